@@ -1,0 +1,67 @@
+"""The story: how one node of a job goes from the boot command to its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Optional
+
+from ma_boot import steps
+from ma_boot.errors import BootError, Stopped
+from ma_boot.job import JobEnvironment, read_job
+from ma_boot.launch import LaunchPlan
+from ma_boot.report import Ending
+from ma_boot.steps import BootRequest, World
+from ma_boot.supervise import supervise
+from ma_boot.sync import NO_MAPPING, bring_home, inputs_arriving
+
+
+def boot(request: BootRequest, world: World) -> Ending:
+    """Boots this node of the job: the sequence of the design, section 3.
+
+    Every end comes back as an `Ending`, also the failed and the stopped ones; only a defect of ma_boot
+    raises. From the moment that the mapping is known, the outputs are brought home whatever happens.
+    """
+    journal, inbox, base = world.journal, world.inbox, Path(world.cwd)
+    job: Optional[JobEnvironment] = None
+    mapping, store, placement, run, error = NO_MAPPING, None, None, None, None
+    try:
+        with journal.phase("job") as phase:
+            job = read_job(world.environ, world.hostname)
+            journal.open(Path(job.log_dir, f"{job.name}-node-{job.node_rank}-events.jsonl"), job.node_rank)
+            mapping, store = steps.read_mapping_and_store(request, world, job)
+            phase.detail = f"{job.name}, node {job.node_rank} of {job.node_count}"
+        with journal.phase("environment") as phase:
+            training = steps.environment_of(request, world, job)
+            steps.check_command(request, world, job, training, mapping)
+            phase.detail = training.origin
+        arriving = inputs_arriving(mapping.inputs, base, store, journal, inbox)
+        with arriving as inputs, journal.phase("rank table") as phase:
+            placement, table = steps.find_ranks(request, world, job, inputs.check)
+            steps.write_table(placement, table)
+            phase.detail = steps.said_ranks(placement)
+        with journal.phase("launch") as phase:
+            plan = steps.plan_node(request, world, job, training, placement)
+            steps.make_process_log_dirs(plan)
+            phase.detail = f"{len(plan.workers)} processes, rendezvous {request.rendezvous}"
+            inbox.check()
+        with journal.phase("run") as phase:
+            run = supervise(plan.workers, inbox, world.console, journal.event, request.stop_timeout)
+            phase.outcome, phase.detail = run.outcome, run.summary()
+    except (BootError, Stopped) as caught:
+        error = caught
+    well = run is not None and run.succeeded and not inbox.stops
+    whole = well and placement is not None and 0 in placement.ranks
+    lost = bring_home(mapping.outputs, base, store, journal, inbox, request.upload_timeout, whole)
+    return Ending.of(job, inbox.stops, error, run, lost)
+
+
+def plan_only(request: BootRequest, world: World) -> LaunchPlan:
+    """What `boot` would start: waits for the rank table as it does; moves, writes and starts nothing.
+
+    Raises `BootError` or `Stopped`.
+    """
+    job = read_job(world.environ, world.hostname)
+    steps.read_mapping(request, world, job)
+    training = steps.environment_of(request, world, job)
+    placement, _ = steps.find_ranks(request, world, job, lambda: None)
+    return steps.plan_node(request, world, job, training, placement)

@@ -1,0 +1,215 @@
+"""The command line: options to values, errors to exit codes.
+
+The only reader of `os.environ` and `sys.argv`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import traceback
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+
+import click
+
+from ma_boot import __version__
+from ma_boot.boot import boot, plan_only
+from ma_boot.errors import BootError, ExitCode, Stopped
+from ma_boot.journal import Journal
+from ma_boot.launch import RENDEZVOUS, described, plan_text
+from ma_boot.local.rehearse import Rehearsal, plan_rehearsal, rehearse
+from ma_boot.output import Console
+from ma_boot.report import exit_code, report_lines, write_failure
+from ma_boot.signals import SignalInbox
+from ma_boot.steps import BootRequest, World
+
+_ONLY_LOCAL = ("nodes", "devices_per_node", "rank_table_delay", "code_dir", "rehearsal_dir")
+_SECONDS = click.FloatRange(min=0)
+
+
+def main(argv: Optional[Sequence[str]] = None, environ: Optional[Mapping[str, str]] = None) -> int:
+    """Runs one command and returns its exit code; a user's mistake brings no traceback."""
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    environment = dict(os.environ if environ is None else environ)
+    try:
+        defaults = {"run": _from_environment(run, environment)}
+        code = commands.main(
+            arguments, "ma_boot", standalone_mode=False, obj=environment, default_map=defaults
+        )
+        return int(code or 0)
+    except click.exceptions.NoArgsIsHelpError as shown:
+        return _complain(shown.format_message(), ExitCode.USAGE)
+    except click.ClickException as error:
+        return _complain(f"{error.format_message()}\nTry 'ma_boot run --help'.", ExitCode.USAGE)
+    except BootError as error:
+        return _complain(str(error), error.exit_code)
+    except Stopped as stopped:
+        return _complain(str(stopped), 128 + stopped.signum)
+    except Exception:  # a defect of ours: the one place that shows a traceback
+        return _complain(f"a defect of ma_boot {__version__}:\n{traceback.format_exc()}", ExitCode.INTERNAL)
+
+
+def _complain(message: str, code: int) -> int:
+    Console(2).line("ma_boot: " + message)
+    return int(code)
+
+
+class _RunByDefault(click.Group):
+    """`ma_boot train.py` is `ma_boot run train.py`."""
+
+    def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
+        if args and args[0] not in (*self.commands, "--help", "--version"):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_RunByDefault, subcommand_metavar="[run] [OPTIONS] [--] COMMAND [ARGS]...")
+@click.version_option(__version__, prog_name="ma_boot")
+def commands() -> None:
+    """Puts a training command to work on ModelArts: `ma_boot train.py --epochs 90`.
+
+    `run` is the default command; see `ma_boot run --help` for its options. A training command that is
+    called like a command of ma_boot goes after `--`.
+    """
+
+
+def _option(*names: str, **settings: Any) -> Callable[[Any], Any]:
+    return click.option(*names, show_default=settings.pop("show_default", False), **settings)
+
+
+@commands.command(
+    context_settings={
+        "allow_interspersed_args": False,
+        "help_option_names": ["--help"],
+        "max_content_width": 110,
+    },
+    epilog="Every option --some-name can be given as the environment variable MABOOT_SOME_NAME too; "
+    "the option wins. Several values in one variable are separated by colons.",
+)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@_option("-m", "as_module", is_flag=True, help="COMMAND is a Python module.")
+@_option("--python", metavar="PATH", help="Absolute path of the python that runs the training.")
+@_option("--conda-env", metavar="NAME", help="Conda environment of the training, as `conda run -n NAME`.")
+@_option(
+    "--source", metavar="FILE", multiple=True, help="Shell file to source before, e.g. CANN's set_env.sh."
+)
+@_option("--path-mapping", metavar="FILE", help="path_mapping_config.py: inputs and outputs in OBS.")
+@_option("--obs-root", metavar="DIR", help="Take obs://BUCKET/KEY from DIR/BUCKET/KEY instead of OBS.")
+@_option(
+    "--rendezvous", type=click.Choice(RENDEZVOUS), default="rank-table", show_default=True,
+    help="How the processes find each other.",
+)  # fmt: skip
+@_option("--rendezvous-port", type=click.IntRange(1, 65535), help="Port of MindSpore's scheduler (8118).")
+@_option(
+    "--rank-table-timeout", type=_SECONDS, default=1800, show_default=True, help="Seconds to wait for it."
+)
+@_option(
+    "--stop-timeout", type=_SECONDS, default=15, show_default=True,
+    help="Seconds between SIGTERM and SIGKILL for the processes.",
+)  # fmt: skip
+@_option(
+    "--upload-timeout", type=_SECONDS, default=600, show_default=True, help="Seconds for the last upload."
+)
+@_option("--plan", is_flag=True, help="Print what would be started, and stop.")
+@_option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
+@_option("--local", is_flag=True, help="Rehearse the whole job on this machine.")
+@_option(
+    "--nodes", type=click.IntRange(1, 1024), default=1, show_default=True, help="--local: number of nodes."
+)
+@_option(
+    "--devices-per-node", type=click.IntRange(1, 16), default=1, show_default=True, help="--local: cards."
+)
+@_option(
+    "--rank-table-delay", type=_SECONDS, default=2, show_default=True,
+    help="--local: seconds until the rank table is completed.",
+)  # fmt: skip
+@_option("--code-dir", metavar="DIR", help="--local: the job's code directory; default: that of COMMAND.")
+@_option(
+    "--rehearsal-dir", metavar="DIR", default="ma_boot-rehearsal", show_default=True,
+    help="--local: where the simulated nodes live.",
+)  # fmt: skip
+@click.pass_context
+def run(
+    ctx: click.Context, /, command: Sequence[str], as_module: bool, plan: bool, as_json: bool, **rest: Any
+) -> int:
+    """Boots this node of a job: environment, rank table, inputs, one process per device, outputs, report.
+
+    COMMAND is a .py file, -m MODULE, a .sh file or a program; everything after it belongs to it.
+
+    \b
+      ma_boot train.py --epochs 90
+      ma_boot --local --nodes 2 --devices-per-node 4 train.py
+    """
+    environ: Mapping[str, str] = ctx.obj
+    if as_json and not plan:
+        raise click.UsageError("--json prints the plan: give --plan too.")
+    local = rest.pop("local")
+    local_settings = {name: rest.pop(name) for name in _ONLY_LOCAL}
+    _refuse_without_local(ctx, local)
+    request = BootRequest(command=("-m", *command) if as_module else tuple(command), **rest)
+    if local:
+        rehearsal = Rehearsal(request=request, **local_settings)
+        return _plan_rehearsal(rehearsal, environ, as_json) if plan else _rehearse(rehearsal, environ)
+    return _plan_here(request, environ, as_json) if plan else _boot_here(request, environ)
+
+
+def _refuse_without_local(ctx: click.Context, local: bool) -> None:
+    given = [
+        f"--{name.replace('_', '-')}"
+        for name in _ONLY_LOCAL
+        if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
+    ]
+    if given and not local:
+        raise click.UsageError(f"{', '.join(given)}: only a rehearsal has this; give --local too.")
+
+
+def _from_environment(command: click.Command, environ: Mapping[str, str]) -> Dict[str, Any]:
+    """The options that are given as `MABOOT_SOME_NAME`."""
+    found: Dict[str, Any] = {}
+    for option in command.params:
+        value = environ.get("MABOOT_" + option.opts[-1].lstrip("-").replace("-", "_").upper())
+        if isinstance(option, click.Option) and value and option.name and option.opts[-1].startswith("--"):
+            found[option.name] = tuple(value.split(os.pathsep)) if option.multiple else value
+    return found
+
+
+def _world(environ: Mapping[str, str], inbox: SignalInbox, console: Console) -> World:
+    return World(environ, socket.gethostname(), os.getcwd(), inbox, console, Journal(console))
+
+
+def _boot_here(request: BootRequest, environ: Mapping[str, str]) -> int:
+    with SignalInbox() as inbox:
+        world = _world(environ, inbox, Console())
+        ending = boot(request, world)
+        code = exit_code(ending)
+        world.journal.event("end", exit_code=code)
+        write_failure(ending)
+        world.journal.say("\n".join(report_lines(ending, world.journal.phases)))
+        world.journal.close()
+    return code
+
+
+def _plan_here(request: BootRequest, environ: Mapping[str, str], as_json: bool) -> int:
+    with SignalInbox() as inbox:
+        plan = plan_only(request, _world(environ, inbox, Console(2)))
+    _print_plans([described(plan, environ)], as_json)
+    return ExitCode.SUCCESS
+
+
+def _rehearse(rehearsal: Rehearsal, environ: Mapping[str, str]) -> int:
+    with SignalInbox() as inbox:
+        return rehearse(rehearsal, _world(environ, inbox, Console()))
+
+
+def _plan_rehearsal(rehearsal: Rehearsal, environ: Mapping[str, str], as_json: bool) -> int:
+    with SignalInbox() as inbox:
+        plans = plan_rehearsal(rehearsal, _world(environ, inbox, Console(2)))
+    _print_plans(plans, as_json)
+    return ExitCode.SUCCESS
+
+
+def _print_plans(plans: Sequence[Dict[str, Any]], as_json: bool) -> None:
+    text = json.dumps({"nodes": plans}, indent=2, ensure_ascii=False) if as_json else plan_text(plans)
+    Console().line(text)

@@ -1,0 +1,109 @@
+"""What ModelArts tells a node about its job: the environment variables as one frozen value."""
+
+from __future__ import annotations
+
+import os.path
+from dataclasses import dataclass
+from typing import List, Mapping, Optional, Tuple
+
+from ma_boot.errors import ConfigError, listed
+
+DEFAULT_HOME = "/home/ma-user"
+TABLE_NAME = "jobstart_hccl.json"
+
+
+@dataclass(frozen=True)
+class JobEnvironment:
+    """One node's view of its job (ModelArts documentation, develop-modelarts-0104 and -1416).
+
+    `name` is the job's name as it stands in log names; `node_rank` counts from 0; `device_count` is the
+    number of cards that the platform gives this container, None where it does not say; `worker_hosts` are
+    the nodes' addresses in order of node rank; `rank_table` is a file, or None where the job has none.
+    """
+
+    name: str
+    home: str
+    mount_path: str
+    job_dir: str
+    log_dir: str
+    node_rank: int
+    node_count: int
+    device_count: Optional[int]
+    worker_hosts: Tuple[str, ...]
+    instance_name: Optional[str]
+    host_ip: Optional[str]
+    rank_table: Optional[str]
+
+
+def read_job(environ: Mapping[str, str], hostname: str) -> JobEnvironment:
+    """Reads the platform's variables; raises `ConfigError` with every problem of them.
+
+    Defaults are the platform's own, so that `ma_boot` also starts in a container that has none of them.
+    """
+    problems: List[str] = []
+    home = environ.get("MA_HOME") or DEFAULT_HOME
+    mount_path = environ.get("MA_MOUNT_PATH") or os.path.join(home, "modelarts")
+    node_count = _number(environ, "MA_NUM_HOSTS", 1, 1, problems)
+    node_rank = 0
+    if node_count > 1:  # the documentation calls VC_TASK_INDEX meaningless on a single node
+        node_rank = _number(environ, "VC_TASK_INDEX", 0, None, problems)
+        if node_rank >= node_count:
+            problems.append(
+                f"VC_TASK_INDEX is {node_rank}, MA_NUM_HOSTS is {node_count}: expected 0 to {node_count - 1}"
+            )
+    device_count = _number(environ, "MA_NUM_GPUS", 0, 0, problems)
+    if problems:
+        raise ConfigError(
+            listed(
+                "the platform's variables contradict their documentation (not set by you? report it):",
+                problems,
+            )
+        )
+    return JobEnvironment(
+        name=_job_name(environ, hostname),
+        home=home,
+        mount_path=mount_path,
+        job_dir=environ.get("MA_JOB_DIR") or os.path.join(mount_path, "user-job-dir"),
+        log_dir=environ.get("MA_LOG_DIR") or os.path.join(mount_path, "log"),
+        node_rank=node_rank,
+        node_count=node_count,
+        device_count=device_count or None,
+        worker_hosts=tuple(
+            host.strip() for host in environ.get("VC_WORKER_HOSTS", "").split(",") if host.strip()
+        ),
+        instance_name=environ.get("BATCH_TASK_CURRENT_INSTANCE")
+        or environ.get("MA_CURRENT_INSTANCE_NAME")
+        or None,
+        host_ip=environ.get("MA_CURRENT_HOST_IP") or None,
+        rank_table=_table_file(environ.get("RANK_TABLE_FILE", "")),
+    )
+
+
+def _number(
+    environ: Mapping[str, str], name: str, lowest: int, default: Optional[int], problems: List[str]
+) -> int:
+    """The variable as a number; what is wrong with it goes to `problems`."""
+    text = environ.get(name, "").strip()
+    if not text and default is not None:
+        return default
+    if text.isdecimal() and int(text) >= lowest:
+        return int(text)
+    found = repr(text) if text else "not set"
+    problems.append(f"{name} is {found}: expected a whole number from {lowest}")
+    return lowest
+
+
+def _job_name(environ: Mapping[str, str], hostname: str) -> str:
+    """As the official launcher names a job: V1 name, else the V2 name in its log form, else the host."""
+    if environ.get("BATCH_JOB_ID"):
+        return environ["BATCH_JOB_ID"]
+    if environ.get("MA_VJ_NAME"):
+        return environ["MA_VJ_NAME"].replace("ma-job", "modelarts-job", 1)
+    return hostname
+
+
+def _table_file(value: str) -> Optional[str]:
+    """The platform names a directory (`/user/config`); HCCL, and users at home, name a `.json` file."""
+    if not value:
+        return None
+    return value if value.endswith(".json") else os.path.join(value, TABLE_NAME)

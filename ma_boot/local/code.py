@@ -1,0 +1,74 @@
+"""The job's code directory: the platform downloads it from OBS, the rehearsal copies it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Collection, List, Optional, Sequence, Tuple
+
+from ma_boot.errors import CannotCreate, ConfigError, NotFound
+
+MOST_FILES = 1000
+MOST_BYTES = 5 << 30
+_NOT_CODE = {".git", "__pycache__"}
+
+
+def code_directory(
+    command: Sequence[str], code_dir: Optional[str], cwd: str
+) -> Tuple[Optional[Path], Tuple[str, ...]]:
+    """The directory that plays the code directory, and the command with its script as a path in it.
+
+    By default that is the script's own directory; a command that is no script has none unless `code_dir`
+    names it. Raises `NotFound` and `ConfigError`.
+    """
+    first, *rest = command
+    code = Path(cwd, code_dir).resolve() if code_dir else None
+    if code is not None and not code.is_dir():
+        raise ConfigError(f"--code-dir {code_dir}: no such directory")
+    if not first.endswith((".py", ".sh")):
+        return code, tuple(command)
+    script = Path(cwd, first).resolve()
+    if not script.is_file():
+        raise NotFound(f"{first}: no such file (looked for {script})")
+    if code is None:
+        code = script.parent
+    if code not in script.parents:
+        raise ConfigError(f"{first} is not in --code-dir {code}: the job would not find it")
+    return code, (str(script.relative_to(code)), *rest)
+
+
+def code_files(code: Path, apart: Collection[Path]) -> Tuple[Path, ...]:
+    """The files of the code, relative to it; directories in `apart` (sandboxes lie there) are none of it.
+
+    Raises `ConfigError` beyond the platform's limits: 1,000 files, 5 GB.
+    """
+    files: List[Path] = []
+    size = 0
+    for directory, directories, names in os.walk(code):
+        here = Path(directory)
+        directories[:] = sorted(n for n in directories if n not in _NOT_CODE and here / n not in apart)
+        for path in (here / name for name in sorted(names)):
+            if path.is_file():
+                files.append(path.relative_to(code))
+                size += path.stat().st_size
+        if len(files) > MOST_FILES or size > MOST_BYTES:
+            raise ConfigError(
+                f"{code} is more than ModelArts takes as a code directory ({MOST_FILES} files, 5 GB); "
+                "name the part that the job needs with --code-dir"
+            )
+    return tuple(files)
+
+
+def copy_code(code: Path, files: Sequence[Path], target: Path) -> None:
+    """Copies the code as a download from OBS leaves it: contents only, no x bit, links as what they show.
+
+    Raises `CannotCreate`.
+    """
+    for file in files:
+        copy = target / file
+        try:
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(code / file, copy)
+        except OSError as error:
+            raise CannotCreate(f"cannot copy the code to {copy}: {error.strerror}") from error

@@ -1,0 +1,182 @@
+"""The rehearsal of a whole job: the same boot for each simulated node, in a process of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence
+
+from ma_boot.errors import CannotCreate, ConfigError
+from ma_boot.job import TABLE_NAME
+from ma_boot.launch import WorkerSpec
+from ma_boot.local.code import code_directory, code_files, copy_code
+from ma_boot.local.late_table import write_late
+from ma_boot.local.platform import SimulatedJob, node_environment, rank_table
+from ma_boot.local.summary import summary_lines
+from ma_boot.steps import BootRequest, World, as_options
+from ma_boot.supervise import RunResult, supervise
+from ma_boot.task import Task
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """What to rehearse; paths as the user wrote them, the delay in seconds."""
+
+    request: BootRequest
+    nodes: int
+    devices_per_node: int
+    rank_table_delay: float
+    code_dir: Optional[str]
+    rehearsal_dir: str
+
+
+def rehearse(rehearsal: Rehearsal, world: World) -> int:
+    """Runs the job on simulated nodes and returns its exit code: that of the node that failed first.
+
+    Raises `BootError` for what is wrong before a node starts.
+    """
+    started = time.monotonic()
+    job = _new_job(rehearsal, world)
+    specs = _set_up(rehearsal, job, world)
+    world.journal.say(
+        f"rehearsing {job.name}: {job.nodes} nodes x {job.devices_per_node} devices in {job.root}"
+    )
+    directories = [job.table_dir(node) for node in range(job.nodes)]
+    table = Task(
+        "rank table",
+        lambda cancel: write_late(rank_table(job), directories, rehearsal.rank_table_delay, cancel),
+        world.inbox,
+    )
+    try:
+        run = supervise(
+            specs,
+            world.inbox,
+            world.console,
+            world.journal.event,
+            _patience(rehearsal.request),
+            hurry=signal.SIGTERM,
+        )
+    finally:
+        table.cancel()
+    code = job_exit_code(run, world.inbox.stops)
+    world.journal.say("\n".join(summary_lines(job, run, code, time.monotonic() - started, rehearsal.request)))
+    return code
+
+
+def plan_rehearsal(rehearsal: Rehearsal, world: World) -> List[Dict[str, Any]]:
+    """The launch plan of every node, as `ma_boot run --plan --json` on that node prints it.
+
+    The sandbox is made for it, with the table completed, and taken away again.
+    """
+    job = _new_job(rehearsal, world)
+    try:
+        specs = _set_up(rehearsal, job, world)
+        for node in range(job.nodes):
+            Path(job.table_dir(node), TABLE_NAME).write_text(json.dumps(rank_table(job)), encoding="utf-8")
+        return [_plan_of_node(spec) for spec in specs]
+    finally:
+        shutil.rmtree(job.root, ignore_errors=True)
+
+
+def _plan_of_node(spec: WorkerSpec) -> Dict[str, Any]:
+    argv = [*spec.argv[:4], "--plan", "--json", *spec.argv[4:]]
+    done = subprocess.run(argv, cwd=spec.cwd, env=dict(spec.environ), stdout=subprocess.PIPE, check=False)
+    if done.returncode != 0:
+        raise ConfigError(f"{spec.label} has no plan: ma_boot ended there with exit code {done.returncode}")
+    plan: Dict[str, Any] = json.loads(done.stdout)["nodes"][0]
+    return plan
+
+
+def job_exit_code(run: RunResult, stops: Sequence[int]) -> int:
+    """The job's exit code out of its nodes'; a node that was stopped since another failed does not count."""
+    if stops:
+        return 128 + stops[0]
+    if run.not_started is not None:
+        return int(run.not_started.exit_code)
+    return run.first_failure.code if run.first_failure else 0
+
+
+def _patience(request: BootRequest) -> float:
+    """A node that is stopped stops its processes, then uploads; it is not killed before that can be over."""
+    return request.stop_timeout + request.upload_timeout + 30
+
+
+def _new_job(rehearsal: Rehearsal, world: World) -> SimulatedJob:
+    identity = str(uuid.uuid4())
+    root = Path(world.cwd, rehearsal.rehearsal_dir, f"ma-job-{identity[:8]}")
+    return SimulatedJob(identity, str(root), rehearsal.nodes, rehearsal.devices_per_node)
+
+
+def _set_up(rehearsal: Rehearsal, job: SimulatedJob, world: World) -> List[WorkerSpec]:
+    """Makes every node's directories with the code in them; returns what starts `ma_boot` on each node."""
+    code, command = code_directory(rehearsal.request.command, rehearsal.code_dir, world.cwd)
+    apart = [
+        Path(world.cwd, place).resolve()
+        for place in (rehearsal.rehearsal_dir, rehearsal.request.obs_root)
+        if place
+    ]
+    files = code_files(code, apart) if code is not None else ()
+    port = rehearsal.request.rendezvous_port or _free_port()
+    request = dataclasses.replace(rehearsal.request, command=command, rendezvous_port=port)
+    specs = []
+    for node in range(job.nodes):
+        try:
+            for directory in job.directories(node).values():
+                Path(directory).mkdir(parents=True)
+        except OSError as error:
+            raise CannotCreate(f"cannot make the sandbox {job.root}: {error.strerror}") from error
+        if code is not None:
+            copy_code(code, files, Path(job.job_dir(node), code.name))
+        specs.append(
+            WorkerSpec(
+                label=f"node {node}",
+                argv=(
+                    sys.executable,
+                    "-m",
+                    "ma_boot",
+                    "run",
+                    *as_options(_on_node(request, job, node, code, world.cwd)),
+                ),
+                cwd=job.home(node),
+                environ=node_environment(job, node, code.name if code else "code", world.environ),
+                log_file=str(Path(job.root, "log", f"{job.log_name}-worker-{node}.log")),
+            )
+        )
+    return specs
+
+
+def _on_node(
+    request: BootRequest, job: SimulatedJob, node: int, code: Optional[Path], cwd: str
+) -> BootRequest:
+    """The request as the node gets it: the script in the node's own code, other paths made absolute."""
+    first, *rest = request.command
+    if code is not None and first.endswith((".py", ".sh")):
+        first = str(Path(job.job_dir(node), code.name, first))
+
+    def absolute(path: Optional[str]) -> Optional[str]:
+        return None if path is None else str(Path(cwd, path))
+
+    return dataclasses.replace(
+        request,
+        command=(first, *rest),
+        source=tuple(str(Path(cwd, file)) for file in request.source),
+        path_mapping=absolute(request.path_mapping),
+        obs_root=absolute(request.obs_root),
+    )
+
+
+def _free_port() -> int:
+    """A port for the rendezvous: two rehearsals on one machine must not meet."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,58 @@
+"""The last screen of a rehearsal: phase by phase, with durations, and where things are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Dict, Iterator, List
+
+from ma_boot.errors import signal_name
+from ma_boot.local.platform import SimulatedJob
+from ma_boot.steps import BootRequest
+from ma_boot.supervise import RunResult
+
+_WORST_FIRST = ("failed", "stopped", "done")
+
+
+def summary_lines(
+    job: SimulatedJob, run: RunResult, code: int, seconds: float, request: BootRequest
+) -> List[str]:
+    """At most 15 lines; each phase with the time of its slowest node, and what the first or the worst found."""
+    shown: Dict[str, Dict[str, Any]] = {}
+    for node in range(job.nodes):
+        for phase in _phases(job, node):
+            known = shown.setdefault(phase["phase"], phase)
+            worst = min(known, phase, key=lambda p: _WORST_FIRST.index(p["outcome"]))
+            shown[phase["phase"]] = {**worst, "seconds": max(known["seconds"], phase["seconds"])}
+    lines = [f"rehearsal of {job.name}: {job.nodes} nodes x {job.devices_per_node} devices, {seconds:.1f} s"]
+    lines += [
+        f"  {name:12} {phase['outcome']:8} {phase['seconds']:6.1f} s  {phase['detail']:.120}"
+        for name, phase in shown.items()
+    ]
+    if request.obs_root:
+        lines.append(f"obs:// is in {request.obs_root}")
+    lines.append(f"logs of each process: {job.root}/node-*/home/ma-user/modelarts/log")
+    return [*lines, f"exit code {code}: {_cause(job, run, code)}"]
+
+
+def _phases(job: SimulatedJob, node: int) -> Iterator[Dict[str, Any]]:
+    """The phases that the node has recorded; none for a node that ended before it could."""
+    for file in Path(job.log_dir(node)).glob("*-events.jsonl"):
+        for line in file.read_text(encoding="utf-8").splitlines():
+            event = json.loads(line)
+            if event["kind"] == "phase-end":
+                yield event
+
+
+def _cause(job: SimulatedJob, run: RunResult, code: int) -> str:
+    if code == 0:
+        return "success"
+    failure = run.first_failure
+    if failure is None:
+        return str(run.not_started) if run.not_started else f"stopped by {signal_name(code - 128)}"
+    node = int(failure.label.split()[1])
+    for file in Path(job.log_dir(node)).glob("*-failure.json"):
+        summary: str = json.loads(file.read_text(encoding="utf-8"))["summary"]
+        headline = summary.split("\n", 1)[0]
+        return f"{failure.label}: {headline}"
+    return f"{failure.label} {failure.how()}"

@@ -1,0 +1,204 @@
+"""What each phase of the story does: effects at the edge, around the pure modules."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Callable, List, Mapping, Optional, Tuple
+
+from ma_boot.command import command_argv, find_file
+from ma_boot.environment import TrainingEnvironment, select_environment
+from ma_boot.errors import CannotCreate, ConfigError, NotFound
+from ma_boot.job import TABLE_NAME, JobEnvironment
+from ma_boot.journal import Journal
+from ma_boot.launch import LaunchPlan, Placement, placed_by_count, placed_by_table, plan_launch
+from ma_boot.output import Console
+from ma_boot.rank_file import wait_until_completed, write_atomically
+from ma_boot.rank_table import RankTable, own_pod, parse
+from ma_boot.signals import SignalInbox
+from ma_boot.sync import load_mapping
+from path_mapping import errors as mapping_errors
+from path_mapping.config import PathMapping
+from path_mapping.store import Store, open_store
+
+DNS_SECONDS = 300.0
+SCHEDULER_PORT = 8118  # msrun's default
+
+
+@dataclass(frozen=True)
+class BootRequest:
+    """What the user asked of this node; times in seconds."""
+
+    command: Tuple[str, ...]
+    python: Optional[str] = None
+    conda_env: Optional[str] = None
+    source: Tuple[str, ...] = ()
+    path_mapping: Optional[str] = None
+    obs_root: Optional[str] = None
+    rendezvous: str = "rank-table"
+    rendezvous_port: Optional[int] = None
+    rank_table_timeout: float = 1800.0
+    stop_timeout: float = 15.0
+    upload_timeout: float = 600.0
+
+
+def as_options(request: BootRequest) -> Tuple[str, ...]:
+    """The request as a command line of `ma_boot run`: what another process needs to boot by it."""
+    options: List[str] = []
+    for field in fields(request):
+        value = getattr(request, field.name)
+        name = "--" + field.name.replace("_", "-")
+        if field.name == "source":
+            options += [part for file in value for part in (name, file)]
+        elif field.name != "command" and value is not None:
+            options += [name, str(value)]
+    return (*options, "--", *request.command)
+
+
+@dataclass(frozen=True)
+class World:
+    """What surrounds this node: its environment, the directory it was started in, and who listens."""
+
+    environ: Mapping[str, str]
+    hostname: str
+    cwd: str
+    inbox: SignalInbox
+    console: Console
+    journal: Journal
+
+
+def read_mapping_and_store(
+    request: BootRequest, world: World, job: JobEnvironment
+) -> Tuple[PathMapping, Optional[Store]]:
+    """The mapping, and the store when the mapping names anything; what is missing is an error now."""
+    mapping = read_mapping(request, world, job)
+    if not mapping.inputs and not mapping.outputs:
+        return mapping, None
+    root = Path(world.cwd, request.obs_root) if request.obs_root else None
+    try:
+        return mapping, open_store(world.environ, root)
+    except mapping_errors.PathMappingError as error:
+        raise ConfigError(str(error)) from error
+
+
+def read_mapping(request: BootRequest, world: World, job: JobEnvironment) -> PathMapping:
+    """The mapping; its file is found as the command is."""
+    if request.path_mapping is None:
+        return load_mapping(None)
+    try:
+        return load_mapping(find_file(request.path_mapping, world.cwd, job.job_dir))
+    except NotFound as error:
+        raise ConfigError(f"--path-mapping {error}") from error
+
+
+def environment_of(request: BootRequest, world: World, job: JobEnvironment) -> TrainingEnvironment:
+    """The selected environment (phase 2)."""
+    return select_environment(
+        request.python, request.conda_env, request.source, world.environ, job.home, world.inbox
+    )
+
+
+def check_command(
+    request: BootRequest,
+    world: World,
+    job: JobEnvironment,
+    training: TrainingEnvironment,
+    mapping: PathMapping,
+) -> None:
+    """Finds a missing command before hours of download, unless an input will bring it."""
+    try:
+        _argv(request, world, job, training)
+    except NotFound:
+        brought = [os.path.normpath(os.path.join(world.cwd, route.local)) for route in mapping.inputs]
+        script = os.path.normpath(os.path.join(world.cwd, request.command[0]))
+        if not any(script == local or script.startswith(local + os.sep) for local in brought):
+            raise
+
+
+def _argv(
+    request: BootRequest, world: World, job: JobEnvironment, training: TrainingEnvironment
+) -> Tuple[str, ...]:
+    path = training.environ.get("PATH", "")
+    return command_argv(request.command, training.python, path, world.cwd, job.job_dir)
+
+
+def find_ranks(
+    request: BootRequest, world: World, job: JobEnvironment, check: Callable[[], None]
+) -> Tuple[Placement, Optional[RankTable]]:
+    """The ranks of this node: by the rank table once it is completed, by counting where the job has none."""
+    if job.rank_table is None:
+        if request.rendezvous == "rank-table":
+            raise ConfigError(
+                "RANK_TABLE_FILE is not set, so no rank table will come: in a job on NPUs set it to "
+                "/user/config in the job's environment variables; without NPUs choose another --rendezvous"
+            )
+        return placed_by_count(job), None
+
+    def check_both() -> None:
+        world.inbox.check()
+        check()
+
+    document = wait_until_completed(
+        job.rank_table,
+        request.rank_table_timeout,
+        sleep=world.inbox.wait,
+        check=check_both,
+        say=world.journal.say,
+    )
+    table = parse(document)
+    pod = own_pod(table, job.instance_name, job.host_ip, job.node_rank)
+    return placed_by_table(table, pod, os.path.join(job.home, "rank_table", TABLE_NAME)), table
+
+
+def write_table(placement: Placement, table: Optional[RankTable]) -> None:
+    """Writes template one anew at each start: a table of an earlier start may name replaced nodes."""
+    if placement.table_file is not None and table is not None:
+        write_atomically(Path(placement.table_file), table.dumps())
+
+
+def said_ranks(placement: Placement) -> str:
+    """`ranks 4-7 of 8`."""
+    ranks = placement.ranks
+    if not ranks:
+        return f"no rank of {placement.world_size} is here"
+    span = str(ranks[0]) if len(ranks) == 1 else f"{ranks[0]}-{ranks[-1]}"
+    return f"rank{'s' if len(ranks) > 1 else ''} {span} of {placement.world_size}"
+
+
+def plan_node(
+    request: BootRequest,
+    world: World,
+    job: JobEnvironment,
+    training: TrainingEnvironment,
+    placement: Placement,
+) -> LaunchPlan:
+    """The launch plan of this node (phase 4)."""
+    scheduler = ("", 0)
+    if request.rendezvous == "mindspore":
+        scheduler = (scheduler_address(job, world), request.rendezvous_port or SCHEDULER_PORT)
+    argv = _argv(request, world, job, training)
+    return plan_launch(job, placement, argv, world.cwd, training.environ, request.rendezvous, scheduler)
+
+
+def scheduler_address(job: JobEnvironment, world: World) -> str:
+    """Node 0's address, for MindSpore's scheduler."""
+    if job.node_count == 1:
+        return "127.0.0.1"
+    if not job.worker_hosts:
+        raise ConfigError(
+            f"VC_WORKER_HOSTS is not set, but the job has {job.node_count} nodes: expected their names"
+        )
+    from ma_boot.resolve import address_of  # tenacity is slow to import, and few jobs need a name resolved
+
+    return address_of(job.worker_hosts[0], DNS_SECONDS, world.journal.say, world.inbox)
+
+
+def make_process_log_dirs(plan: LaunchPlan) -> None:
+    """CANN does not make the directory that `ASCEND_PROCESS_LOG_PATH` names."""
+    paths = (worker.environ.get("ASCEND_PROCESS_LOG_PATH") for worker in plan.workers)
+    for path in filter(None, paths):
+        try:
+            os.makedirs(path, exist_ok=True)
+        except OSError as error:
+            raise CannotCreate(f"cannot make ASCEND_PROCESS_LOG_PATH {path}: {error.strerror}") from error

@@ -1,0 +1,177 @@
+"""Inputs and outputs of a node: `path_mapping` in a thread, its errors as ours."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Callable, Iterator, Optional, Sequence
+
+from ma_boot.errors import (
+    BootError,
+    Cancelled,
+    CannotCreate,
+    ConfigError,
+    InputMissing,
+    OutputLost,
+    StoreUnavailable,
+    listed,
+)
+from ma_boot.journal import Journal
+from ma_boot.signals import SignalInbox
+from ma_boot.task import Task
+from path_mapping import errors as mapping_errors
+from path_mapping.config import PathMapping, Route, read_mapping
+from path_mapping.store import Store
+from path_mapping.transfer import Progress, Transferred, download, upload
+
+CANCEL_SECONDS = 5.0
+PROGRESS_SECONDS = 20.0
+NO_MAPPING = PathMapping((), ())
+
+
+def load_mapping(file: Optional[str]) -> PathMapping:
+    """The job's mapping, empty where none is named; raises `ConfigError` with all its mistakes."""
+    if file is None:
+        return NO_MAPPING
+    try:
+        return read_mapping(Path(file))
+    except mapping_errors.MappingInvalid as error:
+        raise ConfigError(str(error)) from error
+
+
+@contextmanager
+def inputs_arriving(
+    routes: Sequence[Route], base: Path, store: Optional[Store], journal: Journal, inbox: SignalInbox
+) -> Iterator[Task[None]]:
+    """Downloads the inputs in a thread while the block runs; the block ends when they are there.
+
+    Raises what went wrong with them, or `Stopped`. When the block fails, the download is given up.
+    """
+
+    def fetch(cancel: threading.Event) -> None:
+        if store is None or not routes:
+            return
+        with journal.phase("inputs") as phase:
+            try:
+                done = download(
+                    routes, base, store, cancelled=cancel.is_set, progress=_progress(journal, "inputs")
+                )
+            except mapping_errors.PathMappingError as error:
+                raise _as_ours(error) from error
+            phase.detail = summary(done)
+            journal.event(
+                "transfer", direction="download", files=done.files, bytes=done.bytes, seconds=done.seconds
+            )
+
+    task = Task("inputs", fetch, inbox)
+    try:
+        yield task
+        task.wait(inbox.check)
+    except BaseException:
+        task.cancel()
+        task.wait(lambda: None, time.monotonic() + CANCEL_SECONDS)
+        raise
+    task.result()
+
+
+def bring_home(
+    routes: Sequence[Route],
+    base: Path,
+    store: Optional[Store],
+    journal: Journal,
+    inbox: SignalInbox,
+    timeout: float,
+    all_expected: bool,
+) -> Optional[OutputLost]:
+    """Uploads the outputs; what is lost is returned, never raised: the training's own end comes first.
+
+    It takes at most `timeout` seconds, and a further stop signal ends it. `all_expected`: an output with
+    nothing at its local path counts as lost (on a node that holds rank 0, after a training that ended well).
+    """
+    if store is None or not routes:
+        return None
+
+    def send(cancel: threading.Event) -> Transferred:
+        return upload(routes, base, store, cancelled=cancel.is_set, progress=_progress(journal, "outputs"))
+
+    patience = max(1, len(inbox.stops))
+    deadline = time.monotonic() + timeout
+    try:
+        with journal.phase("outputs") as phase:
+            task = Task("outputs", send, inbox)
+            while len(inbox.stops) <= patience and not task.finished and time.monotonic() < deadline:
+                inbox.wait(min(30.0, deadline - time.monotonic()))
+            if not task.finished:
+                why = (
+                    "a second stop signal came"
+                    if len(inbox.stops) > patience
+                    else f"{timeout:.0f} s were not enough"
+                )
+                _give_up(task)
+                raise OutputLost(f"not every output was uploaded: {why}; what is left stays where it is")
+            try:
+                done = task.result()
+            except mapping_errors.PathMappingError as error:
+                raise OutputLost(f"not every output was uploaded: {error}") from error
+            phase.detail = summary(done)
+            journal.event(
+                "transfer", direction="upload", files=done.files, bytes=done.bytes, seconds=done.seconds
+            )
+            _judge_missing(done.missing, journal, all_expected)
+    except OutputLost as lost:
+        return lost
+    return None
+
+
+def _give_up(task: Task[Transferred]) -> None:
+    task.cancel()
+    task.wait(lambda: None, time.monotonic() + CANCEL_SECONDS)
+
+
+def _judge_missing(missing: Sequence[Route], journal: Journal, all_expected: bool) -> None:
+    if not missing:
+        return
+    paths = [f"{route.local} (for {route.remote})" for route in missing]
+    if all_expected:
+        raise OutputLost(listed("the training ended well, but left nothing at these output paths:", paths))
+    journal.say(listed("nothing to upload from", paths))
+
+
+def summary(done: Transferred) -> str:
+    """`6 files, 3.1 MB in 0.2 s`."""
+    return f"{done.files} files, {done.bytes / 1e6:.1f} MB in {done.seconds:.1f} s"
+
+
+def _progress(journal: Journal, what: str) -> Callable[[Progress], None]:
+    """Says a line at most every 20 s."""
+    said_at = time.monotonic()
+
+    def report(now: Progress) -> None:
+        nonlocal said_at
+        if time.monotonic() - said_at >= PROGRESS_SECONDS:
+            said_at = time.monotonic()
+            journal.say(
+                f"{what}: {now.files_done} of {now.files} files, "
+                f"{now.bytes_done / 1e6:.0f} of {now.bytes / 1e6:.0f} MB"
+            )
+
+    return report
+
+
+def _as_ours(error: mapping_errors.PathMappingError) -> Exception:
+    """The error of a download as one that carries its exit code."""
+    if isinstance(error, mapping_errors.Cancelled):
+        return Cancelled("given up")
+    if isinstance(error, mapping_errors.TransferFailed):
+        return _by_cause(error, [failure.error for failure in error.failures])
+    return _by_cause(error, [error])
+
+
+def _by_cause(error: mapping_errors.PathMappingError, causes: Sequence[Exception]) -> BootError:
+    if any(isinstance(cause, (OSError, mapping_errors.UnsafeTarget)) for cause in causes):
+        return CannotCreate(f"inputs: {error}")
+    if any(isinstance(cause, (mapping_errors.MissingInputs, mapping_errors.NotFound)) for cause in causes):
+        return InputMissing(f"inputs: {error}")
+    return StoreUnavailable(f"inputs: {error}")
