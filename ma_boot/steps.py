@@ -20,7 +20,8 @@ from ma_boot.signals import SignalInbox
 from ma_boot.sync import load_mapping
 from path_mapping import errors as mapping_errors
 from path_mapping.config import PathMapping
-from path_mapping.store import Store, open_store
+from path_mapping.store import Store
+from path_mapping.stores import open_store
 
 DNS_SECONDS = 300.0
 SCHEDULER_PORT = 8118  # msrun's default

@@ -55,9 +55,7 @@ def inputs_arriving(
             return
         with journal.phase("inputs") as phase:
             try:
-                done = download(
-                    routes, base, store, cancelled=cancel.is_set, progress=_progress(journal, "inputs")
-                )
+                done = download(routes, base, store, cancel=cancel, progress=_progress(journal, "inputs"))
             except mapping_errors.PathMappingError as error:
                 raise _as_ours(error) from error
             phase.detail = summary(done)
@@ -94,7 +92,7 @@ def bring_home(
         return None
 
     def send(cancel: threading.Event) -> Transferred:
-        return upload(routes, base, store, cancelled=cancel.is_set, progress=_progress(journal, "outputs"))
+        return upload(routes, base, store, cancel=cancel, progress=_progress(journal, "outputs"))
 
     patience = max(1, len(inbox.stops))
     deadline = time.monotonic() + timeout

@@ -17,7 +17,7 @@ _WORST_FIRST = ("failed", "stopped", "done")
 def summary_lines(
     job: SimulatedJob, run: RunResult, code: int, seconds: float, request: BootRequest
 ) -> List[str]:
-    """At most 15 lines; each phase with the time of its slowest node, and what the first or the worst found."""
+    """At most 15 lines; each phase with the time of its slowest node, and what the worst one found."""
     shown: Dict[str, Dict[str, Any]] = {}
     for node in range(job.nodes):
         for phase in _phases(job, node):

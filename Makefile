@@ -1,0 +1,57 @@
+# Every target makes what it needs: each works as the first command after the clone.
+
+PYTHON ?= python3
+VENV := .venv
+REHEARSAL := .rehearsal
+CONDA := $(REHEARSAL)/anaconda3
+TRAINING := $(CONDA)/envs/mindspore
+OBS := $(REHEARSAL)/obs
+IMAGES := $(OBS)/ma-boot-example/cifar-10-batches-bin
+EXAMPLE := examples/mindspore_cpu
+
+REHEARSE := ANACONDA_DIR=$(abspath $(CONDA)) DEFAULT_CONDA_ENV_NAME=mindspore \
+	$(VENV)/bin/ma_boot --local --nodes 2 --devices-per-node 2 --rank-table-delay 3 \
+	--rendezvous mindspore --rehearsal-dir $(REHEARSAL)/jobs --obs-root $(OBS)
+
+.PHONY: help setup rehearse resume test test-mindspore check clean
+.DELETE_ON_ERROR:
+
+help: ## show the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
+
+setup: $(VENV)/made ## make the toolkit's virtual environment
+
+$(VENV)/made: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --editable '.[dev]'
+	touch $@
+
+$(TRAINING)/made: $(EXAMPLE)/make_env.sh $(EXAMPLE)/requirements.txt
+	$(EXAMPLE)/make_env.sh $(CONDA) mindspore
+	touch $@
+
+$(REHEARSAL)/images.made: $(EXAMPLE)/make_images.py $(TRAINING)/made
+	$(TRAINING)/bin/python $(EXAMPLE)/make_images.py $(IMAGES)
+	touch $@
+
+rehearse: $(VENV)/made $(TRAINING)/made $(REHEARSAL)/images.made ## train with MindSpore on two simulated nodes, from OBS and back
+	$(REHEARSE) --path-mapping $(EXAMPLE)/path_mapping_config.py \
+		$(EXAMPLE)/train.py --data data --checkpoints checkpoints
+
+resume: $(VENV)/made $(TRAINING)/made $(REHEARSAL)/images.made ## go on from the checkpoints that `make rehearse` left in OBS
+	$(REHEARSE) --path-mapping $(EXAMPLE)/path_mapping_resume.py \
+		$(EXAMPLE)/train.py --data data --checkpoints checkpoints --resume resume
+
+test: $(VENV)/made ## all tests but those that train with MindSpore
+	$(VENV)/bin/python -m pytest -m "not mindspore"
+
+test-mindspore: $(VENV)/made $(TRAINING)/made ## the tests that train with MindSpore
+	$(VENV)/bin/python -m pytest -m mindspore
+
+check: $(VENV)/made ## ruff and mypy
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+clean: ## remove all that these targets made
+	rm -rf $(VENV) $(REHEARSAL) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

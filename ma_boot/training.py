@@ -1,0 +1,82 @@
+"""For training code: MindSpore's runtime environment, as the process was started.
+
+Imported in the training's own environment, not in the toolkit's: the standard library alone at import, and
+nothing newer than Python 3.7 knows.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, List, Mapping
+
+TARGETS = ("None", "Ascend", "GPU", "CPU")
+MODES = ("graph", "pynative")
+
+
+def init_env(cfg: Any) -> None:
+    """Prepares MindSpore for this process; to be called once, before any network is made.
+
+    `cfg` has `seed`, `device_target` (one of "None", "Ascend", "GPU", "CPU"; "None" leaves it to MindSpore)
+    and `context_mode` ("graph" or "pynative"), and may have `device_num` and `all_reduce_fusion_config`: the
+    template of MindSpore's migration guide ("Training and inference process"). It gets `device_target`,
+    `device_id`, `device_num` and `rank_id` as they really are.
+
+    Processes that `ma_boot` started find each other by what it has set: the dynamic cluster (`MS_ROLE`) or
+    the rank table (`RANK_TABLE_FILE`, `RANK_ID`, `RANK_SIZE`); without these there is one process. Unlike in
+    the guide, the CPU is distributed as well: the dynamic cluster does that since MindSpore 2.0.
+
+    In the process of the dynamic cluster's scheduler this never returns: it serves, and exits with the
+    cluster. Raises `ValueError` with all that is wrong in `cfg`.
+    """
+    problems = wrong_settings(cfg)
+    if problems:
+        raise ValueError("; ".join(problems))
+    import mindspore as ms
+
+    ms.set_seed(cfg.seed)
+    ms.set_context(mode=ms.GRAPH_MODE if cfg.context_mode == "graph" else ms.PYNATIVE_MODE)
+    if cfg.device_target != "None":
+        ms.set_context(device_target=cfg.device_target)
+    cfg.device_target = ms.get_context("device_target")
+    cfg.device_id = int(os.environ.get("DEVICE_ID", "0"))
+    if cfg.device_target != "CPU":
+        ms.set_context(device_id=cfg.device_id)
+    cfg.rank_id, size = 0, 1
+    if rendezvous(os.environ) is not None:
+        cfg.rank_id, size = _join_group(ms, cfg)
+    wanted = getattr(cfg, "device_num", None)
+    if wanted not in (None, size):
+        raise ValueError(f"device_num is {wanted}, but {size} processes were started")
+    cfg.device_num = size
+
+
+def wrong_settings(cfg: Any) -> List[str]:
+    """What is wrong with the settings, each with what was found and what was expected."""
+    problems = []
+    for name, allowed in (("device_target", TARGETS), ("context_mode", MODES)):
+        value = getattr(cfg, name, None)
+        if value not in allowed:
+            problems.append(f"Invalid {name}: {value}, should be in {list(allowed)}")
+    if not isinstance(getattr(cfg, "seed", None), int):
+        problems.append("Invalid seed: {}, should be a whole number".format(getattr(cfg, "seed", None)))
+    return problems
+
+
+def rendezvous(environ: Mapping[str, str]) -> Any:
+    """How this process finds the others: "mindspore", "rank-table", or None when it is alone."""
+    if environ.get("MS_ROLE"):
+        return "mindspore"
+    if environ.get("RANK_TABLE_FILE") and int(environ.get("RANK_SIZE", "1")) > 1:
+        return "rank-table"
+    return None
+
+
+def _join_group(ms: Any, cfg: Any) -> Any:
+    """This process's rank and the size of the group, which it joins for data-parallel training."""
+    from mindspore.communication import get_group_size, get_rank, init
+
+    init()
+    ms.set_auto_parallel_context(parallel_mode=ms.ParallelMode.DATA_PARALLEL, gradients_mean=True)
+    if hasattr(cfg, "all_reduce_fusion_config"):
+        ms.set_auto_parallel_context(all_reduce_fusion_config=cfg.all_reduce_fusion_config)
+    return get_rank(), get_group_size()

@@ -1,0 +1,102 @@
+"""What can go wrong between local paths and OBS.
+
+PathMappingError
+├── MappingInvalid        the mapping's file: every mistake in it
+├── CredentialsMissing    the environment: every variable that is missing
+├── MissingInputs         inputs that do not exist in OBS, all of them
+├── UnsafeTarget          keys that would leave their target or cannot be a file, all of them
+├── TransferFailed        files that could not be moved, after all others were tried
+├── Cancelled             the caller gave the transfer up
+└── StoreError            what a store says
+    ├── NotFound          404: no such bucket or object
+    ├── Refused           401, 403: the credentials, or what they allow
+    └── Unreachable       network, timeout, 408, 429, 5xx, a damaged answer: worth another try
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Sequence, Tuple
+
+MOST_LISTED = 20
+
+
+class PathMappingError(Exception):
+    """Root of all errors here; the message explains everything, no traceback is needed."""
+
+
+class MappingInvalid(PathMappingError):
+    """The mapping cannot be read; `problems` has every mistake, each with its place."""
+
+    def __init__(self, source: str, problems: Sequence[str]) -> None:
+        super().__init__(_listed(f"{source} is not a valid path mapping:", problems))
+        self.source = source
+        self.problems = tuple(problems)
+
+
+class CredentialsMissing(PathMappingError):
+    """Variables that are needed to reach OBS are not set."""
+
+
+class MissingInputs(PathMappingError):
+    """Inputs of the mapping that do not exist in OBS."""
+
+    def __init__(self, urls: Sequence[str]) -> None:
+        super().__init__(_listed("not in OBS, neither an object nor anything below it:", urls))
+        self.urls = tuple(urls)
+
+
+class UnsafeTarget(PathMappingError):
+    """Objects whose keys must not, or cannot, become files below their target."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__(_listed("objects that cannot be stored below their target:", problems))
+        self.problems = tuple(problems)
+
+
+class Cancelled(PathMappingError):
+    """The transfer was given up by its caller."""
+
+
+class StoreError(PathMappingError):
+    """A store refused or failed; the message names the operation and the object, never a credential."""
+
+
+class NotFound(StoreError):
+    """No such bucket or object."""
+
+
+class Refused(StoreError):
+    """The credentials are wrong, or do not allow this."""
+
+
+class Unreachable(StoreError):
+    """The store did not answer, or not well; another try may help."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One file that could not be moved, and why; `target` is empty where it has none."""
+
+    source: str
+    target: str
+    error: Exception
+
+    def __str__(self) -> str:
+        way = f"{self.source} -> {self.target}" if self.target else self.source
+        return f"{way}: {self.error}"
+
+
+class TransferFailed(PathMappingError):
+    """Some files could not be moved; all others were."""
+
+    def __init__(self, failures: Sequence[Failure], done: int) -> None:
+        lines = [str(failure) for failure in failures]
+        super().__init__(_listed(f"{len(failures)} files failed, {done} are done:", lines))
+        self.failures: Tuple[Failure, ...] = tuple(failures)
+
+
+def _listed(headline: str, lines: Sequence[str]) -> str:
+    shown = [f"  - {line}" for line in lines[:MOST_LISTED]]
+    more = [f"  - and {len(lines) - MOST_LISTED} more"] if len(lines) > MOST_LISTED else []
+    return "\n".join([headline, *shown, *more])

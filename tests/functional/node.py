@@ -1,0 +1,175 @@
+"""One node of a job for tests: the platform's directories and variables in a temporary directory."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional, Sequence
+
+PROGRAMS = Path(__file__).parent / "programs"
+RANK = str(PROGRAMS / "rank.py")
+DEADLINE_SECONDS = 30.0
+
+
+def eventually(condition: Callable[[], Any], what: str) -> Any:
+    """The condition's value once it is true; fails the test after 30 s."""
+    until = time.monotonic() + DEADLINE_SECONDS
+    while time.monotonic() < until:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.01)
+    raise AssertionError(f"not within {DEADLINE_SECONDS:.0f} s: {what}")
+
+
+def alive(pid: int) -> bool:
+    """The process exists and is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+@dataclass
+class Node:
+    """A container of a job with `devices` cards; `obs` plays OBS."""
+
+    root: Path
+    devices: int = 2
+    variables: Dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.home = self.root / "home"
+        self.log_dir = self.home / "modelarts" / "log"
+        self.config = self.root / "user-config"
+        self.obs = self.root / "obs"
+        for directory in (self.home, self.config, self.obs):
+            directory.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def table(self) -> Path:
+        """Where the platform writes the rank table."""
+        return self.config / "jobstart_hccl.json"
+
+    def environ(self) -> Dict[str, str]:
+        """What the platform sets, and nothing of the developer's own jobs."""
+        return {
+            "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
+            "HOME": str(self.home),
+            "MA_HOME": str(self.home),
+            "MA_VJ_NAME": "ma-job-test",
+            "MA_NUM_GPUS": str(self.devices),
+            "MA_CURRENT_INSTANCE_NAME": "modelarts-job-test-worker-0",
+            "RANK_TABLE_FILE": str(self.config),
+            **self.variables,
+        }
+
+    def complete_table(self, pods: int = 1) -> None:
+        """Writes the completed table of `pods` nodes, this one the first."""
+        self.table.write_text(json.dumps(template_two(pods, self.devices)))
+
+    def start(self, *arguments: str) -> Booting:
+        """Starts `ma_boot` with these arguments, as the platform does: in the home, without a shell."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", "ma_boot", *arguments],
+            cwd=self.home,
+            env=self.environ(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        return Booting(self, process)
+
+    def boot(self, *arguments: str) -> Ended:
+        """Runs `ma_boot` to its end."""
+        return self.start(*arguments).end()
+
+    def mapping(self, inputs: Dict[str, str], outputs: Dict[str, str]) -> List[str]:
+        """The options for a mapping over the directory that plays OBS."""
+        file = self.root / "path_mapping_config.py"
+        file.write_text(f"PATH_MAPPING_CONFIG = { ({'input': inputs, 'output': outputs})!r}\n")
+        return ["--path-mapping", str(file), "--obs-root", str(self.obs)]
+
+    def logs(self) -> Dict[str, bytes]:
+        """The log files by name."""
+        return {file.name: file.read_bytes() for file in self.log_dir.glob("*") if file.is_file()}
+
+    def events(self) -> List[Dict[str, Any]]:
+        """The events of all runs so far."""
+        file = self.log_dir / "modelarts-job-test-node-0-events.jsonl"
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    def in_phase(self, name: str) -> Optional[bool]:
+        """True while the phase runs."""
+        marks = [e["kind"] for e in self.events() if e.get("phase") == name]
+        return bool(marks) and marks[-1] == "phase-start"
+
+
+@dataclass
+class Ended:
+    """How a run ended."""
+
+    code: int
+    output: str
+
+
+@dataclass
+class Booting:
+    """A `ma_boot` that runs."""
+
+    node: Node
+    process: subprocess.Popen[bytes]
+
+    def signal(self, signum: int = signal.SIGTERM) -> None:
+        """Sends a signal to ma_boot alone."""
+        os.kill(self.process.pid, signum)
+
+    def end(self) -> Ended:
+        """Waits for the end."""
+        try:
+            output, _ = self.process.communicate(timeout=DEADLINE_SECONDS)
+        except subprocess.TimeoutExpired as error:
+            self.process.kill()
+            raise AssertionError(
+                f"ma_boot did not end; it said:\n{(error.output or b'').decode()}"
+            ) from error
+        return Ended(self.process.returncode, output.decode("utf-8", "replace"))
+
+
+def template_two(pods: int, devices: int) -> Dict[str, Any]:
+    """A completed table as ModelArts writes it."""
+    instances = [
+        {
+            "devices": [{"device_id": str(d), "device_ip": f"192.1.{p}.{d + 1}"} for d in range(devices)],
+            "pod_name": f"ma-job-test-worker-{p}",
+            "server_id": f"10.0.0.{p + 1}",
+        }
+        for p in range(pods)
+    ]
+    group = {
+        "device_count": str(pods * devices),
+        "group_name": "worker",
+        "instance_count": str(pods),
+        "instance_list": instances,
+    }
+    return {"group_count": "1", "group_list": [group], "status": "completed"}
+
+
+def pids(directory: Path, pattern: str, count: int) -> Sequence[int]:
+    """The process ids that the ranks wrote with `ready:`, once all are there."""
+    files = eventually(
+        lambda: (
+            (found := sorted(directory.glob(pattern)))
+            and len(found) >= count
+            and all(file.read_text() for file in found)
+            and found
+        ),
+        f"{count} files {pattern}",
+    )
+    return [int(file.read_text()) for file in files]

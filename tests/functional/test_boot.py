@@ -1,0 +1,278 @@
+"""`ma_boot` as the platform starts it: real processes, a rank table on disk, a directory that plays OBS."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.functional.node import RANK, Node, alive, eventually, pids
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+def test_a_job_ends_with_0_and_leaves_a_log_for_each_rank(node: Node) -> None:
+    node.complete_table()
+    ended = node.boot(RANK, "print:hello")
+    assert ended.code == 0, ended.output
+    assert "[rank 0] hello\n" in ended.output
+    assert "[rank 1] hello\n" in ended.output
+    assert node.logs()["modelarts-job-test-proc-rank-0-device-0.txt"] == b"hello\n"
+    assert ended.output.splitlines()[-1] == "[ma_boot] exit code 0: success"
+
+
+def test_ranks_get_the_rank_table_rendezvous(node: Node) -> None:
+    node.complete_table()
+    node.boot(RANK, "print-environment")
+    seen = json.loads(node.logs()["modelarts-job-test-proc-rank-1-device-1.txt"])
+    table = node.home / "rank_table" / "jobstart_hccl.json"
+    wanted = {
+        "RANK_TABLE_FILE": str(table),
+        "RANK_ID": "1",
+        "RANK_SIZE": "2",
+        "DEVICE_ID": "1",
+        "ASCEND_DEVICE_ID": "1",
+        "LOCAL_RANK": "1",
+        "JOB_ID": "modelarts-job-test",
+        "HCCL_CONNECT_TIMEOUT": "1800",
+        "PYTHONUNBUFFERED": "1",
+    }
+    assert {name: seen.get(name) for name in wanted} == wanted
+    assert Path(seen["ASCEND_PROCESS_LOG_PATH"]).is_dir()
+    assert table.stat().st_mode & 0o777 == 0o640
+    assert json.loads(table.read_text())["server_list"][0]["device"][1]["rank_id"] == "1"
+
+
+def test_a_table_that_comes_late_and_torn_is_waited_for(node: Node) -> None:
+    running = node.start(RANK, "print:hello")
+    eventually(lambda: node.in_phase("rank table"), "the wait")
+    node.table.write_text('{"status":"initializing"}')
+    node.table.write_text('{"group_count": "1", "gro')
+    node.complete_table()
+    ended = running.end()
+    assert ended.code == 0, ended.output
+    assert "the file does not exist yet" in ended.output
+
+
+def test_a_table_that_is_never_completed_ends_with_75(node: Node) -> None:
+    node.table.write_text('{"status":"initializing"}')
+    ended = node.boot("--rank-table-timeout", "0.2", RANK)
+    assert ended.code == 75
+    assert 'status is "initializing"' in ended.output
+
+
+def test_a_completed_but_wrong_table_ends_with_65(node: Node) -> None:
+    node.table.write_text('{"status":"completed","group_count":"2","group_list":[]}')
+    ended = node.boot(RANK)
+    assert ended.code == 65
+    assert "group_count" in ended.output
+
+
+def test_a_job_without_a_rank_table_is_told_so_at_once(node: Node) -> None:
+    node.variables["RANK_TABLE_FILE"] = ""
+    ended = node.boot(RANK)
+    assert ended.code == 78
+    assert "RANK_TABLE_FILE is not set" in ended.output
+
+
+def test_arguments_reach_the_command_untouched(node: Node) -> None:
+    node.complete_table()
+    node.boot(RANK, "print-arguments", "--data_url=a b", "--plan", "--", "--train_url=$HOME;*")
+    seen = json.loads(node.logs()["modelarts-job-test-proc-rank-0-device-0.txt"])
+    assert seen[1:] == ["print-arguments", "--data_url=a b", "--plan", "--", "--train_url=$HOME;*"]
+
+
+@pytest.mark.parametrize("code", [1, 3, 125, 255])
+def test_the_exit_code_is_the_first_failing_processs(node: Node, code: int) -> None:
+    node.complete_table()
+    ended = node.boot(RANK, f"exit:{code}:1", "sleep")
+    assert ended.code == code
+    assert f"exit code {code}: rank 1 ended with exit code {code}" in ended.output.splitlines()[-1]
+    assert "rank 0 was killed by SIGTERM" in ended.output
+    assert "stopped by ma_boot" in ended.output
+
+
+def test_a_process_killed_by_a_signal_gives_128_and_its_number(node: Node) -> None:
+    node.complete_table()
+    ended = node.boot(RANK, "kill:0", "sleep")
+    assert ended.code == 137
+    assert "rank 0 was killed by SIGKILL" in ended.output
+
+
+def test_a_failure_is_left_for_programs(node: Node) -> None:
+    node.complete_table()
+    node.boot(RANK, "print:last words", "exit:3:0", "sleep")
+    document = json.loads(node.logs()["modelarts-job-test-node-0-failure.json"])
+    assert document["exit_code"] == 3
+    assert document["first_failure"]["tail"] == ["last words"]
+    assert len(document["summary"]) <= 1024
+
+
+def test_a_process_that_is_deaf_to_sigterm_is_killed_after_the_grace(node: Node) -> None:
+    node.complete_table()
+    marker = node.root / "pid"
+    ended = node.boot(
+        "--stop-timeout", "0.3", RANK, "deaf", f"ready:{marker}", f"await:{marker}.0", f"await:{marker}.1",
+        "exit:4:1", "sleep",
+    )  # fmt: skip
+    assert ended.code == 4
+    assert "rank 0 was killed by SIGKILL" in ended.output
+    assert not any(alive(pid) for pid in pids(node.root, "pid.*", 2))
+
+
+def test_a_grandchild_that_keeps_the_pipe_delays_nothing_and_is_ended(node: Node) -> None:
+    node.complete_table()
+    ended = node.boot(RANK, f"grandchild:{node.root}/pid", "exit:0:all")
+    assert ended.code == 0, ended.output
+    eventually(lambda: not any(alive(pid) for pid in pids(node.root, "pid.*", 2)), "grandchildren gone")
+
+
+def test_bytes_that_are_no_text_reach_the_file_as_they_are(node: Node) -> None:
+    node.complete_table()
+    ended = node.boot(RANK, "raw")
+    assert (
+        node.logs()["modelarts-job-test-proc-rank-0-device-0.txt"]
+        == b"caf\xe9 \xff\xfe\nlast line without an end"
+    )
+    assert "[rank 0] last line without an end\n" in ended.output
+
+
+def test_a_second_run_keeps_the_logs_of_the_first(node: Node) -> None:
+    node.complete_table()
+    node.boot(RANK, "print:first")
+    node.boot(RANK, "print:second")
+    logs = node.logs()
+    assert logs["modelarts-job-test-proc-rank-0-device-0.txt"] == b"second\n"
+    assert logs["modelarts-job-test-proc-rank-0-device-0.1.txt"] == b"first\n"
+
+
+def test_a_module_and_a_shell_file_are_commands_too(node: Node) -> None:
+    node.complete_table()
+    assert (
+        "[rank 1] 1\n"
+        in node.boot("-m", "timeit", "-n1", "-r1", "import os; print(os.environ['RANK_ID'])").output
+    )
+    script = node.home / "train.sh"
+    script.write_text("echo shell $RANK_ID $1\n")
+    assert "[rank 1] shell 1 more\n" in node.boot("train.sh", "more").output
+
+
+def test_a_script_is_found_in_the_jobs_code(node: Node) -> None:
+    node.complete_table()
+    code = node.home / "modelarts" / "user-job-dir" / "code"
+    code.mkdir(parents=True)
+    (code / "train.py").write_text("print('found')\n")
+    assert "[rank 0] found\n" in node.boot("train.py").output
+
+
+def test_a_missing_command_is_found_out_before_the_inputs_are_fetched(node: Node) -> None:
+    ended = node.boot(*node.mapping({"data": "obs://bucket/data/"}, {}), "train.py")
+    assert ended.code == 127
+    assert "train.py: no such file" in ended.output
+    assert "inputs" not in ended.output
+
+
+def test_training_code_imports_ma_boot_but_nothing_else_of_the_toolkit(node: Node) -> None:
+    node.complete_table()
+    script = node.home / "train.py"
+    script.write_text(
+        "import ma_boot.training, sys\ntry:\n  import click\nexcept ImportError:\n  print('alone')\n"
+    )
+    ended = node.boot("--python", "/usr/bin/python3", "train.py")
+    assert "[rank 0] alone\n" in ended.output
+
+
+class TestInputsAndOutputs:
+    """The mapping, with a directory that plays OBS."""
+
+    def test_inputs_arrive_before_and_outputs_go_home_after(self, node: Node) -> None:
+        node.complete_table()
+        (node.obs / "bucket" / "data").mkdir(parents=True)
+        (node.obs / "bucket" / "data" / "a.txt").write_text("input")
+        options = node.mapping({"data": "obs://bucket/data/"}, {"out": "obs://bucket/out/"})
+        ended = node.boot(*options, RANK, "await:data/a.txt", "write:out/rank_RANK/x:result")
+        assert ended.code == 0, ended.output
+        assert (node.home / "data" / "a.txt").read_text() == "input"
+        assert (node.obs / "bucket" / "out" / "rank_1" / "x").read_text() == "result"
+
+    def test_outputs_go_home_after_a_failure_too(self, node: Node) -> None:
+        node.complete_table()
+        ended = node.boot(
+            *node.mapping({}, {"out": "obs://bucket/out/"}), RANK, "write:out/RANK:x", "exit:3:all"
+        )
+        assert ended.code == 3
+        assert (node.obs / "bucket" / "out" / "0").exists()
+
+    def test_a_missing_input_ends_with_66_before_anything_starts(self, node: Node) -> None:
+        node.complete_table()
+        (node.obs / "bucket").mkdir()
+        mapping = node.mapping({"a": "obs://bucket/a", "b": "obs://bucket/b/"}, {})
+        ended = node.boot(*mapping, RANK, "print:started")
+        assert ended.code == 66
+        assert "obs://bucket/a" in ended.output
+        assert "obs://bucket/b/" in ended.output
+        assert "started" not in ended.output
+
+    def test_an_upload_that_fails_after_a_good_training_ends_with_74(self, node: Node) -> None:
+        node.complete_table()
+        (node.obs / "bucket").write_text("a file where the bucket should be")
+        ended = node.boot(*node.mapping({}, {"out": "obs://bucket/out/"}), RANK, "write:out/RANK:x")
+        assert ended.code == 74
+        assert "not every output was uploaded" in ended.output
+
+    def test_an_output_that_the_training_never_wrote_ends_with_74(self, node: Node) -> None:
+        node.complete_table()
+        ended = node.boot(*node.mapping({}, {"ouput": "obs://bucket/out/"}), RANK, "write:out/RANK:x")
+        assert ended.code == 74
+        assert "left nothing at these output paths" in ended.output
+        assert "ouput (for obs://bucket/out/)" in ended.output
+
+    def test_a_node_without_rank_0_may_leave_nothing(self, node: Node) -> None:
+        node.variables.update(
+            MA_NUM_HOSTS="2", VC_TASK_INDEX="1", MA_CURRENT_INSTANCE_NAME="ma-job-test-worker-1"
+        )
+        node.complete_table(pods=2)
+        ended = node.boot(*node.mapping({}, {"out": "obs://bucket/out/"}), RANK)
+        assert ended.code == 0, ended.output
+        assert "nothing to upload from" in ended.output
+
+    def test_a_mapping_with_three_mistakes_names_all_three(self, node: Node) -> None:
+        ended = node.boot(*node.mapping({"a": "http://x", "b": "obs://B/x"}, {"": "obs://bucket/x"}), RANK)
+        assert ended.code == 78
+        assert "'http://x'" in ended.output
+        assert "'B'" in ended.output
+        assert "a local path" in ended.output
+        assert "Traceback" not in ended.output
+
+    def test_missing_credentials_are_named_in_the_first_second(self, node: Node) -> None:
+        ended = node.boot(*node.mapping({"a": "obs://bucket/a"}, {})[:2], RANK)
+        assert ended.code == 78
+        assert "OBS_ACCESS_KEY_ID, OBS_SECRET_ACCESS_KEY" in ended.output
+
+
+class TestPlan:
+    """`--plan` shows what would be started, and starts nothing."""
+
+    def test_for_programs(self, node: Node) -> None:
+        node.complete_table()
+        node.variables["MY_SECRET_KEY"] = "planted"
+        ended = node.boot("--plan", "--json", RANK, "write:started:x")
+        assert ended.code == 0
+        worker = json.loads(ended.output)["nodes"][0]["workers"][1]
+        assert worker["argv"][1:] == [RANK, "write:started:x"]
+        assert worker["cwd"] == str(node.home)
+        assert worker["log_file"].endswith("modelarts-job-test-proc-rank-1-device-1.txt")
+        assert worker["environment"]["RANK_ID"] == "1"
+        assert "planted" not in ended.output
+        assert not (node.home / "started").exists()
+        assert not (node.home / "rank_table").exists()
+
+    def test_for_people(self, node: Node) -> None:
+        node.complete_table()
+        ended = node.boot("--plan", RANK)
+        assert "  rank 1\n" in ended.output
+        assert "    + RANK_ID=1\n" in ended.output
