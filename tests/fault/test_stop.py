@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import CREDENTIALS
+from tests.faulty_proxy import Fault, FaultyProxy
 from tests.functional.node import RANK, Ended, Node, alive, eventually, pids
 
 
@@ -24,10 +26,8 @@ def stopped_well(node: Node, ended: Ended, code: int = 143) -> None:
     assert ended.code == code, ended.output
     assert (node.obs / "bucket" / "out" / "earlier").read_text() == "of an earlier start"
     assert "Traceback" not in ended.output
-    left = [
-        pid for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if str(node.root) in _line(pid)
-    ]
-    assert left == []
+    processes = map(int, filter(str.isdecimal, os.listdir("/proc")))
+    assert [pid for pid in processes if str(node.root) in _line(pid)] == []
 
 
 def _line(pid: int) -> str:
@@ -59,15 +59,17 @@ def test_while_waiting_for_the_rank_table(node: Node) -> None:
     stopped_well(node, running.end())
 
 
-def test_while_inputs_arrive(node: Node) -> None:
-    (node.obs / "bucket").mkdir()
-    os.mkfifo(node.root / "never")  # a listing reads it, and blocks like a server that has gone silent
-    (node.obs / "bucket" / "data").symlink_to(node.root / "never")
-    options = node.mapping({"data": "obs://bucket/data"}, {"out": "obs://bucket/out/"})
-    running = node.start(*options, RANK)
-    eventually(lambda: node.in_phase("inputs"), "the download")
+def test_while_inputs_arrive_from_a_server_that_hangs(node: Node, obs: FaultyProxy) -> None:
+    obs.faults.append(Fault("hang", "GET", "/bucket"))
+    node.variables.update(OBS_ENDPOINT=obs.url, **CREDENTIALS)
+    mapping = node.mapping({"data": "obs://bucket/data/"}, {"out": "obs://bucket/out/"})[:2]
+    running = node.start(*mapping, RANK)
+    eventually(lambda: obs.requests, "the request that hangs")
     running.signal()
-    stopped_well(node, running.end())
+    ended = running.end()
+    assert ended.code == 143, ended.output
+    assert ("PUT", "/bucket/out/earlier") in obs.requests
+    assert "PLANTED" not in ended.output
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
@@ -93,19 +95,39 @@ def test_a_second_signal_cuts_the_grace_short(node: Node) -> None:
     stopped_well(node, running.end())
 
 
-def test_while_outputs_go_home(node: Node) -> None:
+def test_while_outputs_go_home_the_first_signal_does_not_cut_the_upload(node: Node, obs: FaultyProxy) -> None:
+    obs.faults.append(Fault("hang", "PUT", "/out/earlier", times=1))
     node.complete_table()
-    os.mkfifo(node.root / "slow")
-    (node.home / "out" / "slow").symlink_to(node.root / "slow")
-    big = node.home / "out" / "zz-big"
-    with big.open("wb") as file:
-        file.truncate(3 << 30)
-    running = node.start(*outputs(node), RANK)
-    eventually(lambda: node.in_phase("outputs"), "the upload")
+    node.variables.update(OBS_ENDPOINT=obs.url, **CREDENTIALS)
+    running = node.start(*outputs(node)[:2], RANK)
+    eventually(lambda: ("PUT", "/bucket/out/earlier") in obs.requests, "the upload that hangs")
     running.signal()
-    running.signal()
+    obs.release.set()  # the connection ends without an answer; the next attempt is served
     ended = running.end()
-    assert ended.code == 143
+    assert ended.code == 143, ended.output
+    assert "outputs: done" in ended.output
+    assert obs.requests.count(("PUT", "/bucket/out/earlier")) == 2
+
+
+def test_while_outputs_go_home_the_second_signal_ends_the_upload(node: Node, obs: FaultyProxy) -> None:
+    obs.faults.append(Fault("hang", "PUT", "/out/earlier"))
+    node.complete_table()
+    node.variables.update(OBS_ENDPOINT=obs.url, **CREDENTIALS)
+    running = node.start(*outputs(node)[:2], RANK)
+    eventually(lambda: ("PUT", "/bucket/out/earlier") in obs.requests, "the upload that hangs")
+    running.signal(signal.SIGTERM)
+    running.signal(signal.SIGINT)
+    ended = running.end()
+    assert ended.code in (143, 130), ended.output
+    assert "not every output was uploaded: a second stop signal came" in ended.output
+
+
+def test_an_upload_that_hangs_ends_at_its_deadline(node: Node, obs: FaultyProxy) -> None:
+    obs.faults.append(Fault("hang", "PUT", "/out/earlier"))
+    node.complete_table()
+    node.variables.update(OBS_ENDPOINT=obs.url, **CREDENTIALS)
+    ended = node.boot(*outputs(node)[:2], "--upload-timeout", "0.5", RANK)
+    assert ended.code == 74, ended.output
 
 
 def test_ma_boot_is_stopped_before_it_can_say_a_word(node: Node) -> None:
@@ -116,4 +138,4 @@ def test_ma_boot_is_stopped_before_it_can_say_a_word(node: Node) -> None:
     assert running.end().code in (
         143,
         -signal.SIGTERM,
-    )  # before the handlers stand, the kernel's way is the same
+    )

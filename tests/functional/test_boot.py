@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import venv
 from pathlib import Path
 
 import pytest
@@ -182,7 +183,8 @@ def test_training_code_imports_ma_boot_but_nothing_else_of_the_toolkit(node: Nod
     script.write_text(
         "import ma_boot.training, sys\ntry:\n  import click\nexcept ImportError:\n  print('alone')\n"
     )
-    ended = node.boot("--python", "/usr/bin/python3", "train.py")
+    venv.create(node.root / "env")
+    ended = node.boot("--python", str(node.root / "env" / "bin" / "python"), "train.py")
     assert "[rank 0] alone\n" in ended.output
 
 

@@ -1,0 +1,268 @@
+"""Faults between local paths and OBS: nothing half, nothing outside, nothing lost in silence."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Callable, Dict, Iterator
+
+import pytest
+
+from path_mapping.config import ObsUrl, Route
+from path_mapping.errors import (
+    Cancelled,
+    MissingInputs,
+    NotFound,
+    Refused,
+    TransferFailed,
+    Unreachable,
+    UnsafeTarget,
+)
+from path_mapping.obs_store import ObsStore, error_of_status
+from path_mapping.store import Store, StoredObject
+from path_mapping.transfer import Progress, Transferred, download, upload
+from tests.faulty_proxy import Fault, FaultyProxy
+
+EMPTY_MD5 = "d41d8cd98f00b204e9800998ecf8427e"
+CONTENT = b"0123456789abcdef" * 20_000
+
+
+@pytest.fixture
+def store(obs: FaultyProxy) -> ObsStore:
+    return ObsStore(obs.url, "AKPLANTED", "SKPLANTED", None, None)
+
+
+def ignore(progress: Progress) -> None:
+    """Nobody looks."""
+
+
+def fetch(store: Store, url: str, base: Path, local: str = "in", **settings: threading.Event) -> Transferred:
+    routes = [Route(local, ObsUrl("bucket", url))]
+    return download(routes, base, store, cancel=settings.get("cancel", threading.Event()), progress=ignore)
+
+
+def send(store: Store, url: str, base: Path, local: str = "out") -> Transferred:
+    routes = [Route(local, ObsUrl("bucket", url))]
+    return upload(routes, base, store, cancel=threading.Event(), progress=ignore)
+
+
+def put(store: Store, key: str, content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "source").write_bytes(content)
+    send(store, key, tmp_path, "source")
+
+
+def tree(base: Path) -> Dict[str, bytes]:
+    return {str(path.relative_to(base)): path.read_bytes() for path in base.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("kind", ["503", "429", "reset", "cut", "flip"])
+def test_a_passing_fault_is_got_over(store: ObsStore, obs: FaultyProxy, tmp_path: Path, kind: str) -> None:
+    put(store, "in/a", CONTENT, tmp_path)
+    obs.faults.append(Fault(kind, "GET", "/bucket/in/a", times=2))
+    fetch(store, "in/", tmp_path)
+    assert tree(tmp_path / "in") == {"a": CONTENT}
+
+
+@pytest.mark.parametrize("kind", ["503", "reset", "cut", "flip"])
+def test_a_lasting_fault_leaves_the_earlier_file_whole(
+    store: ObsStore, obs: FaultyProxy, tmp_path: Path, kind: str
+) -> None:
+    put(store, "in/a", CONTENT, tmp_path)
+    put(store, "in/b", b"good", tmp_path)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a").write_bytes(b"earlier")
+    obs.faults.append(Fault(kind, "GET", "/bucket/in/a"))
+    with pytest.raises(TransferFailed) as raised:
+        fetch(store, "in/", tmp_path)
+    assert [failure.source for failure in raised.value.failures] == ["obs://bucket/in/a"]
+    assert isinstance(raised.value.failures[0].error, Unreachable)
+    assert tree(tmp_path / "in") == {"a": b"earlier", "b": b"good"}
+
+
+def test_attempts_do_not_multiply_with_the_sdks_own(
+    store: ObsStore, obs: FaultyProxy, tmp_path: Path
+) -> None:
+    put(store, "in/a", CONTENT, tmp_path)
+    obs.faults.append(Fault("503", "GET", "/bucket/in/a"))
+    with pytest.raises(TransferFailed):
+        fetch(store, "in/", tmp_path)
+    assert (
+        len([path for method, path in obs.requests if method == "GET" and path.startswith("/bucket/in/a")])
+        == 5
+    )
+
+
+@pytest.mark.parametrize(("kind", "error"), [("403", Refused), ("503", Unreachable), ("empty", Unreachable)])
+def test_a_listing_that_fails_is_no_empty_listing(
+    store: ObsStore, obs: FaultyProxy, tmp_path: Path, kind: str, error: type
+) -> None:
+    obs.faults.append(Fault(kind, "GET", "/bucket"))
+    with pytest.raises(error):
+        fetch(store, "in/", tmp_path)
+
+
+def test_a_listing_without_a_next_marker_goes_on_from_the_last_key(
+    store: ObsStore, obs: FaultyProxy, tmp_path: Path
+) -> None:
+    for number in range(1001):
+        store.write("bucket", f"in/{number:04}", Path(os.devnull), EMPTY_MD5, lambda size: None)
+    obs.faults.append(Fault("no-marker", "GET", "/bucket?"))
+    assert len(list(store.list("bucket", "in/"))) == 1001
+
+
+def test_a_server_that_is_not_there_is_unreachable(tmp_path: Path) -> None:
+    store = ObsStore("http://127.0.0.1:9", "AKPLANTED", "SKPLANTED", None, None)
+    with pytest.raises(Unreachable, match="refused"):
+        list(store.list("bucket", ""))
+
+
+def test_all_missing_inputs_are_named_before_a_byte_is_written(store: ObsStore, tmp_path: Path) -> None:
+    put(store, "in/a", CONTENT, tmp_path)
+    routes = [Route(name, ObsUrl("bucket", name)) for name in ("in", "missing", "gone/")]
+    with pytest.raises(MissingInputs) as raised:
+        download(routes, tmp_path, store, cancel=threading.Event(), progress=ignore)
+    assert raised.value.urls == ("obs://bucket/missing", "obs://bucket/gone/")
+    assert not (tmp_path / "in").exists()
+
+
+def test_cancelling_ends_the_wait_between_two_attempts(
+    store: ObsStore, obs: FaultyProxy, tmp_path: Path
+) -> None:
+    put(store, "in/a", CONTENT, tmp_path)
+    obs.faults.append(Fault("503", "GET", "/bucket/in/a"))
+    cancel = threading.Event()
+    threading.Timer(0.3, cancel.set).start()
+    with pytest.raises(Cancelled):
+        fetch(store, "in/", tmp_path, cancel=cancel)
+    assert len(obs.requests) < 7
+    assert tree(tmp_path / "in") == {}
+
+
+class Listing:
+    """A store of any keys, of which real ones refuse some; every object is the word `evil`."""
+
+    def __init__(self, *keys: str) -> None:
+        self._keys = keys
+
+    def list(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
+        for key in sorted(self._keys):
+            yield StoredObject(key, 0 if key.endswith("/") else 4, None)
+
+    def read(self, bucket: str, key: str) -> Iterator[bytes]:
+        yield b"evil"
+
+    def write(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> None:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    "key", ["in/../esc", "in//abs", "in/a//b", "in/./x", "in/..", "in/nul\0", "in/a/", "in/" + "x" * 256]
+)
+def test_a_key_that_is_no_file_below_the_target_is_refused(tmp_path: Path, key: str) -> None:
+    store: Store = Listing("in/good", key)
+    if key == "in/a/":  # marks a directory: nothing to refuse, nothing to write
+        fetch(store, "in/", tmp_path)
+        assert tree(tmp_path) == {"in/good": b"evil"}
+        return
+    with pytest.raises(UnsafeTarget):
+        fetch(store, "in/", tmp_path)
+    assert tree(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    "key", ["in/new\nline", "in/" + "/".join(["d" * 200] * 5), "in/back\\slash", "in/-rf *"]
+)
+def test_a_key_that_is_only_unusual_becomes_a_file(tmp_path: Path, key: str) -> None:
+    store: Store = Listing(key)
+    fetch(store, "in/", tmp_path)
+    assert tree(tmp_path) == {key: b"evil"}
+
+
+def test_a_file_and_a_directory_of_one_name_are_refused(tmp_path: Path) -> None:
+    store: Store = Listing("in/a", "in/a/b")
+    with pytest.raises(UnsafeTarget, match="in/a is a file, not a directory"):
+        fetch(store, "in/", tmp_path)
+
+
+def test_a_link_in_the_target_is_not_followed_out_of_it(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "in" / "a").symlink_to(tmp_path / "outside")
+    store: Store = Listing("in/a/b", "in/c")
+    with pytest.raises(TransferFailed, match="outside of"):
+        fetch(store, "in/", tmp_path)
+    assert tree(tmp_path / "outside") == {}
+    assert (tmp_path / "in" / "c").exists()
+
+
+def test_an_upload_goes_on_when_one_of_three_files_fails(
+    store: ObsStore, obs: FaultyProxy, tmp_path: Path
+) -> None:
+    (tmp_path / "out").mkdir()
+    for name in "abc":
+        (tmp_path / "out" / name).write_bytes(CONTENT)
+    obs.faults.append(Fault("403", "PUT", "/out/b"))
+    with pytest.raises(TransferFailed, match="1 files failed, 2 are done") as raised:
+        send(store, "out", tmp_path)
+    assert isinstance(raised.value.failures[0].error, Refused)
+    assert [found.key for found in store.list("bucket", "out/")] == ["out/a", "out/c"]
+
+
+def test_links_and_special_files_of_an_output(store: ObsStore, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    (out / "epoch_1").mkdir(parents=True)
+    (out / "epoch_1" / "net").write_bytes(b"net")
+    (out / "latest").symlink_to("epoch_1")
+    (out / "latest.net").symlink_to("epoch_1/net")
+    (out / ".net.abc.ma_part").write_bytes(b"half")
+    os.mkfifo(out / "pipe")
+    (out / "secrets").symlink_to("/etc")
+    with pytest.raises(TransferFailed, match="a link out of the output, to /etc") as raised:
+        send(store, "out", tmp_path)
+    assert len(raised.value.failures) == 1
+    assert [found.key for found in store.list("bucket", "out/")] == ["out/epoch_1/net", "out/latest.net"]
+
+
+def test_a_file_that_changes_all_the_time_is_named(store: ObsStore, tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(CONTENT)
+
+    def grow(progress: Progress) -> None:
+        with (tmp_path / "log").open("ab") as file:
+            file.write(b"more")
+
+    routes = [Route("log", ObsUrl("bucket", "log"))]
+    with pytest.raises(TransferFailed, match="changed during each of 3 uploads"):
+        upload(routes, tmp_path, store, cancel=threading.Event(), progress=grow)
+
+
+def test_a_full_disk_leaves_nothing_half(obs: FaultyProxy, store: ObsStore, tmp_path: Path) -> None:
+    put(store, "in/a", CONTENT, tmp_path)
+    program = f"""
+import resource, signal, threading
+from pathlib import Path
+from path_mapping.config import ObsUrl, Route
+from path_mapping.obs_store import ObsStore
+from path_mapping.transfer import download
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))  # write() fails as on a full disk
+store = ObsStore({obs.url!r}, "AKPLANTED", "SKPLANTED", None, None)
+download([Route("in", ObsUrl("bucket", "in/"))], Path({str(tmp_path)!r}), store,
+         cancel=threading.Event(), progress=lambda p: None)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert "TransferFailed" in done.stderr
+    assert "File too large" in done.stderr
+    assert tree(tmp_path / "in") == {}
+    assert "PLANTED" not in done.stderr.replace("store = ", "")
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [(400, Refused), (401, Refused), (403, Refused), (404, NotFound), (408, Unreachable), (429, Unreachable),
+     (500, Unreachable), (503, Unreachable)],
+)  # fmt: skip
+def test_every_status_has_its_error(status: int, error: type) -> None:
+    assert type(error_of_status("reading", status, "Code")) is error

@@ -1,0 +1,151 @@
+"""One contract for both stores: a directory, and OBS through the SDK against a real server."""
+
+from __future__ import annotations
+
+import hashlib
+import ssl
+import subprocess
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Iterator, List
+
+import pytest
+
+from path_mapping.errors import NotFound, Unreachable
+from path_mapping.obs_store import ObsStore
+from path_mapping.store import Store
+from path_mapping.stores import open_store
+from tests.conftest import CREDENTIALS
+from tests.faulty_proxy import FaultyProxy
+
+
+@pytest.fixture(params=["directory", "obs"])
+def store(request: pytest.FixtureRequest, tmp_path: Path, obs: FaultyProxy) -> Store:
+    if request.param == "directory":
+        (tmp_path / "root" / "bucket").mkdir(parents=True)
+        return open_store({}, tmp_path / "root")
+    return open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
+
+
+def put(store: Store, key: str, content: bytes, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(content)
+    store.write("bucket", key, source, hashlib.md5(content).hexdigest(), lambda size: None)
+
+
+@pytest.mark.parametrize("content", [b"", b"x", b"\0\xff" * 700_000])
+def test_what_is_written_is_read(store: Store, tmp_path: Path, content: bytes) -> None:
+    put(store, "a/b", content, tmp_path)
+    assert b"".join(store.read("bucket", "a/b")) == content
+
+
+ODD_KEYS = ["with space", "plus+percent%41", "ünï/中文", "a&b=c?d#e", "quote'\""]
+
+
+@pytest.mark.parametrize("key", ODD_KEYS)
+def test_odd_keys_are_kept(store: Store, tmp_path: Path, key: str) -> None:
+    put(store, key, b"odd", tmp_path)
+    assert [found.key for found in store.list("bucket", "")] == [key]
+    assert b"".join(store.read("bucket", key)) == b"odd"
+
+
+def test_a_listing_has_keys_sizes_and_md5_in_order(store: Store, tmp_path: Path) -> None:
+    for key in ("data/b", "data/a/x", "data2/c"):
+        put(store, key, key.encode(), tmp_path)
+    found = list(store.list("bucket", "data/"))
+    assert [(entry.key, entry.size) for entry in found] == [("data/a/x", 8), ("data/b", 6)]
+    assert found[1].md5 == hashlib.md5(b"data/b").hexdigest()
+
+
+def test_a_prefix_is_a_prefix_of_the_key_not_of_its_parts(store: Store, tmp_path: Path) -> None:
+    for key in ("data/b", "data2/c"):
+        put(store, key, b"x", tmp_path)
+    assert [entry.key for entry in store.list("bucket", "data")] == ["data/b", "data2/c"]
+
+
+def test_what_does_not_exist_is_not_found(store: Store) -> None:
+    with pytest.raises(NotFound):
+        list(store.read("bucket", "nothing"))
+    with pytest.raises(NotFound):
+        list(store.list("no-such-bucket", ""))
+
+
+def test_the_sender_hears_of_every_byte_and_may_give_up(store: Store, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(b"x" * 3_000_000)
+    md5 = hashlib.md5(source.read_bytes()).hexdigest()
+    heard: List[int] = []
+    store.write("bucket", "all", source, md5, heard.append)
+    assert sum(heard) == 3_000_000
+
+    def give_up(size: int) -> None:
+        raise NotFound("the caller's own error")
+
+    with pytest.raises(NotFound, match="the caller's own error"):
+        store.write("bucket", "given-up", source, md5, give_up)
+    assert [entry.key for entry in store.list("bucket", "")] == ["all"]
+
+
+def test_the_store_does_not_show_its_credentials(store: Store) -> None:
+    assert "PLANTED" not in repr(store)
+
+
+class TestObs:
+    """What only the SDK's side has."""
+
+    def store(self, obs: FaultyProxy) -> ObsStore:
+        return ObsStore(obs.url, "AKPLANTED", "SKPLANTED", None, None, multipart_from=6 << 20, part=5 << 20)
+
+    def test_a_large_file_goes_in_parts(self, obs: FaultyProxy, tmp_path: Path) -> None:
+        content = bytes(range(256)) * (48 << 10)
+        put(self.store(obs), "large", content, tmp_path)
+        assert [path for method, path in obs.requests if method == "PUT" and "partNumber=3" in path]
+        assert b"".join(self.store(obs).read("bucket", "large")) == content
+        assert [entry.md5 for entry in self.store(obs).list("bucket", "large")] == [None]
+
+    def test_a_listing_of_several_pages_is_whole(self, obs: FaultyProxy, tmp_path: Path, s3_url: str) -> None:
+        store = ObsStore(s3_url, "AKPLANTED", "SKPLANTED", None, None)
+        for number in range(1003):
+            put(store, f"many/{number:04}", b"", tmp_path)
+        assert len(list(self.store(obs).list("bucket", "many/"))) == 1003
+
+    def test_temporary_credentials_send_their_token(self, obs: FaultyProxy) -> None:
+        environ = {"S3_ENDPOINT": obs.url, **CREDENTIALS, "OBS_SECURITY_TOKEN": "TOKENPLANTED"}
+        assert list(open_store(environ, None).list("bucket", "")) == []
+
+
+@pytest.fixture
+def tls_server(tmp_path: Path) -> Iterator[str]:
+    """An HTTPS server for localhost whose certificate says other.example; CERT has its certificate."""
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    options = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=other.example"]
+    name = ["-addext", "subjectAltName=DNS:other.example"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(["openssl", *options, *name, *files], check=True, capture_output=True)
+
+    class Silent(BaseHTTPRequestHandler):
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Silent)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    yield f"https://localhost:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_certificate_of_another_host_is_refused(tls_server: str, tmp_path: Path) -> None:
+    store = ObsStore(tls_server, "AKPLANTED", "SKPLANTED", None, str(tmp_path / "cert.pem"))
+    with pytest.raises(Unreachable, match="Hostname mismatch"):
+        list(store.list("bucket", ""))
+
+
+def test_a_certificate_of_an_unknown_authority_is_refused(tls_server: str) -> None:
+    store = ObsStore(tls_server, "AKPLANTED", "SKPLANTED", None, None)
+    with pytest.raises(Unreachable, match="certificate verify failed"):
+        list(store.list("bucket", ""))

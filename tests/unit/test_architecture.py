@@ -1,0 +1,126 @@
+"""The rules that keep the project readable: who imports whom, who touches what, how long things are."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+from typing import Iterator, Set, Tuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted([*ROOT.glob("ma_boot/**/*.py"), *ROOT.glob("path_mapping/**/*.py")])
+IDS = [str(path.relative_to(ROOT)) for path in SOURCES]
+EFFECTS = {"subprocess", "socket", "threading", "time", "tempfile", "shutil", "signal", "selectors", "select"}
+PURE = {
+    "ma_boot/errors.py": {"signal"},  # for the names of signals
+    "ma_boot/job.py": set(),
+    "ma_boot/patch.py": set(),
+    "ma_boot/rank_table.py": set(),
+    "ma_boot/launch.py": set(),
+    "ma_boot/secrets.py": set(),
+    "ma_boot/local/platform.py": set(),
+    "path_mapping/errors.py": set(),
+    "path_mapping/config.py": set(),
+    "path_mapping/plan.py": set(),
+    "path_mapping/store.py": set(),
+}  # type: dict[str, Set[str]]
+FOREIGN = {"obs", "docker", "rich", "mindspore", "tenacity"}
+
+
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def imported(path: Path) -> Iterator[str]:
+    """The modules that a file names in imports, wherever they stand."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+
+
+def packages(path: Path) -> Set[str]:
+    return {name.split(".")[0] for name in imported(path)}
+
+
+def functions(path: Path) -> Iterator[Tuple[str, int]]:
+    """Each function and the number of its lines, without the docstring."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            first = node.body[0]
+            has_docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+            docstring = (first.end_lineno or 0) - first.lineno + 1 if has_docstring else 0
+            yield node.name, (node.end_lineno or 0) - node.lineno + 1 - docstring
+
+
+def test_path_mapping_knows_nothing_of_ma_boot() -> None:
+    assert [path for path in ROOT.glob("path_mapping/**/*.py") if "ma_boot" in packages(path)] == []
+
+
+@pytest.mark.parametrize("name", PURE)
+def test_a_pure_module_imports_no_effect(name: str) -> None:
+    assert packages(ROOT / name) & EFFECTS <= PURE[name]
+
+
+@pytest.mark.parametrize("name", [name for name in PURE if name.startswith("ma_boot/")])
+def test_a_pure_module_imports_only_pure_ones(name: str) -> None:
+    own = {module for module in imported(ROOT / name) if module.startswith("ma_boot.")}
+    assert {module.replace(".", "/") + ".py" for module in own} <= set(PURE)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=IDS)
+def test_only_the_command_line_reads_the_environment_and_the_arguments(path: Path) -> None:
+    reads = {
+        node.attr
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and (node.value.id, node.attr) in {("os", "environ"), ("os", "getenv"), ("sys", "argv")}
+    }
+    allowed = path.name in ("cli.py", "training.py")  # training.py runs in the training's processes
+    assert not reads or allowed
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=IDS)
+def test_only_the_adapter_imports_the_sdk(path: Path) -> None:
+    assert "obs" not in packages(path) or path.name == "obs_store.py"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=IDS)
+def test_nothing_that_loses_exit_codes_or_quotes(path: Path) -> None:
+    names = {node.attr for node in ast.walk(tree(path)) if isinstance(node, ast.Attribute)}
+    keywords = {node.arg for node in ast.walk(tree(path)) if isinstance(node, ast.keyword)}
+    assert not names & {"waitpid", "wait3", "wait4", "system", "popen"}
+    assert not keywords & {"shell", "preexec_fn"}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=IDS)
+def test_files_and_functions_are_short_and_named_for_what_they_are(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 350
+    assert [(name, lines) for name, lines in functions(path) if lines > 50] == []
+    assert path.stem not in {"manager", "helper", "helpers", "util", "utils", "common", "base", "handler"}
+    assert ast.get_docstring(tree(path)), "the first line says what the module is for"
+
+
+def test_boot_reads_in_under_60_lines() -> None:
+    story = next(n for n in tree(ROOT / "ma_boot/boot.py").body if isinstance(n, ast.FunctionDef))
+    assert story.name == "boot"
+    assert (story.end_lineno or 0) - story.lineno + 1 < 60
+
+
+def test_the_command_line_loads_nothing_heavy() -> None:
+    program = "import sys, ma_boot.cli; print(*sorted({name.split('.')[0] for name in sys.modules}))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert not FOREIGN & set(done.stdout.split())
+
+
+def test_importing_every_module_leaves_nothing_behind(tmp_path: Path) -> None:
+    modules = [name[:-3].replace("/", ".").replace(".__init__", "") for name in IDS]
+    wanted = [name for name in modules if "for_training" not in name and not name.endswith("__main__")]
+    program = "import importlib, sys\nfor name in sys.argv[1:]: importlib.import_module(name)"
+    subprocess.run([sys.executable, "-B", "-c", program, *wanted], cwd=tmp_path, check=True)
+    assert list(tmp_path.iterdir()) == []
