@@ -39,8 +39,6 @@ def main(argv: Optional[Sequence[str]] = None, environ: Optional[Mapping[str, st
             arguments, "ma_boot", standalone_mode=False, obj=environment, default_map=defaults
         )
         return int(code or 0)
-    except click.exceptions.NoArgsIsHelpError as shown:
-        return _complain(shown.format_message(), ExitCode.USAGE)
     except click.ClickException as error:
         return _complain(f"{error.format_message()}\nTry 'ma_boot run --help'.", ExitCode.USAGE)
     except BootError as error:
@@ -60,7 +58,7 @@ class _RunByDefault(click.Group):
     """`ma_boot train.py` is `ma_boot run train.py`."""
 
     def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
-        if args and args[0] not in (*self.commands, "--help", "--version"):
+        if not args or args[0] not in (*self.commands, "--help", "--version"):
             args = ["run", *args]
         return super().parse_args(ctx, args)
 

@@ -100,7 +100,8 @@ def parse(document: Mapping[str, Any]) -> RankTable:
 
 def _pods_of_template_two(document: Mapping[str, Any], problems: List[str]) -> List[Pod]:
     pods: List[Pod] = []
-    for g, group in enumerate(_objects(document, "group_list", "", problems)):
+    groups = _objects(document, "group_list", "", problems)
+    for g, group in enumerate(groups):
         where = f"group_list[{g}]"
         instances = _objects(group, "instance_list", where, problems)
         pods_before = len(pods)
@@ -116,7 +117,7 @@ def _pods_of_template_two(document: Mapping[str, Any], problems: List[str]) -> L
         _check_count(group, "instance_count", len(instances), where, problems)
         counted = sum(len(pod.devices) for pod in pods[pods_before:])
         _check_count(group, "device_count", counted, where, problems)
-    _check_count(document, "group_count", len(document.get("group_list") or ()), "", problems)
+    _check_count(document, "group_count", len(groups), "", problems)
     return pods
 
 
