@@ -6,9 +6,9 @@ import logging
 import threading
 from typing import Iterator
 
-import boto3
 import pytest
 from moto.moto_server.werkzeug_app import create_backend_app
+from obs import ObsClient
 from werkzeug.serving import make_server
 
 from tests.faulty_proxy import FaultyProxy
@@ -31,14 +31,14 @@ def s3_url() -> Iterator[str]:
 @pytest.fixture
 def obs(s3_url: str) -> Iterator[FaultyProxy]:
     """The server behind a proxy that breaks what it is told to; with an empty bucket named `bucket`."""
-    client = boto3.client(
-        "s3", endpoint_url=s3_url, aws_access_key_id="a", aws_secret_access_key="s", region_name="us-east-1"
-    )
-    if any(bucket["Name"] == "bucket" for bucket in client.list_buckets()["Buckets"]):
-        for page in client.get_paginator("list_objects_v2").paginate(Bucket="bucket"):
-            for found in page.get("Contents", ()):
-                client.delete_object(Bucket="bucket", Key=found["Key"])
-    else:
-        client.create_bucket(Bucket="bucket")
+    client = ObsClient("a", "s", server=s3_url, path_style=True)
+    if client.headBucket("bucket").status >= 300:
+        client.createBucket("bucket")
+    while True:
+        left = client.listObjects("bucket", encoding_type="url").body.contents
+        if not left:
+            break
+        for found in left:
+            client.deleteObject("bucket", found.key)
     with FaultyProxy(s3_url) as proxy:
         yield proxy

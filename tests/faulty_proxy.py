@@ -19,8 +19,8 @@ _HOP = {"connection", "transfer-encoding", "content-length", "keep-alive"}
 class Fault:
     """Breaks the next `times` requests of this method whose path has `part` in it.
 
-    `kind`: a status of `STATUS`, `reset`, `cut` (half the body), `flip` (one byte), `hang`, `empty` (no body
-    under status 200), `no-marker` (a listing without NextMarker).
+    `kind`: a status of `STATUS`, `reset`, `cut` (half the body), `flip` (one byte), `hang`, `drip` (slowly, until
+    it is released), `empty` (no body under status 200), `no-marker` (a listing without NextMarker).
     """
 
     kind: str
@@ -86,7 +86,10 @@ class FaultyProxy:
             self._answer(request, STATUS[fault], {}, b"<Error><Code>Planted</Code></Error>")
             return
         status, headers, answer = self._ask(request, body)
-        self._answer(request, status, headers, _damaged(answer, fault), len(answer))
+        try:
+            self._answer(request, status, headers, _damaged(answer, fault), len(answer), drip=fault == "drip")
+        except ConnectionError:
+            request.close_connection = True  # whoever asked has gone
 
     def _fault(self, method: str, path: str) -> str:
         for fault in self.faults:
@@ -113,6 +116,7 @@ class FaultyProxy:
         headers: Dict[str, str],
         body: bytes,
         promised: int = -1,
+        drip: bool = False,
     ) -> None:
         request.send_response(status)
         for name, value in headers.items():
@@ -122,7 +126,10 @@ class FaultyProxy:
         request.send_header("Connection", "close")
         request.end_headers()
         if request.command != "HEAD":
-            request.wfile.write(body)
+            for start in range(0, len(body), 1 << 18):
+                if drip:
+                    self.release.wait(0.1)
+                request.wfile.write(body[start : start + (1 << 18)])
         request.close_connection = True
 
 

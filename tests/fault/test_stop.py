@@ -72,6 +72,20 @@ def test_while_inputs_arrive_from_a_server_that_hangs(node: Node, obs: FaultyPro
     assert "PLANTED" not in ended.output
 
 
+def test_a_download_that_is_stopped_leaves_nothing_half(node: Node, obs: FaultyProxy) -> None:
+    (node.home / "out" / "big").write_bytes(b"x" * (30 << 20))
+    node.complete_table()
+    node.variables.update(OBS_ENDPOINT=obs.url, **CREDENTIALS)
+    assert node.boot(*outputs(node)[:2], RANK).code == 0
+    obs.faults.append(Fault("drip", "GET", "/out/big"))
+    running = node.start(*node.mapping({"in": "obs://bucket/out/"}, {})[:2], RANK)
+    eventually(lambda: list((node.home / "in").glob(".big.*")), "the download")
+    running.signal()
+    ended = running.end()
+    assert ended.code == 143, ended.output
+    assert [path.name for path in (node.home / "in").iterdir()] in ([], ["earlier"])
+
+
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_while_the_training_runs(node: Node, signum: int) -> None:
     node.complete_table()

@@ -181,6 +181,19 @@ def test_a_key_that_is_only_unusual_becomes_a_file(tmp_path: Path, key: str) -> 
     assert tree(tmp_path) == {key: b"evil"}
 
 
+def test_a_content_that_is_too_short_is_refused_without_a_checksum_too(tmp_path: Path) -> None:
+    class Lying(Listing):
+        """An object in parts has no MD5; only its size says that something is missing."""
+
+        def read(self, bucket: str, key: str) -> Iterator[bytes]:
+            yield b"ev"
+
+    store: Store = Lying("in/a")
+    with pytest.raises(TransferFailed, match="2 bytes arrived, expected 4"):
+        fetch(store, "in/", tmp_path)
+    assert tree(tmp_path) == {}
+
+
 def test_a_file_and_a_directory_of_one_name_are_refused(tmp_path: Path) -> None:
     store: Store = Listing("in/a", "in/a/b")
     with pytest.raises(UnsafeTarget, match="in/a is a file, not a directory"):

@@ -68,9 +68,8 @@ def processes(laptop: Path) -> List[int]:
 
 def test_two_nodes_with_inputs_late_table_and_outputs(laptop: Path) -> None:
     shape = ["--nodes", "2", "--devices-per-node", "2"]
-    ended = rehearse(
-        laptop, *shape, *MAPPING, "project/train.py", "await:data/x", "write:out/RANK:done", "print:hi"
-    )
+    words = ["await:data/x", "write:out/RANK:done", "print:hi"]
+    ended = end(start(laptop, *shape, *MAPPING, "project/train.py", *words, delay="3"))
     assert ended.code == 0, ended.output
     assert {f.name for f in (laptop / "obs" / "bucket" / "out").iterdir()} == {"0", "1", "2", "3"}
     assert "[node 1] [rank 3] hi\n" in ended.output
@@ -124,6 +123,20 @@ def test_a_stop_ends_all_of_it_and_brings_outputs_home(laptop: Path, signum: int
     ended = end(running)
     assert ended.code == code, ended.output
     assert len(list((laptop / "obs" / "bucket" / "out").iterdir())) == 4
+    assert processes(laptop) == []
+
+
+def test_ctrl_c_twice_leaves_nothing_behind_of_ranks_that_are_deaf(laptop: Path) -> None:
+    shape = ["--nodes", "2", "--stop-timeout", "600"]
+    running = start(laptop, *shape, "project/train.py", "deaf", "write:deaf-RANK:x", "sleep")
+    eventually(
+        lambda: len(list(laptop.glob("ma_boot-rehearsal/*/node-*/home/ma-user/deaf-*"))) == 2, "the ranks"
+    )
+    running.send_signal(signal.SIGINT)
+    eventually(lambda: all(any(e["kind"] == "stop" for e in events(laptop, n)) for n in (0, 1)), "the stop")
+    running.send_signal(signal.SIGINT)
+    ended = end(running)
+    assert ended.code == 130, ended.output
     assert processes(laptop) == []
 
 
