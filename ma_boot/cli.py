@@ -86,7 +86,7 @@ def _option(*names: str, **settings: Any) -> Callable[[Any], Any]:
     epilog="Every option --some-name can be given as the environment variable MABOOT_SOME_NAME too; "
     "the option wins. Several values in one variable are separated by colons.",
 )
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="COMMAND [ARGS]...")
 @_option("-m", "as_module", is_flag=True, help="COMMAND is a Python module.")
 @_option("--python", metavar="PATH", help="Absolute path of the python that runs the training.")
 @_option("--conda-env", metavar="NAME", help="Conda environment of the training, as `conda run -n NAME`.")
@@ -99,29 +99,54 @@ def _option(*names: str, **settings: Any) -> Callable[[Any], Any]:
     "--rendezvous", type=click.Choice(RENDEZVOUS), default="rank-table", show_default=True,
     help="How the processes find each other.",
 )  # fmt: skip
-@_option("--rendezvous-port", type=click.IntRange(1, 65535), help="Port of MindSpore's scheduler (8118).")
 @_option(
-    "--rank-table-timeout", type=_SECONDS, default=1800, show_default=True, help="Seconds to wait for it."
+    "--rendezvous-port",
+    metavar="PORT",
+    type=click.IntRange(1, 65535),
+    help="Port of MindSpore's scheduler (8118).",
 )
 @_option(
-    "--stop-timeout", type=_SECONDS, default=15, show_default=True,
-    help="Seconds between SIGTERM and SIGKILL for the processes.",
+    "--rank-table-timeout",
+    type=_SECONDS,
+    metavar="SECONDS",
+    default=1800,
+    show_default=True,
+    help="Longest wait for the rank table.",
+)
+@_option(
+    "--stop-timeout", type=_SECONDS, metavar="SECONDS", default=15, show_default=True,
+    help="Between SIGTERM and SIGKILL for the processes.",
 )  # fmt: skip
 @_option(
-    "--upload-timeout", type=_SECONDS, default=600, show_default=True, help="Seconds for the last upload."
+    "--upload-timeout",
+    type=_SECONDS,
+    metavar="SECONDS",
+    default=600,
+    show_default=True,
+    help="Longest last upload.",
 )
 @_option("--plan", is_flag=True, help="Print what would be started, and stop.")
 @_option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
 @_option("--local", is_flag=True, help="Rehearse the whole job on this machine.")
 @_option(
-    "--nodes", type=click.IntRange(1, 1024), default=1, show_default=True, help="--local: number of nodes."
+    "--nodes",
+    metavar="N",
+    type=click.IntRange(1, 1024),
+    default=1,
+    show_default=True,
+    help="--local: number of nodes.",
 )
 @_option(
-    "--devices-per-node", type=click.IntRange(1, 16), default=1, show_default=True, help="--local: cards."
+    "--devices-per-node",
+    metavar="N",
+    type=click.IntRange(1, 16),
+    default=1,
+    show_default=True,
+    help="--local: cards.",
 )
 @_option(
-    "--rank-table-delay", type=_SECONDS, default=2, show_default=True,
-    help="--local: seconds until the rank table is completed.",
+    "--rank-table-delay", type=_SECONDS, metavar="SECONDS", default=2, show_default=True,
+    help="--local: until the rank table is completed.",
 )  # fmt: skip
 @_option("--code-dir", metavar="DIR", help="--local: the job's code directory; default: that of COMMAND.")
 @_option(
