@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import sys
 import traceback
@@ -43,6 +44,8 @@ def main(argv: Optional[Sequence[str]] = None, environ: Optional[Mapping[str, st
         return _complain(f"{error.format_message()}\nTry 'ma_boot run --help'.", ExitCode.USAGE)
     except BootError as error:
         return _complain(str(error), error.exit_code)
+    except (KeyboardInterrupt, click.Abort):  # before, or after, a phase could hear it
+        return 128 + signal.SIGINT
     except Stopped as stopped:
         return _complain(str(stopped), 128 + stopped.signum)
     except Exception:  # a defect of ours: the one place that shows a traceback

@@ -45,7 +45,7 @@ class ExitCode(IntEnum):
 class BootError(Exception):
     """A failure that the message explains completely: no traceback is shown for it."""
 
-    exit_code = ExitCode.INTERNAL
+    exit_code: int = ExitCode.INTERNAL
 
 
 class UsageError(BootError):

@@ -55,7 +55,7 @@ def read_job(environ: Mapping[str, str], hostname: str) -> JobEnvironment:
     if problems:
         raise ConfigError(
             listed(
-                "the platform's variables contradict their documentation (not set by you? report it):",
+                "the platform's variables do not fit together:",
                 problems,
             )
         )

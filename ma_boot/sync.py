@@ -111,7 +111,7 @@ def bring_home(
                 raise OutputLost(f"not every output was uploaded: {why}; what is left stays where it is")
             try:
                 done = task.result()
-            except mapping_errors.PathMappingError as error:
+            except (mapping_errors.PathMappingError, OSError) as error:
                 raise OutputLost(f"not every output was uploaded: {error}") from error
             phase.detail = summary(done)
             journal.event(

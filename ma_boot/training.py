@@ -35,18 +35,18 @@ def init_env(cfg: Any) -> None:
 
     ms.set_seed(cfg.seed)
     ms.set_context(mode=ms.GRAPH_MODE if cfg.context_mode == "graph" else ms.PYNATIVE_MODE)
-    if cfg.device_target != "None":
-        ms.set_context(device_target=cfg.device_target)
-    cfg.device_target = ms.get_context("device_target")
-    cfg.device_id = int(os.environ.get("DEVICE_ID", "0"))
-    if cfg.device_target != "CPU":
-        ms.set_context(device_id=cfg.device_id)
+    if cfg.device_target == "None":
+        cfg.device_target = ms.get_context("device_target")
+    cfg.device_id = 0 if cfg.device_target == "CPU" else int(os.environ.get("DEVICE_ID", "0"))
+    _use_device(ms, cfg.device_target, cfg.device_id)
     cfg.rank_id, size = 0, 1
     if rendezvous(os.environ) is not None:
         cfg.rank_id, size = _join_group(ms, cfg)
     wanted = getattr(cfg, "device_num", None)
     if wanted not in (None, size):
-        raise ValueError(f"device_num is {wanted}, but {size} processes were started")
+        raise ValueError(
+            f"device_num is {wanted}, but {size} processes were started: leave it out, or say {size}"
+        )
     cfg.device_num = size
 
 
@@ -58,7 +58,7 @@ def wrong_settings(cfg: Any) -> List[str]:
         if value not in allowed:
             problems.append(f"Invalid {name}: {value}, should be in {list(allowed)}")
     if not isinstance(getattr(cfg, "seed", None), int):
-        problems.append("Invalid seed: {}, should be a whole number".format(getattr(cfg, "seed", None)))
+        problems.append(f"Invalid seed: {getattr(cfg, 'seed', None)}, should be a whole number")
     return problems
 
 
@@ -69,6 +69,16 @@ def rendezvous(environ: Mapping[str, str]) -> Any:
     if environ.get("RANK_TABLE_FILE") and int(environ.get("RANK_SIZE", "1")) > 1:
         return "rank-table"
     return None
+
+
+def _use_device(ms: Any, target: str, device_id: int) -> None:
+    """Chooses the device: by `set_device`, or by what MindSpore had before 2.5."""
+    if hasattr(ms, "set_device"):
+        ms.set_device(target, device_id) if target != "CPU" else ms.set_device(target)
+    elif target == "CPU":
+        ms.set_context(device_target=target)
+    else:
+        ms.set_context(device_target=target, device_id=device_id)
 
 
 def _join_group(ms: Any, cfg: Any) -> Any:

@@ -115,10 +115,15 @@ def uploads(route: Route, base: Path, failures: List[Failure]) -> Optional[Tuple
     if not local.is_dir():
         return None
     prefix = key if not key or key.endswith("/") else key + "/"
-    return tuple(
-        Copy(path, local, bucket, prefix + path.relative_to(local).as_posix(), path.stat().st_size, None)
-        for path in _tree(local, failures)
-    )
+    copies = []
+    for path in _tree(local, failures):
+        try:
+            size = path.stat().st_size
+        except OSError as error:  # gone since it was listed, or not ours to see
+            failures.append(Failure(str(path), "", error))
+        else:
+            copies.append(Copy(path, local, bucket, prefix + path.relative_to(local).as_posix(), size, None))
+    return tuple(copies)
 
 
 def _tree(root: Path, failures: List[Failure]) -> Iterator[Path]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
-from ma_boot.errors import CannotCreate, ConfigError
+from ma_boot.errors import BootError, CannotCreate
 from ma_boot.job import TABLE_NAME
 from ma_boot.launch import WorkerSpec
 from ma_boot.local.code import code_directory, code_files, copy_code
@@ -91,7 +91,9 @@ def _plan_of_node(spec: WorkerSpec) -> Dict[str, Any]:
     argv = [*spec.argv[:4], "--plan", "--json", *spec.argv[4:]]
     done = subprocess.run(argv, cwd=spec.cwd, env=dict(spec.environ), stdout=subprocess.PIPE, check=False)
     if done.returncode != 0:
-        raise ConfigError(f"{spec.label} has no plan: ma_boot ended there with exit code {done.returncode}")
+        error = BootError(f"{spec.label} has no plan: ma_boot ended there with exit code {done.returncode}")
+        error.exit_code = done.returncode
+        raise error
     plan: Dict[str, Any] = json.loads(done.stdout)["nodes"][0]
     return plan
 

@@ -53,6 +53,8 @@ def _cause(job: SimulatedJob, run: RunResult, code: int) -> str:
     node = int(failure.label.split()[1])
     for file in Path(job.log_dir(node)).glob("*-failure.json"):
         summary: str = json.loads(file.read_text(encoding="utf-8"))["summary"]
-        headline = summary.split("\n", 1)[0]
-        return f"{failure.label}: {headline}"
+        headline, *details = summary.split("\n")
+        first = " " + details[0].strip(" -") if details else ""
+        more = f" (and {len(details) - 1} more)" if len(details) > 1 else ""
+        return f"{failure.label}: {headline}{first}{more}"
     return f"{failure.label} {failure.how()}"

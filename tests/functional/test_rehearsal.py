@@ -12,6 +12,8 @@ from typing import Any, Dict, List
 
 import pytest
 
+from tests.conftest import CREDENTIALS
+from tests.faulty_proxy import FaultyProxy
 from tests.functional.node import PROGRAMS, Ended, alive, eventually
 
 TRAIN = (PROGRAMS / "rank.py").read_text()
@@ -32,8 +34,9 @@ def laptop(tmp_path: Path) -> Path:
 MAPPING = ["--path-mapping", "project/mapping.py", "--obs-root", "obs"]
 
 
-def start(laptop: Path, *arguments: str, delay: str = "0.3") -> subprocess.Popen[bytes]:
-    environ = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "MA_LOG_DIR": "/of/another/job"}
+def start(laptop: Path, *arguments: str, delay: str = "0.3", **more: str) -> subprocess.Popen[bytes]:
+    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    environ = {"PATH": path, "MA_LOG_DIR": "/of/another/job", **more}
     argv = [sys.executable, "-m", "ma_boot", "--local", "--rank-table-delay", delay, *arguments]
     return subprocess.Popen(argv, cwd=laptop, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
@@ -75,6 +78,21 @@ def test_two_nodes_with_inputs_late_table_and_outputs(laptop: Path) -> None:
     assert "[node 1] [rank 3] hi\n" in ended.output
     for reason in ("does not exist yet", 'status is "initializing"', "not whole JSON yet"):
         assert reason in ended.output
+
+
+def test_obs_may_be_a_real_endpoint(laptop: Path, obs: FaultyProxy) -> None:
+    mapping = ["--path-mapping", "project/mapping.py"]
+    missing = end(start(laptop, *mapping, "project/train.py", OBS_ENDPOINT=obs.url, **CREDENTIALS))
+    assert missing.code == 66
+    assert "node 0: inputs: not in OBS" in missing.output.splitlines()[-1]
+    assert "obs://bucket/data/" in missing.output.splitlines()[-1]
+    output = "PATH_MAPPING_CONFIG = {'output': {'out': 'obs://bucket/out'}}"
+    (laptop / "project" / "mapping.py").write_text(output)
+    train = [*mapping, "project/train.py", "write:out/RANK:x"]
+    ended = end(start(laptop, *train, OBS_ENDPOINT=obs.url, **CREDENTIALS))
+    assert ended.code == 0, ended.output
+    assert ("PUT", "/bucket/out/0") in obs.requests
+    assert "PLANTED" not in ended.output + missing.output
 
 
 def test_the_last_screen_is_short_and_whole(laptop: Path) -> None:
@@ -149,6 +167,10 @@ def test_a_stop_while_the_table_is_awaited(laptop: Path) -> None:
     running.send_signal(signal.SIGINT)
     assert end(running).code == 130
     assert processes(laptop) == []
+
+
+def test_a_plan_that_cannot_be_made_ends_as_the_node_would(laptop: Path) -> None:
+    assert rehearse(laptop, "--plan", "no-such-program").code == 127
 
 
 def test_the_plan_of_every_node_for_programs(laptop: Path) -> None:

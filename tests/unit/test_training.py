@@ -60,3 +60,44 @@ def test_all_wrong_settings_are_named_at_once() -> None:
 
 def test_right_settings_have_no_problem() -> None:
     assert wrong_settings(SimpleNamespace(seed=1, device_target="None", context_mode="graph")) == []
+
+
+FAKE_MINDSPORE = """
+import sys, types
+calls = []
+ms = types.ModuleType("mindspore")  # a fake: there is no NPU here
+ms.GRAPH_MODE, ms.PYNATIVE_MODE = "graph mode", "pynative mode"
+ms.ParallelMode = types.SimpleNamespace(DATA_PARALLEL="data parallel")
+def record(name):
+    return lambda *args, **kwargs: calls.append((name, args, kwargs))
+for name in ("set_seed", "set_context", "set_device", "set_auto_parallel_context"):
+    setattr(ms, name, record(name))
+ms.get_context = lambda name: "Ascend"
+communication = types.ModuleType("mindspore.communication")
+communication.init = record("init")
+communication.get_rank, communication.get_group_size = lambda: 5, lambda: 8
+sys.modules.update({"mindspore": ms, "mindspore.communication": communication})
+"""
+
+
+@pytest.mark.parametrize(
+    ("device_num", "environ", "expected"),
+    [
+        ("None", {"MS_ROLE": "MS_WORKER", "DEVICE_ID": "1"}, "('Ascend', 1, 8, 5) True"),
+        ("8", {"RANK_TABLE_FILE": "/t.json", "RANK_SIZE": "8", "DEVICE_ID": "1"}, "('Ascend', 1, 8, 5) True"),
+        ("1", {"DEVICE_ID": "1"}, "('Ascend', 1, 1, 0) False"),
+        ("4", {"MS_ROLE": "MS_WORKER"}, "device_num is 4, but 8 processes were started"),
+    ],
+)
+def test_an_npus_process_joins_its_group_on_its_device(
+    device_num: str, environ: Dict[str, str], expected: str
+) -> None:
+    program = (
+        f"{FAKE_MINDSPORE}\nimport os; os.environ.update({environ!r})\n"
+        f"cfg = types.SimpleNamespace(seed=1, device_target='None', context_mode='graph', device_num={device_num})\n"
+        "from ma_boot.training import init_env\ninit_env(cfg)\n"
+        "assert ('set_device', ('Ascend', 1), {}) in calls, calls\n"
+        "print((cfg.device_target, cfg.device_id, cfg.device_num, cfg.rank_id), ('init', (), {}) in calls)"
+    )
+    done = alone(program)
+    assert expected in done.stdout + done.stderr
