@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Dict, Mapping, Optional, Sequence
+from typing import Callable, Dict, Mapping, Optional, Sequence
 
 import ma_boot
 from ma_boot.conda import PythonEnvironment, activation, activation_scripts, find
@@ -31,6 +31,7 @@ def select_environment(
     environ: Mapping[str, str],
     home: str,
     inbox: SignalInbox,
+    say: Callable[[str], None],
 ) -> TrainingEnvironment:
     """What `conda activate` and then `source FILE...` would leave, with the selected environment first.
 
@@ -38,7 +39,7 @@ def select_environment(
     """
     found = find(python, conda_env, environ, home)
     activated = applied(environ, activation(found, environ))
-    after = applied(activated, sourced((*activation_scripts(found), *sources), activated, inbox))
+    after = applied(activated, sourced((*activation_scripts(found), *sources), activated, inbox, say))
     ordered = _selected_first(found, after)
     ordered["PYTHONUNBUFFERED"] = "1"
     ordered["PYTHONPATH"] = training_path(ordered.get("PYTHONPATH", ""))

@@ -10,9 +10,9 @@ from typing import Any, Callable, Dict, Union
 
 from ma_boot.errors import CannotCreate, RankTableTimeout, listed
 from ma_boot.rank_table import NotYet, completed_document
+from ma_boot.task import REMIND_SECONDS
 
 POLL_SECONDS = 0.05
-PROGRESS_SECONDS = 20.0
 
 
 def wait_until_completed(
@@ -40,7 +40,7 @@ def wait_until_completed(
         now = time.monotonic()
         if now - started >= timeout:
             raise RankTableTimeout(_timeout_message(path, timeout, state.reason))
-        if state.reason != reason or now - said_at >= PROGRESS_SECONDS:
+        if state.reason != reason or now - said_at >= REMIND_SECONDS:
             say(f"waiting for {path}: {state.reason} ({now - started:.0f} s of {timeout:.0f} s)")
             reason, said_at = state.reason, now
         sleep(min(POLL_SECONDS, timeout))

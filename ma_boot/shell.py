@@ -7,17 +7,21 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from typing import Dict, Mapping, Sequence
+import time
+from typing import Callable, Dict, Mapping, Sequence
 
 from ma_boot.errors import ConfigError, listed
 from ma_boot.patch import Patch, difference
 from ma_boot.processes import end_group
 from ma_boot.signals import SignalInbox
+from ma_boot.task import REMIND_SECONDS
 
 _SHELLS_OWN = {"_", "SHLVL", "PWD", "OLDPWD"}
 
 
-def sourced(files: Sequence[str], environ: Mapping[str, str], inbox: SignalInbox) -> Patch:
+def sourced(
+    files: Sequence[str], environ: Mapping[str, str], inbox: SignalInbox, say: Callable[[str], None]
+) -> Patch:
     """The patch that sourcing the files, in their order, in one bash makes of `environ`.
 
     What the files print goes to standard error; a file that returns non-zero is named there and does not
@@ -34,7 +38,7 @@ def sourced(files: Sequence[str], environ: Mapping[str, str], inbox: SignalInbox
         raise ConfigError("bash was not found on PATH: it is needed to source " + ", ".join(files))
     with tempfile.TemporaryFile() as dump:
         script = "".join(_source_line(file) for file in files) + f"command -p env -0 >&{dump.fileno()}\n"
-        code = _run_bash([bash, "--noprofile", "--norc", "-c", script], environ, dump.fileno(), inbox)
+        code = _run_bash([bash, "--noprofile", "--norc", "-c", script], environ, dump.fileno(), inbox, say)
         dump.seek(0)
         after = _parse_environ(dump.read())
     if not after:
@@ -48,14 +52,20 @@ def _source_line(file: str) -> str:
     return f". {path} || echo ma_boot: {path} returned $? >&2\n"
 
 
-def _run_bash(argv: Sequence[str], environ: Mapping[str, str], dump: int, inbox: SignalInbox) -> int:
+def _run_bash(
+    argv: Sequence[str], environ: Mapping[str, str], dump: int, inbox: SignalInbox, say: Callable[[str], None]
+) -> int:
     process = subprocess.Popen(
         argv, env=dict(environ), stdin=subprocess.DEVNULL, stdout=2, pass_fds=(dump,), start_new_session=True
     )
+    said_at = time.monotonic()
     try:
         while process.poll() is None:
             inbox.check()
-            inbox.wait(30)
+            if time.monotonic() - said_at >= REMIND_SECONDS:
+                said_at = time.monotonic()
+                say("shell files are still being sourced")
+            inbox.wait(said_at + REMIND_SECONDS - time.monotonic())
     finally:
         end_group(process.pid)
         process.wait()

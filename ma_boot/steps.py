@@ -96,7 +96,13 @@ def read_mapping(request: BootRequest, world: World, job: JobEnvironment) -> Pat
 def environment_of(request: BootRequest, world: World, job: JobEnvironment) -> TrainingEnvironment:
     """The selected environment (phase 2)."""
     return select_environment(
-        request.python, request.conda_env, request.source, world.environ, job.home, world.inbox
+        request.python,
+        request.conda_env,
+        request.source,
+        world.environ,
+        job.home,
+        world.inbox,
+        world.journal.say,
     )
 
 

@@ -6,7 +6,7 @@ import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Callable, Iterator, Optional, Sequence
+from typing import Iterator, Optional, Sequence
 
 from ma_boot.errors import (
     BootError,
@@ -27,7 +27,6 @@ from path_mapping.store import Store
 from path_mapping.transfer import Progress, Transferred, download, upload
 
 CANCEL_SECONDS = 5.0
-PROGRESS_SECONDS = 20.0
 NO_MAPPING = PathMapping((), ())
 
 
@@ -55,7 +54,7 @@ def inputs_arriving(
             return
         with journal.phase("inputs") as phase:
             try:
-                done = download(routes, base, store, cancel=cancel, progress=_progress(journal, "inputs"))
+                done = download(routes, base, store, cancel=cancel, progress=state.update)
             except mapping_errors.PathMappingError as error:
                 raise _as_ours(error) from error
             phase.detail = summary(done)
@@ -63,10 +62,11 @@ def inputs_arriving(
                 "transfer", direction="download", files=done.files, bytes=done.bytes, seconds=done.seconds
             )
 
+    state = _State("inputs", journal)
     task = Task("inputs", fetch, inbox)
     try:
         yield task
-        task.wait(inbox.check)
+        task.wait(inbox.check, remind=state.say)
     except BaseException:
         task.cancel()
         task.wait(lambda: None, time.monotonic() + CANCEL_SECONDS)
@@ -92,34 +92,31 @@ def bring_home(
         return None
 
     def send(cancel: threading.Event) -> Transferred:
-        return upload(routes, base, store, cancel=cancel, progress=_progress(journal, "outputs"))
+        return upload(routes, base, store, cancel=cancel, progress=state.update)
 
+    state = _State("outputs", journal)
     patience = max(1, len(inbox.stops))
-    deadline = time.monotonic() + timeout
+
+    def check() -> None:
+        if len(inbox.stops) > patience:
+            raise OutputLost("not every output was uploaded: a second stop signal came; the rest stays here")
+
+    task = Task("outputs", send, inbox)
     try:
         with journal.phase("outputs") as phase:
-            task = Task("outputs", send, inbox)
-            while len(inbox.stops) <= patience and not task.finished and time.monotonic() < deadline:
-                inbox.wait(min(30.0, deadline - time.monotonic()))
-            if not task.finished:
-                why = (
-                    "a second stop signal came"
-                    if len(inbox.stops) > patience
-                    else f"{timeout:.0f} s were not enough"
-                )
-                _give_up(task)
-                raise OutputLost(f"not every output was uploaded: {why}; what is left stays where it is")
-            try:
-                done = task.result()
-            except (mapping_errors.PathMappingError, OSError) as error:
-                raise OutputLost(f"not every output was uploaded: {error}") from error
+            if not task.wait(check, time.monotonic() + timeout, state.say):
+                raise OutputLost(f"not every output was uploaded: {timeout:.0f} s were not enough")
+            done = task.result()
             phase.detail = summary(done)
             journal.event(
                 "transfer", direction="upload", files=done.files, bytes=done.bytes, seconds=done.seconds
             )
             _judge_missing(done.missing, journal, all_expected)
     except OutputLost as lost:
+        _give_up(task)
         return lost
+    except (mapping_errors.PathMappingError, OSError) as error:
+        return OutputLost(f"not every output was uploaded: {error}")
     return None
 
 
@@ -142,20 +139,28 @@ def summary(done: Transferred) -> str:
     return f"{done.files} files, {done.bytes / 1e6:.1f} MB in {done.seconds:.1f} s"
 
 
-def _progress(journal: Journal, what: str) -> Callable[[Progress], None]:
-    """Says a line at most every 20 s."""
-    said_at = time.monotonic()
+class _State:
+    """How far a transfer is, for whoever waits for it."""
 
-    def report(now: Progress) -> None:
-        nonlocal said_at
-        if time.monotonic() - said_at >= PROGRESS_SECONDS:
-            said_at = time.monotonic()
-            journal.say(
-                f"{what}: {now.files_done} of {now.files} files, "
-                f"{now.bytes_done / 1e6:.0f} of {now.bytes / 1e6:.0f} MB"
+    def __init__(self, what: str, journal: Journal) -> None:
+        self._what = what
+        self._journal = journal
+        self._now: Optional[Progress] = None
+
+    def update(self, now: Progress) -> None:
+        """Called by the transfer's thread."""
+        self._now = now
+
+    def say(self) -> None:
+        """Says a line; called by the thread that waits."""
+        now = self._now
+        if now is None:
+            self._journal.say(f"{self._what}: looking at what there is")
+        else:
+            done, size = now.bytes_done / 1e6, now.bytes / 1e6
+            self._journal.say(
+                f"{self._what}: {now.files_done} of {now.files} files, {done:.0f} of {size:.0f} MB"
             )
-
-    return report
 
 
 def _as_ours(error: mapping_errors.PathMappingError) -> Exception:

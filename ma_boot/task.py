@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from typing import Callable, Generic, List, Optional, TypeVar
 
 from ma_boot.signals import SignalInbox
+
+REMIND_SECONDS = 20.0  # the platform takes half an hour without a line for a hang
 
 Result = TypeVar("Result")
 
@@ -48,17 +51,26 @@ class Task(Generic[Result]):
         if self.finished and self._error is not None:
             raise self._error
 
-    def wait(self, check: Callable[[], None], deadline: Optional[float] = None) -> bool:
+    def wait(
+        self,
+        check: Callable[[], None],
+        deadline: float = math.inf,
+        remind: Callable[[], None] = lambda: None,
+    ) -> bool:
         """Sleeps until the work is over, at most to the monotonic `deadline`; False when that came first.
 
-        `check` is called at every wake-up and may raise.
+        `check` is called at every wake-up and may raise; `remind` every 20 s, to say that there is life.
         """
+        reminded = time.monotonic()
         while not self.finished:
             check()
-            left = 30.0 if deadline is None else deadline - time.monotonic()
-            if left <= 0:
+            now = time.monotonic()
+            if now >= deadline:
                 return False
-            self._inbox.wait(min(left, 30.0))
+            if now - reminded >= REMIND_SECONDS:
+                remind()
+                reminded = now
+            self._inbox.wait(min(deadline, reminded + REMIND_SECONDS) - now)
         return True
 
     def result(self) -> Result:

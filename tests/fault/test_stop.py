@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,22 @@ def test_while_inputs_arrive_from_a_server_that_hangs(node: Node, obs: FaultyPro
     assert ended.code == 143, ended.output
     assert ("PUT", "/bucket/out/earlier") in obs.requests
     assert "PLANTED" not in ended.output
+
+
+def test_a_long_wait_says_a_line_every_half_minute(tmp_path: Path, obs: FaultyProxy) -> None:
+    obs.faults.append(Fault("hang", "GET", "/bucket"))
+    reachable = {"OBS_ENDPOINT": obs.url, **CREDENTIALS}
+    for_table, for_inputs = (Node(tmp_path / name, variables=dict(reachable)) for name in ("a", "b"))
+    for_inputs.complete_table()
+    mapping = for_inputs.mapping({"data": "obs://bucket/data/"}, {})[:2]
+    waiting = [for_table.start(*mapping, RANK), for_inputs.start(*mapping, RANK)]
+    with pytest.raises(subprocess.TimeoutExpired):
+        waiting[0].process.wait(timeout=24)
+    for running in waiting:
+        running.signal()
+    table, inputs = (running.end().output for running in waiting)
+    assert "jobstart_hccl.json: the file does not exist yet (20 s of" in table
+    assert "inputs: looking at what there is" in inputs
 
 
 def test_a_download_that_is_stopped_leaves_nothing_half(node: Node, obs: FaultyProxy) -> None:

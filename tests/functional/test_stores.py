@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import ssl
-import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Iterator, List
 
 import pytest
+import trustme
 
 from path_mapping.errors import NotFound, Unreachable
 from path_mapping.obs_store import ObsStore
@@ -117,20 +117,17 @@ class TestObs:
 
 @pytest.fixture
 def tls_server(tmp_path: Path) -> Iterator[str]:
-    """An HTTPS server for localhost whose certificate says other.example; CERT has its certificate."""
-    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
-    options = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=other.example"]
-    name = ["-addext", "subjectAltName=DNS:other.example"]
-    files = ["-keyout", str(key), "-out", str(certificate)]
-    subprocess.run(["openssl", *options, *name, *files], check=True, capture_output=True)
+    """An HTTPS server for localhost whose certificate says other.example; ca.pem has its authority's."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("other.example").configure_cert(context)
 
     class Silent(BaseHTTPRequestHandler):
         def log_message(self, format: str, *args: object) -> None:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Silent)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
     server.socket = context.wrap_socket(server.socket, server_side=True)
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     yield f"https://localhost:{server.server_port}"
@@ -140,7 +137,7 @@ def tls_server(tmp_path: Path) -> Iterator[str]:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_certificate_of_another_host_is_refused(tls_server: str, tmp_path: Path) -> None:
-    store = ObsStore(tls_server, "AKPLANTED", "SKPLANTED", None, str(tmp_path / "cert.pem"))
+    store = ObsStore(tls_server, "AKPLANTED", "SKPLANTED", None, str(tmp_path / "ca.pem"))
     with pytest.raises(Unreachable, match="Hostname mismatch"):
         list(store.list("bucket", ""))
 
