@@ -26,7 +26,7 @@ from path_mapping.config import PathMapping, Route, read_mapping
 from path_mapping.store import Store
 from path_mapping.transfer import Progress, Transferred, download, upload
 
-CANCEL_SECONDS = 5.0
+CANCEL_SECONDS = 2.0
 NO_MAPPING = PathMapping((), ())
 
 
