@@ -38,6 +38,7 @@ def boot(request: BootRequest, world: World) -> Ending:
         with arriving as inputs, journal.phase("rank table") as phase:
             placement, table = steps.find_ranks(request, world, job, inputs.check)
             steps.write_table(placement, table)
+            placement = steps.by_route(world, job, training, placement, table)
             phase.detail = steps.said_ranks(placement)
         with journal.phase("launch") as phase:
             plan = steps.plan_node(request, world, job, training, placement)

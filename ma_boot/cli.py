@@ -22,6 +22,8 @@ from ma_boot.journal import Journal
 from ma_boot.launch import RENDEZVOUS, described, plan_text
 from ma_boot.local.rehearse import Rehearsal, plan_rehearsal, rehearse
 from ma_boot.output import Console
+from ma_boot.rank_table import PRODUCTS, RANK_ORDERS
+from ma_boot.rank_table_commands import rank_table
 from ma_boot.report import exit_code, report_lines, write_failure
 from ma_boot.signals import SignalInbox
 from ma_boot.steps import BootRequest, World
@@ -76,6 +78,9 @@ def commands() -> None:
     """
 
 
+commands.add_command(rank_table)
+
+
 def _option(*names: str, **settings: Any) -> Callable[[Any], Any]:
     return click.option(*names, show_default=settings.pop("show_default", False), **settings)
 
@@ -98,6 +103,12 @@ def _option(*names: str, **settings: Any) -> Callable[[Any], Any]:
 )
 @_option("--path-mapping", metavar="FILE", help="path_mapping_config.py: inputs and outputs in OBS.")
 @_option("--obs-root", metavar="DIR", help="Take obs://BUCKET/KEY from DIR/BUCKET/KEY instead of OBS.")
+@_option("--product", type=click.Choice(PRODUCTS), help="Ascend product, for the rules of its rank tables.")
+@_option(
+    "--rank-order", type=click.Choice(RANK_ORDERS), default="pod", show_default=True,
+    help="Ranks by the number of the pod, or by server_id.",
+)  # fmt: skip
+@_option("--host-nic-ip", metavar="TEXT", help="host_nic_ip of each server (reserve, for MindSpore 1.x).")
 @_option(
     "--rendezvous", type=click.Choice(RENDEZVOUS), default="rank-table", show_default=True,
     help="How the processes find each other.",

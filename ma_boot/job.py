@@ -16,9 +16,11 @@ TABLE_NAME = "jobstart_hccl.json"
 class JobEnvironment:
     """One node's view of its job (ModelArts documentation, develop-modelarts-0104 and -1416).
 
-    `name` is the job's name as it stands in log names; `node_rank` counts from 0; `device_count` is the
-    number of cards that the platform gives this container, None where it does not say; `worker_hosts` are
-    the nodes' addresses in order of node rank; `rank_table` is a file, or None where the job has none.
+    `name` is the job's name as it stands in log names; `node_rank` counts from 0; `node_count_given` is
+    False where 1 is only assumed; `device_count` is the number of cards that the platform gives this
+    container, None where it does not say; `worker_hosts` are the nodes' addresses in order of node rank;
+    `rank_table` is a file, or None where the job has none; `route_plan` says that the user asked for
+    ModelArts' dynamic routing.
     """
 
     name: str
@@ -28,11 +30,13 @@ class JobEnvironment:
     log_dir: str
     node_rank: int
     node_count: int
+    node_count_given: bool
     device_count: Optional[int]
     worker_hosts: Tuple[str, ...]
     instance_name: Optional[str]
     host_ip: Optional[str]
     rank_table: Optional[str]
+    route_plan: bool
 
 
 def read_job(environ: Mapping[str, str], hostname: str) -> JobEnvironment:
@@ -67,6 +71,7 @@ def read_job(environ: Mapping[str, str], hostname: str) -> JobEnvironment:
         log_dir=environ.get("MA_LOG_DIR") or os.path.join(mount_path, "log"),
         node_rank=node_rank,
         node_count=node_count,
+        node_count_given=bool(environ.get("MA_NUM_HOSTS")),
         device_count=device_count or None,
         worker_hosts=tuple(
             host.strip() for host in environ.get("VC_WORKER_HOSTS", "").split(",") if host.strip()
@@ -75,7 +80,8 @@ def read_job(environ: Mapping[str, str], hostname: str) -> JobEnvironment:
         or environ.get("MA_CURRENT_INSTANCE_NAME")
         or None,
         host_ip=environ.get("MA_CURRENT_HOST_IP") or None,
-        rank_table=_table_file(environ.get("RANK_TABLE_FILE", "")),
+        rank_table=environ.get("RANK_TABLE_FILE_V_1_0") or _table_file(environ.get("RANK_TABLE_FILE", "")),
+        route_plan=environ.get("ROUTE_PLAN", "").lower() == "true",
     )
 
 

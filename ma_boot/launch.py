@@ -10,7 +10,6 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from ma_boot.errors import ConfigError
 from ma_boot.job import JobEnvironment
 from ma_boot.patch import Patch, applied, difference
-from ma_boot.rank_table import Pod, RankTable
 from ma_boot.secrets import masked
 
 RENDEZVOUS = ("rank-table", "mindspore")
@@ -49,11 +48,6 @@ class LaunchPlan:
     node_rank: int
     world_size: int
     workers: Tuple[WorkerSpec, ...]
-
-
-def placed_by_table(table: RankTable, pod: Pod, table_file: str) -> Placement:
-    """The pod's own devices only: a server may hold two pods of a job."""
-    return Placement(table.world_size, tuple(device.rank for device in pod.devices), table_file)
 
 
 def placed_by_count(job: JobEnvironment) -> Placement:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Callable, List, Mapping, Optional, Tuple
+from typing import Any, Callable, List, Mapping, Optional, Tuple
 
 from ma_boot.command import command_argv, find_file
 from ma_boot.environment import TrainingEnvironment, select_environment
-from ma_boot.errors import CannotCreate, ConfigError, NotFound
+from ma_boot.errors import CannotCreate, ConfigError, NotFound, RankTableInvalid, listed
 from ma_boot.job import TABLE_NAME, JobEnvironment
 from ma_boot.journal import Journal
-from ma_boot.launch import LaunchPlan, Placement, placed_by_count, placed_by_table, plan_launch
+from ma_boot.launch import LaunchPlan, Placement, placed_by_count, plan_launch
 from ma_boot.output import Console
 from ma_boot.rank_file import wait_until_completed, write_atomically
-from ma_boot.rank_table import RankTable, own_pod, parse
+from ma_boot.rank_table import NotYet, Pod, RankTable, Unreadable, convert, errors, own_pod, parse, validate
 from ma_boot.signals import SignalInbox
 from ma_boot.sync import load_mapping
 from path_mapping import errors as mapping_errors
@@ -24,6 +24,7 @@ from path_mapping.store import Store
 from path_mapping.stores import open_store
 
 DNS_SECONDS = 300.0
+MOST_WARNINGS = 5
 SCHEDULER_PORT = 8118  # msrun's default
 
 
@@ -37,6 +38,9 @@ class BootRequest:
     source: Tuple[str, ...] = ()
     path_mapping: Optional[str] = None
     obs_root: Optional[str] = None
+    product: Optional[str] = None
+    rank_order: str = "pod"
+    host_nic_ip: Optional[str] = None
     rendezvous: str = "rank-table"
     rendezvous_port: Optional[int] = None
     rank_table_timeout: float = 1800.0
@@ -152,16 +156,87 @@ def find_ranks(
         sleep=world.inbox.wait,
         check=check_both,
         say=world.journal.say,
+        taken=lambda completed: _stale(completed, job),
     )
-    table = parse(document)
-    pod = own_pod(table, job.instance_name, job.host_ip, job.node_rank)
-    return placed_by_table(table, pod, os.path.join(job.home, "rank_table", TABLE_NAME)), table
+    table = _valid_table(request, world, document)
+    ranks = _own_ranks(table, job)
+    return Placement(table.world_size, ranks, os.path.join(job.home, "rank_table", TABLE_NAME)), table
+
+
+def _stale(document: Mapping[str, Any], job: JobEnvironment) -> Optional[NotYet]:
+    """Why a completed table is none of this job's: one that an earlier attempt left, soon to be replaced."""
+    table = _parsed(document)
+    if table.template == "two" and job.node_count_given and len(table.pods) != job.node_count:
+        return NotYet(f"completed, but with {len(table.pods)} pods where MA_NUM_HOSTS is {job.node_count}")
+    try:
+        _own_pod(table, job)
+    except ConfigError as error:
+        return NotYet(f"completed, but {error}")
+    return None
+
+
+def _parsed(document: Mapping[str, Any]) -> RankTable:
+    try:
+        return parse(document)
+    except Unreadable as error:
+        problems = [str(finding) for finding in error.findings]
+        raise RankTableInvalid(listed("the rank table is completed, but wrong:", problems)) from error
+
+
+def _valid_table(request: BootRequest, world: World, document: Mapping[str, Any]) -> RankTable:
+    """The table with ranks; what is fatal about it is raised at once, what is not is said."""
+    table = _parsed(document)
+    findings = validate(table, request.product)
+    if errors(findings):
+        problems = [str(finding) for finding in errors(findings)]
+        raise RankTableInvalid(listed("the rank table is completed, but wrong:", problems))
+    ranked = convert(table, request.rank_order, request.host_nic_ip or "")
+    warnings = [*findings, *ranked.findings[len(table.findings) :]]
+    for finding in warnings[:MOST_WARNINGS]:
+        world.journal.say(f"rank table: {finding}")
+    if len(warnings) > MOST_WARNINGS:
+        world.journal.say(f"rank table: {len(warnings) - MOST_WARNINGS} more warnings of the kind")
+    return ranked
+
+
+def _own_pod(table: RankTable, job: JobEnvironment) -> Optional[Pod]:
+    """This container in the table; None for a table that is passed through."""
+    if not table.pods:
+        return None
+    return own_pod(table, job.instance_name, job.host_ip, job.node_rank)
+
+
+def _own_ranks(table: RankTable, job: JobEnvironment) -> Tuple[int, ...]:
+    """The ranks of this pod's own devices: a server may hold two pods of a job."""
+    pod = _own_pod(table, job)
+    if pod is None:
+        return placed_by_count(job).ranks
+    return tuple(device.rank for device in pod.devices if device.rank is not None)
 
 
 def write_table(placement: Placement, table: Optional[RankTable]) -> None:
     """Writes template one anew at each start: a table of an earlier start may name replaced nodes."""
     if placement.table_file is not None and table is not None:
         write_atomically(Path(placement.table_file), table.dumps())
+
+
+def by_route(
+    world: World,
+    job: JobEnvironment,
+    training: TrainingEnvironment,
+    placement: Placement,
+    table: Optional[RankTable],
+) -> Placement:
+    """The placement that the platform's route planner makes of ours, where the job asks for it."""
+    if not job.route_plan or placement.table_file is None or table is None or not table.pods:
+        return placement
+    from ma_boot.route_plan import planned_route  # few jobs ask for it
+
+    server = own_pod(table, job.instance_name, job.host_ip, job.node_rank).server_id
+    found = planned_route(
+        training.python, Path(placement.table_file), server, training.environ, world.inbox, world.journal.say
+    )
+    return placement if found is None else Placement(placement.world_size, found[1], str(found[0]))
 
 
 def said_ranks(placement: Placement) -> str:

@@ -11,6 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, Dict, Mapping
 
+from ma_boot.rank_table import fake
+
 _OTHER_JOBS = re.compile(
     r"(MA|VC|BATCH|DLS|MABOOT|MS)_|(RANK_TABLE_FILE|RANK_ID|RANK_SIZE|DEVICE_ID|ASCEND_DEVICE_ID|JOB_ID)$"
 )
@@ -110,22 +112,5 @@ def node_environment(
 
 
 def rank_table(job: SimulatedJob) -> Dict[str, Any]:
-    """The completed table in template two; the pods in an order of arrival that is not their order."""
-    instances = [
-        {
-            "devices": [
-                {"device_id": str(device), "device_ip": f"192.{1 + device}.{node // 250}.{1 + node % 250}"}
-                for device in range(job.devices_per_node)
-            ],
-            "pod_name": f"{job.name}-worker-{node}",
-            "server_id": address(node),
-        }
-        for node in reversed(range(job.nodes))
-    ]
-    group = {
-        "device_count": str(job.nodes * job.devices_per_node),
-        "group_name": "worker",
-        "instance_count": str(job.nodes),
-        "instance_list": instances,
-    }
-    return {"group_count": "1", "group_list": [group], "status": "completed"}
+    """The job's completed table, in template two."""
+    return fake(job.nodes, job.devices_per_node, (job.name + "-worker-{}").format, address)

@@ -13,7 +13,7 @@ from ma_boot.job import read_job
 from ma_boot.local.code import code_directory, code_files, copy_code
 from ma_boot.local.late_table import stages
 from ma_boot.local.platform import SimulatedJob, address, node_environment, rank_table
-from ma_boot.rank_table import NotYet, completed_document, own_pod, parse
+from ma_boot.rank_table import NotYet, completed_document, convert, own_pod, parse
 
 JOB = SimulatedJob("1234", "/sandbox", nodes=3, devices_per_node=2)
 DOCUMENTED = [
@@ -29,7 +29,7 @@ def test_every_documented_variable_is_there() -> None:
 
 
 def test_a_node_knows_itself_as_on_the_platform() -> None:
-    table = parse(rank_table(JOB))
+    table = convert(parse(rank_table(JOB)))
     for node in range(JOB.nodes):
         job = read_job(node_environment(JOB, node, "code", {}), "host")
         pod = own_pod(table, job.instance_name, job.host_ip, job.node_rank)

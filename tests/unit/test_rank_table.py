@@ -6,15 +6,25 @@ import contextlib
 import copy
 import json
 import random
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ma_boot.errors import ConfigError, RankTableInvalid
-from ma_boot.local.platform import SimulatedJob, rank_table
-from ma_boot.rank_table import NotYet, completed_document, own_pod, parse
+from ma_boot.errors import ConfigError
+from ma_boot.rank_table import (
+    Finding,
+    NotYet,
+    Unreadable,
+    completed_document,
+    convert,
+    errors,
+    fake,
+    own_pod,
+    parse,
+    validate,
+)
 
 # The sample of develop-modelarts-1416.
 SAMPLE: Dict[str, Any] = {
@@ -35,6 +45,25 @@ SAMPLE: Dict[str, Any] = {
     ],
     "status": "completed",
 }
+
+SAMPLE_AS_ONE = """{
+  "status": "completed",
+  "version": "1.0",
+  "server_count": "1",
+  "server_list": [
+    {
+      "server_id": "192.168.0.25",
+      "device": [
+        {
+          "device_id": "4",
+          "device_ip": "192.1.10.254",
+          "rank_id": "0"
+        }
+      ]
+    }
+  ]
+}
+"""
 
 # Template one of MindSpore r1.7's train_ascend, shortened to two servers of two devices.
 TEMPLATE_ONE: Dict[str, Any] = {
@@ -77,78 +106,114 @@ def template_two(*groups: List[Dict[str, Any]]) -> Dict[str, Any]:
     }
 
 
-def ranks(document: Dict[str, Any]) -> Dict[str, List[int]]:
+def ranks(document: Dict[str, Any], rank_order: str = "pod") -> Dict[str, List[int]]:
     """The ranks of each pod."""
-    return {pod.name or pod.server_id: [d.rank for d in pod.devices] for pod in parse(document).pods}
+    table = convert(parse(document), rank_order)
+    return {pod.name or pod.server_id: [d.rank or 0 for d in pod.devices] for pod in table.pods}
 
 
-def test_the_documents_sample_becomes_template_one_byte_for_byte() -> None:
-    assert (
-        parse(SAMPLE).dumps()
-        == """{
-  "status": "completed",
-  "version": "1.0",
-  "server_count": "1",
-  "server_list": [
-    {
-      "server_id": "192.168.0.25",
-      "device": [
-        {
-          "device_id": "4",
-          "device_ip": "192.1.10.254",
-          "rank_id": "0"
-        }
-      ]
-    }
-  ]
-}
-"""
-    )
+def said(findings: Sequence[Finding]) -> str:
+    return "\n".join(map(str, findings))
 
 
-def test_ranks_follow_the_pods_numbers_not_the_file_nor_the_servers() -> None:
-    pods = [instance(1, "10.19.1.79", 8), instance(0, "10.19.1.142", 8)]
-    assert ranks(template_two(pods)) == {"job-0": [*range(8)], "job-1": [*range(8, 16)]}
-    servers = parse(template_two(pods)).template_one["server_list"]
-    assert [server["server_id"] for server in servers] == ["10.19.1.142", "10.19.1.79"]
+class TestConvert:
+    """Template two to template one."""
+
+    def test_the_documents_sample_byte_for_byte(self) -> None:
+        assert convert(parse(SAMPLE)).dumps() == SAMPLE_AS_ONE
+
+    def test_ranks_follow_the_pods_numbers_not_the_file_nor_the_servers(self) -> None:
+        pods = [instance(1, "10.19.1.79", 8), instance(0, "10.19.1.142", 8)]
+        assert ranks(template_two(pods)) == {"job-0": [*range(8)], "job-1": [*range(8, 16)]}
+        servers = convert(parse(template_two(pods))).document["server_list"]
+        assert [server["server_id"] for server in servers] == ["10.19.1.142", "10.19.1.79"]
+
+    def test_by_server_as_hccl_reads_it(self) -> None:
+        pods = [instance(0, "10.0.0.9"), instance(1, "10.0.0.10")]
+        assert ranks(template_two(pods), "server") == {"job-1": [0], "job-0": [1]}
+
+    @pytest.mark.parametrize("rank_order", ["pod", "server"])
+    def test_the_two_orders_differing_is_a_warning(self, rank_order: str) -> None:
+        table = convert(parse(template_two([instance(0, "10.0.0.9"), instance(1, "10.0.0.10")])), rank_order)
+        assert "by server_id, if HCCL read the table" in said(table.findings)
+        assert errors(table.findings) == []
+
+    def test_pod_10_comes_after_pod_2(self) -> None:
+        assert ranks(template_two([instance(10, "a"), instance(2, "b")])) == {"job-2": [0], "job-10": [1]}
+
+    def test_groups_are_numbered_through(self) -> None:
+        document = template_two([instance(2, "c")], [instance(0, "a"), instance(1, "b")])
+        assert ranks(document) == {"job-0": [0], "job-1": [1], "job-2": [2]}
+
+    def test_pods_without_a_number_keep_the_order_of_the_file_with_a_warning(self) -> None:
+        table = convert(parse(template_two([instance(1, "b"), {**instance(0, "a"), "pod_name": "master"}])))
+        assert [pod.name for pod in table.pods] == ["job-1", "master"]
+        assert "found 'master', expected a number at its end" in said(table.findings)
+
+    def test_two_pods_of_a_server_are_one_server_and_stay_two_pods(self) -> None:
+        document = template_two([instance(0, "a"), {**instance(1, "a"), "devices": [{"device_id": "5"}]}])
+        table = convert(parse(document))
+        assert table.document["server_count"] == "1"
+        assert [len(pod.devices) for pod in table.pods] == [1, 1]
+
+    def test_unknown_fields_and_ports_are_kept(self) -> None:
+        pod = {**instance(0, "a"), "zone": "z", "devices": [{"device_id": "0", "device_port": "16666"}]}
+        server = convert(parse(template_two([pod]))).document["server_list"][0]
+        assert server["zone"] == "z"
+        assert server["device"] == [{"device_id": "0", "device_port": "16666", "rank_id": "0"}]
+
+    def test_host_nic_ip_only_when_asked_for(self) -> None:
+        assert "host_nic_ip" not in SAMPLE_AS_ONE
+        server = convert(parse(SAMPLE), host_nic_ip="reserve").document["server_list"][0]
+        assert server["host_nic_ip"] == "reserve"
+
+    def test_numbers_come_out_as_strings_with_a_warning(self) -> None:
+        document = template_two([{**instance(0, "a"), "devices": [{"device_id": 3, "port": 5}]}])
+        table = convert(parse(document))
+        assert table.document["server_list"][0]["device"] == [{"device_id": "3", "port": "5", "rank_id": "0"}]
+        assert 'devices[0].device_id: found the number 3, expected the string "3"' in said(table.findings)
 
 
-def test_pod_10_comes_after_pod_2() -> None:
-    assert ranks(template_two([instance(10, "a"), instance(2, "b")])) == {"job-2": [0], "job-10": [1]}
+class TestOtherTemplates:
+    """Documents that have ranks already, detected by their shape."""
+
+    def test_1_0_stays_as_it_is(self) -> None:
+        table = parse(TEMPLATE_ONE)
+        assert convert(table) is table
+        assert (table.template, table.document) == ("1.0", TEMPLATE_ONE)
+        assert [[device.rank for device in pod.devices] for pod in table.pods] == [[0, 1], [2, 3]]
+
+    def test_1_2_and_mindclusters_fields_are_kept(self) -> None:
+        document = a3()
+        document["server_list"][0].update(host_ip="10.0.0.1", container_ip="10.0.0.2", hardware_type="A3")
+        table = parse(document)
+        assert (table.template, convert(table).document) == ("1.2", document)
+        assert validate(table, "a3") == []
+
+    def test_2_0_is_passed_through(self) -> None:
+        document = {"status": "completed", "version": "2.0", "rank_count": 2, "rank_list": [{"rank_id": 0}]}
+        table = parse(document)
+        assert (table.template, table.world_size, table.document) == ("2.0", 2, document)
+        assert validate(table) == []
+
+    def test_servers_are_counted_in_the_order_of_their_ranks(self) -> None:
+        document = {**TEMPLATE_ONE, "server_list": TEMPLATE_ONE["server_list"][::-1]}
+        assert own_pod(parse(document), "any", None, 0).server_id == "10.0.0.0"
 
 
-def test_groups_are_numbered_through() -> None:
-    assert ranks(template_two([instance(2, "c")], [instance(0, "a"), instance(1, "b")])) == {
-        "job-0": [0],
-        "job-1": [1],
-        "job-2": [2],
-    }
+def a3() -> Dict[str, Any]:
+    """Two servers of an A3, in one super pod."""
+    document = copy.deepcopy(TEMPLATE_ONE)
+    document["version"] = "1.2"
+    for s, server in enumerate(document["server_list"]):
+        for d, device in enumerate(server["device"]):
+            device["super_device_id"] = str(10 * s + d)
+    servers = [{"server_id": server["server_id"]} for server in document["server_list"]]
+    document["super_pod_list"] = [{"super_pod_id": "0", "server_list": servers}]
+    return document
 
 
-def test_pods_without_a_number_keep_the_order_of_the_file() -> None:
-    pods = [instance(1, "b"), {**instance(0, "a"), "pod_name": "master"}]
-    assert ranks(template_two(pods)) == {"job-1": [0], "master": [1]}
-
-
-def test_two_pods_of_a_server_are_one_server_and_stay_two_pods() -> None:
-    table = parse(template_two([instance(0, "a"), {**instance(1, "a"), "devices": [{"device_id": "5"}]}]))
-    assert table.template_one["server_count"] == "1"
-    assert [len(pod.devices) for pod in table.pods] == [1, 1]
-
-
-def test_template_one_is_taken_as_it_is() -> None:
-    table = parse(TEMPLATE_ONE)
-    assert table.template_one == TEMPLATE_ONE
-    assert [[device.rank for device in pod.devices] for pod in table.pods] == [[0, 1], [2, 3]]
-
-
-def test_numbers_where_strings_belong_come_out_as_strings() -> None:
-    document = template_two([instance(0, "a")])
-    document["group_list"][0]["instance_list"][0]["devices"] = [{"device_id": 3}]
-    assert parse(document).template_one["server_list"][0]["device"] == [{"device_id": "3", "rank_id": "0"}]
-
-
-def broken(path: List[Any], value: Any, document: Dict[str, Any]) -> Dict[str, Any]:
+def changed(path: List[Any], value: Any, document: Dict[str, Any]) -> Dict[str, Any]:
     """The document with another value at a path; None takes the key away."""
     document = copy.deepcopy(document)
     holder: Any = document
@@ -161,47 +226,147 @@ def broken(path: List[Any], value: Any, document: Dict[str, Any]) -> Dict[str, A
     return document
 
 
-POD = ["group_list", 0, "instance_list", 0]
-DEVICE = ["server_list", 0, "device", 0]
+POD: List[Any] = ["group_list", 0, "instance_list", 0]
+SERVER: List[Any] = ["server_list", 0]
+DEVICE: List[Any] = ["server_list", 0, "device", 0]
+EIGHT = fake(2, 8)
+A3 = a3()
+
+MUTATIONS = [
+    # template two
+    (changed(["group_count"], "2", SAMPLE), "group_count: found '2', expected \"1\", as many as are listed (HCCL would say EI0014)"),
+    (changed(["group_count"], None, SAMPLE), "group_count: found nothing, expected \"1\", as many as are listed (HCCL would say EI0017)"),
+    (changed(["group_list", 0, "instance_count"], "2", SAMPLE), "group_list[0].instance_count: found '2'"),
+    (changed(["group_list", 0, "device_count"], "8", SAMPLE), "group_list[0].device_count: found '8'"),
+    (changed(["group_list", 0, "device_count"], None, SAMPLE), "group_list[0].device_count: found nothing"),
+    (changed(["group_list"], {}, SAMPLE), "group_list: found dict {}, expected a list (HCCL would say EI0017)"),
+    (changed(["group_list", 0], "g", SAMPLE), "group_list[0]: found str 'g', expected an object"),
+    (changed(["group_list", 0, "instance_list"], None, SAMPLE), "group_list[0].instance_list: found nothing"),
+    (changed([*POD], "pod", SAMPLE), "instance_list[0]: found str 'pod', expected an object"),
+    (changed([*POD, "server_id"], None, SAMPLE), "instance_list[0].server_id: found nothing"),
+    (changed([*POD, "pod_name"], "", SAMPLE), "instance_list[0].pod_name: found str ''"),
+    (changed([*POD, "devices"], "x", SAMPLE), "instance_list[0].devices: found str 'x', expected a list"),
+    (changed([*POD, "devices", 0, "device_id"], "x", SAMPLE), "device_id: found 'x', expected a number"),
+    (changed([*POD, "devices", 0, "device_id"], None, SAMPLE), "devices[0].device_id: found nothing"),
+    (changed([*POD, "devices", 0, "device_ip"], "192.1.10", SAMPLE), "device_ip: found '192.1.10', expected an IPv4"),
+    (changed([*POD, "devices", 0, "device_ip"], "::1", EIGHT), "device_ip: found ::1 and 192.2.0.2, expected addresses of one"),
+    (changed([*POD, "devices", 0, "device_ip"], "192.2.0.2", EIGHT), "device_ip: found 192.2.0.2 2 times"),
+    (changed([*POD, "devices", 0, "device_id"], "1", EIGHT), "server 192.168.0.2: device_id: found 1 2 times"),
+    (changed([*POD, "pod_name"], "ma-job-fake-worker-0", EIGHT), "pod_name: found ma-job-fake-worker-0 2 times"),
+    (template_two(), "$: found no device in the whole table, expected one at the least"),
+    # template one
+    (changed(["server_count"], "3", TEMPLATE_ONE), "server_count: found '3', expected \"2\""),
+    (changed(["server_count"], None, TEMPLATE_ONE), "server_count: found nothing"),
+    (changed(["version"], "1.1", TEMPLATE_ONE), "version: found '1.1', expected \"1.0\" or \"1.2\""),
+    (changed([*SERVER, "server_id"], "10.0.0.1", TEMPLATE_ONE), "server_id: found 10.0.0.1 2 times"),
+    (changed([*SERVER, "device"], [], TEMPLATE_ONE), "server 10.0.0.0: found no device"),
+    (changed([*DEVICE, "rank_id"], "1", TEMPLATE_ONE), "rank_id: found 1 more than once"),
+    (changed([*DEVICE, "rank_id"], "4", TEMPLATE_ONE), "rank_id: found no 0, expected each of 0 to 3"),
+    (changed([*DEVICE, "rank_id"], None, TEMPLATE_ONE), "device[0].rank_id: found nothing"),
+    (changed([*DEVICE, "rank_id"], "-1", TEMPLATE_ONE), "rank_id: found '-1', expected a number"),
+    (changed([*DEVICE, "device_port"], "70000", TEMPLATE_ONE), "device_port: found '70000', expected 1 to 65535"),
+    ({"status": "completed"}, "$: found none of them, expected group_list (template two)"),
+    # 1.2
+    (changed([*DEVICE, "super_device_id"], "", A3), "super_device_id: found '', expected an id, or no such field (HCCL would say EI0004)"),
+    (changed([*DEVICE, "super_device_id"], "1", A3), "super pod 0: super_device_id: found 1 2 times"),
+    (changed(["super_pod_list"], "x", A3), "super_pod_list: found str, expected a list of objects"),
+    (changed(["super_pod_list", 0, "server_list"], "x", A3), "super_pod_list[0].server_list: found str"),
+    (changed(["super_pod_list", 0, "server_list"], [{"server_id": "10.0.0.0"}], A3), "found no server 10.0.0.1, expected every"),
+    (changed(["super_pod_list", 0, "server_list", 0, "server_id"], "x", A3), "found server x, expected a server of server_list"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("document", "said"),
-    [
-        (broken(["group_count"], "2", SAMPLE), "group_count: found '2', but 1 are listed"),
-        (broken(["group_list", 0, "instance_count"], "2", SAMPLE), "group_list[0].instance_count: found '2'"),
-        (broken(["group_list", 0, "device_count"], "8", SAMPLE), "group_list[0].device_count: found '8'"),
-        (broken(["group_list"], {}, SAMPLE), "group_list: found dict {}, expected a list"),
-        (broken([*POD], "pod", SAMPLE), "instance_list[0]: found str 'pod', expected an object"),
-        (broken([*POD, "server_id"], None, SAMPLE), "instance_list[0].server_id: found nothing"),
-        (broken([*POD, "pod_name"], "", SAMPLE), "instance_list[0].pod_name: found str ''"),
-        (broken([*POD, "devices"], [], SAMPLE), "device_count: found '1', but 0 are listed"),
-        (broken([*POD, "devices", 0, "device_id"], "x", SAMPLE), "device_id: found 'x', expected a number"),
-        (template_two([instance(0, "a"), instance(0, "b")]), "pod_name job-0: found 2 times"),
-        (template_two([instance(0, "a"), instance(1, "a")]), "device 0 of server a: found 2 times"),
-        (template_two(), "no device in the whole table"),
-        (broken(["server_count"], "3", TEMPLATE_ONE), "server_count: found '3', but 2 are listed"),
-        (
-            broken([*DEVICE, "rank_id"], "1", TEMPLATE_ONE),
-            "rank_id: found 1, 1, 2, 3, expected each of 0 to 3",
-        ),
-        (broken([*DEVICE, "rank_id"], None, TEMPLATE_ONE), "device[0].rank_id: found nothing"),
-        (broken([*DEVICE, "device_ip"], "192.1.27.0", TEMPLATE_ONE), "device_ip 192.1.27.0: found 2 times"),
-        ({"status": "completed"}, "neither group_list (template two) nor server_list (template one)"),
-    ],
-)
-def test_what_is_wrong_is_named_with_its_place(document: Dict[str, Any], said: str) -> None:
-    with pytest.raises(RankTableInvalid) as raised:
-        parse(document)
-    assert said in str(raised.value)
+def problems(document: Dict[str, Any], product: Optional[str] = None) -> List[Finding]:
+    """Everything fatal about a document."""
+    try:
+        return errors(validate(parse(document), product))
+    except Unreadable as error:
+        return list(error.findings)
+
+
+@pytest.mark.parametrize(("document", "expected"), MUTATIONS)
+def test_a_mutation_is_found_and_named(document: Dict[str, Any], expected: str) -> None:
+    assert expected in said(problems(document))
 
 
 def test_all_problems_come_at_once() -> None:
-    document = broken([*POD, "server_id"], None, broken(["group_count"], "9", SAMPLE))
-    with pytest.raises(RankTableInvalid) as raised:
-        parse(document)
-    assert "group_count" in str(raised.value)
-    assert "server_id" in str(raised.value)
+    document = changed([*POD, "server_id"], None, changed([*POD, "devices", 0, "device_id"], "x", SAMPLE))
+    assert len(problems(document)) == 2
+
+
+@pytest.mark.parametrize("document", [SAMPLE, TEMPLATE_ONE, EIGHT, A3, fake(1, 1), fake(1, 4), fake(300, 8)])
+def test_a_good_table_has_no_problem(document: Dict[str, Any]) -> None:
+    assert problems(document) == []
+
+
+def on_910(*devices: int, servers: int = 1) -> Dict[str, Any]:
+    """Servers with these cards each."""
+    document = fake(servers, len(devices))
+    for pod in document["group_list"][0]["instance_list"]:
+        for device, device_id in zip(pod["devices"], devices):
+            device["device_id"] = str(device_id)
+    return document
+
+
+@pytest.mark.parametrize(
+    ("document", "product", "expected"),
+    [
+        (on_910(0, 1, 2), "910a", "192.168.0.1: 3 devices, expected 1, 2, 4 or 8 on a 910A"),
+        (
+            on_910(0, 1, 2, 3, servers=2),
+            "910a",
+            "192.168.0.2: 4, 192.168.0.1: 4 devices, expected 8 on each of several",
+        ),
+        (on_910(3, 4), "910a", "found devices 3, 4, expected devices of one group of a 910A, 0-3 or 4-7"),
+        (on_910(0, 1, 4, 5), "910a", "expected devices of one group"),
+        (on_910(8), "910a", "device_id: found 8, expected 0 to 7"),
+        (changed([*POD, "devices", 0, "device_ip"], None, SAMPLE), "910a", "device_ip: found nothing"),
+        (changed([*POD, "devices", 0, "device_ip"], None, EIGHT), "910b", "device_ip: found nothing"),
+        (on_910(16), "a3", "device_id: found 16, expected 0 to 15"),
+    ],
+)
+def test_what_the_product_forbids_is_fatal_only_where_it_is_known(
+    document: Dict[str, Any], product: str, expected: str
+) -> None:
+    assert expected in said(problems(document, product))
+    assert problems(document) == []
+
+
+def test_what_may_be_wrong_on_some_product_is_a_warning_on_an_unknown_one() -> None:
+    findings = validate(parse(on_910(3, 4, servers=2)))
+    assert ": 2 devices, expected 8 on each of several 910A servers" in said(findings)
+    assert "found devices 3, 4, expected devices of one group of a 910A" in said(findings)
+    assert errors(findings) == []
+
+
+@pytest.mark.parametrize(
+    ("document", "product"),
+    [
+        (on_910(4, 5, 6, 7), "910a"),
+        (on_910(0, 1, 2), "910b"),
+        (on_910(3, 4), "a3"),
+        (fake(2, 16), "a3"),
+        (EIGHT, "910a"),
+    ],
+)
+def test_what_the_product_allows_is_allowed(document: Dict[str, Any], product: str) -> None:
+    assert validate(parse(document), product) == []
+
+
+def test_ranks_of_two_servers_must_not_interleave() -> None:
+    document = copy.deepcopy(TEMPLATE_ONE)
+    for server in range(2):
+        for device in range(2):
+            document["server_list"][server]["device"][device]["rank_id"] = str(server + 2 * device)
+    assert "server 10.0.0.0: found ranks 0, 2, expected ranks that no other server's stand between" in said(
+        problems(document)
+    )
+
+
+def test_servers_of_different_sizes_are_a_mistake_only_of_a_910a() -> None:
+    document = template_two([instance(0, "a", 8), instance(1, "b", 4)])
+    assert "devices, expected equally many on every server" in said(problems(document, "910a"))
+    assert problems(document, "910b") == []
 
 
 @pytest.mark.parametrize(
@@ -229,29 +394,70 @@ def test_no_text_breaks_the_wait(text: str) -> None:
 
 
 KEYS = ["status", "group_list", "server_list", "instance_list", "devices", "device", "pod_name", "server_id"]
-KEYS += ["device_id", "device_ip", "rank_id", "group_count", "device_count", "instance_count"]
+KEYS += ["device_id", "device_ip", "rank_id", "group_count", "device_count", "instance_count", "rank_list"]
+KEYS += ["super_pod_list", "super_pod_id", "super_device_id", "version", "device_port", "rank_count"]
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-1, 3) | st.sampled_from(["", "0", "1", "a", "²"]),
+    st.none()
+    | st.booleans()
+    | st.integers(-1, 3)
+    | st.sampled_from(["", "0", "1", "a", "²", "9" * 5000])
+    | st.floats(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5),
     max_leaves=25,
 )
 
 
+def use(document: Dict[str, Any]) -> None:
+    """All that the library does with a document; it may say that it is unreadable, and nothing else."""
+    with contextlib.suppress(Unreadable):
+        table = parse(document)
+        validate(table)
+        validate(table, "910a")
+        for rank_order in ("pod", "server"):
+            convert(table, rank_order).dumps()
+
+
 @given(st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=6))
-def test_no_document_breaks_the_parser(document: Dict[str, Any]) -> None:
-    with contextlib.suppress(RankTableInvalid):
-        parse(document)
+def test_no_document_breaks_the_library(document: Dict[str, Any]) -> None:
+    use(document)
 
 
-@given(st.integers(1, 12), st.integers(1, 8), st.randoms())
-def test_the_order_in_the_file_does_not_matter(nodes: int, devices: int, shuffle: random.Random) -> None:
-    document = rank_table(SimulatedJob("u", "/r", nodes, devices))
-    expected = parse(document)
+@given(st.sampled_from([SAMPLE, TEMPLATE_ONE, EIGHT, A3]), st.data())
+def test_no_mutation_of_a_good_table_breaks_the_library(
+    document: Dict[str, Any], data: st.DataObject
+) -> None:
+    document = copy.deepcopy(document)
+    holder: Any = document
+    while isinstance(holder, (dict, list)) and holder:
+        key = data.draw(st.sampled_from(sorted(holder) if isinstance(holder, dict) else range(len(holder))))
+        if not isinstance(holder[key], (dict, list)) or data.draw(st.booleans()):
+            holder[key] = data.draw(VALUES)
+            break
+        holder = holder[key]
+    use(document)
+
+
+@given(st.integers(1, 12), st.sampled_from([1, 2, 4, 8]), st.randoms(), st.sampled_from(["pod", "server"]))
+def test_the_order_in_the_file_does_not_matter(
+    nodes: int, devices: int, shuffle: random.Random, rank_order: str
+) -> None:
+    document = fake(nodes, devices)
+    expected = convert(parse(document), rank_order)
     shuffle.shuffle(document["group_list"][0]["instance_list"])
-    table = parse(document)
+    table = convert(parse(document), rank_order)
     assert table.dumps() == expected.dumps()
     assert [d.rank for pod in table.pods for d in pod.devices] == list(range(nodes * devices))
-    assert parse(json.loads(table.dumps())).world_size == nodes * devices
+
+
+@given(st.integers(1, 12), st.integers(1, 16))
+def test_a_fake_is_valid_and_converting_is_idempotent_and_loses_no_device(nodes: int, devices: int) -> None:
+    table = parse(fake(nodes, devices))
+    assert errors(validate(table)) == []
+    once = convert(table)
+    twice = convert(parse(json.loads(once.dumps())))
+    assert twice.dumps() == once.dumps()
+    assert errors(validate(twice)) == []
+    assert twice.world_size == nodes * devices
 
 
 class TestWhoAmI:

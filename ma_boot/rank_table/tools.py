@@ -1,0 +1,107 @@
+"""What people do with tables by hand: merge, compare, make one for a machine. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
+
+from ma_boot.rank_table.values import Device, Finding, RankTable
+
+_HCCN_ADDRESS = re.compile(r"^\s*address_(\d+)\s*=\s*(\S+)\s*$", re.MULTILINE)
+_TOOL_ADDRESS = re.compile(r"ipaddr\s*:\s*(\S+)")
+
+
+def merged(tables: Sequence[RankTable]) -> Tuple[Dict[str, Any], List[Finding]]:
+    """One document of version 1.0 out of tables with ranks, the ranks numbered anew.
+
+    Servers stand in the natural order of their ids (10.0.0.2 before 10.0.0.10), whatever the order of the
+    tables: a shell's wildcard gives `hccl_10` before `hccl_2`. A server that stands in two tables is a
+    finding; so is, later, whatever `validate` finds.
+    """
+    servers: List[Mapping[str, Any]] = [
+        server for table in tables for server in table.document["server_list"]
+    ]
+    servers.sort(key=lambda server: natural(str(server["server_id"])))
+    findings = [
+        Finding("server_list", f"server {here['server_id']} in two tables", "each server once")
+        for here, there in zip(servers, servers[1:])
+        if here["server_id"] == there["server_id"]
+    ]
+    rank, numbered = 0, []
+    for server in servers:
+        devices = []
+        for device in sorted(server["device"], key=lambda device: int(device["rank_id"])):
+            devices.append({**device, "rank_id": str(rank)})
+            rank += 1
+        numbered.append({**server, "device": devices})
+    document = {
+        "status": "completed",
+        "version": "1.0",
+        "server_count": str(len(numbered)),
+        "server_list": numbered,
+    }
+    return document, findings
+
+
+def natural(text: str) -> List[Tuple[int, int, str]]:
+    """A sort key under which 10 comes after 2."""
+    parts = re.findall(r"\d+|\D+", text)
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts]
+
+
+def moved(before: RankTable, after: RankTable) -> List[str]:
+    """Each rank that is somewhere else than before, in one line; empty for tables that agree."""
+    was, now = _places(before), _places(after)
+    return [
+        f"rank {rank}: {was.get(rank, 'nowhere')} -> {now.get(rank, 'nowhere')}"
+        for rank in sorted(was.keys() | now.keys())
+        if was.get(rank) != now.get(rank)
+    ]
+
+
+def _places(table: RankTable) -> Dict[int, str]:
+    return {
+        device.rank: f"server {pod.server_id} device {device.device_id} ({device.device_ip or 'no address'})"
+        for pod in table.pods
+        for device in pod.devices
+        if device.rank is not None
+    }
+
+
+def of_machine(server_id: str, addresses: Mapping[int, str]) -> Dict[str, Any]:
+    """The document of one server whose cards have these addresses, ranks in the order of the cards."""
+    devices = [
+        {"device_id": str(device), "device_ip": addresses[device], "rank_id": str(rank)}
+        for rank, device in enumerate(sorted(addresses))
+    ]
+    return {
+        "status": "completed",
+        "version": "1.0",
+        "server_count": "1",
+        "server_list": [{"server_id": server_id, "device": devices}],
+    }
+
+
+def hccn_addresses(text: str) -> Dict[int, str]:
+    """The cards' addresses in `/etc/hccn.conf`: lines `address_0=192.98.92.100`."""
+    return {int(device): address for device, address in _HCCN_ADDRESS.findall(text)}
+
+
+def tool_address(text: str) -> str:
+    """The address in what `hccn_tool -i N -ip -g` prints (`ipaddr:192.98.92.100`); empty for none."""
+    found = _TOOL_ADDRESS.search(text)
+    return found.group(1) if found else ""
+
+
+def rows(table: RankTable) -> List[Dict[str, Any]]:
+    """The table as one row for each rank, in the order of the ranks."""
+    found = [
+        {"rank": device.rank, "pod": pod.name, "server_id": pod.server_id, **_card(device)}
+        for pod in table.pods
+        for device in pod.devices
+    ]
+    return sorted(found, key=lambda row: (row["rank"] is None, row["rank"] or 0))
+
+
+def _card(device: Device) -> Dict[str, Any]:
+    return {"device_id": device.device_id, "device_ip": device.device_ip}

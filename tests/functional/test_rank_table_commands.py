@@ -1,0 +1,278 @@
+"""`ma_boot rank-table ...` on real files, and a wait for a table that real writers make."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+from ma_boot.rank_table import fake
+from tests.functional.node import RANK, Node, eventually, template_two
+
+
+@dataclass
+class Told:
+    """What a tool said."""
+
+    code: int
+    output: str
+    errors: str
+
+
+def tool(*arguments: str, given: str = "", path: str = "/usr/bin:/bin") -> Told:
+    """Runs `ma_boot rank-table`."""
+    argv = [sys.executable, "-m", "ma_boot", "rank-table", *arguments]
+    done = subprocess.run(argv, input=given, capture_output=True, text=True, env={"PATH": path}, check=False)
+    return Told(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> str:
+    """A table of two nodes with two cards each, in template two."""
+    file = tmp_path / "two.json"
+    file.write_text(json.dumps(fake(2, 2)))
+    return str(file)
+
+
+def one(tmp_path: Path, name: str, server: str, devices: int = 1) -> str:
+    """The table of a single server, as hccl_tools writes it."""
+    cards = [
+        {"device_id": str(d), "device_ip": f"192.{d}.0.{server.rpartition('.')[2]}", "rank_id": str(d)}
+        for d in range(devices)
+    ]
+    document = {"status": "completed", "version": "1.0", "server_count": "1"}
+    file = tmp_path / name
+    file.write_text(json.dumps({**document, "server_list": [{"server_id": server, "device": cards}]}))
+    return str(file)
+
+
+def test_show_for_people_and_for_programs(two: str) -> None:
+    lines = tool("show", two).output.splitlines()
+    assert lines[0].split() == ["rank", "pod", "server_id", "device_id", "device_ip"]
+    assert lines[3].split() == ["2", "ma-job-fake-worker-1", "192.168.0.2", "0", "192.1.0.2"]
+    assert json.loads(tool("show", "--json", two).output)[3]["rank"] == 3
+
+
+def test_validate_says_valid_or_all_that_is_wrong(two: str) -> None:
+    assert tool("validate", two).output.startswith("warning: ")
+    refused = tool("validate", "--product", "910a", two)
+    assert refused.code == 65
+    assert refused.output.count("error: ") == 1
+    assert json.loads(tool("validate", "--json", "--product", "910a", two).output)[0]["hccl"] == "EI0014"
+    assert tool("validate", "-", given=json.dumps(fake(2, 8))).output == "valid\n"
+
+
+def test_convert_writes_a_file_that_convert_leaves_as_it_is(two: str, tmp_path: Path) -> None:
+    target = tmp_path / "one.json"
+    assert tool("convert", two, "-o", str(target), "--host-nic-ip", "reserve").code == 0
+    assert stat.S_IMODE(target.stat().st_mode) == 0o640
+    assert tool("convert", str(target)).output == target.read_text()
+    assert '"host_nic_ip": "reserve"' in target.read_text()
+
+
+def test_merge_in_natural_order(tmp_path: Path) -> None:
+    files = [one(tmp_path, f"hccl_{n}.json", f"10.0.0.{n}") for n in (10, 2)]
+    merged = json.loads(tool("merge", *files).output)
+    places = [(server["server_id"], server["device"][0]["rank_id"]) for server in merged["server_list"]]
+    assert places == [("10.0.0.2", "0"), ("10.0.0.10", "1")]
+
+
+def test_merge_refuses_a_server_twice(tmp_path: Path) -> None:
+    files = [one(tmp_path, name, "10.0.0.1") for name in ("a.json", "b.json")]
+    refused = tool("merge", *files)
+    assert refused.code == 65
+    assert "server 10.0.0.1 in two tables" in refused.errors
+
+
+def test_generate_from_hccn_conf(tmp_path: Path) -> None:
+    conf = tmp_path / "hccn.conf"
+    conf.write_text(
+        "address_0=192.98.92.100\nnetmask_0=255.255.255.0\naddress_1=192.98.93.100\naddress_4=192.98.92.101\n"
+    )
+    made = tool(
+        "generate",
+        "--devices",
+        "1,0",
+        "--server-id",
+        "10.1.1.1",
+        "--hccn-conf",
+        str(conf),
+        "--product",
+        "910a",
+    )
+    assert made.code == 0, made.output
+    assert json.loads(made.output)["server_list"][0]["device"] == [
+        {"device_id": "0", "device_ip": "192.98.92.100", "rank_id": "0"},
+        {"device_id": "1", "device_ip": "192.98.93.100", "rank_id": "1"},
+    ]
+    missing = tool("generate", "--devices", "0,7", "--server-id", "x", "--hccn-conf", str(conf))
+    assert (missing.code, "no address of 7" in missing.errors) == (78, True)
+
+
+def test_generate_from_hccn_tool(tmp_path: Path) -> None:
+    stand_in = tmp_path / "hccn_tool"  # written from MindSpore's guide: there is no NPU here
+    stand_in.write_text(
+        '#!/bin/sh\n[ "$2" -lt 2 ] && echo "ipaddr:192.98.9$2.131" && echo "netmask:255.255.255.0"\n'
+    )
+    stand_in.chmod(0o755)
+    made = tool("generate", "--server-id", "10.1.1.1", path=f"{tmp_path}:/usr/bin:/bin")
+    ips = [device["device_ip"] for device in json.loads(made.output)["server_list"][0]["device"]]
+    assert ips == ["192.98.90.131", "192.98.91.131"]
+
+
+@pytest.mark.parametrize(("template", "key"), [("one", "server_list"), ("two", "group_list")])
+def test_fake_in_both_templates(template: str, key: str) -> None:
+    assert key in json.loads(tool("fake", "--nodes", "3", "--template", template).output)
+
+
+def test_diff_tells_who_moved(tmp_path: Path, two: str) -> None:
+    document = fake(2, 2)
+    document["group_list"][0]["instance_list"][0]["server_id"] = "192.168.0.9"
+    after = tmp_path / "after.json"
+    after.write_text(json.dumps(document))
+    assert tool("diff", two, two).code == 0
+    changed = tool("diff", two, str(after))
+    assert changed.code == 1
+    assert changed.output.splitlines() == [
+        f"rank {rank}: server 192.168.0.2 device {rank - 2} (192.{rank - 1}.0.2) -> "
+        f"server 192.168.0.9 device {rank - 2} (192.{rank - 1}.0.2)"
+        for rank in (2, 3)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given", "code", "said"),
+    [
+        (["show", "/no/such.json"], "", 66, "No such file"),
+        (["show", "-"], '{"status":"initializing"}', 65, 'status is "initializing"'),
+        (["convert", "-"], '{"status":"completed"}', 65, "none of them"),
+        (["wait", "--timeout", "0", "/no/such.json"], "", 75, "does not exist yet"),
+        (["generate", "--devices", "0,x"], "", 64, "found x, expected numbers"),
+        (["melt"], "", 64, "No such command 'melt'"),
+    ],
+)
+def test_a_mistake_is_one_clear_message(arguments: List[str], given: str, code: int, said: str) -> None:
+    ended = tool(*arguments, given=given)
+    assert ended.code == code, ended.errors
+    assert said in ended.errors
+    assert "Traceback" not in ended.errors
+
+
+COMPLETED = json.dumps(template_two(1, 2))
+
+
+def write_torn(file: Path, text: str) -> None:
+    """As an open-source controller does: truncates, writes in two halves, then a `version` beside it."""
+    with file.open("w") as target:
+        time.sleep(0.1)
+        target.write(text[: len(text) // 2])
+        target.flush()
+        time.sleep(0.1)
+        target.write(text[len(text) // 2 :])
+    (file.parent / "version").write_text(str(time.time_ns()))
+
+
+def swap_link(file: Path, text: str) -> None:
+    """As a ConfigMap is updated: the link to the directory of the files is replaced."""
+    directory = file.parent / f"..{time.time_ns()}"
+    directory.mkdir()
+    (directory / file.name).write_text(text)
+    fresh = file.parent / "..data_tmp"
+    fresh.symlink_to(directory.name)
+    os.replace(fresh, file.parent / "..data")
+    if not file.is_symlink():
+        file.unlink(missing_ok=True)
+        file.symlink_to(f"..data/{file.name}")
+
+
+class TestWaiting:
+    """`ma_boot` waits while the table goes through the states of real writers."""
+
+    @pytest.fixture
+    def node(self, tmp_path: Path) -> Node:
+        return Node(tmp_path)
+
+    @pytest.mark.parametrize("write", [write_torn, swap_link])
+    @pytest.mark.parametrize(
+        "states",
+        [
+            ['{"status":"initializing"}', COMPLETED],
+            ["", "{", '{"status":7}', COMPLETED],
+            [COMPLETED.replace("completed", "initializing"), COMPLETED],
+        ],
+        ids=["late", "odd", "initializing"],
+    )
+    def test_every_writer_through_every_state(self, node: Node, write: Any, states: List[str]) -> None:
+        running = node.start(RANK, "print:started")
+        eventually(lambda: node.in_phase("rank table"), "the wait")
+        for text in states:
+            write(node.table, text)
+        ended = running.end()
+        assert ended.code == 0, ended.output
+        assert ended.output.count("started") == 2
+
+    @pytest.mark.parametrize(
+        ("stale", "reason"),
+        [
+            (template_two(3, 2), "completed, but with 3 pods where MA_NUM_HOSTS is 2"),
+            (fake(2, 2), "completed, but this node was not found in the rank table"),
+        ],
+        ids=["count", "pod"],
+    )
+    def test_a_table_of_an_earlier_attempt_is_not_taken(
+        self, node: Node, stale: Dict[str, Any], reason: str
+    ) -> None:
+        node.variables.update(MA_NUM_HOSTS="2", VC_TASK_INDEX="0", MA_CURRENT_HOST_IP="10.0.0.1")
+        stale = json.loads(json.dumps(stale).replace("fake-worker-0", "fake-worker-7"))
+        node.table.write_text(json.dumps(stale))
+        running = node.start(RANK, "print:started")
+        eventually(lambda: node.in_phase("rank table"), "the wait")
+        time.sleep(0.2)
+        assert node.in_phase("rank table")
+        node.complete_table(pods=2)
+        ended = running.end()
+        assert ended.code == 0, ended.output
+        assert reason in ended.output
+
+    def test_completed_then_initializing_then_completed_takes_the_first(self, node: Node) -> None:
+        node.complete_table()
+        running = node.start(RANK, f"await:{node.root}/go", "print:started")
+        eventually(lambda: node.in_phase("run"), "the training")
+        node.table.write_text('{"status":"initializing"}')
+        (node.root / "go").touch()
+        assert running.end().code == 0
+
+    def test_a_timeout_says_the_last_reason_and_the_age(self, node: Node) -> None:
+        node.table.write_text('{"status":"initializing"}')
+        os.utime(node.table, (time.time() - 100, time.time() - 100))
+        ended = node.boot("--rank-table-timeout", "0.1", RANK)
+        assert ended.code == 75
+        assert 'status is "initializing" (last written 100 s ago)' in ended.output
+
+    def test_a_ready_table_in_template_one_wins(self, node: Node, tmp_path: Path) -> None:
+        node.variables["RANK_TABLE_FILE_V_1_0"] = one(tmp_path, "ready.json", "10.0.0.1", devices=2)
+        ended = node.boot(RANK, "print:started")
+        assert ended.code == 0, ended.output
+        assert "ranks 0-1 of 2" in ended.output
+
+    def test_a_table_of_version_2_is_passed_through(self, node: Node) -> None:
+        document = {"status": "completed", "version": "2.0", "rank_count": 2, "rank_list": [{"rank_id": 0}]}
+        node.table.write_text(json.dumps(document))
+        assert node.boot(RANK).code == 0
+        assert json.loads((node.home / "rank_table" / "jobstart_hccl.json").read_text()) == document
+
+    def test_the_products_rules_and_the_order_are_options(self, node: Node) -> None:
+        node.complete_table()
+        refused = node.boot("--product", "910a", "--rank-order", "server", RANK)
+        assert refused.code == 0, refused.output
+        three = Node(node.root / "three", devices=3)
+        three.complete_table()
+        assert three.boot("--product", "910a", RANK).code == 65
