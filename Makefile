@@ -13,7 +13,7 @@ REHEARSE := ANACONDA_DIR=$(abspath $(CONDA)) DEFAULT_CONDA_ENV_NAME=mindspore \
 	$(VENV)/bin/ma_boot --local --nodes 2 --devices-per-node 2 --rank-table-delay 3 \
 	--rendezvous mindspore --rehearsal-dir $(REHEARSAL)/jobs --obs-root $(OBS)
 
-.PHONY: help setup rehearse resume test test-mindspore check clean
+.PHONY: help setup rehearse resume test test-mindspore fuzz bench check clean
 .DELETE_ON_ERROR:
 
 help: ## show the targets
@@ -47,6 +47,13 @@ test: $(VENV)/made ## all tests but those that train with MindSpore
 
 test-mindspore: $(VENV)/made $(TRAINING)/made ## the tests that train with MindSpore
 	$(VENV)/bin/python -m pytest -m mindspore
+
+fuzz: $(VENV)/made ## 100,000 random and mutated rank tables
+	$(VENV)/bin/python -m pytest tests/unit/test_rank_table.py -k breaks_the_library --hypothesis-profile=fuzz --timeout=0
+
+bench: $(VENV)/made ## the benchmarks, beside their peers
+	$(VENV)/bin/python -m pip install --quiet '.[bench]'
+	$(VENV)/bin/python benchmarks/rank_table.py
 
 check: $(VENV)/made ## ruff and mypy
 	$(VENV)/bin/ruff check .

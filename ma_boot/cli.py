@@ -43,7 +43,9 @@ def main(argv: Optional[Sequence[str]] = None, environ: Optional[Mapping[str, st
         )
         return int(code or 0)
     except click.ClickException as error:
-        return _complain(f"{error.format_message()}\nTry 'ma_boot run --help'.", ExitCode.USAGE)
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context else "ma_boot"
+        return _complain(f"{error.format_message()}\nTry '{command} --help'.", ExitCode.USAGE)
     except BootError as error:
         return _complain(str(error), error.exit_code)
     except (KeyboardInterrupt, click.Abort):  # before, or after, a phase could hear it

@@ -7,11 +7,14 @@ import threading
 from typing import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 from moto.moto_server.werkzeug_app import create_backend_app
 from obs import ObsClient
 from werkzeug.serving import make_server
 
 from tests.faulty_proxy import FaultyProxy
+
+settings.register_profile("fuzz", max_examples=50_000, deadline=None, suppress_health_check=list(HealthCheck))
 
 CREDENTIALS = {"OBS_ACCESS_KEY_ID": "AKPLANTED", "OBS_SECRET_ACCESS_KEY": "SKPLANTED"}
 

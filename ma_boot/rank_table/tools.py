@@ -12,21 +12,43 @@ _TOOL_ADDRESS = re.compile(r"ipaddr\s*:\s*(\S+)")
 
 
 def merged(tables: Sequence[RankTable]) -> Tuple[Dict[str, Any], List[Finding]]:
-    """One document of version 1.0 out of tables with ranks, the ranks numbered anew.
+    """One document out of tables of version 1.0 or 1.2, the ranks numbered anew.
 
     Servers stand in the natural order of their ids (10.0.0.2 before 10.0.0.10), whatever the order of the
-    tables: a shell's wildcard gives `hccl_10` before `hccl_2`. A server that stands in two tables is a
-    finding; so is, later, whatever `validate` finds.
+    tables: a shell's wildcard gives `hccl_10` before `hccl_2`. A server that stands in two tables, and a
+    table of another version, is a finding; so is, later, whatever `validate` finds.
     """
-    servers: List[Mapping[str, Any]] = [
-        server for table in tables for server in table.document["server_list"]
-    ]
-    servers.sort(key=lambda server: natural(str(server["server_id"])))
     findings = [
-        Finding("server_list", f"server {here['server_id']} in two tables", "each server once")
-        for here, there in zip(servers, servers[1:])
-        if here["server_id"] == there["server_id"]
+        Finding(f"table {i}", f"version {table.template}", "1.0 or 1.2")
+        for i, table in enumerate(tables, start=1)
+        if table.template not in ("1.0", "1.2")
     ]
+    servers: List[Mapping[str, Any]] = []
+    super_pods: Dict[str, List[Any]] = {}
+    for table in tables:
+        servers += table.document.get("server_list", ())
+        for entry in table.document.get("super_pod_list", ()):
+            super_pods.setdefault(entry["super_pod_id"], []).extend(entry["server_list"])
+    servers.sort(key=lambda server: natural(str(server["server_id"])))
+    for here, there in zip(servers, servers[1:]):
+        if here["server_id"] == there["server_id"]:
+            findings.append(
+                Finding("server_list", f"server {here['server_id']} in two tables", "each server once")
+            )
+    document: Dict[str, Any] = {
+        "status": "completed",
+        "version": "1.2" if super_pods else "1.0",
+        "server_count": str(len(servers)),
+        "server_list": _renumbered(servers),
+    }
+    if super_pods:
+        document["super_pod_list"] = [
+            {"super_pod_id": name, "server_list": found} for name, found in sorted(super_pods.items())
+        ]
+    return document, findings
+
+
+def _renumbered(servers: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
     rank, numbered = 0, []
     for server in servers:
         devices = []
@@ -34,13 +56,7 @@ def merged(tables: Sequence[RankTable]) -> Tuple[Dict[str, Any], List[Finding]]:
             devices.append({**device, "rank_id": str(rank)})
             rank += 1
         numbered.append({**server, "device": devices})
-    document = {
-        "status": "completed",
-        "version": "1.0",
-        "server_count": str(len(numbered)),
-        "server_list": numbered,
-    }
-    return document, findings
+    return numbered
 
 
 def natural(text: str) -> List[Tuple[int, int, str]]:

@@ -85,6 +85,23 @@ def test_merge_in_natural_order(tmp_path: Path) -> None:
     assert places == [("10.0.0.2", "0"), ("10.0.0.10", "1")]
 
 
+def test_merge_keeps_super_pods_and_refuses_other_versions(tmp_path: Path) -> None:
+    files = []
+    for number in (1, 2):
+        file = Path(one(tmp_path, f"{number}.json", f"10.0.0.{number}"))
+        document = json.loads(file.read_text())
+        server = {"server_id": f"10.0.0.{number}"}
+        document.update(version="1.2", super_pod_list=[{"super_pod_id": "0", "server_list": [server]}])
+        file.write_text(json.dumps(document))
+        files.append(str(file))
+    merged = json.loads(tool("merge", *files).output)
+    servers = [{"server_id": "10.0.0.1"}, {"server_id": "10.0.0.2"}]
+    assert merged["super_pod_list"] == [{"super_pod_id": "0", "server_list": servers}]
+    two_point_zero = '{"status":"completed","version":"2.0","rank_count":1,"rank_list":[]}'
+    refused = tool("merge", files[0], "-", given=two_point_zero)
+    assert (refused.code, "version 2.0, expected 1.0 or 1.2" in refused.errors) == (65, True)
+
+
 def test_merge_refuses_a_server_twice(tmp_path: Path) -> None:
     files = [one(tmp_path, name, "10.0.0.1") for name in ("a.json", "b.json")]
     refused = tool("merge", *files)
