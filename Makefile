@@ -52,7 +52,7 @@ fuzz: $(VENV)/made ## 100,000 random and mutated rank tables
 	$(VENV)/bin/python -m pytest tests/unit/test_rank_table.py -k breaks_the_library --hypothesis-profile=fuzz --timeout=0
 
 bench: $(VENV)/made ## the benchmarks, beside their peers
-	$(VENV)/bin/python -m pip install --quiet '.[bench]'
+	$(VENV)/bin/python -m pip install --quiet --editable '.[bench]'
 	$(VENV)/bin/python benchmarks/rank_table.py
 
 check: $(VENV)/made ## ruff and mypy

@@ -274,6 +274,29 @@ class TestWaiting:
         assert ended.code == 75
         assert 'status is "initializing" (last written 100 s ago)' in ended.output
 
+    def test_of_two_pods_on_one_server_each_starts_its_own_devices(self, node: Node) -> None:
+        node.variables.update(MA_NUM_HOSTS="2", VC_TASK_INDEX="1", MA_CURRENT_HOST_IP="10.0.0.1")
+        node.variables["MA_CURRENT_INSTANCE_NAME"] = "modelarts-job-test-worker-1"
+        document = template_two(2, 2)
+        first, second = document["group_list"][0]["instance_list"]
+        second["server_id"] = first["server_id"]
+        for device in second["devices"]:
+            device["device_id"] = str(int(device["device_id"]) + 2)
+        node.table.write_text(json.dumps(document))
+        ended = node.boot(RANK, "print:started")
+        assert ended.code == 0, ended.output
+        assert sorted(line[:8] for line in ended.output.splitlines() if "started" in line) == [
+            "[rank 2]",
+            "[rank 3]",
+        ]
+        written = json.loads((node.home / "rank_table" / "jobstart_hccl.json").read_text())
+        assert [len(server["device"]) for server in written["server_list"]] == [4]
+
+    def test_the_variable_may_name_a_file(self, node: Node) -> None:
+        node.complete_table()
+        node.variables["RANK_TABLE_FILE"] = str(node.table.rename(node.root / "mine.json"))
+        assert node.boot(RANK).code == 0
+
     def test_a_ready_table_in_template_one_wins(self, node: Node, tmp_path: Path) -> None:
         node.variables["RANK_TABLE_FILE_V_1_0"] = one(tmp_path, "ready.json", "10.0.0.1", devices=2)
         ended = node.boot(RANK, "print:started")

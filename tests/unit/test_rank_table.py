@@ -247,6 +247,8 @@ MUTATIONS = [
     (changed([*POD, "pod_name"], "", SAMPLE), "instance_list[0].pod_name: found str ''"),
     (changed([*POD, "devices"], "x", SAMPLE), "instance_list[0].devices: found str 'x', expected a list"),
     (changed([*POD, "devices", 0, "device_id"], "x", SAMPLE), "device_id: found 'x', expected a number"),
+    (changed([*POD, "devices", 0, "device_id"], "²", SAMPLE), "device_id: found '²', expected a number"),
+    (changed([*POD, "devices", 0, "device_id"], "9" * 5000, SAMPLE), "expected a number as a string"),
     (changed([*POD, "devices", 0, "device_id"], None, SAMPLE), "devices[0].device_id: found nothing"),
     (changed([*POD, "devices", 0, "device_ip"], "192.1.10", SAMPLE), "device_ip: found '192.1.10', expected an IPv4"),
     (changed([*POD, "devices", 0, "device_ip"], "::1", EIGHT), "device_ip: found ::1 and 192.2.0.2, expected addresses of one"),
