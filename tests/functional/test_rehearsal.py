@@ -34,11 +34,13 @@ def laptop(tmp_path: Path) -> Path:
 MAPPING = ["--path-mapping", "project/mapping.py", "--obs-root", "obs"]
 
 
-def start(laptop: Path, *arguments: str, delay: str = "0.3", **more: str) -> subprocess.Popen[bytes]:
+def start(
+    laptop: Path, *arguments: str, delay: str = "0.3", errors: int = subprocess.STDOUT, **more: str
+) -> subprocess.Popen[bytes]:
     path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
     environ = {"PATH": path, "MA_LOG_DIR": "/of/another/job", **more}
     argv = [sys.executable, "-m", "ma_boot", "--local", "--rank-table-delay", delay, *arguments]
-    return subprocess.Popen(argv, cwd=laptop, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return subprocess.Popen(argv, cwd=laptop, env=environ, stdout=subprocess.PIPE, stderr=errors)
 
 
 def end(process: subprocess.Popen[bytes]) -> Ended:
@@ -175,8 +177,8 @@ def test_a_plan_that_cannot_be_made_ends_as_the_node_would(laptop: Path) -> None
 
 def test_the_plan_of_every_node_for_programs(laptop: Path) -> None:
     shape = ["--nodes", "2", "--devices-per-node", "2"]
-    ended = rehearse(laptop, "--plan", "--json", *shape, "project/train.py", "write:started:x")
-    nodes = json.loads(ended.output)["nodes"]
+    arguments = ["--plan", "--json", *shape, "project/train.py", "write:started:x"]
+    nodes = json.loads(end(start(laptop, *arguments, errors=subprocess.DEVNULL)).output)["nodes"]
     assert [[worker["rank"] for worker in node["workers"]] for node in nodes] == [[0, 1], [2, 3]]
     assert list(laptop.glob("ma_boot-rehearsal/*")) == []
 
