@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 import pytest
 
@@ -35,10 +35,14 @@ MAPPING = ["--path-mapping", "project/mapping.py", "--obs-root", "obs"]
 
 
 def start(
-    laptop: Path, *arguments: str, delay: str = "0.3", errors: int = subprocess.STDOUT, **more: str
+    laptop: Path,
+    *arguments: str,
+    delay: str = "0.3",
+    errors: int = subprocess.STDOUT,
+    more: Optional[Dict[str, str]] = None,
 ) -> subprocess.Popen[bytes]:
     path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
-    environ = {"PATH": path, "MA_LOG_DIR": "/of/another/job", **more}
+    environ = {"PATH": path, "MA_LOG_DIR": "/of/another/job", **(more or {})}
     argv = [sys.executable, "-m", "ma_boot", "--local", "--rank-table-delay", delay, *arguments]
     return subprocess.Popen(argv, cwd=laptop, env=environ, stdout=subprocess.PIPE, stderr=errors)
 
@@ -84,14 +88,15 @@ def test_two_nodes_with_inputs_late_table_and_outputs(laptop: Path) -> None:
 
 def test_obs_may_be_a_real_endpoint(laptop: Path, obs: FaultyProxy) -> None:
     mapping = ["--path-mapping", "project/mapping.py"]
-    missing = end(start(laptop, *mapping, "project/train.py", OBS_ENDPOINT=obs.url, **CREDENTIALS))
+    reachable = {"OBS_ENDPOINT": obs.url, **CREDENTIALS}
+    missing = end(start(laptop, *mapping, "project/train.py", more=reachable))
     assert missing.code == 66
     assert "node 0: inputs: not in OBS" in missing.output.splitlines()[-1]
     assert "obs://bucket/data/" in missing.output.splitlines()[-1]
     output = "PATH_MAPPING_CONFIG = {'output': {'out': 'obs://bucket/out'}}"
     (laptop / "project" / "mapping.py").write_text(output)
     train = [*mapping, "project/train.py", "write:out/RANK:x"]
-    ended = end(start(laptop, *train, OBS_ENDPOINT=obs.url, **CREDENTIALS))
+    ended = end(start(laptop, *train, more=reachable))
     assert ended.code == 0, ended.output
     assert ("PUT", "/bucket/out/0") in obs.requests
     assert "PLANTED" not in ended.output + missing.output
