@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
+from ma_boot.rank_table import fake
+
 PROGRAMS = Path(__file__).parent / "programs"
 RANK = str(PROGRAMS / "rank.py")
 DEADLINE_SECONDS = 30.0
@@ -144,21 +146,7 @@ class Booting:
 
 def template_two(pods: int, devices: int) -> Dict[str, Any]:
     """A completed table as ModelArts writes it."""
-    instances = [
-        {
-            "devices": [{"device_id": str(d), "device_ip": f"192.1.{p}.{d + 1}"} for d in range(devices)],
-            "pod_name": f"ma-job-test-worker-{p}",
-            "server_id": f"10.0.0.{p + 1}",
-        }
-        for p in range(pods)
-    ]
-    group = {
-        "device_count": str(pods * devices),
-        "group_name": "worker",
-        "instance_count": str(pods),
-        "instance_list": instances,
-    }
-    return {"group_count": "1", "group_list": [group], "status": "completed"}
+    return fake(pods, devices, "ma-job-test-worker-{}".format, lambda pod: f"10.0.0.{pod + 1}")
 
 
 def pids(directory: Path, pattern: str, count: int) -> Sequence[int]:
