@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,23 @@ class ObsUrl:
 
     bucket: str
     key: str
+
+    @classmethod
+    def parse(cls, text: str) -> ObsUrl:
+        """The URL written `obs://` or `s3://`; raises `ValueError` with what was found and expected."""
+        match = _URL.fullmatch(text)
+        if match is None:
+            raise ValueError(f"found {text!r}, expected 'obs://bucket/path'")
+        bucket, key = match.group(1), match.group(2) or ""
+        if not _BUCKET.fullmatch(bucket) or ".." in bucket:
+            raise ValueError(
+                f"found the bucket {bucket!r}, expected 3 to 63 lower-case letters, digits, '-' and '.'"
+            )
+        if any(part in (".", "..") for part in key.split("/")) or "//" in key or key.startswith("/"):
+            raise ValueError(f"found {text!r}, expected a path without '//', '.' and '..'")
+        if not _is_text(key):
+            raise ValueError(f"found {text!r}, expected a path without NUL, in Unicode")
+        return cls(bucket, key)
 
     def __str__(self) -> str:
         return f"obs://{self.bucket}/{self.key}"
@@ -124,34 +142,38 @@ def _routes(section: ast.Dict, name: str, problems: List[str]) -> Sequence[Route
     seen: dict[str, int] = {}
     for key, node in zip(section.keys, section.values):
         line = (key or node).lineno
-        local, url = _string(key), _string(node)
-        if not local or "\0" in local:
+        local = _string(key)
+        if not local or not _is_text(local):
             problems.append(f"line {line}: {name}: found {_shown(key)}, expected a local path as a string")
         elif local in seen:
             problems.append(f"line {line}: {name}: {local!r} stands in line {seen[local]} already")
+        elif os.path.normpath(local) in seen:
+            first = seen[os.path.normpath(local)]
+            problems.append(f"line {line}: {name}: {local!r} is the path of line {first} already")
         if local:
             seen.setdefault(local, line)
-        remote = _url(url, f"line {node.lineno}: {name}: ", node, problems)
+            seen.setdefault(os.path.normpath(local), line)
+        remote = _url(node, f"line {node.lineno}: {name}: ", problems)
         if local and remote is not None:
             routes.append(Route(local, remote))
     return routes
 
 
-def _url(url: Optional[str], where: str, node: ast.expr, problems: List[str]) -> Optional[ObsUrl]:
-    match = _URL.fullmatch(url) if url is not None else None
-    if match is None:
+def _url(node: ast.expr, where: str, problems: List[str]) -> Optional[ObsUrl]:
+    text = _string(node)
+    if text is None:
         problems.append(f"{where}found {_shown(node)}, expected 'obs://bucket/path'")
         return None
-    bucket, key = match.group(1), match.group(2) or ""
-    if not _BUCKET.fullmatch(bucket) or ".." in bucket:
-        problems.append(
-            f"{where}found the bucket {bucket!r}, expected 3 to 63 lower-case letters, digits, '-' and '.'"
-        )
+    try:
+        return ObsUrl.parse(text)
+    except ValueError as error:
+        problems.append(f"{where}{error}")
         return None
-    if any(part in (".", "..") for part in key.split("/")) or "//" in key or key.startswith("/"):
-        problems.append(f"{where}found {url!r}, expected a path without '//', '.' and '..'")
-        return None
-    return ObsUrl(bucket, key)
+
+
+def _is_text(text: str) -> bool:
+    """False for what neither a file name nor a key can have: NUL, and half a surrogate pair."""
+    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _string(node: Optional[ast.expr]) -> Optional[str]:

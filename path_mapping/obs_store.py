@@ -27,13 +27,14 @@ from path_mapping.errors import (
     StoreError,
     Unreachable,
 )
-from path_mapping.local_file import CHUNK, md5_of
+from path_mapping.local_file import CHUNK, md5_of, new_md5
 from path_mapping.store import StoredObject
 
 TIMEOUT_SECONDS = 30  # of one read or write on a connection
 PAGE = 1000
 PART = 64 << 20
 MULTIPART_FROM = 1 << 30
+LINE_CODES = {"BadDigest", "IncompleteBody", "RequestTimeout"}  # a 400, but for what the network did
 
 
 class ObsStore:
@@ -52,6 +53,7 @@ class ObsStore:
         bundle: Optional[str],
         multipart_from: int = MULTIPART_FROM,
         part: int = PART,
+        timeout: float = TIMEOUT_SECONDS,
     ) -> None:
         address = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
         if not address.hostname or address.scheme not in ("http", "https"):
@@ -68,11 +70,11 @@ class ObsStore:
             server=self._endpoint,
             path_style=_is_address(address.hostname),
             max_retry_count=0,  # the retries are transfer's
-            timeout=TIMEOUT_SECONDS,
+            timeout=timeout,
             chunk_size=CHUNK,
         )
         if address.scheme == "https":  # the SDK verifies nothing, or only the chain: its context is replaced
-            self._client.context = ssl.create_default_context(cafile=bundle or certifi.where())
+            self._client.context = _verifying(bundle or certifi.where())
 
     def __repr__(self) -> str:
         return f"ObsStore({self._endpoint!r})"
@@ -85,14 +87,15 @@ class ObsStore:
         """
         doing, marker = f"listing obs://{bucket}/{prefix}", ""
         while True:
-            answer = self._call(doing, partial(self._page, bucket, prefix, marker))
-            if answer.body is None:
-                raise Unreachable(f"{doing}: the answer is no listing")
+            answer = self._call(doing, partial(self._page, bucket, prefix, marker), "contents")
             for entry in answer.body.contents:
+                if entry.key is None or entry.size is None:
+                    raise Unreachable(f"{doing}: an object without a key or a size")
                 if marker and entry.key <= marker:
                     raise Unreachable(f"{doing}: {entry.key!r} came after {marker!r}")
                 marker = entry.key
-                yield StoredObject(entry.key, int(entry.size), _md5_of_etag(entry.etag))
+                md5 = None if entry.isAppendable else _md5_of_etag(entry.etag)
+                yield StoredObject(entry.key, int(entry.size), md5)
             if not answer.body.contents or not (
                 answer.body.is_truncated or len(answer.body.contents) >= PAGE
             ):
@@ -104,16 +107,20 @@ class ObsStore:
         )
 
     def read(self, bucket: str, key: str) -> Iterator[bytes]:
-        """The object's bytes; one that ends early raises `Unreachable`."""
+        """The object's bytes; one that ends early, or has a wrong MD5, raises `Unreachable`."""
         doing = f"reading obs://{bucket}/{key}"
-        answer = self._call(doing, lambda: self._client.getObject(bucket, key, loadStreamInMemory=False))
-        response = answer.body.response
+        answer = self._call(
+            doing, lambda: self._client.getObject(bucket, key, loadStreamInMemory=False), "response"
+        )
+        response, digest = answer.body.response, new_md5()
         try:
             while True:
                 piece = self._guarded(doing, lambda: response.read(CHUNK))
                 if not piece:
-                    return
+                    break
+                digest.update(piece)
                 yield piece
+            _compare(doing, answer, digest.hexdigest())
         finally:
             response.close()
 
@@ -131,14 +138,13 @@ class ObsStore:
                 doing,
                 lambda: self._client.putContent(bucket, key, content=body, headers=header, autoClose=False),
             )
-        stored = _md5_of_etag(answer.body.etag if answer.body else None)
-        if stored is not None and stored != md5:
-            raise Unreachable(f"{doing}: OBS stored MD5 {stored}, sent was {md5}")
+        _compare(doing, answer, md5)
 
     def _write_parts(
         self, doing: str, bucket: str, key: str, file: BinaryIO, size: int, sent: Callable[[int], None]
     ) -> None:
-        upload = self._call(doing, lambda: self._client.initiateMultipartUpload(bucket, key)).body.uploadId
+        begun = self._call(doing, lambda: self._client.initiateMultipartUpload(bucket, key), "uploadId")
+        upload = begun.body.uploadId
         try:
             parts = [
                 self._write_part(
@@ -151,9 +157,9 @@ class ObsStore:
         except BaseException:
             self._guarded(doing, lambda: self._client.abortMultipartUpload(bucket, key, upload), swallow=True)
             raise
-        stored = self._call(doing, lambda: self._client.getObjectMetadata(bucket, key)).body.contentLength
-        if stored != size:
-            raise Unreachable(f"{doing}: OBS stored {stored} bytes, sent were {size}")
+        found = self._call(doing, lambda: self._client.getObjectMetadata(bucket, key), "contentLength")
+        if found.body.contentLength != size:
+            raise Unreachable(f"{doing}: OBS stored {found.body.contentLength} bytes, sent were {size}")
 
     def _write_part(
         self,
@@ -182,14 +188,19 @@ class ObsStore:
                 md5=_base64(md5),
                 autoClose=False,
             ),
+            "etag",
         )
+        _compare(doing, answer, md5)
         return CompletePart(partNum=number, etag=answer.body.etag)
 
-    def _call(self, doing: str, request: Callable[[], Any]) -> Any:
-        """The SDK's answer, if it is a good one."""
+    def _call(self, doing: str, request: Callable[[], Any], *wanted: str) -> Any:
+        """The SDK's answer, if it is a good one; a body that it could not read lacks what is wanted of it."""
         answer = self._guarded(doing, request)
         if answer.status >= 300:
             raise error_of_status(doing, answer.status, answer.errorCode)
+        for field in wanted:
+            if getattr(answer.body, field, None) is None:
+                raise Unreachable(f"{doing}: the answer is damaged, it has no {field}")
         return answer
 
     def _guarded(self, doing: str, request: Callable[[], Any], swallow: bool = False) -> Any:
@@ -209,7 +220,7 @@ def error_of_status(doing: str, status: int, code: Optional[str]) -> StoreError:
     message = f"{doing}: HTTP {status}" + (f" {code}" if code else "")
     if status == 404:
         return NotFound(message)
-    if status in (408, 429) or status >= 500:
+    if status in (408, 429) or status >= 500 or code in LINE_CODES:
         return Unreachable(message)
     return Refused(message)
 
@@ -244,6 +255,29 @@ def _md5_of_etag(etag: Optional[str]) -> Optional[str]:
     """The MD5 in an ETag: that of a multipart upload (`...-3`) is none."""
     text = (etag or "").strip('"').lower()
     return text if len(text) == 32 and all(letter in "0123456789abcdef" for letter in text) else None
+
+
+def _compare(doing: str, answer: Any, md5: str) -> None:
+    """Raises `Unreachable` when the answer's ETag is an MD5, and another one.
+
+    Of an encrypted object it only looks like an MD5 (OBS API reference, server-side encryption); of one that
+    was appended to, nothing says that it is the MD5 of the whole.
+    """
+    body = answer.body
+    appended = any(name.endswith("object-type") and value == "Appendable" for name, value in answer.header)
+    if body is None or body.sseKms or body.sseC or appended:
+        return
+    stored = _md5_of_etag(body.etag)
+    if stored is not None and stored != md5:
+        raise Unreachable(f"{doing}: in OBS the MD5 is {stored}, here {md5}")
+
+
+def _verifying(bundle: str) -> ssl.SSLContext:
+    """A context that checks the chain and the host name."""
+    try:
+        return ssl.create_default_context(cafile=bundle)
+    except OSError as error:  # ssl.SSLError is one
+        raise CredentialsMissing(f"SSL_CERT_FILE: {bundle} is no file of certificates: {error}") from error
 
 
 def _base64(md5: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
@@ -24,7 +25,6 @@ class Copy:
     bucket: str
     key: str
     size: int
-    md5: Optional[str]
 
     @property
     def url(self) -> str:
@@ -52,7 +52,7 @@ def downloads(
         target = local_path(route, base)
         if route.local.endswith("/"):
             target = target / PurePosixPath(key).name
-        return (Copy(target, target.parent, bucket, key, exact.size, exact.md5),)
+        return (Copy(target, target.parent, bucket, key, exact.size),)
     prefix = key if not key or key.endswith("/") else key + "/"
     below = [found for found in objects if found.key.startswith(prefix)]
     if not below:
@@ -65,7 +65,6 @@ def _below(
     root: Path, bucket: str, prefix: str, objects: Sequence[StoredObject], problems: List[str]
 ) -> Iterator[Copy]:
     """The files of a directory; `key/` of no bytes only marks one, and is left out."""
-    files: Dict[str, Copy] = {}
     for found in objects:
         name = found.key[len(prefix) :]
         if not name or (name.endswith("/") and found.size == 0):
@@ -74,13 +73,32 @@ def _below(
         if problem:
             problems.append(f"obs://{bucket}/{found.key}: {problem}")
         else:
-            files[name] = Copy(root / name, root, bucket, found.key, found.size, found.md5)
-    for name in files:
-        parents = [str(parent) for parent in PurePosixPath(name).parents]
-        clash = next((parent for parent in parents if parent in files), None)
-        if clash is not None:
-            problems.append(f"obs://{bucket}/{prefix}{name}: {prefix}{clash} is a file, not a directory")
-    yield from files.values()
+            yield Copy(root / name, root, bucket, found.key, found.size)
+
+
+def clashes(copies: Sequence[Copy]) -> Iterator[str]:
+    """The problems of copies, of all routes, that would be one file, or would lie below a file."""
+    files: Dict[Path, Copy] = {}
+    for copy in copies:
+        if copy.local in files:
+            yield f"{copy.url}: {copy.local} is {files[copy.local].url} already"
+        else:
+            files[copy.local] = copy
+    for copy in copies:
+        parent = next((parent for parent in copy.local.parents if parent in files), None)
+        if parent is not None:
+            yield f"{copy.url}: {parent} is a file, not a directory"
+
+
+def distinct(copies: Sequence[Copy], failures: List[Failure]) -> List[Copy]:
+    """The uploads without those to an object that an earlier one is for: these are failures."""
+    objects: Dict[str, Copy] = {}
+    for copy in copies:
+        first = objects.setdefault(copy.url, copy)
+        if first is not copy:
+            error = PathMappingError(f"{first.local} is uploaded to it already")
+            failures.append(Failure(str(copy.local), copy.url, error))
+    return list(objects.values())
 
 
 def unsafe(name: str) -> Optional[str]:
@@ -95,35 +113,56 @@ def unsafe(name: str) -> Optional[str]:
         return "an empty part between two '/', or a '/' at an end"
     if any(part in (".", "..") for part in parts):
         return "a part that is '.' or '..'"
-    if any(len(os.fsencode(part)) > LONGEST_NAME for part in parts):
-        return f"a part longer than {LONGEST_NAME} bytes"
-    return None
+    try:
+        longest = max(len(os.fsencode(part)) for part in parts)
+    except UnicodeEncodeError:
+        return "a character that a file name here cannot have"
+    return f"a part longer than {LONGEST_NAME} bytes" if longest > LONGEST_NAME else None
 
 
 def uploads(route: Route, base: Path, failures: List[Failure]) -> Optional[Tuple[Copy, ...]]:
     """The copies of one output, None where nothing is at its local path; the disk decides what it is.
 
     A directory goes below the URL; a file gets exactly the URL's key, or its own name below a URL that ends
-    in `/`. Links that lead out of the directory are a failure each, not followed; links inside of it are
-    files, or directories that are uploaded anyway. Sockets, pipes and unfinished downloads are left out.
+    in `/`. Links that lead out of the directory, or to nothing, are a failure each, not followed; links
+    inside of it are files, or directories that are uploaded anyway. Names that are not UTF-8 are failures,
+    as no key can have them. Sockets, pipes, devices and unfinished downloads are left out: they hold no
+    content.
     """
     local = local_path(route, base)
     bucket, key = route.remote.bucket, route.remote.key
-    if local.is_file():
+    try:
+        status = os.stat(local)
+    except OSError as error:
+        if isinstance(error, (FileNotFoundError, NotADirectoryError)) and not local.is_symlink():
+            return None
+        failures.append(Failure(shown(local), str(route.remote), error))
+        return ()
+    if stat.S_ISREG(status.st_mode):
         file_key = key + local.name if key.endswith("/") or not key else key
-        return (Copy(local, local.parent, bucket, file_key, local.stat().st_size, None),)
-    if not local.is_dir():
-        return None
+        return (Copy(local, local.parent, bucket, file_key, status.st_size),)
+    if not stat.S_ISDIR(status.st_mode):
+        failures.append(
+            Failure(shown(local), str(route.remote), PathMappingError("neither file nor directory"))
+        )
+        return ()
     prefix = key if not key or key.endswith("/") else key + "/"
     copies = []
     for path in _tree(local, failures):
         try:
             size = path.stat().st_size
-        except OSError as error:  # gone since it was listed, or not ours to see
-            failures.append(Failure(str(path), "", error))
+            name = path.relative_to(local).as_posix()
+            name.encode("utf-8")
+        except (OSError, UnicodeEncodeError) as error:  # gone since it was listed, or not ours to see
+            failures.append(Failure(shown(path), "", error))
         else:
-            copies.append(Copy(path, local, bucket, prefix + path.relative_to(local).as_posix(), size, None))
+            copies.append(Copy(path, local, bucket, prefix + name, size))
     return tuple(copies)
+
+
+def shown(path: Path) -> str:
+    """The path as text that can be printed, whatever bytes its name has."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _tree(root: Path, failures: List[Failure]) -> Iterator[Path]:
@@ -131,16 +170,21 @@ def _tree(root: Path, failures: List[Failure]) -> Iterator[Path]:
     inside = os.path.realpath(root) + os.sep
 
     def unreadable(error: OSError) -> None:
-        failures.append(Failure(str(error.filename), "", error))
+        failures.append(Failure(shown(Path(error.filename)), "", error))
 
     for directory, directories, names in os.walk(root, onerror=unreadable):
         directories.sort()
         links = [name for name in directories if Path(directory, name).is_symlink()]
         for path in (Path(directory, name) for name in sorted([*names, *links])):
-            real = os.path.realpath(path)
-            if path.is_symlink() and not real.startswith(inside):
-                failures.append(
-                    Failure(str(path), "", PathMappingError(f"a link out of the output, to {real}"))
-                )
+            problem = _link_problem(path, inside) if path.is_symlink() else None
+            if problem:
+                failures.append(Failure(shown(path), "", PathMappingError(problem)))
             elif path.is_file() and not is_temporary(path.name):
                 yield path
+
+
+def _link_problem(path: Path, inside: str) -> Optional[str]:
+    real = os.path.realpath(path)
+    if not real.startswith(inside):
+        return f"a link out of the output, to {shown(Path(real))}"
+    return None if os.path.exists(path) else f"a link to nothing, {shown(Path(real))}"

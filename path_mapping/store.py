@@ -9,7 +9,11 @@ from typing import Callable, Iterator, Optional, Protocol
 
 @dataclass(frozen=True)
 class StoredObject:
-    """One object; `size` in bytes, `md5` in hex where the store knows it."""
+    """One object; `size` in bytes, `md5` in hex where the store's listing has one.
+
+    A listing does not tell an encrypted object, whose ETag only looks like an MD5: content is not to be
+    judged by it, that is done by `Store.read`.
+    """
 
     key: str
     size: int
@@ -23,7 +27,10 @@ class Store(Protocol):
         """The objects whose keys begin with the prefix, in the order of their keys."""
 
     def read(self, bucket: str, key: str) -> Iterator[bytes]:
-        """The object's bytes, in pieces; closing the iterator ends the request."""
+        """The object's bytes, in pieces; closing the iterator ends the request.
+
+        Raises `Unreachable` at the latest after the last piece when they are not those that were stored.
+        """
 
     def write(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> None:
         """Stores a local file, whole or not at all; `md5` (hex) is that of its content.

@@ -7,7 +7,7 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Iterator, List, Sequence, Tuple, TypeVar
+from typing import Callable, Iterable, Iterator, List, Sequence, Tuple, TypeVar
 
 from path_mapping.config import Route
 from path_mapping.errors import (
@@ -16,18 +16,20 @@ from path_mapping.errors import (
     MissingInputs,
     NotFound,
     PathMappingError,
+    StoreError,
     TransferFailed,
     Unreachable,
     UnsafeTarget,
 )
-from path_mapping.local_file import chunks, contained, md5_of, write_verified
-from path_mapping.plan import Copy, downloads, uploads
+from path_mapping.local_file import chunks, contained, make_directories, md5_of, write_verified
+from path_mapping.plan import Copy, clashes, distinct, downloads, local_path, shown, uploads
 from path_mapping.store import Store, StoredObject
 
 ATTEMPTS = 5
 CHANGED_ATTEMPTS = 3
 
 Result = TypeVar("Result")
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -65,13 +67,18 @@ def download(
     `StoreError` when the store does not answer at all, and `Cancelled` soon after `cancel` is set.
     """
     started = time.monotonic()
-    copies = _planned_downloads(routes, base, store, cancel)
+    copies, empty = _planned_downloads(routes, base, store, cancel)
+    failures: List[Failure] = []
+    for route in empty:
+        try:
+            make_directories(local_path(route, base))
+        except OSError as error:
+            failures.append(Failure(str(route.remote), route.local, error))
 
     def fetch(copy: Copy, moved: Callable[[int], None]) -> None:
-        contained(copy.local, copy.root)
         _retrying(lambda: _fetch(copy, store, moved), cancel)
 
-    _run(copies, fetch, [], cancel, progress, lambda copy: (copy.url, str(copy.local)))
+    _run(copies, fetch, failures, cancel, progress, lambda copy: (copy.url, str(copy.local)))
     return Transferred(len(copies), sum(copy.size for copy in copies), time.monotonic() - started, ())
 
 
@@ -90,38 +97,45 @@ def upload(
     started = time.monotonic()
     failures: List[Failure] = []
     planned = [(route, uploads(route, base, failures)) for route in routes]
-    copies = [copy for _, found in planned for copy in found or ()]
+    copies = distinct([copy for _, found in planned for copy in found or ()], failures)
 
     def send(copy: Copy, moved: Callable[[int], None]) -> None:
-        _retrying(lambda: _send(copy, store, moved), cancel)
+        _retrying(lambda: _send(copy, store, moved, cancel), cancel)
 
-    _run(copies, send, failures, cancel, progress, lambda copy: (str(copy.local), copy.url))
+    _run(copies, send, failures, cancel, progress, lambda copy: (shown(copy.local), copy.url))
     missing = tuple(route for route, found in planned if found is None)
     return Transferred(len(copies), sum(copy.size for copy in copies), time.monotonic() - started, missing)
 
 
 def _planned_downloads(
     routes: Sequence[Route], base: Path, store: Store, cancel: threading.Event
-) -> List[Copy]:
+) -> Tuple[List[Copy], List[Route]]:
+    """The copies, and the routes of directories that exist and are empty."""
     copies: List[Copy] = []
+    empty: List[Route] = []
     missing: List[str] = []
     problems: List[str] = []
     for route in routes:
         planned = downloads(route, _listed(route, store, cancel), base, problems)
         if planned is None:
             missing.append(str(route.remote))
+        elif not planned:
+            empty.append(route)
         copies += planned or ()
     if missing:
         raise MissingInputs(missing)
+    problems += clashes(copies)
     if problems:
         raise UnsafeTarget(problems)
-    return copies
+    return copies, empty
 
 
 def _listed(route: Route, store: Store, cancel: threading.Event) -> List[StoredObject]:
     """The objects that the route may mean: none where there is no such bucket."""
     try:
-        return _retrying(lambda: list(store.list(route.remote.bucket, route.remote.key)), cancel)
+        return _retrying(
+            lambda: list(_until(cancel, store.list(route.remote.bucket, route.remote.key))), cancel
+        )
     except NotFound:
         return []
 
@@ -139,12 +153,12 @@ def _run(
     for number, copy in enumerate(copies):
         of_this = 0
 
-        def moved(size: int, before: int = done, number: int = number) -> None:
+        def moved(size: int, before: int = done, number: int = number, whole_size: int = copy.size) -> None:
             nonlocal of_this
-            of_this += size
+            of_this = min(of_this + size, whole_size)  # a second attempt sends the same bytes again
             if cancel.is_set():
                 raise Cancelled("the transfer was given up")
-            progress(Progress(number, len(copies), min(before + of_this, total), total))
+            progress(Progress(number, len(copies), before + of_this, total))
 
         try:
             moved(0)
@@ -160,23 +174,42 @@ def _run(
         raise TransferFailed(failures, whole)
 
 
+def _until(cancel: threading.Event, items: Iterable[Item]) -> Iterator[Item]:
+    """The items, for as long as nobody gives up."""
+    for item in items:
+        if cancel.is_set():
+            raise Cancelled("the transfer was given up")
+        yield item
+
+
 def _fetch(copy: Copy, store: Store, moved: Callable[[int], None]) -> None:
+    contained(copy.local, copy.root)  # each time: a link may have come since the last
+    make_directories(copy.root)  # stays, also when the file fails: what is below it is as before then
+
     def pieces() -> Iterator[bytes]:
         for piece in store.read(copy.bucket, copy.key):
             moved(len(piece))
             yield piece
 
-    write_verified(copy.local, pieces(), copy.size, copy.md5)
+    write_verified(copy.local, pieces(), copy.size, None)  # the MD5 is the store's business
 
 
-def _send(copy: Copy, store: Store, moved: Callable[[int], None]) -> None:
-    """Stores the file as it was at one moment: one that changes meanwhile is sent again, three times."""
+def _send(copy: Copy, store: Store, moved: Callable[[int], None], cancel: threading.Event) -> None:
+    """Stores the file as it was at one moment: one that changes meanwhile is sent again, three times.
+
+    A change makes a store refuse the file too, as its MD5 is another one then: that is no fault of the store.
+    """
     for _ in range(CHANGED_ATTEMPTS):
         before = _mark(copy.local)
-        md5 = md5_of(chunks(copy.local))
-        store.write(copy.bucket, copy.key, copy.local, md5, moved)
-        if _mark(copy.local) == before:
-            return
+        md5 = md5_of(_until(cancel, chunks(copy.local)))
+        try:
+            store.write(copy.bucket, copy.key, copy.local, md5, moved)
+        except StoreError:
+            if _mark(copy.local) == before:
+                raise
+        else:
+            if _mark(copy.local) == before:
+                return
     raise OSError(f"it changed during each of {CHANGED_ATTEMPTS} uploads")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import re
 import socket
 import struct
 import threading
@@ -11,7 +12,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Dict, List, Tuple
 from urllib.parse import urlsplit
 
-STATUS = {"403": 403, "404": 404, "429": 429, "503": 503}
+STATUS = {"403": 403, "404": 404, "429": 429, "503": 503, "bad-digest": 400}
+CODE = {"bad-digest": b"BadDigest"}  # every other status says `Planted`
+MARKED = {  # what is said of an object whose ETag is not the MD5 of its content
+    "wrong-etag": {},
+    "encrypted": {"x-amz-server-side-encryption": "aws:kms"},
+    "appended": {"x-obs-object-type": "Appendable"},
+}  # type: Dict[str, Dict[str, str]]
 _HOP = {"connection", "transfer-encoding", "content-length", "keep-alive"}
 
 
@@ -20,7 +27,9 @@ class Fault:
     """Breaks the next `times` requests of this method whose path has `part` in it.
 
     `kind`: a status of `STATUS`, `reset`, `cut` (half the body), `flip` (one byte), `hang`, `drip` (slowly, until
-    it is released), `empty` (no body under status 200), `no-marker` (a listing without NextMarker).
+    it is released), `empty` (no body under status 200), `no-marker` (a listing without NextMarker),
+    `wrong-etag` (that of another content), `encrypted` and `appended` (the ETag only has the shape of an MD5, in
+    listings too; a header says why where one object is meant).
     """
 
     kind: str
@@ -83,9 +92,12 @@ class FaultyProxy:
             return
         body = request.rfile.read(length)
         if fault in STATUS:
-            self._answer(request, STATUS[fault], {}, b"<Error><Code>Planted</Code></Error>")
+            code = CODE.get(fault, b"Planted")
+            self._answer(request, STATUS[fault], {}, b"<Error><Code>" + code + b"</Code></Error>")
             return
         status, headers, answer = self._ask(request, body)
+        if fault in MARKED and "ETag" in headers:
+            headers.update(MARKED[fault], ETag=headers["ETag"][::-1])
         try:
             self._answer(request, status, headers, _damaged(answer, fault), len(answer), drip=fault == "drip")
         except ConnectionError:
@@ -143,4 +155,6 @@ def _damaged(body: bytes, fault: str) -> bytes:
         return body[:start] + b" " * (end + 13 - start) + body[end + 13 :] if start >= 0 else body
     if fault == "empty":
         return b" " * len(body)
+    if fault in MARKED:
+        return re.sub(rb"[0-9a-f]{32}(?=(&quot;|\")?</ETag>)", lambda found: found[0][::-1], body)
     return body

@@ -1,0 +1,350 @@
+"""Faults that hit uploads, buckets that encrypt, and targets that change while files arrive."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import Callable, Dict, Iterator, List
+
+import pytest
+
+from path_mapping.config import ObsUrl, Route
+from path_mapping.errors import (
+    Cancelled,
+    PathMappingError,
+    Refused,
+    TransferFailed,
+    Unreachable,
+    UnsafeTarget,
+)
+from path_mapping.obs_store import ObsStore
+from path_mapping.store import Store, StoredObject
+from path_mapping.transfer import Progress, Transferred, download, upload
+from tests.faulty_proxy import Fault, FaultyProxy
+
+CONTENT = b"0123456789abcdef" * 20_000
+MIB = 1 << 20
+
+
+@pytest.fixture
+def store(obs: FaultyProxy) -> ObsStore:
+    return ObsStore(obs.url, "AKPLANTED", "SKPLANTED", "TOKENPLANTED", None)
+
+
+def ignore(progress: Progress) -> None: ...
+
+
+def route(local: str, key: str) -> Route:
+    return Route(local, ObsUrl("bucket", key))
+
+
+def fetch(store: Store, base: Path, *routes: Route) -> Transferred:
+    return download(routes, base, store, cancel=threading.Event(), progress=ignore)
+
+
+def send(store: Store, base: Path, *routes: Route) -> Transferred:
+    return upload(routes, base, store, cancel=threading.Event(), progress=ignore)
+
+
+def tree(base: Path) -> Dict[str, bytes]:
+    return {str(path.relative_to(base)): path.read_bytes() for path in base.rglob("*") if path.is_file()}
+
+
+def content_of(store: Store, key: str) -> bytes:
+    return b"".join(store.read("bucket", key))
+
+
+def outputs(tmp_path: Path, *names: str) -> Path:
+    (tmp_path / "out").mkdir()
+    for name in names:
+        (tmp_path / "out" / name).write_bytes(CONTENT)
+    return tmp_path
+
+
+class TestUpload:
+    """An upload over a bad line, or of a file that does not hold still."""
+
+    @pytest.mark.parametrize("kind", ["503", "429", "reset", "wrong-etag", "bad-digest"])
+    def test_a_passing_fault_is_got_over(
+        self, store: ObsStore, obs: FaultyProxy, tmp_path: Path, kind: str
+    ) -> None:
+        obs.faults.append(Fault(kind, "PUT", "/out/a", times=2))
+        assert send(store, outputs(tmp_path, "a"), route("out", "out")).files == 1
+        assert content_of(store, "out/a") == CONTENT
+
+    @pytest.mark.parametrize(
+        ("kind", "error"), [("403", Refused), ("503", Unreachable), ("wrong-etag", Unreachable)]
+    )
+    def test_a_lasting_fault_fails_this_file_only(
+        self, store: ObsStore, obs: FaultyProxy, tmp_path: Path, kind: str, error: type
+    ) -> None:
+        obs.faults.append(Fault(kind, "PUT", "/out/a"))
+        with pytest.raises(TransferFailed, match="1 files failed, 2 are done") as raised:
+            send(store, outputs(tmp_path, "a", "b", "c"), route("out", "out"))
+        assert [type(failure.error) for failure in raised.value.failures] == [error]
+        assert content_of(store, "out/c") == CONTENT
+
+    @pytest.mark.parametrize("kind", ["403", "404"])
+    def test_a_final_answer_is_not_asked_for_again(
+        self, store: ObsStore, obs: FaultyProxy, tmp_path: Path, kind: str
+    ) -> None:
+        obs.faults.append(Fault(kind, "PUT", "/out/a"))
+        with pytest.raises(TransferFailed, match=f"HTTP {kind}"):
+            send(store, outputs(tmp_path, "a"), route("out", "out"))
+        assert [method for method, path in obs.requests] == ["PUT"]
+
+    def test_a_hang_ends_with_the_timeout(self, obs: FaultyProxy, tmp_path: Path) -> None:
+        store = ObsStore(obs.url, "AKPLANTED", "SKPLANTED", None, None, timeout=0.3)
+        obs.faults += [Fault("hang", "PUT", "/out/a", times=1), Fault("hang", "GET", "/out/a", times=1)]
+        send(store, outputs(tmp_path, "a"), route("out", "out"))
+        fetch(store, tmp_path, route("in", "out/"))
+        assert tree(tmp_path / "in") == {"a": CONTENT}
+
+    def test_a_file_that_changes_is_told_from_a_server_that_refuses_it(
+        self, store: ObsStore, obs: FaultyProxy, tmp_path: Path
+    ) -> None:
+        """OBS answers BadDigest when the file changed between its MD5 and its bytes: the reason is the change."""
+        outputs(tmp_path, "log")
+        obs.faults.append(Fault("bad-digest", "PUT", "/out/log"))
+
+        def grow(progress: Progress) -> None:
+            with (tmp_path / "out" / "log").open("ab") as file:
+                file.write(b"more")
+
+        with pytest.raises(TransferFailed, match="changed during each of 3 uploads"):
+            upload([route("out", "out")], tmp_path, store, cancel=threading.Event(), progress=grow)
+        assert len([path for method, path in obs.requests if method == "PUT"]) == 3
+
+    def test_a_file_that_shrinks_while_it_is_sent_is_sent_again(
+        self, store: ObsStore, tmp_path: Path
+    ) -> None:
+        (tmp_path / "log").write_bytes(b"x" * (8 * MIB))
+
+        def shrink(progress: Progress) -> None:
+            if progress.bytes_done and (tmp_path / "log").stat().st_size > 5:
+                os.truncate(tmp_path / "log", 5)
+
+        upload([route("log", "log")], tmp_path, store, cancel=threading.Event(), progress=shrink)
+        assert content_of(store, "log") == b"xxxxx"
+
+    def test_a_broken_upload_in_parts_is_taken_back(self, obs: FaultyProxy, tmp_path: Path) -> None:
+        store = ObsStore(obs.url, "AKPLANTED", "SKPLANTED", None, None, multipart_from=6 * MIB, part=5 * MIB)
+        (tmp_path / "large").write_bytes(b"x" * (11 * MIB))
+        obs.faults.append(Fault("403", "PUT", "partNumber=2"))
+        with pytest.raises(TransferFailed, match="HTTP 403"):
+            send(store, tmp_path, route("large", "large"))
+        assert [path for method, path in obs.requests if method == "DELETE" and "uploadId=" in path]
+        assert list(store.list("bucket", "large")) == []
+
+    @pytest.mark.parametrize("part", ["uploads", "uploadId="])
+    def test_a_damaged_answer_to_a_large_file_does_not_stop_the_rest(
+        self, obs: FaultyProxy, tmp_path: Path, part: str
+    ) -> None:
+        store = ObsStore(obs.url, "AKPLANTED", "SKPLANTED", None, None, multipart_from=6 * MIB, part=5 * MIB)
+        outputs(tmp_path, "z")
+        (tmp_path / "out" / "large").write_bytes(b"x" * (6 * MIB))
+        obs.faults.append(Fault("empty", "POST", part, times=1))
+        send(store, tmp_path, route("out", "out"))
+        assert len(content_of(store, "out/large")) == 6 * MIB
+        assert content_of(store, "out/z") == CONTENT
+
+    def test_an_output_that_cannot_be_looked_at_does_not_stop_the_rest(
+        self, store: ObsStore, tmp_path: Path
+    ) -> None:
+        outputs(tmp_path, "a")
+        with pytest.raises(TransferFailed, match=r"1 files failed, 1 are done:\n.*too long"):
+            send(store, tmp_path, route("x" * 300, "long"), route("out", "out"))
+
+    def test_links_to_nothing_are_told(self, store: ObsStore, tmp_path: Path) -> None:
+        outputs(tmp_path, "a")
+        (tmp_path / "out" / "latest").symlink_to("epoch_9")
+        (tmp_path / "out" / "self").symlink_to("self")
+        (tmp_path / "newest").symlink_to("nothing")
+        with pytest.raises(TransferFailed) as raised:
+            send(store, tmp_path, route("newest", "newest"), route("out", "out"))
+        assert {Path(failure.source).name for failure in raised.value.failures} == {
+            "latest",
+            "self",
+            "newest",
+        }
+
+    def test_a_name_that_is_not_utf_8_is_told_at_once(
+        self, store: ObsStore, obs: FaultyProxy, tmp_path: Path
+    ) -> None:
+        outputs(tmp_path, "a")
+        Path(os.fsdecode(os.fsencode(tmp_path / "out") + b"/\xff.ckpt")).write_bytes(b"x")
+        with pytest.raises(TransferFailed, match="1 files failed, 1 are done") as raised:
+            send(store, tmp_path, route("out", "out"))
+        assert str(raised.value).encode("utf-8")  # it can be printed
+        assert len(obs.requests) == 1
+
+    def test_two_outputs_for_one_object_are_told(self, store: ObsStore, tmp_path: Path) -> None:
+        (tmp_path / "one").write_bytes(b"one")
+        (tmp_path / "two").write_bytes(b"two")
+        with pytest.raises(TransferFailed, match="1 files failed, 1 are done"):
+            send(store, tmp_path, route("one", "same"), route("two", "same"))
+        assert content_of(store, "same") == b"one"
+
+    def test_giving_up_does_not_wait_for_a_checksum(self, store: ObsStore, tmp_path: Path) -> None:
+        with (tmp_path / "huge").open("wb") as file:
+            file.truncate(16 << 30)
+        cancel = threading.Event()
+        started = time.monotonic()
+        with pytest.raises(Cancelled):
+            upload(
+                [route("huge", "huge")],
+                tmp_path,
+                store,
+                cancel=cancel,
+                progress=lambda progress: cancel.set(),
+            )
+        assert time.monotonic() - started < 3
+
+
+@pytest.mark.parametrize("kind", ["encrypted", "appended"])
+def test_an_etag_that_only_looks_like_an_md5_is_not_believed(
+    store: ObsStore, obs: FaultyProxy, tmp_path: Path, kind: str
+) -> None:
+    """OBS API reference, server-side encryption: the ETag is not the MD5 of the object."""
+    obs.faults += [Fault(kind, "PUT"), Fault(kind, "GET")]
+    send(store, outputs(tmp_path, "a"), route("out", "out"))
+    fetch(store, tmp_path, route("in", "out/"))
+    assert tree(tmp_path / "in") == {"a": CONTENT}
+
+
+def test_an_object_that_is_gone_or_forbidden_after_the_listing(
+    store: ObsStore, obs: FaultyProxy, tmp_path: Path
+) -> None:
+    send(store, outputs(tmp_path, "a", "b", "c"), route("out", "out"))
+    obs.faults += [Fault("404", "GET", "/out/a"), Fault("403", "GET", "/out/b")]
+    with pytest.raises(TransferFailed, match="2 files failed, 1 are done") as raised:
+        fetch(store, tmp_path, route("in", "out/"))
+    assert ["HTTP 404" in str(raised.value), "HTTP 403" in str(raised.value)] == [True, True]
+    assert tree(tmp_path / "in") == {"c": CONTENT}
+
+
+class Objects:
+    """A store of given contents; `before_read` happens first, and may raise."""
+
+    def __init__(
+        self, contents: Dict[str, bytes], before_read: Callable[[int], None] = lambda number: None
+    ) -> None:
+        self._contents = contents
+        self._before_read = before_read
+        self.reads = 0
+
+    def list(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
+        for key in sorted(self._contents):
+            if key.startswith(prefix):
+                yield StoredObject(key, len(self._contents[key]), None)
+
+    def read(self, bucket: str, key: str) -> Iterator[bytes]:
+        self.reads += 1
+        self._before_read(self.reads)
+        yield self._contents[key]
+
+    def write(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> None:
+        raise NotImplementedError
+
+
+class TestTarget:
+    """The directory that files arrive in."""
+
+    def test_a_link_that_comes_between_two_attempts_is_seen(self, tmp_path: Path) -> None:
+        (tmp_path / "outside").mkdir()
+        (tmp_path / "in").mkdir()
+
+        def swap(number: int) -> None:
+            if number == 1:
+                for unfinished in (tmp_path / "in" / "d").iterdir():
+                    unfinished.unlink()
+                (tmp_path / "in" / "d").rmdir()
+                (tmp_path / "in" / "d").symlink_to(tmp_path / "outside")
+                raise Unreachable("planted")
+
+        with pytest.raises(TransferFailed, match="a link leads to"):
+            fetch(Objects({"in/d/a": b"evil"}, swap), tmp_path, route("in", "in/"))
+        assert tree(tmp_path / "outside") == {}
+
+    def test_two_inputs_for_one_file_are_refused_before_the_first_byte(self, tmp_path: Path) -> None:
+        store = Objects({"x/a": b"x", "y/a": b"y"})
+        with pytest.raises(UnsafeTarget, match="in/a is obs://bucket/x/a already"):
+            fetch(store, tmp_path, route("in", "x/"), route("./in", "y/"))
+        assert (store.reads, tree(tmp_path)) == (0, {})
+
+    def test_a_failed_file_leaves_its_target_as_it_was(self, tmp_path: Path) -> None:
+        def broken(number: int) -> None:
+            raise Refused("planted")
+
+        with pytest.raises(TransferFailed):
+            fetch(Objects({"in/d/e/a": b"x"}, broken), tmp_path, route("in", "in/"))
+        assert [path.name for path in tmp_path.rglob("*")] == ["in"]
+
+    def test_directories_and_files_are_for_the_group_at_most(self, tmp_path: Path) -> None:
+        fetch(Objects({"in/d/e/a": b"x"}), tmp_path, route("new/in", "in/"))
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "new").rglob("*")}
+        assert modes == {"in": 0o750, "d": 0o750, "e": 0o750, "a": 0o640}
+
+    def test_an_input_that_is_an_empty_directory_is_made(self, tmp_path: Path) -> None:
+        assert fetch(Objects({"in/": b""}), tmp_path, route("new/in", "in")).files == 0
+        assert (tmp_path / "new" / "in").is_dir()
+
+    def test_a_directory_in_the_place_of_a_file_is_a_failure(self, tmp_path: Path) -> None:
+        (tmp_path / "in" / "a").mkdir(parents=True)
+        with pytest.raises(TransferFailed, match="1 files failed, 1 are done"):
+            fetch(Objects({"in/a": b"x", "in/b": b"x"}), tmp_path, route("in", "in/"))
+        assert sorted(path.name for path in (tmp_path / "in").iterdir()) == ["a", "b"]
+
+
+class Endless(Objects):
+    """A bucket whose listing never ends."""
+
+    def __init__(self, listed: Callable[[], None]) -> None:
+        super().__init__({})
+        self._listed = listed
+
+    def list(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
+        for number in range(10_000_000):
+            self._listed()
+            yield StoredObject(f"{prefix}{number:09}", 1, None)
+
+
+def test_giving_up_does_not_wait_for_a_listing(tmp_path: Path) -> None:
+    cancel = threading.Event()
+    started = time.monotonic()
+    with pytest.raises(Cancelled):
+        download([route("in", "in/")], tmp_path, Endless(cancel.set), cancel=cancel, progress=ignore)
+    assert time.monotonic() - started < 3
+
+
+def test_progress_never_goes_back_nor_past_the_end(store: ObsStore, obs: FaultyProxy, tmp_path: Path) -> None:
+    obs.faults.append(Fault("cut", "GET", "/out/a", times=3))
+    send(store, outputs(tmp_path, "a", "b", "c"), route("out", "out"))
+    seen: List[Progress] = []
+    download([route("in", "out/")], tmp_path, store, cancel=threading.Event(), progress=seen.append)
+    assert [now.bytes_done for now in seen] == sorted(now.bytes_done for now in seen)
+    assert seen[-1] == Progress(3, 3, 3 * len(CONTENT), 3 * len(CONTENT))
+    assert all(now.bytes_done <= (now.files_done + 1) * len(CONTENT) for now in seen)
+
+
+@pytest.mark.parametrize("kind", ["403", "404", "503", "reset", "cut", "flip", "empty"])
+def test_no_error_shows_a_credential(store: ObsStore, obs: FaultyProxy, tmp_path: Path, kind: str) -> None:
+    send(store, outputs(tmp_path, "a"), route("out", "out"))
+    obs.faults += [Fault(kind, "GET"), Fault(kind, "PUT")]
+    said = [repr(store)]
+    for action in (
+        lambda: list(store.list("bucket", "out/")),
+        lambda: content_of(store, "out/a"),
+        lambda: store.write("bucket", "x", tmp_path / "out" / "a", "0" * 32, lambda size: None),
+    ):
+        try:
+            action()
+        except PathMappingError as error:
+            said.append("".join(traceback.format_exception(type(error), error, error.__traceback__)))
+            said.append(repr(error))
+    assert len(said) > 1
+    assert not any("PLANTED" in text for text in said)

@@ -1,0 +1,147 @@
+"""What both stores refuse, and a certificate that is right."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import ssl
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Iterator
+
+import pytest
+import trustme
+
+from path_mapping.errors import CredentialsMissing, NotFound, Refused, Unreachable
+from path_mapping.obs_store import ObsStore, error_of_status
+from path_mapping.store import Store
+from path_mapping.stores import open_store
+from tests.conftest import CREDENTIALS
+from tests.faulty_proxy import FaultyProxy
+
+
+@pytest.fixture(params=["directory", "obs"])
+def store(request: pytest.FixtureRequest, tmp_path: Path, obs: FaultyProxy) -> Store:
+    if request.param == "directory":
+        (tmp_path / "root" / "bucket").mkdir(parents=True)
+        return open_store({}, tmp_path / "root")
+    return open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
+
+
+def put(store: Store, key: str, content: bytes, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(content)
+    store.write("bucket", key, source, hashlib.md5(content).hexdigest(), lambda size: None)
+
+
+def keys(store: Store, prefix: str = "") -> Iterator[str]:
+    return (found.key for found in store.list("bucket", prefix))
+
+
+def test_what_is_written_again_is_replaced(store: Store, tmp_path: Path) -> None:
+    put(store, "a", b"one", tmp_path)
+    put(store, "a", b"two!", tmp_path)
+    assert b"".join(store.read("bucket", "a")) == b"two!"
+    assert [found.size for found in store.list("bucket", "a")] == [4]
+
+
+def test_a_prefix_that_nothing_has_lists_nothing(store: Store, tmp_path: Path) -> None:
+    put(store, "a/b", b"x", tmp_path)
+    assert list(keys(store, "b/")) == []
+    assert list(keys(store, "a/b/c")) == []
+
+
+def test_an_iterator_that_is_closed_early_ends_the_request(store: Store, tmp_path: Path) -> None:
+    put(store, "a", b"x" * (3 << 20), tmp_path)
+    for _ in range(20):
+        pieces = store.read("bucket", "a")
+        assert next(iter(pieces))
+        pieces.close()  # type: ignore[attr-defined]  # a generator in both stores
+    assert list(keys(store)) == ["a"]
+
+
+class TestDirectory:
+    """What only a directory can do to its keys."""
+
+    @pytest.fixture
+    def root(self, tmp_path: Path) -> Path:
+        (tmp_path / "root" / "bucket").mkdir(parents=True)
+        return tmp_path / "root"
+
+    @pytest.mark.parametrize("key", ["../esc", "a/../../esc", "/etc/esc", "a//b", "a/./b", "a\0b"])
+    def test_a_key_stays_in_its_bucket(self, root: Path, tmp_path: Path, key: str) -> None:
+        store = open_store({}, root)
+        with pytest.raises(Refused):
+            put(store, key, b"evil", tmp_path)
+        with pytest.raises(Refused):
+            list(store.read("bucket", key))
+        assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / "source"]
+
+    def test_a_listing_stays_in_its_bucket(self, root: Path) -> None:
+        (root / "other").mkdir()
+        (root / "other" / "secret").write_bytes(b"x")
+        with pytest.raises(Refused):
+            list(keys(open_store({}, root), "../other/"))
+
+    def test_a_link_in_the_bucket_is_not_followed_out_of_it(self, root: Path, tmp_path: Path) -> None:
+        (tmp_path / "outside").mkdir()
+        (root / "bucket" / "link").symlink_to(tmp_path / "outside")
+        with pytest.raises(Refused):
+            put(open_store({}, root), "link/a", b"evil", tmp_path)
+        assert list((tmp_path / "outside").iterdir()) == []
+
+    def test_what_is_no_file_is_no_object(self, root: Path) -> None:
+        os.mkfifo(root / "bucket" / "pipe")  # reading it would wait for ever
+        (root / "bucket" / "dangling").symlink_to("nothing")
+        (root / "bucket" / "a").write_bytes(b"x")
+        assert list(keys(open_store({}, root))) == ["a"]
+
+    def test_a_bucket_that_is_missing_is_not_found(self, root: Path) -> None:
+        with pytest.raises(NotFound):
+            list(open_store({}, root).list("other", ""))
+
+
+@pytest.fixture
+def tls_server(tmp_path: Path) -> Iterator[str]:
+    """An HTTPS server for localhost with a certificate for localhost; it has no object."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(context)
+
+    class Empty(BaseHTTPRequestHandler):
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+        def do_GET(self) -> None:
+            self.send_response(404)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Empty)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    yield f"https://localhost:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_right_certificate_is_accepted(tls_server: str, tmp_path: Path) -> None:
+    environ = {"OBS_ENDPOINT": tls_server, "SSL_CERT_FILE": str(tmp_path / "ca.pem"), **CREDENTIALS}
+    with pytest.raises(NotFound):  # the server's own answer: the connection stands
+        list(open_store(environ, None).read("bucket", "a"))
+
+
+@pytest.mark.parametrize("content", [None, b"no certificate"])
+def test_a_bundle_that_is_none_is_named(tmp_path: Path, content: object) -> None:
+    bundle = tmp_path / "bundle.pem"
+    if isinstance(content, bytes):
+        bundle.write_bytes(content)
+    with pytest.raises(CredentialsMissing, match=r"SSL_CERT_FILE.*bundle\.pem"):
+        ObsStore("https://obs.region.example.com", "AKPLANTED", "SKPLANTED", None, str(bundle))
+
+
+@pytest.mark.parametrize("code", ["BadDigest", "RequestTimeout", "IncompleteBody"])
+def test_a_400_for_what_the_line_did_is_worth_another_try(code: str) -> None:
+    assert isinstance(error_of_status("writing", 400, code), Unreachable)
