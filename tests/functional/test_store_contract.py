@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import ssl
 import threading
@@ -18,21 +17,7 @@ from path_mapping.obs_store import ObsStore, error_of_status
 from path_mapping.store import Store
 from path_mapping.stores import open_store
 from tests.conftest import CREDENTIALS
-from tests.faulty_proxy import FaultyProxy
-
-
-@pytest.fixture(params=["directory", "obs"])
-def store(request: pytest.FixtureRequest, tmp_path: Path, obs: FaultyProxy) -> Store:
-    if request.param == "directory":
-        (tmp_path / "root" / "bucket").mkdir(parents=True)
-        return open_store({}, tmp_path / "root")
-    return open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
-
-
-def put(store: Store, key: str, content: bytes, tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    source.write_bytes(content)
-    store.write("bucket", key, source, hashlib.md5(content).hexdigest(), lambda size: None)
+from tests.functional.test_stores import put
 
 
 def keys(store: Store, prefix: str = "") -> Iterator[str]:

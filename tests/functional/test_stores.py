@@ -20,14 +20,6 @@ from tests.conftest import CREDENTIALS
 from tests.faulty_proxy import FaultyProxy
 
 
-@pytest.fixture(params=["directory", "obs"])
-def store(request: pytest.FixtureRequest, tmp_path: Path, obs: FaultyProxy) -> Store:
-    if request.param == "directory":
-        (tmp_path / "root" / "bucket").mkdir(parents=True)
-        return open_store({}, tmp_path / "root")
-    return open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
-
-
 def put(store: Store, key: str, content: bytes, tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.write_bytes(content)
