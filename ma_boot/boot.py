@@ -6,13 +6,16 @@ from pathlib import Path
 from typing import Optional
 
 from ma_boot import steps
+from ma_boot.attempts import check_restarts, train
+from ma_boot.driver import call_post_stop, start_slogd
 from ma_boot.errors import BootError, Stopped
 from ma_boot.job import JobEnvironment, read_job
 from ma_boot.launch import LaunchPlan
+from ma_boot.left_over import end_left_over
 from ma_boot.report import Ending
-from ma_boot.steps import BootRequest, World
-from ma_boot.supervise import supervise
+from ma_boot.steps import BootRequest
 from ma_boot.sync import NO_MAPPING, bring_home, inputs_arriving
+from ma_boot.world import World
 
 
 def boot(request: BootRequest, world: World) -> Ending:
@@ -27,9 +30,11 @@ def boot(request: BootRequest, world: World) -> Ending:
     try:
         with journal.phase("job") as phase:
             job = read_job(world.environ, world.hostname)
-            journal.open(Path(job.log_dir, f"{job.name}-node-{job.node_rank}-events.jsonl"), job.node_rank)
+            journal.open(Path(job.events_file), job.node_rank)
+            steps.forget_earlier_failure(job)
+            check_restarts(request.restarts, job)
             mapping, store = steps.read_mapping_and_store(request, world, job)
-            phase.detail = f"{job.name}, node {job.node_rank} of {job.node_count}"
+            phase.detail = job.said()
         with journal.phase("environment") as phase:
             training = steps.environment_of(request, world, job)
             steps.check_command(request, world, job, training, mapping)
@@ -43,16 +48,19 @@ def boot(request: BootRequest, world: World) -> Ending:
         with journal.phase("launch") as phase:
             plan = steps.plan_node(request, world, job, training, placement)
             steps.make_process_log_dirs(plan)
+            end_left_over(world, request.stop_timeout)
+            start_slogd(world.environ, journal.say)
             phase.detail = f"{len(plan.workers)} processes, rendezvous {request.rendezvous}"
             inbox.check()
         with journal.phase("run") as phase:
-            run = supervise(plan.workers, inbox, world.console, journal.event, request.stop_timeout)
+            run = train(plan.workers, world, request.limits, request.restarts)
             phase.outcome, phase.detail = run.outcome, run.summary()
     except (BootError, Stopped) as caught:
         error = caught
     well = run is not None and run.succeeded and not inbox.stops
     whole = well and placement is not None and 0 in placement.ranks
     lost = bring_home(mapping.outputs, base, store, journal, inbox, request.upload_timeout, whole)
+    call_post_stop(world.environ, journal.say)
     return Ending.of(job, inbox.stops, error, run, lost)
 
 

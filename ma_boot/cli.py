@@ -17,16 +17,20 @@ import click
 
 from ma_boot import __version__
 from ma_boot.boot import boot, plan_only
+from ma_boot.console import Console, print_lines
+from ma_boot.cores import BIND_CORES
 from ma_boot.errors import BootError, ExitCode, Stopped
 from ma_boot.journal import Journal
 from ma_boot.launch import RENDEZVOUS, described, plan_text
 from ma_boot.local.rehearse import Rehearsal, plan_rehearsal, rehearse
-from ma_boot.output import Console
+from ma_boot.orphans import adopt_orphans
+from ma_boot.processes import forbid_core_files
 from ma_boot.rank_table import PRODUCTS, RANK_ORDERS
 from ma_boot.rank_table_commands import rank_table
 from ma_boot.report import exit_code, report_lines, write_failure
 from ma_boot.signals import SignalInbox
-from ma_boot.steps import BootRequest, World
+from ma_boot.steps import BootRequest
+from ma_boot.world import World
 
 _ONLY_LOCAL = ("nodes", "devices_per_node", "rank_table_delay", "code_dir", "rehearsal_dir")
 _SECONDS = click.FloatRange(min=0)
@@ -57,7 +61,7 @@ def main(argv: Optional[Sequence[str]] = None, environ: Optional[Mapping[str, st
 
 
 def _complain(message: str, code: int) -> int:
-    Console(2).line("ma_boot: " + message)
+    print_lines("ma_boot: " + message, 2)
     return int(code)
 
 
@@ -81,6 +85,12 @@ def commands() -> None:
 
 
 commands.add_command(rank_table)
+
+
+def _tee(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    if value in ("all", "first", "none") or all(part.isdecimal() for part in value.split(",")):
+        return value
+    raise click.BadParameter(f"found {value!r}, expected all, first, none, or ranks as 0,3")
 
 
 def _option(*names: str, **settings: Any) -> Callable[[Any], Any]:
@@ -130,6 +140,14 @@ def _option(*names: str, **settings: Any) -> Callable[[Any], Any]:
     help="Longest wait for the rank table.",
 )
 @_option(
+    "--bind-cores", type=click.Choice(BIND_CORES), default="none", show_default=True,
+    help="Cores of each rank: equal shares, or those near its device.",
+)  # fmt: skip
+@_option(
+    "--tee", default="all", show_default=True, metavar="RANKS", callback=_tee,
+    help="Ranks whose output is shown here, not in their files only: all, first, none, or as 0,3.",
+)  # fmt: skip
+@_option(
     "--stop-timeout", type=_SECONDS, metavar="SECONDS", default=15, show_default=True,
     help="Between SIGTERM and SIGKILL for the processes.",
 )  # fmt: skip
@@ -141,6 +159,22 @@ def _option(*names: str, **settings: Any) -> Callable[[Any], Any]:
     show_default=True,
     help="Longest last upload.",
 )
+@_option(
+    "--max-restarts", type=click.IntRange(min=0), metavar="N", default=0, show_default=True,
+    help="Start all processes again after a failure; jobs of one node only.",
+)  # fmt: skip
+@_option(
+    "--start-seconds", type=_SECONDS, metavar="SECONDS", default=10, show_default=True,
+    help="An earlier failure is no reason for a restart.",
+)  # fmt: skip
+@_option(
+    "--hang-timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
+    help="Watch for processes without output and CPU time for so long.",
+)  # fmt: skip
+@_option(
+    "--hang-action", type=click.Choice(["report", "stop"]), default="report", show_default=True,
+    help="What to do about a hang.",
+)  # fmt: skip
 @_option("--plan", is_flag=True, help="Print what would be started, and stop.")
 @_option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
 @_option("--local", is_flag=True, help="Rehearse the whole job on this machine.")
@@ -219,8 +253,10 @@ def _world(environ: Mapping[str, str], inbox: SignalInbox, console: Console) -> 
 
 
 def _boot_here(request: BootRequest, environ: Mapping[str, str]) -> int:
-    with SignalInbox() as inbox:
-        world = _world(environ, inbox, Console())
+    with SignalInbox() as inbox, Console() as console:
+        adopt_orphans()
+        forbid_core_files()
+        world = _world(environ, inbox, console)
         ending = boot(request, world)
         code = exit_code(ending)
         world.journal.event("end", exit_code=code)
@@ -231,24 +267,25 @@ def _boot_here(request: BootRequest, environ: Mapping[str, str]) -> int:
 
 
 def _plan_here(request: BootRequest, environ: Mapping[str, str], as_json: bool) -> int:
-    with SignalInbox() as inbox:
-        plan = plan_only(request, _world(environ, inbox, Console(2)))
+    with SignalInbox() as inbox, Console(2) as console:
+        plan = plan_only(request, _world(environ, inbox, console))
     _print_plans([described(plan, environ)], as_json)
     return ExitCode.SUCCESS
 
 
 def _rehearse(rehearsal: Rehearsal, environ: Mapping[str, str]) -> int:
-    with SignalInbox() as inbox:
-        return rehearse(rehearsal, _world(environ, inbox, Console()))
+    with SignalInbox() as inbox, Console() as console:
+        adopt_orphans()
+        return rehearse(rehearsal, _world(environ, inbox, console))
 
 
 def _plan_rehearsal(rehearsal: Rehearsal, environ: Mapping[str, str], as_json: bool) -> int:
-    with SignalInbox() as inbox:
-        plans = plan_rehearsal(rehearsal, _world(environ, inbox, Console(2)))
+    with SignalInbox() as inbox, Console(2) as console:
+        plans = plan_rehearsal(rehearsal, _world(environ, inbox, console))
     _print_plans(plans, as_json)
     return ExitCode.SUCCESS
 
 
 def _print_plans(plans: Sequence[Dict[str, Any]], as_json: bool) -> None:
     text = json.dumps({"nodes": plans}, indent=2, ensure_ascii=False) if as_json else plan_text(plans)
-    Console().line(text)
+    print_lines(text)

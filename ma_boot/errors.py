@@ -38,6 +38,7 @@ class ExitCode(IntEnum):
     OUTPUT_LOST = 74
     RANK_TABLE_TIMEOUT = 75
     CONFIG = 78
+    HUNG = 124
     NOT_EXECUTABLE = 126
     NOT_FOUND = 127
 

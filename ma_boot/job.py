@@ -19,8 +19,10 @@ class JobEnvironment:
     `name` is the job's name as it stands in log names; `node_rank` counts from 0; `node_count_given` is
     False where 1 is only assumed; `device_count` is the number of cards that the platform gives this
     container, None where it does not say; `worker_hosts` are the nodes' addresses in order of node rank;
-    `rank_table` is a file, or None where the job has none; `route_plan` says that the user asked for
-    ModelArts' dynamic routing.
+    `host` is what the platform calls this container. `rank_table` is a file, or None where the job has none;
+    `start_count` and `schedule_count` say how often the platform has run the boot command in this container,
+    and put the job on machines (`MA_PROC_START_CNT`, `MA_SCHEDULE_CNT`). `route_plan` says that the user
+    asked for ModelArts' dynamic routing.
     """
 
     name: str
@@ -34,9 +36,31 @@ class JobEnvironment:
     device_count: Optional[int]
     worker_hosts: Tuple[str, ...]
     instance_name: Optional[str]
+    host: str
+    start_count: int
+    schedule_count: int
     host_ip: Optional[str]
     rank_table: Optional[str]
     route_plan: bool
+
+    @property
+    def failure_file(self) -> str:
+        """Where a failure is left for programs; the training may write it itself."""
+        return os.path.join(self.log_dir, f"{self.name}-node-{self.node_rank}-failure.json")
+
+    @property
+    def events_file(self) -> str:
+        """Where the node's events go."""
+        return os.path.join(self.log_dir, f"{self.name}-node-{self.node_rank}-events.jsonl")
+
+    def said(self) -> str:
+        """The job in one line: `name, node 0 of 2`, and whether it is not the first start."""
+        text = f"{self.name}, node {self.node_rank} of {self.node_count}"
+        if self.start_count > 1:
+            text += f", start {self.start_count} in this container (MA_PROC_START_CNT)"
+        if self.schedule_count > 1:
+            text += f", scheduled {self.schedule_count} times (MA_SCHEDULE_CNT)"
+        return text
 
 
 def read_job(environ: Mapping[str, str], hostname: str) -> JobEnvironment:
@@ -56,6 +80,9 @@ def read_job(environ: Mapping[str, str], hostname: str) -> JobEnvironment:
                 f"VC_TASK_INDEX is {node_rank}, MA_NUM_HOSTS is {node_count}: expected 0 to {node_count - 1}"
             )
     device_count = _number(environ, "MA_NUM_GPUS", 0, 0, problems)
+    start_count = _number(environ, "MA_PROC_START_CNT", 0, 1, problems)
+    schedule_count = _number(environ, "MA_SCHEDULE_CNT", 0, 1, problems)
+    instance_name = environ.get("BATCH_TASK_CURRENT_INSTANCE") or environ.get("MA_CURRENT_INSTANCE_NAME")
     if problems:
         raise ConfigError(
             listed(
@@ -76,9 +103,10 @@ def read_job(environ: Mapping[str, str], hostname: str) -> JobEnvironment:
         worker_hosts=tuple(
             host.strip() for host in environ.get("VC_WORKER_HOSTS", "").split(",") if host.strip()
         ),
-        instance_name=environ.get("BATCH_TASK_CURRENT_INSTANCE")
-        or environ.get("MA_CURRENT_INSTANCE_NAME")
-        or None,
+        instance_name=instance_name or None,
+        host=instance_name or hostname,
+        start_count=start_count,
+        schedule_count=schedule_count,
         host_ip=environ.get("MA_CURRENT_HOST_IP") or None,
         rank_table=environ.get("RANK_TABLE_FILE_V_1_0") or _table_file(environ.get("RANK_TABLE_FILE", "")),
         route_plan=environ.get("ROUTE_PLAN", "").lower() == "true",

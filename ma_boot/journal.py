@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, TextIO
 
+from ma_boot.console import Console
 from ma_boot.errors import Cancelled, CannotCreate, Stopped
-from ma_boot.output import Console
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os.path
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.errors import ConfigError
@@ -18,18 +18,21 @@ HCCL_CONNECT_TIMEOUT = "1800"  # as the official launcher; HCCL's own 120 s is s
 
 @dataclass(frozen=True)
 class Placement:
-    """Which ranks run on this node: `ranks[i]` is the rank of local rank i."""
+    """Which ranks run on this node: `ranks[i]` is the rank of local rank i, `device_ids[i]` the physical
+    number of its card where the rank table names one."""
 
     world_size: int
     ranks: Tuple[int, ...]
     table_file: Optional[str]
+    device_ids: Tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class WorkerSpec:
     """One process to start: `label` names it in every line, `environ` is its whole environment.
 
-    `rank` and `local_rank` are None for a process that is no rank (the scheduler).
+    `rank` and `local_rank` are None for a process that is no rank (the scheduler). `shown` says whether the
+    node's standard output gets what it prints; `cores` are those it may use, all of them where it is empty.
     """
 
     label: str
@@ -39,6 +42,8 @@ class WorkerSpec:
     log_file: str
     rank: Optional[int] = None
     local_rank: Optional[int] = None
+    shown: bool = True
+    cores: Tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,7 @@ def rank_environment(
         "LOCAL_RANK": str(local_rank),
         "DEVICE_ID": device,
         "ASCEND_DEVICE_ID": device,
+        "MABOOT_FAILURE_FILE": job.failure_file,
     }
     if rendezvous == "mindspore":
         patch.update(_cluster(placement, scheduler), MS_ROLE="MS_WORKER", MS_NODE_ID=str(rank))
@@ -150,6 +156,26 @@ def plan_launch(
     return LaunchPlan(job.node_rank, placement.world_size, tuple(workers))
 
 
+def with_cores(plan: LaunchPlan, cores: Sequence[Tuple[int, ...]]) -> LaunchPlan:
+    """The plan with each rank bound to its cores, by local rank."""
+    workers = (
+        worker if worker.local_rank is None else replace(worker, cores=cores[worker.local_rank])
+        for worker in plan.workers
+    )
+    return replace(plan, workers=tuple(workers))
+
+
+def with_tee(plan: LaunchPlan, tee: str) -> LaunchPlan:
+    """The plan with those processes shown that `tee` names: `all`, `first` (rank of the node), `none`, or
+    ranks as `0,3`. The scheduler is shown with the first rank."""
+    named = set(map(int, tee.split(","))) if tee[:1].isdigit() else set()
+
+    def shown(worker: WorkerSpec) -> bool:
+        return tee == "all" or (tee == "first" and not worker.local_rank) or worker.rank in named
+
+    return replace(plan, workers=tuple(replace(worker, shown=shown(worker)) for worker in plan.workers))
+
+
 def described(plan: LaunchPlan, outside: Mapping[str, str]) -> Dict[str, Any]:
     """The plan for people and programs; the environment as what differs from `outside`, secrets masked.
 
@@ -166,6 +192,8 @@ def described(plan: LaunchPlan, outside: Mapping[str, str]) -> Dict[str, Any]:
                 "argv": list(worker.argv),
                 "cwd": worker.cwd,
                 "log_file": worker.log_file,
+                "shown": worker.shown,
+                "cores": list(worker.cores),
                 "environment": masked(dict(difference(outside, worker.environ))),
             }
             for worker in plan.workers
@@ -184,7 +212,9 @@ def plan_text(descriptions: Sequence[Mapping[str, Any]]) -> str:
             lines.append(f"  {worker['label']}")
             lines.append(f"    argv  {shlex.join(worker['argv'])}")
             lines.append(f"    cwd   {worker['cwd']}")
-            lines.append(f"    log   {worker['log_file']}")
+            lines.append(f"    log   {worker['log_file']}" + ("" if worker["shown"] else " (only)"))
+            if worker["cores"]:
+                lines.append(f"    cores {','.join(map(str, worker['cores']))}")
             for name, value in worker["environment"].items():
                 lines.append(f"    - {name}" if value is None else f"    + {name}={value}")
     return "\n".join(lines)

@@ -1,64 +1,47 @@
-"""What the processes print: raw bytes to a file each, whole prefixed lines to the console."""
+"""What one process prints: raw bytes to its file, whole prefixed lines to the console."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
-import re
-import threading
-from collections import deque
+import time
 from pathlib import Path
-from typing import BinaryIO, Deque, List, Optional, Tuple
+from typing import BinaryIO, Optional
 
+from ma_boot.console import Console
 from ma_boot.errors import CannotCreate
 
-READ_BYTES = 1 << 16
-PIPE_READS = 32  # more than the largest pipe (1 MiB) holds
+READ_BYTES = 1 << 20
+PIPE_READS = 32  # more than the largest pipe (1 MiB) holds, however small the pieces are
 LONGEST_LINE = 1 << 16
-TAIL_LINES = 20
-_LINE_END = re.compile(rb"\r\n|\n|\r")
-
-
-class Console:
-    """The only writer of standard output: lines of different processes never mix within a line.
-
-    A reader that went away ends the printing, not the job.
-    """
-
-    def __init__(self, descriptor: int = 1) -> None:
-        self._descriptor = descriptor
-        self._lock = threading.Lock()
-        self._gone = False
-
-    def line(self, text: str) -> None:
-        """Prints each line of the text."""
-        self.write(text.encode("utf-8", "backslashreplace") + b"\n")
-
-    def write(self, data: bytes) -> None:
-        """Writes bytes that end with a newline."""
-        with self._lock:
-            rest = memoryview(data)
-            while rest and not self._gone:
-                try:
-                    rest = rest[os.write(self._descriptor, rest) :]
-                except OSError:
-                    self._gone = True
+TAIL_BYTES = 1 << 16
+BAR_SECONDS = 5.0  # a progress bar's states that are overwritten at once: one line for as long
+_F_SETPIPE_SZ = 1031  # linux/fcntl.h; Python has the name from 3.10 on
 
 
 class WorkerOutput:
     """Reads one process's pipe; never blocks, and never raises for what is printed or the disk refuses.
 
-    The last lines are kept for a report.
+    `shown` says whether the console gets it; the file always does, byte for byte.
     """
 
-    def __init__(self, source: BinaryIO, log_file: str, label: str, console: Console) -> None:
+    def __init__(self, source: BinaryIO, log_file: str, label: str, console: Console, shown: bool) -> None:
         """Raises `CannotCreate` where the log file cannot be made."""
-        self._tail: Deque[bytes] = deque(maxlen=TAIL_LINES)
-        self.log_error: Optional[OSError] = None
+        self.shown = shown
+        self.lost = 0
+        self.heard = time.monotonic()
+        self._tail = bytearray()
         self._source = source
+        self._label = label
         self._prefix = f"[{label}] ".encode()
         self._console = console
         self._partial = b""
+        self._bar_shown = 0.0
+        self._log_file = log_file
         os.set_blocking(source.fileno(), False)
+        with contextlib.suppress(OSError):  # a limit of this user's: then it stays 64 KiB
+            fcntl.fcntl(source.fileno(), _F_SETPIPE_SZ, READ_BYTES)
         self._log: Optional[BinaryIO] = _new_log(Path(log_file))
 
     def fileno(self) -> int:
@@ -73,8 +56,13 @@ class WorkerOutput:
             return False
         if not data:
             return None
+        self.heard = time.monotonic()
         self._keep(data)
-        self._print(data)
+        self._tail += data
+        if len(self._tail) > 2 * TAIL_BYTES:
+            del self._tail[:-TAIL_BYTES]
+        if self.shown:
+            self._print(data)
         return True
 
     def take(self) -> None:
@@ -83,42 +71,75 @@ class WorkerOutput:
             if not self.pump():
                 return
 
-    def last_lines(self) -> Tuple[str, ...]:
-        """The end of what was printed so far, for a report."""
-        lines = [*self._tail, self._partial] if self._partial else list(self._tail)
-        return tuple(line.decode("utf-8", "replace") for line in lines)
+    def tail(self) -> str:
+        """The last 64 KiB that were printed, for a report."""
+        return self._tail[-TAIL_BYTES:].decode("utf-8", "replace")
+
+    def hide(self) -> None:
+        """From now on only the file gets it; a line that has begun is printed as far as it is known."""
+        self._print_rest()
+        self.shown = False
 
     def finish(self) -> None:
         """Takes and prints the rest, with a last line that has no end, and closes everything."""
         self.take()
-        if self._partial:
-            self._emit([self._partial])
-            self._partial = b""
+        self._print_rest()
         self._source.close()
         if self._log is not None:
             self._log.close()
 
     def _keep(self, data: bytes) -> None:
-        if self._log is None:
-            return
-        try:
-            self._log.write(data)
-        except OSError as error:  # a full disk must not stop the training
-            self.log_error = error
-            self._log.close()
-            self._log = None
+        rest = memoryview(data)
+        while rest and self._log is not None:
+            try:
+                rest = rest[os.write(self._log.fileno(), rest) :]
+            except OSError as error:  # a full disk must not stop the training
+                self._log.close()
+                self._log = None
+                self._console.line(
+                    f"[ma_boot] {self._label}: its log file ends here: {self._log_file}: {error.strerror}"
+                )
+        self.lost += len(rest)
 
     def _print(self, data: bytes) -> None:
-        *lines, self._partial = _LINE_END.split(self._partial + data)
-        if len(self._partial) > LONGEST_LINE:  # memory stays bounded: the rest comes as a line of its own
-            lines.append(self._partial)
+        """Prints the lines that are complete now; memory stays bounded for a line that never is."""
+        text = self._partial + data
+        if b"\r" in text:
+            lines, self._partial = self._settled(text)
+        else:
+            end = text.rfind(b"\n") + 1
+            lines, self._partial = text[:end], text[end:]
+        if len(self._partial) > LONGEST_LINE:
+            lines += self._partial + b"\n"
             self._partial = b""
         if lines:
             self._emit(lines)
 
-    def _emit(self, lines: List[bytes]) -> None:
-        self._tail.extend(lines)
-        self._console.write(b"".join(self._prefix + line + b"\n" for line in lines))
+    def _settled(self, text: bytes) -> tuple[bytes, bytes]:
+        """The complete lines as a terminal shows them at last, and the rest.
+
+        A carriage return begins the line anew: of a progress bar's states the last one counts, and every
+        5 s the one of that moment.
+        """
+        *whole, rest = text.replace(b"\r\n", b"\n").split(b"\n")
+        lines = [line.rstrip(b"\r").rpartition(b"\r")[2] for line in whole]
+        body = rest.rstrip(b"\r")
+        *overwritten, state = body.split(b"\r")
+        now = time.monotonic()
+        if any(overwritten) and now - self._bar_shown >= BAR_SECONDS:
+            self._bar_shown = now
+            lines.append(next(filter(None, reversed(overwritten))))
+        ending = rest[len(body) :][:1]  # the newline of a \r\n may still come
+        return b"".join(line + b"\n" for line in lines), state + ending
+
+    def _print_rest(self) -> None:
+        rest = self._partial.rstrip(b"\r").rpartition(b"\r")[2]
+        self._partial = b""
+        if rest and self.shown:
+            self._emit(rest + b"\n")
+
+    def _emit(self, lines: bytes) -> None:
+        self._console.write(self._prefix + lines[:-1].replace(b"\n", b"\n" + self._prefix) + b"\n")
 
 
 def _new_log(path: Path) -> BinaryIO:

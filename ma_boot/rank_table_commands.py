@@ -13,8 +13,8 @@ from typing import Any, Dict, List, Optional, Sequence
 
 import click
 
+from ma_boot.console import print_lines
 from ma_boot.errors import ConfigError, InputMissing, RankTableInvalid, listed
-from ma_boot.output import Console
 from ma_boot.rank_file import wait_until_completed, write_atomically
 from ma_boot.rank_table import (
     PRODUCTS,
@@ -167,7 +167,7 @@ def wait(file: str, timeout: float) -> None:
             timeout,
             sleep=inbox.wait,
             check=inbox.check,
-            say=Console(2).line,
+            say=lambda text: print_lines(text, 2),
             taken=lambda document: None,
         )
     _print(f"completed after {time.monotonic() - started:.1f} s")
@@ -218,13 +218,13 @@ def _refuse(findings: Sequence[Finding], what: str = "the table") -> None:
     if fatal:
         raise RankTableInvalid(listed(f"{what} is no valid rank table:", fatal))
     for finding in findings:
-        Console(2).line(f"warning: {finding}")
+        print_lines(f"warning: {finding}", 2)
 
 
 def _ranked(table: RankTable, rank_order: str, host_nic_ip: str = "") -> RankTable:
     ranked = convert(table, rank_order, host_nic_ip)
     for finding in ranked.findings[len(table.findings) :]:
-        Console(2).line(f"warning: {finding}")
+        print_lines(f"warning: {finding}", 2)
     return ranked
 
 
@@ -236,7 +236,7 @@ def _write(output: str, table: RankTable) -> None:
 
 
 def _print(text: str) -> None:
-    Console().line(text)
+    print_lines(text)
 
 
 def _numbers(text: Optional[str]) -> List[int]:

@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Union
 
+from ma_boot.advice import advice_for
 from ma_boot.errors import BootError, CannotCreate, ExitCode, OutputLost, Stopped, signal_name
+from ma_boot.explain import last_words, sentence
 from ma_boot.job import JobEnvironment
 from ma_boot.journal import PhaseRecord
-from ma_boot.output import keep_earlier
 from ma_boot.rank_file import write_atomically
-from ma_boot.supervise import RunResult, WorkerExit
+from ma_boot.result import RunResult, WorkerExit
 
+MOST_OTHERS = 15  # a screen holds no more
+LONGEST_LINE = 300
 SUMMARY_CHARACTERS = 1024  # what the platforms that show a failure's summary show of it
 
 
@@ -46,14 +49,19 @@ class Ending:
 
 
 def exit_code(ending: Ending) -> int:
-    """The exit code by the design's order: stopped by a signal, first failing process, upload, 0."""
+    """The exit code by the design's order: stopped by a signal, first failing process, upload, 0.
+
+    Processes that were stopped since they hung give 124, the code of `timeout`.
+    """
     if ending.stopped_by is not None:
         return 128 + ending.stopped_by
     if ending.error is not None:
         return int(ending.error.exit_code)
-    failure = ending.run.first_failure if ending.run else None
-    if failure is not None:
-        return failure.code
+    run = ending.run
+    if run is not None and run.first_failure is not None:
+        return run.first_failure.code
+    if run is not None and (run.hung or run.left):
+        return int(ExitCode.HUNG)
     if ending.lost is not None:
         return int(ending.lost.exit_code)
     return int(ExitCode.SUCCESS)
@@ -61,27 +69,36 @@ def exit_code(ending: Ending) -> int:
 
 def cause(ending: Ending) -> str:
     """Whose fault the exit code is, in words; the first line is a headline."""
-    failure = ending.run.first_failure if ending.run else None
+    run, failure = ending.run, ending.run.first_failure if ending.run else None
     if ending.stopped_by is not None:
         text = f"stopped by {signal_name(ending.stopped_by)}"
         return text + (f"; before that, {failure.label} {failure.how()}" if failure else "")
     if ending.error is not None:
         return str(ending.error)
     if failure is not None:
-        return f"{failure.label} {failure.how()} after {failure.seconds:.1f} s (the training's own code)"
+        why = sentence(failure)
+        text = f"{failure.label} {failure.how()} after {failure.seconds:.1f} s (the training's own code)"
+        return f"{text}: {why}" if why else text
+    if run is not None and run.hung:
+        return f"{', '.join(run.hung)} hung, and ma_boot stopped the run (--hang-action stop)"
+    if run is not None and run.left:
+        return f"SIGKILL did not end {', '.join(run.left)}"
     if ending.lost is not None:
         return str(ending.lost)
     return "success"
 
 
 def report_lines(ending: Ending, phases: Sequence[PhaseRecord]) -> List[str]:
-    """The last screen of a node: the phases, then what ended it, the cause last."""
+    """The last screen of a node: the phases, the failing process, the others, and last the cause."""
     lines = [f"{phase.name:12} {phase.outcome:8} {phase.seconds:8.1f} s  {phase.detail}" for phase in phases]
-    failure = ending.run.first_failure if ending.run else None
-    if failure is not None:
-        lines += [f"last lines of {failure.label} (all of them: {failure.log_file}):"]
-        lines += [f"  | {line}" for line in failure.tail]
-        lines += [_other(ended) for ended in ending.run.exits if ended is not failure] if ending.run else []
+    run = ending.run
+    if run is not None and run.first_failure is not None:
+        lines += _failure_lines(ending, run, run.first_failure)
+    lines += [
+        f"{ended.label}: {ended.log_lost} bytes are not in {ended.log_file}"
+        for ended in (run.exits if run else ())
+        if ended.log_lost
+    ]
     if ending.job is not None:
         lines.append(f"logs: {ending.job.log_dir}")
     if ending.lost is not None and cause(ending) != str(ending.lost):
@@ -90,37 +107,57 @@ def report_lines(ending: Ending, phases: Sequence[PhaseRecord]) -> List[str]:
     return [*lines, f"exit code {exit_code(ending)}: {headline}", *details]
 
 
-def _other(ended: WorkerExit) -> str:
-    by_us = ": stopped by ma_boot" if ended.stopped else ""
-    return f"{ended.label} {ended.how()} after {ended.seconds:.1f} s{by_us}"
+def _failure_lines(ending: Ending, run: RunResult, failure: WorkerExit) -> List[str]:
+    """Of the failing process its last words, of the others a line each; many alike are counted."""
+    host = f", host {ending.job.host}" if ending.job else ""
+    device = "" if failure.device is None else f", device {failure.device}"
+    lines = [f"the cause: {failure.label}{device}{host}, pid {failure.pid}; its log: {failure.log_file}"]
+    lines += [f"  | {line[:LONGEST_LINE]}" for line in last_words(failure.output)]
+    lines += [f"advice: {text}" for text in advice_for(failure.output)]
+    others = [ended for ended in run.exits if ended is not failure]
+    lines += [
+        f"{ended.label} {ended.how()} after {ended.seconds:.1f} s: {run.part(ended)}"
+        for ended in others[:MOST_OTHERS]
+    ]
+    if len(others) > MOST_OTHERS:
+        lines.append(f"and {len(others) - MOST_OTHERS} others, all of them in the failure file")
+    return lines
 
 
 def failure_document(ending: Ending) -> Dict[str, Any]:
     """The failure for programs; `summary` has at most 1,024 characters."""
-    failure = ending.run.first_failure if ending.run else None
+    run = ending.run
+    failure = run.first_failure if run else None
     return {
         "exit_code": exit_code(ending),
         "summary": cause(ending)[:SUMMARY_CHARACTERS],
-        "first_failure": _as_json(failure) if failure else None,
-        "processes": [_as_json(ended) for ended in ending.run.exits] if ending.run else [],
+        "host": ending.job.host if ending.job else None,
+        "first_failure": _as_json(run, failure) if run and failure else None,
+        "last_words": last_words(failure.output) if failure else [],
+        "advice": advice_for(failure.output) if failure else [],
+        "processes": [_as_json(run, ended) for ended in run.exits] if run else [],
         "output_lost": str(ending.lost) if ending.lost else None,
     }
 
 
-def _as_json(ended: WorkerExit) -> Dict[str, Any]:
-    return {**ended.__dict__, "tail": list(ended.tail)}
+def _as_json(run: RunResult, ended: WorkerExit) -> Dict[str, Any]:
+    values = {name: value for name, value in ended.__dict__.items() if name != "output"}
+    return {**values, "part": run.part(ended)}
 
 
-def write_failure(ending: Ending) -> None:
-    """Leaves `<job>-node-<i>-failure.json` in the log directory after a failure; an earlier one is kept.
+def write_failure(ending: Ending) -> Optional[str]:
+    """Leaves `<job>-node-<i>-failure.json` in the log directory after a failure, and returns its path.
 
-    A log directory that cannot be written is no second failure: the screen has said it all.
+    One that the training wrote (`MABOOT_FAILURE_FILE`) stays; ours is put beside it. A log directory that
+    cannot be written is no second failure: the screen has said it all.
     """
     if ending.job is None or exit_code(ending) == ExitCode.SUCCESS:
-        return
-    path = Path(ending.job.log_dir, f"{ending.job.name}-node-{ending.job.node_rank}-failure.json")
+        return None
+    path = Path(ending.job.failure_file)
+    if path.exists():
+        path = path.with_name(path.stem + "-ma_boot.json")
     try:
-        keep_earlier(path)
         write_atomically(path, json.dumps(failure_document(ending), indent=2, ensure_ascii=False) + "\n")
     except (OSError, CannotCreate):
-        return
+        return None
+    return str(path)

@@ -10,13 +10,11 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import os
-import subprocess
 from pathlib import Path
-from typing import Callable, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Mapping, Optional, Tuple
 
 from ma_boot.errors import RankTableTimeout
-from ma_boot.processes import end_group
+from ma_boot.processes import run_child
 from ma_boot.rank_file import wait_until_completed
 from ma_boot.signals import SignalInbox
 
@@ -68,7 +66,13 @@ def planned_route(
     planned, answer = directory / "jobstart_routeplan.json", directory / "route_plan.answer.json"
     answer.unlink(missing_ok=True)
     arguments = (directory / "topology.json", table_file, planned, server_id, answer)
-    code = _run([python, "-c", _PROGRAM, module_dir, *map(str, arguments)], environ, inbox)
+    code = run_child(
+        [python, "-c", _PROGRAM, module_dir, *map(str, arguments)],
+        environ,
+        inbox,
+        lambda: say("route_plan is still at work"),
+        cwd=str(directory),
+    )
     done, ranks = json.loads(answer.read_text()) if answer.exists() else (False, [])
     if not done or not planned.exists():
         say(f"route_plan gave no table (exit code {code}): the rank table stays")
@@ -82,18 +86,3 @@ def decompressed(data: bytes) -> str:
         return gzip.decompress(base64.b64decode(data)).decode("utf-8")
     except (OSError, EOFError) as error:
         raise ValueError(f"no whole gzip: {error}") from error
-
-
-def _run(argv: Sequence[str], environ: Mapping[str, str], inbox: SignalInbox) -> int:
-    directory = os.path.dirname(argv[-1])
-    process = subprocess.Popen(
-        argv, env=dict(environ), cwd=directory, stdin=subprocess.DEVNULL, start_new_session=True
-    )
-    try:
-        while process.poll() is None:
-            inbox.check()
-            inbox.wait(20)
-    finally:
-        end_group(process.pid)
-        process.wait()
-    return process.returncode

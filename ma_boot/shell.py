@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import subprocess
 import tempfile
-import time
 from typing import Callable, Dict, Mapping, Sequence
 
 from ma_boot.errors import ConfigError, listed
 from ma_boot.patch import Patch, difference
-from ma_boot.processes import end_group
+from ma_boot.processes import run_child
 from ma_boot.signals import SignalInbox
-from ma_boot.task import REMIND_SECONDS
 
 _SHELLS_OWN = {"_", "SHLVL", "PWD", "OLDPWD"}
 
@@ -38,7 +35,14 @@ def sourced(
         raise ConfigError("bash was not found on PATH: it is needed to source " + ", ".join(files))
     with tempfile.TemporaryFile() as dump:
         script = "".join(_source_line(file) for file in files) + f"command -p env -0 >&{dump.fileno()}\n"
-        code = _run_bash([bash, "--noprofile", "--norc", "-c", script], environ, dump.fileno(), inbox, say)
+        code = run_child(
+            [bash, "--noprofile", "--norc", "-c", script],
+            environ,
+            inbox,
+            lambda: say("shell files are still being sourced"),
+            stdout=2,
+            pass_fds=[dump.fileno()],
+        )
         dump.seek(0)
         after = _parse_environ(dump.read())
     if not after:
@@ -50,26 +54,6 @@ def sourced(
 def _source_line(file: str) -> str:
     path = shlex.quote(os.path.abspath(file))
     return f". {path} || echo ma_boot: {path} returned $? >&2\n"
-
-
-def _run_bash(
-    argv: Sequence[str], environ: Mapping[str, str], dump: int, inbox: SignalInbox, say: Callable[[str], None]
-) -> int:
-    process = subprocess.Popen(
-        argv, env=dict(environ), stdin=subprocess.DEVNULL, stdout=2, pass_fds=(dump,), start_new_session=True
-    )
-    said_at = time.monotonic()
-    try:
-        while process.poll() is None:
-            inbox.check()
-            if time.monotonic() - said_at >= REMIND_SECONDS:
-                said_at = time.monotonic()
-                say("shell files are still being sourced")
-            inbox.wait(said_at + REMIND_SECONDS - time.monotonic())
-    finally:
-        end_group(process.pid)
-        process.wait()
-    return process.returncode
 
 
 def _parse_environ(dump: bytes) -> Dict[str, str]:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Callable, List, Mapping, Optional, Tuple
 
+from ma_boot.attempts import Restarts
 from ma_boot.command import command_argv, find_file
+from ma_boot.cores import bound_cores, read_machine
 from ma_boot.environment import TrainingEnvironment, select_environment
 from ma_boot.errors import CannotCreate, ConfigError, NotFound, RankTableInvalid, listed
 from ma_boot.job import TABLE_NAME, JobEnvironment
-from ma_boot.journal import Journal
-from ma_boot.launch import LaunchPlan, Placement, placed_by_count, plan_launch
-from ma_boot.output import Console
+from ma_boot.launch import LaunchPlan, Placement, placed_by_count, plan_launch, with_cores, with_tee
+from ma_boot.output import keep_earlier
 from ma_boot.rank_file import wait_until_completed, write_atomically
 from ma_boot.rank_table import NotYet, Pod, RankTable, Unreadable, convert, errors, own_pod, parse, validate
-from ma_boot.signals import SignalInbox
+from ma_boot.supervise import Limits
 from ma_boot.sync import load_mapping
+from ma_boot.world import World
 from path_mapping import errors as mapping_errors
 from path_mapping.config import PathMapping
 from path_mapping.store import Store
@@ -44,8 +46,24 @@ class BootRequest:
     rendezvous: str = "rank-table"
     rendezvous_port: Optional[int] = None
     rank_table_timeout: float = 1800.0
+    bind_cores: str = "none"
+    tee: str = "all"
     stop_timeout: float = 15.0
     upload_timeout: float = 600.0
+    max_restarts: int = 0
+    start_seconds: float = 10.0
+    hang_timeout: Optional[float] = None
+    hang_action: str = "report"
+
+    @property
+    def limits(self) -> Limits:
+        """The supervisor's patience."""
+        return Limits(self.stop_timeout, hang_timeout=self.hang_timeout, hang_action=self.hang_action)
+
+    @property
+    def restarts(self) -> Restarts:
+        """How often the processes may be started again."""
+        return Restarts(self.max_restarts, self.start_seconds)
 
 
 def as_options(request: BootRequest) -> Tuple[str, ...]:
@@ -59,18 +77,6 @@ def as_options(request: BootRequest) -> Tuple[str, ...]:
         elif field.name != "command" and value is not None:
             options += [name, str(value)]
     return (*options, "--", *request.command)
-
-
-@dataclass(frozen=True)
-class World:
-    """What surrounds this node: its environment, the directory it was started in, and who listens."""
-
-    environ: Mapping[str, str]
-    hostname: str
-    cwd: str
-    inbox: SignalInbox
-    console: Console
-    journal: Journal
 
 
 def read_mapping_and_store(
@@ -159,8 +165,7 @@ def find_ranks(
         taken=lambda completed: _stale(completed, job),
     )
     table = _valid_table(request, world, document)
-    ranks = _own_ranks(table, job)
-    return Placement(table.world_size, ranks, os.path.join(job.home, "rank_table", TABLE_NAME)), table
+    return _placement(table, job), table
 
 
 def _stale(document: Mapping[str, Any], job: JobEnvironment) -> Optional[NotYet]:
@@ -206,12 +211,15 @@ def _own_pod(table: RankTable, job: JobEnvironment) -> Optional[Pod]:
     return own_pod(table, job.instance_name, job.host_ip, job.node_rank)
 
 
-def _own_ranks(table: RankTable, job: JobEnvironment) -> Tuple[int, ...]:
+def _placement(table: RankTable, job: JobEnvironment) -> Placement:
     """The ranks of this pod's own devices: a server may hold two pods of a job."""
+    file = os.path.join(job.home, "rank_table", TABLE_NAME)
     pod = _own_pod(table, job)
     if pod is None:
-        return placed_by_count(job).ranks
-    return tuple(device.rank for device in pod.devices if device.rank is not None)
+        return Placement(table.world_size, placed_by_count(job).ranks, file)
+    devices = [device for device in pod.devices if device.rank is not None]
+    ranks = tuple(device.rank for device in devices if device.rank is not None)
+    return Placement(table.world_size, ranks, file, tuple(int(device.device_id) for device in devices))
 
 
 def write_table(placement: Placement, table: Optional[RankTable]) -> None:
@@ -236,7 +244,7 @@ def by_route(
     found = planned_route(
         training.python, Path(placement.table_file), server, training.environ, world.inbox, world.journal.say
     )
-    return placement if found is None else Placement(placement.world_size, found[1], str(found[0]))
+    return placement if found is None else replace(placement, ranks=found[1], table_file=str(found[0]))
 
 
 def said_ranks(placement: Placement) -> str:
@@ -260,7 +268,10 @@ def plan_node(
     if request.rendezvous == "mindspore":
         scheduler = (scheduler_address(job, world), request.rendezvous_port or SCHEDULER_PORT)
     argv = _argv(request, world, job, training)
-    return plan_launch(job, placement, argv, world.cwd, training.environ, request.rendezvous, scheduler)
+    plan = plan_launch(job, placement, argv, world.cwd, training.environ, request.rendezvous, scheduler)
+    machine = read_machine(frozenset(os.sched_getaffinity(0)))
+    device_ids = placement.device_ids or tuple(range(len(placement.ranks)))
+    return with_tee(with_cores(plan, bound_cores(request.bind_cores, machine, device_ids)), request.tee)
 
 
 def scheduler_address(job: JobEnvironment, world: World) -> str:
@@ -284,3 +295,11 @@ def make_process_log_dirs(plan: LaunchPlan) -> None:
             os.makedirs(path, exist_ok=True)
         except OSError as error:
             raise CannotCreate(f"cannot make ASCEND_PROCESS_LOG_PATH {path}: {error.strerror}") from error
+
+
+def forget_earlier_failure(job: JobEnvironment) -> None:
+    """Moves an earlier start's failure aside: from now on a file of this name is this start's."""
+    try:
+        keep_earlier(Path(job.failure_file))
+    except OSError as error:
+        raise CannotCreate(f"cannot move {job.failure_file} aside: {error.strerror}") from error

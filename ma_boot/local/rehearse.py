@@ -22,9 +22,11 @@ from ma_boot.local.code import code_directory, code_files, copy_code
 from ma_boot.local.late_table import write_late
 from ma_boot.local.platform import SimulatedJob, node_environment, rank_table
 from ma_boot.local.summary import summary_lines
-from ma_boot.steps import BootRequest, World, as_options
-from ma_boot.supervise import RunResult, supervise
+from ma_boot.result import RunResult
+from ma_boot.steps import BootRequest, as_options
+from ma_boot.supervise import Limits, supervise
 from ma_boot.task import Task
+from ma_boot.world import World
 
 
 @dataclass(frozen=True)
@@ -57,14 +59,7 @@ def rehearse(rehearsal: Rehearsal, world: World) -> int:
         world.inbox,
     )
     try:
-        run = supervise(
-            specs,
-            world.inbox,
-            world.console,
-            world.journal.event,
-            _patience(rehearsal.request),
-            hurry=signal.SIGTERM,
-        )
+        run = supervise(specs, world, Limits(_patience(rehearsal.request), hurry=signal.SIGTERM))
     finally:
         table.cancel()
     code = job_exit_code(run, world.inbox.stops)

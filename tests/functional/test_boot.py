@@ -109,7 +109,8 @@ def test_a_failure_is_left_for_programs(node: Node) -> None:
     node.boot(RANK, "print:last words", "exit:3:0", "sleep")
     document = json.loads(node.logs()["modelarts-job-test-node-0-failure.json"])
     assert document["exit_code"] == 3
-    assert document["first_failure"]["tail"] == ["last words"]
+    assert document["last_words"] == ["last words"]
+    assert document["first_failure"]["part"] == "the cause"
     assert len(document["summary"]) <= 1024
 
 

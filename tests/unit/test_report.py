@@ -9,11 +9,13 @@ import pytest
 from ma_boot.errors import BootError, ExitCode, InputMissing, NotFound, OutputLost, RankTableTimeout
 from ma_boot.journal import PhaseRecord
 from ma_boot.report import Ending, cause, exit_code, failure_document, report_lines
-from ma_boot.supervise import RunResult, WorkerExit
+from ma_boot.result import RunResult, WorkerExit
 
 
 def ended(rank: int, code: int, stopped: bool = False, signum: Optional[int] = None) -> WorkerExit:
-    return WorkerExit(f"rank {rank}", rank, 100 + rank, code, signum, 1.5, stopped, "/log", ("last line",))
+    return WorkerExit(
+        f"rank {rank}", rank, rank, 100 + rank, code, signum, 1000, 1.5, stopped, "/log", "first\nlast line\n"
+    )
 
 
 WELL = RunResult((ended(0, 0), ended(1, 0)))

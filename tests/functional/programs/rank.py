@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -33,6 +35,88 @@ def grandchild(file: str) -> None:
     Path(f"{file}.{RANK}").write_text(str(child.pid))
 
 
+def daemon(file: str) -> None:
+    """Leaves a process in a session of its own behind, which holds standard output too."""
+    program = "import os, sys, time; print(os.getppid(), flush=True) or time.sleep(600)"
+    child = subprocess.Popen([sys.executable, "-c", program], start_new_session=True)
+    Path(f"{file}.{RANK}").write_text(str(child.pid))
+
+
+def orphans(count: str) -> None:
+    """Starts processes whose parents end at once; prints who is their parent then."""
+    for _ in range(int(count)):
+        if os.fork() == 0:
+            if os.fork() == 0:
+                own = os.getppid()
+                while os.getppid() == own:
+                    time.sleep(0.001)
+                print(f"orphan of {os.getppid()}", flush=True)
+            os._exit(0)
+        os.wait()
+
+
+def zombies() -> None:
+    """Prints the ended processes that nobody has taken, once those of a moment ago could have been."""
+    until = time.monotonic() + 5
+    while True:
+        found = []
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                fields = stat.read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if fields[0] == "Z":
+                found.append(stat.parent.name)
+        if not found or time.monotonic() > until:
+            break
+        time.sleep(0.01)
+    print(f"zombies: {len(found)}", flush=True)
+
+
+def once(file: str, code: str) -> None:
+    """Ends this rank, the first time that it comes here."""
+    marker = Path(f"{file}.{RANK}")
+    if not marker.exists():
+        marker.write_text("")
+        sys.exit(int(code))
+
+
+def lines(count: str) -> None:
+    """Prints numbered lines as fast as it can."""
+    text = "x" * 80
+    for number in range(int(count)):
+        sys.stdout.write(f"{RANK} {number} {text}\n")
+    sys.stdout.flush()
+
+
+def wide(megabytes: str) -> None:
+    """Prints one line of so many megabytes."""
+    for _ in range(int(megabytes)):
+        sys.stdout.write("y" * (1 << 20))
+    print(flush=True)
+
+
+def crash(rank: str) -> None:
+    """Ends this rank by a segmentation fault."""
+    if rank == RANK:
+        import ctypes
+
+        ctypes.string_at(0)
+
+
+def fail(rank: str, *message: str) -> None:
+    """Raises in this rank."""
+    if rank == RANK:
+        raise ValueError(":".join(message))
+
+
+def eat(rank: str) -> None:
+    """Uses memory until the kernel says no."""
+    kept = []
+    while rank == RANK:
+        kept.append(b"z" * (1 << 20))
+
+
 def end(code: str, rank: str) -> None:
     """Ends this rank, or all of them."""
     if rank in (RANK, "all"):
@@ -57,6 +141,18 @@ WORDS: Dict[str, Callable[..., object]] = {
     "ready": lambda file: Path(f"{file}.{RANK}").write_text(str(os.getpid())),
     "await": wait_for,
     "grandchild": grandchild,
+    "daemon": daemon,
+    "orphans": orphans,
+    "zombies": zombies,
+    "once": once,
+    "lines": lines,
+    "wide": wide,
+    "crash": crash,
+    "fail": fail,
+    "eat": eat,
+    "print-limits": lambda: print(resource.getrlimit(resource.RLIMIT_CORE)[0], flush=True),
+    "print-cores": lambda: print(sorted(os.sched_getaffinity(0)), flush=True),
+    "dump-on-usr1": lambda: faulthandler.register(signal.SIGUSR1),
     "raw": raw,
 }
 

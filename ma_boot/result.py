@@ -1,0 +1,96 @@
+"""How the processes of a node ended, and whose fault it was: the values that the report is made of. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional, Tuple
+
+from ma_boot.errors import BootError, signal_name
+
+CAUSE = "the cause"
+FOLLOWED = "failed after it"
+STOPPED = "stopped by ma_boot"
+WELL = "ended with 0"
+
+
+@dataclass(frozen=True)
+class WorkerExit:
+    """How one process ended: `code` as a shell shows it (128+n for signal n), `seconds` after its start.
+
+    `ended_ns` is the monotonic clock in nanoseconds; ends that were seen together stand in the order in
+    which the kernel reported them. `stopped` says that the end came after ma_boot had begun to stop
+    everything: it is no cause. `output` is the end of what it printed; `log_lost` the number of bytes that
+    its log file did not take; `oom` the evidence that the kernel killed it for want of memory.
+    """
+
+    label: str
+    rank: Optional[int]
+    device: Optional[int]
+    pid: int
+    code: int
+    signal: Optional[int]
+    ended_ns: int
+    seconds: float
+    stopped: bool
+    log_file: str
+    output: str = ""
+    log_lost: int = 0
+    oom: Optional[str] = None
+
+    def how(self) -> str:
+        """The end in words."""
+        if self.signal is not None:
+            return f"was killed by {signal_name(self.signal)}"
+        return f"ended with exit code {self.code}"
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """How all processes ended, in the order of their ends.
+
+    `not_started` is why one could not be spawned; `hung` are the labels of those whose hang ended the run;
+    `left` those that even SIGKILL did not end.
+    """
+
+    exits: Tuple[WorkerExit, ...]
+    not_started: Optional[BootError] = None
+    hung: Tuple[str, ...] = ()
+    left: Tuple[str, ...] = ()
+
+    @property
+    def first_failure(self) -> Optional[WorkerExit]:
+        """The cause: the first process that failed by itself."""
+        return next((ended for ended in self.exits if ended.code != 0 and not ended.stopped), None)
+
+    @property
+    def succeeded(self) -> bool:
+        """Every process was started and ended with 0."""
+        return self.not_started is None and not self.left and all(ended.code == 0 for ended in self.exits)
+
+    @property
+    def outcome(self) -> str:
+        """The run as the outcome of a phase."""
+        if self.succeeded:
+            return "done"
+        return "failed" if self.first_failure or self.not_started or self.hung else "stopped"
+
+    def part(self, ended: WorkerExit) -> str:
+        """What this end was in the run: `CAUSE`, `FOLLOWED`, `STOPPED` or `WELL`.
+
+        A process that fails by itself after the first one, before it was stopped, mostly lost its peer.
+        """
+        if ended is self.first_failure:
+            return CAUSE
+        if ended.code == 0:
+            return WELL
+        return STOPPED if ended.stopped else FOLLOWED
+
+    def summary(self) -> str:
+        """One line for the log."""
+        failure = self.first_failure
+        if failure is not None:
+            return f"{failure.label} {failure.how()}"
+        stopped = sum(ended.stopped for ended in self.exits)
+        return f"{len(self.exits) - stopped} processes ended with 0" + (
+            f", {stopped} stopped" if stopped else ""
+        )

@@ -1,0 +1,32 @@
+"""Supervises two ranks without the rest of a boot: ROOT LIMITS(json) adopt|- COMMAND..."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from ma_boot.console import Console
+from ma_boot.journal import Journal
+from ma_boot.launch import WorkerSpec
+from ma_boot.orphans import adopt_orphans
+from ma_boot.signals import SignalInbox
+from ma_boot.supervise import Limits, supervise
+from ma_boot.world import World
+
+root, limits, adopt, *command = sys.argv[1:]
+if adopt == "adopt":
+    adopt_orphans()
+specs = [
+    WorkerSpec(
+        f"rank {rank}", (sys.executable, *command), root, {"RANK_ID": str(rank)},
+        str(Path(root, f"rank_{rank}.txt")), rank, rank,
+    )
+    for rank in range(2)
+]  # fmt: skip
+with SignalInbox() as inbox, Console() as console:
+    console.line(f"supervisor {os.getpid()}")
+    world = World({}, "host", root, inbox, console, Journal(console))
+    result = supervise(specs, world, Limits(**json.loads(limits)))
+    console.line(result.summary())
