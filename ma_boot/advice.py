@@ -28,7 +28,7 @@ ADVICE: Tuple[Tuple[str, str], ...] = (
     ),
     (
         r"EJ0001|previous training process",
-        "a process of an earlier start still held the NPU: wait some 15 s, and look for it with `npu- "
+        "a process of an earlier start still held the NPU: wait some 15 s, and look for it with `npu-"
         "smi info`",
     ),
     (

@@ -9,6 +9,7 @@ from ma_boot.result import WorkerExit
 
 TAIL_LINES = 20
 MOST_TRACEBACK_LINES = 40
+MOST_MESSAGE_LINES = 20
 _TRACEBACK = "Traceback (most recent call last):"
 _FOLLOWS = re.compile(r"(During handling of the above exception|The above exception was the direct cause)")
 _SENTENCES = {
@@ -55,7 +56,8 @@ def _end_of_traceback(lines: Sequence[str], start: int) -> int:
     end = start + 1
     while end < len(lines) and (not lines[end] or lines[end][0].isspace()):
         end += 1
-    while end < len(lines) and lines[end].strip() and end < start + MOST_TRACEBACK_LINES:
+    message = end
+    while end < len(lines) and lines[end].strip() and end < message + MOST_MESSAGE_LINES:
         end += 1
     return end
 
