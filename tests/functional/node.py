@@ -127,6 +127,15 @@ class Booting:
 
     node: Node
     process: subprocess.Popen[bytes]
+    read: bytes = b""
+
+    def until(self, text: str) -> None:
+        """Reads standard output until a line has the text; the test's own timeout ends it otherwise."""
+        assert self.process.stdout is not None
+        while text.encode() not in self.read:
+            line = self.process.stdout.readline()
+            assert line, f"it ended without {text!r}"
+            self.read += line
 
     def signal(self, signum: int = signal.SIGTERM) -> None:
         """Sends a signal to ma_boot alone."""
@@ -141,7 +150,7 @@ class Booting:
             raise AssertionError(
                 f"ma_boot did not end; it said:\n{(error.output or b'').decode()}"
             ) from error
-        return Ended(self.process.returncode, output.decode("utf-8", "replace"))
+        return Ended(self.process.returncode, (self.read + output).decode("utf-8", "replace"))
 
 
 def template_two(pods: int, devices: int) -> Dict[str, Any]:

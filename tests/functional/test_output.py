@@ -124,17 +124,18 @@ class TestLimits:
             assert numbers == list(map(str, range(20000)))
 
     def test_a_line_of_100_mb_needs_no_such_memory(self, node: Node) -> None:
-        running = node.start(RANK, "wide:100")
-        thread = threading.Thread(target=lambda: running.process.stdout and running.process.stdout.read())
-        thread.start()
-        _, status, usage = os.wait4(running.process.pid, 0)
-        running.process.returncode = os.waitstatus_to_exitcode(status)
-        thread.join()
-        assert running.process.returncode == 0
-        assert usage.ru_maxrss < 80 * 1024
+        running = node.start("--tee", "first", RANK, "wide:100", f"ready:{node.root}/done", "await:go")
+        stdout = running.process.stdout
+        assert stdout is not None
+        while b"done" not in stdout.readline(1 << 16) and len(list(node.root.glob("done.*"))) < 2:
+            pass
+        status = Path(f"/proc/{running.process.pid}/status").read_text()
+        (node.home / "go").write_text("")
+        assert running.end().code == 0
+        peak = re.search(r"VmHWM:\s+(\d+) kB", status)
+        assert peak is not None
+        assert int(peak.group(1)) < 80 * 1024
         assert len(node.logs()[LOG.format(1)]) == (100 << 20) + 1
-        assert running.process.stdout is not None
-        running.process.stdout.close()
 
     def test_a_reader_that_stands_still_stops_nobody(self, node: Node) -> None:
         running = node.start(

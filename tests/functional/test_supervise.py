@@ -254,7 +254,7 @@ class TestHangs:
     def test_it_can_stop_the_run(self, node: Node) -> None:
         ended = node.boot("--hang-timeout", "0.5", "--hang-action", "stop", RANK, "sleep")
         assert ended.code == 124
-        assert "rank 0, rank 1 hung, and ma_boot stopped the run" in ended.output.splitlines()[-1]
+        assert re.search(r"rank \d.* hung, and ma_boot stopped the run", ended.output.splitlines()[-1])
 
     def test_who_computes_or_prints_does_not_hang(self, node: Node) -> None:
         script = node.home / "train.py"

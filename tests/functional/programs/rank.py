@@ -56,7 +56,7 @@ def orphans(count: str) -> None:
 
 
 def zombies() -> None:
-    """Prints the ended processes that nobody has taken, once those of a moment ago could have been."""
+    """Prints how many ended processes ma_boot has not taken, once those of a moment ago could be."""
     until = time.monotonic() + 5
     while True:
         found = []
@@ -65,7 +65,7 @@ def zombies() -> None:
                 fields = stat.read_text().rpartition(")")[2].split()
             except OSError:
                 continue
-            if fields[0] == "Z":
+            if fields[0] == "Z" and fields[1] == str(os.getppid()):
                 found.append(stat.parent.name)
         if not found or time.monotonic() > until:
             break
