@@ -8,7 +8,7 @@ from typing import List, Optional, Sequence
 from ma_boot.result import WorkerExit
 
 TAIL_LINES = 20
-MOST_TRACEBACK_LINES = 40
+MOST_TRACEBACK_LINES = 30
 MOST_MESSAGE_LINES = 20
 _TRACEBACK = "Traceback (most recent call last):"
 _FOLLOWS = re.compile(r"(During handling of the above exception|The above exception was the direct cause)")

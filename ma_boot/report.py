@@ -15,7 +15,7 @@ from ma_boot.journal import PhaseRecord
 from ma_boot.rank_file import write_atomically
 from ma_boot.result import RunResult, WorkerExit
 
-MOST_OTHERS = 15  # a screen holds no more
+MOST_OTHERS = 8  # a screen holds no more
 LONGEST_LINE = 300
 SUMMARY_CHARACTERS = 1024  # what the platforms that show a failure's summary show of it
 

@@ -81,7 +81,7 @@ class TestOrphans:
     def test_as_pid_1(self, node: Node) -> None:
         argv = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-m", "ma_boot"]
         done = subprocess.run(
-            [*argv, RANK, "orphans:20", "zombies", "exit:7:1", "sleep"],
+            [*argv, RANK, "orphans:20", "zombies", "ready:z", "await:z.0", "await:z.1", "exit:7:1", "sleep"],
             cwd=node.home, env=node.environ(), capture_output=True, text=True, check=False,
         )  # fmt: skip
         if "Operation not permitted" in done.stderr:
@@ -103,6 +103,27 @@ class TestOrphans:
         running.process.kill()
         assert running.end().code == -signal.SIGKILL
         eventually(lambda: not any(alive(pid) for pid in found), "all are gone")
+
+    def test_a_process_that_even_sigkill_does_not_end_is_reported(self, node: Node) -> None:
+        freezer = Path("/sys/fs/cgroup/freezer", f"ma_boot-test-{os.getpid()}")
+        try:
+            freezer.mkdir()
+        except OSError as error:
+            pytest.skip(f"no freezer, whose processes do not end: {error}")
+        running = node.start("--stop-timeout", "0.1", RANK, f"ready:{node.root}/pid", "sleep")
+        frozen, _ = pids(node.root, "pid.*", 2)
+        (freezer / "cgroup.procs").write_text(str(frozen))
+        (freezer / "freezer.state").write_text("FROZEN")
+        running.signal()
+        try:
+            ended = running.end()
+        finally:
+            (freezer / "freezer.state").write_text("THAWED")
+        assert ended.code == 143
+        assert "SIGKILL did not end rank 0\n" in ended.output
+        eventually(lambda: not alive(frozen), "it ends when it can")
+        eventually(lambda: not (freezer / "cgroup.procs").read_text(), "the group is empty")
+        freezer.rmdir()
 
     def test_what_an_earlier_start_left_is_stopped_first(self, node: Node) -> None:
         running = node.start(RANK, f"ready:{node.root}/pid", "sleep")
