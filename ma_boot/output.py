@@ -58,7 +58,7 @@ class WorkerOutput:
             return None
         self.heard = time.monotonic()
         self._keep(data)
-        self._tail += data
+        self._tail += data[-TAIL_BYTES:]
         if len(self._tail) > 2 * TAIL_BYTES:
             del self._tail[:-TAIL_BYTES]
         if self.shown:

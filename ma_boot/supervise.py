@@ -28,6 +28,7 @@ from ma_boot.world import World
 UNKILLABLE_SECONDS = (
     10.0  # a process in an uninterruptible sleep outlives SIGKILL: it is reported, not waited for
 )
+OUTPUT_SECONDS = 0.002  # between two looks at the output: a pipe holds what is printed meanwhile
 REST_SECONDS = 1.0  # at the least, for what the processes left behind
 QUIET_BYTES = 1 << 29  # half of what the platform's collector takes (1 GiB): the rest is for the first rank
 SILENT_BYTES = (1 << 30) - (1 << 24)  # and the end for ma_boot's own report
@@ -95,6 +96,7 @@ class _Crew:
         self._selector.register(inbox, selectors.EVENT_READ)
         self._selector.register(self._outputs, selectors.EVENT_READ)
         self._listening = True
+        self._output_from = 0.0
         console.room_again = inbox.wake
 
     def start(self, specs: Sequence[WorkerSpec]) -> None:
@@ -174,8 +176,12 @@ class _Crew:
         reap_orphans(self._own())
 
     def _patience(self) -> Optional[float]:
-        """How long the kernel may let us sleep; a console without room is given a rest from output."""
-        pause = self._console.pause()
+        """How long the kernel may let us sleep.
+
+        Output rests while the console has no room, and a moment after each time that it was taken: so
+        writers at full speed are read in large pieces.
+        """
+        pause = self._console.pause() or max(0.0, self._output_from - time.monotonic())
         if pause and self._listening:
             self._selector.unregister(self._outputs)
         elif not pause and not self._listening:
@@ -189,6 +195,7 @@ class _Crew:
         for key, _ in self._outputs.select(0):
             if key.data.output.pump() is None:
                 self._outputs.unregister(key.fileobj)
+        self._output_from = time.monotonic() + OUTPUT_SECONDS
         if self._shown_to and self._console.accepted >= self._shown_to[-1]:
             self._quiet_down(self._shown_to.pop())
 

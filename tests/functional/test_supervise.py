@@ -52,12 +52,17 @@ class TestStart:
         assert "Traceback" not in ended.output
 
     def test_core_files_are_switched_off(self, node: Node) -> None:
-        assert "[rank 0] 0\n" in node.boot(RANK, "print-limits").output
+        running = start_limited(node, resource.RLIMIT_CORE, 1 << 20, RANK, "print-limits")
+        assert "[rank 0] 0\n" in running.end().output
 
     def test_cores_are_shared_equally_before_the_program_runs(self, node: Node) -> None:
         allowed = sorted(os.sched_getaffinity(0))
         half = len(allowed) // 2
-        ended = node.boot("--bind-cores", "equal", RANK, "print-cores")
+        running = node.start("--bind-cores", "equal", RANK, "print-cores", f"ready:{node.root}/p", "await:go")
+        pids(node.root, "p.*", 2)
+        assert sorted(os.sched_getaffinity(running.process.pid)) == allowed
+        (node.home / "go").write_text("")
+        ended = running.end()
         assert f"[rank 0] {allowed[:half]}\n" in ended.output
         assert f"[rank 1] {allowed[half : 2 * half]}\n" in ended.output
 
@@ -94,6 +99,7 @@ class TestOrphans:
         ended = node.boot(RANK, f"daemon:{node.root}/pid")
         assert ended.code == 0, ended.output
         assert "left processes behind: stopping them" in ended.output
+        assert "kill" not in [event["kind"] for event in node.events()]
         assert not any(alive(pid) for pid in pids(node.root, "pid.*", 2))
 
     @pytest.mark.parametrize("word", ["ready", "grandchild", "daemon"])
@@ -137,6 +143,20 @@ class TestOrphans:
         assert ended.code == 0
         assert "stopping 2 processes that an earlier start left" in ended.output
         assert not any(alive(pid) for pid in left)
+
+
+class TestWatch:
+    """The supervisor sleeps while nothing happens."""
+
+    def test_waiting_costs_no_cpu(self, node: Node) -> None:
+        running = node.start(RANK, "print:hello", f"ready:{node.root}/p", "await:go")
+        pids(node.root, "p.*", 2)
+        before = switches(running.process.pid)
+        with pytest.raises(subprocess.TimeoutExpired):
+            running.process.wait(timeout=1)
+        assert switches(running.process.pid) - before < 20
+        (node.home / "go").write_text("")
+        assert running.end().code == 0
 
 
 class TestVerdict:
@@ -313,7 +333,17 @@ def start_limited(node: Node, which: int, limit: int, *arguments: str) -> Bootin
     return Booting(node, process)
 
 
-LIMITS = {resource.RLIMIT_NOFILE: "nofile", resource.RLIMIT_FSIZE: "fsize"}
+LIMITS = {
+    resource.RLIMIT_NOFILE: "nofile",
+    resource.RLIMIT_FSIZE: "fsize",
+    resource.RLIMIT_CORE: "core",
+}
+
+
+def switches(pid: int) -> int:
+    """How often the process was woken, or put aside, so far."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return sum(map(int, re.findall(r"voluntary_ctxt_switches:\s+(\d+)", status)))
 
 
 def state(pid: int) -> str:
