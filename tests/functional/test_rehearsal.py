@@ -165,6 +165,16 @@ def test_ctrl_c_twice_leaves_nothing_behind_of_ranks_that_are_deaf(laptop: Path)
     assert processes(laptop) == []
 
 
+def test_a_sigkill_of_the_rehearsal_leaves_nothing_behind(laptop: Path) -> None:
+    running = start(laptop, "--nodes", "2", "project/train.py", "deaf", "write:deaf-RANK:x", "sleep")
+    eventually(
+        lambda: len(list(laptop.glob("ma_boot-rehearsal/*/node-*/home/ma-user/deaf-*"))) == 2, "the ranks"
+    )
+    running.kill()
+    end(running)
+    eventually(lambda: processes(laptop) == [], "all are gone")
+
+
 def test_a_stop_while_the_table_is_awaited(laptop: Path) -> None:
     running = start(laptop, "--nodes", "2", "project/train.py", delay="600")
     eventually(
