@@ -1,0 +1,80 @@
+"""What comes out of a pipe: how fast, whether all of it, and in which order."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import re
+import subprocess
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Dict, Iterator, Tuple
+
+from rank import LINE_BYTES
+
+_READ_BYTES = 1 << 20
+_FILLING = LINE_BYTES - len(b"<0#0000000>\n")
+_OF_A_LINE = b"xx>"
+_LINE = re.compile(rb"<(\d)#(\d{7})x{%d}>" % _FILLING)
+
+
+@dataclass
+class Received:
+    """The file that all went to, and when the last of the ranks' lines came (monotonic)."""
+
+    file: Path
+    last: float = 0.0
+
+    def counted(self) -> Tuple[int, bool]:
+        """The number of whole lines, and whether those of each rank are in order."""
+        numbers: Dict[bytes, bytes] = {}
+        count, ordered = 0, True
+        if not self.file.stat().st_size:
+            return 0, True
+        with self.file.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            for found in _LINE.finditer(data):
+                rank, number = found.groups()
+                ordered = ordered and numbers.get(rank, b"") < number
+                numbers[rank] = number
+                count += 1
+        return count, ordered
+
+
+@contextlib.contextmanager
+def received(process: subprocess.Popen[bytes], file: Path) -> Iterator[Received]:
+    """Reads the process's output to its end, which nobody may keep open when the block is left."""
+    assert process.stdout is not None
+    got = Received(file)
+    reader = threading.Thread(target=_read, args=(process.stdout.fileno(), got))
+    reader.start()
+    try:
+        yield got
+    finally:
+        reader.join()
+
+
+def _read(source: int, got: Received) -> None:
+    with got.file.open("wb", buffering=0) as target:
+        while data := os.read(source, _READ_BYTES):
+            target.write(data)
+            if _OF_A_LINE in data:  # not what the launcher itself says at its end
+                got.last = time.monotonic()
+
+
+def cat_alone(size: int) -> float:
+    """MB/s that `cat` of a file of this size moves through a pipe to the same reader."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        file = Path(name) / "in"
+        block = (b"x" * (LINE_BYTES - 2) + b">\n") * 10_000
+        with file.open("wb") as target:
+            for _ in range(0, size, len(block)):
+                target.write(block)
+        began = time.monotonic()
+        with subprocess.Popen(["cat", str(file)], stdout=subprocess.PIPE) as process:
+            with received(process, Path(name) / "out") as got:
+                process.wait()
+        return file.stat().st_size / 1e6 / (got.last - began)
