@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import signal
@@ -60,7 +61,7 @@ class Job:
                 if len(found := self._marks(name)) >= count:
                     break
                 said = self._console.read_text("utf-8", "replace").strip().splitlines()[-1:]
-                raise Unusable(f"{len(found)} of {count} ranks were {name}; it said: {''.join(said)}")
+                raise Unusable(f"{len(found)} of {count} files {name}.* came; it said: {''.join(said)}")
             time.sleep(0.002)
         return [file.read_text() for file in found]
 
@@ -68,7 +69,7 @@ class Job:
         return [file for file in self._directory.glob(f"{name}.*") if file.suffix != ".new"]
 
     def end(self, within: float) -> float:
-        """The time of the launcher's end (monotonic), or of giving up after `within` seconds."""
+        """The time of the launcher's end (monotonic); infinite where it is not within so many seconds."""
         descriptor = os.pidfd_open(self.process.pid)
         try:
             poll = select.poll()
@@ -82,15 +83,18 @@ class Job:
             self._code = code if code >= 0 else 128 - code
         time.sleep(0.1)  # those that were killed are given the time to die
         self._left = sum(process_tree.alive(int(file.read_text())) for file in self._marks("ready"))
-        return now
+        return now if over else math.inf
 
-    def remarks(self, code: int) -> List[str]:
-        """What is wrong with its end, where `code` would be right."""
+    def exit_code(self, right: int) -> str:
+        """Its exit code as a shell shows it, and whether that is wrong."""
         if self._code is None:
-            return ["does not end: given up"]
-        said = f"exit code {self._code}"
-        found = [said if self._code == code else f"{said}, not {code}"]
-        return [*found, f"leaves {self._left} ranks running"] if self._left else found
+            return "none: does not end"
+        return str(self._code) if self._code == right else f"{self._code}, not {right}"
+
+    @property
+    def left(self) -> int:
+        """The number of ranks that outlive the launcher."""
+        return 0 if self._code is None else self._left
 
     def end_all(self) -> None:
         """Ends the launcher and whatever there is below this process."""
@@ -103,7 +107,10 @@ class Job:
         return self
 
     def __exit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
     ) -> None:
         self.end_all()
         if self.process.stdout is not None:

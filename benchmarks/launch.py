@@ -10,6 +10,7 @@ launcher leaves behind is counted and then ended. Markdown tables on standard ou
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import random
 import signal
@@ -19,36 +20,44 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Dict, List, Optional, Sequence
+from typing import Callable, Dict, List, Sequence, Union
 
 import process_tree
 from job import Job, Unusable
 from launchers import LAUNCHERS, Launcher
 from rank import COUNT, FAILURE_CODE, LINE_BYTES
-from throughput import Received, cat_alone, received
+from throughput import cat_alone, received
 
 SLOW_SECONDS = 8.0
 IDLE_SECONDS = 10.0
 FAILURE_LIMIT_SECONDS = 20.0
 STOPPED = 128 + signal.SIGTERM
-LINES = 250_000  # of each rank
+LINES = 150_000  # of each rank
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One run: what was measured, and what is to be said about it."""
+    """One run: what was measured, and what else is to be said, in the measurement's columns.
+
+    The value is infinite where the launcher did not end, and not a number where it could not be used.
+    """
 
     value: float
-    remarks: Sequence[str] = ()
+    columns: Sequence[Union[int, str]] = ()
+    remark: str = ""
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """`once` makes one run of a launcher in a new directory; the value is in `unit`."""
+    """`once` makes one run of a launcher in a new directory; the value is in `unit`.
+
+    Of several runs, a column shows the largest number, or all different texts.
+    """
 
     name: str
     title: str
     unit: str
+    columns: Sequence[str]
     once: Callable[[Launcher, Path], Sample]
     repeated: bool = True
 
@@ -57,7 +66,7 @@ def start(launcher: Launcher, directory: Path) -> Sample:
     """Ranks that do nothing: from the launcher's start to its end."""
     with Job(launcher, directory, ["python", "-I", "-S", "-c", "pass"]) as job:
         ended = job.end(within=60)
-        return Sample(ended - job.started, job.remarks(0))
+        return Sample(ended - job.started, [job.exit_code(0)])
 
 
 def failure(launcher: Launcher, directory: Path) -> Sample:
@@ -65,26 +74,27 @@ def failure(launcher: Launcher, directory: Path) -> Sample:
     with Job.of_ranks(launcher, directory, "fail") as job:
         failed = float(job.mark("moment", 1)[0])
         ended = job.end(within=FAILURE_LIMIT_SECONDS)
-        return Sample(ended - failed, job.remarks(FAILURE_CODE))
+        return Sample(ended - failed, [job.exit_code(FAILURE_CODE), job.left])
 
 
 def stop(launcher: Launcher, directory: Path) -> Sample:
     """SIGTERM to the launcher of ranks that end at SIGTERM."""
-    return _stopped(launcher, directory, "sleep", [])
+    return _stopped(launcher, directory, "sleep")
 
 
 def deaf(launcher: Launcher, directory: Path) -> Sample:
     """SIGTERM to the launcher of ranks that ignore it."""
-    return _stopped(launcher, directory, "deaf", [f"grace: {launcher.grace}"])
+    sample = _stopped(launcher, directory, "deaf")
+    return Sample(sample.value, [launcher.grace, *sample.columns])
 
 
-def _stopped(launcher: Launcher, directory: Path, mode: str, remarks: List[str]) -> Sample:
+def _stopped(launcher: Launcher, directory: Path, mode: str) -> Sample:
     with Job.of_ranks(launcher, directory, mode) as job:
         job.mark("ready", COUNT)
         told = time.monotonic()
         os.kill(job.process.pid, signal.SIGTERM)
         ended = job.end(within=60)
-        return Sample(ended - told, [*remarks, *job.remarks(STOPPED)])
+        return Sample(ended - told, [job.exit_code(STOPPED), job.left])
 
 
 def output(launcher: Launcher, directory: Path) -> Sample:
@@ -92,18 +102,11 @@ def output(launcher: Launcher, directory: Path) -> Sample:
     with Job.of_ranks(launcher, directory, "write", str(LINES), piped=True) as job:
         with received(job.process, directory / "out") as got:
             job.end(within=100)
-            remarks = job.remarks(0)
             job.end_all()  # as the end of a container does
         began = min(map(float, job.mark("moment", COUNT)))
-        return _through(got, began, remarks)
-
-
-def _through(got: Received, began: float, remarks: Sequence[str]) -> Sample:
-    intact, ordered = got.counted()
-    lost = COUNT * LINES - intact
-    said = [f"{lost:,} of {COUNT * LINES:,} lines lost or torn" if lost else "all lines"]
-    said.append("in order" if ordered else "NOT in order")
-    return Sample(intact * LINE_BYTES / 1e6 / (got.last - began), [*said, *remarks])
+        intact, ordered = got.counted()
+        rate = intact * LINE_BYTES / 1e6 / (got.last - began)
+        return Sample(rate, [COUNT * LINES - intact, "yes" if ordered else "no", job.exit_code(0)])
 
 
 def idle(launcher: Launcher, directory: Path) -> Sample:
@@ -116,19 +119,31 @@ def idle(launcher: Launcher, directory: Path) -> Sample:
         used = sum(map(process_tree.cpu_seconds, own))
         time.sleep(IDLE_SECONDS)
         used = sum(map(process_tree.cpu_seconds, own)) - used
-        hwm, pss = process_tree.peak_rss(main), sum(map(process_tree.pss, own))
-        many = f"{len(own)} processes" if len(own) > 1 else "1 process"
-        cpu = f"{used / IDLE_SECONDS:.1%} of a core"
-        return Sample(pss, [cpu, f"VmHWM {hwm:.0f} MB", many])
+        highest, pss = process_tree.peak_rss(main), sum(map(process_tree.pss, own))
+        return Sample(pss, [f"{highest:.1f}", len(own), f"{used / IDLE_SECONDS:.1%}"])
 
 
+_ENDING = ("exit code", "ranks left")
 MEASUREMENTS = (
-    Measurement("start", f"{COUNT} ranks that do nothing, from start to exit", "s", start),
-    Measurement("failure", "From the failure of one rank, while seven sleep, to the launcher's exit", "s", failure),
-    Measurement("stop", "From SIGTERM to exit, ranks that co-operate", "s", stop),
-    Measurement("deaf", "From SIGTERM to exit, ranks deaf to SIGTERM", "s", deaf),
-    Measurement("output", f"{COUNT} ranks write {LINES:,} lines of {LINE_BYTES} bytes each", "MB/s", output),
-    Measurement("idle", f"While {COUNT} ranks sleep: PSS of all but the ranks", "MB", idle, repeated=False),
+    Measurement("start", f"{COUNT} ranks that do nothing, from start to exit", "s", ("exit code",), start),
+    Measurement("failure", "From the failure of one rank to the launcher's exit", "s", _ENDING, failure),
+    Measurement("stop", "From SIGTERM to exit, ranks that end at SIGTERM", "s", _ENDING, stop),
+    Measurement("deaf", "From SIGTERM to exit, ranks deaf to SIGTERM", "s", ("grace", *_ENDING), deaf),
+    Measurement(
+        "output",
+        f"{COUNT} ranks write {LINES:,} lines of {LINE_BYTES} bytes each",
+        "MB/s",
+        (f"lost or torn of {COUNT * LINES:,}", "order kept", "exit code"),
+        output,
+    ),
+    Measurement(
+        "idle",
+        f"While {COUNT} ranks sleep, without the ranks: PSS",
+        "MB",
+        ("VmHWM of the launcher (MB)", "processes", f"CPU in {IDLE_SECONDS:.0f} s, of one core"),
+        idle,
+        repeated=False,
+    ),
 )
 
 
@@ -143,29 +158,33 @@ def measured(measurement: Measurement, runs: int) -> Dict[str, List[Sample]]:
                 with tempfile.TemporaryDirectory(prefix="bench-") as name:
                     sample: Sample = measurement.once(launcher, Path(name))
             except Unusable as error:
-                sample = Sample(float("nan"), [str(error)])
+                sample = Sample(math.nan, remark=str(error))
             samples[launcher.name].append(sample)
             took = time.monotonic() - began
             said = f"{sample.value:.3f} {measurement.unit}"
             print(f"{measurement.name}: {launcher.name}: {said} ({took:.1f} s)", file=sys.stderr)
-            if took > SLOW_SECONDS or sample.value != sample.value:
+            if took > SLOW_SECONDS or math.isnan(sample.value):
                 ahead.remove(launcher)
     return samples
 
 
 def table(measurement: Measurement, samples: Dict[str, List[Sample]]) -> str:
     """One Markdown table; what is not installed is in it too."""
-    lines = [
-        f"### {measurement.title}\n",
-        f"| launcher | median ({measurement.unit}) | spread | runs | beside ma_boot | remarks |",
-        "|---|---|---|---|---|---|",
+    names = [
+        "launcher",
+        f"median ({measurement.unit})",
+        "spread",
+        "runs",
+        "ma_boot = 1",
+        *measurement.columns,
     ]
+    lines = [f"### {measurement.title}\n", _cells(names), "|" + "---|" * len(names)]
     ours = _median(samples["ma_boot"])
     for launcher in LAUNCHERS:
         if launcher.name in samples:
             lines.append(_row(launcher.name, samples[launcher.name], ours))
         else:
-            lines.append(f"| {launcher.name} | missing | | 0 | | not installed: {launcher.source} |")
+            lines.append(_cells([launcher.name, f"missing: {launcher.source}"]))
     if measurement.name == "output":
         alone = [Sample(cat_alone(COUNT * LINES * LINE_BYTES)) for _ in range(3)]
         lines.append(_row("`cat` alone", alone, ours))
@@ -176,18 +195,31 @@ def _median(samples: Sequence[Sample]) -> float:
     return statistics.median(sample.value for sample in samples)
 
 
-def _row(name: str, samples: Sequence[Sample], ours: Optional[float]) -> str:
-    median = _median(samples)
+def _row(name: str, samples: Sequence[Sample], ours: float) -> str:
+    broken = next((sample for sample in samples if sample.remark), None)
+    if broken:
+        return _cells([name, f"unusable: {broken.remark}"])
     values = sorted(sample.value for sample in samples)
-    remarks = "; ".join(dict.fromkeys(remark for sample in samples for remark in sample.remarks))
-    if median != median:
-        return f"| {name} | unusable | | {len(samples)} | | {remarks} |"
-    spread = f"{_figure(values[0])} - {_figure(values[-1])}"
-    return f"| {name} | {_figure(median)} | {spread} | {len(samples)} | {median / ours:.2f} | {remarks} |"
+    median = _median(samples)
+    ratio = f"{median / ours:.2f}" if math.isfinite(median) else "-"
+    spread = f"{_figure(values[0])} - {_figure(values[-1])}" if len(values) > 1 else "-"
+    columns = [_merged(values) for values in zip(*(sample.columns for sample in samples))]
+    return _cells([name, _figure(median), spread, str(len(samples)), ratio, *columns])
+
+
+def _merged(values: Sequence[Union[int, str]]) -> str:
+    numbers = [value for value in values if isinstance(value, int)]
+    return f"{max(numbers):,}" if numbers else " / ".join(dict.fromkeys(map(str, values)))
 
 
 def _figure(value: float) -> str:
+    if math.isinf(value):
+        return "never"
     return f"{value:.3f}" if value < 10 else f"{value:.1f}"
+
+
+def _cells(texts: Sequence[str]) -> str:
+    return f"| {' | '.join(texts)} |"
 
 
 def main() -> None:

@@ -51,7 +51,7 @@ def environ(directory: Path) -> Dict[str, str]:
     home, config = directory / "home", directory / "config"
     (home / "modelarts" / "log").mkdir(parents=True)
     config.mkdir()
-    table = fake(1, COUNT, "ma-job-bench-worker-{}".format, "10.0.0.{}".format)
+    table = fake(1, COUNT, "modelarts-job-bench-worker-{}".format, "10.0.0.{}".format)
     (config / "jobstart_hccl.json").write_text(json.dumps(table))
     return {
         "PATH": PATH,

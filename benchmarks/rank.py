@@ -19,6 +19,7 @@ FAILING = 3
 FAILURE_CODE = 7
 LONGEST_SECONDS = 100.0
 LINE_BYTES = 100
+FILLING_BYTES = LINE_BYTES - len("<0#00000000#0000000>\n")
 _WRITE_BYTES = 1 << 16
 _NUMBERS = ("RANK_ID", "RANK", "OMPI_COMM_WORLD_RANK")
 
@@ -49,9 +50,10 @@ def main() -> None:
 
 
 def _lines(rank: int, count: int) -> bytes:
-    """Numbered lines; `launch.py` looks for every one of them."""
-    filling = b"x" * (LINE_BYTES - len(b"<0#0000000>\n"))
-    return b"".join(b"<%d#%07d%s>\n" % (rank, number, filling) for number in range(count))
+    """Numbered lines, the number at both ends: a line put together from two is found out."""
+    filling = b"x" * FILLING_BYTES
+    names = (b"%d#%07d" % (rank, number) for number in range(count))
+    return b"".join(b"<%s%s%s>\n" % (name, filling, name) for name in names)
 
 
 def _write(data: bytes) -> None:

@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, Iterator, Tuple
 
-from rank import LINE_BYTES
+from rank import FILLING_BYTES, LINE_BYTES
 
 _READ_BYTES = 1 << 20
-_FILLING = LINE_BYTES - len(b"<0#0000000>\n")
-_OF_A_LINE = b"xx>"
-_LINE = re.compile(rb"<(\d)#(\d{7})x{%d}>" % _FILLING)
+_OF_A_LINE = b"xx"
+_LINE = re.compile(rb"<(\d)#(\d{7})x{%d}\1#\2>" % FILLING_BYTES)
 
 
 @dataclass
