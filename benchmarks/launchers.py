@@ -47,7 +47,7 @@ class Launcher:
 
 
 def environ(directory: Path) -> Dict[str, str]:
-    """ModelArts' variables for a node of eight cards whose rank table is complete; the same for all launchers."""
+    """ModelArts' variables for a node of eight cards whose rank table is complete; the same for all."""
     home, config = directory / "home", directory / "config"
     (home / "modelarts" / "log").mkdir(parents=True)
     config.mkdir()

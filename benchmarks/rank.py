@@ -2,9 +2,9 @@
 
     python -I -S rank.py MODE DIRECTORY [LINES]
 
-It runs under every launcher, so it takes its number from the variable that this launcher sets, and no
-longer than `LONGEST_SECONDS`, whatever becomes of the launcher. In DIRECTORY it leaves `ready.R` with its process id and
-`moment.R` with the time (`time.monotonic()`) at which it failed or began to write.
+It takes its number from the variable that the launcher sets, and ends after `LONGEST_SECONDS` whatever
+becomes of the launcher. In DIRECTORY it leaves `ready.R` with its process id and `moment.R` with the time
+(`time.monotonic()`) at which it failed or began to write.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 import re
 import subprocess
@@ -12,13 +11,21 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, Iterator, Tuple
+from typing import Iterator, NamedTuple
 
-from rank import FILLING_BYTES, LINE_BYTES
+from rank import COUNT, FILLING_BYTES, LINE_BYTES
 
 _READ_BYTES = 1 << 20
 _OF_A_LINE = b"xx"
 _LINE = re.compile(rb"<(\d)#(\d{7})x{%d}\1#\2>" % FILLING_BYTES)
+
+
+class Counted(NamedTuple):
+    """Lines that came whole, how many of them came once more, and whether each rank's are in order."""
+
+    whole: int
+    repeated: int
+    ordered: bool
 
 
 @dataclass
@@ -28,19 +35,18 @@ class Received:
     file: Path
     last: float = 0.0
 
-    def counted(self) -> Tuple[int, bool]:
-        """The number of whole lines, and whether those of each rank are in order."""
-        numbers: Dict[bytes, bytes] = {}
-        count, ordered = 0, True
-        if not self.file.stat().st_size:
-            return 0, True
-        with self.file.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            for found in _LINE.finditer(data):
-                rank, number = found.groups()
-                ordered = ordered and numbers.get(rank, b"") < number
-                numbers[rank] = number
-                count += 1
-        return count, ordered
+    def counted(self, lines: int) -> Counted:
+        """Looks for all lines of the ranks, of which each wrote so many."""
+        seen = bytearray(COUNT * lines)
+        latest = [-1] * COUNT
+        found, ordered = 0, True
+        for match in _LINE.finditer(self.file.read_bytes()):
+            rank, number = int(match[1]), int(match[2])
+            found += 1
+            seen[rank * lines + number] = 1
+            ordered = ordered and latest[rank] < number
+            latest[rank] = number
+        return Counted(sum(seen), found - sum(seen), ordered)
 
 
 @contextlib.contextmanager
@@ -73,7 +79,7 @@ def cat_alone(size: int) -> float:
             for _ in range(0, size, len(block)):
                 target.write(block)
         began = time.monotonic()
-        with subprocess.Popen(["cat", str(file)], stdout=subprocess.PIPE) as process:
-            with received(process, Path(name) / "out") as got:
-                process.wait()
+        process = subprocess.Popen(["cat", str(file)], stdout=subprocess.PIPE)
+        with process, received(process, Path(name) / "out") as got:
+            process.wait()
         return file.stat().st_size / 1e6 / (got.last - began)
