@@ -88,7 +88,7 @@ class Job:
     def exit_code(self, right: int) -> str:
         """Its exit code as a shell shows it, and whether that is wrong."""
         if self._code is None:
-            return "none: does not end"
+            return "none"
         return str(self._code) if self._code == right else f"{self._code}, not {right}"
 
     @property

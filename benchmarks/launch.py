@@ -1,10 +1,11 @@
 """Starts, stops and listens to eight ranks, beside the launchers that people use today.
 
-    python benchmarks/launch.py [--runs N] [--only start,failure,stop,deaf,output,idle]          (make bench)
+    python benchmarks/launch.py [--runs N] [--only start,failure,stop,deaf,output,idle]      (make bench)
 
 Whole processes, all in one run. In each round the launchers take turns in a new random order; what counts is
-the median and its ratio to ma_boot's. A run that takes longer than `SLOW_SECONDS` is not repeated. What a
-launcher leaves behind is counted and then ended. Markdown tables on standard output, progress on the other.
+the median and its ratio to ma_boot's. A launcher whose runs of one measurement took `ENOUGH_SECONDS` in all
+is not run again for it. What a launcher leaves behind is counted and then ended. Markdown tables on standard
+output, progress on the other.
 """
 
 from __future__ import annotations
@@ -28,11 +29,12 @@ from launchers import LAUNCHERS, Launcher
 from rank import COUNT, FAILURE_CODE, LINE_BYTES
 from throughput import cat_alone, received
 
-SLOW_SECONDS = 8.0
+ENOUGH_SECONDS = 6.0
 IDLE_SECONDS = 10.0
-FAILURE_LIMIT_SECONDS = 20.0
+FAILURE_LIMIT_SECONDS = 10.0
+LIMIT_SECONDS = 35.0  # longer than any launcher's grace
 STOPPED = 128 + signal.SIGTERM
-LINES = 150_000  # of each rank
+LINES = 100_000  # of each rank
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Measurement:
 def start(launcher: Launcher, directory: Path) -> Sample:
     """Ranks that do nothing: from the launcher's start to its end."""
     with Job(launcher, directory, ["python", "-I", "-S", "-c", "pass"]) as job:
-        ended = job.end(within=60)
+        ended = job.end(LIMIT_SECONDS)
         return Sample(ended - job.started, [job.exit_code(0)])
 
 
@@ -73,7 +75,7 @@ def failure(launcher: Launcher, directory: Path) -> Sample:
     """One rank fails, seven sleep: from the failure to the launcher's end."""
     with Job.of_ranks(launcher, directory, "fail") as job:
         failed = float(job.mark("moment", 1)[0])
-        ended = job.end(within=FAILURE_LIMIT_SECONDS)
+        ended = job.end(FAILURE_LIMIT_SECONDS)
         return Sample(ended - failed, [job.exit_code(FAILURE_CODE), job.left])
 
 
@@ -93,7 +95,7 @@ def _stopped(launcher: Launcher, directory: Path, mode: str) -> Sample:
         job.mark("ready", COUNT)
         told = time.monotonic()
         os.kill(job.process.pid, signal.SIGTERM)
-        ended = job.end(within=60)
+        ended = job.end(LIMIT_SECONDS)
         return Sample(ended - told, [job.exit_code(STOPPED), job.left])
 
 
@@ -101,12 +103,15 @@ def output(launcher: Launcher, directory: Path) -> Sample:
     """Eight ranks write at full speed: MB/s of theirs that come out of the launcher."""
     with Job.of_ranks(launcher, directory, "write", str(LINES), piped=True) as job:
         with received(job.process, directory / "out") as got:
-            job.end(within=100)
-            job.end_all()  # as the end of a container does
+            try:
+                job.end(LIMIT_SECONDS)
+            finally:
+                job.end_all()  # as the end of a container does: what is not in the pipe by now is lost
         began = min(map(float, job.mark("moment", COUNT)))
-        intact, ordered = got.counted()
-        rate = intact * LINE_BYTES / 1e6 / (got.last - began)
-        return Sample(rate, [COUNT * LINES - intact, "yes" if ordered else "no", job.exit_code(0)])
+        whole, repeated, ordered = got.counted(LINES)
+        rate = whole * LINE_BYTES / 1e6 / (got.last - began)
+        lost = COUNT * LINES - whole
+        return Sample(rate, [lost, repeated, "yes" if ordered else "no", job.exit_code(0)])
 
 
 def idle(launcher: Launcher, directory: Path) -> Sample:
@@ -133,7 +138,7 @@ MEASUREMENTS = (
         "output",
         f"{COUNT} ranks write {LINES:,} lines of {LINE_BYTES} bytes each",
         "MB/s",
-        (f"lost or torn of {COUNT * LINES:,}", "order kept", "exit code"),
+        (f"lost or torn of {COUNT * LINES:,}", "repeated", "order kept", "exit code"),
         output,
     ),
     Measurement(
@@ -151,6 +156,7 @@ def measured(measurement: Measurement, runs: int) -> Dict[str, List[Sample]]:
     """The samples of each launcher that is installed; one that cannot be used gets a remark instead."""
     samples: Dict[str, List[Sample]] = {launcher.name: [] for launcher in LAUNCHERS if launcher.found}
     ahead = [launcher for launcher in LAUNCHERS if launcher.found]
+    spent = dict.fromkeys(samples, 0.0)
     for _ in range(runs if measurement.repeated else 1):
         for launcher in random.sample(ahead, len(ahead)):
             began = time.monotonic()
@@ -160,10 +166,10 @@ def measured(measurement: Measurement, runs: int) -> Dict[str, List[Sample]]:
             except Unusable as error:
                 sample = Sample(math.nan, remark=str(error))
             samples[launcher.name].append(sample)
-            took = time.monotonic() - began
-            said = f"{sample.value:.3f} {measurement.unit}"
-            print(f"{measurement.name}: {launcher.name}: {said} ({took:.1f} s)", file=sys.stderr)
-            if took > SLOW_SECONDS or math.isnan(sample.value):
+            spent[launcher.name] += time.monotonic() - began
+            said = f"{sample.value:.3f} {measurement.unit} {sample.remark}"
+            print(f"{measurement.name}: {launcher.name}: {said}", file=sys.stderr)
+            if spent[launcher.name] > ENOUGH_SECONDS or math.isnan(sample.value):
                 ahead.remove(launcher)
     return samples
 
@@ -214,7 +220,7 @@ def _merged(values: Sequence[Union[int, str]]) -> str:
 
 def _figure(value: float) -> str:
     if math.isinf(value):
-        return "never"
+        return "no end"
     return f"{value:.3f}" if value < 10 else f"{value:.1f}"
 
 
@@ -234,13 +240,21 @@ def main() -> None:
         parser.error(f"--runs is a number from 1, --only takes {', '.join(names)}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(STOPPED))
     process_tree.adopt_orphans()
-    for launcher in LAUNCHERS:  # not counted: files are read from the disk once
+    try:
+        _warm_up()
+        for measurement in MEASUREMENTS:
+            if measurement.name in wanted:
+                print(table(measurement, measured(measurement, options.runs)), flush=True)
+    finally:
+        process_tree.end_all()
+
+
+def _warm_up() -> None:
+    """A run that is not counted: files are read from the disk once."""
+    for launcher in LAUNCHERS:
         if launcher.found:
             with tempfile.TemporaryDirectory(prefix="bench-") as name:
                 start(launcher, Path(name))
-    for measurement in MEASUREMENTS:
-        if measurement.name in wanted:
-            print(table(measurement, measured(measurement, options.runs)), flush=True)
 
 
 if __name__ == "__main__":

@@ -107,5 +107,5 @@ LAUNCHERS = (
     Launcher("torchrun", "torchrun", _torchrun, "30 s, default", "the extra `bench-large`"),
     Launcher("msrun", "msrun", _msrun, "none", "the extra `bench-large`"),
     Launcher("mpirun", "mpirun", _mpirun, "1 s, default", "Debian: openmpi-bin"),
-    Launcher("honcho", "honcho", _honcho, "5 s, fixed", "the extra `bench`"),
+    Launcher("honcho", "honcho", _honcho, "5 s after the first end", "the extra `bench`"),
 )
