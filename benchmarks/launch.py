@@ -190,7 +190,7 @@ def table(measurement: Measurement, samples: Dict[str, List[Sample]]) -> str:
         if launcher.name in samples:
             lines.append(_row(launcher.name, samples[launcher.name], ours))
         else:
-            lines.append(_cells([launcher.name, f"missing: {launcher.source}"]))
+            lines.append(_cells([launcher.name, f"missing: {launcher.source} installs it"]))
     if measurement.name == "output":
         alone = [Sample(cat_alone(COUNT * LINES * LINE_BYTES)) for _ in range(3)]
         lines.append(_row("`cat` alone", alone, ours))

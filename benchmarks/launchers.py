@@ -30,8 +30,8 @@ Command = Sequence[str]
 class Launcher:
     """`program` is looked for on `PATH`; `argv` makes the command line, and files it needs in the directory.
 
-    `grace` is what lies between SIGTERM and SIGKILL in the way it is started here; `source` is where the
-    program comes from.
+    `grace` is what lies between SIGTERM and SIGKILL in the way it is started here; `source` is the command
+    that installs the program.
     """
 
     name: str
@@ -56,6 +56,7 @@ def environ(directory: Path) -> Dict[str, str]:
     return {
         "PATH": PATH,
         "HOME": str(home),
+        "TMPDIR": str(directory),
         "MA_HOME": str(home),
         "MA_MOUNT_PATH": str(home / "modelarts"),
         "MA_VJ_NAME": "ma-job-bench",
@@ -101,11 +102,11 @@ def _honcho(directory: Path, command: Command) -> List[str]:
 
 
 LAUNCHERS = (
-    Launcher("ma_boot", sys.executable, _ma_boot, f"{STOP_TIMEOUT_SECONDS} s, given", "this repository"),
-    Launcher("shell loop", "bash", _shell_loop, "none", "Debian: bash"),
-    Launcher("davincirunsdk", "davincirun", _davincirun, "15 s, fixed", "the extra `bench`"),
-    Launcher("torchrun", "torchrun", _torchrun, "30 s, default", "the extra `bench-large`"),
-    Launcher("msrun", "msrun", _msrun, "none", "the extra `bench-large`"),
-    Launcher("mpirun", "mpirun", _mpirun, "1 s, default", "Debian: openmpi-bin"),
-    Launcher("honcho", "honcho", _honcho, "5 s after the first end", "the extra `bench`"),
+    Launcher("ma_boot", sys.executable, _ma_boot, f"{STOP_TIMEOUT_SECONDS} s, given", "`make bench`"),
+    Launcher("shell loop", "bash", _shell_loop, "none", "`apt-get install bash`"),
+    Launcher("davincirunsdk", "davincirun", _davincirun, "15 s, fixed", "`make bench`"),
+    Launcher("torchrun", "torchrun", _torchrun, "30 s, default", "`make bench-large`"),
+    Launcher("msrun", "msrun", _msrun, "none", "`make bench-large`"),
+    Launcher("mpirun", "mpirun", _mpirun, "1 s, default", "`apt-get install openmpi-bin`"),
+    Launcher("honcho", "honcho", _honcho, "5 s after the first end", "`make bench`"),
 )
