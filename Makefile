@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 VENV := .venv
+BENCH := .bench
 REHEARSAL := .rehearsal
 CONDA := $(REHEARSAL)/anaconda3
 TRAINING := $(CONDA)/envs/mindspore
@@ -13,7 +14,7 @@ REHEARSE := ANACONDA_DIR=$(abspath $(CONDA)) DEFAULT_CONDA_ENV_NAME=mindspore \
 	$(VENV)/bin/ma_boot --local --nodes 2 --devices-per-node 2 --rank-table-delay 3 \
 	--rendezvous mindspore --rehearsal-dir $(REHEARSAL)/jobs --obs-root $(OBS)
 
-.PHONY: help setup rehearse resume test test-mindspore fuzz bench check clean
+.PHONY: help setup rehearse resume test test-mindspore fuzz bench bench-large check clean
 .DELETE_ON_ERROR:
 
 help: ## show the targets
@@ -51,9 +52,17 @@ test-mindspore: $(VENV)/made $(TRAINING)/made ## the tests that train with MindS
 fuzz: $(VENV)/made ## 100,000 random and mutated rank tables
 	$(VENV)/bin/python -m pytest tests/unit/test_rank_table.py -k breaks_the_library --hypothesis-profile=fuzz --timeout=0
 
-bench: $(VENV)/made ## the benchmarks, beside their peers
-	$(VENV)/bin/python -m pip install --quiet --editable '.[bench]'
-	$(VENV)/bin/python benchmarks/rank_table.py
+bench: $(BENCH)/made ## the benchmarks, beside their peers (6 minutes)
+	$(BENCH)/bin/python benchmarks/rank_table.py
+	$(BENCH)/bin/python benchmarks/launch.py
+
+bench-large: $(BENCH)/made ## install the peers that are large, torchrun and msrun, for `make bench`
+	$(BENCH)/bin/python -m pip install --quiet --editable '.[bench,bench-large]'
+
+$(BENCH)/made: pyproject.toml
+	$(PYTHON) -m venv $(BENCH)
+	$(BENCH)/bin/python -m pip install --quiet --editable '.[bench]'
+	touch $@
 
 check: $(VENV)/made ## ruff and mypy
 	$(VENV)/bin/ruff check .
@@ -61,4 +70,4 @@ check: $(VENV)/made ## ruff and mypy
 	$(VENV)/bin/mypy
 
 clean: ## remove all that these targets made
-	rm -rf $(VENV) $(REHEARSAL) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) $(REHEARSAL) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
