@@ -8,9 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import sys
-import traceback
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 import click
@@ -22,7 +20,6 @@ from ma_boot.cores import BIND_CORES
 from ma_boot.errors import BootError, ExitCode, Stopped
 from ma_boot.journal import Journal
 from ma_boot.launch import RENDEZVOUS, described, plan_text
-from ma_boot.local.rehearse import Rehearsal, plan_rehearsal, rehearse
 from ma_boot.orphans import adopt_orphans
 from ma_boot.processes import forbid_core_files
 from ma_boot.rank_table import PRODUCTS, RANK_ORDERS
@@ -57,6 +54,8 @@ def main(argv: Optional[Sequence[str]] = None, environ: Optional[Mapping[str, st
     except Stopped as stopped:
         return _complain(str(stopped), 128 + stopped.signum)
     except Exception:  # a defect of ours: the one place that shows a traceback
+        import traceback  # no command pays for it that ends well
+
         return _complain(f"a defect of ma_boot {__version__}:\n{traceback.format_exc()}", ExitCode.INTERNAL)
 
 
@@ -223,8 +222,7 @@ def run(
     _refuse_without_local(ctx, local)
     request = BootRequest(command=("-m", *command) if as_module else tuple(command), **rest)
     if local:
-        rehearsal = Rehearsal(request=request, **local_settings)
-        return _plan_rehearsal(rehearsal, environ, as_json) if plan else _rehearse(rehearsal, environ)
+        return _rehearse(request, local_settings, environ, plan, as_json)
     return _plan_here(request, environ, as_json) if plan else _boot_here(request, environ)
 
 
@@ -249,7 +247,7 @@ def _from_environment(command: click.Command, environ: Mapping[str, str]) -> Dic
 
 
 def _world(environ: Mapping[str, str], inbox: SignalInbox, console: Console) -> World:
-    return World(environ, socket.gethostname(), os.getcwd(), inbox, console, Journal(console))
+    return World(environ, os.uname().nodename, os.getcwd(), inbox, console, Journal(console))
 
 
 def _boot_here(request: BootRequest, environ: Mapping[str, str]) -> int:
@@ -273,15 +271,18 @@ def _plan_here(request: BootRequest, environ: Mapping[str, str], as_json: bool) 
     return ExitCode.SUCCESS
 
 
-def _rehearse(rehearsal: Rehearsal, environ: Mapping[str, str]) -> int:
-    with SignalInbox() as inbox, Console() as console:
-        adopt_orphans()
-        return rehearse(rehearsal, _world(environ, inbox, console))
+def _rehearse(
+    request: BootRequest, settings: Mapping[str, Any], environ: Mapping[str, str], plan: bool, as_json: bool
+) -> int:
+    from ma_boot.local.rehearse import Rehearsal, plan_rehearsal, rehearse  # a job on the platform needs none
 
-
-def _plan_rehearsal(rehearsal: Rehearsal, environ: Mapping[str, str], as_json: bool) -> int:
-    with SignalInbox() as inbox, Console(2) as console:
-        plans = plan_rehearsal(rehearsal, _world(environ, inbox, console))
+    rehearsal = Rehearsal(request=request, **settings)
+    with SignalInbox() as inbox, Console(2 if plan else 1) as console:
+        world = _world(environ, inbox, console)
+        if not plan:
+            adopt_orphans()
+            return rehearse(rehearsal, world)
+        plans = plan_rehearsal(rehearsal, world)
     _print_plans(plans, as_json)
     return ExitCode.SUCCESS
 

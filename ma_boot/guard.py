@@ -41,17 +41,19 @@ def left_over() -> List[int]:
 
 
 def _markers() -> Iterator[Tuple[int, str]]:
-    """All processes with a marker that this user may look at."""
+    """All processes with a marker that this user may look at; of an ended one the kernel shows none."""
     start = VARIABLE.encode() + b"="
     for name in os.listdir("/proc"):
-        if not name.isdecimal() or int(name) == os.getpid() or _started(int(name)) is None:
+        if not name.isdecimal() or int(name) == os.getpid():
             continue
         try:
-            with open(f"/proc/{name}/environ", "rb") as file:
-                variables = file.read().split(b"\0")
+            with open(f"/proc/{name}/environ", "rb", buffering=0) as file:
+                environ = file.read()
         except OSError:  # gone, or another user's
             continue
-        yield from ((int(name), os.fsdecode(v[len(start) :])) for v in variables if v.startswith(start))
+        if start in environ:
+            found = (variable for variable in environ.split(b"\0") if variable.startswith(start))
+            yield from ((int(name), os.fsdecode(variable[len(start) :])) for variable in found)
 
 
 def _started(pid: int) -> Optional[str]:
