@@ -4,8 +4,8 @@
 
 Whole processes, all in one run. In each round the launchers take turns in a new random order; what counts is
 the median and its ratio to ma_boot's. A run that takes longer than `LONG_SECONDS` is not repeated; three that
-do so together are enough. What a launcher leaves behind is counted and then ended. Markdown tables on standard
-output, progress on the other.
+do so together are enough. What a launcher leaves behind is counted and then ended. Markdown tables on
+standard output, progress on the other.
 """
 
 from __future__ import annotations
