@@ -123,10 +123,13 @@ def idle(launcher: Launcher, directory: Path) -> Sample:
         main = job.process.pid
         own = sorted(({main} | process_tree.below(main)) - ranks)
         used = sum(map(process_tree.cpu_seconds, own))
+        began = time.monotonic()
         time.sleep(IDLE_SECONDS)
-        used = sum(map(process_tree.cpu_seconds, own)) - used
+        used = (sum(map(process_tree.cpu_seconds, own)) - used) / (time.monotonic() - began)
+        if not all(map(process_tree.alive, [*own, *ranks])):
+            raise Unusable("it ended while its ranks slept")
         highest, pss = process_tree.peak_rss(main), sum(map(process_tree.pss, own))
-        return Sample(pss, [f"{highest:.1f}", len(own), f"{used / IDLE_SECONDS:.1%}"])
+        return Sample(pss, [f"{highest:.1f}", len(own), f"{used:.1%}"])
 
 
 _ENDING = ("exit code", "ranks left")
