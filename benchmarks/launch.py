@@ -3,9 +3,9 @@
     python benchmarks/launch.py [--runs N] [--only start,failure,stop,deaf,output,idle]      (make bench)
 
 Whole processes, all in one run. In each round the launchers take turns in a new random order; what counts is
-the median and its ratio to ma_boot's. A launcher whose runs of one measurement took `ENOUGH_SECONDS` in all
-is not run again for it. What a launcher leaves behind is counted and then ended. Markdown tables on standard
-output, progress on the other.
+the median and its ratio to ma_boot's. A run that takes longer than `LONG_SECONDS` is not repeated; three that
+do so together are enough. What a launcher leaves behind is counted and then ended. Markdown tables on
+standard output, progress on the other.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from launchers import LAUNCHERS, Launcher
 from rank import COUNT, FAILURE_CODE, LINE_BYTES
 from throughput import cat_alone, received
 
-ENOUGH_SECONDS = 6.0
+LONG_SECONDS = 6.0
+FEWEST_RUNS = 3
 IDLE_SECONDS = 10.0
 FAILURE_LIMIT_SECONDS = 10.0
 LIMIT_SECONDS = 35.0  # longer than any launcher's grace
@@ -122,10 +123,13 @@ def idle(launcher: Launcher, directory: Path) -> Sample:
         main = job.process.pid
         own = sorted(({main} | process_tree.below(main)) - ranks)
         used = sum(map(process_tree.cpu_seconds, own))
+        began = time.monotonic()
         time.sleep(IDLE_SECONDS)
-        used = sum(map(process_tree.cpu_seconds, own)) - used
+        used = (sum(map(process_tree.cpu_seconds, own)) - used) / (time.monotonic() - began)
+        if not all(map(process_tree.alive, [*own, *ranks])):
+            raise Unusable("it ended while its ranks slept")
         highest, pss = process_tree.peak_rss(main), sum(map(process_tree.pss, own))
-        return Sample(pss, [f"{highest:.1f}", len(own), f"{used / IDLE_SECONDS:.1%}"])
+        return Sample(pss, [f"{highest:.1f}", len(own), f"{used:.1%}"])
 
 
 _ENDING = ("exit code", "ranks left")
@@ -156,7 +160,7 @@ def measured(measurement: Measurement, runs: int) -> Dict[str, List[Sample]]:
     """The samples of each launcher that is installed; one that cannot be used gets a remark instead."""
     samples: Dict[str, List[Sample]] = {launcher.name: [] for launcher in LAUNCHERS if launcher.found}
     ahead = [launcher for launcher in LAUNCHERS if launcher.found]
-    spent = dict.fromkeys(samples, 0.0)
+    spent: Dict[str, List[float]] = {name: [] for name in samples}
     for _ in range(runs if measurement.repeated else 1):
         for launcher in random.sample(ahead, len(ahead)):
             began = time.monotonic()
@@ -166,12 +170,17 @@ def measured(measurement: Measurement, runs: int) -> Dict[str, List[Sample]]:
             except Unusable as error:
                 sample = Sample(math.nan, remark=str(error))
             samples[launcher.name].append(sample)
-            spent[launcher.name] += time.monotonic() - began
+            spent[launcher.name].append(time.monotonic() - began)
             said = f"{sample.value:.3f} {measurement.unit} {sample.remark}"
             print(f"{measurement.name}: {launcher.name}: {said}", file=sys.stderr)
-            if spent[launcher.name] > ENOUGH_SECONDS or math.isnan(sample.value):
+            if math.isnan(sample.value) or _enough(spent[launcher.name]):
                 ahead.remove(launcher)
     return samples
+
+
+def _enough(spent: Sequence[float]) -> bool:
+    """The runs took so long that there is no further one."""
+    return max(spent) > LONG_SECONDS or (len(spent) >= FEWEST_RUNS and sum(spent) > LONG_SECONDS)
 
 
 def table(measurement: Measurement, samples: Dict[str, List[Sample]]) -> str:
