@@ -1,0 +1,87 @@
+"""What can be asked of an upload in parts."""
+
+from __future__ import annotations
+
+from ma_boot.local.obs_server import answers
+from ma_boot.local.obs_server.answers import Answer
+from ma_boot.local.obs_server.call import Call, texts
+from ma_boot.local.obs_server.object_operations import marks
+from ma_boot.local.obs_server.refusals import Refusal
+from ma_boot.local.obs_server.uploads import MAX_PARTS, Part, Upload
+
+PAGE = 1000
+
+
+def begin(call: Call) -> Answer:
+    """Begins an upload."""
+    call.need_bucket()
+    upload = call.store.uploads.begin(
+        call.bucket_name, call.key, call.kept_headers(), call.metadata(), call.now
+    )
+    return answers.begun(upload, call.prefix)
+
+
+def _upload(call: Call) -> Upload:
+    call.need_bucket()
+    return call.store.uploads.get(call.bucket_name, call.key, call.parameter("uploadId"))
+
+
+def put(call: Call) -> Answer:
+    """Stores the body as a part."""
+    if call.header("copy-source") is not None:
+        raise Refusal("NotImplemented", "a part that is copied from an object is not understood")
+    upload, text = _upload(call), call.parameter("partNumber")
+    number = int(text) if text.isdecimal() else 0
+    if not 1 <= number <= MAX_PARTS:
+        raise Refusal("InvalidArgument", f"partNumber is none from 1 to {MAX_PARTS}")
+    path = call.store.uploads.new_file(upload)
+    received = call.body.to_file(path, call.prefix)
+    call.store.uploads.add(upload, Part(number, received.size, received.md5, call.now, str(path)))
+    return Answer(200, marks(call, received.md5, received.crc64))
+
+
+def parts(call: Call) -> Answer:
+    """The parts that are there."""
+    after = call.number("part-number-marker", MAX_PARTS) if call.parameter("part-number-marker") else 0
+    return answers.parts(_upload(call), after, call.number("max-parts", PAGE), call.prefix)
+
+
+def complete(call: Call) -> Answer:
+    """Makes the parts that the body names the object."""
+    upload, root = _upload(call), call.document()
+    numbers, etags = texts(root, "Part/PartNumber"), texts(root, "Part/ETag")
+    if len(numbers) != len(etags) or not all(number.isdecimal() for number in numbers):
+        raise Refusal("MalformedXML", "parts with PartNumber and ETag were expected")
+    wanted = [(int(number), etag) for number, etag in zip(numbers, etags)]
+    stored = call.store.uploads.complete(upload, wanted, call.bucket, call.now)
+    answer = answers.completed(upload, stored, call.prefix)
+    answer.headers.update(marks(call, stored.etag, stored.crc64))
+    return answer
+
+
+def abort(call: Call) -> Answer:
+    """Forgets the upload."""
+    call.store.uploads.abort(_upload(call))
+    return Answer(204)
+
+
+def pending(call: Call) -> Answer:
+    """The uploads of a bucket that are not complete."""
+    call.need_bucket()
+    after = (call.parameter("key-marker"), call.parameter("upload-id-marker"))
+    found = [
+        upload
+        for upload in call.store.uploads.of(call.bucket_name)
+        if upload.key.startswith(call.parameter("prefix"))
+    ]
+    if after[1]:
+        passed = [upload.id for upload in found].index(after[1]) + 1 if _has(found, after[1]) else 0
+        found = found[passed:]
+    elif after[0]:
+        found = [upload for upload in found if upload.key > after[0]]
+    limit = call.number("max-uploads", PAGE)
+    return answers.uploads(call.bucket_name, found, limit, call.is_url_encoded, call.prefix)
+
+
+def _has(found: list[Upload], upload_id: str) -> bool:
+    return any(upload.id == upload_id for upload in found)
