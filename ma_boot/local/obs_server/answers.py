@@ -98,10 +98,11 @@ def objects(asked: Listing, page: Page, found: Sequence[Stored], prefix: str) ->
 
 
 def _content(asked: Listing, one: Stored) -> str:
+    kind = "<Type>Appendable</Type>" if one.appendable else ""
     return (
         f"<Contents><Key>{_text(asked.key(one.key))}</Key><LastModified>{iso(one.modified)}</LastModified>"
         f"<ETag>&quot;{one.etag}&quot;</ETag><Size>{one.size}</Size><Owner>{OWNER}</Owner>"
-        f"<StorageClass>STANDARD</StorageClass>{'<Type>Appendable</Type>' if one.appendable else ''}</Contents>"
+        f"<StorageClass>STANDARD</StorageClass>{kind}</Contents>"
     )
 
 

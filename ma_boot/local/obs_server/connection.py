@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import ssl
@@ -79,8 +80,6 @@ class Connection:
 
     def close(self) -> None:
         """Ends the connection; wakes who waits for it."""
-        try:
+        with contextlib.suppress(OSError):  # it may have ended already
             self._socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass  # it has ended already
         self._socket.close()

@@ -47,8 +47,8 @@ class Fault:
     then as `hang`), `cut` (half of the answer, then the end), `drip` (slowly, until `release`);
     `short-write` (stores half of the body, and says nothing), `ignore-range` (200 and the whole object),
     `wrong-range` (Content-Range says another one), `flip` (one bit of the answer), `wrong-etag`, `wrong-crc`
-    (of another content), `encrypted` and `appended` (the ETag only has the shape of an MD5, in listings too; a
-    header says why where one object is meant);
+    (of another content), `encrypted` and `appended` (the ETag only has the shape of an MD5, in listings too;
+    a header says why where one object is meant);
     `empty` (blanks under status 200), `torn` (half of a document, whole for HTTP), `no-marker` and
     `no-is-truncated` (a listing without this element).
     """

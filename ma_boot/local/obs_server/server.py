@@ -46,8 +46,8 @@ class Seen(NamedTuple):
 class ObsServer:
     """Serves while it is a context; `port` 0 takes a free one.
 
-    Buckets are addressed in the path, or before `domain` in the host's name. `faults` and `credentials` may be
-    changed at any time; setting `release` ends what hangs. What an earlier server left in `root` is served.
+    Buckets are addressed in the path, or before `domain` in the host's name. `faults` and `credentials` may
+    be changed at any time; setting `release` ends what hangs. What an earlier server left in `root` is kept.
     """
 
     def __init__(

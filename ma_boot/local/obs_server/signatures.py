@@ -22,13 +22,24 @@ SKEW_SECONDS = 15 * 60
 UNSIGNED = "UNSIGNED-PAYLOAD"
 SCHEMES = {"OBS": "x-obs-", "AWS": "x-amz-"}  # by the word that begins Authorization
 SIGNED_PARAMETERS = frozenset(
-    ["acl", "append", "backtosource", "bucketstatus", "cors", "delete", "deletebucket", "directcoldaccess", "dispolicy", "encryption", "fileinterface", "inventory", "length", "lifecycle", "location", "logging", "metadata", "modify", "name", "notification", "object-lock", "obsalias", "obsbucketalias", "obscompresspolicy", "obsworkflowtriggerpolicy", "partnumber", "policy", "policystatus", "position", "publicaccessblock", "quota", "rename", "replication", "requestpayment", "response-cache-control", "response-content-disposition", "response-content-encoding", "response-content-language", "response-content-type", "response-expires", "restore", "retention", "storageclass", "storageinfo", "storagepolicy", "tagging", "torrent", "truncate", "uploadid", "uploads", "versionid", "versioning", "versions", "website", "x-image-process", "x-image-save-bucket", "x-image-save-object", "x-obs-accesslabel", "x-oss-process", "x-workflow-execution-state", "x-workflow-execution-type", "x-workflow-graph-name", "x-workflow-limit", "x-workflow-next-marker", "x-workflow-prefix", "x-workflow-start", "x-workflow-template-name"]
+    """
+    acl append backtosource bucketstatus cors delete deletebucket directcoldaccess dispolicy encryption
+    fileinterface inventory length lifecycle location logging metadata modify name notification object-lock
+    obsalias obsbucketalias obscompresspolicy obsworkflowtriggerpolicy partnumber policy policystatus
+    position publicaccessblock quota rename replication requestpayment response-cache-control
+    response-content-disposition response-content-encoding response-content-language response-content-type
+    response-expires restore retention storageclass storageinfo storagepolicy tagging torrent truncate
+    uploadid uploads versionid versioning versions website x-image-process x-image-save-bucket
+    x-image-save-object x-obs-accesslabel x-oss-process x-workflow-execution-state x-workflow-execution-type
+    x-workflow-graph-name x-workflow-limit x-workflow-next-marker x-workflow-prefix x-workflow-start
+    x-workflow-template-name
+    """.split()  # noqa: SIM905 - a list of one per line would be a page
 )
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """A pair of keys that may sign; temporary ones have a token, and may end at `expires` (seconds, epoch)."""
+    """A pair of keys that may sign; temporary ones have a token, and end at `expires` (seconds, epoch)."""
 
     access_key: str
     secret_key: str
@@ -132,8 +143,8 @@ def _claim_of_v4_url(parameters: Dict[str, Optional[str]], now: float) -> _Claim
     stamp, lasts = parameters.get("X-Amz-Date") or "", parameters.get("X-Amz-Expires") or ""
     if not lasts.isdecimal() or _seconds(stamp) + int(lasts) < now:
         raise Refusal("AccessDenied", "the signed URL has expired")
-    names = ("X-Amz-Credential", "X-Amz-SignedHeaders", "X-Amz-Signature")
-    return _v4_claim(*(parameters.get(name) for name in names), stamp, in_url=True)
+    credential, signed = parameters.get("X-Amz-Credential"), parameters.get("X-Amz-SignedHeaders")
+    return _v4_claim(credential, signed, parameters["X-Amz-Signature"], stamp, in_url=True)
 
 
 def _v4_claim(
