@@ -85,7 +85,7 @@ class Client(Protocol):
 class Sdk:
     """esdk-obs-python with the signature `obs` or `v2`."""
 
-    def __init__(self, account: Account, bucket: str, signature: str) -> None:
+    def __init__(self, account: Account, bucket: str, signature: str, path_style: bool = True) -> None:
         mode = {"client_mode": "workflow"} if signature == "obs" else {}  # else the path style forces V2
         self._bucket = bucket
         self._client = ObsClient(
@@ -93,8 +93,9 @@ class Sdk:
             account.secret_key,
             security_token=account.token,
             server=account.url,
-            path_style=True,
+            path_style=path_style,
             signature=signature,
+            is_signature_negotiation=False,
             long_conn_mode=True,
             max_retry_count=0,
             **mode,
@@ -207,7 +208,7 @@ def _reply(answer: Any) -> Reply:
 class Boto:
     """boto3 with V4 signatures."""
 
-    def __init__(self, account: Account, bucket: str) -> None:
+    def __init__(self, account: Account, bucket: str, style: str = "path") -> None:
         self._bucket = bucket
         self._client: Any = boto3.client(
             "s3",
@@ -218,7 +219,7 @@ class Boto:
             region_name="us-east-1",
             config=Config(
                 signature_version="s3v4",
-                s3={"addressing_style": "path"},
+                s3={"addressing_style": style},
                 retries={"max_attempts": 0},
                 request_checksum_calculation="when_required",
                 response_checksum_validation="when_required",

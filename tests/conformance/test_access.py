@@ -115,12 +115,6 @@ def test_times_as_conditions(client: Client, raw: Ask) -> None:
     assert raw("GET", url, If_Unmodified_Since="Sat, 01 Jan 2000 00:00:00 GMT")[0] == 412
 
 
-def test_a_body_in_chunks(client: Client, raw: Ask) -> None:
-    pieces = [b"one", b"two" * 100_000, b"three"]
-    assert raw("PUT", client.signed_url("PUT", "a"), iter(pieces))[0] == 200
-    assert client.get("a").content == b"".join(pieces)
-
-
 def test_a_client_that_dies_leaves_nothing(client: Client, account: Account) -> None:
     connection = http.client.HTTPConnection(urlsplit(account.url).netloc, timeout=30)
     connection.putrequest("PUT", target(client.signed_url("PUT", "a")))

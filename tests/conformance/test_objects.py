@@ -89,7 +89,8 @@ def test_an_md5_that_is_none(client: Client) -> None:
 
 def test_metadata_is_kept(client: Client) -> None:
     client.put("a", b"x", color="blue", size="a b")
-    assert {**client.head("a").metadata, "color": "blue", "size": "a b"} == client.head("a").metadata
+    found = client.head("a").metadata
+    assert (found["color"], found["size"]) == ("blue", "a b")
     assert client.get("a").metadata["color"] == "blue"
 
 
@@ -119,11 +120,9 @@ def test_a_copy_has_the_metadata_of_its_source_or_its_own(client: Client) -> Non
     assert client.head("other").metadata["color"] == "red"
 
 
-def test_a_copy_of_what_is_not_there_or_is_another(client: Client) -> None:
-    client.put("a", CONTENT)
+def test_a_copy_of_what_is_not_there(client: Client) -> None:
     assert client.copy("nothing", "b").code == "NoSuchKey"
-    assert client.copy("a", "b", if_match=md5(b"another")).status == 412
-    assert client.page().keys == ["a"]
+    assert client.page().keys == []
 
 
 ODD_KEYS = [
