@@ -152,7 +152,7 @@ class ObsServer:
         if fault is not None:
             return self._broken(connection, request, body, fault)
         answer = self._answer(request, body)
-        keep = request.keeps_alive and body.drained()
+        keep = body.drained() and request.keeps_alive  # in this order: who sends hears no answer
         self._send(connection, request.method, answer, keep)
         return keep
 
@@ -210,7 +210,7 @@ class ObsServer:
             if fault.kind == "short-write":
                 body.lose_from = body.length // 2
             answer = self._answer(request, body)
-        keep = request.keeps_alive and body.drained()
+        keep = body.drained() and request.keeps_alive  # in this order: who sends hears no answer
         answer = faults.damaged(_loaded(answer), fault.kind, prefix_of(request))
         if fault.kind not in faults.ON_THE_LINE or request.method == "HEAD":
             self._send(connection, request.method, answer, keep)
