@@ -111,16 +111,23 @@ class ObsServer:
                 accepted, _ = self._listener.accept()
             except OSError:
                 return
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if self._tls is not None:
-                accepted = self._tls.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)
-            connection = Connection(accepted)
+            try:
+                connection = self._connection(accepted)
+            except OSError:  # the client has gone already
+                accepted.close()
+                continue
             thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
             with self._lock:
                 self.connections += 1
                 self._open.add(connection)
                 self._threads.add(thread)
             thread.start()
+
+    def _connection(self, accepted: socket.socket) -> Connection:
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._tls is None:
+            return Connection(accepted)
+        return Connection(self._tls.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False))
 
     def _serve(self, connection: Connection) -> None:
         try:
@@ -152,7 +159,8 @@ class ObsServer:
         if fault is not None:
             return self._broken(connection, request, body, fault)
         answer = self._answer(request, body)
-        keep = body.drained() and request.keeps_alive  # in this order: who sends hears no answer
+        whole = body.drained()  # before the answer: one that comes while the client sends may be lost
+        keep = whole and request.keeps_alive
         self._send(connection, request.method, answer, keep)
         return keep
 
@@ -210,7 +218,8 @@ class ObsServer:
             if fault.kind == "short-write":
                 body.lose_from = body.length // 2
             answer = self._answer(request, body)
-        keep = body.drained() and request.keeps_alive  # in this order: who sends hears no answer
+        whole = body.drained()  # before the answer: one that comes while the client sends may be lost
+        keep = whole and request.keeps_alive
         answer = faults.damaged(_loaded(answer), fault.kind, prefix_of(request))
         if fault.kind not in faults.ON_THE_LINE or request.method == "HEAD":
             self._send(connection, request.method, answer, keep)
