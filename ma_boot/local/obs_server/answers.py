@@ -9,9 +9,8 @@ from urllib.parse import quote
 from xml.sax.saxutils import escape
 
 from ma_boot.local.obs_server.listing import Page
-from ma_boot.local.obs_server.objects import Stored
 from ma_boot.local.obs_server.refusals import Refusal
-from ma_boot.local.obs_server.uploads import Part, Upload
+from ma_boot.local.obs_server.values import Part, Stored, Upload
 
 NAMESPACES = {
     "x-obs-": "http://obs.myhwclouds.com/doc/2015-06-30/",

@@ -6,8 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Dict, List, Optional
 
-from ma_boot.local.obs_server import answers
-from ma_boot.local.obs_server.answers import Answer
+from ma_boot.local.obs_server.answers import Answer, failed
 
 REFUSING = {
     "403": (403, "AccessDenied"),
@@ -78,7 +77,7 @@ def refusal(fault: Fault, resource: str) -> Optional[Answer]:
     if fault.kind not in REFUSING:
         return None
     status, code = REFUSING[fault.kind]
-    answer = answers.failed(status, code, "a fault that was ordered", resource)
+    answer = failed(status, code, "a fault that was ordered", resource)
     if fault.retry_after is not None:
         answer.headers["Retry-After"] = str(fault.retry_after)
     return answer

@@ -15,8 +15,8 @@ from ma_boot.local.obs_server.body import CHUNK
 from ma_boot.local.obs_server.call import Call
 from ma_boot.local.obs_server.conditions import is_modified, wanted_range
 from ma_boot.local.obs_server.crc64 import crc64
-from ma_boot.local.obs_server.objects import Stored
 from ma_boot.local.obs_server.refusals import Refusal
+from ma_boot.local.obs_server.values import Stored
 
 
 def put(call: Call) -> Answer:

@@ -8,30 +8,14 @@ import shutil
 import struct
 import threading
 import uuid
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import BinaryIO, Dict, Iterable, List, Optional, Tuple
 
 from ma_boot.local.obs_server.listing import Page, page
 from ma_boot.local.obs_server.refusals import Refusal
+from ma_boot.local.obs_server.values import Stored
 
 _LENGTH = struct.Struct(">I")
-
-
-@dataclass(frozen=True)
-class Stored:
-    """An object. `headers` are the standard ones (Content-Type, ...) and `metadata` the user's own, both as
-    they were sent; `modified` counts seconds since the epoch; `path` begins with the content."""
-
-    key: str
-    size: int
-    etag: str
-    crc64: int
-    modified: float
-    headers: Mapping[str, str] = field(default_factory=dict)
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    appendable: bool = False
-    path: str = ""
 
 
 class Bucket:

@@ -7,7 +7,8 @@ from ma_boot.local.obs_server.answers import Answer
 from ma_boot.local.obs_server.call import Call, texts
 from ma_boot.local.obs_server.object_operations import marks
 from ma_boot.local.obs_server.refusals import Refusal
-from ma_boot.local.obs_server.uploads import MAX_PARTS, Part, Upload
+from ma_boot.local.obs_server.uploads import MAX_PARTS
+from ma_boot.local.obs_server.values import Part, Upload
 
 PAGE = 1000
 

@@ -7,41 +7,17 @@ import os
 import shutil
 import threading
 import uuid
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Dict, Iterable, List, Mapping, Sequence, Tuple
 
 from ma_boot.local.obs_server.crc64 import crc64
-from ma_boot.local.obs_server.objects import Bucket, Stored
+from ma_boot.local.obs_server.objects import Bucket
 from ma_boot.local.obs_server.refusals import Refusal
+from ma_boot.local.obs_server.values import Part, Stored, Upload
 
 CHUNK = 1 << 20
 MIN_PART = 100 << 10  # OBS API reference, "Uploading Parts": the last one may be smaller
 MAX_PARTS = 10_000
-
-
-@dataclass(frozen=True)
-class Part:
-    """One part: `etag` is the MD5 of its content, which is at `path`."""
-
-    number: int
-    size: int
-    etag: str
-    modified: float
-    path: str
-
-
-@dataclass(frozen=True)
-class Upload:
-    """An upload that was begun; `headers` and `metadata` are for the object that it becomes."""
-
-    id: str
-    bucket: str
-    key: str
-    begun: float
-    headers: Mapping[str, str]
-    metadata: Mapping[str, str]
-    parts: Dict[int, Part] = field(default_factory=dict)
 
 
 class Uploads:
