@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import http.client
+import shutil
 import socket
 import ssl
 import threading
@@ -247,3 +248,11 @@ def test_tls(tmp_path: Path) -> None:
         assert line.ask()[2] == CONTENT * 3
         assert line.ask(Range="bytes=300000-900000")[2] == (CONTENT * 3)[300_000:900_001]
         line.connection.close()
+
+
+def test_a_disk_that_fails_is_an_answer(obs: ObsServer, line: Line) -> None:
+    shutil.rmtree(obs.root / "buckets" / "bucket")
+    status, _, body = line.ask("PUT", "c", CONTENT)
+    assert (status, b"<Code>InternalError</Code>" in body) == (500, True)
+    assert line.ask("GET", "a")[0] == 500
+    assert obs.connections == 1

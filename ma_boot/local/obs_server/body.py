@@ -51,7 +51,7 @@ class Body:
             with path.open("wb", buffering=0) as file:
                 return self._check_into(file, prefix)
         except BaseException:
-            path.unlink()
+            path.unlink(missing_ok=True)
             raise
 
     def document(self, prefix: str) -> bytes:

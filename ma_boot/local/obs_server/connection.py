@@ -78,8 +78,12 @@ class Connection:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._socket.close()
 
-    def close(self) -> None:
-        """Ends the connection; wakes who waits for it."""
+    def end(self) -> None:
+        """Wakes who waits for the client; for another thread than the one that closes."""
         with contextlib.suppress(OSError):  # it may have ended already
             self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Ends the connection."""
+        self.end()
         self._socket.close()

@@ -65,6 +65,7 @@ class ObsServer:
         self.connections = 0
         self.release = threading.Event()
         self.port = port
+        self.root = root
         self._store = Store(root)
         self._host, self._domain, self._tls = host, domain, tls
         self._lock = threading.Lock()
@@ -101,7 +102,7 @@ class ObsServer:
         with self._lock:
             threads = list(self._threads)
             for connection in self._open:
-                connection.close()
+                connection.end()
         for thread in threads:
             thread.join()
 
@@ -176,6 +177,10 @@ class ObsServer:
             return perform(Call(request, body, bucket, key, prefix_of(request), now, self._store))
         except Refusal as refusal:
             return answers.refused(refusal, request.path)
+        except ConnectionError:
+            raise
+        except OSError as error:  # of the server's own disk
+            return answers.refused(Refusal("InternalError", str(error)), request.path)
 
     def _send(self, connection: Connection, method: str, answer: Answer, keep: bool) -> None:
         head = self._head(answer, keep)
