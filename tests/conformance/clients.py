@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Dict, List, Mapping, Optional, Protocol, Sequence, Tuple
 
 import boto3
@@ -73,6 +73,7 @@ class Client(Protocol):
     def page(self, prefix: str = "", marker: str = "", delimiter: str = "", limit: int = 1000) -> Page: ...
     def begin(self, key: str) -> str: ...
     def put_part(self, key: str, upload: str, number: int, content: bytes) -> Reply: ...
+    def copy_part(self, key: str, upload: str, number: int, source: str, range: str) -> Reply: ...
     def parts(
         self, key: str, upload: str, after: int = 0, limit: int = 1000
     ) -> List[Tuple[int, int, str]]: ...
@@ -158,17 +159,16 @@ class Sdk:
     def put_part(self, key: str, upload: str, number: int, content: bytes) -> Reply:
         return _reply(self._client.uploadPart(self._bucket, key, number, upload, content=content))
 
+    def copy_part(self, key: str, upload: str, number: int, source: str, range: str) -> Reply:
+        whence = f"{self._bucket}/{source}"
+        return _reply(self._client.copyPart(self._bucket, key, number, upload, whence, range))
+
     def parts(self, key: str, upload: str, after: int = 0, limit: int = 1000) -> List[Tuple[int, int, str]]:
         answer = self._client.listParts(self._bucket, key, upload, maxParts=limit, partNumberMarker=after)
         return [(one.partNumber, one.size, one.etag.strip('"')) for one in _good(answer).body.parts]
 
     def complete(self, key: str, upload: str, parts: Sequence[Tuple[int, str]]) -> Reply:
-        class Unsorted(List[CompletePart]):
-            """The SDK sorts the parts; the checks want their order."""
-
-        request = CompleteMultipartUploadRequest(
-            Unsorted(CompletePart(number, etag) for number, etag in parts)
-        )
+        request = CompleteMultipartUploadRequest([CompletePart(number, etag) for number, etag in parts])
         return _reply(self._client.completeMultipartUpload(self._bucket, key, upload, request))
 
     def abort(self, key: str, upload: str) -> Reply:
@@ -277,9 +277,8 @@ class Boto:
             Metadata=metadata,
             MetadataDirective="REPLACE" if metadata else "",
         )
-        reply = _boto_reply(answer)
-        return Reply(
-            reply.status, reply.code, etag=answer.get("CopyObjectResult", {}).get("ETag", "").strip('"')
+        return replace(
+            _boto_reply(answer), etag=answer.get("CopyObjectResult", {}).get("ETag", "").strip('"')
         )
 
     def page(self, prefix: str = "", marker: str = "", delimiter: str = "", limit: int = 1000) -> Page:
@@ -300,6 +299,18 @@ class Boto:
         return _boto_reply(
             self._ask("upload_part", Key=key, UploadId=upload, PartNumber=number, Body=content)
         )
+
+    def copy_part(self, key: str, upload: str, number: int, source: str, range: str) -> Reply:
+        answer = self._ask(
+            "upload_part_copy",
+            Key=key,
+            UploadId=upload,
+            PartNumber=number,
+            CopySource={"Bucket": self._bucket, "Key": source},
+            CopySourceRange=f"bytes={range}",
+        )
+        etag = answer.get("CopyPartResult", {}).get("ETag", "").strip('"')
+        return replace(_boto_reply(answer), etag=etag)
 
     def parts(self, key: str, upload: str, after: int = 0, limit: int = 1000) -> List[Tuple[int, int, str]]:
         answer = self._ask("list_parts", Key=key, UploadId=upload, MaxParts=limit, PartNumberMarker=after)

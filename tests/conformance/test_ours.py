@@ -8,7 +8,7 @@ import io
 import socket
 import time
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Iterator, List
 from urllib.parse import urlsplit
 
 import pytest
@@ -105,6 +105,48 @@ def test_only_the_parts_that_are_named_are_used(server: ObsServer, signature: st
     etag = found.put_part("a", upload, 2, b"two").etag
     assert found.complete("a", upload, [(2, etag)]).status == 200
     assert found.get("a").content == b"two"
+
+
+def test_parts_in_another_order_are_refused(server: ObsServer) -> None:
+    found = client(server, "v4", Credentials("AKPLANTED", "SKPLANTED"))  # the SDK would sort them
+    upload = found.begin("a")
+    named = [(number, found.put_part("a", upload, number, b"x" * 200_000).etag) for number in (1, 2)]
+    refused = found.complete("a", upload, named[::-1])
+    assert (refused.status, refused.code) == (400, "InvalidPartOrder")
+    assert found.complete("a", upload, named).status == 200
+
+
+def test_a_payload_that_is_not_the_one_that_was_signed(server: ObsServer) -> None:
+    found = client(server, "v4", Credentials("AKPLANTED", "SKPLANTED"))
+
+    def change(request: Any, **others: Any) -> None:
+        request.body = io.BytesIO(request.body.read()[::-1])
+
+    found._client.meta.events.register("before-send.s3.PutObject", change)
+    refused = found.put("a", CONTENT)
+    assert (refused.status, refused.code) == (400, "XAmzContentSHA256Mismatch")
+    assert found.page().keys == []
+
+
+def test_what_is_replaced_or_deleted_takes_no_space(server: ObsServer) -> None:
+    found = client(server, "v2", Credentials("AKPLANTED", "SKPLANTED"))
+
+    def files() -> List[Path]:
+        return list((server.root / "buckets" / "bucket").iterdir())
+
+    for content in (b"one", b"two"):
+        found.put("a", content)
+    assert len(files()) == 1
+    assert found.put("a", b"three", md5="c2hvcnQ=").status == 400
+    assert len(files()) == 1
+    found.delete("a")
+    assert files() == []
+    upload = found.begin("a")
+    for content in (b"one", b"two"):
+        etag = found.put_part("a", upload, 1, content).etag
+    assert len(list((server.root / "uploads" / upload).iterdir())) == 1
+    found.complete("a", upload, [(1, etag)])
+    assert list((server.root / "uploads").iterdir()) == []
 
 
 @pytest.mark.parametrize("signature", ["obs", "v2", "v4"])

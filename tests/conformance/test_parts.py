@@ -66,6 +66,20 @@ def test_small_parts_are_refused(client: Client) -> None:
     assert (refused.status, refused.code) == (400, "EntityTooSmall")
 
 
+def test_a_part_may_be_a_range_of_an_object(client: Client) -> None:
+    source = bytes(range(256)) * (25 << 10)
+    client.put("source", source)
+    upload = client.begin("a")
+    etags = []
+    for number, half in ((1, f"0-{5 * MIB - 1}"), (2, f"{5 * MIB}-{len(source) - 1}")):
+        etags.append((number, client.copy_part("a", upload, number, "source", half).etag))
+    assert [etag for _, etag in etags] == [
+        hashlib.md5(half).hexdigest() for half in (source[: 5 * MIB], source[5 * MIB :])
+    ]
+    assert client.complete("a", upload, etags).status == 200
+    assert client.get("a").content == source
+
+
 def test_what_is_aborted_is_gone(client: Client) -> None:
     upload = client.begin("a")
     etag = client.put_part("a", upload, 1, b"one").etag

@@ -149,6 +149,8 @@ def test_one_bit_is_wrong(obs: ObsServer, line: Line) -> None:
 
 
 def test_ranges_that_are_not_what_was_asked_for(obs: ObsServer, line: Line) -> None:
+    assert "x-obs-checksum-crc64ecma" in line.ask()[1]
+    assert "x-obs-checksum-crc64ecma" not in line.ask(Range="bytes=10-19")[1], "it is that of the whole"
     obs.faults += [Fault("ignore-range", times=1), Fault("wrong-range", times=1)]
     status, headers, body = line.ask(Range="bytes=10-19")
     assert (status, "content-range" in headers, body) == (200, False, CONTENT)

@@ -91,6 +91,14 @@ def test_what_the_sdk_signs_is_accepted(
     assert refused(request, [Credentials("OTHER", "SECRET")], bucket=bucket) == "InvalidAccessKeyId"
 
 
+@pytest.mark.parametrize("signature", ["obs", "v2"])
+def test_a_date_in_a_header_of_the_dialect_stands_for_the_other(signature: str) -> None:
+    own = {"{}date": formatdate(NOW, usegmt=True)}
+    request = signed(signature, "GET", "a", {}, own, True)
+    assert refused(request) == ""
+    assert refused(Request("GET", request.target, {**request.headers, "date": "another"})) == ""
+
+
 @pytest.mark.parametrize("token", [None, "TO/KEN+=="])
 @pytest.mark.parametrize("path_style", [True, False], ids=["path", "virtual"])
 @pytest.mark.parametrize("signature", ["obs", "v2", "v4"])

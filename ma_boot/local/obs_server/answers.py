@@ -124,6 +124,12 @@ def copied(stored: Stored, prefix: str) -> Answer:
     return _document("CopyObjectResult", prefix, content)
 
 
+def copied_part(part: Part, prefix: str) -> Answer:
+    """A part that was copied."""
+    content = f"<LastModified>{iso(part.modified)}</LastModified>{_etag(part.etag)}"
+    return _document("CopyPartResult", prefix, content)
+
+
 def begun(upload: Upload, prefix: str) -> Answer:
     """An upload that has begun."""
     content = _tag("Bucket", upload.bucket) + _tag("Key", upload.key) + _tag("UploadId", upload.id)

@@ -38,7 +38,7 @@ _ETAG = re.compile(rb"[0-9a-f]{32}(?=(-\d+)?(&quot;|\")?</ETag>)")
 
 @dataclass
 class Fault:
-    """Breaks the next `times` requests of this method whose path or query has `path` in it.
+    """Breaks the next `times` requests of this method whose path or query, as sent, has `path` in it.
 
     `kind`: a key of REFUSING (`retry_after` seconds are sent with it);
     `hang` (no answer until the server's `release` is set, and none then), `reset` (RST instead of an answer),

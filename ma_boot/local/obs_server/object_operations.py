@@ -84,7 +84,7 @@ def delete(call: Call) -> Answer:
 
 def copy(call: Call) -> Answer:
     """Stores a copy of another object, with its metadata or with the request's own."""
-    source, file = _source(call)
+    source, file = source_of(call)
     with file:
         if not is_modified(call.request.headers, source.etag, source.modified, f"{call.prefix}copy-source-"):
             raise Refusal("PreconditionFailed", "the source of the copy is not what was expected")
@@ -105,7 +105,8 @@ def copy(call: Call) -> Answer:
     return answers.copied(call.bucket.keep(stored), call.prefix)
 
 
-def _source(call: Call) -> Tuple[Stored, BinaryIO]:
+def source_of(call: Call) -> Tuple[Stored, BinaryIO]:
+    """The object that is to be copied, and its content."""
     named = unquote(call.header("copy-source") or "").lstrip("/")
     bucket, _, key = named.partition("?versionId=")[0].partition("/")
     return call.store.buckets.get(bucket).open(key)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+from pathlib import Path
+
 from ma_boot.local.obs_server import answers
 from ma_boot.local.obs_server.answers import Answer
+from ma_boot.local.obs_server.body import CHUNK
 from ma_boot.local.obs_server.call import Call, texts
-from ma_boot.local.obs_server.object_operations import marks
+from ma_boot.local.obs_server.conditions import wanted_range
+from ma_boot.local.obs_server.object_operations import marks, source_of
 from ma_boot.local.obs_server.refusals import Refusal
 from ma_boot.local.obs_server.uploads import MAX_PARTS
 from ma_boot.local.obs_server.values import Part, Upload
@@ -28,17 +33,32 @@ def _upload(call: Call) -> Upload:
 
 
 def put(call: Call) -> Answer:
-    """Stores the body as a part."""
-    if call.header("copy-source") is not None:
-        raise Refusal("NotImplemented", "a part that is copied from an object is not understood")
+    """Stores the body, or a range of an object, as a part."""
     upload, text = _upload(call), call.parameter("partNumber")
     number = int(text) if text.isdecimal() else 0
     if not 1 <= number <= MAX_PARTS:
         raise Refusal("InvalidArgument", f"partNumber is none from 1 to {MAX_PARTS}")
     path = call.store.uploads.new_file(upload)
+    if call.header("copy-source") is not None:
+        part = _copied(call, number, path)
+        call.store.uploads.add(upload, part)
+        return answers.copied_part(part, call.prefix)
     received = call.body.to_file(path, call.prefix)
     call.store.uploads.add(upload, Part(number, received.size, received.md5, call.now, str(path)))
     return Answer(200, marks(call, received.md5, received.crc64))
+
+
+def _copied(call: Call, number: int, path: Path) -> Part:
+    source, file = source_of(call)
+    with file, path.open("wb", buffering=0) as target:
+        offset, size = wanted_range(call.header("copy-source-range"), source.size) or (0, source.size)
+        file.seek(offset)
+        md5, left = hashlib.md5(), size
+        while left:
+            piece = file.read(min(CHUNK, left))
+            md5.update(piece)
+            left -= target.write(piece)
+    return Part(number, size, md5.hexdigest(), call.now, str(path))
 
 
 def parts(call: Call) -> Answer:
