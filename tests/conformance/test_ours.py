@@ -8,11 +8,17 @@ import io
 import socket
 import time
 from pathlib import Path
-from typing import Any, Iterator, List
+from typing import Any, Iterator, List, Tuple
 from urllib.parse import urlsplit
 
 import pytest
-from obs import AppendObjectContent, CompletePart, ObsClient, PutObjectHeader
+from obs import (
+    AppendObjectContent,
+    CompletePart,
+    ListMultipartUploadsRequest,
+    ObsClient,
+    PutObjectHeader,
+)
 
 from ma_boot.local.obs_server import Credentials, ObsServer
 from ma_boot.local.obs_server.crc64 import by_table
@@ -155,6 +161,29 @@ def test_a_copy_of_a_version_that_is_gone(server: ObsServer, signature: str) -> 
     etag = found.put("a", CONTENT).etag
     assert found.copy("a", "b", if_match=etag).status == 200
     assert found.copy("a", "c", if_match="0" * 32).status == 412
+
+
+def test_uploads_are_listed_in_pages(sdk: Any) -> None:
+    keys = ["a", "b", "b", "b", "c +%"]
+    begun = [(key, sdk.initiateMultipartUpload("bucket", key).body.uploadId) for key in keys]
+    found: List[Tuple[str, str]] = []
+    more = ListMultipartUploadsRequest(max_uploads=2)
+    while True:
+        body = sdk.listMultipartUploads("bucket", more, encoding_type="url").body
+        assert len(body.upload) <= 2
+        found += [(one.key, one.uploadId) for one in body.upload]
+        if not body.isTruncated:
+            break
+        more.key_marker, more.upload_id_marker = body.nextKeyMarker, body.nextUploadIdMarker
+    assert found == begun
+    from_b = ListMultipartUploadsRequest(key_marker="b")
+    assert [one.key for one in sdk.listMultipartUploads("bucket", from_b).body.upload] == ["c +%"]
+
+
+@pytest.mark.parametrize("parameter", ["acl", "versioning", "tagging", "website"])
+def test_what_the_server_does_not_do_it_says(sdk: Any, parameter: str) -> None:
+    refused = sdk._make_get_request("bucket", pathArgs={parameter: None})
+    assert (refused.status, refused.errorCode) == (501, "NotImplemented")
 
 
 class TestTemporaryCredentials:

@@ -60,12 +60,12 @@ class Call:
         """A parameter of the query; empty when it is missing."""
         return self.request.parameters.get(name) or ""
 
-    def number(self, name: str, default: int) -> int:
-        """A parameter that is a number, from 0 on; `default` is the greatest that is taken."""
+    def number(self, name: str, default: int, greatest: int) -> int:
+        """A parameter that is a number, from 0 on; one that is greater counts as the greatest."""
         text = self.parameter(name)
         if text and not text.isdecimal():
             raise Refusal("InvalidArgument", f"{name} is no number")
-        return min(int(text), default) if text else default
+        return min(int(text), greatest) if text else default
 
     @property
     def is_url_encoded(self) -> bool:

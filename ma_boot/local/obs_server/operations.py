@@ -75,7 +75,7 @@ def list_objects(call: Call) -> Answer:
         call.parameter("prefix"),
         token if version == "2" else call.parameter("marker"),
         call.parameter("delimiter"),
-        call.number("max-keys", PAGE),
+        call.number("max-keys", PAGE, PAGE),
         call.is_url_encoded,
         version,
     )

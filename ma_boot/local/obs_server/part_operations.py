@@ -63,8 +63,8 @@ def _copied(call: Call, number: int, path: Path) -> Part:
 
 def parts(call: Call) -> Answer:
     """The parts that are there."""
-    after = call.number("part-number-marker", MAX_PARTS) if call.parameter("part-number-marker") else 0
-    return answers.parts(_upload(call), after, call.number("max-parts", PAGE), call.prefix)
+    after, limit = call.number("part-number-marker", 0, MAX_PARTS), call.number("max-parts", PAGE, PAGE)
+    return answers.parts(_upload(call), after, limit, call.prefix)
 
 
 def complete(call: Call) -> Answer:
@@ -89,20 +89,12 @@ def abort(call: Call) -> Answer:
 def pending(call: Call) -> Answer:
     """The uploads of a bucket that are not complete."""
     call.need_bucket()
-    after = (call.parameter("key-marker"), call.parameter("upload-id-marker"))
-    found = [
-        upload
-        for upload in call.store.uploads.of(call.bucket_name)
-        if upload.key.startswith(call.parameter("prefix"))
-    ]
-    if after[1]:
-        passed = [upload.id for upload in found].index(after[1]) + 1 if _has(found, after[1]) else 0
-        found = found[passed:]
-    elif after[0]:
-        found = [upload for upload in found if upload.key > after[0]]
-    limit = call.number("max-uploads", PAGE)
+    key, upload_id, prefix = (call.parameter(name) for name in ("key-marker", "upload-id-marker", "prefix"))
+    found = [one for one in call.store.uploads.of(call.bucket_name) if one.key.startswith(prefix)]
+    ids = [upload.id for upload in found]
+    if upload_id in ids:
+        found = found[ids.index(upload_id) + 1 :]
+    elif key:
+        found = [upload for upload in found if upload.key > key]
+    limit = call.number("max-uploads", PAGE, PAGE)
     return answers.uploads(call.bucket_name, found, limit, call.is_url_encoded, call.prefix)
-
-
-def _has(found: list[Upload], upload_id: str) -> bool:
-    return any(upload.id == upload_id for upload in found)
