@@ -11,6 +11,7 @@ from typing import Callable, Dict, Iterator
 
 import pytest
 
+from ma_boot.local.obs_server import Fault, ObsServer
 from path_mapping.config import ObsUrl, Route
 from path_mapping.errors import (
     Cancelled,
@@ -24,14 +25,13 @@ from path_mapping.errors import (
 from path_mapping.obs_store import ObsStore, error_of_status
 from path_mapping.store import Store, StoredObject
 from path_mapping.transfer import Progress, Transferred, download, upload
-from tests.faulty_proxy import Fault, FaultyProxy
 
 EMPTY_MD5 = "d41d8cd98f00b204e9800998ecf8427e"
 CONTENT = b"0123456789abcdef" * 20_000
 
 
 @pytest.fixture
-def store(obs: FaultyProxy) -> ObsStore:
+def store(obs: ObsServer) -> ObsStore:
     return ObsStore(obs.url, "AKPLANTED", "SKPLANTED", None, None)
 
 
@@ -59,7 +59,7 @@ def tree(base: Path) -> Dict[str, bytes]:
 
 
 @pytest.mark.parametrize("kind", ["503", "429", "reset", "cut", "flip"])
-def test_a_passing_fault_is_got_over(store: ObsStore, obs: FaultyProxy, tmp_path: Path, kind: str) -> None:
+def test_a_passing_fault_is_got_over(store: ObsStore, obs: ObsServer, tmp_path: Path, kind: str) -> None:
     put(store, "in/a", CONTENT, tmp_path)
     obs.faults.append(Fault(kind, "GET", "/bucket/in/a", times=2))
     fetch(store, "in/", tmp_path)
@@ -68,7 +68,7 @@ def test_a_passing_fault_is_got_over(store: ObsStore, obs: FaultyProxy, tmp_path
 
 @pytest.mark.parametrize("kind", ["503", "reset", "cut", "flip"])
 def test_a_lasting_fault_leaves_the_earlier_file_whole(
-    store: ObsStore, obs: FaultyProxy, tmp_path: Path, kind: str
+    store: ObsStore, obs: ObsServer, tmp_path: Path, kind: str
 ) -> None:
     put(store, "in/a", CONTENT, tmp_path)
     put(store, "in/b", b"good", tmp_path)
@@ -82,9 +82,7 @@ def test_a_lasting_fault_leaves_the_earlier_file_whole(
     assert tree(tmp_path / "in") == {"a": b"earlier", "b": b"good"}
 
 
-def test_attempts_do_not_multiply_with_the_sdks_own(
-    store: ObsStore, obs: FaultyProxy, tmp_path: Path
-) -> None:
+def test_attempts_do_not_multiply_with_the_sdks_own(store: ObsStore, obs: ObsServer, tmp_path: Path) -> None:
     put(store, "in/a", CONTENT, tmp_path)
     obs.faults.append(Fault("503", "GET", "/bucket/in/a"))
     with pytest.raises(TransferFailed):
@@ -97,7 +95,7 @@ def test_attempts_do_not_multiply_with_the_sdks_own(
 
 @pytest.mark.parametrize(("kind", "error"), [("403", Refused), ("503", Unreachable), ("empty", Unreachable)])
 def test_a_listing_that_fails_is_no_empty_listing(
-    store: ObsStore, obs: FaultyProxy, tmp_path: Path, kind: str, error: type
+    store: ObsStore, obs: ObsServer, tmp_path: Path, kind: str, error: type
 ) -> None:
     obs.faults.append(Fault(kind, "GET", "/bucket"))
     with pytest.raises(error):
@@ -105,7 +103,7 @@ def test_a_listing_that_fails_is_no_empty_listing(
 
 
 def test_a_listing_without_a_next_marker_goes_on_from_the_last_key(
-    store: ObsStore, obs: FaultyProxy, tmp_path: Path
+    store: ObsStore, obs: ObsServer, tmp_path: Path
 ) -> None:
     for number in range(1001):
         store.write("bucket", f"in/{number:04}", Path(os.devnull), EMPTY_MD5, lambda size: None)
@@ -129,7 +127,7 @@ def test_all_missing_inputs_are_named_before_a_byte_is_written(store: ObsStore, 
 
 
 def test_cancelling_ends_the_wait_between_two_attempts(
-    store: ObsStore, obs: FaultyProxy, tmp_path: Path
+    store: ObsStore, obs: ObsServer, tmp_path: Path
 ) -> None:
     put(store, "in/a", CONTENT, tmp_path)
     obs.faults.append(Fault("503", "GET", "/bucket/in/a"))
@@ -212,7 +210,7 @@ def test_a_link_in_the_target_is_not_followed_out_of_it(tmp_path: Path) -> None:
 
 
 def test_an_upload_goes_on_when_one_of_three_files_fails(
-    store: ObsStore, obs: FaultyProxy, tmp_path: Path
+    store: ObsStore, obs: ObsServer, tmp_path: Path
 ) -> None:
     (tmp_path / "out").mkdir()
     for name in "abc":
@@ -251,7 +249,7 @@ def test_a_file_that_changes_all_the_time_is_named(store: ObsStore, tmp_path: Pa
         upload(routes, tmp_path, store, cancel=threading.Event(), progress=grow)
 
 
-def test_a_full_disk_leaves_nothing_half(obs: FaultyProxy, store: ObsStore, tmp_path: Path) -> None:
+def test_a_full_disk_leaves_nothing_half(obs: ObsServer, store: ObsStore, tmp_path: Path) -> None:
     put(store, "in/a", CONTENT, tmp_path)
     program = f"""
 import resource, signal, threading
