@@ -22,7 +22,8 @@ from ma_boot.journal import Journal
 from ma_boot.signals import SignalInbox
 from ma_boot.task import Task
 from path_mapping import errors as mapping_errors
-from path_mapping.config import PathMapping, Route, read_mapping
+from path_mapping.config import PathMapping, Route
+from path_mapping.mapping_file import read_mapping
 from path_mapping.store import Store
 from path_mapping.transfer import Progress, Transferred, download, upload
 

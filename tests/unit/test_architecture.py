@@ -31,10 +31,16 @@ PURE = {
     "ma_boot/local/platform.py": set(),
     "path_mapping/errors.py": set(),
     "path_mapping/config.py": set(),
+    "path_mapping/document.py": set(),
+    "path_mapping/documents.py": set(),
+    "path_mapping/literal.py": set(),
+    "path_mapping/entries.py": set(),
+    "path_mapping/overlaps.py": set(),
+    "path_mapping/selection.py": set(),
     "path_mapping/plan.py": set(),
     "path_mapping/store.py": set(),
 }  # type: dict[str, Set[str]]
-FOREIGN = {"obs", "docker", "rich", "mindspore", "tenacity"}
+FOREIGN = {"obs", "docker", "rich", "mindspore", "tenacity", "yaml", "pathspec"}
 
 
 def tree(path: Path) -> ast.Module:

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from path_mapping.config import ObsUrl, PathMapping, Route, parse_mapping, read_mapping
+from path_mapping.config import ObsUrl, PathMapping, Route
 from path_mapping.errors import CredentialsMissing, MappingInvalid
+from path_mapping.mapping_file import parse_mapping, read_mapping
 from path_mapping.plan import downloads
 from path_mapping.store import StoredObject
 from path_mapping.stores import open_store

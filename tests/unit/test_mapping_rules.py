@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from path_mapping.config import ObsUrl, Route, parse_mapping
+from path_mapping.config import ObsUrl, Route
 from path_mapping.errors import Failure, MappingInvalid
+from path_mapping.mapping_file import parse_mapping
 from path_mapping.plan import Copy, clashes, distinct, downloads, unsafe
 from path_mapping.store import StoredObject
 
