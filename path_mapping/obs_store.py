@@ -95,7 +95,7 @@ class ObsStore:
                     raise Unreachable(f"{doing}: {entry.key!r} came after {marker!r}")
                 marker = entry.key
                 md5 = None if entry.isAppendable else _md5_of_etag(entry.etag)
-                yield StoredObject(entry.key, int(entry.size), md5)
+                yield StoredObject(entry.key, int(entry.size), md5, entry.etag or "")
             if not answer.body.contents or not (
                 answer.body.is_truncated or len(answer.body.contents) >= PAGE
             ):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, Sequence
+from typing import Any, Dict, List, Sequence
 
 import pytest
 import yaml
@@ -218,7 +218,7 @@ MAPPINGS = st.dictionaries(
 @given(MAPPINGS)
 def test_any_mapping_is_the_same_in_each_format(mapping: Any) -> None:
     """Either the same routes, or as many mistakes."""
-    found = []
+    found: List[Any] = []
     for source, text in rendered(mapping).items():
         try:
             found.append(parse_mapping(text, source, PLACES))
