@@ -208,8 +208,8 @@ def _step(
 
 def _gone(entries: Iterable[Entry], route: Route, look: Callable[[str], Optional[Local]]) -> Iterator[Step]:
     """Files that came by this route, are as they came, and are not in OBS any more."""
-    for entry in entries if route.delete else ():
-        local = look(entry.name)
+    for entry in entries:
+        local = look(entry.name) if route.delete else None
         if local is not None and (local.kind, local.size, local.mtime_ns) == (
             "file",
             entry.size,
@@ -260,8 +260,9 @@ def plan_uploads(
 
 def _unsent(entries: Iterable[Entry], route: Route, whole: bool) -> Iterator[Step]:
     """Files that went by this route and are gone; not after a problem: they may be behind it."""
-    for entry in entries if route.delete and whole else ():
-        yield Step(DELETE, entry.name, entry.size, "no longer here")
+    for entry in entries:
+        if route.delete and whole:
+            yield Step(DELETE, entry.name, entry.size, "no longer here")
 
 
 class Beside:
