@@ -43,7 +43,7 @@ def no_key(key: str) -> Optional[str]:
 
 def shown(path: Path) -> str:
     """The path as text that can be printed, whatever bytes its name has."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
+    return printable(os.fsencode(path).decode("utf-8", "backslashreplace"))
 
 
 def printable(text: str) -> str:

@@ -142,8 +142,12 @@ class Recorded:
             self._next = next(self._entries, None)
 
     def at(self, name: str) -> Optional[Entry]:
-        """The entry of the name."""
-        return self._next if self._next is not None and self._next.name == name else None
+        """The entry of the name, which is taken."""
+        found = self._next
+        if found is None or found.name != name:
+            return None
+        self._next = next(self._entries, None)
+        return found
 
 
 def plan_downloads(
