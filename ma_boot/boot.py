@@ -12,7 +12,7 @@ from ma_boot.launch import LaunchPlan
 from ma_boot.report import Ending
 from ma_boot.steps import BootRequest, World
 from ma_boot.supervise import supervise
-from ma_boot.sync import NO_MAPPING, bring_home, inputs_arriving
+from ma_boot.sync import NO_MAPPING, bring_home, inputs_arriving, part_of
 
 
 def boot(request: BootRequest, world: World) -> Ending:
@@ -34,7 +34,7 @@ def boot(request: BootRequest, world: World) -> Ending:
             training = steps.environment_of(request, world, job)
             steps.check_command(request, world, job, training, mapping)
             phase.detail = training.origin
-        arriving = inputs_arriving(mapping.inputs, base, store, journal, inbox)
+        arriving = inputs_arriving(mapping.inputs, base, store, journal, inbox, part_of(job))
         with arriving as inputs, journal.phase("rank table") as phase:
             placement, table = steps.find_ranks(request, world, job, inputs.check)
             steps.write_table(placement, table)

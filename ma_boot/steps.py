@@ -17,7 +17,7 @@ from ma_boot.output import Console
 from ma_boot.rank_file import wait_until_completed, write_atomically
 from ma_boot.rank_table import NotYet, Pod, RankTable, Unreadable, convert, errors, own_pod, parse, validate
 from ma_boot.signals import SignalInbox
-from ma_boot.sync import load_mapping
+from ma_boot.sync import load_mapping, places_of
 from path_mapping import errors as mapping_errors
 from path_mapping.config import PathMapping
 from path_mapping.store import Store
@@ -90,9 +90,9 @@ def read_mapping_and_store(
 def read_mapping(request: BootRequest, world: World, job: JobEnvironment) -> PathMapping:
     """The mapping; its file is found as the command is."""
     if request.path_mapping is None:
-        return load_mapping(None)
+        return load_mapping(None, {})
     try:
-        return load_mapping(find_file(request.path_mapping, world.cwd, job.job_dir))
+        return load_mapping(find_file(request.path_mapping, world.cwd, job.job_dir), places_of(job))
     except NotFound as error:
         raise ConfigError(f"--path-mapping {error}") from error
 

@@ -21,15 +21,17 @@ def unsafe(name: str) -> Optional[str]:
     parts = name.split("/")
     if "\0" in name:
         return "a NUL character"
-    if any(part == "" for part in parts):
+    if "" in parts:
         return "an empty part between two '/', or a '/' at an end"
-    if any(part in (".", "..") for part in parts):
+    if "." in parts or ".." in parts:
         return "a part that is '.' or '..'"
     try:
-        longest = max(len(os.fsencode(part)) for part in parts)
+        whole = len(os.fsencode(name))
     except UnicodeEncodeError:
         return "a character that a file name here cannot have"
-    return f"a part longer than {LONGEST_NAME} bytes" if longest > LONGEST_NAME else None
+    if whole > LONGEST_NAME and max(len(os.fsencode(part)) for part in parts) > LONGEST_NAME:
+        return f"a part longer than {LONGEST_NAME} bytes"
+    return None
 
 
 def no_key(key: str) -> Optional[str]:

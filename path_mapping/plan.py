@@ -166,13 +166,14 @@ def plan_downloads(
     """
     chosen, clashes, recorded = selected(route.include, route.exclude), Clashes(folded), Recorded(entries)
     mine = sharer(part if route.shard else Part())
+    room = LONGEST_PATH - len(os.fsencode(ends.root)) - 1
     for name, found in objects:
         yield from _gone(recorded.before(name), route, look)
         entry = recorded.at(name)
         if not name:
             continue  # the marker of the route's own directory
         marker = name.endswith("/") and found.size == 0
-        problem = unsafe(name[:-1] if marker else name) or _too_long(ends.root, name)
+        problem = unsafe(name[:-1] if marker else name) or _too_long(name, room)
         if chosen is not None and not chosen(name):
             yield Step(SKIP, name, found.size, "not selected")
         elif problem:
@@ -190,9 +191,11 @@ def plan_downloads(
     yield from _gone(recorded.before(None), route, look)
 
 
-def _too_long(root: Path, name: str) -> Optional[str]:
-    length = len(os.fsencode(root)) + 1 + len(os.fsencode(name))
-    return f"a path of {length} bytes, longer than {LONGEST_PATH}" if length > LONGEST_PATH else None
+def _too_long(name: str, room: int) -> Optional[str]:
+    """`room` is the number of bytes that the target leaves for a name."""
+    if 4 * len(name) <= room or len(os.fsencode(name)) <= room:
+        return None
+    return f"a path longer than {LONGEST_PATH} bytes"
 
 
 def _directory(name: str, local: Optional[Local]) -> Step:
@@ -249,7 +252,7 @@ def plan_uploads(
         elif problem:
             yield Step(SKIP if local.kind == "special" else REFUSE, name, local.size, problem, local=local)
         elif not wanted(name, local):
-            yield Step(SKIP, name, local.size, "still being written", local=local)
+            yield Step(SKIP, name, local.size, "still being written")
         elif local.kind == "directory":
             there = entry is not None if stored is None else found is not None
             action, reason = (SKIP, "unchanged") if there else (MAKE, "an empty directory")

@@ -50,15 +50,17 @@ class _Todo(NamedTuple):
 
 @dataclass
 class Totals:
-    """How many files and bytes each action has."""
+    """How many files and bytes each action has, and how many files are the same on both sides."""
 
     files: Dict[str, int] = field(default_factory=Counter)
     bytes: Dict[str, int] = field(default_factory=Counter)
+    same: int = 0
 
     def add(self, step: Step) -> None:
         """Counts a step."""
         self.files[step.action] += 1
         self.bytes[step.action] += step.size
+        self.same += step.action == SKIP and step.local is not None and not step.local.problem
 
 
 class Prepared:

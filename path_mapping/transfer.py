@@ -24,7 +24,7 @@ from path_mapping.errors import (
 )
 from path_mapping.local_file import chunks, contained, make_directories, md5_of, new_md5, write_verified
 from path_mapping.names import shown
-from path_mapping.plan import SKIP, Copy
+from path_mapping.plan import Copy
 from path_mapping.prepare import Prepared, UploadChoice, prepared_downloads, prepared_uploads
 from path_mapping.selection import Part
 from path_mapping.store import Store, StoredObject
@@ -50,7 +50,7 @@ class Progress:
 class Transferred:
     """A transfer that is over; `missing` are the routes with nothing at their source.
 
-    `skipped` files needed no transfer; `notices` say what was left out.
+    `skipped` files were the same on both sides; `notices` say what was left out.
     """
 
     files: int
@@ -79,7 +79,7 @@ def download(
     """
     started = time.monotonic()
     failures: List[Failure] = []
-    lister, check = partial(_listed, store, cancel), partial(_check, cancel)
+    lister, check = partial(listing, store, cancel), partial(_check, cancel)
     with closing(prepared_downloads(routes, base, lister, part, check)) as prepared:
         failures += prepared.blocked
         _change_directories(prepared, failures)
@@ -115,7 +115,7 @@ def upload(
     """
     started = time.monotonic()
     failures: List[Failure] = []
-    lister, check = partial(_listed, store, cancel), partial(_check, cancel)
+    lister, check = partial(listing, store, cancel), partial(_check, cancel)
     with closing(prepared_uploads(routes, base, lister, choice, check)) as prepared:
         failures += prepared.blocked
         _mark_directories(prepared, store, cancel, failures)
@@ -135,7 +135,7 @@ def _transferred(prepared: Prepared, started: float) -> Transferred:
         prepared.size,
         time.monotonic() - started,
         prepared.missing,
-        prepared.totals.files[SKIP],
+        prepared.totals.same,
         tuple(prepared.notices),
     )
 
@@ -176,7 +176,7 @@ def _mark_directories(
             failures.append(Failure(shown(copy.local), copy.url, error))
 
 
-def _listed(store: Store, cancel: threading.Event, bucket: str, prefix: str) -> Iterator[StoredObject]:
+def listing(store: Store, cancel: threading.Event, bucket: str, prefix: str) -> Iterator[StoredObject]:
     """The objects whose keys begin so: none where there is no such bucket.
 
     A listing that breaks off is begun again, and goes on behind the last key that it had.
@@ -193,7 +193,8 @@ def _listed(store: Store, cancel: threading.Event, bucket: str, prefix: str) -> 
         except NotFound:
             return
         try:
-            for found in _until(cancel, chain(first, rest)):
+            for found in chain(first, rest):
+                _check(cancel)
                 last = found.key
                 yield found
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
-from typing import Iterator, List, Optional, Tuple
+from typing import Iterator, List, Optional, Tuple, Union
 
 from path_mapping.compare import Local
 from path_mapping.local_file import is_temporary
@@ -14,7 +14,7 @@ from path_mapping.names import is_record, shown
 Found = Tuple[str, Local]
 
 
-def look(path: Path) -> Optional[Local]:
+def look(path: Union[str, Path]) -> Optional[Local]:
     """What is at the path, itself: a link is not followed; None for nothing."""
     try:
         status = os.lstat(path)
