@@ -12,7 +12,7 @@ from ma_boot.launch import LaunchPlan
 from ma_boot.report import Ending
 from ma_boot.steps import BootRequest, World
 from ma_boot.supervise import supervise
-from ma_boot.sync import NO_MAPPING, bring_home, inputs_arriving, part_of
+from ma_boot.sync import NO_MAPPING, bring_home, inputs_arriving, outputs_leaving, part_of
 
 
 def boot(request: BootRequest, world: World) -> Ending:
@@ -45,7 +45,8 @@ def boot(request: BootRequest, world: World) -> Ending:
             steps.make_process_log_dirs(plan)
             phase.detail = f"{len(plan.workers)} processes, rendezvous {request.rendezvous}"
             inbox.check()
-        with journal.phase("run") as phase:
+        leaving = outputs_leaving(mapping.outputs, base, store, journal, inbox)
+        with leaving, journal.phase("run") as phase:
             run = supervise(plan.workers, inbox, world.console, journal.event, request.stop_timeout)
             phase.outcome, phase.detail = run.outcome, run.summary()
     except (BootError, Stopped) as caught:

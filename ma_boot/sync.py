@@ -6,7 +6,7 @@ import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Iterator, Mapping, Optional, Sequence
+from typing import Any, Iterator, Mapping, Optional, Sequence
 
 from ma_boot.errors import (
     BootError,
@@ -25,6 +25,8 @@ from ma_boot.task import Task
 from path_mapping import errors as mapping_errors
 from path_mapping.config import PathMapping, Route
 from path_mapping.mapping_file import read_mapping
+from path_mapping.periodic import upload_periodically
+from path_mapping.prepare import UploadChoice
 from path_mapping.selection import Part
 from path_mapping.store import Store
 from path_mapping.transfer import Progress, Transferred, download, upload
@@ -106,6 +108,37 @@ def inputs_arriving(
     task.result()
 
 
+@contextmanager
+def outputs_leaving(
+    routes: Sequence[Route], base: Path, store: Optional[Store], journal: Journal, inbox: SignalInbox
+) -> Iterator[None]:
+    """Uploads outputs that have an interval while the block runs; it stops at once when the block ends.
+
+    What goes wrong is said and tried again: the last upload is the one that counts.
+    """
+    if store is None or all(route.interval is None for route in routes):
+        yield
+        return
+
+    def done(moved: Transferred) -> None:
+        journal.say(f"outputs so far: {summary(moved)}")
+        journal.event(
+            "transfer", direction="upload", files=moved.files, bytes=moved.bytes, seconds=moved.seconds
+        )
+
+    def failed(error: Exception) -> None:
+        journal.say(f"outputs so far: not all uploaded, the next round tries again: {error}")
+
+    def leave(cancel: threading.Event) -> None:
+        upload_periodically(routes, base, store, cancel=cancel, done=done, failed=failed)
+
+    task = Task("outputs so far", leave, inbox)
+    try:
+        yield
+    finally:
+        _give_up(task)
+
+
 def bring_home(
     routes: Sequence[Route],
     base: Path,
@@ -119,13 +152,15 @@ def bring_home(
 
     It takes at most `timeout` seconds, and a further stop signal ends it. `all_expected`: an output with
     nothing at its local path counts as lost (on a node that holds rank 0, after a training that ended well).
+    After a stop signal there may be little time: nothing is listed, and the newest and smallest go first.
     """
     if store is None or not routes:
         return None
 
     def send(cancel: threading.Event) -> Transferred:
-        return upload(routes, base, store, cancel=cancel, progress=state.update)
+        return upload(routes, base, store, cancel=cancel, progress=state.update, choice=choice)
 
+    choice = UploadChoice(listed=not inbox.stops, hurry=bool(inbox.stops))
     state = _State("outputs", journal)
     patience = max(1, len(inbox.stops))
 
@@ -153,7 +188,7 @@ def bring_home(
     return None
 
 
-def _give_up(task: Task[Transferred]) -> None:
+def _give_up(task: Task[Any]) -> None:
     task.cancel()
     task.wait(lambda: None, time.monotonic() + CANCEL_SECONDS)
 

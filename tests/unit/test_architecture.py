@@ -38,6 +38,9 @@ PURE = {
     "path_mapping/overlaps.py": set(),
     "path_mapping/selection.py": set(),
     "path_mapping/plan.py": set(),
+    "path_mapping/compare.py": set(),
+    "path_mapping/names.py": set(),
+    "path_mapping/quiet.py": set(),
     "path_mapping/store.py": set(),
 }  # type: dict[str, Set[str]]
 FOREIGN = {"obs", "docker", "rich", "mindspore", "tenacity", "yaml", "pathspec"}
