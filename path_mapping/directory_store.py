@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Callable, Iterator
 
+from path_mapping.directory_files import DirectoryFiles
 from path_mapping.errors import NotFound, Refused, StoreError, Unreachable, UnsafeTarget
 from path_mapping.local_file import (
     chunks,
@@ -19,7 +20,7 @@ from path_mapping.names import unsafe
 from path_mapping.store import StoredObject
 
 
-class DirectoryStore:
+class DirectoryStore(DirectoryFiles):
     """Real files on this disk, or on a mounted file system."""
 
     def __init__(self, root: Path) -> None:

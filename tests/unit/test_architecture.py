@@ -102,7 +102,7 @@ def test_only_the_command_line_reads_the_environment_and_the_arguments(path: Pat
         and isinstance(node.value, ast.Name)
         and (node.value.id, node.attr) in {("os", "environ"), ("os", "getenv"), ("sys", "argv")}
     }
-    allowed = path.name in ("cli.py", "training.py")  # training.py runs in the training's processes
+    allowed = path.name in ("cli.py", "training.py", "own_store.py")  # the last two are for training code
     assert not reads or allowed
 
 
