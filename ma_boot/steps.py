@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Callable, List, Mapping, Optional, Tuple
 
@@ -99,7 +99,7 @@ def read_mapping(request: BootRequest, world: World, job: JobEnvironment) -> Pat
 
 def environment_of(request: BootRequest, world: World, job: JobEnvironment) -> TrainingEnvironment:
     """The selected environment (phase 2)."""
-    return select_environment(
+    training = select_environment(
         request.python,
         request.conda_env,
         request.source,
@@ -108,6 +108,10 @@ def environment_of(request: BootRequest, world: World, job: JobEnvironment) -> T
         world.inbox,
         world.journal.say,
     )
+    if request.obs_root is None:
+        return training
+    root = os.path.join(world.cwd, request.obs_root)  # for the training's own `path_mapping.file`
+    return replace(training, environ={**training.environ, "PATH_MAPPING_OBS_ROOT": root})
 
 
 def check_command(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator, NamedTuple, Optional, Protocol
+from typing import Iterator, NamedTuple, Optional, Protocol, runtime_checkable
 
 from path_mapping.store import Store, StoredObject
 
@@ -14,6 +14,7 @@ class Known(NamedTuple):
     mtime_ns: int
 
 
+@runtime_checkable
 class FileStore(Store, Protocol):
     """A store on which single objects are looked at, read in part, copied and deleted."""
 

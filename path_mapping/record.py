@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Iterator, List, Sequence
@@ -15,6 +16,7 @@ from typing import Iterator, List, Sequence
 from path_mapping.compare import Entry
 
 _BATCH = 200
+_BATCH_SECONDS = 1.0  # so much work a kill can cost, or 200 small files
 _WAIT_SECONDS = 2.0  # for another process that writes
 _SCHEMA = """CREATE TABLE IF NOT EXISTS entries (
     way TEXT, name TEXT, size INTEGER, mtime_ns INTEGER, mark TEXT, md5 TEXT, PRIMARY KEY (way, name)
@@ -33,6 +35,7 @@ class Record:
         self._way = way
         self._lock = threading.Lock()
         self._pending: List[Entry] = []
+        self._written = time.monotonic()
         self._usable = True
 
     def entries(self) -> Iterator[Entry]:
@@ -51,7 +54,7 @@ class Record:
         """Notes one; it is on the disk after some more, or at `close`."""
         with self._lock:
             self._pending.append(entry)
-            if len(self._pending) >= _BATCH:
+            if len(self._pending) >= _BATCH or time.monotonic() - self._written > _BATCH_SECONDS:
                 self._flush()
 
     def forget(self, names: Sequence[str]) -> None:
@@ -67,7 +70,7 @@ class Record:
 
     def _flush(self) -> None:
         rows = [(self._way, *entry) for entry in self._pending]
-        self._pending = []
+        self._pending, self._written = [], time.monotonic()
         self._run("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?, ?)", rows)
 
     def _run(self, statement: str, rows: Sequence[Sequence[object]]) -> None:

@@ -22,6 +22,7 @@ from path_mapping.errors import (
     TransferFailed,
     Unreachable,
 )
+from path_mapping.file_store import FileStore
 from path_mapping.local_file import chunks, contained, make_directories, md5_of, new_md5, write_verified
 from path_mapping.names import shown
 from path_mapping.plan import Copy
@@ -126,6 +127,7 @@ def upload(
 
         copies = prepared.newest_first() if choice.hurry else prepared.copies()
         _run(prepared, copies, send, failures, cancel, progress, lambda copy: (shown(copy.local), copy.url))
+        _delete_objects(prepared, store, cancel)
         return _transferred(prepared, started)
 
 
@@ -174,6 +176,21 @@ def _mark_directories(
             prepared.sent(copy)
         except StoreError as error:
             failures.append(Failure(shown(copy.local), copy.url, error))
+
+
+def _delete_objects(prepared: Prepared, store: Store, cancel: threading.Event) -> None:
+    """Deletes what this route once sent and no longer has; only after all files have gone well."""
+    if not isinstance(store, FileStore):
+        return
+    failures: List[Failure] = []
+    for copy in prepared.deletions():
+        try:
+            _retrying(partial(store.delete, copy.bucket, copy.key), cancel)
+            prepared.deleted(copy)
+        except StoreError as error:
+            failures.append(Failure("", copy.url, error))
+    if failures:
+        raise TransferFailed(failures, prepared.files)
 
 
 def listing(store: Store, cancel: threading.Event, bucket: str, prefix: str) -> Iterator[StoredObject]:

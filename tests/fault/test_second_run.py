@@ -200,6 +200,31 @@ def test_deleted_on_one_side_is_deleted_on_the_other_where_asked(store: Store, t
     assert sorted(tree(tmp_path / "in")) == ["b-c", "b.d", "own", "é/ü"]
 
 
+def test_an_output_that_is_gone_is_deleted_in_obs_where_asked(store: Store, tmp_path: Path) -> None:
+    write(tmp_path, FILES)
+    send(store, tmp_path)
+    store.write("bucket", "data/other", tmp_path / "out" / "b-c", md5_of([b"bc"]), lambda size: None)
+    (tmp_path / "out" / "a").unlink()
+    (tmp_path / "out" / "b" / "c").unlink()
+    (tmp_path / "out" / "b").rmdir()
+    for delete, names in ((False, 6), (True, 4), (True, 4)):
+        send(store, tmp_path, delete=delete)
+        assert len(list(store.list("bucket", "data/"))) == names
+    assert [found.key for found in store.list("bucket", "data/o")] == ["data/other"]
+
+
+def test_nothing_is_deleted_after_a_failure(obs: FaultyProxy, tmp_path: Path) -> None:
+    store = open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
+    write(tmp_path, FILES)
+    send(store, tmp_path)
+    (tmp_path / "out" / "a").unlink()
+    write(tmp_path, {"out/new": b"n"})
+    obs.faults.append(Fault("403", "PUT", "/data/new"))
+    with pytest.raises(TransferFailed):
+        send(store, tmp_path, delete=True)
+    assert "data/a" in [found.key for found in store.list("bucket", "data/")]
+
+
 class ObjectsLess:
     """A store without some of its objects."""
 
