@@ -19,7 +19,7 @@ from path_mapping.prepare import UploadChoice
 from path_mapping.selection import Part
 from path_mapping.store import Store, StoredObject
 from path_mapping.stores import open_store
-from path_mapping.transfer import Transferred, download, upload
+from path_mapping.transfer import Transferred, download, listing, upload
 from tests.conftest import CREDENTIALS
 from tests.faulty_proxy import Fault, FaultyProxy
 
@@ -138,7 +138,8 @@ def test_a_listing_that_breaks_off_goes_on_behind_its_last_key(obs: FaultyProxy,
     for number in range(1003):
         store.write("bucket", f"data/{number:04}", Path(os.devnull), md5_of([]), lambda size: None)
     obs.faults.append(Fault("503", "GET", "marker=", times=2))
-    assert fetch(store, tmp_path).files == 1003
+    found = [one.key for one in listing(store, threading.Event(), "bucket", "data/")]
+    assert found == [f"data/{number:04}" for number in range(1003)]
 
 
 def test_a_target_that_cannot_be_listed_gets_everything(obs: FaultyProxy, tmp_path: Path) -> None:
