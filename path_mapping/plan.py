@@ -18,13 +18,14 @@ LONGEST_NAME = 255
 
 @dataclass(frozen=True)
 class Copy:
-    """One file to move: the local path, which lies in `root`, and the object."""
+    """One file to move: the local path, which lies in `root`, and the object with its listed ETag."""
 
     local: Path
     root: Path
     bucket: str
     key: str
     size: int
+    etag: str = ""
 
     @property
     def url(self) -> str:
@@ -52,7 +53,7 @@ def downloads(
         target = local_path(route, base)
         if route.local.endswith("/"):
             target = target / PurePosixPath(key).name
-        return (Copy(target, target.parent, bucket, key, exact.size),)
+        return (Copy(target, target.parent, bucket, key, exact.size, exact.etag),)
     prefix = key if not key or key.endswith("/") else key + "/"
     below = [found for found in objects if found.key.startswith(prefix)]
     if not below:
@@ -73,7 +74,7 @@ def _below(
         if problem:
             problems.append(f"obs://{bucket}/{found.key}: {problem}")
         else:
-            yield Copy(root / name, root, bucket, found.key, found.size)
+            yield Copy(root / name, root, bucket, found.key, found.size, found.etag)
 
 
 def clashes(copies: Sequence[Copy]) -> Iterator[str]:

@@ -17,6 +17,7 @@ from path_mapping.errors import (
     Cancelled,
     PathMappingError,
     Refused,
+    SlowDown,
     TransferFailed,
     Unreachable,
     UnsafeTarget,
@@ -77,7 +78,7 @@ class TestUpload:
         assert content_of(store, "out/a") == CONTENT
 
     @pytest.mark.parametrize(
-        ("kind", "error"), [("403", Refused), ("503", Unreachable), ("wrong-etag", Unreachable)]
+        ("kind", "error"), [("403", Refused), ("503", SlowDown), ("wrong-etag", Unreachable)]
     )
     def test_a_lasting_fault_fails_this_file_only(
         self, store: ObsStore, obs: FaultyProxy, tmp_path: Path, kind: str, error: type
