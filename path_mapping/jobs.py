@@ -101,6 +101,7 @@ class GetLarge:
         self._crcs: Dict[int, int] = {}
         self._whole: Optional[int] = None
         self._again = False
+        self._is_open = False
 
     def begin(self) -> Iterator[Unit]:
         """Each range, with what the journal says of it."""
@@ -112,6 +113,7 @@ class GetLarge:
             self._folder.undo()
             self._folder.close()
             raise
+        self._is_open = True
         return self._units(known)
 
     def _open(self) -> Dict[int, int]:
@@ -127,16 +129,27 @@ class GetLarge:
         self._temporary = name
         try:
             self._journal = PartJournal(journal_of(name), handle)
-            known = self._journal.known()
-            if os.fstat(self._file).st_size != self.copy.size:
-                self._journal.forget()
-                known = {}
-                allocate(self._file, self.copy.size)
+            try:
+                return self._known()
+            except BaseException:
+                self._journal.close()
+                raise
         except BaseException:
-            self._folder.discard(name)
+            self._discard()
             os.close(self._file)
             raise
-        return known
+
+    def _known(self) -> Dict[int, int]:
+        """What the journal says of a file that has its size already; else that is given to it now."""
+        if os.fstat(self._file).st_size == self.copy.size:
+            return self._journal.known()
+        self._journal.forget()
+        allocate(self._file, self.copy.size)
+        return {}
+
+    def _discard(self) -> None:
+        self._folder.discard(self._temporary)
+        self._folder.discard(journal_of(self._temporary))
 
     def _units(self, known: Dict[int, int]) -> Iterator[Unit]:
         copy, path = self.copy, os.path.join(self._folder.path, self._temporary)
@@ -178,16 +191,15 @@ class GetLarge:
 
     def failed(self, error: BaseException) -> Iterable[Unit]:
         """What was fetched stays for the next run, but for a full disk, which needs the space."""
-        if not hasattr(self, "_journal"):
-            return ()
-        if isinstance(error, OSError) or not self.copy.etag:
-            self._folder.discard(self._temporary)
-            self._folder.discard(journal_of(self._temporary))
-            self._folder.undo()
-        self._close()
+        if self._is_open:
+            if isinstance(error, OSError) or not self.copy.etag:
+                self._discard()
+                self._folder.undo()
+            self._close()
         return ()
 
     def _close(self) -> None:
+        self._is_open = False
         self._journal.close()
         os.close(self._file)
         self._folder.close()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import base64
-from typing import Mapping, Optional
+import hashlib
+from typing import Any, Mapping, Optional, Tuple
 
 from path_mapping.errors import Expired, NotFound, Refused, Replaced, SlowDown, StoreError, Unreachable
 
@@ -64,3 +65,25 @@ def crc64_of_content(headers: Mapping[bytes, bytes]) -> Optional[int]:
 def base64_of_md5(md5: str) -> str:
     """The hex digits of an MD5 as Content-MD5 wants them."""
     return base64.b64encode(bytes.fromhex(md5)).decode("ascii")
+
+
+def compare(doing: str, answer: Any, md5: str) -> None:
+    """Raises `Unreachable` when the ETag of an answer of the SDK is an MD5, and another one.
+
+    Of an encrypted object it only looks like an MD5 (OBS API reference, server-side encryption); of one that
+    was appended to, nothing says that it is the MD5 of the whole.
+    """
+    body = answer.body
+    appended = any(name.endswith("object-type") and value == "Appendable" for name, value in answer.header)
+    if body is None or body.sseKms or body.sseC or appended:
+        return
+    stored = md5_of_etag(body.etag)
+    if stored is not None and stored != md5:
+        raise Unreachable(f"{doing}: in OBS the MD5 is {stored}, here {md5}")
+
+
+def etag_of_parts(etags: Tuple[str, ...]) -> str:
+    """The ETag of an object in parts: the MD5 of their MD5s, and their number."""
+    parts = [md5_of_etag(etag) for etag in etags]
+    whole = b"".join(bytes.fromhex(part) for part in parts if part is not None)
+    return f"{hashlib.md5(whole, usedforsecurity=False).hexdigest()}-{len(etags)}"

@@ -7,7 +7,7 @@ download writes into the final file; a listing that cannot be parsed is an empty
 
 from __future__ import annotations
 
-import hashlib
+import dataclasses
 import os
 from contextlib import suppress
 from functools import partial
@@ -25,16 +25,16 @@ from obs import (
 )
 
 from path_mapping.endpoint import address_of, bucket_in_path, verifying
-from path_mapping.errors import (
-    NotFound,
-    PathMappingError,
-    Refused,
-    StoreError,
-    Unreachable,
-)
+from path_mapping.errors import NotFound, PathMappingError, Refused, StoreError, Unreachable
 from path_mapping.http1 import Origin
 from path_mapping.local_file import CHUNK, Section, new_md5
-from path_mapping.obs_answers import base64_of_md5, error_of_status, md5_of_etag
+from path_mapping.obs_answers import (
+    base64_of_md5,
+    compare,
+    error_of_status,
+    etag_of_parts,
+    md5_of_etag,
+)
 from path_mapping.store import Access, Credentials, StoredObject
 from path_mapping.units import Begun
 
@@ -70,14 +70,8 @@ class ObsStore:
         self._endpoint = f"{address.scheme}://{address.netloc}"
         self._secure = address.scheme == "https"
         self._in_path = bucket_in_path(address.hostname or "")
-        self._access = Access(
-            self._endpoint,
-            Credentials(access_key, secret_key, token),
-            bundle,
-            timeout,
-            multipart_from,
-            part,
-        )
+        keys = Credentials(access_key, secret_key, token)
+        self._access = Access(self._endpoint, keys, bundle, timeout, multipart_from, part)
         self._renew = renew
         self._proxy = urlsplit(proxy) if proxy else None
         # The SDK verifies nothing, or only the chain: its context is replaced.
@@ -88,17 +82,9 @@ class ObsStore:
     @classmethod
     def of(cls, access: Access) -> ObsStore:
         """The same store, in another process."""
-        keys = access.credentials
-        return cls(
-            access.endpoint,
-            keys.access_key,
-            keys.secret_key,
-            keys.token,
-            access.bundle,
-            access.multipart_from,
-            access.part,
-            access.timeout,
-        )
+        store = cls(access.endpoint, "", "", None, access.bundle, timeout=access.timeout)
+        store.use(access.credentials)
+        return store
 
     def __repr__(self) -> str:
         return f"ObsStore({self._endpoint!r})"
@@ -116,14 +102,7 @@ class ObsStore:
 
     def use(self, keys: Credentials) -> None:
         """Signs with these credentials from now on."""
-        self._access = Access(
-            self._endpoint,
-            keys,
-            self._access.bundle,
-            self._access.timeout,
-            self._access.multipart_from,
-            self._access.part,
-        )
+        self._access = dataclasses.replace(self._access, credentials=keys)
         for client in (self._client, *self._signers.values()):
             client.refresh(keys.access_key, keys.secret_key, keys.token)
 
@@ -144,8 +123,7 @@ class ObsStore:
             proxy_password=proxy and proxy.password,
             **settings,
         )
-        if self.context is not None:
-            client.context = self.context
+        client.context = self.context
         return client
 
     def sign(
@@ -162,11 +140,8 @@ class ObsStore:
         name, _, port = host.partition(":")
         url = signed.signedUrl
         path = url[url.index("/", url.index("//") + 2) :]
-        return (
-            Origin(name, int(port or (443 if self._secure else 80)), self._secure),
-            path,
-            signed.actualSignedRequestHeaders,
-        )
+        origin = Origin(name, int(port or (443 if self._secure else 80)), self._secure)
+        return origin, path, signed.actualSignedRequestHeaders
 
     def _new_signer(self, bucket: str) -> ObsClient:
         """A client that signs in the way of the bucket's service.
@@ -223,7 +198,7 @@ class ObsStore:
                     break
                 digest.update(piece)
                 yield piece
-            _compare(doing, answer, digest.hexdigest())
+            compare(doing, answer, digest.hexdigest())
         finally:
             response.close()
 
@@ -241,7 +216,7 @@ class ObsStore:
                 doing,
                 lambda: self._client.putContent(bucket, key, content=body, headers=header, autoClose=False),
             )
-        _compare(doing, answer, md5)
+        compare(doing, answer, md5)
 
     def _write_parts(
         self, doing: str, bucket: str, key: str, file: BinaryIO, size: int, sent: Callable[[int], None]
@@ -283,7 +258,7 @@ class ObsStore:
             ),
             "etag",
         )
-        _compare(doing, answer, md5)
+        compare(doing, answer, md5)
         return str(answer.body.etag)
 
     def begin_parts(self, bucket: str, key: str) -> Begun:
@@ -336,7 +311,7 @@ class ObsStore:
             )
         except (NotFound, Unreachable):
             found = self._call(doing, lambda: self._client.getObjectMetadata(bucket, key), "etag")
-            if found.body.etag.strip('"') != _etag_of_parts(etags):
+            if found.body.etag.strip('"') != etag_of_parts(etags):
                 raise
         found = self._call(doing, lambda: self._client.getObjectMetadata(bucket, key), "contentLength")
         if found.body.contentLength != size:
@@ -368,25 +343,3 @@ class ObsStore:
             raise
         except Exception as error:
             raise Unreachable(f"{doing}: {type(error).__name__}: {error}") from error
-
-
-def _compare(doing: str, answer: Any, md5: str) -> None:
-    """Raises `Unreachable` when the answer's ETag is an MD5, and another one.
-
-    Of an encrypted object it only looks like an MD5 (OBS API reference, server-side encryption); of one that
-    was appended to, nothing says that it is the MD5 of the whole.
-    """
-    body = answer.body
-    appended = any(name.endswith("object-type") and value == "Appendable" for name, value in answer.header)
-    if body is None or body.sseKms or body.sseC or appended:
-        return
-    stored = md5_of_etag(body.etag)
-    if stored is not None and stored != md5:
-        raise Unreachable(f"{doing}: in OBS the MD5 is {stored}, here {md5}")
-
-
-def _etag_of_parts(etags: Tuple[str, ...]) -> str:
-    """The ETag of an object in parts: the MD5 of their MD5s, and their number."""
-    parts = [md5_of_etag(etag) for etag in etags]
-    whole = b"".join(bytes.fromhex(part) for part in parts if part is not None)
-    return f"{hashlib.md5(whole, usedforsecurity=False).hexdigest()}-{len(etags)}"

@@ -13,7 +13,9 @@ from path_mapping.store import Access, Credentials
 from path_mapping.units import Batch
 
 END_SECONDS = 5.0
-_BOOT = "import sys; sys.path[:0] = sys.argv[2:]; from path_mapping.worker import main; main()"
+_BOOT = (
+    "import sys; sys.path[:0] = sys.argv[2:]; from path_mapping.worker import main; main(int(sys.argv[1]))"
+)
 
 
 class Worker:
@@ -25,7 +27,7 @@ class Worker:
             # Not `multiprocessing`: it would run the caller's main program again. A session of its own: a
             # signal for this process' group is for this process to answer.
             self.process = subprocess.Popen(
-                [sys.executable, "-c", _BOOT, str(theirs.fileno()), *sys.path],
+                [sys.executable, "-I", "-S", "-c", _BOOT, str(theirs.fileno()), *sys.path],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],

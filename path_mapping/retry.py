@@ -71,5 +71,5 @@ def _policy(cancel: threading.Event) -> tenacity.Retrying:
 def _seconds(state: tenacity.RetryCallState) -> float:
     error = state.outcome.exception() if state.outcome is not None else None
     asked = error.after if isinstance(error, SlowDown) and error.after else 0.0
-    longest = min(LONGEST_WAIT, 0.3 * 2.0**state.attempt_number)
+    longest = min(LONGEST_WAIT, 0.3 * 2.0 ** (state.attempt_number - 1))
     return asked + random.uniform(longest / 10, longest)

@@ -71,6 +71,9 @@ def download(
     copies = [copy for copy in until(cancel, planned) if not _is_there(copy)]
     moving = Moving(store, stall_timeout, cancel, progress)
     ranges_from = RANGES_FROM if moving.access is not None else sys.maxsize
+    for root in {copy.root for copy in copies}:
+        with contextlib.suppress(OSError):  # then each file of it says so
+            make_directories(root)
     _sweep(copies, ranges_from)
 
     def job(copy: Copy, number: Callable[[], int]) -> Job:

@@ -6,7 +6,6 @@ import contextlib
 import ctypes
 import os
 import signal
-import sys
 import threading
 from multiprocessing.connection import Connection
 from typing import Callable, Tuple
@@ -38,10 +37,10 @@ def threads_on_the_data_path(
     return Threads(number, new_path, moved, pace, store.use, lines.end)
 
 
-def main() -> None:
-    """The process's whole life: `argv[1]` is its end of a connection to its parent."""
+def main(handle: int) -> None:
+    """The process's whole life; `handle` is its end of a connection to its parent."""
     end_with_parent()
-    connection = Connection(int(sys.argv[1]))
+    connection = Connection(handle)
     sending = threading.Lock()
 
     def say(message: object) -> None:

@@ -19,6 +19,7 @@ MARKED = {  # what is said of an object whose ETag is not the MD5 of its content
     "encrypted": {"x-amz-server-side-encryption": "aws:kms"},
     "appended": {"x-obs-object-type": "Appendable"},
 }  # type: Dict[str, Dict[str, str]]
+_SIGNATURE = re.compile(r"(?<=[?&])(Expires|AWSAccessKeyId|Signature|x-amz-security-token)=[^&]*&?")
 _HOP = {"connection", "transfer-encoding", "content-length", "keep-alive"}
 
 
@@ -40,7 +41,7 @@ class Fault:
 
 @dataclass
 class FaultyProxy:
-    """Serves on 127.0.0.1; `requests` has what came, `release` ends what hangs."""
+    """Serves on 127.0.0.1; `requests` has what came, without signatures, `release` ends what hangs."""
 
     upstream: str
     faults: List[Fault] = field(default_factory=list)
@@ -80,9 +81,10 @@ class FaultyProxy:
         """Passes a request on, or breaks it."""
         length = int(request.headers.get("Content-Length") or 0)
         fault = self._fault(request.command, request.path)
-        self.requests.append((request.command, request.path))
+        self.requests.append((request.command, _SIGNATURE.sub("", request.path).rstrip("?&")))
         if fault == "hang":
             self.release.wait()
+            request.close_connection = True
             return
         if fault == "reset":
             linger = struct.pack("ii", 1, 0)  # close() then sends RST instead of FIN

@@ -22,7 +22,8 @@ from path_mapping.errors import (
     Unreachable,
     UnsafeTarget,
 )
-from path_mapping.obs_store import ObsStore, error_of_status
+from path_mapping.obs_answers import error_of_status
+from path_mapping.obs_store import ObsStore
 from path_mapping.store import Store, StoredObject
 from path_mapping.transfer import Progress, Transferred, download, upload
 from tests.faulty_proxy import Fault, FaultyProxy
