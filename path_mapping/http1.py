@@ -11,10 +11,12 @@ import os
 import socket
 import ssl
 import struct
+import time
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Union
 
 LONGEST_HEAD = 64 << 10
 LONGEST_CONNECT = 20.0  # seconds
+LOWEST_RATE = 4096.0  # bytes per second, for the time of a stall
 SENDFILE_PIECE = 1 << 20
 
 Bytes = Union[bytes, bytearray, memoryview]
@@ -53,8 +55,8 @@ class Answer(NamedTuple):
 class Line:
     """A connection for one request after the other, used by one thread.
 
-    `stall` seconds without anything moved, or a rate so low that `buffer` is not filled in that time, are a
-    failure. Every trouble is a `LineError`, after which the line is of no more use.
+    `stall` seconds without anything moved, or with less than the lowest rate, are a failure. Every trouble is
+    a `LineError`, after which the line is of no more use.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Line:
         self._view = memoryview(buffer)
         self._start = self._end = 0
         self._answered = 0
+        self._watched, self._came = 0.0, 0
         self._stall = stall
         try:
             self._socket = _connected(origin, context, stall)
@@ -84,6 +87,7 @@ class Line:
     def send(self, head: bytes, body: Bytes = b"") -> None:
         """Sends a request, or its beginning."""
         self._start = self._end = 0
+        self._watched = 0.0
         try:
             if not len(body):
                 self._socket.sendall(head)
@@ -228,7 +232,21 @@ class Line:
         if not received and not may_end:
             stale = self._answered > 0 and self._end == 0
             raise LineError("the server ended the connection", stale)
+        if received < size:
+            self._watch(received)
         return received
+
+    def _watch(self, received: int) -> None:
+        """Fails when less than the lowest rate has come for the time of a stall: drops keep nobody waiting."""
+        now = time.monotonic()
+        if not self._watched:
+            self._watched, self._came = now, 0
+        self._came += received
+        seconds = now - self._watched
+        if seconds >= self._stall:
+            if self._came < LOWEST_RATE * seconds:
+                raise LineError(f"receiving: only {self._came} bytes came in {seconds:.1f} s")
+            self._watched, self._came = now, 0
 
     def _broken(self, doing: str, error: OSError) -> LineError:
         if isinstance(error, (BlockingIOError, TimeoutError, socket.timeout, ssl.SSLWantReadError)):

@@ -12,13 +12,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Dict, List, Tuple
 from urllib.parse import urlsplit
 
-STATUS = {"403": 403, "404": 404, "429": 429, "503": 503, "bad-digest": 400}
-CODE = {"bad-digest": b"BadDigest"}  # every other status says `Planted`
+STATUS = {"403": 403, "404": 404, "429": 429, "503": 503, "bad-digest": 400, "expired": 403}
+CODE = {"bad-digest": b"BadDigest", "expired": b"ExpiredToken"}  # every other status says `Planted`
 MARKED = {  # what is said of an object whose ETag is not the MD5 of its content
     "wrong-etag": {},
     "encrypted": {"x-amz-server-side-encryption": "aws:kms"},
     "appended": {"x-obs-object-type": "Appendable"},
 }  # type: Dict[str, Dict[str, str]]
+PIECE = 1 << 18
+PAUSE = {"drip": (0.1, PIECE), "trickle": (0.05, 100)}  # seconds before so many bytes
 _SIGNATURE = re.compile(r"(?<=[?&])(Expires|AWSAccessKeyId|Signature|x-amz-security-token)=[^&]*&?")
 _HOP = {"connection", "transfer-encoding", "content-length", "keep-alive"}
 
@@ -28,7 +30,7 @@ class Fault:
     """Breaks the next `times` requests of this method whose path has `part` in it.
 
     `kind`: a status of `STATUS`, `reset`, `cut` (half the body), `flip` (one byte), `hang`, `drip` (slowly, until
-    it is released), `empty` (no body under status 200), `no-marker` (a listing without NextMarker),
+    it is released), `trickle` (so slowly that it would take for ever), `whole` (all of it, whatever the range), `empty` (no body under status 200), `no-marker` (a listing without NextMarker),
     `wrong-etag` (that of another content), `encrypted` and `appended` (the ETag only has the shape of an MD5, in
     listings too; a header says why where one object is meant).
     """
@@ -97,11 +99,14 @@ class FaultyProxy:
             code = CODE.get(fault, b"Planted")
             self._answer(request, STATUS[fault], {}, b"<Error><Code>" + code + b"</Code></Error>")
             return
+        if fault == "whole":
+            del request.headers["Range"]
         status, headers, answer = self._ask(request, body)
         if fault in MARKED and "ETag" in headers:
             headers.update(MARKED[fault], ETag=headers["ETag"][::-1])
         try:
-            self._answer(request, status, headers, _damaged(answer, fault), len(answer), drip=fault == "drip")
+            pause = PAUSE.get(fault, (0.0, PIECE))
+            self._answer(request, status, headers, _damaged(answer, fault), len(answer), *pause)
         except ConnectionError:
             request.close_connection = True  # whoever asked has gone
 
@@ -130,7 +135,8 @@ class FaultyProxy:
         headers: Dict[str, str],
         body: bytes,
         promised: int = -1,
-        drip: bool = False,
+        pause: float = 0.0,
+        piece: int = PIECE,
     ) -> None:
         request.send_response(status)
         for name, value in headers.items():
@@ -140,10 +146,9 @@ class FaultyProxy:
         request.send_header("Connection", "close")
         request.end_headers()
         if request.command != "HEAD":
-            for start in range(0, len(body), 1 << 18):
-                if drip:
-                    self.release.wait(0.1)
-                request.wfile.write(body[start : start + (1 << 18)])
+            for start in range(0, len(body), piece):
+                self.release.wait(pause)
+                request.wfile.write(body[start : start + piece])
         request.close_connection = True
 
 
