@@ -237,7 +237,7 @@ class Line:
         return received
 
     def _watch(self, received: int) -> None:
-        """Fails when less than the lowest rate has come for the time of a stall: drops keep nobody waiting."""
+        """Fails when less than the lowest rate has come for the time of a stall."""
         now = time.monotonic()
         if not self._watched:
             self._watched, self._came = now, 0
