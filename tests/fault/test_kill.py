@@ -33,7 +33,9 @@ way, url, base, local, key = sys.argv[1:]
 store = ObsStore(url, "AKPLANTED", "SKPLANTED", None, None, multipart_from=6 << 20, part=5 << 20)
 print("ready", flush=True)
 getattr(transfer, way)([Route(local, ObsUrl("bucket", key))], Path(base), store,
-                       cancel=threading.Event(), progress=lambda progress: None)
+                       cancel=threading.Event(),
+                       progress=lambda now: print(now.files_done / now.files / 2 + now.bytes_done / now.bytes / 2,
+                                                  flush=True))
 """
 
 
@@ -72,13 +74,16 @@ def stub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         server.kill()
 
 
-def killed(way: str, url: str, base: Path, local: str, key: str, seconds: float, whole_tree: bool) -> None:
-    """Runs a transfer in a process of its own and kills it; its workers must be gone too."""
+def killed(way: str, url: str, base: Path, local: str, key: str, point: float, whole_tree: bool) -> None:
+    """Runs a transfer and kills it at a point of its way, 0 to 1; its workers must end with it."""
     argv = [sys.executable, "-c", PROGRAM, way, url, str(base), local, key]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        time.sleep(seconds)
+        for line in process.stdout:
+            if float(line) >= point:
+                break
+        time.sleep(random.uniform(0, 0.02))  # anywhere between two reports
         children = _children(process.pid)
         process.kill()
         if whole_tree:
@@ -102,10 +107,10 @@ def _is_ours(pid: int) -> bool:
     return "path_mapping.worker" in line and status.rpartition(")")[2].split()[0] != "Z"
 
 
-def one_download(server: str, base: Path, chance: random.Random, longest: float) -> None:
+def one_download(server: str, base: Path, chance: random.Random) -> None:
     url, tree = server.split("|")
     target, wanted = base / "in", sums(Path(tree))
-    killed("download", url, base, "in", "in/", chance.uniform(0, longest), chance.random() < 0.5)
+    killed("download", url, base, "in", "in/", chance.uniform(0, 1), chance.random() < 0.5)
     found = {path: path.stat().st_ino for path in target.rglob("*") if path.is_file()}
     whole = {path: number for path, number in found.items() if not path.name.endswith(".ma_part")}
     for path in whole:
@@ -122,13 +127,10 @@ def one_download(server: str, base: Path, chance: random.Random, longest: float)
 
 def run_downloads(server: str, tmp_path: Path, kills: int) -> None:
     chance = random.Random()
-    started = time.monotonic()
-    one_download(server, tmp_path / "first", chance, 0.0)
-    longest = time.monotonic() - started
     for number in range(kills):
         base = tmp_path / str(number)
         base.mkdir()
-        one_download(server, base, chance, longest)
+        one_download(server, base, chance)
         subprocess.run(["rm", "-rf", str(base)], check=True)
 
 
@@ -149,7 +151,7 @@ def run_uploads(url: str, tmp_path: Path, kills: int) -> None:
     store = ObsStore(url, "AKPLANTED", "SKPLANTED", None, None, multipart_from=6 * MIB, part=5 * MIB)
     for number in range(kills):
         key = f"out{number}/"
-        killed("upload", url, tmp_path, "out", key, chance.uniform(0, 1.0), False)
+        killed("upload", url, tmp_path, "out", key, chance.uniform(0, 1), False)
         upload(
             [Route("out", ObsUrl("bucket", key))], tmp_path, store, cancel=threading.Event(), progress=ignore
         )
