@@ -57,8 +57,14 @@ class Objects:
         """The names from `after` on that begin with the prefix."""
         if len(self._sorted) != len(self.files):
             self._sorted = sorted(self.files)
-        start = bisect.bisect_right(self._sorted, after) if after > prefix else bisect.bisect_left(self._sorted, prefix)
-        found = itertools.takewhile(lambda name: name.startswith(prefix), itertools.islice(self._sorted, start, None))
+        start = (
+            bisect.bisect_right(self._sorted, after)
+            if after > prefix
+            else bisect.bisect_left(self._sorted, prefix)
+        )
+        found = itertools.takewhile(
+            lambda name: name.startswith(prefix), itertools.islice(self._sorted, start, None)
+        )
         return list(itertools.islice(found, 1001))
 
 
@@ -258,7 +264,9 @@ class Server:
             )
         last = names[-1][len(bucket) + 1 :] if truncated else ""
         more = f"<NextMarker>{shown(last)}</NextMarker><NextContinuationToken>{shown(last)}</NextContinuationToken>"
-        common = "".join(f"<CommonPrefixes><Prefix>{shown(name)}</Prefix></CommonPrefixes>" for name in sorted(folders))
+        common = "".join(
+            f"<CommonPrefixes><Prefix>{shown(name)}</Prefix></CommonPrefixes>" for name in sorted(folders)
+        )
         return (
             f"<ListBucketResult><Name>{bucket}</Name><IsTruncated>{str(truncated).lower()}</IsTruncated>"
             f"<MaxKeys>1000</MaxKeys><KeyCount>{len(rows)}</KeyCount>{more if truncated else ''}"
