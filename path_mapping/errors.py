@@ -7,6 +7,7 @@ PathMappingError
 ├── UnsafeTarget          keys that would leave their target or cannot be a file, all of them
 ├── TransferFailed        files that could not be moved, after all others were tried
 ├── Cancelled             the caller gave the transfer up
+├── WorkersLost           all processes that moved files died: out of memory, or killed
 └── StoreError            what a store says
     ├── NotFound          404: no such bucket or object
     ├── Replaced          412: the object is another one than that which was listed
@@ -62,6 +63,10 @@ class UnsafeTarget(PathMappingError):
 
 class Cancelled(PathMappingError):
     """The transfer was given up by its caller."""
+
+
+class WorkersLost(PathMappingError):
+    """The processes that moved the files are gone; what is whole stays, a later run goes on from there."""
 
 
 class StoreError(PathMappingError):

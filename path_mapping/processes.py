@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
-from typing import Dict, List, Optional
+from pathlib import Path
+from typing import Dict, List
 
 from path_mapping.crew import Outcomes
+from path_mapping.errors import WorkersLost
 from path_mapping.store import Access, Credentials
 from path_mapping.units import Batch
 
 END_SECONDS = 5.0
+HERE = os.fspath(Path(__file__).parents[1])  # not in `sys.path` where a hook finds the package
 _BOOT = (
     "import sys; sys.path[:0] = sys.argv[2:]; from path_mapping.worker import main; main(int(sys.argv[1]))"
 )
@@ -27,7 +31,7 @@ class Worker:
             # Not `multiprocessing`: it would run the caller's main program again. A session of its own: a
             # signal for this process' group is for this process to answer.
             self.process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _BOOT, str(theirs.fileno()), *sys.path],
+                [sys.executable, "-I", "-S", "-c", _BOOT, str(theirs.fileno()), *sys.path, HERE],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
@@ -41,7 +45,8 @@ class Worker:
     def end(self) -> None:
         """Ends the process, whatever it does."""
         self.connection.close()
-        self.process.kill()
+        if self.process.poll() is None:
+            self.process.kill()
         self.process.wait(END_SECONDS)
 
 
@@ -62,9 +67,8 @@ class Processes:
     def submit(self, batch: Batch) -> None:
         """Hands a batch to the worker with the fewest."""
         worker = min(self._workers, key=lambda worker: len(worker.batches))
-        last = batch[-1].number
-        worker.batches[last] = batch
-        worker.connection.send(batch)
+        worker.batches[batch[-1].number] = batch
+        self._say(worker, batch)
 
     def outcomes(self, seconds: float) -> Outcomes:
         """What was done meanwhile; a refusal of one worker is told to all others."""
@@ -72,34 +76,44 @@ class Processes:
         ends = {worker.connection: worker for worker in self._workers}
         for ready in wait(list(ends), seconds):
             assert isinstance(ready, Connection)
-            message = self._heard(ends[ready])
+            worker = ends[ready]
+            try:
+                message = worker.connection.recv()
+            except (EOFError, OSError):
+                self._lost(worker)
+                continue
             if isinstance(message, list):
                 found += message
                 for outcome in message:
-                    ends[ready].batches.pop(outcome.number, None)
+                    worker.batches.pop(outcome.number, None)
             else:
-                for worker in self._workers:
-                    if worker is not ends[ready]:
-                        worker.connection.send(message)
+                for other in self._workers:
+                    if other is not worker:
+                        self._say(other, message)
         return found
 
-    def _heard(self, worker: Worker) -> object:
+    def _say(self, worker: Worker, message: object) -> None:
         try:
-            return worker.connection.recv()
-        except (EOFError, OSError) as error:
-            raise OSError(f"a process of the transfer died: {_ending(worker)}") from error
+            worker.connection.send(message)
+        except OSError:
+            return  # it died: that is seen where it is listened to
+
+    def _lost(self, worker: Worker) -> None:
+        """Gives what a worker that died had to do to the others; raises `WorkersLost` after the last."""
+        self._workers.remove(worker)
+        worker.end()
+        if not self._workers:
+            code = worker.process.returncode
+            raise WorkersLost(f"every process of the transfer died, the last one with the code {code}")
+        for batch in worker.batches.values():
+            self.submit(batch)
 
     def use(self, keys: Credentials) -> None:
         """Tells all workers."""
         for worker in self._workers:
-            worker.connection.send(keys)
+            self._say(worker, keys)
 
     def close(self) -> None:
         """Ends all workers."""
         for worker in self._workers:
             worker.end()
-
-
-def _ending(worker: Worker) -> str:
-    code: Optional[int] = worker.process.wait(END_SECONDS)
-    return f"by signal {-code}" if code is not None and code < 0 else f"with the code {code}"
