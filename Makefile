@@ -13,7 +13,7 @@ REHEARSE := ANACONDA_DIR=$(abspath $(CONDA)) DEFAULT_CONDA_ENV_NAME=mindspore \
 	$(VENV)/bin/ma_boot --local --nodes 2 --devices-per-node 2 --rank-table-delay 3 \
 	--rendezvous mindspore --rehearsal-dir $(REHEARSAL)/jobs --obs-root $(OBS)
 
-.PHONY: help setup rehearse resume test test-mindspore test-kill fuzz bench check clean
+.PHONY: help setup rehearse resume test test-mindspore test-kill fuzz bench bench-sync check clean
 .DELETE_ON_ERROR:
 
 help: ## show the targets
@@ -57,6 +57,10 @@ fuzz: $(VENV)/made ## 100,000 random and mutated rank tables
 bench: $(VENV)/made ## the benchmarks, beside their peers
 	$(VENV)/bin/python -m pip install --quiet --editable '.[bench]'
 	$(VENV)/bin/python benchmarks/rank_table.py
+
+bench-sync: $(VENV)/made ## transfers beside rclone, aws, boto3, obstore and the SDK; half an hour, 30 GB
+	$(VENV)/bin/python -m pip install --quiet --editable '.[bench]'
+	$(VENV)/bin/python benchmarks/sync.py
 
 check: $(VENV)/made ## ruff and mypy
 	$(VENV)/bin/ruff check .

@@ -2,9 +2,9 @@
 
     python benchmarks/stub_server.py TREE [LATENCY_SECONDS]
 
-Serves `TREE/<bucket>/<key>` by the S3 protocol as far as the clients of the benchmark speak it, and prints its
-port. Packaged servers are the limit themselves (moto 400 objects/s, radosgw 1,600); this one is not. An upload is
-remembered by its size only, so that a client which looks at it afterwards finds it.
+Serves `TREE/<bucket>/<key>` by the S3 protocol as far as the clients of the benchmark speak it, and prints
+its port. Packaged servers are the limit themselves (moto 400 objects/s, radosgw 1,600); this one is not. An
+upload is remembered by its size only, so that a client which looks at it afterwards finds it.
 """
 
 from __future__ import annotations
@@ -226,11 +226,13 @@ class Server:
         if query.startswith("uploads") or "&uploads" in query:
             upload = f"u{len(self.parts)}{time.monotonic_ns()}"
             self.parts[upload] = 0
-            text = f"<InitiateMultipartUploadResult><Bucket>{bucket}</Bucket><Key>{escape(key)}</Key><UploadId>{upload}</UploadId></InitiateMultipartUploadResult>"
+            begun = "InitiateMultipartUploadResult"
+            text = f"<{begun}><Key>{escape(key)}</Key><UploadId>{upload}</UploadId></{begun}>"
         else:
             size = self.parts.pop(parse_qs(query)["uploadId"][0], 0)
             self.objects.files[name] = (size, None)
-            text = f"<CompleteMultipartUploadResult><Bucket>{bucket}</Bucket><Key>{escape(key)}</Key><ETag>{escape(etag_of(size))}</ETag></CompleteMultipartUploadResult>"
+            ended, mark = "CompleteMultipartUploadResult", escape(etag_of(size))
+            text = f"<{ended}><Bucket>{bucket}</Bucket><Key>{escape(key)}</Key><ETag>{mark}</ETag></{ended}>"
         return _head(200, len(text.encode())) + text.encode()
 
     def _listing(self, bucket: str, query: str) -> int:
@@ -263,14 +265,16 @@ class Server:
                 f"<Size>{size}</Size><StorageClass>STANDARD</StorageClass></Contents>"
             )
         last = names[-1][len(bucket) + 1 :] if truncated else ""
-        more = f"<NextMarker>{shown(last)}</NextMarker><NextContinuationToken>{shown(last)}</NextContinuationToken>"
+        names_last = ("NextMarker", "NextContinuationToken")
+        more = "".join(f"<{name}>{shown(last)}</{name}>" for name in names_last) if truncated else ""
+        kind = "<EncodingType>url</EncodingType>" if shown is quote else ""
         common = "".join(
             f"<CommonPrefixes><Prefix>{shown(name)}</Prefix></CommonPrefixes>" for name in sorted(folders)
         )
         return (
             f"<ListBucketResult><Name>{bucket}</Name><IsTruncated>{str(truncated).lower()}</IsTruncated>"
-            f"<MaxKeys>1000</MaxKeys><KeyCount>{len(rows)}</KeyCount>{more if truncated else ''}"
-            f"{'<EncodingType>url</EncodingType>' if shown is quote else ''}{''.join(rows)}{common}</ListBucketResult>"
+            f"<MaxKeys>1000</MaxKeys><KeyCount>{len(rows)}</KeyCount>{more}{kind}"
+            f"{''.join(rows)}{common}</ListBucketResult>"
         )
 
 

@@ -1,20 +1,21 @@
-"""Moves trees of files between a fast local object store and this disk, beside the tools that people use for it.
+"""Moves trees of files between a fast local object store and this disk, beside the tools that people use.
 
-    python benchmarks/sync.py [--runs N] [--tools ours,rclone,...] [--trees A,B,C] [--directory DIR]   (make bench-sync)
+    python benchmarks/sync.py [--runs N] [--tools ours,rclone,...] [--trees A,B,C] [--rows down,up,...]
 
-Trees: A has 10,000 files of 16 KiB, B 4 of 512 MiB, C 2,000 of log-normal sizes around 1 MiB. Each tool is a process
-of its own, in turn with the others; the time is that of the whole process, the median of the runs; CPU and peak
-memory (PSS, all processes of the tool) are the median's. The store is `stub_server.py` on the same two cores.
+Trees: A has 10,000 files of 16 KiB, B 4 of 512 MiB, C 2,000 of log-normal sizes around 1 MiB. Each tool is a
+process of its own, in turn with the others; the time is that of the whole process, the median of the runs;
+CPU and peak memory (PSS, all its processes) are the median's. The store is `stub_server.py` on the same
+cores. `make bench-sync` installs the peers.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import os
 import random
 import resource
-import shutil
 import statistics
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Callable, Dict, List, NamedTuple, Tuple
 
 HERE = Path(__file__).parent
+_numbers = itertools.count()
 BIN = Path(sys.executable).parent
 KEYS = {
     "AWS_ACCESS_KEY_ID": "a",
@@ -51,7 +53,8 @@ import boto3
 from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
 way, url, local, key = sys.argv[1:]
-client = boto3.client("s3", endpoint_url=url, config=Config(max_pool_connections=64, s3={"addressing_style": "path"}))
+settings = Config(max_pool_connections=64, s3={"addressing_style": "path"})
+client = boto3.client("s3", endpoint_url=url, config=settings)
 config = TransferConfig(max_concurrency=8)
 with ThreadPoolExecutor(16) as pool:
     if way == "download":
@@ -62,8 +65,9 @@ with ThreadPoolExecutor(16) as pool:
         pages = client.get_paginator("list_objects_v2").paginate(Bucket="bucket", Prefix=key)
         list(pool.map(get, [entry["Key"] for page in pages for entry in page.get("Contents", ())]))
     else:
-        files = [path for path in Path(local).rglob("*") if path.is_file()]
-        list(pool.map(lambda path: client.upload_file(str(path), "bucket", key + path.relative_to(local).as_posix(), Config=config), files))
+        def put(path):
+            client.upload_file(str(path), "bucket", key + path.relative_to(local).as_posix(), Config=config)
+        list(pool.map(put, [path for path in Path(local).rglob("*") if path.is_file()]))
 """
 OBSTORE = """
 import asyncio, sys
@@ -72,7 +76,8 @@ import obstore
 from obstore.store import S3Store
 way, url, local, key = sys.argv[1:]
 store = S3Store("bucket", endpoint=url, access_key_id="a", secret_access_key="b", region="us-east-1",
-                virtual_hosted_style_request=False, client_options={"allow_http": True}, unsigned_payload=True)
+                virtual_hosted_style_request=False, client_options={"allow_http": True},
+                unsigned_payload=True)
 async def main():
     gate = asyncio.Semaphore(64)
     async def get(name, size):
@@ -89,7 +94,8 @@ async def main():
         async with gate:
             await obstore.put_async(store, key + path.relative_to(local).as_posix(), path)
     if way == "download":
-        await asyncio.gather(*[get(entry["path"], entry["size"]) for page in obstore.list(store, key) for entry in page])
+        found = [entry for page in obstore.list(store, key) for entry in page]
+        await asyncio.gather(*[get(entry["path"], entry["size"]) for entry in found])
     else:
         await asyncio.gather(*[put(path) for path in Path(local).rglob("*") if path.is_file()])
 asyncio.run(main())
@@ -119,7 +125,8 @@ with ThreadPoolExecutor(8) as pool:
         list(pool.map(get, names))
     else:
         def put(path):
-            check(client.uploadFile("bucket", key + path.relative_to(local).as_posix(), str(path), partSize=16 << 20, taskNum=8))
+            name = key + path.relative_to(local).as_posix()
+            check(client.uploadFile("bucket", name, str(path), partSize=16 << 20, taskNum=8))
         list(pool.map(put, [path for path in Path(local).rglob("*") if path.is_file()]))
 """
 
@@ -263,15 +270,15 @@ def row(tree: Path, out: Path, job_of: Tuple[str, str, float, str], tools: List[
         url = f"http://127.0.0.1:{int(server.stdout.readline())}"
         for run in range(runs):
             for tool in tools:
-                local = out / tool if way == "download" else tree / "bucket" / name
+                local = out / str(next(_numbers)) if way == "download" else tree / "bucket" / name
                 job = Job(
                     way, name, url, local, f"{name}/" if way == "download" else f"up-{tool}{run}/", latency
                 )
-                shutil.rmtree(out, ignore_errors=True)
-                out.mkdir()
+                local.mkdir(parents=True, exist_ok=True)
                 if again:
                     measured(TOOLS[tool](job))
                 found[tool].append(measured(TOOLS[tool](job)))
+                _emptied(out)
         server.kill()
     size = sum(path.stat().st_size for path in (tree / "bucket" / name).rglob("*") if path.is_file())
     count = sum(1 for path in (tree / "bucket" / name).rglob("*") if path.is_file())
@@ -288,6 +295,13 @@ def row(tree: Path, out: Path, job_of: Tuple[str, str, float, str], tools: List[
         )
 
 
+def _emptied(out: Path) -> None:
+    """Gives the space back, not the inodes: ext4 is slow for minutes where many were given back."""
+    for path in out.rglob("*"):
+        if path.is_file() and path.stat().st_size:
+            os.truncate(path, 0)
+
+
 def main() -> None:
     """All rows."""
     options = argparse.ArgumentParser(
@@ -302,6 +316,7 @@ def main() -> None:
     tools, trees, rows = asked.tools.split(","), asked.trees.split(","), asked.rows.split(",")
     with tempfile.TemporaryDirectory(dir=asked.directory) as directory:
         tree, out = Path(directory, "tree"), Path(directory, "out")
+        out.mkdir()
         os.environ["BENCH_TREE"], os.environ["BENCH_OUT"] = str(tree), str(out)
         make_trees(tree, asked.trees)
         remote = [tool for tool in tools if tool != "cp"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Tuple
 
 from path_mapping import crc64
 from path_mapping.errors import StoreError, Unreachable
@@ -65,21 +65,26 @@ class DataPath:
             self._folder = Folder(directory, root)
         return self._folder
 
+    def _create(self, directory: str, root: str, name: str) -> Tuple[Folder, str, int]:
+        folder = self._enter(directory, root)
+        return (folder, *folder.create(name))
+
     def _get_file(self, unit: GetFile, moved: Moved) -> None:
         doing = f"reading obs://{unit.bucket}/{unit.key}"
         request = Request(doing, "GET", unit.bucket, unit.key, NOTHING, NOTHING, "")
         directory, name = os.path.split(unit.path)
         with self._exchange.ask(request, Line.send) as (answer, line):
-            folder = self._enter(directory, unit.root)
             try:
-                temporary, file = folder.create(name)
-            except FileNotFoundError:  # the directory was removed since it was opened
+                folder, temporary, file = self._create(directory, unit.root, name)
+            except FileNotFoundError:  # the directory was removed since it was opened: a failed file does so
                 self._leave()
-                folder = self._enter(directory, unit.root)
-                temporary, file = folder.create(name)
+                folder, temporary, file = self._create(directory, unit.root, name)
             try:
                 self._fill(doing, unit, file, answer, line, moved)
-                folder.settle(temporary, name)
+                try:
+                    folder.settle(temporary, name)
+                except FileNotFoundError as error:
+                    raise Unreachable(f"{doing}: the unfinished file was removed by somebody") from error
             except BaseException:
                 folder.discard(temporary)
                 folder.undo()

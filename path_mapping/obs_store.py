@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import threading
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -78,6 +79,7 @@ class ObsStore:
         self.context = verifying(bundle or certifi.where()) if self._secure else None
         self._client = self._new_client()
         self._signers: Dict[str, ObsClient] = {}
+        self._lock = threading.Lock()
 
     @classmethod
     def of(cls, access: Access) -> ObsStore:
@@ -132,7 +134,9 @@ class ObsStore:
         """Whom to ask, the path with its query, and the headers to send: by the SDK's `createSignedUrl`."""
         signer = self._signers.get(bucket)
         if signer is None:
-            signer = self._signers[bucket] = self._new_signer(bucket)
+            with self._lock:
+                signer = self._signers.get(bucket) or self._new_signer(bucket)
+                self._signers[bucket] = signer
         signed = signer.createSignedUrl(
             method, bucket, key, expires=SIGNED_SECONDS, headers=headers, queryParams=query
         )
