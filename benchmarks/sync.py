@@ -163,9 +163,9 @@ def cp(job: Job) -> List[str]:
 
 
 def rclone(job: Job) -> List[str]:
-    """With as many streams as it takes to be fast; one HEAD after each upload is its own habit, taken off."""
+    """With as many streams as it takes to be fast."""
     remote = f":s3,provider=Other,endpoint='{job.url}',access_key_id=a,secret_access_key=b:bucket/{job.key}"
-    ends = [remote, str(job.local)] if job.way == "download" else [str(job.local), remote, "--s3-no-head"]
+    ends = [remote, str(job.local)] if job.way == "download" else [str(job.local), remote]
     few = ["--transfers", "4", "--multi-thread-streams", "8", "--s3-upload-concurrency", "8"]
     many = ["--transfers", "64" if job.latency else "32", "--checkers", "16"]
     common = ["--config", "/dev/null", "--s3-no-check-bucket"]
