@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import tempfile
@@ -96,6 +97,8 @@ def _write_beside(target: Path, pieces: Iterable[bytes], size: int, md5: Optiona
     handle, temporary = tempfile.mkstemp(prefix=prefix, suffix=TEMPORARY, dir=target.parent)
     try:
         with os.fdopen(handle, "wb") as file:
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # tells that somebody works on it
             digest, written = new_md5(), 0
             for piece in pieces:
                 file.write(piece)

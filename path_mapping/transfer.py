@@ -79,7 +79,12 @@ def download(
     def job(copy: Copy, number: Callable[[], int]) -> Job:
         return GetLarge(copy, number) if copy.size > ranges_from else get_small(copy, number)
 
-    moving.run(copies, job, lambda copy, error: failures.append(Failure(copy.url, str(copy.local), error)))
+    try:
+        moving.run(
+            copies, job, lambda copy, error: failures.append(Failure(copy.url, str(copy.local), error))
+        )
+    finally:
+        _sweep(copies, ranges_from)  # a worker may have been ended, or have died, in the middle of a file
     skipped, size = len(planned) - len(copies), sum(copy.size for copy in copies)
     if failures:
         raise TransferFailed(failures, moving.whole + skipped)
@@ -161,7 +166,7 @@ def _is_there(copy: Copy) -> bool:
 
 
 def _sweep(copies: Sequence[Copy], ranges_from: int) -> None:
-    """Removes what runs that were killed left of files, but for what this one takes up."""
+    """Removes what was left of files by whoever is dead, but for what this run, or the next, takes up."""
     large = [copy for copy in copies if copy.size > ranges_from]
     wanted = {name for copy in large for name in (temporary_of(copy), journal_of(temporary_of(copy)))}
     for directory, root in {(copy.local.parent, copy.root) for copy in copies}:

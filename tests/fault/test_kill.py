@@ -11,11 +11,12 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Dict, Iterator
+from typing import Dict, Iterator, List
 
 import pytest
 
 from path_mapping.config import ObsUrl, Route
+from path_mapping.errors import Cancelled, WorkersLost
 from path_mapping.obs_store import ObsStore
 from path_mapping.transfer import Progress, download, upload
 from tests.functional.node import eventually
@@ -27,6 +28,7 @@ PROGRAM = """
 import sys, threading
 from pathlib import Path
 from path_mapping.config import ObsUrl, Route
+from path_mapping.errors import Cancelled, WorkersLost
 from path_mapping.obs_store import ObsStore
 from path_mapping import transfer
 way, url, base, local, key = sys.argv[1:]
@@ -171,3 +173,68 @@ def test_an_upload_killed_anywhere_is_finished_by_the_next(s3_url: str, obs: obj
 @pytest.mark.timeout(3600)
 def test_an_upload_killed_at_100_points(s3_url: str, obs: object, tmp_path: Path) -> None:
     run_uploads(s3_url, tmp_path, 100)
+
+
+def workers() -> list[int]:
+    """The worker processes of this process, whichever of its threads started them."""
+    found = []
+    for task in Path("/proc/self/task").iterdir():
+        found += [int(child) for child in (task / "children").read_text().split() if _is_ours(int(child))]
+    return found
+
+
+@pytest.fixture(scope="module")
+def slow_stub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server that is far away, so that a transfer takes a second or two."""
+    tree = tmp_path_factory.mktemp("far")
+    make_tree(tree / "bucket" / "in", 1500, 0, 0)
+    argv = [sys.executable, str(ROOT / "benchmarks" / "stub_server.py"), str(tree), "0.1"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        yield f"http://127.0.0.1:{int(server.stdout.readline())}|{tree / 'bucket' / 'in'}"
+        server.kill()
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core has no workers")
+@pytest.mark.parametrize("all_of_them", [False, True])
+def test_what_a_dead_worker_had_to_do_is_done_by_the_others(
+    slow_stub: str, tmp_path: Path, all_of_them: bool
+) -> None:
+    url, tree = slow_stub.split("|")
+    store = ObsStore(url, "AKPLANTED", "SKPLANTED", None, None)
+    killed: List[int] = []
+
+    def kill(progress: Progress) -> None:
+        if progress.files_done > 100 and not killed:
+            killed.extend(workers() if all_of_them else workers()[:1])
+            for pid in killed:
+                os.kill(pid, signal.SIGKILL)
+
+    routes = [Route("in", ObsUrl("bucket", "in/"))]
+    if all_of_them:
+        with pytest.raises(WorkersLost, match="code -9"):
+            download(routes, tmp_path, store, cancel=threading.Event(), progress=kill)
+    else:
+        download(routes, tmp_path, store, cancel=threading.Event(), progress=kill)
+        assert sums(tmp_path / "in") == sums(Path(tree))
+    assert not [name for name in sums(tmp_path / "in") if name.endswith(".ma_part")]
+    assert killed
+    assert workers() == []
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core has no workers")
+def test_giving_up_ends_all_workers_at_once(slow_stub: str, tmp_path: Path) -> None:
+    url, _ = slow_stub.split("|")
+    store = ObsStore(url, "AKPLANTED", "SKPLANTED", None, None)
+    cancel = threading.Event()
+    asked: List[float] = []
+
+    def stop(progress: Progress) -> None:
+        if progress.files_done > 100 and not asked:
+            asked.append(time.monotonic())
+            cancel.set()
+
+    with pytest.raises(Cancelled):
+        download([Route("in", ObsUrl("bucket", "in/"))], tmp_path, store, cancel=cancel, progress=stop)
+    assert time.monotonic() - asked[0] < 2
+    assert workers() == []
