@@ -136,6 +136,12 @@ class Section:
         self._sent = sent
         file.seek(offset)
 
+    def rewound(self) -> Section:
+        """The same, read from its first byte on."""
+        self._file.seek(self._offset)
+        self._left = self.size
+        return self
+
     def read(self, size: int) -> bytes:
         """The next piece."""
         piece = self._file.read(min(size, self._left))
@@ -147,13 +153,12 @@ class Section:
 
     def md5(self) -> str:
         """The MD5 of all of it, in hex; reading starts anew afterwards."""
-        digest, left = new_md5(), self.size
-        self._file.seek(self._offset)
+        digest, left = new_md5(), self.rewound().size
         while left:
             piece = self._file.read(min(CHUNK, left))
             if not piece:
                 break
             digest.update(piece)
             left -= len(piece)
-        self._file.seek(self._offset)
+        self.rewound()
         return digest.hexdigest()

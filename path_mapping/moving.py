@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import os
 import threading
@@ -12,12 +11,12 @@ from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Seq
 
 from path_mapping.crew import Crew, Threads
 from path_mapping.engine import Engine, Progress, Tally
-from path_mapping.errors import StoreError
+from path_mapping.errors import PathMappingError
 from path_mapping.jobs import Job
 from path_mapping.pacing import Pace
 from path_mapping.parts import MIB, RANGE, Size, crew_size, is_small
 from path_mapping.plan import Copy
-from path_mapping.store import Access, Credentials, Signing, Store
+from path_mapping.store import Credentials, Signing, Store
 from path_mapping.store_path import StorePath
 
 PROBES = 2  # small files that go first, one by one: the second one's time is that of a round trip
@@ -43,19 +42,17 @@ class Work(NamedTuple):
 class Moving:
     """A transfer's means: `access` is None where files go through the store itself, one after the other.
 
-    `stall` seconds without anything moved fail a request; None leaves that to the store. After `run`, `whole`
-    files are there, and `retries` requests had been made again.
+    After `run`, `whole` files are there, and `retries` requests had been made again.
     """
 
     def __init__(
         self,
         store: Store,
-        stall: Optional[float],
         cancel: threading.Event,
         progress: Callable[[Progress], None],
     ) -> None:
-        self._store, self._stall, self._cancel, self._progress = store, stall, cancel, progress
-        self.access = self._current_access()
+        self._store, self._cancel, self._progress = store, cancel, progress
+        self.access = store.access() if isinstance(store, Signing) else None
         self.whole = self.retries = 0
 
     def run(self, work: Work) -> None:
@@ -108,19 +105,17 @@ class Moving:
         return threads_on_the_data_path(self.access, size.threads, tally.moved, Pace())
 
     def _renewed(self) -> Optional[Credentials]:
-        try:
-            if not isinstance(self._store, Signing) or not self._store.renewed():
-                return None
-        except (StoreError, OSError):
+        """Credentials that are newer than those of `access`; None where there are none."""
+        if self.access is None or not isinstance(self._store, Signing):
             return None
-        self.access = self._current_access()
-        return self.access.credentials if self.access is not None else None
-
-    def _current_access(self) -> Optional[Access]:
-        access = self._store.access() if isinstance(self._store, Signing) else None
-        if access is None or self._stall is None:
-            return access
-        return dataclasses.replace(access, timeout=self._stall)
+        before = self.access.credentials
+        try:
+            if self._store.access() == self.access and not self._store.renewed():
+                return None
+        except (PathMappingError, OSError):
+            return None
+        self.access = self._store.access()
+        return None if self.access is None or self.access.credentials == before else self.access.credentials
 
 
 def _smallest(copies: Sequence[Copy]) -> List[Copy]:

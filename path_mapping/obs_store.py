@@ -27,8 +27,7 @@ from obs import (
 )
 
 from path_mapping.endpoint import address_of, bucket_in_path, verifying
-from path_mapping.errors import NotFound, PathMappingError, Refused, StoreError, Unreachable
-from path_mapping.http1 import Origin
+from path_mapping.errors import Expired, NotFound, PathMappingError, Refused, StoreError, Unreachable
 from path_mapping.local_file import CHUNK, Section, new_md5
 from path_mapping.obs_answers import (
     base64_of_md5,
@@ -38,17 +37,16 @@ from path_mapping.obs_answers import (
     md5_of_etag,
 )
 from path_mapping.obs_files import ObsFiles
-from path_mapping.store import Access, Credentials, StoredObject
+from path_mapping.obs_signing import ObsSigning
+from path_mapping.store import STALL_SECONDS, Access, Credentials, StoredObject
 from path_mapping.units import Begun
 
-TIMEOUT_SECONDS = 60.0  # without anything moved on a connection
 PAGE = 1000
 PART = 16 << 20
 MULTIPART_FROM = 64 << 20
-SIGNED_SECONDS = 900  # that a signed URL is good for: it is used at once, but clocks differ
 
 
-class ObsStore(ObsFiles):
+class ObsStore(ObsFiles, ObsSigning):
     """Objects in OBS, or in a service with its interface; made after a fork.
 
     A host name is addressed with the bucket before it, as OBS wants it; an IP address (a server of a test)
@@ -65,7 +63,7 @@ class ObsStore(ObsFiles):
         bundle: Optional[str],
         multipart_from: int = MULTIPART_FROM,
         part: int = PART,
-        timeout: float = TIMEOUT_SECONDS,
+        timeout: float = STALL_SECONDS,
         renew: Optional[Callable[[], Credentials]] = None,
         proxy: Optional[str] = None,
     ) -> None:
@@ -100,7 +98,9 @@ class ObsStore(ObsFiles):
     def renewed(self) -> bool:
         """Asks for the credentials again; False when they are the same, or nobody can be asked."""
         before = self._access.credentials
-        if self._renew is not None:
+        if self._renew is None:
+            return False
+        with self._lock:  # threads that are refused together
             self.use(self._renew())
         return self._access.credentials != before
 
@@ -129,39 +129,6 @@ class ObsStore(ObsFiles):
         )
         client.context = self.context
         return client
-
-    def sign(
-        self, method: str, bucket: str, key: str, query: Dict[str, str], headers: Dict[str, str]
-    ) -> Tuple[Origin, str, Dict[str, str]]:
-        """Whom to ask, the path with its query, and the headers to send: by the SDK's `createSignedUrl`."""
-        signer = self._signers.get(bucket)
-        if signer is None:
-            with self._lock:
-                signer = self._signers.get(bucket) or self._new_signer(bucket)
-                self._signers[bucket] = signer
-        signed = signer.createSignedUrl(
-            method, bucket, key, expires=SIGNED_SECONDS, headers=headers, queryParams=query
-        )
-        host = signed.actualSignedRequestHeaders["Host"]
-        name, _, port = host.partition(":")
-        url = signed.signedUrl
-        path = url[url.index("/", url.index("//") + 2) :]
-        origin = Origin(name, int(port or (443 if self._secure else 80)), self._secure)
-        return origin, path, signed.actualSignedRequestHeaders
-
-    def _new_signer(self, bucket: str) -> ObsClient:
-        """A client that signs in the way of the bucket's service.
-
-        `createSignedUrl` does not ask for it, as the SDK's other calls do: OBS' own, or that of S3. What they
-        found out is asked here, once.
-        """
-        if self._in_path:
-            return self._client  # always that of S3, says the SDK
-        doing = f"asking obs://{bucket} for its signature"
-        kind, answer = self._guarded(doing, lambda: self._client._getApiVersion(bucket))
-        if not kind:
-            raise error_of_status(doing, answer.status, answer.errorCode)
-        return self._new_client(signature=kind, is_signature_negotiation=False)
 
     def list(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
         """The objects whose keys begin with the prefix.
@@ -220,7 +187,9 @@ class ObsStore(ObsFiles):
             header = PutObjectHeader(contentLength=size, md5=base64_of_md5(md5))
             answer = self._call(
                 doing,
-                lambda: self._client.putContent(bucket, key, content=body, headers=header, autoClose=False),
+                lambda: self._client.putContent(
+                    bucket, key, content=body.rewound(), headers=header, autoClose=False
+                ),
             )
         compare(doing, answer, md5)
 
@@ -249,7 +218,7 @@ class ObsStore(ObsFiles):
         answer = self._call(
             doing,
             lambda: self._client.uploadPart(
-                bucket, key, number, upload, content=section, partSize=section.size,
+                bucket, key, number, upload, content=section.rewound(), partSize=section.size,
                 md5=base64_of_md5(md5), autoClose=False,
             ),
             "etag",
@@ -327,13 +296,26 @@ class ObsStore(ObsFiles):
         return self._client.getObject(bucket, key, headers=headers, loadStreamInMemory=False)
 
     def _call(self, doing: str, request: Callable[[], Any], *wanted: str) -> Any:
-        """The SDK's answer, if it is a good one; a body that it could not read lacks what is wanted of it."""
-        answer = self._guarded(doing, request)
-        if answer.status >= 300:
-            raise error_of_status(doing, answer.status, answer.errorCode)
+        """The SDK's answer, if it is a good one; a body that it could not read lacks what is wanted of it.
+
+        A request whose credentials have expired is made once more where there are new ones.
+        """
+        before = self._access.credentials
+        try:
+            answer = self._good(doing, request)
+        except Expired:
+            if self._access.credentials == before and not self.renewed():
+                raise
+            answer = self._good(doing, request)
         for field in wanted:
             if getattr(answer.body, field, None) is None:
                 raise Unreachable(f"{doing}: the answer is damaged, it has no {field}")
+        return answer
+
+    def _good(self, doing: str, request: Callable[[], Any]) -> Any:
+        answer = self._guarded(doing, request)
+        if answer.status >= 300:
+            raise error_of_status(doing, answer.status, answer.errorCode)
         return answer
 
     def _guarded(self, doing: str, request: Callable[[], Any]) -> Any:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Callable, Iterator, Optional, Protocol, runtime_checkable
 
+STALL_SECONDS = 60.0  # without anything moved, after which a request has failed
+
 
 @dataclass(frozen=True)
 class StoredObject:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Callable, Iterator, List, Optional, Sequence, Tuple
+from typing import Callable, Iterator, List, Sequence, Tuple
 
 from path_mapping.config import Route
 from path_mapping.engine import Progress
@@ -67,22 +67,20 @@ def download(
     cancel: threading.Event,
     progress: Callable[[Progress], None],
     part: Part = Part(),  # noqa: B008 -- a frozen value
-    stall_timeout: Optional[float] = None,
 ) -> Transferred:
     """Fetches all inputs; relative local paths start at `base`. What is here already is not fetched again.
 
     Before the first byte is written every required input is known to exist (`MissingInputs`), every key to be
     a safe path below its target (`UnsafeTarget`), and the disk to have room (`NoSpace`). Raises
     `TransferFailed` after all other files are there, `StoreError` when the store does not answer at all, and
-    `Cancelled` soon after `cancel` is set. A request of which nothing moves for `stall_timeout` seconds (else
-    the store's own timeout) has failed.
+    `Cancelled` soon after `cancel` is set.
     """
     started = time.monotonic()
     lister, check = partial(listing, store, cancel), partial(_check, cancel)
     with closing(prepared_downloads(routes, base, lister, part, check)) as prepared:
         failures = list(prepared.blocked)
         _change_directories(prepared, failures)
-        moving = Moving(store, stall_timeout, cancel, progress)
+        moving = Moving(store, cancel, progress)
         ranges_from = RANGES_FROM if moving.access is not None else sys.maxsize
 
         def job(copy: Copy, number: Callable[[], int]) -> Job:
@@ -107,7 +105,6 @@ def upload(
     cancel: threading.Event,
     progress: Callable[[Progress], None],
     choice: UploadChoice = UploadChoice(),  # noqa: B008 -- a frozen value
-    stall_timeout: Optional[float] = None,
 ) -> Transferred:
     """Stores all outputs; what is in OBS already is not sent again.
 
@@ -119,7 +116,7 @@ def upload(
     with closing(prepared_uploads(routes, base, lister, choice, check)) as prepared:
         failures = list(prepared.blocked)
         _mark_directories(prepared, store, cancel, failures)
-        moving = Moving(store, stall_timeout, cancel, progress)
+        moving = Moving(store, cancel, progress)
         access = moving.access
 
         def job(copy: Copy, number: Callable[[], int]) -> Job:
