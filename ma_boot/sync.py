@@ -34,6 +34,8 @@ from path_mapping.transfer import Progress, Transferred, download, upload
 CANCEL_SECONDS = 2.0
 MOST_NOTICES = 5
 NO_MAPPING = PathMapping((), ())
+PROGRESS_SECONDS = 1.0  # between two events of how far a transfer is, at the least
+PROGRESS_SHARE = 0.02  # of the time so far: a transfer of an hour has less than 300 of them
 
 
 def load_mapping(file: Optional[str], places: Mapping[str, str]) -> PathMapping:
@@ -96,7 +98,7 @@ def inputs_arriving(
                 "transfer", direction="download", files=done.files, bytes=done.bytes, seconds=done.seconds
             )
 
-    state = _State("inputs", journal)
+    state = _State("inputs", "download", journal)
     task = Task("inputs", fetch, inbox)
     try:
         yield task
@@ -161,7 +163,7 @@ def bring_home(
         return upload(routes, base, store, cancel=cancel, progress=state.update, choice=choice)
 
     choice = UploadChoice(listed=not inbox.stops, hurry=bool(inbox.stops))
-    state = _State("outputs", journal)
+    state = _State("outputs", "upload", journal)
     patience = max(1, len(inbox.stops))
 
     def check() -> None:
@@ -217,16 +219,25 @@ def summary(done: Transferred) -> str:
 
 
 class _State:
-    """How far a transfer is, for whoever waits for it."""
+    """How far a transfer is, for whoever waits for it, and from time to time as an event."""
 
-    def __init__(self, what: str, journal: Journal) -> None:
+    def __init__(self, what: str, direction: str, journal: Journal) -> None:
         self._what = what
+        self._direction = direction
+        self._started = self._noted = time.monotonic()
         self._journal = journal
         self._now: Optional[Progress] = None
 
     def update(self, now: Progress) -> None:
         """Called by the transfer's thread."""
         self._now = now
+        moment = time.monotonic()
+        if moment - self._noted >= max(PROGRESS_SECONDS, PROGRESS_SHARE * (moment - self._started)):
+            self._noted = moment
+            self._journal.event(
+                "progress", direction=self._direction, files_done=now.files_done, files=now.files,
+                bytes_done=now.bytes_done, bytes=now.bytes,
+            )  # fmt: skip
 
     def say(self) -> None:
         """Says a line; called by the thread that waits."""
