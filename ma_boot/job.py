@@ -49,6 +49,11 @@ class JobEnvironment:
         return os.path.join(self.log_dir, f"{self.name}-node-{self.node_rank}-failure.json")
 
     @property
+    def page_file(self) -> str:
+        """Where the picture of this node goes."""
+        return os.path.join(self.log_dir, f"{self.name}-node-{self.node_rank}-report.html")
+
+    @property
     def events_file(self) -> str:
         """Where the node's events go."""
         return os.path.join(self.log_dir, f"{self.name}-node-{self.node_rank}-events.jsonl")

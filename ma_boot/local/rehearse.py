@@ -21,7 +21,8 @@ from ma_boot.launch import WorkerSpec
 from ma_boot.local.code import code_directory, code_files, copy_code
 from ma_boot.local.late_table import write_late
 from ma_boot.local.platform import SimulatedJob, node_environment, rank_table
-from ma_boot.local.summary import summary_lines
+from ma_boot.local.summary import end_of_job, events_of, summary_lines
+from ma_boot.page.in_time import write_in_time
 from ma_boot.result import RunResult
 from ma_boot.steps import BootRequest, as_options
 from ma_boot.supervise import Limits, supervise
@@ -49,6 +50,7 @@ def rehearse(rehearsal: Rehearsal, world: World) -> int:
     started = time.monotonic()
     job = _new_job(rehearsal, world)
     specs = _set_up(rehearsal, job, world)
+    world.journal.open(Path(job.events_file), None)
     world.journal.say(
         f"rehearsing {job.name}: {job.nodes} nodes x {job.devices_per_node} devices in {job.root}"
     )
@@ -63,7 +65,12 @@ def rehearse(rehearsal: Rehearsal, world: World) -> int:
     finally:
         table.cancel()
     code = job_exit_code(run, world.inbox.stops)
-    world.journal.say("\n".join(summary_lines(job, run, code, time.monotonic() - started, rehearsal.request)))
+    world.journal.event("job-end", exit_code=code, **end_of_job(job, run, world.inbox.stops))
+    world.journal.close()
+    events = [Path(job.events_file), *(file for node in range(job.nodes) for file in events_of(job, node))]
+    page = job.page_file if write_in_time(events, Path(job.page_file), world) else None
+    seconds = time.monotonic() - started
+    world.journal.say("\n".join(summary_lines(job, run, code, seconds, rehearsal.request, page)))
     return code
 
 

@@ -14,6 +14,7 @@ from ma_boot.page.values import Timeline
 from ma_boot.page.words import Text
 
 MOST_BYTES = 290_000
+KEPT_FOR_LOGS = 20_000
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 
 
@@ -30,17 +31,16 @@ def page_text(line: Timeline, tails: Mapping[str, str]) -> str:
         '<meta name="viewport" content="width=device-width,initial-scale=1"><link rel="icon" href="data:,">'
         f"<title>{escaped(title)}</title><style>{STYLE}</style><script>{CHOOSE_LANGUAGE}</script></head><body><main>"
     )
-    body = "".join(
-        (
-            verdict(line, tails),
-            facts(line),
-            section("time", Text("Time line", "时间线"), lanes(line)),
-            section("transfers", Text("Transfers", "传输"), transfers(line)),
-            section("happened", Text("What happened", "发生了什么"), happenings(line)),
-            section("processes", Text("Processes", "进程"), processes(line)),
-        )
+    top = verdict(line, tails) + facts(line)
+    middle = (
+        section("transfers", Text("Transfers", "传输"), transfers(line))
+        + section("happened", Text("What happened", "发生了什么"), happenings(line))
+        + section("processes", Text("Processes", "进程"), processes(line))
     )
-    foot = f"<footer><span>ma_boot {escaped(__version__)}</span></footer></main><script>{CHANGE_LANGUAGE}</script></body></html>\n"
-    room = MOST_BYTES - len((head + body + foot).encode("utf-8"))
+    foot = f"<footer><span>ma_boot {escaped(__version__)}</span></footer></main>"
+    foot += f"<script>{CHANGE_LANGUAGE}</script></body></html>\n"
+    room = MOST_BYTES - len((head + top + middle + foot).encode("utf-8"))
+    drawing = section("time", Text("Time line", "时间线"), lanes(line, room - KEPT_FOR_LOGS))
+    room -= len(drawing.encode("utf-8"))
     logs = section("logs", Text("Ends of the logs", "日志末尾"), ends_of_logs(line, tails, room))
-    return head + body + logs + foot
+    return head + top + drawing + middle + logs + foot

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Dict, Iterable, List, Sequence, Tuple
 
-from ma_boot.page.markup import both, escaped
+from ma_boot.page.markup import both, escaped, ranges
 from ma_boot.page.scale import UNITS, figure, place, ticks
-from ma_boot.page.values import Life, Node, Phase, Start, Timeline
+from ma_boot.page.values import CAUSE, FOLLOWED, Life, Node, Phase, Start, Timeline
 from ma_boot.page.words import MARKS, PARTS, PHASES, Text, code_shown, duration, phase_name
 
-MOST_BYTES = 150_000
 NARROWEST = 1.0  # of UNITS: what is over in a moment is to be seen too
-SMALLEST_PHASE = 0.4  # of UNITS: phases that are shorter are left out of a dense drawing
+SMALLEST_PHASE = 2.0  # of UNITS: phases that are shorter are left out of a dense drawing
+NAME_HEIGHT = 13  # pixels
 MOST_NODES_WITH_NAMES = 16  # beyond, phases are strips without their names
 _PHASE_NUMBERS = {name: number for number, name in enumerate(PHASES)}
 _LANE_MARKS = {"stop": "ms", "restart": "mr", "start": "mr"}
@@ -40,32 +40,47 @@ class Density:
         return 20 if self.named_phases else 5
 
 
-def lanes(line: Timeline) -> str:
-    """The drawing of all nodes, within `MOST_BYTES`; nodes for which there is no room are counted."""
+def lanes(line: Timeline, room: int) -> str:
+    """The drawing of all nodes in `room` bytes; those for which there is none are counted."""
     density = Density.of(line)
-    found: List[str] = []
-    room = MOST_BYTES
-    for number, node in enumerate(line.nodes):
-        drawn = _node(node, line.seconds, density)
-        room -= len(drawn.encode())
-        if room < 0:
-            left = len(line.nodes) - number
-            found.append(
-                f"<p>{both(Text(f'{left} more nodes are not drawn.', f'另有 {left} 个节点未绘出。'))}</p>"
-            )
-            break
-        found.append(drawn)
+    found = _fitting(line.nodes, [_node(node, line.seconds, density) for node in line.nodes], room)
     if not found:
         return ""
-    step, _ = ticks(line.seconds)
     many = " many" if not density.named_phases else ""
     small = "" if density.named_rows else " dense"
     axes = axis(line.seconds) * (2 if many else 1)
-    style = f"--tick:{figure(step / line.seconds * 100000)}"
     return (
-        f'{_legend(line)}<div class="lanes{many}{small}" style="{style}">'
+        f'{_legend(line)}<div class="lanes{many}{small}" style="{grid(line.seconds)}">'
         f'<div class="axes">{axes}</div><div class="nodes">{"".join(found)}</div></div>'
     )
+
+
+def _fitting(nodes: Sequence[Node], drawn: Sequence[str], room: int) -> List[str]:
+    """The drawings that fit, in order; those of nodes where something failed are the last to go."""
+    chosen = set()
+    for number in sorted(range(len(nodes)), key=lambda number: not _has_failure(nodes[number])):
+        room -= len(drawn[number].encode("utf-8"))
+        if room < 0:
+            break
+        chosen.add(number)
+    found = [drawn[number] for number in sorted(chosen)]
+    left = len(nodes) - len(found)
+    if left:
+        text = Text(
+            f"There is no room here for {left} further nodes.", f"篇幅所限，另有 {left} 个节点未绘出。"
+        )
+        found.append(f'<p class="notice">{both(text)}</p>')
+    return found
+
+
+def _has_failure(node: Node) -> bool:
+    return any(life.part in (CAUSE, FOLLOWED) for start in node.starts for life in start.lives)
+
+
+def grid(seconds: float) -> str:
+    """The style that puts lines behind a drawing where its axis has moments, in 1/1000 of a percent."""
+    step, _ = ticks(seconds)
+    return f"--tick:{figure(step / seconds * 100000)}"
 
 
 def axis(seconds: float) -> str:
@@ -88,6 +103,7 @@ def _legend(line: Timeline) -> str:
     silent = Text("before its first line", "首行输出之前")
     entries = [
         *(("p" + _phase_class(name), phase_name(name)) for name in list(phases)[:12]),
+        *([("px", Text("failed phase", "失败的阶段"))] if _has_failed_phase(line) else []),
         *((_part_class(part), PARTS[part]) for part in PARTS if part in parts),
         *([("q", silent)] if parts else []),
         *((_LANE_MARKS[kind], MARKS[kind]) for kind in _LANE_MARKS if kind in kinds),
@@ -98,6 +114,11 @@ def _legend(line: Timeline) -> str:
         + " ".join(f'<span><b class="{c}"></b>{both(t)}</span>' for c, t in entries)
         + "</p>"
     )
+
+
+def _has_failed_phase(line: Timeline) -> bool:
+    starts = [start for node in line.nodes for start in node.starts]
+    return any(phase.outcome == "failed" for start in starts for phase in start.phases)
 
 
 def _labels(node: Node) -> Dict[str, int]:
@@ -112,10 +133,6 @@ def _node(node: Node, seconds: float, density: Density) -> str:
     placed = _stacked(phase for start in node.starts for phase in start.phases)
     levels = 1 + max((level for level, _ in placed), default=0)
     phases = _named_phases if density.named_phases else _strips
-    name = both(Text(f"node {node.number}", f"节点 {node.number}"))
-    names = [f'<b style="height:{max(levels * density.phase, 12)}px">{name}</b>']
-    if density.named_rows:
-        names += [f'<i style="height:{density.row}px">{escaped(label)}</i>' for label in rows]
     top = 0 if density.named_phases else levels * density.phase + 1
     height = top + len(rows) * density.row
     drawn = [*_lives(node, rows, seconds, density, top), *_marks(node, rows, seconds, density, top, height)]
@@ -126,10 +143,27 @@ def _node(node: Node, seconds: float, density: Density) -> str:
         if height
         else ""
     )
+    names = _names(node, rows, levels, density, height)
     before = phases(placed, node, seconds, density) if density.named_phases else ""
-    return (
-        f'<div class="lane"><div class="nm">{"".join(names)}</div><div class="dr">{before}{svg}</div></div>'
-    )
+    return f"<div class=lane><div class=nm>{names}</div><div class=dr>{before}{svg}</div></div>"
+
+
+def _names(node: Node, rows: Dict[str, int], levels: int, density: Density, height: int) -> str:
+    """What stands before a node's drawing: each process where there is room, else the span of the ranks."""
+    lives = [life for start in node.starts for life in start.lives]
+    hit = next((life.label for life in lives if life.part == CAUSE), None)
+    mark = " class=hit" if hit else ""
+    name = f"<u>{node.number}</u>"  # the word before it comes with the style, hundreds of times
+    if density.named_rows:
+        found = f'<b style="height:{levels * density.phase}px">{name}</b>'
+        for label in rows:
+            chosen = mark if label == hit else ""
+            found += f'<i{chosen} style="height:{density.row}px">{escaped(label)}</i>'
+        return found
+    if height < 2 * NAME_HEIGHT:
+        return f"<b{mark}>{name}</b>"
+    ranks = hit or ranges([life.rank for life in lives if life.rank is not None])
+    return f"<b{mark}>{name}</b><i{mark}>{escaped(ranks)}</i>"
 
 
 def _stacked(phases: Iterable[Phase]) -> List[Tuple[int, Phase]]:
@@ -209,7 +243,7 @@ def _life(life: Life, start: Start, y: float, seconds: float) -> str:
     if spoke >= right - 0.05:  # not a word: the end alone has its colour
         spoke = right - NARROWEST
     bar = f'<path class={_part_class(life.part)} d="M{figure(spoke)} {figure(y)}H{figure(right)}"/>'
-    dot = f'<path class=lx d="M{figure(right)} {figure(y)}h0"/>' if life.part == "cause" else ""
+    dot = f'<path class=lx d="M{figure(right)} {figure(y)}h0"/>' if life.part == CAUSE else ""
     return f"<g><title>{escaped(_title(life, end))}</title>{quiet}{bar}{dot}</g>"
 
 

@@ -8,11 +8,14 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 from ma_boot.advice import advice_for
 from ma_boot.explain import last_words
 from ma_boot.page.markup import both, escaped, folded, ranges, table
-from ma_boot.page.values import WELL, Life, Timeline, Verdict
+from ma_boot.page.values import STOPPED, WELL, Life, Mark, Timeline, Verdict
 from ma_boot.page.verdict import headline, meaning, missing_nodes, node_list
 from ma_boot.page.words import MARKS, PARTS, Text, code_shown, duration, same, size
 
 MOST_MARKS = 60
+MOST_LOGS = 64
+MOST_CHARACTERS = 120  # of a cell
+MOST_GROUPS = 40
 MOST_PROCESSES = 64  # in the table that names each of them
 _ORDER = ("cause", "followed", "unknown", "stopped", "well")
 
@@ -108,14 +111,18 @@ def _notices(line: Timeline) -> str:
 
 
 def happenings(line: Timeline) -> str:
-    """Restarts, stops, hangs, faults and the like, in order."""
-    marks = line.all_marks()
+    """Restarts, stops, hangs, faults and the like, in order; what is alike on several nodes in one line."""
+    alike: Dict[Tuple[str, str, str], List[Mark]] = {}
+    for mark in line.all_marks():
+        alike.setdefault((mark.kind, mark.label, mark.text), []).append(mark)
+    marks = list(alike.values())
     rows = []
-    for mark in marks[:MOST_MARKS]:
+    for members in marks[:MOST_MARKS]:
+        mark = members[0]
         kind = both(MARKS.get(mark.kind, same(mark.kind)))
         said = " · ".join(filter(None, (mark.label, mark.text)))
-        node = "" if mark.node is None else str(mark.node)
-        rows.append([escaped(duration(mark.at)), node, kind, escaped(said[:300])])
+        nodes = ranges([one.node for one in members if one.node is not None])
+        rows.append([_spread([one.at for one in members]), nodes, kind, escaped(said[:MOST_CHARACTERS])])
     head = [Text("at", "时刻"), Text("node", "节点"), Text("what", "事件"), Text("more", "说明")]
     drawn = table(head, rows)
     if len(marks) > MOST_MARKS:
@@ -130,9 +137,9 @@ def processes(line: Timeline) -> str:
     groups: Dict[Tuple[str, Optional[int], Optional[int]], List[Tuple[int, Life]]] = {}
     for node, life in lives:
         groups.setdefault((life.part, life.code, life.signal), []).append((node, life))
-    ordered = sorted(groups.items(), key=lambda group: _ORDER.index(group[0][0]))[:MOST_PROCESSES]
+    ordered = sorted(groups.items(), key=lambda group: _ORDER.index(group[0][0]))[:MOST_GROUPS]
     head = [
-        Text("processes", "进程"), Text("nodes", "节点"), Text("exit code", "退出码"), Text("part", "角色"),
+        Text("processes", "进程"), Text("nodes", "节点"), Text("exit code", "退出码"), Text("what it was", "角色"),
         Text("lived", "存活"), Text("first output after", "首次输出"),
     ]  # fmt: skip
     drawn = table(head, [_group(members) for _, members in ordered])
@@ -156,7 +163,7 @@ def named(members: Sequence[Life]) -> str:
     """`rank 0-7, scheduler`."""
     found = ranges([life.rank for life in members if life.rank is not None])
     others = [life.label for life in members if life.rank is None]
-    return escaped(", ".join([*([f"rank {found}"] if found else []), *others[:8]]))
+    return escaped(", ".join([*([f"rank {found}"] if found else []), *others[:8]])[:MOST_CHARACTERS])
 
 
 def _spread(seconds: Sequence[float]) -> str:
@@ -194,7 +201,10 @@ def ends_of_logs(line: Timeline, tails: Mapping[str, str], room: int) -> str:
 
 def wanted_logs(line: Timeline) -> List[Tuple[int, Life]]:
     """The processes in the order in which their logs are of interest: the cause, then others that failed."""
-    lives = [(node, life) for node, life in line.lives() if life.log_file]
-    return sorted(
-        lives, key=lambda one: (_ORDER.index(one[1].part), one[1].end if one[1].part != WELL else 0.0)
-    )
+
+    def order(one: Tuple[int, Life]) -> Tuple[int, float]:
+        life = one[1]
+        by_rank = life.part in (WELL, STOPPED) or life.end is None
+        return _ORDER.index(life.part), (life.rank or 0) if by_rank else (life.end or 0.0)
+
+    return sorted(((node, life) for node, life in line.lives() if life.log_file), key=order)[:MOST_LOGS]

@@ -44,7 +44,9 @@ summary{cursor:pointer;padding:3px 0}summary:hover{color:var(--soft)}
 .lanes{background:var(--card);border:1px solid var(--line);border-radius:6px;padding:0 16px 8px}
 .lane{display:grid;grid-template-columns:84px minmax(0,1fr);column-gap:10px;padding:7px 0;border-top:1px solid var(--line);break-inside:avoid}
 .nm b,.nm i{display:block;font-style:normal;font-size:12px;font-weight:600;line-height:1;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
-.nm b{padding-top:4px}.nm i{font-weight:400;color:var(--soft);display:flex;align-items:center;font-size:11px}
+.nm b{padding-top:4px}.nm .hit{color:var(--bad)!important;font-weight:600!important}.nm u{text-decoration:none}.nm u::before{content:"node "}:root:lang(zh) .nm u::before{content:"节点 "}
+.chart .nm i{white-space:normal;line-height:1.3;margin-top:4px}
+.nm i{font-weight:400;color:var(--soft);display:flex;align-items:center;font-size:11px}
 .dr{position:relative;background:repeating-linear-gradient(90deg,var(--grid) 0 1px,transparent 1px calc(var(--tick,100000)*.001%))}
 svg{display:block;width:100%;overflow:visible}
 .phs{position:relative}
@@ -56,7 +58,7 @@ path{fill:none;stroke-width:var(--bar,10px);vector-effect:non-scaling-stroke}
 path.s{--bar:4px}
 .p0{background:var(--p0);stroke:var(--p0)}.p1{background:var(--p1);stroke:var(--p1)}.p2{background:var(--p2);stroke:var(--p2)}
 .p3{background:var(--p3);stroke:var(--p3)}.p4{background:var(--p4);stroke:var(--p4)}.p5{background:var(--p5);stroke:var(--p5)}
-.p6{background:var(--p6);stroke:var(--p6)}.p9{background:var(--p9);stroke:var(--p9)}.px{stroke:var(--c)}
+.p6{background:var(--p6);stroke:var(--p6)}.p9{background:var(--p9);stroke:var(--p9)}.px{stroke:var(--c)}b.px{background:none;border-bottom:3px solid var(--c);border-radius:0}
 .lw{background:var(--w);stroke:var(--w)}.lc{background:var(--c);stroke:var(--c)}.lf{background:var(--f);stroke:var(--f)}
 .ls{background:var(--s);stroke:var(--s)}.lu{background:var(--u);stroke:var(--u)}.q{background:var(--q);stroke:var(--q)}
 path.lx,path.d{stroke:var(--c);stroke-width:13px;stroke-linecap:round}
@@ -71,7 +73,7 @@ path.td{fill:var(--p2);stroke:none}path.tu{fill:var(--p6);stroke:none}
 .axes{position:sticky;top:0;background:var(--card);z-index:1;border-radius:6px 6px 0 0}
 .many .axis+.axis{display:none}
 .many .lane{grid-template-columns:58px minmax(0,1fr);padding:3px 0}.many .axis{padding:8px 0 2px}
-.many .nm b{font-size:11px;font-weight:400;color:var(--soft);padding:0}
+.many .nm b{font-size:11px;font-weight:500;padding:0;line-height:13px}.many .nm i{font-size:10px;line-height:13px}
 @media(min-width:1000px){.many .nodes{columns:2;column-gap:28px}.many .axes{display:grid;grid-template-columns:1fr 1fr;column-gap:28px}
 .many .axis+.axis{display:grid}}
 .scroll{overflow-x:auto;margin:8px 0}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Iterator, List, Sequence, Tuple
 
-from ma_boot.page.lanes import axis
+from ma_boot.page.lanes import axis, grid
 from ma_boot.page.markup import both, escaped, table
 from ma_boot.page.scale import UNITS, figure
 from ma_boot.page.values import Timeline, Transfer
@@ -27,7 +27,11 @@ def transfers(line: Timeline) -> str:
         chosen = [transfer for transfer in moved if transfer.direction == direction and transfer.bytes]
         if chosen:
             charts += _chart(direction, rates(chosen, line.seconds, BINS), line.seconds)
-    drawn = f'<div class="lanes">{axis(line.seconds)}{charts}</div>' if charts else ""
+    drawn = (
+        f'<div class="lanes" style="{grid(line.seconds)}">{axis(line.seconds)}{charts}</div>'
+        if charts
+        else ""
+    )
     return drawn + _table(every)
 
 
@@ -72,7 +76,7 @@ def _chart(direction: str, values: List[float], seconds: float) -> str:
     points.append(f"H{figure(UNITS)}V{HEIGHT}z")
     peak = Text(f"peak {size(highest)}/s", f"峰值 {size(highest)}/s")
     return (
-        f'<div class="lane"><div class="nm"><b>{both(_DIRECTIONS[direction])}</b><i>{both(peak)}</i></div>'
+        f'<div class="lane chart"><div class="nm"><b>{both(_DIRECTIONS[direction])}</b><i>{both(peak)}</i></div>'
         f'<div class="dr"><svg viewBox="0 0 1000 {HEIGHT}" height="{HEIGHT}" preserveAspectRatio="none">'
         f'<path class="t{direction[0]}" d="{"".join(points)}"/></svg></div></div>'
     )

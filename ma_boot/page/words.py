@@ -42,7 +42,7 @@ CRASHES: Dict[int, Text] = {
     ),
     134: Text("abort: the process, or a library of it, ended itself", "abort：进程或其库主动中止"),
     135: Text("bus error: a mapped file or /dev/shm may be full", "总线错误：/dev/shm 或映射文件可能已满"),
-    137: Text("killed by SIGKILL: mostly for want of memory", "被 SIGKILL 终止：多为内存不足"),
+    137: Text("killed by SIGKILL, and not by ma_boot", "被 SIGKILL 强杀，并非 ma_boot 所为"),
     139: Text("segmentation fault: mostly packages that do not fit together", "段错误：多为软件包版本不匹配"),
     143: Text("ended by SIGTERM", "被 SIGTERM 终止"),
 }

@@ -1,27 +1,21 @@
-"""Reads the events and the ends of the logs, and writes the page; never a reason for another exit code."""
+"""Reads the events and the ends of the logs, and makes the page of them."""
 
 from __future__ import annotations
 
 import os
 import re
-import time
 from functools import partial
 from pathlib import Path
-from typing import Callable, Dict, List, Mapping, Sequence
+from typing import Callable, Dict, Mapping, Sequence
 
-from ma_boot.errors import ConfigError
-from ma_boot.output import keep_earlier
+from ma_boot.errors import ConfigError, listed
 from ma_boot.page.compose import page_text
 from ma_boot.page.events import EventFile, read_events
 from ma_boot.page.sections import wanted_logs
-from ma_boot.page.timeline import timeline
+from ma_boot.page.timeline import job_names, timeline
 from ma_boot.page.values import CAUSE, Timeline
-from ma_boot.rank_file import write_atomically
 from ma_boot.secrets import secret_values, without_secrets
-from ma_boot.signals import SignalInbox
-from ma_boot.task import Task
 
-PATIENCE_SECONDS = 5.0
 MOST_EVENT_BYTES = 64 << 20  # of one file: its end
 LARGEST_TAIL = 16_000  # bytes of the log of the cause; of all the others together `ALL_TAILS`
 ALL_TAILS = 160_000
@@ -29,49 +23,20 @@ SMALLEST_TAIL, LONGEST_TAIL = 400, 6_000
 _TERMINAL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 
 
-def write_in_time(
-    events: Sequence[Path],
-    page: Path,
-    environ: Mapping[str, str],
-    inbox: SignalInbox,
-    say: Callable[[str], None],
-) -> bool:
-    """Writes the page of these events, and keeps an earlier one; True when it is there.
-
-    It takes 5 s at the most. What goes wrong is said, and nothing else follows from it.
-    """
-
-    def work(cancel: object) -> None:
-        text = page_of(events, environ)
-        keep_earlier(page)
-        write_atomically(page, text)
-
-    task = Task("page", work, inbox)
-    if not task.wait(lambda: None, time.monotonic() + PATIENCE_SECONDS):
-        say(f"no page was made: {PATIENCE_SECONDS:.0f} s were not enough for {page}")
-        return False
-    try:
-        task.result()
-    except Exception as error:  # whatever it is: the job's own end is what counts
-        say(f"no page was made: {type(error).__name__}: {error}")
-        return False
-    return True
-
-
 def page_of(events: Sequence[Path], environ: Mapping[str, str]) -> str:
-    """The page of these files; raises `OSError` for one that cannot be read."""
-    hide = partial(without_secrets, values=secret_values(environ))
-    line = timeline([_read(path, hide) for path in events])
-    return page_text(line, tails(line, events, hide))
-
-
-def read_files(events: Sequence[Path], environ: Mapping[str, str]) -> List[EventFile]:
-    """The event files; raises `ConfigError` for one that cannot be read."""
+    """The page of one job's event files; raises `ConfigError` where they are not that, or cannot be read."""
     hide = partial(without_secrets, values=secret_values(environ))
     try:
-        return [_read(path, hide) for path in events]
+        files = [_read(path, hide) for path in events]
     except OSError as error:
         raise ConfigError(f"cannot read the events {error.filename}: {error.strerror}") from error
+    if not any(file.events for file in files):
+        raise ConfigError(f"no events in {', '.join(map(str, events))}: expected *-events.jsonl of a job")
+    names = job_names(files)
+    if len(names) > 1:
+        raise ConfigError(listed("a page is of one job, the events are of several:", names))
+    line = timeline(files)
+    return page_text(line, tails(line, events, hide))
 
 
 def _read(path: Path, hide: Callable[[str], str]) -> EventFile:
