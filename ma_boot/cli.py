@@ -289,10 +289,11 @@ def _plan_here(request: BootRequest, environ: Mapping[str, str], as_json: bool) 
 def _rehearse(
     request: BootRequest, settings: Mapping[str, Any], environ: Mapping[str, str], plan: bool, as_json: bool
 ) -> int:
-    from ma_boot.local.rehearse import Rehearsal, plan_rehearsal, rehearse  # a job on the platform needs none
+    from ma_boot.local.live import console_for  # a job on the platform needs none of it
+    from ma_boot.local.rehearse import Rehearsal, plan_rehearsal, rehearse
 
     rehearsal = Rehearsal(request=request, **settings)
-    with SignalInbox() as inbox, Console(2 if plan else 1) as console:
+    with SignalInbox() as inbox, Console(2) if plan else console_for(environ) as console:
         world = _world(environ, inbox, console)
         if not plan:
             adopt_orphans()

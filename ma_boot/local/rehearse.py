@@ -20,6 +20,7 @@ from ma_boot.job import TABLE_NAME
 from ma_boot.launch import WorkerSpec
 from ma_boot.local.code import code_directory, code_files, copy_code
 from ma_boot.local.late_table import write_late
+from ma_boot.local.live import live_view
 from ma_boot.local.platform import SimulatedJob, node_environment, rank_table
 from ma_boot.local.summary import end_of_job, events_of, summary_lines
 from ma_boot.page.in_time import write_in_time
@@ -61,7 +62,8 @@ def rehearse(rehearsal: Rehearsal, world: World) -> int:
         world.inbox,
     )
     try:
-        run = supervise(specs, world, Limits(_patience(rehearsal.request), hurry=signal.SIGTERM))
+        with live_view(job, world.console):
+            run = supervise(specs, world, Limits(_patience(rehearsal.request), hurry=signal.SIGTERM))
     finally:
         table.cancel()
     code = job_exit_code(run, world.inbox.stops)

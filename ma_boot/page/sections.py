@@ -139,8 +139,8 @@ def processes(line: Timeline) -> str:
         groups.setdefault((life.part, life.code, life.signal), []).append((node, life))
     ordered = sorted(groups.items(), key=lambda group: _ORDER.index(group[0][0]))[:MOST_GROUPS]
     head = [
-        Text("processes", "进程"), Text("nodes", "节点"), Text("exit code", "退出码"), Text("what it was", "角色"),
-        Text("lived", "存活"), Text("first output after", "首次输出"),
+        Text("processes", "进程"), Text("nodes", "节点"), Text("exit code", "退出码"),
+        Text("what it was", "角色"), Text("lived", "存活"), Text("first output after", "首次输出"),
     ]  # fmt: skip
     drawn = table(head, [_group(members) for _, members in ordered])
     if len(groups) < len(lives) <= MOST_PROCESSES:
@@ -182,7 +182,9 @@ def ends_of_logs(line: Timeline, tails: Mapping[str, str], room: int) -> str:
         if not tail.strip():
             continue
         code = "?" if life.code is None else code_shown(life.code, life.signal or 0)
-        where = Text(f"{life.label} · node {node} · {code}", f"{life.label} · 节点 {node} · {code}")
+        where = Text(
+            f"{life.label} · node {node} · exit code {code}", f"{life.label} · 节点 {node} · 退出码 {code}"
+        )
         summary = f'<b class="l{life.part[0]}"></b>{both(where)}'
         part = folded(summary, f"<p class=file>{escaped(life.log_file)}</p><pre>{escaped(tail)}</pre>")
         room -= len(part.encode("utf-8"))

@@ -76,7 +76,8 @@ def _chart(direction: str, values: List[float], seconds: float) -> str:
     points.append(f"H{figure(UNITS)}V{HEIGHT}z")
     peak = Text(f"peak {size(highest)}/s", f"峰值 {size(highest)}/s")
     return (
-        f'<div class="lane chart"><div class="nm"><b>{both(_DIRECTIONS[direction])}</b><i>{both(peak)}</i></div>'
+        f'<div class="lane chart"><div class="nm"><b>{both(_DIRECTIONS[direction])}</b>'
+        f"<i>{both(peak)}</i></div>"
         f'<div class="dr"><svg viewBox="0 0 1000 {HEIGHT}" height="{HEIGHT}" preserveAspectRatio="none">'
         f'<path class="t{direction[0]}" d="{"".join(points)}"/></svg></div></div>'
     )

@@ -159,7 +159,7 @@ def _verdict(nodes: Sequence[Node], of_job: Sequence[Tuple[float, Event]]) -> Ve
     if said is None or code is None or code == found.exit_code:
         return found
     by, cause = words(said, "by", 20), words(said, "cause", 3000)
-    return Verdict(code, by, cause, signal=whole(said, "signal", 64))
+    return Verdict(code, by, cause, signal=whole(said, "signal", 64), label=words(said, "label", 60))
 
 
 def _first_failure(start: Start) -> Optional[Life]:

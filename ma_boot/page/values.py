@@ -76,7 +76,8 @@ class Transfer:
 class Start:
     """One start of the boot command on a node; `exit_code` is None where no end was written.
 
-    `by` says whose the exit code is: `signal`, `ma_boot`, `training`, `output`, or nothing.
+    `by` says whose the exit code is: `signal`, `ma_boot`, `training`, `output`, or nothing; of a whole
+    rehearsal also `node`, for a node of this label that ended without a word.
     """
 
     begin: float
@@ -112,6 +113,7 @@ class Verdict:
     node: Optional[int] = None
     life: Optional[Life] = None
     signal: Optional[int] = None
+    label: str = ""
 
 
 @dataclass(frozen=True)

@@ -26,13 +26,19 @@ def headline(line: Timeline) -> Text:
     if verdict.by == "signal":
         name = signal_name(verdict.signal or verdict.exit_code - 128)
         who = _subject(line)
-        return Text(f"{who.en} was stopped from outside, by {name}.", f"{who.zh}被外部信号 {name} 停止。")
+        en, zh = _silence(line)
+        return Text(
+            f"{who.en} was stopped from outside, by {name}{en}.", f"{who.zh}被外部信号 {name} 停止{zh}。"
+        )
     if verdict.life is not None and verdict.by == "training":
         return _failing_process(verdict)
     meaning = CODES.get(verdict.exit_code) if verdict.by in ("ma_boot", "output") else None
     if meaning is not None:
         return Text(f"{_capital(meaning.en)}{_where_en(verdict)}.", f"{meaning.zh}{_where_zh(verdict)}。")
     code = verdict.exit_code
+    if verdict.by == "node" and verdict.label:
+        who = Text(_capital(verdict.label), verdict.label.replace("node", "节点"))
+        return Text(f"{who.en} failed first, with exit code {code}.", f"{who.zh} 最先失败，退出码 {code}。")
     return Text(f"The job failed with exit code {code}.", f"作业失败，退出码 {code}。")
 
 
@@ -52,8 +58,21 @@ def _failing_process(verdict: Verdict) -> Text:
     )
 
 
+def _silent_nodes(line: Timeline) -> List[int]:
+    return [node.number for node in line.nodes if not node.starts or node.starts[-1].exit_code is None]
+
+
+def _silence(line: Timeline) -> Text:
+    """What a stop of all the others may come from: a node that was lost."""
+    silent = _silent_nodes(line)
+    if not silent:
+        return same("")
+    which = node_list(silent)
+    return Text(f"; of node {which.en} no end is known", f"；节点 {which.zh} 结局未知")
+
+
 def _without_end(line: Timeline) -> Text:
-    silent = [node.number for node in line.nodes if not node.starts or node.starts[-1].exit_code is None]
+    silent = _silent_nodes(line)
     if not line.nodes:
         return Text("The events tell of no node.", "事件中没有任何节点。")
     some = ", ".join(map(str, silent[:MOST_NAMED])) + ("…" if len(silent) > MOST_NAMED else "")
@@ -74,7 +93,7 @@ def meaning(verdict: Verdict) -> Optional[Text]:
         return Text("killed for want of memory", "内存不足被内核终止")
     if verdict.by == "signal":
         return Text("128 + the number of the stop signal", "128 + 停止信号的编号")
-    if verdict.by == "training":
+    if verdict.by in ("training", "node"):
         return CRASHES.get(code, TRAINING_CODE)
     return CODES.get(code)
 
