@@ -22,15 +22,15 @@ def masked(environ: Mapping[str, Optional[str]]) -> Dict[str, Optional[str]]:
 
 
 _LEAST_SECRET = 6  # a shorter value stands for too much in a text that is no secret
-_IN_A_TEXT = (
+_IN_A_TEXT = (  # each takes a time that grows as the text does, whatever the text is
     re.compile(r"(?<=://)()[^/@\s\"'<>]+(?=@)"),
     re.compile(
         r"([?&](?:signature|awsaccesskeyid|accesskeyid|x-(?:amz|obs)-[a-z-]+|token|sig)=)[^&\s\"'<>]+", re.I
     ),
-    re.compile(r"(\bauthorization[\"']?\s*[:=]\s*[\"']?)[^\"'\r\n]+", re.I),
+    re.compile(r"(\bauthorization[\"']?\s{0,8}[:=]\s{0,8}[\"']?)[^\"'\r\n]+", re.I),
     re.compile(
-        r"([\w.-]*(?:secret|token|passw|credential|private_?key|access_?key|api_?key|signature)[\w.-]*[\"']?"
-        r"\s*[=:]\s*[\"']?)(?![\d.,e+-]+\b)[^\s\"',;&<>]{8,}",
+        r"((?:secret|token|passw|credential|private_?key|access_?key|api_?key|signature)[\w.-]{0,40}[\"']?"
+        r"\s{0,8}[=:]\s{0,8}[\"']?)(?![\d.,e+-]+\b)[^\s\"',;&<>]{8,}",
         re.I,
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from datetime import datetime, timezone
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.advice import advice_for
@@ -56,8 +56,8 @@ def _last_words(found: Verdict, tails: Mapping[str, str]) -> Tuple[str, str]:
 
 def facts(line: Timeline) -> str:
     """The job in numbers."""
-    began = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(line.began)) if line.began else ""
-    stamp = f'<time datetime="{began.replace(" ", "T")}Z">{began} UTC</time>' if began else ""
+    began = datetime.fromtimestamp(line.began, timezone.utc)
+    stamp = f"<time>{began:%Y-%m-%d %H:%M:%S} UTC</time>" if line.began else ""
     every = [t for node in line.nodes for start in node.starts for t in start.transfers]
     restarts = sum(mark.kind == "restart" for mark in line.all_marks())
     again = sum(len(node.starts) - 1 for node in line.nodes)
