@@ -30,6 +30,8 @@ from ma_boot.supervise import Limits, supervise
 from ma_boot.task import Task
 from ma_boot.world import World
 
+PAGE_SECONDS = 30.0  # for the page of all nodes: nobody waits for this machine as a platform does
+
 
 @dataclass(frozen=True)
 class Rehearsal:
@@ -70,7 +72,8 @@ def rehearse(rehearsal: Rehearsal, world: World) -> int:
     world.journal.event("job-end", exit_code=code, **end_of_job(job, run, world.inbox.stops))
     world.journal.close()
     events = [Path(job.events_file), *(file for node in range(job.nodes) for file in events_of(job, node))]
-    page = job.page_file if write_in_time(events, Path(job.page_file), world) else None
+    made = write_in_time(events, Path(job.page_file), world, PAGE_SECONDS)
+    page = job.page_file if made else None
     seconds = time.monotonic() - started
     world.journal.say("\n".join(summary_lines(job, run, code, seconds, rehearsal.request, page)))
     return code

@@ -13,6 +13,7 @@ from ma_boot.page.words import MARKS, PARTS, PHASES, Text, code_shown, duration,
 NARROWEST = 1.0  # of UNITS: what is over in a moment is to be seen too
 SMALLEST_PHASE = 2.0  # of UNITS: phases that are shorter are left out of a dense drawing
 NAME_HEIGHT = 13  # pixels
+NEAR_THE_END = 88.0  # percent of the axis
 MOST_NODES_WITH_NAMES = 16  # beyond, phases are strips without their names
 _PHASE_NUMBERS = {name: number for number, name in enumerate(PHASES)}
 _LANE_MARKS = {"stop": "ms", "restart": "mr", "start": "mr"}
@@ -35,6 +36,11 @@ class Density:
         return cls(row, rows <= 64, len(line.nodes) <= MOST_NODES_WITH_NAMES)
 
     @property
+    def bar(self) -> int:
+        """The height of a process's bar in its row."""
+        return max(3, self.row * 2 // 3)
+
+    @property
     def phase(self) -> int:
         """The height of a line of phases."""
         return 20 if self.named_phases else 5
@@ -50,7 +56,7 @@ def lanes(line: Timeline, room: int) -> str:
     small = "" if density.named_rows else " dense"
     axes = axis(line.seconds) * (2 if many else 1)
     return (
-        f'{_legend(line)}<div class="lanes{many}{small}" style="{grid(line.seconds)}">'
+        f'{_legend(line)}<div class="lanes{many}{small}" style="--bar:{density.bar}px;{grid(line.seconds)}">'
         f'<div class="axes">{axes}</div><div class="nodes">{"".join(found)}</div></div>'
     )
 
@@ -86,10 +92,14 @@ def grid(seconds: float) -> str:
 def axis(seconds: float) -> str:
     """The moments, for people."""
     _, moments = ticks(seconds)
-    marks = "".join(
-        f'<i style="left:{figure(place(at, seconds) / UNITS * 100)}%">{said}</i>' for at, said in moments
-    )
+    marks = "".join(_moment(place(at, seconds) / UNITS * 100, said) for at, said in moments)
     return f'<div class="lane axis"><div></div><div class="ax">{marks}</div></div>'
+
+
+def _moment(left: float, said: str) -> str:
+    """A moment's words to the right of its line; near the end to the left, so that they stay inside."""
+    side = f"left:{figure(left)}" if left < NEAR_THE_END else f"right:{figure(100 - left)}"
+    return f'<i style="{side}%">{said}</i>'
 
 
 def _legend(line: Timeline) -> str:
@@ -213,12 +223,12 @@ def _strips(placed: Sequence[Tuple[int, Phase]], node: Node, seconds: float, den
         failed = phase.outcome == "failed"
         if right - left < SMALLEST_PHASE and not failed:
             continue
-        name = "px" if failed else "p" + _phase_class(phase.name)
+        name = "zx" if failed else "z" + _phase_class(phase.name)
         y = level * density.phase + density.phase / 2
         paths.setdefault(name, []).append(
             f"M{figure(left)} {figure(y)}h{figure(max(NARROWEST, right - left))}"
         )
-    return "".join(f'<path class="s {name}" d="{"".join(parts)}"/>' for name, parts in paths.items())
+    return "".join(f'<path class={name} d="{"".join(parts)}"/>' for name, parts in paths.items())
 
 
 def _part_class(part: str) -> str:

@@ -191,14 +191,17 @@ def ends_of_logs(line: Timeline, tails: Mapping[str, str], room: int) -> str:
         if room < 0:
             break
         found.append(part)
+    if not found:
+        return ""
+    drawn = f'<div class="logs">{"".join(found)}</div>'
     left = sum(1 for _ in line.lives()) - len(found)
-    if found and left:
+    if left:
         text = Text(
             f"{left} further processes: their ends are not in this page, but in the log directory.",
             f"另有 {left} 个进程的日志不在本页，请查看日志目录。",
         )
-        found.append(f'<p class="notice">{both(text)}</p>')
-    return "".join(found)
+        drawn += f'<p class="notice">{both(text)}</p>'
+    return drawn
 
 
 def wanted_logs(line: Timeline) -> List[Tuple[int, Life]]:

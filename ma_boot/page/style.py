@@ -69,17 +69,18 @@ svg{display:block;width:100%;overflow:visible}
 .phs{position:relative}
 .ph{position:absolute;height:17px;border-radius:2px;overflow:hidden;color:var(--onp);font-size:11px;
 line-height:17px;white-space:nowrap;min-width:2px}
-.ph{container-type:inline-size}@container (max-width:34px){.ph span{display:none}}
-.ph span{padding:0 5px}.ph em{font-style:normal;opacity:.7;font-variant-numeric:tabular-nums}
+.ph{container-type:inline-size}@container (max-width:34px){.ph>span{display:none}}
+.ph>span{padding:0 5px}.ph em{font-style:normal;opacity:.7;font-variant-numeric:tabular-nums}
 .ph.bad{box-shadow:inset 0 -3px var(--c)}.ph.cut{box-shadow:inset 0 -3px var(--s)}
 path{fill:none;stroke-width:var(--bar,10px);vector-effect:non-scaling-stroke}
-.dense path{--bar:3px}
-path.s{--bar:4px}
+path[class^=z]{stroke-width:4px}
+.z0{stroke:var(--p0)}.z1{stroke:var(--p1)}.z2{stroke:var(--p2)}.z3{stroke:var(--p3)}.z4{stroke:var(--p4)}
+.z5{stroke:var(--p5)}.z6{stroke:var(--p6)}.z9{stroke:var(--p9)}.zx{stroke:var(--c)}
 .p0{background:var(--p0);stroke:var(--p0)}.p1{background:var(--p1);stroke:var(--p1)}
 .p2{background:var(--p2);stroke:var(--p2)}
 .p3{background:var(--p3);stroke:var(--p3)}.p4{background:var(--p4);stroke:var(--p4)}
 .p5{background:var(--p5);stroke:var(--p5)}
-.p6{background:var(--p6);stroke:var(--p6)}.p9{background:var(--p9);stroke:var(--p9)}.px{stroke:var(--c)}
+.p6{background:var(--p6);stroke:var(--p6)}.p9{background:var(--p9);stroke:var(--p9)}
 b.px{background:none;border-bottom:3px solid var(--c);border-radius:0}
 .lw{background:var(--w);stroke:var(--w)}.lc{background:var(--c);stroke:var(--c)}
 .lf{background:var(--f);stroke:var(--f)}
@@ -95,7 +96,6 @@ path.td{fill:var(--p2);stroke:none}path.tu{fill:var(--p6);stroke:none}
 .axis{padding:8px 0 2px;border:0}.ax{position:relative;height:16px}
 .ax i{position:absolute;font-style:normal;font-size:11px;color:var(--soft);line-height:16px;
 padding-left:1px;white-space:nowrap;font-variant-numeric:tabular-nums}
-.ax i:last-child:not(:first-child){max-width:60px}
 .axes{position:sticky;top:0;background:var(--card);z-index:1;border-radius:6px 6px 0 0}
 .many .axis+.axis{display:none}
 .many .lane{grid-template-columns:58px minmax(0,1fr);padding:3px 0}.many .axis{padding:8px 0 2px}
@@ -109,7 +109,10 @@ table{border-collapse:collapse;width:100%;font-size:13px;font-variant-numeric:ta
 th{text-align:left;color:var(--soft);font-weight:500;font-size:12px}
 th,td{padding:6px 18px 6px 0;border-bottom:1px solid var(--line);vertical-align:top}
 td:last-child,th:last-child{padding-right:0}
-#logs details{border-bottom:1px solid var(--line);font-size:13px}
+.logs{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,330px),1fr));column-gap:28px}
+.logs details{border-bottom:1px solid var(--line);font-size:13px;min-width:0}
+.logs details[open]{grid-column:1/-1}
+#happened td:first-child,#processes td:nth-child(n+2),#transfers td{white-space:nowrap}
 footer{margin-top:36px;color:var(--soft);font-size:12px;display:flex;justify-content:space-between;
 gap:16px;flex-wrap:wrap}
 footer button{font:inherit;color:inherit;background:none;border:0;padding:0;text-decoration:underline;
@@ -117,7 +120,7 @@ cursor:pointer}
 @media(max-width:640px){main{padding:14px 12px 40px}h1{font-size:19px}header{padding:14px 16px}
 .lanes{padding:0 10px 6px}.lane{grid-template-columns:62px minmax(0,1fr);column-gap:6px}
 .ax i:nth-child(even){display:none}
-.facts{gap:10px 24px}}
+.facts{gap:10px 24px}.chart .nm b{font-size:11px}}
 @media print{.axes{position:static}details{display:block}pre{max-height:none}}
 """
 CHOOSE_LANGUAGE = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Iterator, List, Sequence, Tuple
 
 from ma_boot.page.lanes import axis, grid
-from ma_boot.page.markup import both, escaped, table
+from ma_boot.page.markup import both, escaped, folded, ranges, table
 from ma_boot.page.scale import UNITS, figure
 from ma_boot.page.values import Timeline, Transfer
 from ma_boot.page.words import Text, duration, same, size
@@ -13,6 +13,11 @@ from ma_boot.page.words import Text, duration, same, size
 BINS = 200
 HEIGHT = 72
 MOST_ROWS = 40
+FEW_ROWS = 8
+_HEAD = (
+    Text("direction", "方向"), Text("node", "节点"), Text("files", "文件"), Text("size", "大小"),
+    Text("time", "用时"), Text("on average", "平均速率"),
+)  # fmt: skip
 _DIRECTIONS = {"download": Text("download", "下载"), "upload": Text("upload", "上传")}
 
 
@@ -89,26 +94,28 @@ def _every(line: Timeline) -> List[Tuple[int, Transfer]]:
 
 
 def _table(every: Sequence[Tuple[int, Transfer]]) -> str:
-    rows = []
-    for direction, name in _DIRECTIONS.items():
-        chosen = [(node, t) for node, t in every if t.direction == direction]
-        if len(chosen) > MOST_ROWS // 2:  # one line for all of them
-            nodes = len({node for node, _ in chosen})
-            said = Text(f"{len(chosen)} times, {nodes} nodes", f"{len(chosen)} 次，{nodes} 个节点")
-            total = sum(t.bytes for _, t in chosen)
-            slowest = max((t.end or t.start) - t.start for _, t in chosen)
-            longest = Text(f"up to {duration(slowest)}", f"最长 {duration(slowest)}")
-            files = str(sum(t.files for _, t in chosen))
-            rows.append([both(name), both(said), files, size(total), both(longest), ""])
-        else:
-            rows += [_row(both(name), node, t) for node, t in chosen]
-    others = [(node, t) for node, t in every if t.direction not in _DIRECTIONS][:MOST_ROWS]
-    rows += [_row(escaped(t.direction), node, t) for node, t in others]
-    head = [
-        Text("direction", "方向"), Text("node", "节点"), Text("files", "文件"), Text("size", "大小"),
-        Text("time", "用时"), Text("on average", "平均速率"),
-    ]  # fmt: skip
-    return table(head, rows)
+    """Each transfer in a line; where they are many one line for all of a direction, and each by a click."""
+    each = [_row(both(_name(transfer)), node, transfer) for node, transfer in every[:MOST_ROWS]]
+    if len(every) <= FEW_ROWS:
+        return table(_HEAD, each)
+    directions = list(dict.fromkeys(transfer.direction for _, transfer in every))[:FEW_ROWS]
+    rows = [_all_of([one for one in every if one[1].direction == direction]) for direction in directions]
+    left = Text("Each transfer", "逐个传输")
+    if len(every) > MOST_ROWS:
+        left = Text(f"The first {MOST_ROWS} transfers", f"前 {MOST_ROWS} 个传输")
+    return table(_HEAD, rows) + folded(both(left), table(_HEAD, each))
+
+
+def _all_of(chosen: Sequence[Tuple[int, Transfer]]) -> List[str]:
+    nodes = ranges([node for node, _ in chosen])[:MOST_ROWS]
+    files, moved = sum(t.files for _, t in chosen), sum(t.bytes for _, t in chosen)
+    slowest = duration(max((t.end or t.start) - t.start for _, t in chosen))
+    longest = Text(f"up to {slowest}", f"最长 {slowest}")
+    return [both(_name(chosen[0][1])), escaped(nodes), str(files), size(moved), both(longest), ""]
+
+
+def _name(transfer: Transfer) -> Text:
+    return _DIRECTIONS.get(transfer.direction, same(transfer.direction))
 
 
 def _row(name: str, node: int, transfer: Transfer) -> List[str]:

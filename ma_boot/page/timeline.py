@@ -127,20 +127,44 @@ def _moved(node: Node, by: float) -> Node:
 
 
 def _judged(node: Node) -> Node:
-    """The node with the part that each process's end was in it; the job's cause is found later."""
+    """The node with the part that each process's end was in it.
 
-    def part(life: Life) -> str:
-        if life.code is None:
-            return UNKNOWN
-        if life.code == 0:
-            return WELL
-        return STOPPED if life.stopped else FOLLOWED
-
+    An attempt that another one came after has its own cause; that of the job is found later.
+    """
+    last = len(node.starts) - 1
     starts = (
-        replace(start, lives=tuple(replace(life, part=part(life)) for life in start.lives))
-        for start in node.starts
+        replace(start, lives=_with_parts(start.lives, number < last))
+        for number, start in enumerate(node.starts)
     )
     return replace(node, starts=tuple(starts))
+
+
+def _with_parts(lives: Sequence[Life], over: bool) -> Tuple[Life, ...]:
+    """The processes of a start with their parts; `over`: another start came after it."""
+    attempts: Dict[str, int] = {}
+    numbered = []
+    for life in lives:
+        attempts[life.label] = attempts.get(life.label, 0) + 1
+        numbered.append((attempts[life.label], life))
+    last = max(attempts.values(), default=0)
+    causes: Dict[int, Life] = {}
+    for attempt, life in numbered:
+        earlier = over or attempt < last
+        first = causes.get(attempt, life)
+        if earlier and life.failed and (life.end or 0.0) <= (first.end or 0.0):
+            causes[attempt] = life
+    return tuple(
+        replace(life, part=CAUSE if causes.get(attempt) is life else _part(life))
+        for attempt, life in numbered
+    )
+
+
+def _part(life: Life) -> str:
+    if life.code is None:
+        return UNKNOWN
+    if life.code == 0:
+        return WELL
+    return STOPPED if life.stopped else FOLLOWED
 
 
 def _verdict(nodes: Sequence[Node], of_job: Sequence[Tuple[float, Event]]) -> Verdict:

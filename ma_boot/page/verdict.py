@@ -6,7 +6,7 @@ from typing import List, Optional
 
 from ma_boot.errors import signal_name
 from ma_boot.page.values import Timeline, Verdict
-from ma_boot.page.words import CODES, CRASHES, TRAINING_CODE, Text, duration, same
+from ma_boot.page.words import CODES, CRASHES, OUR_CODE, TRAINING_CODE, Text, duration, same
 
 MOST_NAMED = 8
 
@@ -95,6 +95,8 @@ def meaning(verdict: Verdict) -> Optional[Text]:
         return Text("128 + the number of the stop signal", "128 + 停止信号的编号")
     if verdict.by in ("training", "node"):
         return CRASHES.get(code, TRAINING_CODE)
+    if verdict.by in ("ma_boot", "output"):
+        return OUR_CODE
     return CODES.get(code)
 
 

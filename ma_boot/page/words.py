@@ -19,6 +19,7 @@ def same(text: str) -> Text:
     return Text(text, text)
 
 
+OUR_CODE = Text("a code of ma_boot's, not the training's", "ma_boot 的退出码，并非训练进程的")
 TRAINING_CODE = Text("the training's own code", "训练进程自身的退出码")
 CODES: Dict[int, Text] = {
     0: Text("every process ended with 0 and every output is uploaded", "所有进程以 0 结束，所有输出都已上传"),
