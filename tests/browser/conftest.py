@@ -13,7 +13,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 WINDOWS: Dict[str, Tuple[int, int]] = {"desktop": (1280, 900), "narrow": (390, 844)}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")  # it holds an event loop, which other tests cannot run theirs beside
 def chromium() -> Iterator[Browser]:
     """The system's browser. Where there is none its tests are skipped, but in CI that is a failure."""
     program = next(filter(None, map(shutil.which, NAMES)), None)

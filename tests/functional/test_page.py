@@ -16,8 +16,8 @@ import pytest
 
 from ma_boot.console import Console
 from ma_boot.journal import Journal
+from ma_boot.progress import TransferProgress
 from ma_boot.signals import SignalInbox
-from ma_boot.sync import _State
 from path_mapping.transfer import Progress
 from tests.functional.node import DEADLINE_SECONDS, RANK, Ended, Node, eventually
 from tests.synthetic import synthetic_job
@@ -137,19 +137,19 @@ def test_a_transfer_says_how_far_it_is_from_time_to_time(tmp_path: Path) -> None
     with SignalInbox(), Console(os.open(os.devnull, os.O_WRONLY)) as console:
         journal = Journal(console)
         journal.open(file, 0)
-        state = _State("inputs", "download", journal)
         updates = 0
+        with TransferProgress("inputs", "download", journal).shown() as update:
 
-        def noted() -> List[str]:
-            nonlocal updates
-            updates += 1
-            state.update(Progress(1, 2, updates, 1 << 40))
-            return file.read_text().splitlines()
+            def noted() -> List[str]:
+                nonlocal updates
+                updates += 1
+                update(Progress(1, 2, updates, 1 << 40))
+                return file.read_text().splitlines()
 
-        eventually(lambda: len(noted()) >= 2, "two events of progress")
+            eventually(lambda: len(noted()) >= 2, "two events of progress")
         journal.close()
     assert updates > 20, "an event for a moment, not for each piece that was moved"
-    assert '"kind": "progress", "direction": "download", "files_done": 1, "files": 2' in noted()[0]
+    assert '"kind": "progress", "direction": "download", "files_done": 1, "files": 2' in file.read_text()
 
 
 def test_events_of_several_threads_stay_whole_lines(tmp_path: Path) -> None:
