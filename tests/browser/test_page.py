@@ -70,15 +70,21 @@ def test_a_rehearsed_job_of_16_ranks(rehearsed: str, opened: Open, window: str, 
     assert lightness < 64 if dark else lightness > 192
 
 
-def test_every_rank_is_drawn_where_it_ran(rehearsed: str, opened: Open) -> None:
-    found = opened(rehearsed)
+@BOTH
+def test_every_rank_is_drawn_where_it_ran(rehearsed: str, opened: Open, window: str) -> None:
+    found = opened(rehearsed, window=window)
     lane = found.page.locator("#time .dr").first.bounding_box()
-    assert lane is not None
-    for bar in found.page.locator("#time g").all():
-        box = bar.bounding_box()
-        assert box is not None
-        assert box["width"] > lane["width"] / 20, "a rank that slept has a bar of some length"
-        assert lane["x"] - 8 <= box["x"] <= box["x"] + box["width"] <= lane["x"] + lane["width"] + 8
+    names = [name.bounding_box() for name in found.page.locator("#time .nm i").all()]
+    bars = [bar.bounding_box() for bar in found.page.locator("#time g").all()]
+    assert len(names) == len(bars) == 16
+    for name, bar in zip(names, bars):
+        assert lane is not None
+        assert name is not None
+        assert bar is not None
+        assert bar["width"] > lane["width"] / 20, "a rank that slept has a bar of some length"
+        assert lane["x"] - 8 <= bar["x"] <= bar["x"] + bar["width"] <= lane["x"] + lane["width"] + 8
+        middles = [box["y"] + box["height"] / 2 for box in (name, bar)]
+        assert abs(middles[0] - middles[1]) < 3, "beside its name"
 
 
 def test_the_end_of_a_log_opens_at_a_click(rehearsed: str, opened: Open) -> None:

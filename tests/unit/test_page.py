@@ -110,6 +110,13 @@ def test_a_wall_clock_that_is_put_right_tears_nothing() -> None:
     assert line_of("\n".join(map(json.dumps, moved))).seconds < 700
 
 
+def test_a_node_that_was_only_stopped_is_not_the_cause_though_its_clock_is_behind() -> None:
+    stopped, failed = synthetic_job(2, 8, fails=11)
+    entries = [json.loads(line) for line in stopped.splitlines()]
+    behind = "\n".join(json.dumps({**entry, "time": entry["time"] - 60}) for entry in entries)
+    assert line_of(behind, failed).verdict.node == 1
+
+
 def test_nodes_whose_monotonic_clocks_differ_stand_on_one_scale() -> None:
     first, second = line_of(*synthetic_job(2, 1)).nodes
     assert first.starts[0].begin == second.starts[0].begin == 0
