@@ -11,7 +11,7 @@ from typing import Callable, Dict, Mapping, Sequence
 from ma_boot.errors import ConfigError, listed
 from ma_boot.page.compose import page_text
 from ma_boot.page.events import EventFile, read_events
-from ma_boot.page.sections import wanted_logs
+from ma_boot.page.sections import read_logs
 from ma_boot.page.timeline import job_names, timeline
 from ma_boot.page.values import CAUSE, Timeline
 from ma_boot.secrets import secret_values, without_secrets
@@ -48,12 +48,12 @@ def tails(line: Timeline, events: Sequence[Path], hide: Callable[[str], str]) ->
 
     A log is looked for where its name says, else beside the events: they may have been copied together.
     """
-    wanted = wanted_logs(line)
+    wanted = read_logs(line)
     each = min(LONGEST_TAIL, max(SMALLEST_TAIL, ALL_TAILS // max(1, len(wanted))))
     beside = list(dict.fromkeys(path.parent for path in events))
     found: Dict[str, str] = {}
     room = ALL_TAILS
-    for _, life in wanted:
+    for life in wanted:
         if room <= 0:
             break
         size = LARGEST_TAIL if life.part == CAUSE else each

@@ -204,6 +204,13 @@ def ends_of_logs(line: Timeline, tails: Mapping[str, str], room: int) -> str:
     return drawn
 
 
+def read_logs(line: Timeline) -> List[Life]:
+    """Whose logs are to be read: those of interest, and that of a node which ended without a word."""
+    life = line.verdict.life
+    wanted = [life for _, life in wanted_logs(line)]
+    return wanted if life is None or life in wanted or not life.log_file else [life, *wanted]
+
+
 def wanted_logs(line: Timeline) -> List[Tuple[int, Life]]:
     """The processes in the order in which their logs are of interest: the cause, then others that failed."""
 

@@ -150,4 +150,5 @@ class _Gathered:
         thinned = samples[:: 1 + len(samples) // MOST_SAMPLES]
         begin = at - (number(event, "seconds", 1e9) or 0.0)
         files, size = whole(event, "files", 10**12) or 0, whole(event, "bytes", 10**18) or 0
-        self.transfers.append(Transfer(direction, begin, at, files, size, tuple(thinned)))
+        again = whole(event, "retries") or 0
+        self.transfers.append(Transfer(direction, begin, at, files, size, tuple(thinned), again))

@@ -16,7 +16,7 @@ MOST_ROWS = 40
 FEW_ROWS = 8
 _HEAD = (
     Text("direction", "方向"), Text("node", "节点"), Text("files", "文件"), Text("size", "大小"),
-    Text("time", "用时"), Text("on average", "平均速率"),
+    Text("time", "用时"), Text("on average", "平均速率"), Text("requests made again", "重试请求"),
 )  # fmt: skip
 _DIRECTIONS = {"download": Text("download", "下载"), "upload": Text("upload", "上传")}
 
@@ -109,9 +109,10 @@ def _table(every: Sequence[Tuple[int, Transfer]]) -> str:
 def _all_of(chosen: Sequence[Tuple[int, Transfer]]) -> List[str]:
     nodes = ranges([node for node, _ in chosen])[:MOST_ROWS]
     files, moved = sum(t.files for _, t in chosen), sum(t.bytes for _, t in chosen)
+    again = str(sum(t.retries for _, t in chosen) or "")
     slowest = duration(max((t.end or t.start) - t.start for _, t in chosen))
     longest = Text(f"up to {slowest}", f"最长 {slowest}")
-    return [both(_name(chosen[0][1])), escaped(nodes), str(files), size(moved), both(longest), ""]
+    return [both(_name(chosen[0][1])), escaped(nodes), str(files), size(moved), both(longest), "", again]
 
 
 def _name(transfer: Transfer) -> Text:
@@ -121,7 +122,16 @@ def _name(transfer: Transfer) -> Text:
 def _row(name: str, node: int, transfer: Transfer) -> List[str]:
     if transfer.end is None:
         cut = Text("not finished", "未完成")
-        return [name, str(node), "", size(transfer.bytes), both(cut), ""]
+        return [name, str(node), "", size(transfer.bytes), both(cut), "", ""]
     seconds = transfer.end - transfer.start
     speed = f"{size(transfer.bytes / seconds)}/s" if seconds > 0.001 else ""
-    return [name, str(node), str(transfer.files), size(transfer.bytes), both(same(duration(seconds))), speed]
+    again = str(transfer.retries or "")
+    return [
+        name,
+        str(node),
+        str(transfer.files),
+        size(transfer.bytes),
+        escaped(duration(seconds)),
+        speed,
+        again,
+    ]

@@ -183,7 +183,10 @@ def _verdict(nodes: Sequence[Node], of_job: Sequence[Tuple[float, Event]]) -> Ve
     if said is None or code is None or code == found.exit_code:
         return found
     by, cause = words(said, "by", 20), words(said, "cause", 3000)
-    return Verdict(code, by, cause, signal=whole(said, "signal", 64), label=words(said, "label", 60))
+    label = words(said, "label", 60)
+    own = as_start(None, tuple(of_job)).lives if by == "node" else ()
+    life = next((replace(life, part=CAUSE) for life in own if life.label == label), None)
+    return Verdict(code, by, cause, life=life, signal=whole(said, "signal", 64), label=label)
 
 
 def _first_failure(start: Start) -> Optional[Life]:

@@ -62,7 +62,8 @@ class Mark:
 
 @dataclass(frozen=True)
 class Transfer:
-    """Files on their way; `samples` are moments with the bytes so far; `end` is None where it is unknown."""
+    """Files on their way; `samples` are moments with the bytes so far; `end` is None where it is unknown;
+    `retries` are the requests that were made again."""
 
     direction: str
     start: float
@@ -70,6 +71,7 @@ class Transfer:
     files: int
     bytes: int
     samples: Tuple[Tuple[float, int], ...]
+    retries: int = 0
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ class Start:
     """One start of the boot command on a node; `exit_code` is None where no end was written.
 
     `by` says whose the exit code is: `signal`, `ma_boot`, `training`, `output`, or nothing; of a whole
-    rehearsal also `node`, for a node of this label that ended without a word.
+    rehearsal also `node`, for a node of this label that ended without a word, whose `life` has its log.
     """
 
     begin: float
