@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import List, Optional
 
-from ma_boot.errors import signal_name
+from ma_boot.errors import ExitCode, signal_name
 from ma_boot.page.values import Timeline, Verdict
 from ma_boot.page.words import CODES, CRASHES, OUR_CODE, TRAINING_CODE, Text, duration, same
 
@@ -32,6 +32,9 @@ def headline(line: Timeline) -> Text:
         )
     if verdict.life is not None and verdict.by == "training":
         return _failing_process(verdict)
+    hung = _hung(line)
+    if verdict.exit_code == ExitCode.HUNG and hung:
+        return Text(f"{_capital(hung)}{_where_en(verdict)} hung.", f"{hung}{_where_zh(verdict)}挂起。")
     meaning = CODES.get(verdict.exit_code) if verdict.by in ("ma_boot", "output") else None
     if meaning is not None:
         return Text(f"{_capital(meaning.en)}{_where_en(verdict)}.", f"{meaning.zh}{_where_zh(verdict)}。")
@@ -56,6 +59,13 @@ def _failing_process(verdict: Verdict) -> Text:
         f"{who}{_where_en(verdict)} failed first: it {en_end} after {after}.",
         f"{life.label}{_where_zh(verdict)}最先失败：运行 {after} 后{zh_end}。",
     )
+
+
+def _hung(line: Timeline) -> str:
+    """The processes that were last found to hang on the node which the verdict names."""
+    starts = [node.starts[-1] for node in line.nodes if node.number == line.verdict.node and node.starts]
+    found = [mark.label for start in starts for mark in start.marks if mark.kind == "hang"]
+    return found[-1] if found else ""
 
 
 def _silent_nodes(line: Timeline) -> List[int]:

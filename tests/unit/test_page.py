@@ -194,6 +194,14 @@ def test_ma_boots_own_codes_are_said_in_words(code: int, by: str, said: str) -> 
     assert "the exact words" in page
 
 
+def test_a_hang_is_said_with_those_that_hung() -> None:
+    node = Writer(0, 10**12)
+    node.phase("job", 0, 1)
+    node.at(2, "hang", labels=["rank 3", "rank 4"])
+    node.at(3, "end", exit_code=124, by="ma_boot", cause="rank 3, rank 4 hung")
+    assert headline(page_of(node.text())) == "Rank 3, rank 4 on node 0 hung."
+
+
 def test_the_rehearsal_has_the_last_word() -> None:
     files = synthetic_job(2, 2)
     lost = files[1][: files[1].index('"kind": "exit"')]
