@@ -264,16 +264,12 @@ NAMES = [
     "stopped", "oom", "log_file", "first_ns", "ended_ns", "direction", "files", "bytes", "bytes_done", "reason",
     "left", "labels", "pids", "lines", "exit_code", "by", "cause", "name", "nodes", "target", "fault", "host",
 ]  # fmt: skip
-JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text()
-    | st.sampled_from(["job", "rank 0", "node 0", "run", "training"]),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=4,
-)
+LEAF = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(),
+    st.sampled_from(["job", "rank 0", "node 0", "run", "training", "node"]),
+)  # fmt: skip
+NESTED = LEAF | st.lists(LEAF, max_size=4) | st.dictionaries(st.text(), LEAF, max_size=3)
+JSON = NESTED | st.lists(NESTED, max_size=3)
 CLOCKS = st.fixed_dictionaries(
     {}, optional={"time": st.floats(1.7e9, 1.8e9), "monotonic_ns": st.integers(0, 10**15)}
 )
@@ -282,7 +278,8 @@ EVENT = st.builds(
     lambda kind, fields, clocks, node: {"kind": kind, **clocks, "node": node, **fields},
     st.sampled_from(KINDS), FIELDS, CLOCKS, st.integers(0, 3) | st.none(),
 )  # fmt: skip
-LINE = st.one_of(EVENT.map(json.dumps), JSON.map(json.dumps), st.text(max_size=40))
+DEEP = st.just("[" * 100_000)
+LINE = st.one_of(EVENT.map(json.dumps), JSON.map(json.dumps), st.text(max_size=40), DEEP)
 
 
 @settings(max_examples=300, deadline=None)
