@@ -1,14 +1,16 @@
 """A fast object store for the benchmark: one epoll loop, sendfile out, uploads thrown away, nothing checked.
 
-    python benchmarks/stub_server.py TREE [LATENCY_SECONDS]
+    python benchmarks/stub_server.py TREE [LATENCY_SECONDS [KEYS]]
 
 Serves `TREE/<bucket>/<key>` by the S3 protocol as far as the clients of the benchmark speak it, and prints
 its port. Packaged servers are the limit themselves (moto 400 objects/s, radosgw 1,600); this one is not. An
-upload is remembered by its size only, so that a client which looks at it afterwards finds it.
+upload is remembered by its size only, so that a client which looks at it afterwards finds it. KEYS more
+objects below `bucket/many/` can be listed, not fetched.
 """
 
 from __future__ import annotations
 
+import argparse
 import bisect
 import heapq
 import itertools
@@ -16,7 +18,6 @@ import os
 import re
 import select
 import socket
-import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,8 +47,10 @@ class Client:
 class Objects:
     """Keys of all buckets, with the size and the file of each."""
 
-    def __init__(self, tree: Path) -> None:
+    def __init__(self, tree: Path, keys: int) -> None:
         self.files: Dict[str, Tuple[int, Optional[str]]] = {}
+        for number in range(keys):
+            self.files[f"bucket/many/{number // 1000:04}/{number:07}"] = (1000 + number % 1000, None)
         for path in tree.rglob("*"):
             if path.is_file():
                 self.files[path.relative_to(tree).as_posix()] = (path.stat().st_size, str(path))
@@ -76,8 +79,8 @@ def etag_of(size: int) -> str:
 class Server:
     """Serves until it is ended."""
 
-    def __init__(self, tree: Path, latency: float) -> None:
-        self.objects = Objects(tree)
+    def __init__(self, tree: Path, latency: float, keys: int) -> None:
+        self.objects = Objects(tree, keys)
         self.latency = latency
         self.parts: Dict[str, int] = {}
         self._late: List[Tuple[float, int]] = []
@@ -287,6 +290,11 @@ def _head(status: int, length: int, extra: str = "") -> bytes:
 
 
 if __name__ == "__main__":
-    server = Server(Path(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else 0.0)
+    options = argparse.ArgumentParser()
+    options.add_argument("tree", type=Path)
+    options.add_argument("latency", type=float, nargs="?", default=0.0)
+    options.add_argument("keys", type=int, nargs="?", default=0)
+    asked = options.parse_args()
+    server = Server(asked.tree, asked.latency, asked.keys)
     print(server.port, flush=True)
     server.run()

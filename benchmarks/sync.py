@@ -295,6 +295,30 @@ def row(tree: Path, out: Path, job_of: Tuple[str, str, float, str], tools: List[
         )
 
 
+def plan_row(out: Path, keys: int) -> None:
+    """Listing and comparing only: what each tool would fetch of so many objects."""
+    argv = [sys.executable, str(HERE / "stub_server.py"), str(out), "0", str(keys)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        url = f"http://127.0.0.1:{int(server.stdout.readline())}"
+        local = out / "planned"
+        local.mkdir()
+        (out / "plan.yaml").write_text(f"input: {{{local}: obs://bucket/many/}}")
+        job = Job("download", "many", url, local, "many/", 0.0)
+        os.environ.update(OBS_ENDPOINT=url, OBS_ACCESS_KEY_ID="a", OBS_SECRET_ACCESS_KEY="b")
+        argvs = {
+            "ours": [sys.executable, "-m", "ma_boot", "sync", "plan", str(out / "plan.yaml")],
+            "rclone": [*rclone(job), "--dry-run", "--log-file", "/dev/null"],
+            "aws": [*(part for part in aws(job) if part != "--quiet"), "--dryrun"],
+        }
+        found = {tool: measured(argv) for tool, argv in argvs.items()}
+        server.kill()
+    print(f"\nplan of {keys} objects\n| tool | s | MB | time / ours |\n|---|---|---|---|")
+    for tool, run in found.items():
+        ratio = run.seconds / found["ours"].seconds
+        print(f"| {tool} | {run.seconds:.1f} | {run.peak:.0f} | {ratio:.2f} |", flush=True)
+
+
 def _emptied(out: Path) -> None:
     """Gives the space back, not the inodes: ext4 is slow for minutes where many were given back."""
     for path in out.rglob("*"):
@@ -311,7 +335,7 @@ def main() -> None:
     options.add_argument("--tools", default=",".join(TOOLS))
     options.add_argument("--trees", default="A,B,C")
     options.add_argument("--directory", type=Path, default=None, help="where 8 GB are free")
-    options.add_argument("--rows", default="down,up,latency,again")
+    options.add_argument("--rows", default="down,up,again,latency,plan")
     asked = options.parse_args()
     tools, trees, rows = asked.tools.split(","), asked.trees.split(","), asked.rows.split(",")
     with tempfile.TemporaryDirectory(dir=asked.directory) as directory:
@@ -336,6 +360,8 @@ def main() -> None:
                 [tool for tool in remote if tool in ("ours", "rclone", "obstore")],
                 asked.runs,
             )
+        if "plan" in rows:
+            plan_row(out, 1_000_000)
 
 
 if __name__ == "__main__":
