@@ -31,6 +31,7 @@ def boot(request: BootRequest, world: World) -> Ending:
         with journal.phase("job") as phase:
             job = read_job(world.environ, world.hostname)
             journal.open(Path(job.events_file), job.node_rank)
+            journal.event("job", **job.event())
             steps.forget_earlier_failure(job)
             check_restarts(request.restarts, job)
             mapping, store = steps.read_mapping_and_store(request, world, job)

@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 import click
@@ -21,10 +22,12 @@ from ma_boot.errors import BootError, ExitCode, Stopped
 from ma_boot.journal import Journal
 from ma_boot.launch import RENDEZVOUS, described, plan_text
 from ma_boot.orphans import adopt_orphans
+from ma_boot.page.command import report
+from ma_boot.page.in_time import write_in_time
 from ma_boot.processes import forbid_core_files
 from ma_boot.rank_table import PRODUCTS, RANK_ORDERS
 from ma_boot.rank_table_commands import rank_table
-from ma_boot.report import exit_code, report_lines, write_failure
+from ma_boot.report import Ending, end_event, exit_code, report_lines, write_failure
 from ma_boot.signals import SignalInbox
 from ma_boot.steps import BootRequest
 from ma_boot.sync_commands import sync
@@ -86,6 +89,7 @@ def commands() -> None:
 
 commands.add_command(rank_table)
 commands.add_command(sync)
+commands.add_command(report)
 
 
 def _tee(ctx: click.Context, param: click.Parameter, value: str) -> str:
@@ -264,11 +268,20 @@ def _boot_here(request: BootRequest, environ: Mapping[str, str]) -> int:
         world = _world(environ, inbox, console)
         ending = boot(request, world)
         code = exit_code(ending)
-        world.journal.event("end", exit_code=code)
+        world.journal.event("end", **end_event(ending))
         write_failure(ending)
-        world.journal.say("\n".join(report_lines(ending, world.journal.phases)))
+        page = _page_here(ending, world)
+        world.journal.say("\n".join(report_lines(ending, world.journal.phases, page)))
         world.journal.close()
     return code
+
+
+def _page_here(ending: Ending, world: World) -> Optional[str]:
+    """The node's page, if there is one; in time, and without a say in how the job ended."""
+    if ending.job is None:
+        return None
+    events, page = Path(ending.job.events_file), Path(ending.job.page_file)
+    return str(page) if write_in_time([events], page, world) else None
 
 
 def _plan_here(request: BootRequest, environ: Mapping[str, str], as_json: bool) -> int:
@@ -281,10 +294,11 @@ def _plan_here(request: BootRequest, environ: Mapping[str, str], as_json: bool) 
 def _rehearse(
     request: BootRequest, settings: Mapping[str, Any], environ: Mapping[str, str], plan: bool, as_json: bool
 ) -> int:
-    from ma_boot.local.rehearse import Rehearsal, plan_rehearsal, rehearse  # a job on the platform needs none
+    from ma_boot.local.live import console_for  # a job on the platform needs none of it
+    from ma_boot.local.rehearse import Rehearsal, plan_rehearsal, rehearse
 
     rehearsal = Rehearsal(request=request, **settings)
-    with SignalInbox() as inbox, Console(2 if plan else 1) as console:
+    with SignalInbox() as inbox, Console(2) if plan else console_for(environ) as console:
         world = _world(environ, inbox, console)
         if not plan:
             adopt_orphans()

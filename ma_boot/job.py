@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os.path
 from dataclasses import dataclass
-from typing import List, Mapping, Optional, Tuple
+from typing import Dict, List, Mapping, Optional, Tuple, Union
 
 from ma_boot.errors import ConfigError, listed
 
@@ -49,9 +49,24 @@ class JobEnvironment:
         return os.path.join(self.log_dir, f"{self.name}-node-{self.node_rank}-failure.json")
 
     @property
+    def page_file(self) -> str:
+        """Where the picture of this node goes."""
+        return os.path.join(self.log_dir, f"{self.name}-node-{self.node_rank}-report.html")
+
+    @property
     def events_file(self) -> str:
         """Where the node's events go."""
         return os.path.join(self.log_dir, f"{self.name}-node-{self.node_rank}-events.jsonl")
+
+    def event(self) -> Dict[str, Union[str, int]]:
+        """The fields of the event that begins each start of the boot command."""
+        return {
+            "name": self.name,
+            "nodes": self.node_count,
+            "host": self.host,
+            "start_count": self.start_count,
+            "schedule_count": self.schedule_count,
+        }
 
     def said(self) -> str:
         """The job in one line: `name, node 0 of 2`, and whether it is not the first start."""

@@ -88,8 +88,38 @@ def cause(ending: Ending) -> str:
     return "success"
 
 
-def report_lines(ending: Ending, phases: Sequence[PhaseRecord]) -> List[str]:
-    """The last screen of a node: the phases, the failing process, the others, and last the cause."""
+def end_event(ending: Ending) -> Dict[str, Any]:
+    """The fields of a node's last event: the exit code, whose it is, and why."""
+    run = ending.run
+    failure = run.first_failure if run else None
+    return {
+        "exit_code": exit_code(ending),
+        "by": whose(ending),
+        "cause": cause(ending),
+        "label": failure.label if failure else None,
+        "signal": ending.stopped_by,
+    }
+
+
+def whose(ending: Ending) -> Optional[str]:
+    """Whose the exit code is: `signal`, `ma_boot`, `training` or `output`; None after a success."""
+    if ending.stopped_by is not None:
+        return "signal"
+    if ending.error is not None:
+        return "ma_boot"
+    run = ending.run
+    if run is not None and run.first_failure is not None:
+        return "training"
+    if run is not None and (run.hung or run.left):
+        return "ma_boot"
+    return "output" if ending.lost is not None else None
+
+
+def report_lines(ending: Ending, phases: Sequence[PhaseRecord], page: Optional[str] = None) -> List[str]:
+    """The last screen of a node: the phases, the failing process, the others, and last the cause.
+
+    `page` is the file that shows the same as a picture.
+    """
     lines = [f"{phase.name:12} {phase.outcome:8} {phase.seconds:8.1f} s  {phase.detail}" for phase in phases]
     run = ending.run
     if run is not None and run.first_failure is not None:
@@ -101,6 +131,8 @@ def report_lines(ending: Ending, phases: Sequence[PhaseRecord]) -> List[str]:
     ]
     if ending.job is not None:
         lines.append(f"logs: {ending.job.log_dir}")
+    if page is not None:
+        lines.append(f"page: {page}")
     if ending.lost is not None and cause(ending) != str(ending.lost):
         lines += str(ending.lost).split("\n")
     headline, *details = cause(ending).split("\n")

@@ -57,6 +57,16 @@ class SimulatedJob:
         """`/user/config`."""
         return os.path.join(self.node_root(node), "user", "config")
 
+    @property
+    def events_file(self) -> str:
+        """The events of the rehearsal itself, beside those of its nodes."""
+        return os.path.join(self.root, "log", f"{self.log_name}-events.jsonl")
+
+    @property
+    def page_file(self) -> str:
+        """The picture of the whole job."""
+        return os.path.join(self.root, f"{self.log_name}-report.html")
+
     def directories(self, node: int) -> Dict[str, str]:
         """The directories that exist when the boot command starts, by their place on the platform."""
         modelarts = os.path.join(self.home(node), "modelarts")

@@ -20,13 +20,17 @@ from ma_boot.job import TABLE_NAME
 from ma_boot.launch import WorkerSpec
 from ma_boot.local.code import code_directory, code_files, copy_code
 from ma_boot.local.late_table import write_late
+from ma_boot.local.live import live_view
 from ma_boot.local.platform import SimulatedJob, node_environment, rank_table
-from ma_boot.local.summary import summary_lines
+from ma_boot.local.summary import end_of_job, events_of, summary_lines
+from ma_boot.page.in_time import write_in_time
 from ma_boot.result import RunResult
 from ma_boot.steps import BootRequest, as_options
 from ma_boot.supervise import Limits, supervise
 from ma_boot.task import Task
 from ma_boot.world import World
+
+PAGE_SECONDS = 30.0  # for the page of all nodes: nobody waits for this machine as a platform does
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,7 @@ def rehearse(rehearsal: Rehearsal, world: World) -> int:
     started = time.monotonic()
     job = _new_job(rehearsal, world)
     specs = _set_up(rehearsal, job, world)
+    world.journal.open(Path(job.events_file), None)
     world.journal.say(
         f"rehearsing {job.name}: {job.nodes} nodes x {job.devices_per_node} devices in {job.root}"
     )
@@ -59,11 +64,18 @@ def rehearse(rehearsal: Rehearsal, world: World) -> int:
         world.inbox,
     )
     try:
-        run = supervise(specs, world, Limits(_patience(rehearsal.request), hurry=signal.SIGTERM))
+        with live_view(job, world.console):
+            run = supervise(specs, world, Limits(_patience(rehearsal.request), hurry=signal.SIGTERM))
     finally:
         table.cancel()
     code = job_exit_code(run, world.inbox.stops)
-    world.journal.say("\n".join(summary_lines(job, run, code, time.monotonic() - started, rehearsal.request)))
+    world.journal.event("job-end", exit_code=code, **end_of_job(job, run, world.inbox.stops))
+    world.journal.close()
+    events = [Path(job.events_file), *(file for node in range(job.nodes) for file in events_of(job, node))]
+    made = write_in_time(events, Path(job.page_file), world, PAGE_SECONDS)
+    page = job.page_file if made else None
+    seconds = time.monotonic() - started
+    world.journal.say("\n".join(summary_lines(job, run, code, seconds, rehearsal.request, page)))
     return code
 
 
