@@ -18,6 +18,7 @@ from ma_boot.boot import boot, plan_only
 from ma_boot.console import Console, print_lines
 from ma_boot.cores import BIND_CORES
 from ma_boot.errors import BootError, ExitCode, Stopped
+from ma_boot.image_commands import image
 from ma_boot.journal import Journal
 from ma_boot.launch import RENDEZVOUS, described, plan_text
 from ma_boot.orphans import adopt_orphans
@@ -84,6 +85,7 @@ def commands() -> None:
 
 
 commands.add_command(rank_table)
+commands.add_command(image)
 
 
 def _tee(ctx: click.Context, param: click.Parameter, value: str) -> str:
