@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
@@ -31,7 +32,8 @@ from ma_boot.steps import BootRequest
 from ma_boot.sync_commands import sync
 from ma_boot.world import World
 
-_ONLY_LOCAL = ("nodes", "devices_per_node", "rank_table_delay", "code_dir", "rehearsal_dir")
+_ONLY_DOCKER = ("image", "offline", "memory", "shm_size", "keep")
+_ONLY_LOCAL = ("nodes", "devices_per_node", "rank_table_delay", "code_dir", "rehearsal_dir", "runner")
 _SECONDS = click.FloatRange(min=0)
 
 
@@ -94,6 +96,13 @@ def _tee(ctx: click.Context, param: click.Parameter, value: str) -> str:
     if value in ("all", "first", "none") or all(part.isdecimal() for part in value.split(",")):
         return value
     raise click.BadParameter(f"found {value!r}, expected all, first, none, or ranks as 0,3")
+
+
+def _bytes(ctx: click.Context, param: click.Parameter, value: Optional[str]) -> Optional[int]:
+    match = re.match(r"(\d+)([kmg]?)$", (value or "").lower())
+    if value is None or match is not None:
+        return int(match.group(1)) << " kmg".find(match.group(2) or " ") * 10 if match else None
+    raise click.BadParameter(f"found {value!r}, expected bytes, or a number with k, m or g, as 512m")
 
 
 def _option(*names: str, **settings: Any) -> Callable[[Any], Any]:
@@ -206,6 +215,22 @@ def _option(*names: str, **settings: Any) -> Callable[[Any], Any]:
     "--rehearsal-dir", metavar="DIR", default="ma_boot-rehearsal", show_default=True,
     help="--local: where the simulated nodes live.",
 )  # fmt: skip
+@_option(
+    "--runner", type=click.Choice(["process", "docker"]), default="process", show_default=True,
+    help="--local: each node is a process, or a container of --image.",
+)  # fmt: skip
+@_option("--image", metavar="IMAGE", help="--runner docker: the job's image.")
+@_option(
+    "--offline", is_flag=True, help="--runner docker: no Internet, as on ModelArts; --obs-root is served."
+)
+@_option(
+    "--memory", callback=_bytes, metavar="SIZE", help="--runner docker: memory of a node, as 512m or 64g."
+)
+@_option(
+    "--shm-size", callback=_bytes, metavar="SIZE", default="2g", show_default=True,
+    help="--runner docker: /dev/shm of a node.",
+)  # fmt: skip
+@_option("--keep", is_flag=True, help="--runner docker: leave the containers for a look.")
 @click.pass_context
 def run(
     ctx: click.Context, /, command: Sequence[str], as_module: bool, plan: bool, as_json: bool, **rest: Any
@@ -222,22 +247,29 @@ def run(
     if as_json and not plan:
         raise click.UsageError("--json prints the plan: give --plan too.")
     local = rest.pop("local")
+    docker = {name: rest.pop(name) for name in _ONLY_DOCKER}
     local_settings = {name: rest.pop(name) for name in _ONLY_LOCAL}
-    _refuse_without_local(ctx, local)
+    if not local:
+        _refuse_given(ctx, (*_ONLY_LOCAL, *_ONLY_DOCKER), "only a rehearsal has this; give --local too.")
     request = BootRequest(command=("-m", *command) if as_module else tuple(command), **rest)
+    if local and local_settings.pop("runner") == "docker":
+        if plan:
+            raise click.UsageError("--plan: only --runner process prints a plan.")
+        return _rehearse_in_containers(request, local_settings, docker, environ)
+    _refuse_given(ctx, _ONLY_DOCKER, "only containers have this; give --runner docker too.")
     if local:
         return _rehearse(request, local_settings, environ, plan, as_json)
     return _plan_here(request, environ, as_json) if plan else _boot_here(request, environ)
 
 
-def _refuse_without_local(ctx: click.Context, local: bool) -> None:
+def _refuse_given(ctx: click.Context, names: Sequence[str], why: str) -> None:
     given = [
         f"--{name.replace('_', '-')}"
-        for name in _ONLY_LOCAL
+        for name in names
         if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
     ]
-    if given and not local:
-        raise click.UsageError(f"{', '.join(given)}: only a rehearsal has this; give --local too.")
+    if given:
+        raise click.UsageError(f"{', '.join(given)}: {why}")
 
 
 def _from_environment(command: click.Command, environ: Mapping[str, str]) -> Dict[str, Any]:
@@ -289,6 +321,28 @@ def _rehearse(
         plans = plan_rehearsal(rehearsal, world)
     _print_plans(plans, as_json)
     return ExitCode.SUCCESS
+
+
+def _rehearse_in_containers(
+    request: BootRequest,
+    settings: Mapping[str, Any],
+    docker: Mapping[str, Any],
+    environ: Mapping[str, str],
+) -> int:
+    from ma_boot.local.containers.plan import (
+        ContainerOptions,
+    )  # the engine's SDK is for those who have images
+    from ma_boot.local.containers.rehearse import rehearse_in_containers
+    from ma_boot.local.rehearse import Rehearsal
+
+    if docker["image"] is None:
+        raise click.UsageError("--runner docker: name the job's image with --image.")
+    with SignalInbox() as inbox, Console() as console:
+        adopt_orphans()
+        world = _world(environ, inbox, console)
+        return rehearse_in_containers(
+            Rehearsal(request=request, **settings), ContainerOptions(**docker), world
+        )
 
 
 def _print_plans(plans: Sequence[Dict[str, Any]], as_json: bool) -> None:
