@@ -26,10 +26,10 @@ def check_runs_here(client: DockerClient, image: str) -> None:
     here = _machine(client.info().get("Architecture"))
     if found == here or _emulates(client, image):
         return
-    platforms = {"x86_64": "linux/amd64", "aarch64": "linux/arm64"}
+    platform = {"x86_64": "linux/amd64", "aarch64": "linux/arm64"}.get(here, f"linux/{here}")
     raise ConfigError(
         f"{image} is for {found}, but the engine runs on {here} and has no emulation of {found} "
-        f"(binfmt_misc): rehearse with one that `ma_boot image build --platform {platforms.get(here, here)}` makes"
+        f"(binfmt_misc): rehearse with an image of `ma_boot image build --platform {platform}`"
     )
 
 

@@ -198,8 +198,8 @@ def look_and_remove(nodes: Sequence[ContainerPlan], obs: Optional[ContainerPlan]
             f"  get a file of it:   docker cp {first}:/home/ma-user/FILE .",
             f"  boot it again:      docker start --attach {first}",
             f"  a shell in a copy:  docker commit {first} ma_boot-look"
-            f" && docker run --rm -it --network {network} --volumes-from {first} --entrypoint bash ma_boot-look"
-            "; docker rmi ma_boot-look",
+            f" && docker run --rm -it --network {network} --volumes-from {first} --entrypoint bash"
+            " ma_boot-look; docker rmi ma_boot-look",
             f"  remove all:         docker rm --force --volumes {' '.join(names)}"
             f" && docker network rm {network}",
         ]
