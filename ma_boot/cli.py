@@ -28,6 +28,7 @@ from ma_boot.rank_table_commands import rank_table
 from ma_boot.report import exit_code, report_lines, write_failure
 from ma_boot.signals import SignalInbox
 from ma_boot.steps import BootRequest
+from ma_boot.sync_commands import sync
 from ma_boot.world import World
 
 _ONLY_LOCAL = ("nodes", "devices_per_node", "rank_table_delay", "code_dir", "rehearsal_dir")
@@ -86,6 +87,7 @@ def commands() -> None:
 
 commands.add_command(rank_table)
 commands.add_command(image)
+commands.add_command(sync)
 
 
 def _tee(ctx: click.Context, param: click.Parameter, value: str) -> str:

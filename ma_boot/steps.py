@@ -18,7 +18,7 @@ from ma_boot.output import keep_earlier
 from ma_boot.rank_file import wait_until_completed, write_atomically
 from ma_boot.rank_table import NotYet, Pod, RankTable, Unreadable, convert, errors, own_pod, parse, validate
 from ma_boot.supervise import Limits
-from ma_boot.sync import load_mapping
+from ma_boot.sync import load_mapping, places_of
 from ma_boot.world import World
 from path_mapping import errors as mapping_errors
 from path_mapping.config import PathMapping
@@ -96,16 +96,16 @@ def read_mapping_and_store(
 def read_mapping(request: BootRequest, world: World, job: JobEnvironment) -> PathMapping:
     """The mapping; its file is found as the command is."""
     if request.path_mapping is None:
-        return load_mapping(None)
+        return load_mapping(None, {})
     try:
-        return load_mapping(find_file(request.path_mapping, world.cwd, job.job_dir))
+        return load_mapping(find_file(request.path_mapping, world.cwd, job.job_dir), places_of(job))
     except NotFound as error:
         raise ConfigError(f"--path-mapping {error}") from error
 
 
 def environment_of(request: BootRequest, world: World, job: JobEnvironment) -> TrainingEnvironment:
     """The selected environment (phase 2)."""
-    return select_environment(
+    training = select_environment(
         request.python,
         request.conda_env,
         request.source,
@@ -114,6 +114,10 @@ def environment_of(request: BootRequest, world: World, job: JobEnvironment) -> T
         world.inbox,
         world.journal.say,
     )
+    if request.obs_root is None:
+        return training
+    root = os.path.join(world.cwd, request.obs_root)  # for the training's own `path_mapping.file`
+    return replace(training, environ={**training.environ, "PATH_MAPPING_OBS_ROOT": root})
 
 
 def check_command(

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from ma_boot.local.obs_server import Fault, ObsServer
 from tests.conftest import CREDENTIALS
-from tests.faulty_proxy import Fault, FaultyProxy
 from tests.functional.node import RANK, Ended, Node, alive, eventually, pids
 
 
@@ -61,7 +61,7 @@ def test_while_waiting_for_the_rank_table(node: Node) -> None:
     stopped_well(node, running.end())
 
 
-def test_while_inputs_arrive_from_a_server_that_hangs(node: Node, obs: FaultyProxy) -> None:
+def test_while_inputs_arrive_from_a_server_that_hangs(node: Node, obs: ObsServer) -> None:
     obs.faults.append(Fault("hang", "GET", "/bucket"))
     node.variables.update(OBS_ENDPOINT=obs.url, **CREDENTIALS)
     mapping = node.mapping({"data": "obs://bucket/data/"}, {"out": "obs://bucket/out/"})[:2]
@@ -74,7 +74,7 @@ def test_while_inputs_arrive_from_a_server_that_hangs(node: Node, obs: FaultyPro
     assert "PLANTED" not in ended.output
 
 
-def test_a_long_wait_says_a_line_every_half_minute(tmp_path: Path, obs: FaultyProxy) -> None:
+def test_a_long_wait_says_a_line_every_half_minute(tmp_path: Path, obs: ObsServer) -> None:
     obs.faults.append(Fault("hang", "GET", "/bucket"))
     reachable = {"OBS_ENDPOINT": obs.url, **CREDENTIALS}
     for_table, for_inputs = (Node(tmp_path / name, variables=dict(reachable)) for name in ("a", "b"))
@@ -90,7 +90,7 @@ def test_a_long_wait_says_a_line_every_half_minute(tmp_path: Path, obs: FaultyPr
     assert "inputs: looking at what there is" in inputs
 
 
-def test_a_download_that_is_stopped_leaves_nothing_half(node: Node, obs: FaultyProxy) -> None:
+def test_a_download_that_is_stopped_leaves_nothing_half(node: Node, obs: ObsServer) -> None:
     (node.home / "out" / "big").write_bytes(b"x" * (30 << 20))
     node.complete_table()
     node.variables.update(OBS_ENDPOINT=obs.url, **CREDENTIALS)
@@ -127,7 +127,7 @@ def test_a_second_signal_cuts_the_grace_short(node: Node) -> None:
     stopped_well(node, running.end())
 
 
-def test_while_outputs_go_home_the_first_signal_does_not_cut_the_upload(node: Node, obs: FaultyProxy) -> None:
+def test_while_outputs_go_home_the_first_signal_does_not_cut_the_upload(node: Node, obs: ObsServer) -> None:
     obs.faults.append(Fault("hang", "PUT", "/out/earlier", times=1))
     node.complete_table()
     node.variables.update(OBS_ENDPOINT=obs.url, **CREDENTIALS)
@@ -141,7 +141,7 @@ def test_while_outputs_go_home_the_first_signal_does_not_cut_the_upload(node: No
     assert obs.requests.count(("PUT", "/bucket/out/earlier")) == 2
 
 
-def test_while_outputs_go_home_the_second_signal_ends_the_upload(node: Node, obs: FaultyProxy) -> None:
+def test_while_outputs_go_home_the_second_signal_ends_the_upload(node: Node, obs: ObsServer) -> None:
     obs.faults.append(Fault("hang", "PUT", "/out/earlier"))
     node.complete_table()
     node.variables.update(OBS_ENDPOINT=obs.url, **CREDENTIALS)
@@ -154,7 +154,7 @@ def test_while_outputs_go_home_the_second_signal_ends_the_upload(node: Node, obs
     assert "not every output was uploaded: a second stop signal came" in ended.output
 
 
-def test_an_upload_that_hangs_ends_at_its_deadline(node: Node, obs: FaultyProxy) -> None:
+def test_an_upload_that_hangs_ends_at_its_deadline(node: Node, obs: ObsServer) -> None:
     obs.faults.append(Fault("hang", "PUT", "/out/earlier"))
     node.complete_table()
     node.variables.update(OBS_ENDPOINT=obs.url, **CREDENTIALS)

@@ -12,8 +12,8 @@ from typing import Any, Dict, List, Optional
 
 import pytest
 
+from ma_boot.local.obs_server import ObsServer
 from tests.conftest import CREDENTIALS
-from tests.faulty_proxy import FaultyProxy
 from tests.functional.node import PROGRAMS, Ended, alive, eventually
 
 TRAIN = (PROGRAMS / "rank.py").read_text()
@@ -86,7 +86,7 @@ def test_two_nodes_with_inputs_late_table_and_outputs(laptop: Path) -> None:
         assert reason in ended.output
 
 
-def test_obs_may_be_a_real_endpoint(laptop: Path, obs: FaultyProxy) -> None:
+def test_obs_may_be_a_real_endpoint(laptop: Path, obs: ObsServer) -> None:
     mapping = ["--path-mapping", "project/mapping.py"]
     reachable = {"OBS_ENDPOINT": obs.url, **CREDENTIALS}
     missing = end(start(laptop, *mapping, "project/train.py", more=reachable))

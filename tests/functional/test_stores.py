@@ -12,12 +12,12 @@ from typing import Iterator, List
 import pytest
 import trustme
 
+from ma_boot.local.obs_server import ObsServer
 from path_mapping.errors import NotFound, Unreachable
 from path_mapping.obs_store import ObsStore
 from path_mapping.store import Store
 from path_mapping.stores import open_store
 from tests.conftest import CREDENTIALS
-from tests.faulty_proxy import FaultyProxy
 
 
 def put(store: Store, key: str, content: bytes, tmp_path: Path) -> None:
@@ -86,23 +86,23 @@ def test_the_store_does_not_show_its_credentials(store: Store) -> None:
 class TestObs:
     """What only the SDK's side has."""
 
-    def store(self, obs: FaultyProxy) -> ObsStore:
+    def store(self, obs: ObsServer) -> ObsStore:
         return ObsStore(obs.url, "AKPLANTED", "SKPLANTED", None, None, multipart_from=6 << 20, part=5 << 20)
 
-    def test_a_large_file_goes_in_parts(self, obs: FaultyProxy, tmp_path: Path) -> None:
+    def test_a_large_file_goes_in_parts(self, obs: ObsServer, tmp_path: Path) -> None:
         content = bytes(range(256)) * (48 << 10)
         put(self.store(obs), "large", content, tmp_path)
         assert [path for method, path in obs.requests if method == "PUT" and "partNumber=3" in path]
         assert b"".join(self.store(obs).read("bucket", "large")) == content
         assert [entry.md5 for entry in self.store(obs).list("bucket", "large")] == [None]
 
-    def test_a_listing_of_several_pages_is_whole(self, obs: FaultyProxy, tmp_path: Path, s3_url: str) -> None:
-        store = ObsStore(s3_url, "AKPLANTED", "SKPLANTED", None, None)
+    def test_a_listing_of_several_pages_is_whole(self, obs: ObsServer, tmp_path: Path) -> None:
+        store = ObsStore(obs.url, "AKPLANTED", "SKPLANTED", None, None)
         for number in range(1003):
             put(store, f"many/{number:04}", b"", tmp_path)
         assert len(list(self.store(obs).list("bucket", "many/"))) == 1003
 
-    def test_temporary_credentials_send_their_token(self, obs: FaultyProxy) -> None:
+    def test_temporary_credentials_send_their_token(self, obs: ObsServer) -> None:
         environ = {"S3_ENDPOINT": obs.url, **CREDENTIALS, "OBS_SECURITY_TOKEN": "TOKENPLANTED"}
         assert list(open_store(environ, None).list("bucket", "")) == []
 

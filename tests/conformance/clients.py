@@ -1,0 +1,353 @@
+"""Two clients that were written apart from each other, behind one small interface: Huawei's SDK and boto3."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Dict, List, Mapping, Optional, Protocol, Sequence, Tuple
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import ClientError
+from obs import (
+    CompleteMultipartUploadRequest,
+    CompletePart,
+    CopyObjectHeader,
+    DeleteObjectsRequest,
+    GetObjectHeader,
+    ListMultipartUploadsRequest,
+    Object,
+    ObsClient,
+    PutObjectHeader,
+)
+
+
+@dataclass(frozen=True)
+class Account:
+    """Where a server is, and who may use it."""
+
+    url: str
+    access_key: str
+    secret_key: str
+    token: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a client made of an answer. `etag` is without quotes; `code` is empty when all went well."""
+
+    status: int
+    code: str = ""
+    content: bytes = b""
+    etag: str = ""
+    size: int = -1
+    content_type: str = ""
+    crc64: str = ""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Page:
+    """One page of a listing; `next` is the marker of the next one, None on the last."""
+
+    keys: List[str]
+    prefixes: List[str]
+    next: Optional[str]
+    sizes: List[int]
+    etags: List[str]
+
+
+class Client(Protocol):
+    """What the checks ask for. Each works in one bucket."""
+
+    def create_bucket(self) -> Reply: ...
+    def delete_bucket(self) -> Reply: ...
+    def head_bucket(self) -> Reply: ...
+    def put(
+        self, key: str, content: bytes, md5: Optional[str] = None, kind: str = "", **metadata: str
+    ) -> Reply: ...
+    def get(self, key: str, range: str = "", if_match: str = "", if_none_match: str = "") -> Reply: ...
+    def head(self, key: str) -> Reply: ...
+    def delete(self, key: str) -> Reply: ...
+    def delete_all(self, keys: Sequence[str]) -> Tuple[List[str], List[str]]: ...
+    def copy(self, source: str, key: str, if_match: str = "", **metadata: str) -> Reply: ...
+    def page(self, prefix: str = "", marker: str = "", delimiter: str = "", limit: int = 1000) -> Page: ...
+    def begin(self, key: str) -> str: ...
+    def put_part(self, key: str, upload: str, number: int, content: bytes) -> Reply: ...
+    def copy_part(self, key: str, upload: str, number: int, source: str, range: str) -> Reply: ...
+    def parts(
+        self, key: str, upload: str, after: int = 0, limit: int = 1000
+    ) -> List[Tuple[int, int, str]]: ...
+    def complete(self, key: str, upload: str, parts: Sequence[Tuple[int, str]]) -> Reply: ...
+    def abort(self, key: str, upload: str) -> Reply: ...
+    def uploads(self, prefix: str = "") -> List[Tuple[str, str]]: ...
+    def signed_url(self, method: str, key: str, seconds: int = 60) -> str: ...
+
+
+class Sdk:
+    """esdk-obs-python with the signature `obs` or `v2`."""
+
+    def __init__(self, account: Account, bucket: str, signature: str, path_style: bool = True) -> None:
+        mode = {"client_mode": "workflow"} if signature == "obs" else {}  # else the path style forces V2
+        self._bucket = bucket
+        self._client = ObsClient(
+            account.access_key,
+            account.secret_key,
+            security_token=account.token,
+            server=account.url,
+            path_style=path_style,
+            signature=signature,
+            is_signature_negotiation=False,
+            long_conn_mode=True,
+            max_retry_count=0,
+            **mode,
+        )
+
+    def create_bucket(self) -> Reply:
+        return _reply(self._client.createBucket(self._bucket))
+
+    def delete_bucket(self) -> Reply:
+        return _reply(self._client.deleteBucket(self._bucket))
+
+    def head_bucket(self) -> Reply:
+        return _reply(self._client.headBucket(self._bucket))
+
+    def put(
+        self, key: str, content: bytes, md5: Optional[str] = None, kind: str = "", **metadata: str
+    ) -> Reply:
+        headers = PutObjectHeader(md5=md5, contentType=kind or None)
+        return _reply(self._client.putContent(self._bucket, key, content, metadata or None, headers))
+
+    def get(self, key: str, range: str = "", if_match: str = "", if_none_match: str = "") -> Reply:
+        headers = GetObjectHeader(
+            range or None, if_match=if_match or None, if_none_match=if_none_match or None
+        )
+        return _reply(self._client.getObject(self._bucket, key, headers=headers, loadStreamInMemory=True))
+
+    def head(self, key: str) -> Reply:
+        return _reply(self._client.getObjectMetadata(self._bucket, key))
+
+    def delete(self, key: str) -> Reply:
+        return _reply(self._client.deleteObject(self._bucket, key))
+
+    def delete_all(self, keys: Sequence[str]) -> Tuple[List[str], List[str]]:
+        request = DeleteObjectsRequest(quiet=False, objects=[Object(key) for key in keys])
+        body = _good(self._client.deleteObjects(self._bucket, request)).body
+        return [one.key for one in body.deleted], [one.key for one in body.error]
+
+    def copy(self, source: str, key: str, if_match: str = "", **metadata: str) -> Reply:
+        headers = CopyObjectHeader(directive="REPLACE" if metadata else None, if_match=if_match or None)
+        return _reply(
+            self._client.copyObject(self._bucket, source, self._bucket, key, metadata or None, headers)
+        )
+
+    def page(self, prefix: str = "", marker: str = "", delimiter: str = "", limit: int = 1000) -> Page:
+        answer = self._client.listObjects(
+            self._bucket, prefix or None, marker or None, limit, delimiter or None, encoding_type="url"
+        )
+        body = _good(answer).body
+        return Page(
+            [one.key for one in body.contents],
+            [one.prefix for one in body.commonPrefixs],
+            body.next_marker if body.is_truncated else None,
+            [one.size for one in body.contents],
+            [one.etag.strip('"') for one in body.contents],
+        )
+
+    def begin(self, key: str) -> str:
+        return str(_good(self._client.initiateMultipartUpload(self._bucket, key)).body.uploadId)
+
+    def put_part(self, key: str, upload: str, number: int, content: bytes) -> Reply:
+        return _reply(self._client.uploadPart(self._bucket, key, number, upload, content=content))
+
+    def copy_part(self, key: str, upload: str, number: int, source: str, range: str) -> Reply:
+        whence = f"{self._bucket}/{source}"
+        return _reply(self._client.copyPart(self._bucket, key, number, upload, whence, range))
+
+    def parts(self, key: str, upload: str, after: int = 0, limit: int = 1000) -> List[Tuple[int, int, str]]:
+        answer = self._client.listParts(self._bucket, key, upload, maxParts=limit, partNumberMarker=after)
+        return [(one.partNumber, one.size, one.etag.strip('"')) for one in _good(answer).body.parts]
+
+    def complete(self, key: str, upload: str, parts: Sequence[Tuple[int, str]]) -> Reply:
+        request = CompleteMultipartUploadRequest([CompletePart(number, etag) for number, etag in parts])
+        return _reply(self._client.completeMultipartUpload(self._bucket, key, upload, request))
+
+    def abort(self, key: str, upload: str) -> Reply:
+        return _reply(self._client.abortMultipartUpload(self._bucket, key, upload))
+
+    def uploads(self, prefix: str = "") -> List[Tuple[str, str]]:
+        request = ListMultipartUploadsRequest(prefix=prefix or None)
+        body = _good(self._client.listMultipartUploads(self._bucket, request)).body
+        return [(one.key, one.uploadId) for one in body.upload]
+
+    def signed_url(self, method: str, key: str, seconds: int = 60) -> str:
+        return str(self._client.createSignedUrl(method, self._bucket, key, expires=seconds).signedUrl)
+
+
+def _good(answer: Any) -> Any:
+    assert answer.status < 300, (answer.status, answer.errorCode, answer.errorMessage)
+    assert answer.body is not None, "the SDK could not read the answer"
+    return answer
+
+
+def _reply(answer: Any) -> Reply:
+    headers = dict(answer.header or [])
+    if answer.status >= 300:
+        return Reply(answer.status, answer.errorCode or "")
+    content = getattr(answer.body, "buffer", None) or b""
+    return Reply(
+        answer.status,
+        content=content,
+        etag=(getattr(answer.body, "etag", None) or headers.get("etag", "")).strip('"'),
+        size=int(headers.get("content-length", -1)),
+        content_type=headers.get("content-type", ""),
+        crc64=headers.get("checksum-crc64ecma", ""),
+        metadata=headers,
+    )
+
+
+class Boto:
+    """boto3 with V4 signatures."""
+
+    def __init__(self, account: Account, bucket: str, style: str = "path") -> None:
+        self._bucket = bucket
+        self._client: Any = boto3.client(
+            "s3",
+            endpoint_url=account.url,
+            aws_access_key_id=account.access_key,
+            aws_secret_access_key=account.secret_key,
+            aws_session_token=account.token,
+            region_name="us-east-1",
+            config=Config(
+                signature_version="s3v4",
+                s3={"addressing_style": style},
+                retries={"max_attempts": 0},
+                request_checksum_calculation="when_required",
+                response_checksum_validation="when_required",
+            ),
+        )
+
+    def _ask(self, operation: str, **arguments: Any) -> Any:
+        """boto3's answer, or its error's; what is empty is not sent."""
+        given = {name: value for name, value in arguments.items() if value not in (None, "", {})}
+        try:
+            return getattr(self._client, operation)(Bucket=self._bucket, **given)
+        except ClientError as error:
+            return error.response
+
+    def create_bucket(self) -> Reply:
+        return _boto_reply(self._ask("create_bucket"))
+
+    def delete_bucket(self) -> Reply:
+        return _boto_reply(self._ask("delete_bucket"))
+
+    def head_bucket(self) -> Reply:
+        return _boto_reply(self._ask("head_bucket"))
+
+    def put(
+        self, key: str, content: bytes, md5: Optional[str] = None, kind: str = "", **metadata: str
+    ) -> Reply:
+        answer = self._ask(
+            "put_object", Key=key, Body=content, ContentMD5=md5, ContentType=kind, Metadata=metadata
+        )
+        return _boto_reply(answer)
+
+    def get(self, key: str, range: str = "", if_match: str = "", if_none_match: str = "") -> Reply:
+        full = f"bytes={range}" if range else ""
+        return _boto_reply(
+            self._ask("get_object", Key=key, Range=full, IfMatch=if_match, IfNoneMatch=if_none_match)
+        )
+
+    def head(self, key: str) -> Reply:
+        return _boto_reply(self._ask("head_object", Key=key))
+
+    def delete(self, key: str) -> Reply:
+        return _boto_reply(self._ask("delete_object", Key=key))
+
+    def delete_all(self, keys: Sequence[str]) -> Tuple[List[str], List[str]]:
+        answer = self._ask("delete_objects", Delete={"Objects": [{"Key": key} for key in keys]})
+        deleted, errors = answer.get("Deleted", []), answer.get("Errors", [])
+        return [one["Key"] for one in deleted], [one["Key"] for one in errors]
+
+    def copy(self, source: str, key: str, if_match: str = "", **metadata: str) -> Reply:
+        answer = self._ask(
+            "copy_object",
+            Key=key,
+            CopySource={"Bucket": self._bucket, "Key": source},
+            CopySourceIfMatch=if_match,
+            Metadata=metadata,
+            MetadataDirective="REPLACE" if metadata else "",
+        )
+        return replace(
+            _boto_reply(answer), etag=answer.get("CopyObjectResult", {}).get("ETag", "").strip('"')
+        )
+
+    def page(self, prefix: str = "", marker: str = "", delimiter: str = "", limit: int = 1000) -> Page:
+        answer = self._ask("list_objects", Prefix=prefix, Marker=marker, Delimiter=delimiter, MaxKeys=limit)
+        found = answer.get("Contents", [])
+        return Page(
+            [one["Key"] for one in found],
+            [one["Prefix"] for one in answer.get("CommonPrefixes", [])],
+            answer["NextMarker"] if answer["IsTruncated"] else None,
+            [one["Size"] for one in found],
+            [one["ETag"].strip('"') for one in found],
+        )
+
+    def begin(self, key: str) -> str:
+        return str(self._ask("create_multipart_upload", Key=key)["UploadId"])
+
+    def put_part(self, key: str, upload: str, number: int, content: bytes) -> Reply:
+        return _boto_reply(
+            self._ask("upload_part", Key=key, UploadId=upload, PartNumber=number, Body=content)
+        )
+
+    def copy_part(self, key: str, upload: str, number: int, source: str, range: str) -> Reply:
+        answer = self._ask(
+            "upload_part_copy",
+            Key=key,
+            UploadId=upload,
+            PartNumber=number,
+            CopySource={"Bucket": self._bucket, "Key": source},
+            CopySourceRange=f"bytes={range}",
+        )
+        etag = answer.get("CopyPartResult", {}).get("ETag", "").strip('"')
+        return replace(_boto_reply(answer), etag=etag)
+
+    def parts(self, key: str, upload: str, after: int = 0, limit: int = 1000) -> List[Tuple[int, int, str]]:
+        answer = self._ask("list_parts", Key=key, UploadId=upload, MaxParts=limit, PartNumberMarker=after)
+        return [(one["PartNumber"], one["Size"], one["ETag"].strip('"')) for one in answer.get("Parts", [])]
+
+    def complete(self, key: str, upload: str, parts: Sequence[Tuple[int, str]]) -> Reply:
+        named = {"Parts": [{"PartNumber": number, "ETag": etag} for number, etag in parts]}
+        return _boto_reply(
+            self._ask("complete_multipart_upload", Key=key, UploadId=upload, MultipartUpload=named)
+        )
+
+    def abort(self, key: str, upload: str) -> Reply:
+        return _boto_reply(self._ask("abort_multipart_upload", Key=key, UploadId=upload))
+
+    def uploads(self, prefix: str = "") -> List[Tuple[str, str]]:
+        answer = self._ask("list_multipart_uploads", Prefix=prefix)
+        return [(one["Key"], one["UploadId"]) for one in answer.get("Uploads", [])]
+
+    def signed_url(self, method: str, key: str, seconds: int = 60) -> str:
+        operation = {"GET": "get_object", "PUT": "put_object", "HEAD": "head_object"}[method]
+        parameters = {"Bucket": self._bucket, "Key": key}
+        return str(self._client.generate_presigned_url(operation, Params=parameters, ExpiresIn=seconds))
+
+
+def _boto_reply(answer: Dict[str, Any]) -> Reply:
+    about = answer["ResponseMetadata"]
+    status, headers = about["HTTPStatusCode"], about["HTTPHeaders"]
+    if status >= 300:
+        code = str(answer.get("Error", {}).get("Code", ""))
+        return Reply(status, "" if code.isdecimal() else code)
+    body = answer.get("Body")
+    return Reply(
+        status,
+        content=body.read() if body is not None else b"",
+        etag=answer.get("ETag", "").strip('"'),
+        size=int(headers.get("content-length", -1)),
+        content_type=headers.get("content-type", ""),
+        crc64=headers.get("x-amz-checksum-crc64ecma", ""),
+        metadata=answer.get("Metadata", {}),
+    )

@@ -1,0 +1,78 @@
+"""The servers that the conformance suite runs against, each with the clients that it understands."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from pathlib import Path
+from typing import Callable, Iterator
+
+import pytest
+
+from ma_boot.local.obs_server import Credentials, ObsServer
+from tests.conformance import radosgw as ceph
+from tests.conformance.clients import Account, Boto, Client, Sdk
+
+RADOSGW = pytest.mark.radosgw
+PAIRS = [
+    pytest.param(("embedded", "obs"), id="embedded-esdk-obs"),
+    pytest.param(("embedded", "v2"), id="embedded-esdk-v2"),
+    pytest.param(("embedded", "v4"), id="embedded-boto3-v4"),
+    pytest.param(("radosgw", "v2"), id="radosgw-esdk-v2", marks=RADOSGW),
+    pytest.param(("radosgw", "v4"), id="radosgw-boto3-v4", marks=RADOSGW),
+]
+
+MakeClient = Callable[[Account], Client]
+
+
+@pytest.fixture(scope="session")
+def embedded_account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
+    """Our own server."""
+    with ObsServer(tmp_path_factory.mktemp("obs"), [Credentials("AKPLANTED", "SKPLANTED")]) as server:
+        yield Account(server.url, "AKPLANTED", "SKPLANTED")
+
+
+@pytest.fixture(scope="session")
+def radosgw_account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
+    """Debian's radosgw. Where it is not installed its tests are skipped, but in CI that is a failure."""
+    missing = ceph.missing()
+    if missing:
+        reason = f"{', '.join(missing)}: not installed (Debian: ceph-mon ceph-osd radosgw ceph-common)"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    with ceph.Radosgw(Path(tmp_path_factory.mktemp("ceph"))) as server:
+        yield Account(server.url, ceph.ACCESS_KEY, ceph.SECRET_KEY)
+
+
+@pytest.fixture(params=PAIRS)
+def pair(request: pytest.FixtureRequest) -> tuple[str, str]:
+    """A server's name and the signature that a client uses with it."""
+    found: tuple[str, str] = request.param
+    return found
+
+
+@pytest.fixture
+def account(request: pytest.FixtureRequest, pair: tuple[str, str]) -> Account:
+    """The account on the pair's server."""
+    found: Account = request.getfixturevalue(f"{pair[0]}_account")
+    return found
+
+
+@pytest.fixture
+def connect(pair: tuple[str, str]) -> MakeClient:
+    """Makes the pair's client, with a bucket of its own that does not exist yet."""
+    bucket = f"bucket-{uuid.uuid4().hex[:12]}"
+
+    def make(account: Account) -> Client:
+        return Boto(account, bucket) if pair[1] == "v4" else Sdk(account, bucket, pair[1])
+
+    return make
+
+
+@pytest.fixture
+def client(connect: MakeClient, account: Account) -> Client:
+    """The pair's client, in an empty bucket."""
+    made = connect(account)
+    assert made.create_bucket().status == 200
+    return made

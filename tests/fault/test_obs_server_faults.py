@@ -1,0 +1,260 @@
+"""Each fault of the OBS server, as a client sees it on the line."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import shutil
+import socket
+import ssl
+import threading
+import time
+from pathlib import Path
+from typing import Dict, Iterator, Optional, Tuple
+from urllib.parse import urlsplit
+
+import pytest
+import trustme
+from obs import ObsClient
+
+from ma_boot.local.obs_server import Credentials, Fault, ObsServer
+from ma_boot.local.obs_server.faults import KINDS
+
+CONTENT = bytes(range(256)) * 2000
+ETAG = f'"{hashlib.md5(CONTENT).hexdigest()}"'
+
+
+class Line:
+    """One connection, with signed URLs for `bucket`."""
+
+    def __init__(self, server: ObsServer) -> None:
+        self._sdk = ObsClient(
+            "AKPLANTED",
+            "SKPLANTED",
+            server=server.url,
+            path_style=True,
+            signature="obs",
+            client_mode="workflow",
+        )
+        self.connection = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=20)
+
+    def ask(
+        self,
+        method: str = "GET",
+        key: str = "a",
+        body: Optional[bytes] = None,
+        query: str = "",
+        **headers: str,
+    ) -> Tuple[int, Dict[str, str], bytes]:
+        special = {name: None for name in query.split("&") if name}
+        url = urlsplit(self._sdk.createSignedUrl(method, "bucket", key, queryParams=special).signedUrl)
+        self.connection.request(method, f"{url.path}?{url.query}", body, headers)
+        answer = self.connection.getresponse()
+        found = {name.lower(): value for name, value in answer.getheaders()}
+        return answer.status, found, answer.read()
+
+    def listing(self) -> bytes:
+        """The bucket's listing as XML, of one key a page."""
+        url = urlsplit(self._sdk.createSignedUrl("GET", "bucket", queryParams={"max-keys": "1"}).signedUrl)
+        self.connection.request("GET", f"{url.path}?{url.query}")
+        return self.connection.getresponse().read()
+
+
+@pytest.fixture
+def line(obs: ObsServer) -> Iterator[Line]:
+    line = Line(obs)
+    assert line.ask("PUT", "a", CONTENT)[0] == 200
+    assert line.ask("PUT", "b", b"b")[0] == 200
+    yield line
+    line.connection.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "code"),
+    [
+        ("403", 403, b"AccessDenied"),
+        ("404", 404, b"NoSuchKey"),
+        ("408", 408, b"RequestTimeout"),
+        ("429", 429, b"TooManyRequests"),
+        ("500", 500, b"InternalError"),
+        ("503", 503, b"SlowDown"),
+        ("bad-digest", 400, b"BadDigest"),
+        ("expired", 403, b"ExpiredToken"),
+    ],
+)
+def test_a_refusal_and_then_the_object_on_one_connection(
+    obs: ObsServer, line: Line, kind: str, status: int, code: bytes
+) -> None:
+    obs.faults.append(Fault(kind, "GET", "/a", times=2, retry_after=3))
+    for _ in range(2):
+        found, headers, body = line.ask()
+        assert (found, headers["retry-after"], b"<Code>" + code + b"</Code>" in body) == (status, "3", True)
+    assert line.ask()[2] == CONTENT
+    assert obs.connections == 1
+
+
+def test_a_refusal_of_an_upload_reads_it_first(obs: ObsServer, line: Line) -> None:
+    obs.faults.append(Fault("503", "PUT", times=1))
+    assert line.ask("PUT", "c", b"x" * (4 << 20))[0] == 503
+    assert line.ask("PUT", "c", b"x")[0] == 200
+    assert obs.connections == 1
+
+
+@pytest.mark.parametrize("kind", ["reset", "reset-body"])
+@pytest.mark.parametrize("method", ["GET", "PUT"])
+def test_a_reset(obs: ObsServer, line: Line, kind: str, method: str) -> None:
+    obs.faults.append(Fault(kind, method, "/c", times=1))
+    line.ask("PUT", "c", CONTENT) if method == "GET" else None
+    with pytest.raises((ConnectionResetError, BrokenPipeError)):
+        line.ask(method, "c", b"x" * (8 << 20) if method == "PUT" else None)
+    line.connection.close()
+    assert line.ask("GET", "c")[0] == (200 if method == "GET" else 404)
+
+
+def test_a_cut(obs: ObsServer, line: Line) -> None:
+    obs.faults.append(Fault("cut", times=1))
+    with pytest.raises(http.client.IncompleteRead) as raised:
+        line.ask()
+    assert raised.value.partial == CONTENT[: len(CONTENT) // 2]
+
+
+def test_a_hang_and_a_stall_end_when_they_are_released(obs: ObsServer, line: Line) -> None:
+    obs.faults += [Fault("hang", times=1), Fault("stall", times=1)]
+    threading.Timer(0.3, obs.release.set).start()
+    with pytest.raises(http.client.RemoteDisconnected):
+        line.ask()
+    line.connection.close()
+    obs.release.clear()
+    line.connection.timeout = 0.3
+    with pytest.raises(TimeoutError):
+        line.ask()
+    line.connection.close()
+
+
+def test_a_drip_is_whole_and_slow(obs: ObsServer, line: Line) -> None:
+    obs.faults.append(Fault("drip", times=1))
+    began = time.monotonic()
+    assert line.ask()[2] == CONTENT
+    assert time.monotonic() - began > 0.15
+    obs.faults.append(Fault("drip", times=1))
+    obs.release.set()
+    assert line.ask()[2] == CONTENT
+
+
+def test_one_bit_is_wrong(obs: ObsServer, line: Line) -> None:
+    obs.faults.append(Fault("flip", times=1))
+    _, headers, body = line.ask()
+    assert (len(body), body[1:], headers["etag"]) == (len(CONTENT), CONTENT[1:], ETAG)
+    assert bin(body[0] ^ CONTENT[0]).count("1") == 1
+
+
+def test_ranges_that_are_not_what_was_asked_for(obs: ObsServer, line: Line) -> None:
+    assert "x-obs-checksum-crc64ecma" in line.ask()[1]
+    assert "x-obs-checksum-crc64ecma" not in line.ask(Range="bytes=10-19")[1], "it is that of the whole"
+    obs.faults += [Fault("ignore-range", times=1), Fault("wrong-range", times=1)]
+    status, headers, body = line.ask(Range="bytes=10-19")
+    assert (status, "content-range" in headers, body) == (200, False, CONTENT)
+    status, headers, body = line.ask(Range="bytes=10-19")
+    assert (status, headers["content-range"]) == (206, f"bytes 11-20/{len(CONTENT)}")
+    assert body == CONTENT[10:20]
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT"])
+def test_marks_that_are_those_of_another_content(obs: ObsServer, line: Line, method: str) -> None:
+    body = CONTENT if method == "PUT" else None
+    right = line.ask(method, body=body)[1]
+    obs.faults += [
+        Fault(kind, method, times=1) for kind in ("wrong-etag", "wrong-crc", "encrypted", "appended")
+    ]
+    etag, crc, encrypted, appended = (line.ask(method, body=body)[1] for _ in range(4))
+    assert etag["etag"] == encrypted["etag"] == appended["etag"] == right["etag"][::-1] != right["etag"]
+    assert (
+        crc["x-obs-checksum-crc64ecma"]
+        != right["x-obs-checksum-crc64ecma"]
+        == etag["x-obs-checksum-crc64ecma"]
+    )
+    assert encrypted["x-obs-server-side-encryption"] == "kms"
+    assert appended["x-obs-object-type"] == "Appendable"
+    assert line.ask(method, body=body)[1]["etag"] == right["etag"]
+
+
+def test_listings_that_lack_something(obs: ObsServer, line: Line) -> None:
+    whole = line.listing()
+    assert b"<NextMarker>a</NextMarker>" in whole
+    obs.faults += [
+        Fault(kind, times=1) for kind in ("no-marker", "no-is-truncated", "torn", "empty", "wrong-etag")
+    ]
+    assert line.listing() == whole.replace(b"<NextMarker>a</NextMarker>", b"")
+    assert line.listing() == whole.replace(b"<IsTruncated>true</IsTruncated>", b"")
+    assert line.listing() == whole[: len(whole) // 2]
+    assert line.listing() == b" " * len(whole)
+    assert line.listing() == whole.replace(ETAG.strip('"').encode(), ETAG.strip('"').encode()[::-1])
+
+
+def test_a_short_write_is_only_seen_by_who_looks_again(obs: ObsServer, line: Line) -> None:
+    obs.faults.append(Fault("short-write", "PUT", times=1))
+    status, headers, _ = line.ask("PUT", "c", CONTENT)
+    assert (status, headers["etag"]) == (200, ETAG)
+    status, headers, body = line.ask("GET", "c")
+    assert (status, headers["etag"], body) == (200, ETAG, CONTENT[: len(CONTENT) // 2])
+
+
+def test_each_kind_of_fault_is_tested_here() -> None:
+    text = Path(__file__).read_text()
+    assert [kind for kind in KINDS if f'"{kind}"' not in text] == []
+
+
+def test_what_came_is_on_record(obs: ObsServer, line: Line) -> None:
+    line.ask("GET", "ü", query="acl", Range="bytes=0-1")
+    seen = obs.seen[-1]
+    assert (seen.method, seen.path, seen.range) == ("GET", "/bucket/%C3%BC", "bytes=0-1")
+    assert seen.query.startswith("acl&")
+    assert obs.requests[-1] == ("GET", f"{seen.path}?{seen.query}")
+
+
+def test_the_server_ends_with_clients_that_are_still_there(tmp_path: Path) -> None:
+    before = threading.active_count()
+    with ObsServer(tmp_path, [Credentials("AKPLANTED", "SKPLANTED")]) as server:
+        server.create_bucket("bucket")
+        server.faults.append(Fault("hang"))
+        idle = socket.create_connection(("127.0.0.1", server.port))
+        half = socket.create_connection(("127.0.0.1", server.port))
+        half.sendall(b"GET /bucket HTTP/1.1\r\nHo")
+        waiting = socket.create_connection(("127.0.0.1", server.port))
+        waiting.sendall(b"GET /bucket HTTP/1.1\r\n\r\n")
+        until = time.monotonic() + 10
+        while not server.seen and time.monotonic() < until:
+            time.sleep(0.01)
+    for connection in (idle, half, waiting):
+        connection.settimeout(10)
+        assert connection.recv(1) == b""
+        connection.close()
+    assert threading.active_count() == before
+
+
+def test_tls(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    with ObsServer(tmp_path, [Credentials("AKPLANTED", "SKPLANTED")], tls=context) as server:
+        server.create_bucket("bucket")
+        assert server.url.startswith("https://")
+        with socket.create_connection(("127.0.0.1", server.port)) as plain:
+            plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            assert b"HTTP" not in plain.recv(100)
+        line = Line(server)
+        trusting = ssl.create_default_context()
+        authority.configure_trust(trusting)
+        line.connection = http.client.HTTPSConnection("127.0.0.1", server.port, context=trusting, timeout=20)
+        assert line.ask("PUT", "a", CONTENT * 3)[0] == 200
+        assert line.ask()[2] == CONTENT * 3
+        assert line.ask(Range="bytes=300000-900000")[2] == (CONTENT * 3)[300_000:900_001]
+        line.connection.close()
+
+
+def test_a_disk_that_fails_is_an_answer(obs: ObsServer, line: Line) -> None:
+    shutil.rmtree(obs.root / "buckets" / "bucket")
+    status, _, body = line.ask("PUT", "c", CONTENT)
+    assert (status, b"<Code>InternalError</Code>" in body) == (500, True)
+    assert line.ask("GET", "a")[0] == 500
+    assert obs.connections == 1
