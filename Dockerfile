@@ -59,9 +59,10 @@ RUN sh /build/make_user
 FROM ${BASE_IMAGE}
 USER root
 COPY --from=user /etc/passwd /etc/group /etc/
-# 1777: `User ID` of the job form may be any number. Files that the base left to others become the user's.
+# 1777: `User ID` of the job form may be any number. Directories of others, and files of theirs that the user cannot
+# read, become the user's; all files would double the size of an environment that the base brings.
 RUN mkdir -p /home/ma-user && chmod 1777 /home/ma-user \
-    && find /home/ma-user -xdev ! -user 1000 -exec chown -h 1000:100 {} +
+    && find /home/ma-user -xdev ! -user 1000 \( -type d -o ! -perm -004 \) -exec chown -h 1000:100 {} +
 ARG ANACONDA_DIR=/home/ma-user/anaconda3
 ARG CONDA_ENV
 ENV ANACONDA_DIR=${ANACONDA_DIR} DEFAULT_CONDA_ENV_NAME=${CONDA_ENV:-${DEFAULT_CONDA_ENV_NAME:-training}} \

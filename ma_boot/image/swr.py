@@ -12,6 +12,8 @@ from ma_boot.errors import ConfigError, UsageError, listed
 
 _ORGANIZATION = re.compile(r"[a-z][a-z0-9._-]*[a-z0-9]|[a-z]")
 _NAME = re.compile(r"[a-z0-9]+(?:[._/-]+[a-z0-9]+)*")
+_REGION = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_HOST = re.compile(r"[\w.-]+(:\d+)?", re.ASCII)
 _TAG = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
 
 
@@ -61,10 +63,11 @@ def target(
         registry or f"swr.{region}.myhuaweicloud.com", organization, name or own_name, tag or own_tag
     )
     parts = (
+        ("--region", region, _REGION, "one like cn-north-4"),
         ("--organization", found.organization, _ORGANIZATION, "lower case letters, digits and ._-"),
         ("--name", found.name, _NAME, "lower case letters, digits and ._/-"),
         ("--tag", found.tag, _TAG, "at most 128 letters, digits and ._-"),
-        ("--registry", found.host, re.compile(r"[\w.-]+(:\d+)?"), "HOST or HOST:PORT, without https://"),
+        ("--registry", registry or "unset", _HOST, "HOST or HOST:PORT, without https://"),
     )
     wrong = [
         f"{option} {value!r}: expected {rule}"
