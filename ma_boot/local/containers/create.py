@@ -59,9 +59,18 @@ def create_network(client: DockerClient, plan: NetworkPlan) -> str:
     from docker.errors import APIError
     from docker.types import IPAMConfig, IPAMPool
 
+    # The engine itself has an address on an internal network too, and with it this machine's own services,
+    # proxies for one: this option takes it away.
+    options = {"com.docker.network.bridge.inhibit_ipv4": "true"} if plan.internal else {}
+
     def made(**more: Any) -> Any:
         return client.networks.create(
-            plan.name, driver="bridge", internal=plan.internal, labels=dict(plan.labels), **more
+            plan.name,
+            driver="bridge",
+            internal=plan.internal,
+            labels=dict(plan.labels),
+            options=options,
+            **more,
         )
 
     for attempt in range(_SUBNET_ATTEMPTS):
