@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Iterable
 from ma_boot.console import print_lines
 from ma_boot.errors import BootError, signal_name
 from ma_boot.image.engine import EngineUnavailable, engine
-from ma_boot.local.containers.create import start_refusal
+from ma_boot.local.containers.create import start
 from ma_boot.signals import SignalInbox
 from ma_boot.task import Task
 
@@ -31,10 +31,7 @@ def run_attached(client: DockerClient, name: str, inbox: SignalInbox) -> int:
 
     container = client.containers.get(name)
     stream = container.attach(stream=True)  # before the start: nothing that it prints is missed
-    try:
-        container.start()
-    except APIError as error:
-        raise start_refusal(error, name) from error
+    start(client, name)
     output = Task("output", lambda cancel: _copy(stream, cancel), inbox)
     heard = 0
     while not output.finished:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping
 
-from ma_boot.errors import BootError, ConfigError, NotExecutable, NotFound
+from ma_boot.errors import ConfigError, NotExecutable, NotFound
 from ma_boot.image.engine import EngineRefused, image_attributes
 from ma_boot.image.facts import ARCHITECTURES
 from ma_boot.local.containers.plan import LABEL, ContainerPlan, NetworkPlan
@@ -122,10 +122,28 @@ def _limits(plan: ContainerPlan) -> Dict[str, Any]:
     return limits
 
 
+def start(client: DockerClient, name: str) -> Any:
+    """Starts a container and returns it; raises `BootError` with the code that a shell gives for it."""
+    from docker.errors import APIError
+
+    container = client.containers.get(name)
+    try:
+        container.start()
+    except APIError as error:
+        text = str(error.explanation or error)
+        if "executable file not found" in text or "no such file or directory" in text:
+            raise NotFound(
+                f"{name}: its image has no ma_boot: expected one of `ma_boot image build` ({text})"
+            ) from error
+        if "permission denied" in text or "exec format error" in text:
+            raise NotExecutable(f"{name}: the image's ma_boot cannot be executed: {text}") from error
+        raise EngineRefused(f"{name} could not be started: {text}") from error
+    return container
+
+
 def start_serving(client: DockerClient, plan: ContainerPlan) -> None:
     """Starts the container of OBS, and returns once it serves; raises `EngineRefused` where it does not."""
-    container = client.containers.get(plan.name)
-    container.start()
+    container = start(client, plan.name)
     until = time.monotonic() + _READY_SECONDS
     while b"serving" not in (said := container.logs()):
         container.reload()
@@ -170,15 +188,3 @@ def removed(client: DockerClient, run: str, settle_seconds: float) -> List[str]:
             if now - empty_since >= settle_seconds:
                 return []
         time.sleep(_POLL_SECONDS)
-
-
-def start_refusal(error: Exception, plan_name: str) -> BootError:
-    """What the engine says of a container that cannot start, with the code that a shell gives for it."""
-    text = str(getattr(error, "explanation", "") or error)
-    if "executable file not found" in text or "no such file or directory" in text:
-        return NotFound(
-            f"{plan_name}: the image has no ma_boot on its PATH: build it with `ma_boot image build`"
-        )
-    if "permission denied" in text or "exec format error" in text:
-        return NotExecutable(f"{plan_name}: the image's ma_boot cannot be executed: {text}")
-    return EngineRefused(f"{plan_name} could not be started: {text}")
