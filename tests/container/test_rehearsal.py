@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import io
 import json
 import os
 import random
@@ -11,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tarfile
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +22,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 import pytest
 
 from tests.container import bases
-from tests.container.conftest import ROOT, Build, Built
+from tests.container.conftest import ROOT, SESSION, Build, Built
 from tests.container.waiting import until
 
 RANK = ROOT / "tests" / "functional" / "programs" / "rank.py"
@@ -267,6 +270,19 @@ def test_a_sigkill_while_all_is_being_made_leaves_nothing(laptop: Laptop, made: 
     assert laptop.made() == []
 
 
+def test_without_its_guard_a_rehearsal_removes_all_itself(laptop: Laptop) -> None:
+    running = laptop.start("project/train.py", "print:up", "sleep")
+    running.read_until("] up\n")
+    started = f"/proc/{running.process.pid}/task/{running.process.pid}/children"
+    children = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in Path(started).read_text().split()}
+    [guard] = [int(pid) for pid, line in children.items() if b"ma_boot.local.containers.guard" in line]
+    os.kill(guard, signal.SIGKILL)
+    running.process.send_signal(signal.SIGTERM)
+    running.end()
+    assert running.code == 143, running.output
+    assert laptop.made() == []
+
+
 def test_keep_leaves_all_for_a_look_and_says_how(laptop: Laptop) -> None:
     words = ["write:out/RANK:x", "exit:9:1"]
     ended = laptop.rehearse("--keep", "--nodes", "2", *WITH_OBS, "project/train.py", *words)
@@ -352,17 +368,30 @@ def test_an_image_for_other_processors(laptop: Laptop, foreign: str) -> None:
 
 
 @pytest.fixture
-def foreign(engine: Any, tmp_path: Path) -> Iterator[str]:
-    """An image for a processor that this machine has not."""
-    tag = f"ma-boot-rehearsal-foreign/{os.getpid()}"
-    program = tmp_path / "ma_boot"
-    program.write_bytes(b"\x7fELF" + b"\0" * 60)
-    program.chmod(0o755)
-    archive = tmp_path / "root.tar"
-    subprocess.run(["tar", "-C", str(tmp_path), "-cf", str(archive), "ma_boot"], check=True)
-    subprocess.run(["docker", "import", "--platform", "linux/riscv64", str(archive), tag], check=True)
+def foreign(engine: Any) -> Iterator[str]:
+    """An image for a processor that this machine has not, as `docker save` would write it."""
+    tag = f"{SESSION}/foreign:latest"
+    layer = _archive({"bin/ma_boot": b"\x7fELF" + b"\0" * 60})
+    config = {
+        "architecture": "riscv64",
+        "os": "linux",
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
+    }
+    manifest = [{"Config": "config.json", "RepoTags": [tag], "Layers": ["layer.tar"]}]
+    files = {"config.json": json.dumps(config).encode(), "manifest.json": json.dumps(manifest).encode()}
+    engine.images.load(_archive({**files, "layer.tar": layer}))
     yield tag
     engine.images.remove(tag, force=True)
+
+
+def _archive(files: Dict[str, bytes]) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(content), 0o755
+            archive.addfile(entry, io.BytesIO(content))
+    return packed.getvalue()
 
 
 @pytest.mark.parametrize("options", [[], ["--obs-root", "obs"]])

@@ -20,6 +20,7 @@ from ma_boot.local.containers.create import removed
 from ma_boot.local.containers.plan import LABEL
 
 _REMOVE, _KEEP = b"r", b"k"
+_WORK_DONE = (0, 1)  # a guard's own exit codes: everything is removed, or it has said what is not
 _SETTLE_SECONDS = 3.0  # what a killed rehearsal had asked of the engine may be made a moment later
 
 
@@ -51,7 +52,8 @@ def removing(run: str, environ: Mapping[str, str]) -> Iterator[Remover]:
     finally:
         with contextlib.suppress(BrokenPipeError):
             process.communicate(_KEEP if remover.keep else _REMOVE)
-        process.wait()
+        if process.returncode not in _WORK_DONE and not remover.keep:  # somebody has killed it
+            _remove(run, environ, 0.0)
 
 
 def _guard(run: str) -> int:
@@ -60,20 +62,24 @@ def _guard(run: str) -> int:
     asked = os.read(0, 1)
     if asked == _KEEP:
         return 0
+    return 0 if _remove(run, os.environ, 0.0 if asked == _REMOVE else _SETTLE_SECONDS) else 1
+
+
+def _remove(run: str, environ: Mapping[str, str], settle_seconds: float) -> bool:
+    """Removes what bears the run's label; says what is left, and returns False, if something is."""
     try:
-        with engine(dict(os.environ)) as client:
-            left = removed(client, run, 0.0 if asked == _REMOVE else _SETTLE_SECONDS)
-    except BootError as error:
+        with engine(environ) as client:
+            left = removed(client, run, settle_seconds)
+    except (BootError, OSError) as error:  # a RequestException is an OSError
         left = [str(error)]
     if left:
         _complain(run, left)
-    return 1 if left else 0
+    return not left
 
 
 def _complain(run: str, left: List[str]) -> None:
-    text = "\n".join(left)
     print_lines(
-        f"[ma_boot] not everything of this rehearsal could be removed: {text}\n"
+        f"[ma_boot] not everything of this rehearsal could be removed: {', '.join(left)}\n"
         f"  see docker ps --all --filter label={LABEL}={run}, and the same of docker network ls",
         2,
     )
