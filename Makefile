@@ -14,7 +14,11 @@ REHEARSE := ANACONDA_DIR=$(abspath $(CONDA)) DEFAULT_CONDA_ENV_NAME=mindspore \
 	$(VENV)/bin/ma_boot --local --nodes 2 --devices-per-node 2 --rank-table-delay 3 \
 	--rendezvous mindspore --rehearsal-dir $(REHEARSAL)/jobs --obs-root $(OBS)
 
-.PHONY: help setup rehearse resume test test-mindspore fuzz bench bench-large check clean
+CONTEXT := $(REHEARSAL)/context
+SOURCES := Dockerfile .dockerignore entrypoint pyproject.toml README.md LICENSE image ma_boot path_mapping
+EXAMPLE_IMAGE := ma-boot-example
+
+.PHONY: help setup rehearse resume rehearse-docker test test-mindspore fuzz bench bench-large check clean
 .DELETE_ON_ERROR:
 
 help: ## show the targets
@@ -42,6 +46,19 @@ rehearse: $(VENV)/made $(TRAINING)/made $(REHEARSAL)/images.made ## train with M
 resume: $(VENV)/made $(TRAINING)/made $(REHEARSAL)/images.made ## go on from the checkpoints that `make rehearse` left in OBS
 	$(REHEARSE) --path-mapping $(EXAMPLE)/path_mapping_resume.py \
 		$(EXAMPLE)/train.py --data data --checkpoints checkpoints --resume resume
+
+rehearse-docker: $(VENV)/made $(REHEARSAL)/images.made $(if $(IMAGE),,$(REHEARSAL)/image.made) ## the same with eight ranks in two containers, of IMAGE or of one that it builds
+	$(VENV)/bin/ma_boot --local --runner docker --image $(or $(IMAGE),$(EXAMPLE_IMAGE)) --offline \
+		--nodes 2 --devices-per-node 4 --rank-table-delay 3 --rendezvous mindspore \
+		--rehearsal-dir $(REHEARSAL)/jobs --obs-root $(OBS) --path-mapping $(EXAMPLE)/path_mapping_config.py \
+		$(EXAMPLE)/train.py --data data --checkpoints checkpoints
+
+$(REHEARSAL)/image.made: $(VENV)/made $(EXAMPLE)/requirements.txt $(shell find $(SOURCES) -type f -not -name '*.pyc')
+	rm -rf $(CONTEXT) && mkdir -p $(CONTEXT) && cp -r $(SOURCES) $(CONTEXT)
+	cp $(EXAMPLE)/requirements.txt $(CONTEXT)/image/environment/
+	$(VENV)/bin/ma_boot image build --tag $(EXAMPLE_IMAGE) --build-arg CONDA_ENV=mindspore \
+		$(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) $(CONTEXT)
+	touch $@
 
 test: $(VENV)/made ## all tests but those that train with MindSpore
 	$(VENV)/bin/python -m pytest -m "not mindspore"
