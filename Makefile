@@ -53,11 +53,12 @@ rehearse-docker: $(VENV)/made $(REHEARSAL)/images.made $(if $(IMAGE),,$(REHEARSA
 		--rehearsal-dir $(REHEARSAL)/jobs --obs-root $(OBS) --path-mapping $(EXAMPLE)/path_mapping_config.py \
 		$(EXAMPLE)/train.py --data data --checkpoints checkpoints
 
-$(REHEARSAL)/image.made: $(VENV)/made $(EXAMPLE)/requirements.txt $(shell find $(SOURCES) -type f -not -name '*.pyc')
+$(REHEARSAL)/image.made: $(VENV)/made $(EXAMPLE)/requirements.txt $(EXAMPLE)/base.Dockerfile $(shell find $(SOURCES) -type f -not -name '*.pyc')
 	rm -rf $(CONTEXT) && mkdir -p $(CONTEXT) && cp -r $(SOURCES) $(CONTEXT)
 	cp $(EXAMPLE)/requirements.txt $(CONTEXT)/image/environment/
-	$(VENV)/bin/ma_boot image build --tag $(EXAMPLE_IMAGE) --build-arg CONDA_ENV=mindspore \
-		$(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) $(CONTEXT)
+	docker build --tag $(EXAMPLE_IMAGE)-base $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) - <$(EXAMPLE)/base.Dockerfile
+	$(VENV)/bin/ma_boot image build --tag $(EXAMPLE_IMAGE) --build-arg BASE_IMAGE=$(EXAMPLE_IMAGE)-base \
+		--build-arg CONDA_ENV=mindspore $(CONTEXT)
 	touch $@
 
 test: $(VENV)/made ## all tests but those that train with MindSpore

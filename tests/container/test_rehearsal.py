@@ -164,8 +164,13 @@ def laptop(tmp_path: Path, engine: Any, good: Built) -> Iterator[Laptop]:
 
 @pytest.fixture(scope="session")
 def mindspore(build: Build, engine: Any, context: Path) -> Built:
-    """An image with a conda environment that holds MindSpore."""
-    return build("mindspore", bases.conda(engine), context, [])
+    """An image with a conda environment that holds MindSpore, and the library that this loads."""
+    tag = f"{SESSION}/mindspore-base"
+    with (EXAMPLE / "base.Dockerfile").open("rb") as recipe:
+        engine.images.build(
+            fileobj=recipe, buildargs={"BASE_IMAGE": bases.conda(engine)}, tag=tag, rm=True, forcerm=True
+        )
+    return build("mindspore", tag, context, [])
 
 
 def test_eight_ranks_on_two_nodes_train_and_their_checkpoints_arrive(
