@@ -80,11 +80,18 @@ def _import(scratch: Path, tag: str) -> None:
     (root / "etc/pip.conf").write_text(_pip_configuration())
     for archive in (root / "var/cache/apt/archives").glob("*.deb"):
         archive.unlink()
-    _run("tar", "--numeric-owner", "-C", str(root), "-cf", str(scratch / "root.tar"), ".", log=scratch / "tar.log")
-    label = f'LABEL {LABEL}="plain"'
     _run(
-        "docker", "import", "--change", label, str(scratch / "root.tar"), tag, log=scratch / "import.log"
+        "tar",
+        "--numeric-owner",
+        "-C",
+        str(root),
+        "-cf",
+        str(scratch / "root.tar"),
+        ".",
+        log=scratch / "tar.log",
     )
+    label = f'LABEL {LABEL}="plain"'
+    _run("docker", "import", "--change", label, str(scratch / "root.tar"), tag, log=scratch / "import.log")
 
 
 def _run(*command: str, log: Path) -> None:

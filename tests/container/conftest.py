@@ -57,7 +57,9 @@ def engine() -> Iterator[Any]:
 
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
     if missing:
-        _absent(f"{', '.join(missing)}: not installed (Debian: debootstrap docker.io docker-registry openssl)")
+        _absent(
+            f"{', '.join(missing)}: not installed (Debian: debootstrap docker.io docker-registry openssl)"
+        )
     try:
         client = docker.from_env(timeout=600)
         client.ping()

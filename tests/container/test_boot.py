@@ -107,7 +107,9 @@ def test_a_training_that_dies_by_a_signal(start: Start, signum: signal.Signals) 
 
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_pid_1_passes_the_stop_on_and_tells_the_truth(start: Start, signum: signal.Signals, code: int) -> None:
+def test_pid_1_passes_the_stop_on_and_tells_the_truth(
+    start: Start, signum: signal.Signals, code: int
+) -> None:
     container = start(["ma_boot", "program.py", "wait"])
     until(lambda: "ready" in printed(container))
     container.kill(signal=int(signum))
@@ -141,7 +143,10 @@ def test_any_user_id_of_the_job_form(start: Start, mounts: Path, user: int) -> N
 def test_a_root_that_is_read_only(home: str, start: Start, mounts: Path, user: int) -> None:
     """But for the home and the mounts: not even /tmp can be written."""
     container = start(
-        ["ma_boot", "program.py", "leave", "0", "--data_url=obs://a b"], user=user, volume=home, read_only=True
+        ["ma_boot", "program.py", "leave", "0", "--data_url=obs://a b"],
+        user=user,
+        volume=home,
+        read_only=True,
     )
     boots_as(user, container, mounts)
 
@@ -157,7 +162,9 @@ def boots_as(user: int, container: Any, mounts: Path) -> None:
 
 def test_the_toolkit_does_not_see_the_training(start: Start) -> None:
     """PYTHONPATH and PYTHONHOME of the training would end the toolkit's python before its first line."""
-    container = start(["ma_boot", "--version"], environment={"PYTHONHOME": "/nowhere", "PYTHONPATH": "/nowhere"})
+    container = start(
+        ["ma_boot", "--version"], environment={"PYTHONHOME": "/nowhere", "PYTHONPATH": "/nowhere"}
+    )
     assert ended(container) == 0
     assert printed(container).startswith("ma_boot")
 
@@ -170,7 +177,9 @@ def test_the_toolkit_does_not_see_the_training(start: Start) -> None:
     ],
     ids=["toolkit", "home"],
 )
-def test_the_entry_point_says_what_is_not_there(engine: Any, derived: Callable[..., str], lines: str, said: str) -> None:
+def test_the_entry_point_says_what_is_not_there(
+    engine: Any, derived: Callable[..., str], lines: str, said: str
+) -> None:
     from docker.errors import ContainerError
 
     image = derived(f"lost-{uuid.uuid4().hex[:6]}", lines)

@@ -104,7 +104,10 @@ def test_a_boot_command_that_runs_on_is_stopped(good: Built, ma_boot: Callable[.
 
 @pytest.mark.parametrize(
     ("image", "code", "said"),
-    [(f"{SESSION}/absent", 66, f"no image {SESSION}/absent here"), ("Not a name!", 64, "no image can be called")],
+    [
+        (f"{SESSION}/absent", 66, f"no image {SESSION}/absent here"),
+        ("Not a name!", 64, "no image can be called"),
+    ],
 )
 def test_no_such_image(ma_boot: Callable[..., Ran], engine: Any, image: str, code: int, said: str) -> None:
     done = ma_boot("image", "check", image)
@@ -118,7 +121,9 @@ def test_a_check_that_is_stopped_leaves_nothing(engine: Any, good: Built, signum
     probes = {"label": f"{LABEL}=probe", "ancestor": good.tag}
 
     def sleeps() -> bool:
-        return any("sleep 600" in str(found.attrs["Args"]) for found in engine.containers.list(filters=probes))
+        return any(
+            "sleep 600" in str(found.attrs["Args"]) for found in engine.containers.list(filters=probes)
+        )
 
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         until(sleeps)

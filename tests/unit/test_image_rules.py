@@ -100,8 +100,12 @@ def test_a_good_image_has_no_finding() -> None:
     assert judged(GOOD, "x86_64") == []
 
 
-@pytest.mark.parametrize(("facts", "rule", "severity", "remedy"), [row[1:] for row in BROKEN], ids=[row[0] for row in BROKEN])
-def test_each_rule_finds_its_fault_with_its_remedy(facts: ImageFacts, rule: str, severity: str, remedy: str) -> None:
+@pytest.mark.parametrize(
+    ("facts", "rule", "severity", "remedy"), [row[1:] for row in BROKEN], ids=[row[0] for row in BROKEN]
+)
+def test_each_rule_finds_its_fault_with_its_remedy(
+    facts: ImageFacts, rule: str, severity: str, remedy: str
+) -> None:
     (found,) = judged(facts, None)
     assert (found.rule, found.severity) == (rule, severity)
     assert remedy in found.remedy
@@ -114,7 +118,9 @@ def test_each_rule_finds_its_fault_with_its_remedy(facts: ImageFacts, rule: str,
         environ(MA_HANG_DETECT_TIME="30", MA_DETECT_TRAIN_INJECT_CODE="1"),
         named(("root", 0, 0, "/root"), ("somebody", 1000, 100, "/home/ma-user/")),
         replace(GOOD, user="ma-user"),
-        inside(driver_files=("/usr/local/cuda/lib64/stubs/libcuda.so.1", "/usr/local/cuda/compat/libcuda.so.1")),
+        inside(
+            driver_files=("/usr/local/cuda/lib64/stubs/libcuda.so.1", "/usr/local/cuda/compat/libcuda.so.1")
+        ),
         replace(GOOD, size=15 * GB),
     ],
     ids=["variables for users", "another name", "user by name", "stubs", "15 GB"],

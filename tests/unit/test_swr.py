@@ -48,7 +48,9 @@ def test_a_region_is_part_of_a_host_name() -> None:
 
 
 def test_the_long_term_login_is_what_the_documented_command_makes() -> None:
-    documented = "printf AKPLANTED | openssl dgst -binary -sha256 -hmac SKPLANTED | od -An -vtx1 | tr -d ' \\n'"
+    documented = (
+        "printf AKPLANTED | openssl dgst -binary -sha256 -hmac SKPLANTED | od -An -vtx1 | tr -d ' \\n'"
+    )
     password = subprocess.run(["sh", "-c", documented], capture_output=True, text=True, check=True).stdout
     assert swr.long_term_login(REGION, "AKPLANTED", "SKPLANTED") == (f"{REGION}@AKPLANTED", password)
 
@@ -62,7 +64,9 @@ def test_the_long_term_login_is_what_the_documented_command_makes() -> None:
         ({}, {"Username": "store", "Secret": "planted"}, "store", "docker config"),
     ],
 )
-def test_the_order_of_logins(environ: Dict[str, str], entry: Optional[Dict[str, str]], user: str, origin: str) -> None:
+def test_the_order_of_logins(
+    environ: Dict[str, str], entry: Optional[Dict[str, str]], user: str, origin: str
+) -> None:
     found = swr.login(environ, entry, REGION, HOST)
     assert found.user == user
     assert origin in found.origin
