@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Iterator, Mapping
 
-from ma_boot.errors import BootError, ExitCode, InputMissing
+from ma_boot.errors import BootError, ExitCode, InputMissing, UsageError
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -55,8 +55,9 @@ def engine(environ: Mapping[str, str]) -> Iterator[DockerClient]:
 
 
 def image_attributes(client: DockerClient, name: str) -> Mapping[str, Any]:
-    """The engine's description of a local image; raises `InputMissing` where there is none."""
-    from docker.errors import ImageNotFound
+    """The engine's description of a local image; raises `InputMissing` where there is none, `UsageError` for a
+    name that no image can have."""
+    from docker.errors import APIError, ImageNotFound
 
     try:
         return dict(client.images.get(name).attrs)
@@ -64,6 +65,10 @@ def image_attributes(client: DockerClient, name: str) -> Mapping[str, Any]:
         raise InputMissing(
             f"no image {name} here: see `docker images`, or build it with `ma_boot image build`"
         ) from error
+    except APIError as error:
+        if "invalid reference" not in str(error):
+            raise
+        raise UsageError(f"no image can be called {name!r}: expected NAME, NAME:TAG or an id") from error
 
 
 def _first_line(error: Exception) -> str:

@@ -30,7 +30,7 @@ elif ! (: >"$home/.ma_boot-probe") 2>/dev/null; then say home read-only
 else say home ok; fi
 
 for program in sh bash; do
-    ! found "$program" || say program "$program"
+    if found "$program" || [ -x "/bin/$program" ]; then say program "$program"; fi
 done
 
 if [ -e /opt/ma_boot/bin/python ]; then

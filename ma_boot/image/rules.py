@@ -148,7 +148,7 @@ def shell(facts: ImageFacts) -> Iterator[Finding]:
     elif "bash" not in inside.programs:
         yield error(
             "shell",
-            "no bash on PATH: the boot command and .sh files are run by it",
+            "no bash: the boot command and .sh files are run by it",
             "install the package bash",
         )
 

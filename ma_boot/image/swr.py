@@ -126,7 +126,8 @@ def job_form(pushed: Target, digest: str, command: str) -> str:
         ("pull", f"{pushed.repository}@{digest}"),
         ("boot command", command),
         ("user id", "1000"),
-        ("environment", "none has to be set; a path mapping needs OBS_ACCESS_KEY_ID, OBS_SECRET_ACCESS_KEY"),
+        ("environment", "RANK_TABLE_FILE=/user/config on NPUs; with a path mapping OBS_ENDPOINT,"),
+        ("", "OBS_ACCESS_KEY_ID and OBS_SECRET_ACCESS_KEY; no name that begins with MA_"),
     ]
     return "\n".join(f"{name:14}{value}" for name, value in rows)
 
