@@ -80,6 +80,7 @@ class Laptop:
             env={**kept, **(more or {})},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
+            umask=0o077,  # as careful users have it: the nodes' user is somebody else
         )
         self.started.append(process)
         return Rehearsing(process)

@@ -35,6 +35,7 @@ def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, worl
     its own end. Raises `BootError` for what is wrong before a node starts.
     """
     started = time.monotonic()
+    os.umask(0o022)  # what we write for the nodes, the rank table above all, is read by another user
     job = new_job(rehearsal, world)
     with engine(world.environ) as client:
         create.check_runs_here(client, options.image)
