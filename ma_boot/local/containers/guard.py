@@ -20,7 +20,7 @@ from ma_boot.local.containers.create import removed
 from ma_boot.local.containers.plan import LABEL
 
 _REMOVE, _KEEP = b"r", b"k"
-_WORK_DONE = (0, 1)  # a guard's own exit codes: everything is removed, or it has said what is not
+_DONE = b"d"  # the guard's answer: everything is removed or kept, or it has said what is left
 _SETTLE_SECONDS = 3.0  # what a killed rehearsal had asked of the engine may be made a moment later
 
 
@@ -35,38 +35,36 @@ class Remover:
 def removing(run: str, environ: Mapping[str, str]) -> Iterator[Remover]:
     """While the block runs, a guard stands by; after it, all that bears the run's label is removed.
 
-    Only after a block that ended well and said so, by `keep`, everything stays.
+    Only after a block that set `keep` everything stays.
     """
     remover = Remover()
     process = subprocess.Popen(
         [sys.executable, "-m", "ma_boot.local.containers.guard", run],
         env=dict(environ),
         stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         start_new_session=True,
     )
     try:
         yield remover
-    except BaseException:
-        remover.keep = False
-        raise
     finally:
-        with contextlib.suppress(BrokenPipeError):
-            process.communicate(_KEEP if remover.keep else _REMOVE)
-        if process.returncode not in _WORK_DONE and not remover.keep:  # somebody has killed it
+        said, _ = process.communicate(_KEEP if remover.keep else _REMOVE)
+        if said != _DONE:  # somebody has killed it; its exit code may have gone to the reaper of orphans
             _remove(run, environ, 0.0)
 
 
-def _guard(run: str) -> int:
+def _guard(run: str) -> None:
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(signum, signal.SIG_IGN)
     asked = os.read(0, 1)
-    if asked == _KEEP:
-        return 0
-    return 0 if _remove(run, os.environ, 0.0 if asked == _REMOVE else _SETTLE_SECONDS) else 1
+    if asked != _KEEP:
+        _remove(run, os.environ, 0.0 if asked == _REMOVE else _SETTLE_SECONDS)
+    with contextlib.suppress(BrokenPipeError):
+        os.write(1, _DONE)
 
 
-def _remove(run: str, environ: Mapping[str, str], settle_seconds: float) -> bool:
-    """Removes what bears the run's label; says what is left, and returns False, if something is."""
+def _remove(run: str, environ: Mapping[str, str], settle_seconds: float) -> None:
+    """Removes what bears the run's label, and says what is left if something is."""
     try:
         with engine(environ) as client:
             left = removed(client, run, settle_seconds)
@@ -74,7 +72,6 @@ def _remove(run: str, environ: Mapping[str, str], settle_seconds: float) -> bool
         left = [str(error)]
     if left:
         _complain(run, left)
-    return not left
 
 
 def _complain(run: str, left: List[str]) -> None:
@@ -86,4 +83,4 @@ def _complain(run: str, left: List[str]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(_guard(sys.argv[1]))
+    _guard(sys.argv[1])

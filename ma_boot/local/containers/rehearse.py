@@ -56,8 +56,8 @@ def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, worl
             specs = [_attached(node, planned, job, world) for node, planned in enumerate(nodes)]
             ended = run_nodes(rehearsal, job, specs, rank_table(inside), world, started)
             if options.keep:
-                remover.keep = True
                 world.journal.say(plan.look_and_remove(nodes, obs, job))
+                remover.keep = True
     return ended
 
 
