@@ -49,7 +49,9 @@ def removing(run: str, environ: Mapping[str, str]) -> Iterator[Remover]:
         yield remover
     finally:
         said, _ = process.communicate(_KEEP if remover.keep else _REMOVE)
-        if said != _DONE:  # somebody has killed it; its exit code may have gone to the reaper of orphans
+        if (
+            said != _DONE and not remover.keep
+        ):  # somebody has killed it; its exit code may have gone to the reaper of orphans
             _remove(run, environ, 0.0)
 
 
