@@ -55,8 +55,10 @@ def engine(environ: Mapping[str, str]) -> Iterator[DockerClient]:
 
 
 def image_attributes(client: DockerClient, name: str) -> Mapping[str, Any]:
-    """The engine's description of a local image; raises `InputMissing` where there is none, `UsageError` for a
-    name that no image can have."""
+    """The engine's description of a local image.
+
+    Raises `InputMissing` where there is none, `UsageError` for a name that no image can have.
+    """
     from docker.errors import APIError, ImageNotFound
 
     try:
