@@ -34,6 +34,7 @@ USER builder
 """
 CONDA = """
 FROM {plain}
+RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends libgomp1 && rm -rf /var/lib/apt/lists/*
 COPY make_env.sh requirements.txt /made/
 RUN sh /made/make_env.sh /home/ma-user/anaconda3 mindspore && rm -rf /root/.cache
 ENV ANACONDA_DIR=/home/ma-user/anaconda3 DEFAULT_CONDA_ENV_NAME=mindspore
