@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BENCH := .bench
+OWN_IMAGE := $(or $(IMAGE),ma-boot-training)
 REHEARSAL := .rehearsal
 CONDA := $(REHEARSAL)/anaconda3
 TRAINING := $(CONDA)/envs/mindspore
@@ -14,7 +15,7 @@ REHEARSE := ANACONDA_DIR=$(abspath $(CONDA)) DEFAULT_CONDA_ENV_NAME=mindspore \
 	$(VENV)/bin/ma_boot --local --nodes 2 --devices-per-node 2 --rank-table-delay 3 \
 	--rendezvous mindspore --rehearsal-dir $(REHEARSAL)/jobs --obs-root $(OBS)
 
-.PHONY: help setup rehearse resume test test-mindspore test-kill fuzz bench bench-large bench-sync check clean
+.PHONY: help image image-check push push-values test-container setup rehearse resume test test-mindspore test-kill fuzz bench bench-large bench-sync check clean
 .DELETE_ON_ERROR:
 
 help: ## show the targets
@@ -43,8 +44,24 @@ resume: $(VENV)/made $(TRAINING)/made $(REHEARSAL)/images.made ## go on from the
 	$(REHEARSE) --path-mapping $(EXAMPLE)/path_mapping_resume.py \
 		$(EXAMPLE)/train.py --data data --checkpoints checkpoints --resume resume
 
-test: $(VENV)/made ## all tests but those that train with MindSpore
-	$(VENV)/bin/python -m pytest -m "not mindspore and not kill"
+image: $(VENV)/made ## build the image of a job as IMAGE, from BASE_IMAGE, and check it
+	$(VENV)/bin/ma_boot image build . --tag $(OWN_IMAGE) $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE))
+
+image-check: $(VENV)/made $(if $(IMAGE),,image) ## check IMAGE against ModelArts' rules, or one that it builds
+	$(VENV)/bin/ma_boot image check $(OWN_IMAGE)
+
+push: push-values $(VENV)/made $(if $(IMAGE),,image) ## push IMAGE to SWR: REGION=cn-north-4 ORGANIZATION=yours
+	$(VENV)/bin/ma_boot image push $(OWN_IMAGE) --region $(REGION) --organization $(ORGANIZATION)
+
+push-values:
+	@[ -n "$(REGION)" ] && [ -n "$(ORGANIZATION)" ] || \
+		{ echo "make push: expected REGION and ORGANIZATION: make push REGION=cn-north-4 ORGANIZATION=yours" >&2; exit 64; }
+
+test: $(VENV)/made ## all tests but those that have a target of their own
+	$(VENV)/bin/python -m pytest -m "not mindspore and not kill and not container"
+
+test-container: $(VENV)/made ## the tests that build images and run them: need root, docker.io, docker-registry, debootstrap
+	$(VENV)/bin/python -m pytest -m container
 
 test-mindspore: $(VENV)/made $(TRAINING)/made ## the tests that train with MindSpore
 	$(VENV)/bin/python -m pytest -m mindspore

@@ -67,6 +67,8 @@ def engine() -> Iterator[Any]:
         client.ping()
     except DockerException as error:
         _absent(f"no container engine answers: {error}")
+    if os.geteuid() != 0:
+        _absent("not root, which debootstrap needs")
     yield client
     client.close()
 
