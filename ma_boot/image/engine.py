@@ -32,6 +32,7 @@ def engine(environ: Mapping[str, str]) -> Iterator[DockerClient]:
     """The engine that DOCKER_HOST names, else the local one; refusals become `EngineRefused`."""
     try:
         import docker
+        import requests
         from docker.errors import APIError, DockerException
     except ImportError as missing:
         raise EngineUnavailable(
@@ -50,6 +51,10 @@ def engine(environ: Mapping[str, str]) -> Iterator[DockerClient]:
         yield client
     except APIError as error:
         raise EngineRefused(f"the engine at {where} refused: {error.explanation or error}") from error
+    except requests.exceptions.RequestException as error:
+        raise EngineUnavailable(
+            f"the engine at {where} stopped answering: {_first_line(error)}\nsee its log, and start again"
+        ) from error
     finally:
         client.close()
 
