@@ -99,9 +99,11 @@ def _tee(ctx: click.Context, param: click.Parameter, value: str) -> str:
 
 
 def _bytes(ctx: click.Context, param: click.Parameter, value: Optional[str]) -> Optional[int]:
-    match = re.match(r"(\d+)([kmg]?)$", (value or "").lower())
-    if value is None or match is not None:
-        return int(match.group(1)) << " kmg".find(match.group(2) or " ") * 10 if match else None
+    if value is None:
+        return None
+    match = re.match(r"(\d+)([kmg]?)$", value.lower())
+    if match is not None:
+        return int(match.group(1)) << {"": 0, "k": 10, "m": 20, "g": 30}[match.group(2)]
     raise click.BadParameter(f"found {value!r}, expected bytes, or a number with k, m or g, as 512m")
 
 
@@ -171,6 +173,11 @@ def _option(*names: str, **settings: Any) -> Callable[[Any], Any]:
     show_default=True,
     help="Longest last upload.",
 )
+@_option(
+    "--stall-timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", default=60,
+    show_default=True,
+    help="A request to OBS of which nothing moves for so long has failed, and is made again.",
+)  # fmt: skip
 @_option(
     "--max-restarts", type=click.IntRange(min=0), metavar="N", default=0, show_default=True,
     help="Start all processes again after a failure; jobs of one node only.",
@@ -324,25 +331,17 @@ def _rehearse(
 
 
 def _rehearse_in_containers(
-    request: BootRequest,
-    settings: Mapping[str, Any],
-    docker: Mapping[str, Any],
-    environ: Mapping[str, str],
+    request: BootRequest, settings: Mapping[str, Any], docker: Mapping[str, Any], environ: Mapping[str, str]
 ) -> int:
-    from ma_boot.local.containers.plan import (
-        ContainerOptions,
-    )  # the engine's SDK is for those who have images
-    from ma_boot.local.containers.rehearse import rehearse_in_containers
+    from ma_boot.local.containers import plan, rehearse  # a job on the platform needs none
     from ma_boot.local.rehearse import Rehearsal
 
     if docker["image"] is None:
         raise click.UsageError("--runner docker: name the job's image with --image.")
+    rehearsal, options = Rehearsal(request=request, **settings), plan.ContainerOptions(**docker)
     with SignalInbox() as inbox, Console() as console:
         adopt_orphans()
-        world = _world(environ, inbox, console)
-        return rehearse_in_containers(
-            Rehearsal(request=request, **settings), ContainerOptions(**docker), world
-        )
+        return rehearse.rehearse_in_containers(rehearsal, options, _world(environ, inbox, console))
 
 
 def _print_plans(plans: Sequence[Dict[str, Any]], as_json: bool) -> None:
