@@ -342,9 +342,7 @@ def test_dev_shm_has_the_size_that_was_asked_for(laptop: Laptop) -> None:
 
 
 def test_a_script_may_be_in_the_image(laptop: Laptop, derived: Callable[..., str]) -> None:
-    image = derived(
-        "with-code", "COPY in_image.py /home/ma-user/code/", {"in_image.py": "print('baked in')\n"}
-    )
+    image = derived("with-code", """RUN echo 'print("baked in")' >/home/ma-user/code/in_image.py""")
     ended = laptop.rehearse("/home/ma-user/code/in_image.py", image=image)
     assert ended.code == 0, ended.output
     assert "baked in" in ended.output
