@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BENCH := .bench
+OWN_IMAGE := $(or $(IMAGE),ma-boot-training)
 REHEARSAL := .rehearsal
 CONDA := $(REHEARSAL)/anaconda3
 TRAINING := $(CONDA)/envs/mindspore
@@ -14,7 +15,11 @@ REHEARSE := ANACONDA_DIR=$(abspath $(CONDA)) DEFAULT_CONDA_ENV_NAME=mindspore \
 	$(VENV)/bin/ma_boot --local --nodes 2 --devices-per-node 2 --rank-table-delay 3 \
 	--rendezvous mindspore --rehearsal-dir $(REHEARSAL)/jobs --obs-root $(OBS)
 
-.PHONY: help setup rehearse resume test test-mindspore test-kill fuzz bench bench-large bench-sync check clean
+CONTEXT := $(REHEARSAL)/context
+SOURCES := Dockerfile .dockerignore entrypoint pyproject.toml README.md LICENSE image ma_boot path_mapping
+EXAMPLE_IMAGE := ma-boot-example
+
+.PHONY: help image image-check push push-values test-container setup rehearse resume rehearse-docker test test-mindspore test-kill fuzz bench bench-large bench-sync check clean
 .DELETE_ON_ERROR:
 
 help: ## show the targets
@@ -43,8 +48,38 @@ resume: $(VENV)/made $(TRAINING)/made $(REHEARSAL)/images.made ## go on from the
 	$(REHEARSE) --path-mapping $(EXAMPLE)/path_mapping_resume.py \
 		$(EXAMPLE)/train.py --data data --checkpoints checkpoints --resume resume
 
-test: $(VENV)/made ## all tests but those that train with MindSpore
-	$(VENV)/bin/python -m pytest -m "not mindspore and not kill"
+rehearse-docker: $(VENV)/made $(REHEARSAL)/images.made $(if $(IMAGE),,$(REHEARSAL)/image.made) ## the same with eight ranks in two containers, of IMAGE or of one that it builds
+	$(VENV)/bin/ma_boot --local --runner docker --image $(or $(IMAGE),$(EXAMPLE_IMAGE)) --offline \
+		--nodes 2 --devices-per-node 4 --rank-table-delay 3 --rendezvous mindspore \
+		--rehearsal-dir $(REHEARSAL)/jobs --obs-root $(OBS) --path-mapping $(EXAMPLE)/path_mapping_config.py \
+		$(EXAMPLE)/train.py --data data --checkpoints checkpoints
+
+$(REHEARSAL)/image.made: $(VENV)/made $(EXAMPLE)/requirements.txt $(EXAMPLE)/base.Dockerfile $(shell find $(SOURCES) -type f -not -name '*.pyc')
+	rm -rf $(CONTEXT) && mkdir -p $(CONTEXT) && cp -r $(SOURCES) $(CONTEXT)
+	cp $(EXAMPLE)/requirements.txt $(CONTEXT)/image/environment/
+	docker build --tag $(EXAMPLE_IMAGE)-base $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) - <$(EXAMPLE)/base.Dockerfile
+	$(VENV)/bin/ma_boot image build --tag $(EXAMPLE_IMAGE) --build-arg BASE_IMAGE=$(EXAMPLE_IMAGE)-base \
+		--build-arg CONDA_ENV=mindspore $(CONTEXT)
+	touch $@
+
+image: $(VENV)/made ## build the image of a job as IMAGE, from BASE_IMAGE, and check it
+	$(VENV)/bin/ma_boot image build . --tag $(OWN_IMAGE) $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE))
+
+image-check: $(VENV)/made $(if $(IMAGE),,image) ## check IMAGE against ModelArts' rules, or one that it builds
+	$(VENV)/bin/ma_boot image check $(OWN_IMAGE)
+
+push: push-values $(VENV)/made $(if $(IMAGE),,image) ## push IMAGE to SWR: REGION=cn-north-4 ORGANIZATION=yours
+	$(VENV)/bin/ma_boot image push $(OWN_IMAGE) --region $(REGION) --organization $(ORGANIZATION)
+
+push-values:
+	@[ -n "$(REGION)" ] && [ -n "$(ORGANIZATION)" ] || \
+		{ echo "make push: expected REGION and ORGANIZATION: make push REGION=cn-north-4 ORGANIZATION=yours" >&2; exit 64; }
+
+test: $(VENV)/made ## all tests but those that have a target of their own
+	$(VENV)/bin/python -m pytest -m "not mindspore and not kill and not container"
+
+test-container: $(VENV)/made ## the tests that build images and run them: need root, docker.io, docker-registry, debootstrap
+	$(VENV)/bin/python -m pytest -m container
 
 test-mindspore: $(VENV)/made $(TRAINING)/made ## the tests that train with MindSpore
 	$(VENV)/bin/python -m pytest -m mindspore

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ from ma_boot.boot import boot, plan_only
 from ma_boot.console import Console, print_lines
 from ma_boot.cores import BIND_CORES
 from ma_boot.errors import BootError, ExitCode, Stopped
+from ma_boot.image_commands import image
 from ma_boot.journal import Journal
 from ma_boot.launch import RENDEZVOUS, described, plan_text
 from ma_boot.orphans import adopt_orphans
@@ -33,7 +35,8 @@ from ma_boot.steps import BootRequest
 from ma_boot.sync_commands import sync
 from ma_boot.world import World
 
-_ONLY_LOCAL = ("nodes", "devices_per_node", "rank_table_delay", "code_dir", "rehearsal_dir")
+_ONLY_DOCKER = ("image", "offline", "memory", "shm_size", "keep")
+_ONLY_LOCAL = ("nodes", "devices_per_node", "rank_table_delay", "code_dir", "rehearsal_dir", "runner")
 _SECONDS = click.FloatRange(min=0)
 
 
@@ -88,6 +91,7 @@ def commands() -> None:
 
 
 commands.add_command(rank_table)
+commands.add_command(image)
 commands.add_command(sync)
 commands.add_command(report)
 
@@ -96,6 +100,15 @@ def _tee(ctx: click.Context, param: click.Parameter, value: str) -> str:
     if value in ("all", "first", "none") or all(part.isdecimal() for part in value.split(",")):
         return value
     raise click.BadParameter(f"found {value!r}, expected all, first, none, or ranks as 0,3")
+
+
+def _bytes(ctx: click.Context, param: click.Parameter, value: Optional[str]) -> Optional[int]:
+    if value is None:
+        return None
+    match = re.match(r"(\d+)([kmg]?)$", value.lower())
+    if match is not None:
+        return int(match.group(1)) << {"": 0, "k": 10, "m": 20, "g": 30}[match.group(2)]
+    raise click.BadParameter(f"found {value!r}, expected bytes, or a number with k, m or g, as 512m")
 
 
 def _option(*names: str, **settings: Any) -> Callable[[Any], Any]:
@@ -213,6 +226,22 @@ def _option(*names: str, **settings: Any) -> Callable[[Any], Any]:
     "--rehearsal-dir", metavar="DIR", default="ma_boot-rehearsal", show_default=True,
     help="--local: where the simulated nodes live.",
 )  # fmt: skip
+@_option(
+    "--runner", type=click.Choice(["process", "docker"]), default="process", show_default=True,
+    help="--local: each node is a process, or a container of --image.",
+)  # fmt: skip
+@_option("--image", metavar="IMAGE", help="--runner docker: the job's image.")
+@_option(
+    "--offline", is_flag=True, help="--runner docker: no Internet, as on ModelArts; --obs-root is served."
+)
+@_option(
+    "--memory", callback=_bytes, metavar="SIZE", help="--runner docker: memory of a node, as 512m or 64g."
+)
+@_option(
+    "--shm-size", callback=_bytes, metavar="SIZE", default="2g", show_default=True,
+    help="--runner docker: /dev/shm of a node.",
+)  # fmt: skip
+@_option("--keep", is_flag=True, help="--runner docker: leave the containers for a look.")
 @click.pass_context
 def run(
     ctx: click.Context, /, command: Sequence[str], as_module: bool, plan: bool, as_json: bool, **rest: Any
@@ -229,22 +258,29 @@ def run(
     if as_json and not plan:
         raise click.UsageError("--json prints the plan: give --plan too.")
     local = rest.pop("local")
+    docker = {name: rest.pop(name) for name in _ONLY_DOCKER}
     local_settings = {name: rest.pop(name) for name in _ONLY_LOCAL}
-    _refuse_without_local(ctx, local)
+    if not local:
+        _refuse_given(ctx, (*_ONLY_LOCAL, *_ONLY_DOCKER), "only a rehearsal has this; give --local too.")
     request = BootRequest(command=("-m", *command) if as_module else tuple(command), **rest)
+    if local and local_settings.pop("runner") == "docker":
+        if plan:
+            raise click.UsageError("--plan: only --runner process prints a plan.")
+        return _rehearse_in_containers(request, local_settings, docker, environ)
+    _refuse_given(ctx, _ONLY_DOCKER, "only containers have this; give --runner docker too.")
     if local:
         return _rehearse(request, local_settings, environ, plan, as_json)
     return _plan_here(request, environ, as_json) if plan else _boot_here(request, environ)
 
 
-def _refuse_without_local(ctx: click.Context, local: bool) -> None:
+def _refuse_given(ctx: click.Context, names: Sequence[str], why: str) -> None:
     given = [
         f"--{name.replace('_', '-')}"
-        for name in _ONLY_LOCAL
+        for name in names
         if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
     ]
-    if given and not local:
-        raise click.UsageError(f"{', '.join(given)}: only a rehearsal has this; give --local too.")
+    if given:
+        raise click.UsageError(f"{', '.join(given)}: {why}")
 
 
 def _from_environment(command: click.Command, environ: Mapping[str, str]) -> Dict[str, Any]:
@@ -306,6 +342,20 @@ def _rehearse(
         plans = plan_rehearsal(rehearsal, world)
     _print_plans(plans, as_json)
     return ExitCode.SUCCESS
+
+
+def _rehearse_in_containers(
+    request: BootRequest, settings: Mapping[str, Any], docker: Mapping[str, Any], environ: Mapping[str, str]
+) -> int:
+    from ma_boot.local.containers import plan, rehearse  # a job on the platform needs none
+    from ma_boot.local.rehearse import Rehearsal
+
+    if docker["image"] is None:
+        raise click.UsageError("--runner docker: name the job's image with --image.")
+    rehearsal, options = Rehearsal(request=request, **settings), plan.ContainerOptions(**docker)
+    with SignalInbox() as inbox, Console() as console:
+        adopt_orphans()
+        return rehearse.rehearse_in_containers(rehearsal, options, _world(environ, inbox, console))
 
 
 def _print_plans(plans: Sequence[Dict[str, Any]], as_json: bool) -> None:

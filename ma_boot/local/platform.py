@@ -79,11 +79,14 @@ class SimulatedJob:
             "/cache": os.path.join(self.node_root(node), "cache"),
         }
 
+    def address(self, node: int) -> str:
+        """The node's address: one of its own in 127.0.0.0/8, which Linux routes to itself without DNS."""
+        high, low = divmod(node + 1, 250)
+        return f"127.0.{high}.{low}"
 
-def address(node: int) -> str:
-    """The node's address: one of its own in 127.0.0.0/8, all of which Linux routes to itself without DNS."""
-    high, low = divmod(node + 1, 250)
-    return f"127.0.{high}.{low}"
+    def host(self, node: int) -> str:
+        """The node in `VC_WORKER_HOSTS`: its address; the platform has names, which only its DNS knows."""
+        return self.address(node)
 
 
 def node_environment(
@@ -91,8 +94,8 @@ def node_environment(
 ) -> Dict[str, str]:
     """The variables of a node's container; `outside` is this machine's environment, short of other jobs'.
 
-    `VC_WORKER_HOSTS` holds addresses where the platform has names that only its own DNS knows. The pod's
-    name begins with `ma-job-` in the table and with `modelarts-job-` in the variable, as the platform's do.
+    The pod's name begins with `ma-job-` in the table and with `modelarts-job-` in the variable, as the
+    platform's do.
     """
     environ = {name: value for name, value in outside.items() if not _OTHER_JOBS.match(name)}
     modelarts = os.path.join(job.home(node), "modelarts")
@@ -108,14 +111,14 @@ def node_environment(
         MA_TASK_NAME="worker",
         MA_NUM_HOSTS=str(job.nodes),
         MA_NUM_GPUS=str(job.devices_per_node),
-        MA_CURRENT_IP=address(node),
-        MA_CURRENT_HOST_IP=address(node),
+        MA_CURRENT_IP=job.address(node),
+        MA_CURRENT_HOST_IP=job.address(node),
         MA_CURRENT_INSTANCE_NAME=f"{job.log_name}-worker-{node}",
         MA_SCHEDULE_CNT="1",
         MA_PROC_START_CNT="1",
         VC_TASK_INDEX=str(node),
         VC_WORKER_NUM=str(job.nodes),
-        VC_WORKER_HOSTS=",".join(address(n) for n in range(job.nodes)),
+        VC_WORKER_HOSTS=",".join(job.host(n) for n in range(job.nodes)),
         RANK_TABLE_FILE=job.table_dir(node),
     )
     return environ
@@ -123,4 +126,4 @@ def node_environment(
 
 def rank_table(job: SimulatedJob) -> Dict[str, Any]:
     """The job's completed table, in template two."""
-    return fake(job.nodes, job.devices_per_node, (job.name + "-worker-{}").format, address)
+    return fake(job.nodes, job.devices_per_node, (job.name + "-worker-{}").format, job.address)

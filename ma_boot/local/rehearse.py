@@ -13,7 +13,7 @@ import time
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ma_boot.errors import BootError, CannotCreate
 from ma_boot.job import TABLE_NAME
@@ -51,23 +51,37 @@ def rehearse(rehearsal: Rehearsal, world: World) -> int:
     Raises `BootError` for what is wrong before a node starts.
     """
     started = time.monotonic()
-    job = _new_job(rehearsal, world)
-    specs = _set_up(rehearsal, job, world)
+    job = new_job(rehearsal, world)
+    return run_nodes(rehearsal, job, _set_up(rehearsal, job, world), rank_table(job), world, started)
+
+
+def run_nodes(
+    rehearsal: Rehearsal,
+    job: SimulatedJob,
+    specs: Sequence[WorkerSpec],
+    table: Mapping[str, Any],
+    world: World,
+    started: float,
+) -> int:
+    """Starts what is a node each, writes the rank table late, and sums up; returns the job's exit code.
+
+    `started` is the monotonic time at which the rehearsal began.
+    """
     world.journal.open(Path(job.events_file), None)
     world.journal.say(
         f"rehearsing {job.name}: {job.nodes} nodes x {job.devices_per_node} devices in {job.root}"
     )
     directories = [job.table_dir(node) for node in range(job.nodes)]
-    table = Task(
+    writer = Task(
         "rank table",
-        lambda cancel: write_late(rank_table(job), directories, rehearsal.rank_table_delay, cancel),
+        lambda cancel: write_late(table, directories, rehearsal.rank_table_delay, cancel),
         world.inbox,
     )
     try:
         with live_view(job, world.console):
             run = supervise(specs, world, Limits(_patience(rehearsal.request), hurry=signal.SIGTERM))
     finally:
-        table.cancel()
+        writer.cancel()
     code = job_exit_code(run, world.inbox.stops)
     world.journal.event("job-end", exit_code=code, **end_of_job(job, run, world.inbox.stops))
     world.journal.close()
@@ -84,7 +98,7 @@ def plan_rehearsal(rehearsal: Rehearsal, world: World) -> List[Dict[str, Any]]:
 
     The sandbox is made for it, with the table completed, and taken away again.
     """
-    job = _new_job(rehearsal, world)
+    job = new_job(rehearsal, world)
     try:
         specs = _set_up(rehearsal, job, world)
         for node in range(job.nodes):
@@ -119,24 +133,21 @@ def _patience(request: BootRequest) -> float:
     return request.stop_timeout + request.upload_timeout + 30
 
 
-def _new_job(rehearsal: Rehearsal, world: World) -> SimulatedJob:
+def new_job(rehearsal: Rehearsal, world: World) -> SimulatedJob:
+    """A job with a name of its own, and a sandbox that does not exist yet."""
     identity = str(uuid.uuid4())
     root = Path(world.cwd, rehearsal.rehearsal_dir, f"ma-job-{identity[:8]}")
     return SimulatedJob(identity, str(root), rehearsal.nodes, rehearsal.devices_per_node)
 
 
-def _set_up(rehearsal: Rehearsal, job: SimulatedJob, world: World) -> List[WorkerSpec]:
-    """Makes every node's directories with the code in them; returns what starts `ma_boot` on each node."""
-    code, command = code_directory(rehearsal.request.command, rehearsal.code_dir, world.cwd)
+def make_sandbox(rehearsal: Rehearsal, job: SimulatedJob, code: Optional[Path], world: World) -> None:
+    """Makes every node's directories with the code in them; raises `BootError`."""
     apart = [
         Path(world.cwd, place).resolve()
         for place in (rehearsal.rehearsal_dir, rehearsal.request.obs_root)
         if place
     ]
     files = code_files(code, apart) if code is not None else ()
-    port = rehearsal.request.rendezvous_port or _free_port()
-    request = dataclasses.replace(rehearsal.request, command=command, rendezvous_port=port)
-    specs = []
     for node in range(job.nodes):
         try:
             for directory in job.directories(node).values():
@@ -145,22 +156,35 @@ def _set_up(rehearsal: Rehearsal, job: SimulatedJob, world: World) -> List[Worke
             raise CannotCreate(f"cannot make the sandbox {job.root}: {error.strerror}") from error
         if code is not None:
             copy_code(code, files, Path(job.job_dir(node), code.name))
-        specs.append(
-            WorkerSpec(
-                label=f"node {node}",
-                argv=(
-                    sys.executable,
-                    "-m",
-                    "ma_boot",
-                    "run",
-                    *as_options(_on_node(request, job, node, code, world.cwd)),
-                ),
-                cwd=job.home(node),
-                environ=node_environment(job, node, code.name if code else "code", world.environ),
-                log_file=str(Path(job.root, "log", f"{job.log_name}-worker-{node}.log")),
-            )
+
+
+def node_log(job: SimulatedJob, node: int) -> str:
+    """Where everything is kept that a node prints."""
+    return str(Path(job.root, "log", f"{job.log_name}-worker-{node}.log"))
+
+
+def _set_up(rehearsal: Rehearsal, job: SimulatedJob, world: World) -> List[WorkerSpec]:
+    """Makes the sandbox; returns what starts `ma_boot` on each node."""
+    code, command = code_directory(rehearsal.request.command, rehearsal.code_dir, world.cwd)
+    make_sandbox(rehearsal, job, code, world)
+    port = rehearsal.request.rendezvous_port or _free_port()
+    request = dataclasses.replace(rehearsal.request, command=command, rendezvous_port=port)
+    return [
+        WorkerSpec(
+            label=f"node {node}",
+            argv=(
+                sys.executable,
+                "-m",
+                "ma_boot",
+                "run",
+                *as_options(_on_node(request, job, node, code, world.cwd)),
+            ),
+            cwd=job.home(node),
+            environ=node_environment(job, node, code.name if code else "code", world.environ),
+            log_file=node_log(job, node),
         )
-    return specs
+        for node in range(job.nodes)
+    ]
 
 
 def _on_node(

@@ -12,7 +12,7 @@ from ma_boot.errors import ConfigError, NotFound
 from ma_boot.job import read_job
 from ma_boot.local.code import code_directory, code_files, copy_code
 from ma_boot.local.late_table import stages
-from ma_boot.local.platform import SimulatedJob, address, node_environment, rank_table
+from ma_boot.local.platform import SimulatedJob, node_environment, rank_table
 from ma_boot.rank_table import NotYet, completed_document, convert, own_pod, parse
 
 JOB = SimulatedJob("1234", "/sandbox", nodes=3, devices_per_node=2)
@@ -54,7 +54,7 @@ def test_another_jobs_variables_do_not_leak_in() -> None:
 
 
 def test_every_node_has_a_loopback_address_of_its_own() -> None:
-    addresses = [address(node) for node in range(1024)]
+    addresses = [JOB.address(node) for node in range(1024)]
     assert len(set(addresses)) == 1024
     assert all(ipaddress.ip_address(found).is_loopback for found in addresses)
 

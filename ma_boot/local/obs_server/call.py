@@ -24,10 +24,10 @@ KEPT_HEADERS = (
 
 
 class Store:
-    """The buckets and the uploads below one directory."""
+    """The uploads below one directory, and the buckets there too unless they are elsewhere."""
 
-    def __init__(self, root: Path) -> None:
-        self.buckets = Buckets(root / "buckets")
+    def __init__(self, root: Path, buckets: Optional[Buckets] = None) -> None:
+        self.buckets = buckets or Buckets(root / "buckets")
         self.uploads = Uploads(root / "uploads")
 
 

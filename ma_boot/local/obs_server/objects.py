@@ -94,7 +94,10 @@ class Buckets:
     def __init__(self, root: Path) -> None:
         self._root = root
         root.mkdir(parents=True, exist_ok=True)
-        self._buckets = {path.name: Bucket(path) for path in root.iterdir()}
+        self._buckets = {path.name: self._bucket(path) for path in root.iterdir() if path.is_dir()}
+
+    def _bucket(self, directory: Path) -> Bucket:
+        return Bucket(directory)
 
     def names(self) -> Iterable[str]:
         """The names in order."""
@@ -114,7 +117,7 @@ class Buckets:
             raise Refusal("InvalidBucketName", "3 to 63 lower-case letters, digits, hyphens and dots")
         if name not in self._buckets:
             (self._root / name).mkdir()
-            self._buckets[name] = Bucket(self._root / name)
+            self._buckets[name] = self._bucket(self._root / name)
 
     def delete(self, name: str) -> None:
         """Deletes an empty bucket."""

@@ -26,6 +26,7 @@ from ma_boot.local.obs_server.body import Body
 from ma_boot.local.obs_server.call import Call, Store
 from ma_boot.local.obs_server.connection import Connection
 from ma_boot.local.obs_server.faults import Fault
+from ma_boot.local.obs_server.objects import Buckets
 from ma_boot.local.obs_server.operations import perform
 from ma_boot.local.obs_server.refusals import Refusal
 from ma_boot.local.obs_server.request import Request, address, bucket_in_host, parse
@@ -51,6 +52,7 @@ class ObsServer:
 
     Buckets are addressed in the path, or before `domain` in the host's name. `faults` and `credentials` may
     be changed at any time; setting `release` ends what hangs. What an earlier server left in `root` is kept.
+    `buckets` are those that are kept elsewhere than in `root`.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class ObsServer:
         port: int = 0,
         domain: str = "localhost",
         tls: Optional[ssl.SSLContext] = None,
+        buckets: Optional[Buckets] = None,
     ) -> None:
         self.credentials: List[Credentials] = list(credentials)
         self.faults: List[Fault] = []
@@ -69,7 +72,7 @@ class ObsServer:
         self.release = threading.Event()
         self.port = port
         self.root = root
-        self._store = Store(root)
+        self._store = Store(root, buckets)
         self._host, self._domain, self._tls = host, domain, tls
         self._lock = threading.Lock()
         self._open: Set[Connection] = set()

@@ -1,0 +1,96 @@
+"""Builds an image from a directory with a Dockerfile, and shows how far it is."""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Deque, Dict, Iterable, Mapping, Optional, Sequence
+
+from ma_boot.errors import InputMissing, UsageError, listed
+from ma_boot.image.check import ImageRejected
+from ma_boot.image.engine import EngineRefused, image_attributes
+from ma_boot.image.progress import Progress, shown, without_login
+from ma_boot.image.rules import GB
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+_TAIL_LINES = 30
+
+
+def build(
+    client: DockerClient, context: Path, tag: str, arguments: Mapping[str, str], platform: Optional[str]
+) -> None:
+    """Builds `tag` with the engine's classic builder; the image that had the tag before is removed.
+
+    Raises `EngineRefused` with the end of the failing step's output.
+    """
+    if not (context / "Dockerfile").is_file():
+        raise InputMissing(f"no Dockerfile in {context}: name a clone of ma_boot, or your own build context")
+    before = _id_of(client, tag)
+    stream = client.api.build(
+        path=str(context),
+        tag=tag,
+        buildargs=dict(arguments),
+        platform=platform,
+        rm=True,
+        forcerm=True,
+        decode=True,
+    )
+    with shown() as progress:
+        follow(stream, progress)
+    if before and before != _id_of(client, tag):
+        _remove_unused(client, before)
+
+
+def follow(stream: Iterable[Mapping[str, Any]], progress: Progress) -> None:
+    """Shows a build's steps; raises `EngineRefused` where it ends with an error."""
+    tail: Deque[str] = deque(maxlen=_TAIL_LINES)
+    for entry in stream:
+        if entry.get("error"):
+            output = listed("the build failed:", [*tail, str(entry["error"]).strip()])
+            raise EngineRefused(without_login(output))
+        text = str(entry.get("stream") or entry.get("status") or "")
+        for line in filter(None, map(str.strip, text.splitlines())):
+            if line.startswith("Step "):
+                tail.clear()
+                progress.line(line)
+            else:
+                tail.append(line)
+                progress.state(line)
+
+
+def build_arguments(given: Sequence[str], environ: Mapping[str, str]) -> Dict[str, str]:
+    """`NAME=VALUE`, or NAME alone for the value of the environment variable, as `docker build` has it."""
+    missing = [word for word in given if "=" not in word and word not in environ]
+    if missing:
+        raise UsageError(
+            listed("--build-arg without a value:", [f"{name} is no variable here either" for name in missing])
+        )
+    pairs = (word.partition("=") for word in given)
+    return {name: value if equals else environ[name] for name, equals, value in pairs}
+
+
+def keep_within(size: int, budget: Optional[float], tag: str) -> None:
+    """Raises `ImageRejected` for an image of more than so many GB."""
+    if budget is not None and size > budget * GB:
+        raise ImageRejected(
+            f"{tag} has {size / GB:.2f} GB, the budget is {budget:g} GB: see `docker history {tag}`"
+        )
+
+
+def _id_of(client: DockerClient, tag: str) -> Optional[str]:
+    try:
+        return str(image_attributes(client, tag)["Id"])
+    except InputMissing:
+        return None
+
+
+def _remove_unused(client: DockerClient, image_id: str) -> None:
+    from docker.errors import APIError
+
+    try:
+        if not client.images.get(image_id).tags:
+            client.images.remove(image_id)
+    except APIError:  # a container still uses it, or its layers are another image's
+        return

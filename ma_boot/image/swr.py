@@ -1,0 +1,150 @@
+"""SWR, the registry that ModelArts pulls from: names, logins, and what the job form wants to know."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from dataclasses import dataclass, field
+from typing import List, Mapping, Optional, Tuple
+
+from ma_boot.errors import ConfigError, UsageError, listed
+
+_ORGANIZATION = re.compile(r"[a-z][a-z0-9._-]*[a-z0-9]|[a-z]")
+_NAME = re.compile(r"[a-z0-9]+(?:[._/-]+[a-z0-9]+)*")
+_REGION = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_HOST = re.compile(r"[\w.-]+(:\d+)?", re.ASCII)
+_TAG = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where an image goes in SWR."""
+
+    host: str
+    organization: str
+    name: str
+    tag: str
+
+    @property
+    def repository(self) -> str:
+        """Without the tag."""
+        return f"{self.host}/{self.organization}/{self.name}"
+
+    @property
+    def image_url(self) -> str:
+        """As `engine.image_url` of a training job has it: without the registry."""
+        return f"{self.organization}/{self.name}:{self.tag}"
+
+
+@dataclass(frozen=True)
+class Login:
+    """User and password for the registry, and where they come from; the password is in no repr."""
+
+    user: str
+    password: str = field(repr=False)
+    origin: str
+
+
+def target(
+    image: str,
+    region: str,
+    organization: str,
+    name: Optional[str],
+    tag: Optional[str],
+    registry: Optional[str],
+) -> Target:
+    """The target of a push; name and tag are those of the local image where they are not given.
+
+    Raises `UsageError` with every part that SWR would refuse.
+    """
+    own_name, own_tag = _name_and_tag(image)
+    found = Target(
+        registry or f"swr.{region}.myhuaweicloud.com", organization, name or own_name, tag or own_tag
+    )
+    parts = (
+        ("--region", region, _REGION, "one like cn-north-4"),
+        ("--organization", found.organization, _ORGANIZATION, "lower case letters, digits and ._-"),
+        ("--name", found.name, _NAME, "lower case letters, digits and ._/-"),
+        ("--tag", found.tag, _TAG, "at most 128 letters, digits and ._-"),
+        ("--registry", registry or "unset", _HOST, "HOST or HOST:PORT, without https://"),
+    )
+    wrong = [
+        f"{option} {value!r}: expected {rule}"
+        for option, value, form, rule in parts
+        if not form.fullmatch(value)
+    ]
+    if wrong:
+        raise UsageError(listed("no name in SWR:", wrong))
+    return found
+
+
+def long_term_login(region: str, access_key: str, secret_key: str) -> Tuple[str, str]:
+    """User and password of SWR's long-term login: the password is the HMAC-SHA256 of AK with SK, in hex."""
+    password = hmac.new(secret_key.encode(), access_key.encode(), hashlib.sha256).hexdigest()
+    return f"{region}@{access_key}", password
+
+
+def login(
+    environ: Mapping[str, str], configured: Optional[Mapping[str, str]], region: str, host: str
+) -> Login:
+    """The login for a push, the first of: SWR_USERNAME and SWR_PASSWORD; the docker config's entry of the
+    registry (`configured`); OBS_ACCESS_KEY_ID and OBS_SECRET_ACCESS_KEY, for SWR's long-term login.
+
+    Raises `ConfigError` that lists what was looked for.
+    """
+    user, password = environ.get("SWR_USERNAME"), environ.get("SWR_PASSWORD")
+    if user and password:
+        return Login(user, password, "SWR_USERNAME and SWR_PASSWORD")
+    name, secret = _configured(configured)
+    if name and secret:
+        return Login(name, secret, f"the docker config's entry for {host}")
+    access_key, secret_key = environ.get("OBS_ACCESS_KEY_ID"), environ.get("OBS_SECRET_ACCESS_KEY")
+    temporary = bool(environ.get("OBS_SECURITY_TOKEN"))
+    if access_key and secret_key and not temporary:
+        pair = long_term_login(region, access_key, secret_key)
+        return Login(*pair, "OBS_ACCESS_KEY_ID and OBS_SECRET_ACCESS_KEY")
+    keys = "a temporary key: no login can be made of it" if temporary else "not set"
+    raise ConfigError(
+        listed(
+            f"no credentials for {host}; looked for",
+            [
+                f"SWR_USERNAME and SWR_PASSWORD: {_which(user, password)}",
+                f"an entry for {host} in the docker config: none",
+                f"OBS_ACCESS_KEY_ID and OBS_SECRET_ACCESS_KEY: {keys}",
+                "SWR's console has a login command (Generate Login Command): run it, or put its -u and -p "
+                "into SWR_USERNAME and SWR_PASSWORD",
+            ],
+        )
+    )
+
+
+def job_form(pushed: Target, digest: str, command: str) -> str:
+    """The values that ModelArts' job form asks for."""
+    rows: List[Tuple[str, str]] = [
+        ("image", pushed.image_url),
+        ("pull", f"{pushed.repository}@{digest}"),
+        ("boot command", command),
+        ("user id", "1000"),
+        ("environment", "RANK_TABLE_FILE=/user/config on NPUs; with a path mapping OBS_ENDPOINT,"),
+        ("", "OBS_ACCESS_KEY_ID and OBS_SECRET_ACCESS_KEY; no name that begins with MA_"),
+    ]
+    return "\n".join(f"{name:14}{value}" for name, value in rows)
+
+
+def _configured(entry: Optional[Mapping[str, str]]) -> Tuple[Optional[str], Optional[str]]:
+    """docker-py writes lower case, credential stores write upper case."""
+    lowered = {key.lower(): value for key, value in (entry or {}).items()}
+    return lowered.get("username"), lowered.get("password") or lowered.get("secret")
+
+
+def _which(user: Optional[str], password: Optional[str]) -> str:
+    if not user and not password:
+        return "not set"
+    return "only the user is set" if user else "only the password is set"
+
+
+def _name_and_tag(image: str) -> Tuple[str, str]:
+    last = image.partition("@")[0].rpartition("/")[2]
+    name, _, tag = last.partition(":")
+    return name, tag or "latest"

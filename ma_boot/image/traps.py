@@ -1,0 +1,194 @@
+"""What an image may not carry, and where a job falls over it later: files, variables, environments, size."""
+
+from __future__ import annotations
+
+from typing import Iterator, List, Optional
+
+from ma_boot.image.facts import PLATFORM_HOME, ImageFacts
+from ma_boot.image.rules import GB, SIZE_ADVISED, SIZE_LIMIT, Finding, Rule, error, warning
+from ma_boot.secrets import masked
+
+SYSTEM_DIRECTORIES = ("/usr/bin", "/bin")
+# Those that distributions bring themselves, and that no job calls.
+STOCK_SET_ID = {
+    "chage", "chfn", "chsh", "crontab", "dbus-daemon-launch-helper", "expiry", "fusermount", "fusermount3",
+    "gpasswd", "mount", "newgrp", "pam_timestamp_check", "passwd", "pkexec", "polkit-agent-helper-1",
+    "ssh-agent", "ssh-keysign", "su", "umount", "unix_chkpwd", "usernetctl", "utempter", "wall", "write",
+    "userhelper", "staprun",
+}  # fmt: skip
+
+
+def environments(facts: ImageFacts) -> Iterator[Finding]:
+    """The environment that the image selects exists, and each python runs (develop-modelarts-1416)."""
+    if facts.inside is None:
+        return
+    root = facts.environ.get("ANACONDA_DIR", f"{PLATFORM_HOME}/anaconda3").rstrip("/")
+    name = facts.environ.get("DEFAULT_CONDA_ENV_NAME")
+    found = facts.inside.environments
+    listed = ", ".join(python.prefix for python in found) or "none"
+    selected = root if name == "base" else f"{root}/envs/{name}"
+    if name and selected not in [python.prefix for python in found]:
+        yield error(
+            "environment",
+            f"DEFAULT_CONDA_ENV_NAME={name}, and there is no {selected}/bin/python; found: {listed}",
+            "set ANACONDA_DIR and DEFAULT_CONDA_ENV_NAME to an environment that exists, or make it",
+        )
+    for python in found:
+        if not python.runs:
+            report = error if python.prefix == selected else warning
+            yield report(
+                "environment",
+                f"{python.prefix}/bin/python does not run: {python.answer}",
+                f"make {python.prefix} again in this image: a copied environment keeps foreign paths",
+            )
+    on_path = facts.inside.path_python
+    if not found and not name and (on_path is None or not on_path.runs):
+        yield error(
+            "environment",
+            "no Python for the training: no conda environment, and none on PATH",
+            "requirements.txt or a conda installer in image/environment, or a base with Python",
+        )
+
+
+def architecture(facts: ImageFacts, wanted: Optional[str]) -> Iterator[Finding]:
+    """Most Ascend servers are ARM; the wrong image ends with `exec format error`."""
+    if wanted and facts.architecture != wanted:
+        platform = {"aarch64": "linux/arm64", "x86_64": "linux/amd64"}[wanted]
+        yield error(
+            "architecture",
+            f"the image is for {facts.architecture}, the job's servers are {wanted}",
+            f"ma_boot image build --platform {platform}, with a BASE_IMAGE that exists for it",
+        )
+
+
+def size(facts: ImageFacts) -> Iterator[Finding]:
+    """30 GB is ModelArts' limit, 15 GB its advice; GB are 10^9 bytes."""
+    remedy = "take caches and build tools out (`docker history` shows the layers), or a smaller base"
+    if facts.size > SIZE_LIMIT:
+        yield error("size", f"{facts.size / GB:.1f} GB; ModelArts refuses more than 30 GB", remedy)
+    elif facts.size > SIZE_ADVISED:
+        yield warning("size", f"{facts.size / GB:.1f} GB; ModelArts advises at most 15 GB", remedy)
+
+
+def driver(facts: ImageFacts) -> Iterator[Finding]:
+    """ModelArts mounts the driver of the host; one in the image hides it, or does not fit the kernel."""
+    files = facts.inside.driver_files if facts.inside else ()
+    own = [file for file in files if "/stubs/" not in file and "/compat/" not in file]
+    if own:
+        yield error(
+            "driver",
+            f"driver files: {_some(own)}",
+            "remove them: ModelArts mounts the host's driver (/usr/local/nvidia, /usr/local/Ascend/driver)",
+        )
+
+
+def set_id(facts: ImageFacts) -> Iterator[Finding]:
+    """sudo is not supported, and set-uid programs beyond the distribution's are a way to root."""
+    files = facts.inside.set_id_files if facts.inside else ()
+    own = [file for file in files if file.rpartition("/")[2] not in STOCK_SET_ID]
+    if own:
+        yield warning("set-uid", f"set-uid or set-gid files: {_some(own)}", f"chmod ug-s {' '.join(own[:3])}")
+
+
+def search_paths(facts: ImageFacts) -> Iterator[Finding]:
+    """PATH and LD_LIBRARY_PATH find the system's programs and libraries, and nothing by chance."""
+    environ = facts.environ
+    path = environ.get("PATH", "").split(":")
+    lost = [directory for directory in SYSTEM_DIRECTORIES if directory not in path]
+    if lost and environ.get("PATH") is not None:
+        yield error(
+            "path",
+            f"PATH={environ['PATH']} lacks {', '.join(lost)}",
+            "ENV PATH=/your/bin:$PATH: add to it, do not replace it",
+        )
+    for name in ("PATH", "LD_LIBRARY_PATH"):
+        odd = [entry or "(empty)" for entry in environ.get(name, "/").split(":") if not entry.startswith("/")]
+        if odd:
+            yield warning(
+                "path",
+                f"{name} has entries that depend on the current directory: {', '.join(odd)}",
+                f"absolute directories only in {name}; no leading, trailing or double colon",
+            )
+    root = environ.get("ANACONDA_DIR", f"{PLATFORM_HOME}/anaconda")
+    libraries = [
+        e for e in environ.get("LD_LIBRARY_PATH", "").split(":") if e.startswith(root) or "/envs/" in e
+    ]
+    if libraries:
+        yield warning(
+            "path",
+            f"LD_LIBRARY_PATH has {libraries[0]}: bash and ma_boot would load the environment's libraries",
+            "take it out: ma_boot sets it for the training processes alone",
+        )
+
+
+def variables(facts: ImageFacts) -> Iterator[Finding]:
+    """Variables that would reach every process of every job."""
+    environ = facts.environ
+    if "RANK_TABLE_FILE" in environ:
+        yield error(
+            "rank-table",
+            f"ENV RANK_TABLE_FILE={environ['RANK_TABLE_FILE']} is baked in; the platform sets it",
+            "take ENV RANK_TABLE_FILE out of the Dockerfile",
+        )
+    for name in ("PYTHONHOME", "PYTHONPATH", "LD_PRELOAD"):
+        if environ.get(name):
+            yield warning(
+                "variable",
+                f"ENV {name} reaches every program of the image",
+                f"install into the environment instead, or set {name} in the boot command",
+            )
+    if not environ.get("PYTHONUNBUFFERED"):
+        yield warning(
+            "unbuffered",
+            "PYTHONUNBUFFERED is not set: lines of the log may be missing",
+            "ENV PYTHONUNBUFFERED=1",
+        )
+    for name, value in masked(environ).items():
+        if value != environ[name]:
+            yield error(
+                "secret",
+                f"ENV {name} looks like a credential (value not shown); whoever pulls the image has it",
+                "take it out, build without cache, change the credential, and set it in the job form instead",
+            )
+    if facts.inside and not facts.inside.zone:
+        yield warning(
+            "time-zone",
+            f"TZ={environ.get('TZ')} and no such zone is installed: times are UTC under another name",
+            "install the package tzdata, or take TZ out",
+        )
+
+
+def boot_command(facts: ImageFacts) -> Iterator[Finding]:
+    """The command of `--command` starts (docker-modelarts_0029: run it as uid 1000, see what is denied)."""
+    if facts.entrypoint:
+        yield warning(
+            "entry-point",
+            f"ENTRYPOINT {' '.join(facts.entrypoint)}: the platform runs the boot command instead of it",
+            "ENTRYPOINT [], and what it sets up in ENV or in the boot command",
+        )
+    run = facts.started
+    if run is None:
+        return
+    tail = run.output.splitlines()[-1] if run.output else "no output"
+    if not run.found:
+        yield error(
+            "command",
+            f"{run.command}: {tail}",
+            "name a program that the image has; `conda activate` needs an interactive shell",
+        )
+    elif "permission denied" in run.output.lower():
+        line = next(line for line in run.output.splitlines() if "permission denied" in line.lower())
+        yield error("command", f"{run.command}: {line}", "make it readable, or writable, for uid 1000")
+    elif run.exit_code in (126, 127):
+        yield warning(
+            "command",
+            f"{run.command} started, and ended with {run.exit_code}: {tail}",
+            "nothing to do where the missing file comes from OBS with the training code",
+        )
+
+
+def _some(files: List[str]) -> str:
+    return ", ".join(files[:3]) + (f" and {len(files) - 3} more" if len(files) > 3 else "")
+
+
+TRAPS: List[Rule] = [environments, size, driver, set_id, search_paths, variables, boot_command]

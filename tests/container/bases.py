@@ -1,0 +1,144 @@
+"""The images that the tests start from: made once per machine, of Debian's packages, and kept between runs.
+
+What this machine needs to reach its package index (certificates, pip's settings) goes into them here, so that
+the Dockerfile under test is the one that users have.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import ssl
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Tuple
+
+SUITE = "bookworm"
+PACKAGES = "ca-certificates,python3,python3-venv"
+CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
+KEPT = "ma_boot.test.kept"
+MAKE_ENVIRONMENT = Path(__file__).parents[2] / "examples" / "mindspore_cpu"
+ENVIRONMENT = "/home/ma-user/anaconda3/envs/mindspore"
+TAKEN = """
+FROM {plain}
+RUN sed -i 's/^users:/crew:/' /etc/group \\
+ && echo 'builder:x:1000:1000::/home/builder:/bin/sh' >>/etc/passwd \\
+ && echo 'ma-user:x:2001:2002::/srv:/bin/sh' >>/etc/passwd \\
+ && printf 'builder:x:1000:\\nma-group:x:2002:\\n' >>/etc/group \\
+ && mkdir -p /home/builder /home/ma-user/earlier \\
+ && echo theirs >/home/ma-user/earlier/file && chown -R 2001:2002 /home/ma-user && chmod 700 /home/ma-user
+USER builder
+"""
+CONDA = """
+FROM {plain}
+RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends libgomp1 && rm -rf /var/lib/apt/lists/*
+COPY make_env.sh requirements.txt /made/
+RUN sh /made/make_env.sh /home/ma-user/anaconda3 mindspore && rm -rf /root/.cache
+ENV ANACONDA_DIR=/home/ma-user/anaconda3 DEFAULT_CONDA_ENV_NAME=mindspore
+"""
+
+
+def plain(client: Any) -> str:
+    """Debian with Python; about two minutes when it is made."""
+    settings = {"packages": PACKAGES, "pip": _pip_settings(), "certificates": _digest(_certificates())}
+    tag = _tag("plain", settings)
+    if not client.images.list(tag):
+        with tempfile.TemporaryDirectory() as scratch:
+            _import(Path(scratch), tag)
+    return tag
+
+
+def taken(client: Any) -> str:
+    """Uid 1000, gid 100, and the names ma-user and ma-group belong to others; the default user is one of them."""
+    return _derived(client, "taken", TAKEN, {})
+
+
+def conda(client: Any) -> str:
+    """An environment in conda's layout that holds MindSpore; about 1 GB is downloaded when it is made."""
+    files = {name: (MAKE_ENVIRONMENT / name).read_bytes() for name in ("make_env.sh", "requirements.txt")}
+    return _derived(client, "conda", CONDA, files)
+
+
+def labelled(client: Any, base: str, label: str, session: str) -> str:
+    """The base under a name of the session's own, with a label that all that is built on it inherits."""
+    name = base.partition(":")[0].rpartition("/")[2]
+    with tempfile.TemporaryDirectory() as scratch:
+        (Path(scratch) / "Dockerfile").write_text(f"FROM {base}\nLABEL {label}={session}\n")
+        client.images.build(path=scratch, tag=f"{session}/base-{name}", rm=True, forcerm=True)
+    return f"{session}/base-{name}"
+
+
+def _derived(client: Any, name: str, dockerfile: str, files: Mapping[str, bytes]) -> str:
+    text = dockerfile.format(plain=plain(client))
+    tag = _tag(name, {"dockerfile": text, **{key: _digest(value) for key, value in files.items()}})
+    if not client.images.list(tag):
+        with tempfile.TemporaryDirectory() as scratch:
+            for file, content in {"Dockerfile": text.encode(), **files}.items():
+                (Path(scratch) / file).write_bytes(content)
+            client.images.build(path=scratch, tag=tag, rm=True, forcerm=True, labels={KEPT: name})
+    return tag
+
+
+def _import(scratch: Path, tag: str) -> None:
+    root = scratch / "root"
+    include = f"--include={PACKAGES}"
+    _run("debootstrap", "--variant=minbase", include, SUITE, str(root), log=scratch / "debootstrap.log")
+    (root / CERTIFICATES[1:]).write_text(_certificates())
+    (root / "etc/pip.conf").write_text(_pip_configuration())
+    for archive in (root / "var/cache/apt/archives").glob("*.deb"):
+        archive.unlink()
+    _run(
+        "tar",
+        "--numeric-owner",
+        "-C",
+        str(root),
+        "-cf",
+        str(scratch / "root.tar"),
+        ".",
+        log=scratch / "tar.log",
+    )
+    label = f'LABEL {KEPT}="plain"'
+    _run("docker", "import", "--change", label, str(scratch / "root.tar"), tag, log=scratch / "import.log")
+
+
+def _run(*command: str, log: Path) -> None:
+    with log.open("w") as output:
+        done = subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=False)
+    assert done.returncode == 0, f"{command[0]} ended with {done.returncode}:\n{log.read_text()[-2000:]}"
+
+
+def _tag(name: str, recipe: Mapping[str, Any]) -> str:
+    return f"ma-boot-test/{name}:{_digest(json.dumps(recipe, sort_keys=True))[:12]}"
+
+
+def _digest(content: Any) -> str:
+    return hashlib.sha256(content if isinstance(content, bytes) else content.encode()).hexdigest()
+
+
+def _certificates() -> str:
+    """What this machine trusts."""
+    paths = (os.environ.get("SSL_CERT_FILE"), ssl.get_default_verify_paths().cafile, CERTIFICATES)
+    return next(Path(path).read_text() for path in paths if path and Path(path).is_file())
+
+
+def _pip_configuration() -> str:
+    return "\n".join(["[global]", *(f"{name} = {value}" for name, value in _pip_settings()), ""])
+
+
+def _pip_settings() -> List[Tuple[str, str]]:
+    """This machine's index for pip, as far as a container can reach it."""
+    listed = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True
+    ).stdout
+    wanted = {"index-url", "extra-index-url", "trusted-host", "default-timeout", "timeout"}
+    found: Dict[str, str] = {}
+    for line in sorted(listed.splitlines()):
+        place, _, value = line.partition("=")
+        name = place.rpartition(".")[2]
+        words = [word for word in value.strip("'").split() if not word.startswith("file:")]
+        if name in wanted and words:
+            found["timeout" if name == "default-timeout" else name] = " ".join(words)
+    return [("cert", CERTIFICATES), *sorted(found.items())]

@@ -1,0 +1,229 @@
+"""A real container engine, the images that the tests share, and proof that nothing of theirs is left."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Iterator, List, Mapping, Optional, Sequence
+
+import pytest
+
+from tests.container import bases
+from tests.container.leftovers import LABEL, Leftovers
+
+ROOT = Path(__file__).parents[2]
+CONTEXT = ("Dockerfile", ".dockerignore", "entrypoint", "pyproject.toml", "README.md", "LICENSE")
+PACKAGES = ("image", "ma_boot", "path_mapping")
+PROGRAMS = ("debootstrap", "docker", "docker-registry", "openssl")
+SECRET = "planted-5e2c"
+INDEX = f"https://reader:{SECRET}@index.invalid/simple"
+SESSION = f"maboot-image-test-{uuid.uuid4().hex[:8]}"
+
+
+def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
+    """All that is here needs an engine, and may have to wait for one that is busy."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker("container")
+            item.add_marker(pytest.mark.timeout(900))
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a command of ma_boot ended."""
+
+    code: int
+    output: str
+    errors: str
+
+
+@dataclass(frozen=True)
+class Built:
+    """An image of our Dockerfile, and what the build printed."""
+
+    tag: str
+    id: str
+    output: str
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[Any]:
+    """The engine. Where there is none, or a program is missing, tests are skipped; in CI that is a failure."""
+    import docker
+    from docker.errors import DockerException
+
+    missing = [name for name in PROGRAMS if shutil.which(name) is None]
+    if missing:
+        _absent(
+            f"{', '.join(missing)}: not installed (Debian: debootstrap docker.io docker-registry openssl)"
+        )
+    try:
+        client = docker.from_env(timeout=600)
+        client.ping()
+    except DockerException as error:
+        _absent(f"no container engine answers: {error}")
+    if os.geteuid() != 0:
+        _absent("not root, which debootstrap needs")
+    yield client
+    client.close()
+
+
+def _absent(reason: str) -> None:
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_left(engine: Any) -> Iterator[Leftovers]:
+    """After the last test no container, network, volume, image or dangling image of ours is there."""
+    leftovers = Leftovers(engine, SESSION)
+    yield leftovers
+    leftovers.remove_images()
+    assert leftovers.found() == []
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_by_this_test(nothing_left: Leftovers) -> Iterator[None]:
+    """Each test removes its own containers, networks and volumes."""
+    yield
+    assert nothing_left.running() == []
+
+
+@pytest.fixture(scope="session")
+def plain(engine: Any, nothing_left: Leftovers) -> str:
+    """Plain Debian with Python."""
+    return bases.labelled(engine, bases.plain(engine), LABEL, SESSION)
+
+
+@pytest.fixture(scope="session")
+def taken(engine: Any, nothing_left: Leftovers) -> str:
+    """A base where uid 1000, gid 100 and the names are taken."""
+    return bases.labelled(engine, bases.taken(engine), LABEL, SESSION)
+
+
+@pytest.fixture(scope="session")
+def conda(engine: Any, nothing_left: Leftovers) -> str:
+    """A base with an environment in conda's layout that holds MindSpore."""
+    return bases.labelled(engine, bases.conda(engine), LABEL, SESSION)
+
+
+@pytest.fixture(scope="session")
+def ma_boot(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Ran]:
+    """Runs `ma_boot` as a user does, with a docker config and credentials of its own."""
+    config = tmp_path_factory.mktemp("docker-config")
+
+    def run(*arguments: str, environ: Optional[Mapping[str, str]] = None, cwd: Optional[Path] = None) -> Ran:
+        kept = ("PATH", "HOME", "DOCKER_HOST", "LANG")
+        own = {name: os.environ[name] for name in kept if name in os.environ}
+        done = subprocess.run(
+            [sys.executable, "-m", "ma_boot", *arguments],
+            capture_output=True,
+            text=True,
+            cwd=cwd or ROOT,
+            env={**own, "DOCKER_CONFIG": str(config), **(environ or {})},
+            check=False,
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def context(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The build context: our files as they are."""
+    return make_context(tmp_path_factory.mktemp("context"))
+
+
+def make_context(place: Path) -> Path:
+    """A copy of what a clone has, without what others put into image/."""
+    for name in CONTEXT:
+        shutil.copy2(ROOT / name, place / name)
+    for name in PACKAGES:
+        shutil.copytree(ROOT / name, place / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("wheels", "environment", "code"):
+        for theirs in (place / "image" / name).iterdir():
+            if theirs.name != "README.md":
+                shutil.rmtree(theirs) if theirs.is_dir() else theirs.unlink()
+    return place
+
+
+Build = Callable[[str, str, Path, Sequence[str]], Built]
+
+
+@pytest.fixture(scope="session")
+def build(engine: Any, ma_boot: Callable[..., Ran]) -> Build:
+    """Builds our Dockerfile on a base, with `ma_boot image build`, which checks it too."""
+
+    def make(name: str, base: str, context: Path, arguments: Sequence[str]) -> Built:
+        tag = f"{SESSION}/{name}"
+        options = [word for argument in arguments for word in ("--build-arg", argument)]
+        done = ma_boot(
+            "image", "build", str(context), "--tag", tag, "--build-arg", f"BASE_IMAGE={base}", *options
+        )
+        assert done.code == 0, done.output + done.errors
+        return Built(tag, str(engine.images.get(tag).id), done.output)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def good(build: Build, plain: str, context: Path) -> Built:
+    """An image on plain Debian that passes every rule."""
+    return build("good", plain, context, [])
+
+
+@pytest.fixture(scope="session")
+def wheels(engine: Any, good: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheels that image/wheels/README.md tells to make, made where the base's Python is."""
+    place = tmp_path_factory.mktemp("wheels")
+    (stage,) = engine.images.list(filters={"label": [f"{LABEL}={SESSION}", "ma_boot.stage=toolkit"]})
+    command = "pip wheel -q --wheel-dir /wheels -r image/toolkit.txt -r image/toolkit-build.txt"
+    engine.containers.run(
+        stage.id, ["sh", "-c", f"/tmp/wheel/bin/{command}"], remove=True, volumes=[f"{place}:/wheels"]
+    )
+    return place
+
+
+@pytest.fixture(scope="session")
+def offline(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A context with wheels, and with what the training asks for."""
+    context = make_context(tmp_path_factory.mktemp("offline"))
+    for wheel in wheels.iterdir():
+        shutil.copy2(wheel, context / "image" / "wheels" / wheel.name)
+    (context / "image" / "environment" / "requirements.txt").write_text("tenacity\n")
+    return context
+
+
+@pytest.fixture(scope="session")
+def on_taken(build: Build, taken: str, offline: Path) -> Built:
+    arguments = ["PIP_NO_INDEX=1", f"PIP_INDEX_URL={INDEX}"]
+    return build("taken", taken, offline, arguments)
+
+
+@pytest.fixture(scope="session")
+def on_conda(build: Build, conda: str, wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Built:
+    context = make_context(tmp_path_factory.mktemp("conda"))
+    for wheel in wheels.iterdir():
+        shutil.copy2(wheel, context / "image" / "wheels" / wheel.name)
+    return build("conda", conda, context, ["PIP_NO_INDEX=1"])
+
+
+@pytest.fixture(scope="session")
+def derived(engine: Any, good: Built, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+    """Makes an image of a few layers on top of the good one."""
+
+    def make(name: str, lines: str) -> str:
+        place = tmp_path_factory.mktemp("derived")
+        (place / "Dockerfile").write_text(f"FROM {good.tag}\n{lines}\n")
+        tag = f"{SESSION}/{name}"
+        engine.images.build(path=str(place), tag=tag, rm=True, forcerm=True)
+        return tag
+
+    return make

@@ -1,0 +1,151 @@
+"""Deliberately wrong images, each a few layers on a good one, and what `ma_boot image check` says of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from typing import Any, Callable, List, Tuple
+
+import pytest
+
+from ma_boot.image.engine import LABEL
+from tests.container.conftest import SESSION, Built, Ran
+from tests.container.registry import breaking
+from tests.container.waiting import until
+
+ENVIRONMENT = "/home/ma-user/anaconda3/envs/training"
+SECRET = "planted-7d1f"
+LIBRARIES = "/opt/ma_boot/lib/python3*/site-packages"
+
+
+def as_root(command: str) -> str:
+    """Layers that change files; the user stays the right one."""
+    return f"USER root\nRUN {command}\nUSER 1000:100"
+
+
+WRONG: List[Tuple[str, str, List[str], str, str, str]] = [
+    # name, layers on the good image, options of `check`; rule and severity of its one finding, part of the remedy
+    ("root", "USER root", [], "user", "error", "end the Dockerfile with USER 1000"),
+    ("other-user", as_root("echo me:x:1001:100::/home/ma-user:/bin/bash >>/etc/passwd") + "\nUSER me", [], "user", "error", "USER 1000"),
+    ("no-account", as_root("sed -i /^ma-user:/d /etc/passwd"), [], "account", "error", "add the line ma-user:x:1000:100"),
+    ("other-group", as_root("sed -i s/1000:100:/1000:1000:/ /etc/passwd"), [], "group", "warning", "usermod -g 100"),
+    ("other-home", as_root("sed -i 's#:/home/ma-user:#:/home/me:#' /etc/passwd"), [], "home", "error", "usermod -d /home/ma-user"),
+    ("no-home", as_root("rm -r /home/ma-user") + "\nENV DEFAULT_CONDA_ENV_NAME=", [], "home", "error", "mkdir -p /home/ma-user"),
+    ("closed-home", as_root("chown 0:0 /home/ma-user && chmod 700 /home/ma-user") + "\nENV DEFAULT_CONDA_ENV_NAME=", [], "home", "error", "chmod 750"),
+    ("read-only-home", as_root("chown 0:0 /home/ma-user && chmod 755 /home/ma-user"), [], "home", "error", "chown 1000:100"),
+    ("volume", "VOLUME /home/ma-user", [], "home", "error", "take VOLUME /home/ma-user away"),
+    ("workdir", "WORKDIR /tmp", [], "workdir", "warning", "WORKDIR /home/ma-user"),
+    ("no-toolkit", as_root("rm -r /opt/ma_boot /usr/local/bin/ma_boot"), [], "toolkit", "error", "ma_boot's Dockerfile"),
+    ("broken-toolkit", as_root(f"rm -r {LIBRARIES}/click"), [], "toolkit", "error", "make /opt/ma_boot again"),
+    ("ma-variable", "ENV MA_JOB_DIR=/x", [], "variable", "error", "take ENV MA_JOB_DIR out"),
+    ("https", "ENV ENABLE_HTTPS=1", [], "variable", "error", "take ENV ENABLE_HTTPS out"),
+    ("no-bash", as_root("rm /bin/bash"), [], "shell", "error", "install the package bash"),
+    ("no-sh", as_root("rm /bin/sh"), [], "shell", "error", "install a POSIX shell"),
+    ("no-environment", "ENV DEFAULT_CONDA_ENV_NAME=absent", [], "environment", "error", "an environment that exists"),
+    ("broken-environment", as_root(f"rm {ENVIRONMENT}/pyvenv.cfg && ln -sf /nowhere {ENVIRONMENT}/bin/python"), [], "environment", "error", "again in this image"),
+    ("driver", as_root("mkdir -p /usr/local/nvidia/lib64 && touch /usr/local/nvidia/lib64/libcuda.so"), [], "driver", "error", "ModelArts mounts the host's driver"),
+    ("driver-library", as_root("touch /usr/lib/libcuda.so.535.1"), [], "driver", "error", "ModelArts mounts the host's driver"),
+    ("set-uid", as_root("cp /bin/cat /usr/bin/own && chmod u+s /usr/bin/own"), [], "set-uid", "warning", "chmod ug-s /usr/bin/own"),
+    ("path", "ENV PATH=/opt/ma_boot/bin", [], "path", "error", "do not replace it"),
+    ("library-path", f"ENV LD_LIBRARY_PATH={ENVIRONMENT}/lib", [], "path", "warning", "ma_boot sets it"),
+    ("rank-table", "ENV RANK_TABLE_FILE=/user/config/jobstart_hccl.json", [], "rank-table", "error", "take ENV RANK_TABLE_FILE out"),
+    ("secret", f"ENV OBS_SECRET_ACCESS_KEY={SECRET}", [], "secret", "error", "change the credential"),
+    ("buffered", "ENV PYTHONUNBUFFERED=", [], "unbuffered", "warning", "ENV PYTHONUNBUFFERED=1"),
+    ("time-zone", "ENV TZ=Nowhere/Land", [], "time-zone", "warning", "tzdata"),
+    ("entry-point", 'ENTRYPOINT ["/bin/true"]', [], "entry-point", "warning", "ENTRYPOINT []"),
+    ("architecture", "", ["--arch", "aarch64"], "architecture", "error", "--platform linux/arm64"),
+    ("no-program", "", ["--command", "conda activate x && ma_boot train.py"], "command", "error", "conda activate"),
+    ("denied", as_root("echo x >/opt/closed && chmod 600 /opt/closed"), ["--command", "cat /opt/closed"], "command", "error", "uid 1000"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "options", "rule", "severity", "remedy"), WRONG, ids=[row[0] for row in WRONG]
+)
+def test_a_wrong_image_is_found_with_its_remedy(
+    engine: Any,
+    derived: Callable[..., str],
+    ma_boot: Callable[..., Ran],
+    name: str,
+    lines: str,
+    options: List[str],
+    rule: str,
+    severity: str,
+    remedy: str,
+) -> None:
+    image = derived(f"wrong-{name}", lines)
+    done = ma_boot("image", "check", image, "--json", *options)
+    (finding,) = json.loads(done.output)["findings"]
+    assert (finding["rule"], finding["severity"]) == (rule, severity)
+    assert remedy in finding["remedy"]
+    assert done.code == (65 if severity == "error" else 0)
+    assert SECRET not in done.output + done.errors
+
+
+def test_findings_for_people(derived: Callable[..., str], ma_boot: Callable[..., Ran]) -> None:
+    image = derived("wrong-twice", "ENV MA_X=1\nWORKDIR /tmp")
+    done = ma_boot("image", "check", image)
+    assert done.code == 65
+    assert "error: variable: ENV MA_X belongs to the platform\n    -> take ENV MA_X out" in done.output
+    assert "warning: workdir:" in done.output
+    assert f"{image} breaks 1 of ModelArts' rules" in done.errors
+
+
+def test_a_good_image_with_its_boot_command(good: Built, ma_boot: Callable[..., Ran]) -> None:
+    done = ma_boot("image", "check", good.tag, "--command", "ma_boot --version", "--arch", "x86_64")
+    assert (done.code, done.output) == (0, f"{good.tag}: ready for ModelArts\n")
+
+
+def test_a_boot_command_that_runs_on_is_stopped(good: Built, ma_boot: Callable[..., Ran]) -> None:
+    assert ma_boot("image", "check", good.tag, "--command", "sleep 600").code == 0
+
+
+@pytest.mark.parametrize(
+    ("image", "code", "said"),
+    [
+        (f"{SESSION}/absent", 66, f"no image {SESSION}/absent here"),
+        ("Not a name!", 64, "no image can be called"),
+    ],
+)
+def test_no_such_image(ma_boot: Callable[..., Ran], engine: Any, image: str, code: int, said: str) -> None:
+    done = ma_boot("image", "check", image)
+    assert done.code == code
+    assert said in done.errors
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_check_that_is_stopped_leaves_nothing(engine: Any, good: Built, signum: int, code: int) -> None:
+    command = [sys.executable, "-m", "ma_boot", "image", "check", good.tag, "--command", "sleep 600"]
+    probes = {"label": f"{LABEL}=probe", "ancestor": good.tag}
+
+    def sleeps() -> bool:
+        return any(
+            "sleep 600" in str(found.attrs["Args"]) for found in engine.containers.list(filters=probes)
+        )
+
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        until(sleeps)
+        process.send_signal(signum)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert "Traceback" not in errors
+    assert engine.containers.list(all=True, filters=probes) == []
+
+
+def test_no_engine(ma_boot: Callable[..., Ran]) -> None:
+    done = ma_boot("image", "check", "any", environ={"DOCKER_HOST": f"unix:///run/{uuid.uuid4().hex}.sock"})
+    assert done.code == 69
+    assert "no container engine answers at unix:///run/" in done.errors
+    assert "DOCKER_HOST" in done.errors
+
+
+def test_an_engine_that_goes_away(good: Built, ma_boot: Callable[..., Ran]) -> None:
+    address = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").partition("://")[2]
+    with breaking(address, lambda data: b"/containers/create" in data) as broken:
+        done = ma_boot("image", "check", good.tag, environ={"DOCKER_HOST": f"tcp://{broken}"})
+    assert done.code == 69
+    assert f"the engine at tcp://{broken} stopped answering" in done.errors

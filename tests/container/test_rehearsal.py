@@ -1,0 +1,410 @@
+"""`ma_boot --local --runner docker`: whole jobs in containers of an image of our Dockerfile."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tarfile
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Optional
+
+import pytest
+
+from tests.container.conftest import ROOT, SESSION, Built
+from tests.container.waiting import until
+
+RANK = ROOT / "tests" / "functional" / "programs" / "rank.py"
+EXAMPLE = ROOT / "examples" / "mindspore_cpu"
+MAPPING = {"input": {"data": "obs://bucket/data/"}, "output": {"out": "obs://bucket/out/"}}
+WITH_OBS = ["--path-mapping", "project/mapping.py", "--obs-root", "obs"]
+LOOK = """
+import json, os, socket
+hosts = os.environ["VC_WORKER_HOSTS"].split(",")
+first = os.environ["VC_TASK_INDEX"] == "0"
+peers = []  # a node whose name is asked for has to be there still: so all meet at the first one, by its name
+if first:
+    with socket.create_server(("", 5000)) as server:
+        peers = [server.accept()[0] for host in hosts[1:]]
+while not first and not peers:
+    try:
+        peers.append(socket.create_connection((hosts[0], 5000)))
+    except OSError:
+        continue
+for place in ("/cache", "/home/ma-user/modelarts/outputs", os.environ["WORKSPACE"], "."):
+    with open(os.path.join(place, "written"), "w") as file:
+        file.write("x")
+seen = {
+    "uid": os.getuid(), "gid": os.getgid(), "cwd": os.getcwd(), "home": os.environ["HOME"],
+    "name": socket.gethostname(), "hosts": hosts, "own": os.environ["MA_CURRENT_IP"],
+    "addresses": [socket.gethostbyname(host) for host in hosts],
+    "shm": os.statvfs("/dev/shm").f_blocks * os.statvfs("/dev/shm").f_frsize,
+}
+print("seen", json.dumps(seen), flush=True)
+for peer in peers:
+    peer.sendall(b"x")
+    peer.recv(1)
+"""
+REACH = """
+import os, socket, sys
+for line in open("/proc/net/route").read().splitlines()[1:]:
+    gateway = line.split()[2]
+    if gateway != "00000000":
+        engine = ".".join(str(int(gateway[i : i + 2], 16)) for i in (6, 4, 2, 0))
+obs = os.environ["OBS_ENDPOINT"].rpartition("/")[2].split(":")
+for name, place in (("machine", (engine, int(sys.argv[1]))), ("obs", (obs[0], int(obs[1])))):
+    try:
+        socket.create_connection(place, 5).close()
+        print(name, "reached", flush=True)
+    except OSError as error:
+        print(name, "not reached", error, flush=True)
+"""
+
+
+@dataclass
+class Laptop:
+    """A directory with a training script, a mapping, and OBS beside it; and the rehearsals that ran in it."""
+
+    root: Path
+    engine: Any
+    image: str
+    started: List[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def start(
+        self, *arguments: str, image: Optional[str] = None, more: Optional[Dict[str, str]] = None
+    ) -> Rehearsing:
+        """Starts a rehearsal, as a user does."""
+        kept = {name: os.environ[name] for name in ("PATH", "HOME", "DOCKER_HOST") if name in os.environ}
+        argv = ["--local", "--runner", "docker", "--image", image or self.image, "--rank-table-delay", "1"]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "ma_boot", *argv, *arguments],
+            cwd=self.root,
+            env={**kept, **(more or {})},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            umask=0o077,  # as careful users have it: the nodes' user is somebody else
+        )
+        self.started.append(process)
+        return Rehearsing(process)
+
+    def rehearse(self, *arguments: str, image: Optional[str] = None, **more: Any) -> Rehearsing:
+        """Runs a rehearsal to its end."""
+        running = self.start(*arguments, image=image, **more)
+        running.end()
+        return running
+
+    def made(self) -> List[str]:
+        """The names of what is on the engine of the rehearsals that ran here."""
+        return [str(one.name) for one in self._found()]
+
+    def remove(self) -> None:
+        """Removes it, after a test that failed."""
+        for one in self._found():  # containers before the network that they are on
+            one.remove(force=True, v=True) if hasattr(one, "exec_run") else one.remove()
+
+    def _found(self) -> List[Any]:
+        names = tuple(f"ma_boot-{path.name[-8:]}" for path in self.root.glob("ma_boot-rehearsal/ma-job-*"))
+        label = {"label": "ma_boot=rehearsal"}
+        containers = self.engine.containers.list(all=True, filters=label, ignore_removed=True)
+        networks = self.engine.networks.list(filters=label)
+        return [one for one in (*containers, *networks) if str(one.name).startswith(names)]
+
+    def outputs(self) -> List[str]:
+        """The objects below obs://bucket/out/."""
+        return sorted(path.name for path in (self.root / "obs" / "bucket" / "out").glob("*"))
+
+
+@dataclass
+class Rehearsing:
+    """A rehearsal that runs, or has ended."""
+
+    process: subprocess.Popen[bytes]
+    output: str = ""
+
+    @property
+    def code(self) -> int:
+        """Its exit code, once it has ended."""
+        assert self.process.returncode is not None
+        return self.process.returncode
+
+    def read_until(self, text: str, times: int = 1) -> None:
+        """Reads what it prints until so many lines have the text."""
+        assert self.process.stdout is not None
+        while self.output.count(text) < times:
+            line = self.process.stdout.readline()
+            assert line, f"it ended without {text!r}:\n{self.output}"
+            self.output += line.decode()
+
+    def end(self) -> None:
+        """Waits for the end."""
+        output, _ = self.process.communicate(timeout=600)
+        self.output += output.decode()
+        assert "Traceback" not in self.output, self.output
+
+
+@pytest.fixture
+def laptop(tmp_path: Path, engine: Any, good: Built) -> Iterator[Laptop]:
+    """A place to rehearse in; what a test leaves on the engine fails it."""
+    project = tmp_path / "project"
+    project.mkdir()
+    shutil.copy(RANK, project / "train.py")
+    (project / "mapping.py").write_text(f"PATH_MAPPING_CONFIG = {MAPPING!r}\n")
+    (project / "look.py").write_text(LOOK)
+    (project / "reach.py").write_text(REACH)
+    (tmp_path / "obs" / "bucket" / "data").mkdir(parents=True)
+    (tmp_path / "obs" / "bucket" / "data" / "x").write_text("input")
+    laptop = Laptop(tmp_path, engine, good.tag)
+    yield laptop
+    for process in laptop.started:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+    try:
+        until(lambda: not laptop.made())
+    finally:
+        laptop.remove()
+
+
+def test_eight_ranks_on_two_nodes_train_and_their_checkpoints_arrive(laptop: Laptop, on_conda: Built) -> None:
+    images = laptop.root / "obs" / "ma-boot-example" / "cifar-10-batches-bin"
+    images.mkdir(parents=True)
+    dice = random.Random(0)
+    records = [bytes([dice.randrange(10)]) + dice.randbytes(3 * 32 * 32) for _ in range(320)]
+    (images / "data_batch_1.bin").write_bytes(b"".join(records))
+    ended = laptop.rehearse(
+        "--offline", "--nodes", "2", "--devices-per-node", "4", "--rendezvous", "mindspore",
+        "--path-mapping", str(EXAMPLE / "path_mapping_config.py"), "--obs-root", "obs",
+        str(EXAMPLE / "train.py"), "--data", "data", "--checkpoints", "checkpoints",
+        "--batch-size", "20", "--epochs", "1",
+        image=on_conda.tag,
+    )  # fmt: skip
+    assert ended.code == 0, ended.output
+    assert ended.output.count("parameters equal on all 8 ranks") == 8
+    checkpoints = laptop.root / "obs" / "ma-boot-example" / "checkpoints"
+    assert sorted(path.relative_to(checkpoints).as_posix() for path in checkpoints.rglob("*.ckpt")) == [
+        f"rank_{rank}/latest.ckpt" for rank in range(8)
+    ]
+    assert {path.stat().st_uid for path in checkpoints.rglob("*")} == {os.getuid()}
+
+
+def test_a_node_is_as_on_the_platform(laptop: Laptop) -> None:
+    ended = laptop.rehearse("--nodes", "2", "project/look.py")
+    assert ended.code == 0, ended.output
+    lines = [line.partition(" seen ") for line in ended.output.splitlines() if " seen " in line]
+    by_node = sorted((json.loads(line[2]) for line in lines), key=lambda seen: str(seen["name"]))
+    assert len(by_node) == 2
+    for node, seen in enumerate(by_node):
+        assert (seen["uid"], seen["gid"]) == (1000, 100)
+        assert seen["cwd"] == seen["home"] == "/home/ma-user"
+        assert seen["name"].endswith(f"-worker-{node}")
+        assert seen["hosts"][node] == f"{seen['name']}.{seen['name'][: -len('-worker-0')]}"
+        assert seen["addresses"][node] == seen["own"]
+        assert seen["shm"] == 2 << 30
+    [job] = laptop.root.glob("ma_boot-rehearsal/*")
+    for name in ("node-0", "node-1"):
+        assert (job / name / "cache" / "written").exists()
+        assert (job / name / "home/ma-user/modelarts/user-job-dir/project/written").exists()
+        assert list((job / name / "home/ma-user/modelarts/log").glob("*-proc-rank-*"))
+    assert len(list((job / "log").glob("*-worker-*.log"))) == 2
+
+
+def test_the_rank_table_comes_late_and_in_pieces(laptop: Laptop) -> None:
+    ended = laptop.rehearse("--rank-table-delay", "9", "project/train.py", "print:hi")
+    assert ended.code == 0, ended.output
+    for reason in ("does not exist yet", 'status is "initializing"', "not whole JSON yet"):
+        assert reason in ended.output
+    assert "[node 0] [rank 0] hi" in ended.output
+
+
+def test_a_rank_that_fails_gives_the_job_its_code(laptop: Laptop) -> None:
+    shape = ["--nodes", "2", "--devices-per-node", "2"]
+    ended = laptop.rehearse(*shape, "project/train.py", "exit:7:3", "sleep")
+    assert ended.code == 7, ended.output
+    assert "exit code 7: node 1: rank 3 ended with exit code 7" in ended.output.splitlines()[-1]
+    assert laptop.made() == []
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_stop_brings_the_outputs_home_and_leaves_nothing(laptop: Laptop, signum: int, code: int) -> None:
+    words = ["write:out/RANK:x", "print:up", "sleep"]
+    running = laptop.start("--nodes", "2", *WITH_OBS, "project/train.py", *words)
+    running.read_until("] up\n", times=2)
+    running.process.send_signal(signum)
+    running.end()
+    assert running.code == code, running.output
+    assert laptop.outputs() == ["0", "1"]
+    assert laptop.made() == []
+
+
+def test_a_stop_before_the_nodes_are_made(laptop: Laptop) -> None:
+    running = laptop.start("--nodes", "2", "project/train.py", "sleep")
+    until(lambda: laptop.made())
+    running.process.send_signal(signal.SIGINT)
+    running.end()
+    assert running.code == 130, running.output
+    assert laptop.made() == []
+
+
+def test_a_sigkill_while_the_ranks_run_leaves_nothing(laptop: Laptop) -> None:
+    running = laptop.start("--nodes", "2", *WITH_OBS, "project/train.py", "deaf", "print:up", "sleep")
+    running.read_until("] up\n", times=2)
+    assert len(laptop.made()) == 4
+    running.process.kill()
+    until(lambda: not laptop.made())
+    running.end()
+
+
+@pytest.mark.parametrize("made", [1, 2, 3])
+def test_a_sigkill_while_all_is_being_made_leaves_nothing(laptop: Laptop, made: int) -> None:
+    running = laptop.start("--nodes", "3", "project/train.py", "sleep")
+    until(lambda: len(laptop.made()) >= made)
+    running.process.kill()
+    running.end()  # its guard, too, holds standard output until it has done its work
+    assert laptop.made() == []
+
+
+def test_without_its_guard_a_rehearsal_removes_all_itself(laptop: Laptop) -> None:
+    running = laptop.start("project/train.py", "print:up", "sleep")
+    running.read_until("] up\n")
+    started = f"/proc/{running.process.pid}/task/{running.process.pid}/children"
+    children = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in Path(started).read_text().split()}
+    [guard] = [int(pid) for pid, line in children.items() if b"ma_boot.local.containers.guard" in line]
+    os.kill(guard, signal.SIGKILL)
+    running.process.send_signal(signal.SIGTERM)
+    running.end()
+    assert running.code == 143, running.output
+    assert laptop.made() == []
+
+
+def test_keep_leaves_all_for_a_look_and_says_how(laptop: Laptop) -> None:
+    words = ["write:out/RANK:x", "exit:9:1"]
+    ended = laptop.rehearse("--keep", "--nodes", "2", *WITH_OBS, "project/train.py", *words)
+    assert ended.code == 9, ended.output
+    assert len(laptop.made()) == 4
+    lines = ended.output.partition("[ma_boot] kept:")[2].splitlines()
+    advice = {what.strip(): command.strip() for what, _, command in (line.partition(": ") for line in lines)}
+    assert "/home/ma-user/out" in _shell(advice["[ma_boot]   what changed in it"])
+    assert "exit code 0: success" in _shell(advice["[ma_boot]   boot it again"])
+    _shell(advice["[ma_boot]   remove all"])
+    assert laptop.made() == []
+
+
+def _shell(command: str) -> str:
+    """What a user gets who pastes the line."""
+    return subprocess.run(["sh", "-c", command], stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+@pytest.fixture
+def listening() -> Iterator[int]:
+    """A service of this machine, on all its addresses."""
+    with socket.create_server(("0.0.0.0", 0)) as server:
+
+        def accept() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    server.accept()[0].close()
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize(("options", "machine"), [([], "reached"), (["--offline"], "not reached")])
+def test_offline_there_is_no_way_out_but_obs(
+    laptop: Laptop, listening: int, options: List[str], machine: str
+) -> None:
+    ended = laptop.rehearse(*options, *WITH_OBS, "project/reach.py", str(listening))
+    assert f"machine {machine}" in ended.output, ended.output
+    assert "obs reached" in ended.output
+    assert "inputs: done" in ended.output
+
+
+def test_a_rank_that_wants_more_memory_than_the_node_has_is_said_to(laptop: Laptop) -> None:
+    ended = laptop.rehearse("--memory", "300m", "project/train.py", "eat:0")
+    assert ended.code == 137, ended.output
+    assert "out of memory" in ended.output.splitlines()[-1]
+    assert "300 MiB" in ended.output.splitlines()[-1]
+
+
+def test_dev_shm_has_the_size_that_was_asked_for(laptop: Laptop) -> None:
+    ended = laptop.rehearse("--shm-size", "64m", "project/look.py")
+    assert f'"shm": {64 << 20}' in ended.output, ended.output
+
+
+def test_a_script_may_be_in_the_image(laptop: Laptop, derived: Callable[..., str]) -> None:
+    image = derived("with-code", """RUN echo 'print("baked in")' >/home/ma-user/code/in_image.py""")
+    ended = laptop.rehearse("/home/ma-user/code/in_image.py", image=image)
+    assert ended.code == 0, ended.output
+    assert "baked in" in ended.output
+
+
+def test_no_engine_answers(laptop: Laptop) -> None:
+    ended = laptop.rehearse("project/train.py", more={"DOCKER_HOST": f"unix://{laptop.root}/none"})
+    assert ended.code == 69, ended.output
+    assert "no container engine answers" in ended.output
+
+
+def test_an_image_that_is_not_here(laptop: Laptop) -> None:
+    ended = laptop.rehearse("project/train.py", image="ma-boot-test/not-here")
+    assert ended.code == 66, ended.output
+    assert "no image ma-boot-test/not-here here" in ended.output
+    assert not (laptop.root / "ma_boot-rehearsal").exists()
+
+
+def test_an_image_for_other_processors(laptop: Laptop, foreign: str) -> None:
+    ended = laptop.rehearse("project/train.py", image=foreign)
+    assert ended.code == 78, ended.output
+    assert "is for riscv64, but the engine runs on" in ended.output
+    assert "ma_boot image build --platform linux/" in ended.output
+
+
+@pytest.fixture
+def foreign(engine: Any) -> Iterator[str]:
+    """An image for a processor that this machine has not, as `docker save` would write it."""
+    tag = f"{SESSION}/foreign:latest"
+    layer = _archive({"bin/ma_boot": b"\x7fELF" + b"\0" * 60})
+    config = {
+        "architecture": "riscv64",
+        "os": "linux",
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
+    }
+    manifest = [{"Config": "config.json", "RepoTags": [tag], "Layers": ["layer.tar"]}]
+    files = {"config.json": json.dumps(config).encode(), "manifest.json": json.dumps(manifest).encode()}
+    engine.images.load(_archive({**files, "layer.tar": layer}))
+    yield tag
+    engine.images.remove(tag, force=True)
+
+
+def _archive(files: Dict[str, bytes]) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(content), 0o755
+            archive.addfile(entry, io.BytesIO(content))
+    return packed.getvalue()
+
+
+@pytest.mark.parametrize("options", [[], ["--obs-root", "obs"]])
+def test_an_image_without_the_toolkit(laptop: Laptop, plain: str, options: List[str]) -> None:
+    ended = laptop.rehearse(*options, "project/train.py", image=plain)
+    assert ended.code == 127, ended.output
+    assert "ma_boot image build" in ended.output
+    assert laptop.made() == []
+
+
+def test_a_mapping_that_no_node_would_find(laptop: Laptop) -> None:
+    shutil.move(str(laptop.root / "project" / "mapping.py"), str(laptop.root / "mapping.py"))
+    ended = laptop.rehearse("--path-mapping", "mapping.py", "project/train.py")
+    assert ended.code == 78, ended.output
+    assert "--code-dir" in ended.output
