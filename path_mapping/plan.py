@@ -190,6 +190,8 @@ def plan_downloads(
             local = look(name)
             known = entry or (noted(name) if local is not None else None)
             verdict = judged_download(found, local, known, route.checksum, partial(md5, name))
+            if known is not entry and verdict.action == SKIP:
+                verdict = verdict._replace(learned=True)  # the file says it, and the record shall
             yield _step(verdict, name, found.size, found, local)
     yield from _gone(recorded.before(None), route, look)
 

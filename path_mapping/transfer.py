@@ -233,7 +233,7 @@ def _check(cancel: threading.Event) -> None:
 
 def _sweep(prepared: Prepared, ranges_from: int) -> None:
     """Removes what was left of files by whoever is dead, but for what this run, or the next, takes up."""
-    wanted, places = set(), set()
+    wanted, places = set(), set(prepared.unrecorded)
     for copy in prepared.copies():
         places.add((copy.local.parent, copy.root))
         if copy.size > ranges_from:

@@ -207,6 +207,17 @@ class TestInterruptedDownload:
             fetch(store, tmp_path)
             assert names(tmp_path / "in") == [".x.alive.ma_part", "a"]
 
+    def test_what_is_left_beside_a_whole_file_goes_too(
+        self, store: ObsStore, obs: ObsServer, tmp_path: Path
+    ) -> None:
+        """A run that was killed after it had moved the file into its place, and before anything else."""
+        put(obs, "in/large", LARGE, tmp_path)
+        fetch(store, tmp_path)
+        (tmp_path / ".in.ma_sync").unlink()
+        (tmp_path / "in" / ".large.0123456789abcdef.parts.ma_part").write_text("0 5\n")
+        assert fetch(store, tmp_path).skipped == 1
+        assert names(tmp_path / "in") == ["large"]
+
 
 class TestInterruptedUpload:
     """Parts that are there are compared, not sent again."""
