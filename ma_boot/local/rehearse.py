@@ -6,7 +6,6 @@ import dataclasses
 import json
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -22,8 +21,9 @@ from ma_boot.local.code import code_directory, code_files, copy_code
 from ma_boot.local.late_table import write_late
 from ma_boot.local.platform import SimulatedJob, node_environment, rank_table
 from ma_boot.local.summary import summary_lines
+from ma_boot.ports import free_port
+from ma_boot.request import BootRequest, as_options
 from ma_boot.result import RunResult
-from ma_boot.steps import BootRequest, as_options
 from ma_boot.supervise import Limits, supervise
 from ma_boot.task import Task
 from ma_boot.world import World
@@ -122,7 +122,7 @@ def _set_up(rehearsal: Rehearsal, job: SimulatedJob, world: World) -> List[Worke
         if place
     ]
     files = code_files(code, apart) if code is not None else ()
-    port = rehearsal.request.rendezvous_port or _free_port()
+    port = rehearsal.request.rendezvous_port or free_port()
     request = dataclasses.replace(rehearsal.request, command=command, rendezvous_port=port)
     specs = []
     for node in range(job.nodes):
@@ -169,11 +169,3 @@ def _on_node(
         path_mapping=absolute(request.path_mapping),
         obs_root=absolute(request.obs_root),
     )
-
-
-def _free_port() -> int:
-    """A port for the rendezvous: two rehearsals on one machine must not meet."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

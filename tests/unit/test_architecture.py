@@ -26,7 +26,7 @@ PURE = {
     "ma_boot/rank_table/identity.py": set(),
     "ma_boot/rank_table/fake.py": set(),
     "ma_boot/rank_table/tools.py": set(),
-    "ma_boot/launch.py": set(),
+    "ma_boot/old_variables.py": set(),
     "ma_boot/secrets.py": set(),
     "ma_boot/result.py": set(),
     "ma_boot/advice.py": set(),
@@ -64,6 +64,9 @@ def imported(path: Path) -> Iterator[str]:
 
 def packages(path: Path) -> Set[str]:
     return {name.split(".")[0] for name in imported(path)}
+
+
+PURE.update({str(path.relative_to(ROOT)): set() for path in ROOT.glob("ma_boot/launch/*.py")})
 
 
 def is_pure(module: str) -> bool:
