@@ -14,7 +14,7 @@ from ma_boot.launch import LaunchPlan
 from ma_boot.left_over import end_left_over
 from ma_boot.report import Ending
 from ma_boot.request import BootRequest
-from ma_boot.sync import NO_MAPPING, bring_home, inputs_arriving
+from ma_boot.sync import NO_MAPPING, bring_home, inputs_arriving, outputs_leaving, part_of
 from ma_boot.world import World
 
 
@@ -39,7 +39,7 @@ def boot(request: BootRequest, world: World) -> Ending:
             training = steps.environment_of(request, world, job)
             steps.check_command(request, world, job, training, mapping)
             phase.detail = training.origin
-        arriving = inputs_arriving(mapping.inputs, base, store, journal, inbox)
+        arriving = inputs_arriving(mapping.inputs, base, store, journal, inbox, part_of(job))
         with arriving as inputs, journal.phase("rank table") as phase:
             placement, table = ranks.find_ranks(request, world, job, inputs.check)
             ranks.write_table(placement, table, job)
@@ -52,7 +52,8 @@ def boot(request: BootRequest, world: World) -> Ending:
             start_slogd(world.environ, journal.say)
             phase.detail = f"{len(plan.workers)} processes, rendezvous {request.rendezvous}"
             inbox.check()
-        with journal.phase("run") as phase:
+        leaving = outputs_leaving(mapping.outputs, base, store, journal, inbox)
+        with leaving, journal.phase("run") as phase:
             run = train(plan.workers, world, request.limits, request.restarts)
             phase.outcome, phase.detail = run.outcome, run.summary()
     except (BootError, Stopped) as caught:

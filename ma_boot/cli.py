@@ -26,6 +26,7 @@ from ma_boot.rank_table_commands import rank_table
 from ma_boot.report import exit_code, report_lines, write_failure
 from ma_boot.request import BootRequest, completed, conflicts
 from ma_boot.signals import SignalInbox
+from ma_boot.sync_commands import sync
 from ma_boot.world import World
 
 _ONLY_LOCAL = ("nodes", "devices_per_node", "rank_table_delay", "code_dir", "rehearsal_dir")
@@ -82,6 +83,7 @@ def commands() -> None:
 
 
 commands.add_command(rank_table)
+commands.add_command(sync)
 
 
 @commands.command(

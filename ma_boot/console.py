@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import threading
@@ -139,6 +140,8 @@ class Console:
 
 
 def print_lines(text: str, descriptor: int = 1) -> None:
-    """Prints the text and returns when it is printed, or its reader is gone."""
-    with Console(descriptor) as console:
-        console.line(text)
+    """Prints the text and returns when it is printed, however slow its reader is, or the reader is gone."""
+    rest = memoryview(text.encode("utf-8", "backslashreplace") + b"\n")
+    with contextlib.suppress(OSError):
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Optional, Tuple
 
@@ -18,7 +19,7 @@ from ma_boot.output import keep_earlier
 from ma_boot.ports import check_free
 from ma_boot.rank_dirs import code_to_copy, make_rank_dirs
 from ma_boot.request import BootRequest
-from ma_boot.sync import load_mapping
+from ma_boot.sync import load_mapping, places_of
 from ma_boot.world import World
 from path_mapping import errors as mapping_errors
 from path_mapping.config import PathMapping
@@ -45,16 +46,16 @@ def read_mapping_and_store(
 def read_mapping(request: BootRequest, world: World, job: JobEnvironment) -> PathMapping:
     """The mapping; its file is found as the command is."""
     if request.path_mapping is None:
-        return load_mapping(None)
+        return load_mapping(None, {})
     try:
-        return load_mapping(find_file(request.path_mapping, world.cwd, job.job_dir))
+        return load_mapping(find_file(request.path_mapping, world.cwd, job.job_dir), places_of(job))
     except NotFound as error:
         raise ConfigError(f"--path-mapping {error}") from error
 
 
 def environment_of(request: BootRequest, world: World, job: JobEnvironment) -> TrainingEnvironment:
     """The selected environment (phase 2)."""
-    return select_environment(
+    training = select_environment(
         request.python,
         request.conda_env,
         request.source,
@@ -63,6 +64,10 @@ def environment_of(request: BootRequest, world: World, job: JobEnvironment) -> T
         world.inbox,
         world.journal.say,
     )
+    if request.obs_root is None:
+        return training
+    root = os.path.join(world.cwd, request.obs_root)  # for the training's own `path_mapping.file`
+    return replace(training, environ={**training.environ, "PATH_MAPPING_OBS_ROOT": root})
 
 
 def check_command(

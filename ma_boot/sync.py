@@ -6,7 +6,7 @@ import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Iterator, Optional, Sequence
+from typing import Any, Iterator, Mapping, Optional, Sequence
 
 from ma_boot.errors import (
     BootError,
@@ -18,35 +18,68 @@ from ma_boot.errors import (
     StoreUnavailable,
     listed,
 )
+from ma_boot.job import JobEnvironment
 from ma_boot.journal import Journal
 from ma_boot.signals import SignalInbox
 from ma_boot.task import Task
 from path_mapping import errors as mapping_errors
-from path_mapping.config import PathMapping, Route, read_mapping
+from path_mapping.config import PathMapping, Route
+from path_mapping.mapping_file import read_mapping
+from path_mapping.periodic import upload_periodically
+from path_mapping.prepare import UploadChoice
+from path_mapping.selection import Part
 from path_mapping.store import Store
 from path_mapping.transfer import Progress, Transferred, download, upload
 
 CANCEL_SECONDS = 2.0
+MOST_NOTICES = 5
 NO_MAPPING = PathMapping((), ())
 
 
-def load_mapping(file: Optional[str]) -> PathMapping:
-    """The job's mapping, empty where none is named; raises `ConfigError` with all its mistakes."""
+def load_mapping(file: Optional[str], places: Mapping[str, str]) -> PathMapping:
+    """The job's mapping, empty where none is named; raises `ConfigError` with all its mistakes.
+
+    `places` are the values of its placeholders.
+    """
     if file is None:
         return NO_MAPPING
     try:
-        return read_mapping(Path(file))
+        return read_mapping(Path(file), places)
     except mapping_errors.MappingInvalid as error:
         raise ConfigError(str(error)) from error
 
 
+def places_of(job: JobEnvironment) -> Mapping[str, str]:
+    """The values of a mapping's placeholders on this node.
+
+    Files are moved once for a node, so `{rank}` is the node's first rank, by counting: the inputs come before
+    the rank table does.
+    """
+    return {
+        "job": job.name,
+        "node": str(job.node_rank),
+        "rank": str(job.node_rank * (job.device_count or 1)),
+    }
+
+
+def part_of(job: JobEnvironment) -> Part:
+    """This node's part of the inputs that are shared out."""
+    return Part(job.node_rank, job.node_count)
+
+
 @contextmanager
 def inputs_arriving(
-    routes: Sequence[Route], base: Path, store: Optional[Store], journal: Journal, inbox: SignalInbox
+    routes: Sequence[Route],
+    base: Path,
+    store: Optional[Store],
+    journal: Journal,
+    inbox: SignalInbox,
+    part: Part,
 ) -> Iterator[Task[None]]:
     """Downloads the inputs in a thread while the block runs; the block ends when they are there.
 
-    Raises what went wrong with them, or `Stopped`. When the block fails, the download is given up.
+    `part` is this node's, of the inputs that are shared out. Raises what went wrong with them, or `Stopped`.
+    When the block fails, the download is given up.
     """
 
     def fetch(cancel: threading.Event) -> None:
@@ -54,10 +87,11 @@ def inputs_arriving(
             return
         with journal.phase("inputs") as phase:
             try:
-                done = download(routes, base, store, cancel=cancel, progress=state.update)
+                done = download(routes, base, store, cancel=cancel, progress=state.update, part=part)
             except mapping_errors.PathMappingError as error:
-                raise _as_ours(error) from error
+                raise as_ours(error) from error
             phase.detail = summary(done)
+            _say_notices(done, journal)
             journal.event(
                 "transfer", direction="download", files=done.files, bytes=done.bytes, seconds=done.seconds
             )
@@ -74,6 +108,37 @@ def inputs_arriving(
     task.result()
 
 
+@contextmanager
+def outputs_leaving(
+    routes: Sequence[Route], base: Path, store: Optional[Store], journal: Journal, inbox: SignalInbox
+) -> Iterator[None]:
+    """Uploads outputs that have an interval while the block runs; it stops at once when the block ends.
+
+    What goes wrong is said and tried again: the last upload is the one that counts.
+    """
+    if store is None or all(route.interval is None for route in routes):
+        yield
+        return
+
+    def done(moved: Transferred) -> None:
+        journal.say(f"outputs so far: {summary(moved)}")
+        journal.event(
+            "transfer", direction="upload", files=moved.files, bytes=moved.bytes, seconds=moved.seconds
+        )
+
+    def failed(error: Exception) -> None:
+        journal.say(f"outputs so far: not all uploaded, the next round tries again: {error}")
+
+    def leave(cancel: threading.Event) -> None:
+        upload_periodically(routes, base, store, cancel=cancel, done=done, failed=failed)
+
+    task = Task("outputs so far", leave, inbox)
+    try:
+        yield
+    finally:
+        _give_up(task)
+
+
 def bring_home(
     routes: Sequence[Route],
     base: Path,
@@ -87,13 +152,15 @@ def bring_home(
 
     It takes at most `timeout` seconds, and a further stop signal ends it. `all_expected`: an output with
     nothing at its local path counts as lost (on a node that holds rank 0, after a training that ended well).
+    After a stop signal there may be little time: nothing is listed, and the newest and smallest go first.
     """
     if store is None or not routes:
         return None
 
     def send(cancel: threading.Event) -> Transferred:
-        return upload(routes, base, store, cancel=cancel, progress=state.update)
+        return upload(routes, base, store, cancel=cancel, progress=state.update, choice=choice)
 
+    choice = UploadChoice(listed=not inbox.stops, hurry=bool(inbox.stops))
     state = _State("outputs", journal)
     patience = max(1, len(inbox.stops))
 
@@ -108,6 +175,7 @@ def bring_home(
                 raise OutputLost(f"not every output was uploaded: {timeout:.0f} s were not enough")
             done = task.result()
             phase.detail = summary(done)
+            _say_notices(done, journal)
             journal.event(
                 "transfer", direction="upload", files=done.files, bytes=done.bytes, seconds=done.seconds
             )
@@ -120,7 +188,7 @@ def bring_home(
     return None
 
 
-def _give_up(task: Task[Transferred]) -> None:
+def _give_up(task: Task[Any]) -> None:
     task.cancel()
     task.wait(lambda: None, time.monotonic() + CANCEL_SECONDS)
 
@@ -128,15 +196,24 @@ def _give_up(task: Task[Transferred]) -> None:
 def _judge_missing(missing: Sequence[Route], journal: Journal, all_expected: bool) -> None:
     if not missing:
         return
+    expected = [f"{route.local} (for {route.remote})" for route in missing if route.required]
+    if all_expected and expected:
+        raise OutputLost(listed("the training ended well, but left nothing at these output paths:", expected))
     paths = [f"{route.local} (for {route.remote})" for route in missing]
-    if all_expected:
-        raise OutputLost(listed("the training ended well, but left nothing at these output paths:", paths))
     journal.say(listed("nothing to upload from", paths))
 
 
+def _say_notices(done: Transferred, journal: Journal) -> None:
+    for notice in done.notices[:MOST_NOTICES]:
+        journal.say(notice)
+    if len(done.notices) > MOST_NOTICES:
+        journal.say(f"and {len(done.notices) - MOST_NOTICES} more of the kind")
+
+
 def summary(done: Transferred) -> str:
-    """`6 files, 3.1 MB in 0.2 s`."""
-    return f"{done.files} files, {done.bytes / 1e6:.1f} MB in {done.seconds:.1f} s"
+    """`6 files, 3.1 MB in 0.2 s, 2 were there`."""
+    there = f", {done.skipped} were there" if done.skipped else ""
+    return f"{done.files} files, {done.bytes / 1e6:.1f} MB in {done.seconds:.1f} s{there}"
 
 
 class _State:
@@ -163,7 +240,7 @@ class _State:
             )
 
 
-def _as_ours(error: mapping_errors.PathMappingError) -> Exception:
+def as_ours(error: mapping_errors.PathMappingError) -> Exception:
     """The error of a download as one that carries its exit code."""
     if isinstance(error, mapping_errors.Cancelled):
         return Cancelled("given up")
@@ -173,7 +250,8 @@ def _as_ours(error: mapping_errors.PathMappingError) -> Exception:
 
 
 def _by_cause(error: mapping_errors.PathMappingError, causes: Sequence[Exception]) -> BootError:
-    if any(isinstance(cause, (OSError, mapping_errors.UnsafeTarget)) for cause in causes):
+    ours = (OSError, mapping_errors.UnsafeTarget, mapping_errors.NoSpace)
+    if any(isinstance(cause, ours) for cause in causes):
         return CannotCreate(f"inputs: {error}")
     if any(isinstance(cause, (mapping_errors.MissingInputs, mapping_errors.NotFound)) for cause in causes):
         return InputMissing(f"inputs: {error}")

@@ -6,13 +6,21 @@ import os
 from pathlib import Path
 from typing import Callable, Iterator
 
+from path_mapping.directory_files import DirectoryFiles
 from path_mapping.errors import NotFound, Refused, StoreError, Unreachable, UnsafeTarget
-from path_mapping.local_file import chunks, contained, is_temporary, md5_of, write_verified
-from path_mapping.plan import unsafe
+from path_mapping.local_file import (
+    chunks,
+    contained,
+    is_temporary,
+    make_directories,
+    md5_of,
+    write_verified,
+)
+from path_mapping.names import unsafe
 from path_mapping.store import StoredObject
 
 
-class DirectoryStore:
+class DirectoryStore(DirectoryFiles):
     """Real files on this disk, or on a mounted file system."""
 
     def __init__(self, root: Path) -> None:
@@ -34,7 +42,8 @@ class DirectoryStore:
                 if key.endswith("/"):
                     yield StoredObject(key, 0, None)
                 else:
-                    yield StoredObject(key, path.stat().st_size, md5_of(chunks(path)))
+                    md5 = md5_of(chunks(path))
+                    yield StoredObject(key, path.stat().st_size, md5, f'"{md5}"')
         except OSError as error:
             raise _as_ours(error, f"listing obs://{bucket}/{prefix}") from error
 
@@ -47,8 +56,11 @@ class DirectoryStore:
             raise _as_ours(error, f"reading obs://{bucket}/{key}") from error
 
     def write(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> None:
-        """Copies the file; a bucket that does not exist yet is made."""
-        target = self._path(bucket, key)
+        """Copies the file; a bucket that does not exist yet is made. `key/` is a directory."""
+        target = self._path(bucket, key[:-1] if key.endswith("/") else key)
+        if key.endswith("/"):
+            make_directories(target)
+            return
 
         def pieces() -> Iterator[bytes]:
             for piece in chunks(source):

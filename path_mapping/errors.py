@@ -5,6 +5,7 @@ PathMappingError
 ├── CredentialsMissing    the environment: every variable that is missing
 ├── MissingInputs         inputs that do not exist in OBS, all of them
 ├── UnsafeTarget          keys that would leave their target or cannot be a file, all of them
+├── NoSpace               a disk that is too small for what is to come
 ├── TransferFailed        files that could not be moved, after all others were tried
 ├── Cancelled             the caller gave the transfer up
 └── StoreError            what a store says
@@ -51,6 +52,14 @@ class UnsafeTarget(PathMappingError):
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__(_listed("objects that cannot be stored below their target:", problems))
+        self.problems = tuple(problems)
+
+
+class NoSpace(PathMappingError):
+    """Disks that have too little space, or too few inodes, for what is to be downloaded."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__(_listed("not enough space; nothing was downloaded:", problems))
         self.problems = tuple(problems)
 
 

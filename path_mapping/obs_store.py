@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Callable, Iterator, Optional
 from urllib.parse import urlsplit
 
 import certifi
-from obs import CompleteMultipartUploadRequest, CompletePart, ObsClient, PutObjectHeader
+from obs import CompleteMultipartUploadRequest, CompletePart, GetObjectHeader, ObsClient, PutObjectHeader
 
 from path_mapping.errors import (
     CredentialsMissing,
@@ -28,6 +28,7 @@ from path_mapping.errors import (
     Unreachable,
 )
 from path_mapping.local_file import CHUNK, md5_of, new_md5
+from path_mapping.obs_files import ObsFiles
 from path_mapping.store import StoredObject
 
 TIMEOUT_SECONDS = 30  # of one read or write on a connection
@@ -37,7 +38,7 @@ MULTIPART_FROM = 1 << 30
 LINE_CODES = {"BadDigest", "IncompleteBody", "RequestTimeout"}  # a 400, but for what the network did
 
 
-class ObsStore:
+class ObsStore(ObsFiles):
     """Objects in OBS, or in a service with its interface; used by one thread, made after a fork.
 
     A host name is addressed with the bucket before it, as OBS wants it; an IP address (a server of a test)
@@ -95,7 +96,7 @@ class ObsStore:
                     raise Unreachable(f"{doing}: {entry.key!r} came after {marker!r}")
                 marker = entry.key
                 md5 = None if entry.isAppendable else _md5_of_etag(entry.etag)
-                yield StoredObject(entry.key, int(entry.size), md5)
+                yield StoredObject(entry.key, int(entry.size), md5, entry.etag or "")
             if not answer.body.contents or not (
                 answer.body.is_truncated or len(answer.body.contents) >= PAGE
             ):
@@ -192,6 +193,11 @@ class ObsStore:
         )
         _compare(doing, answer, md5)
         return CompletePart(partNum=number, etag=answer.body.etag)
+
+    def _from(self, bucket: str, key: str, offset: int) -> Any:
+        """The SDK's answer to a request for the object's bytes from this one on."""
+        headers = GetObjectHeader(range=f"{offset}-")
+        return self._client.getObject(bucket, key, headers=headers, loadStreamInMemory=False)
 
     def _call(self, doing: str, request: Callable[[], Any], *wanted: str) -> Any:
         """The SDK's answer, if it is a good one; a body that it could not read lacks what is wanted of it."""

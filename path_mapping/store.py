@@ -9,7 +9,7 @@ from typing import Callable, Iterator, Optional, Protocol
 
 @dataclass(frozen=True)
 class StoredObject:
-    """One object; `size` in bytes, `md5` in hex where the store's listing has one.
+    """One object; `size` in bytes, `md5` in hex where the store's listing has one, `etag` as it stands there.
 
     A listing does not tell an encrypted object, whose ETag only looks like an MD5: content is not to be
     judged by it, that is done by `Store.read`.
@@ -18,6 +18,7 @@ class StoredObject:
     key: str
     size: int
     md5: Optional[str]
+    etag: str = ""
 
 
 class Store(Protocol):

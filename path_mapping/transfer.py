@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import threading
 import time
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Callable, Iterable, Iterator, List, Sequence, Tuple, TypeVar
 
@@ -13,16 +16,18 @@ from path_mapping.config import Route
 from path_mapping.errors import (
     Cancelled,
     Failure,
-    MissingInputs,
     NotFound,
     PathMappingError,
     StoreError,
     TransferFailed,
     Unreachable,
-    UnsafeTarget,
 )
-from path_mapping.local_file import chunks, contained, make_directories, md5_of, write_verified
-from path_mapping.plan import Copy, clashes, distinct, downloads, local_path, shown, uploads
+from path_mapping.file_store import FileStore
+from path_mapping.local_file import chunks, contained, make_directories, md5_of, new_md5, write_verified
+from path_mapping.names import shown
+from path_mapping.plan import Copy
+from path_mapping.prepare import Prepared, UploadChoice, prepared_downloads, prepared_uploads
+from path_mapping.selection import Part
 from path_mapping.store import Store, StoredObject
 
 ATTEMPTS = 5
@@ -44,12 +49,17 @@ class Progress:
 
 @dataclass(frozen=True)
 class Transferred:
-    """A transfer that is over; `missing` are the outputs with nothing at their local path."""
+    """A transfer that is over; `missing` are the routes with nothing at their source.
+
+    `skipped` files were the same on both sides; `notices` say what was left out.
+    """
 
     files: int
     bytes: int
     seconds: float
     missing: Tuple[Route, ...]
+    skipped: int = 0
+    notices: Tuple[str, ...] = ()
 
 
 def download(
@@ -59,27 +69,36 @@ def download(
     *,
     cancel: threading.Event,
     progress: Callable[[Progress], None],
+    part: Part = Part(),  # noqa: B008 -- a frozen value
 ) -> Transferred:
-    """Fetches all inputs; relative local paths start at `base`.
+    """Fetches all inputs; relative local paths start at `base`. What is here already is not fetched again.
 
-    Before the first byte is written every input is known to exist (`MissingInputs`) and every key to be a
-    safe path below its target (`UnsafeTarget`). Raises `TransferFailed` after all other files are there,
-    `StoreError` when the store does not answer at all, and `Cancelled` soon after `cancel` is set.
+    Before the first byte is written every required input is known to exist (`MissingInputs`), every key to be
+    a safe path below its target (`UnsafeTarget`), and the disk to have room (`NoSpace`). Raises
+    `TransferFailed` after all other files are there, `StoreError` when the store does not answer at all, and
+    `Cancelled` soon after `cancel` is set.
     """
     started = time.monotonic()
-    copies, empty = _planned_downloads(routes, base, store, cancel)
     failures: List[Failure] = []
-    for route in empty:
-        try:
-            make_directories(local_path(route, base))
-        except OSError as error:
-            failures.append(Failure(str(route.remote), route.local, error))
+    lister, check = partial(listing, store, cancel), partial(_check, cancel)
+    with closing(prepared_downloads(routes, base, lister, part, check)) as prepared:
+        failures += prepared.blocked
+        _change_directories(prepared, failures)
 
-    def fetch(copy: Copy, moved: Callable[[int], None]) -> None:
-        _retrying(lambda: _fetch(copy, store, moved), cancel)
+        def fetch(copy: Copy, moved: Callable[[int], None]) -> None:
+            _retrying(lambda: _fetch(copy, store, moved), cancel)
+            prepared.fetched(copy)
 
-    _run(copies, fetch, failures, cancel, progress, lambda copy: (copy.url, str(copy.local)))
-    return Transferred(len(copies), sum(copy.size for copy in copies), time.monotonic() - started, ())
+        _run(
+            prepared,
+            prepared.copies(),
+            fetch,
+            failures,
+            cancel,
+            progress,
+            lambda copy: (copy.url, shown(copy.local)),
+        )
+        return _transferred(prepared, started)
 
 
 def upload(
@@ -89,59 +108,120 @@ def upload(
     *,
     cancel: threading.Event,
     progress: Callable[[Progress], None],
+    choice: UploadChoice = UploadChoice(),  # noqa: B008 -- a frozen value
 ) -> Transferred:
-    """Stores all outputs; nothing is deleted, neither here nor there.
+    """Stores all outputs; what is in OBS already is not sent again.
 
     Raises `TransferFailed` after all other files are stored, and `Cancelled` soon after `cancel` is set.
     """
     started = time.monotonic()
     failures: List[Failure] = []
-    planned = [(route, uploads(route, base, failures)) for route in routes]
-    copies = distinct([copy for _, found in planned for copy in found or ()], failures)
+    lister, check = partial(listing, store, cancel), partial(_check, cancel)
+    with closing(prepared_uploads(routes, base, lister, choice, check)) as prepared:
+        failures += prepared.blocked
+        _mark_directories(prepared, store, cancel, failures)
 
-    def send(copy: Copy, moved: Callable[[int], None]) -> None:
-        _retrying(lambda: _send(copy, store, moved, cancel), cancel)
+        def send(copy: Copy, moved: Callable[[int], None]) -> None:
+            _retrying(lambda: _send(copy, store, moved, cancel), cancel)
+            prepared.sent(copy)
 
-    _run(copies, send, failures, cancel, progress, lambda copy: (shown(copy.local), copy.url))
-    missing = tuple(route for route, found in planned if found is None)
-    return Transferred(len(copies), sum(copy.size for copy in copies), time.monotonic() - started, missing)
-
-
-def _planned_downloads(
-    routes: Sequence[Route], base: Path, store: Store, cancel: threading.Event
-) -> Tuple[List[Copy], List[Route]]:
-    """The copies, and the routes of directories that exist and are empty."""
-    copies: List[Copy] = []
-    empty: List[Route] = []
-    missing: List[str] = []
-    problems: List[str] = []
-    for route in routes:
-        planned = downloads(route, _listed(route, store, cancel), base, problems)
-        if planned is None:
-            missing.append(str(route.remote))
-        elif not planned:
-            empty.append(route)
-        copies += planned or ()
-    if missing:
-        raise MissingInputs(missing)
-    problems += clashes(copies)
-    if problems:
-        raise UnsafeTarget(problems)
-    return copies, empty
+        copies = prepared.newest_first() if choice.hurry else prepared.copies()
+        _run(prepared, copies, send, failures, cancel, progress, lambda copy: (shown(copy.local), copy.url))
+        _delete_objects(prepared, store, cancel)
+        return _transferred(prepared, started)
 
 
-def _listed(route: Route, store: Store, cancel: threading.Event) -> List[StoredObject]:
-    """The objects that the route may mean: none where there is no such bucket."""
-    try:
-        return _retrying(
-            lambda: list(_until(cancel, store.list(route.remote.bucket, route.remote.key))), cancel
-        )
-    except NotFound:
-        return []
+def _transferred(prepared: Prepared, started: float) -> Transferred:
+    return Transferred(
+        prepared.files,
+        prepared.size,
+        time.monotonic() - started,
+        prepared.missing,
+        prepared.totals.same,
+        tuple(prepared.notices),
+    )
+
+
+def _change_directories(prepared: Prepared, failures: List[Failure]) -> None:
+    """Makes the empty directories of the inputs, and takes away what is no longer in OBS."""
+    for target in prepared.targets():
+        try:
+            make_directories(target)
+        except OSError as error:
+            failures.append(Failure("", shown(target), error))
+    for copy in prepared.directories():
+        try:
+            contained(copy.local, copy.root)
+            make_directories(copy.local)
+        except (PathMappingError, OSError) as error:
+            failures.append(Failure(copy.url, shown(copy.local), error))
+    for copy in prepared.deletions():
+        try:
+            contained(copy.local, copy.root)
+            copy.local.unlink()
+            prepared.deleted(copy)
+        except (PathMappingError, OSError) as error:
+            failures.append(Failure(copy.url, shown(copy.local), error))
+
+
+def _mark_directories(
+    prepared: Prepared, store: Store, cancel: threading.Event, failures: List[Failure]
+) -> None:
+    """Stores `name/` for each empty directory of the outputs."""
+    nothing, empty = Path(os.devnull), new_md5().hexdigest()
+    for copy in prepared.directories():
+        write = partial(store.write, copy.bucket, copy.key, nothing, empty, lambda size: None)
+        try:
+            _retrying(write, cancel)
+            prepared.sent(copy)
+        except StoreError as error:
+            failures.append(Failure(shown(copy.local), copy.url, error))
+
+
+def _delete_objects(prepared: Prepared, store: Store, cancel: threading.Event) -> None:
+    """Deletes what this route once sent and no longer has; only after all files have gone well."""
+    if not isinstance(store, FileStore):
+        return
+    failures: List[Failure] = []
+    for copy in prepared.deletions():
+        try:
+            _retrying(partial(store.delete, copy.bucket, copy.key), cancel)
+            prepared.deleted(copy)
+        except StoreError as error:
+            failures.append(Failure("", copy.url, error))
+    if failures:
+        raise TransferFailed(failures, prepared.files)
+
+
+def listing(store: Store, cancel: threading.Event, bucket: str, prefix: str) -> Iterator[StoredObject]:
+    """The objects whose keys begin so: none where there is no such bucket.
+
+    A listing that breaks off is begun again, and goes on behind the last key that it had.
+    """
+    last = ""
+
+    def begin() -> Tuple[List[StoredObject], Iterator[StoredObject]]:
+        rest = (found for found in store.list(bucket, prefix) if found.key > last)
+        return list(islice(rest, 1)), rest
+
+    while True:
+        try:
+            first, rest = _retrying(begin, cancel)
+        except NotFound:
+            return
+        try:
+            for found in chain(first, rest):
+                _check(cancel)
+                last = found.key
+                yield found
+            return
+        except Unreachable:  # begun again: five failures without a further key end it
+            continue
 
 
 def _run(
-    copies: Sequence[Copy],
+    prepared: Prepared,
+    copies: Iterable[Copy],
     move: Callable[[Copy, Callable[[int], None]], None],
     failures: List[Failure],
     cancel: threading.Event,
@@ -149,7 +229,7 @@ def _run(
     ends: Callable[[Copy], Tuple[str, str]],
 ) -> None:
     """Moves one file after the other; a file that fails does not stop the rest."""
-    total, done, whole = sum(copy.size for copy in copies), 0, 0
+    total, files, done, whole = prepared.size, prepared.files, 0, 0
     for number, copy in enumerate(copies):
         of_this = 0
 
@@ -158,7 +238,7 @@ def _run(
             of_this = min(of_this + size, whole_size)  # a second attempt sends the same bytes again
             if cancel.is_set():
                 raise Cancelled("the transfer was given up")
-            progress(Progress(number, len(copies), before + of_this, total))
+            progress(Progress(number, files, before + of_this, total))
 
         try:
             moved(0)
@@ -169,7 +249,7 @@ def _run(
         except (PathMappingError, OSError) as error:
             failures.append(Failure(*ends(copy), error))
         done += copy.size
-        progress(Progress(number + 1, len(copies), done, total))
+        progress(Progress(number + 1, files, done, total))
     if failures:
         raise TransferFailed(failures, whole)
 
@@ -177,9 +257,13 @@ def _run(
 def _until(cancel: threading.Event, items: Iterable[Item]) -> Iterator[Item]:
     """The items, for as long as nobody gives up."""
     for item in items:
-        if cancel.is_set():
-            raise Cancelled("the transfer was given up")
+        _check(cancel)
         yield item
+
+
+def _check(cancel: threading.Event) -> None:
+    if cancel.is_set():
+        raise Cancelled("the transfer was given up")
 
 
 def _fetch(copy: Copy, store: Store, moved: Callable[[int], None]) -> None:

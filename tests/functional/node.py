@@ -92,7 +92,7 @@ class Node:
         """Runs `ma_boot` to its end."""
         return self.start(*arguments).end()
 
-    def mapping(self, inputs: Dict[str, str], outputs: Dict[str, str]) -> List[str]:
+    def mapping(self, inputs: Dict[str, Any], outputs: Dict[str, Any]) -> List[str]:
         """The options for a mapping over the directory that plays OBS."""
         file = self.root / "path_mapping_config.py"
         file.write_text(f"PATH_MAPPING_CONFIG = { ({'input': inputs, 'output': outputs})!r}\n")

@@ -204,7 +204,12 @@ class TestInputsAndOutputs:
     def test_outputs_go_home_after_a_failure_too(self, node: Node) -> None:
         node.complete_table()
         ended = node.boot(
-            *node.mapping({}, {"out": "obs://bucket/out/"}), RANK, "write:out/RANK:x", "exit:3:all"
+            *node.mapping({}, {"out": "obs://bucket/out/"}),
+            RANK,
+            "write:out/RANK:x",
+            "await:out/0",
+            "await:out/1",
+            "exit:3:all",
         )
         assert ended.code == 3
         assert (node.obs / "bucket" / "out" / "0").exists()

@@ -84,7 +84,7 @@ def test_what_the_sdk_signs_is_accepted(
         Request("PUT", request.target, {**request.headers, "date": "", "x-amz-date": ""}),
     ]
     if "content-type" in request.headers:
-        changed.append(Request("PUT", request.target, {**request.headers, "content-type": "!"}))
+        changed.append(Request("PUT", request.target, {**request.headers, "content-type": "another type"}))
     if parameters.get("uploadId") is not None:
         changed.append(Request("PUT", request.target.replace("uploadId=", "uploadId=1"), request.headers))
     assert all(refused(one, bucket=bucket) for one in changed)

@@ -29,7 +29,7 @@ def test_the_standard_library_is_enough_to_import_it() -> None:
 
 
 def test_path_mapping_is_there_as_well() -> None:
-    assert alone("from path_mapping.config import parse_mapping; print('there')").stdout == "there\n"
+    assert alone("from path_mapping.mapping_file import parse_mapping; print('there')").stdout == "there\n"
 
 
 def test_nothing_else_of_the_toolkit_is() -> None:

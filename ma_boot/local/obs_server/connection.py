@@ -71,7 +71,10 @@ class Connection:
         self._socket.sendall(head, socket.MSG_MORE)
         end = offset + length
         while offset < end:
-            offset += os.sendfile(self._socket.fileno(), file.fileno(), offset, end - offset)
+            sent = os.sendfile(self._socket.fileno(), file.fileno(), offset, end - offset)
+            if not sent:
+                raise OSError("a stored file is shorter than its object")
+            offset += sent
 
     def reset(self) -> None:
         """Ends the connection with RST instead of FIN."""

@@ -169,7 +169,10 @@ def _joined(path: Path, earlier: Stored, addition: Path, size: int) -> Path:
 def _append_bytes(source: BinaryIO, size: int, target: BinaryIO) -> None:
     done = 0
     while done < size:
-        done += os.sendfile(target.fileno(), source.fileno(), done, size - done)
+        copied = os.sendfile(target.fileno(), source.fileno(), done, size - done)
+        if not copied:
+            raise OSError("a stored file is shorter than its object")
+        done += copied
 
 
 def _crc64_of(path: Path) -> int:

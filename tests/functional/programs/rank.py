@@ -43,16 +43,19 @@ def daemon(file: str) -> None:
 
 
 def orphans(count: str) -> None:
-    """Starts processes whose parents end at once; prints who is their parent then."""
+    """Starts processes whose parents end at once; prints who is their parent then, and waits for their end."""
+    ended, held = os.pipe()
     for _ in range(int(count)):
         if os.fork() == 0:
+            parent = os.getpid()
             if os.fork() == 0:
-                own = os.getppid()
-                while os.getppid() == own:
+                while os.getppid() == parent:
                     time.sleep(0.001)
                 print(f"orphan of {os.getppid()}", flush=True)
             os._exit(0)
         os.wait()
+    os.close(held)
+    os.read(ended, 1)
 
 
 def zombies() -> None:

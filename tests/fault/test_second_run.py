@@ -1,0 +1,305 @@
+"""A second run: nothing is moved twice, whatever happened to the first; and what is odd about trees and disks."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from pathlib import Path
+from typing import Callable, Dict, Iterator, List, Optional, Tuple
+
+import pytest
+
+from ma_boot.local.obs_server import Fault, ObsServer
+from path_mapping.config import ObsUrl, Route
+from path_mapping.errors import NoSpace, TransferFailed
+from path_mapping.local_file import chunks, md5_of
+from path_mapping.names import is_record, record_path
+from path_mapping.obs_store import ObsStore
+from path_mapping.prepare import UploadChoice
+from path_mapping.selection import Part
+from path_mapping.store import Store, StoredObject
+from path_mapping.stores import open_store
+from path_mapping.transfer import Transferred, download, listing, upload
+from tests.conftest import CREDENTIALS
+
+MIB = 1 << 20
+
+
+@pytest.fixture(params=["directory", "obs"])
+def store(request: pytest.FixtureRequest, tmp_path: Path, obs: ObsServer) -> Store:
+    if request.param == "directory":
+        return open_store({}, tmp_path / "root")
+    return open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
+
+
+def fetch(store: Store, base: Path, part: Part = Part(), **options: object) -> Transferred:  # noqa: B008
+    route = Route("in", ObsUrl("bucket", "data/"), **options)  # type: ignore[arg-type]
+    return download([route], base, store, cancel=threading.Event(), progress=lambda now: None, part=part)
+
+
+def send(store: Store, base: Path, choice: UploadChoice = UploadChoice(), **options: object) -> Transferred:  # noqa: B008
+    route = Route("out", ObsUrl("bucket", "data/"), **options)  # type: ignore[arg-type]
+    return upload([route], base, store, cancel=threading.Event(), progress=lambda now: None, choice=choice)
+
+
+def write(base: Path, files: Dict[str, bytes]) -> Path:
+    for name, content in files.items():
+        (base / name).parent.mkdir(parents=True, exist_ok=True)
+        (base / name).write_bytes(content)
+    return base
+
+
+def tree(base: Path) -> Dict[str, bytes]:
+    return {str(path.relative_to(base)): path.read_bytes() for path in base.rglob("*") if path.is_file()}
+
+
+FILES = {"out/a": b"a" * 1000, "out/b-c": b"bc", "out/b/c": b"c", "out/b.d": b"", "out/é/ü": b"x"}
+
+
+def test_nothing_to_do_is_one_listing(obs: ObsServer, tmp_path: Path) -> None:
+    store = open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
+    write(tmp_path, FILES)
+    assert send(store, tmp_path).files == 5
+    assert fetch(store, tmp_path).files == 5
+    for again in (send, fetch, send, fetch):
+        obs.seen.clear()
+        done = again(store, tmp_path)
+        assert (done.files, done.skipped) == (0, 5)
+        assert [(method, path.partition("?")[0]) for method, path in obs.requests] == [("GET", "/bucket")]
+
+
+def test_a_second_run_reads_no_content(store: Store, tmp_path: Path) -> None:
+    write(tmp_path, FILES)
+    send(store, tmp_path)
+    fetch(store, tmp_path)
+    for name in ("in/a", "out/a"):
+        os.chmod(tmp_path / name, 0)
+        status = os.stat(tmp_path / name)
+        (tmp_path / name).write_bytes(b"z" * 1000)  # damage that neither size nor time shows
+        os.utime(tmp_path / name, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert fetch(store, tmp_path).files == 0
+    assert fetch(store, tmp_path, checksum=True).files == 1
+    assert tree(tmp_path / "in")["a"] == FILES["out/a"]
+    assert send(store, tmp_path, checksum=True).files == 1
+
+
+def test_what_changed_on_either_side_is_moved_again(store: Store, tmp_path: Path) -> None:
+    write(tmp_path, FILES)
+    send(store, tmp_path)
+    fetch(store, tmp_path)
+    write(tmp_path, {"in/a": b"A" * 1000, "out/b/c": b"C", "out/new": b"n"})
+    assert send(store, tmp_path).files == 2
+    assert fetch(store, tmp_path).files == 3
+    assert tree(tmp_path / "in") == tree(tmp_path / "out")
+
+
+@pytest.mark.parametrize("damage", [b"", b"no database at all" * 300, None])
+def test_a_record_that_is_lost_costs_no_transfer(
+    store: Store, tmp_path: Path, damage: Optional[bytes]
+) -> None:
+    write(tmp_path, FILES)
+    send(store, tmp_path)
+    fetch(store, tmp_path)
+    for name in ("in", "out"):
+        record = record_path(tmp_path / name)
+        assert stat.S_IMODE(record.stat().st_mode) == 0o640
+        record.unlink() if damage is None else record.write_bytes(damage)
+    for _ in range(2):
+        assert (fetch(store, tmp_path).files, send(store, tmp_path).files) == (0, 0)
+    assert not list(tmp_path.rglob("*.ma_sync-journal"))
+
+
+def test_a_record_that_cannot_be_written_stops_nothing(store: Store, tmp_path: Path) -> None:
+    write(tmp_path, FILES)
+    record_path(tmp_path / "out").mkdir()
+    assert send(store, tmp_path).files == 5
+    assert send(store, tmp_path).files == 0
+
+
+def test_what_a_broken_run_moved_is_not_moved_again(obs: ObsServer, tmp_path: Path) -> None:
+    store = ObsStore(obs.url, "AKPLANTED", "SKPLANTED", None, None, multipart_from=6 * MIB, part=5 * MIB)
+    write(tmp_path, {"out/a": b"a" * (7 * MIB), "out/b": b"b", "out/c": b"c"})
+    obs.faults.append(Fault("403", "PUT", "/data/c"))
+    with pytest.raises(TransferFailed):
+        send(store, tmp_path)
+    obs.faults.clear()
+    assert send(store, tmp_path).files == 1
+    obs.faults.append(Fault("403", "GET", "/bucket/data/c"))
+    with pytest.raises(TransferFailed):
+        fetch(store, tmp_path)
+    obs.faults.clear()
+    assert fetch(store, tmp_path).files == 1
+    assert tree(tmp_path / "in") == tree(tmp_path / "out")
+
+
+def test_a_listing_that_breaks_off_goes_on_behind_its_last_key(obs: ObsServer, tmp_path: Path) -> None:
+    store = open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
+    for number in range(1003):
+        store.write("bucket", f"data/{number:04}", Path(os.devnull), md5_of([]), lambda size: None)
+    obs.faults.append(Fault("503", "GET", "marker=", times=2))
+    found = [one.key for one in listing(store, threading.Event(), "bucket", "data/")]
+    assert found == [f"data/{number:04}" for number in range(1003)]
+
+
+def test_a_target_that_cannot_be_listed_gets_everything(obs: ObsServer, tmp_path: Path) -> None:
+    store = open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
+    write(tmp_path, FILES)
+    obs.faults.append(Fault("403", "GET", "/bucket?"))
+    done = send(store, tmp_path)
+    assert done.files == 5
+    assert "obs://bucket/data/ cannot be listed, so all files are sent" in done.notices[0]
+
+
+def test_each_node_has_its_part(store: Store, tmp_path: Path) -> None:
+    write(tmp_path, FILES)
+    send(store, tmp_path)
+    for index in range(3):
+        fetch(store, tmp_path / str(index), Part(index, 3), shard=True)
+    parts = [tree(tmp_path / str(index) / "in") for index in range(3)]
+    assert {name: content for part in parts for name, content in part.items()} == tree(tmp_path / "out")
+    assert sum(map(len, parts)) == 5
+    assert all(parts)
+
+
+def test_patterns_choose_on_both_ways(store: Store, tmp_path: Path) -> None:
+    write(tmp_path, FILES)
+    send(store, tmp_path, exclude=("b/", "*.d"))
+    fetch(store, tmp_path, include=("*c", "a"))
+    assert sorted(tree(tmp_path / "in")) == ["a", "b-c"]
+
+
+def test_empty_directories_come_back(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "out" / "deep" / "empty").mkdir(parents=True)
+    write(tmp_path, {"out/full/a": b""})
+    for _ in range(2):
+        send(store, tmp_path)
+        fetch(store, tmp_path)
+    made = tmp_path / "in" / "deep" / "empty"
+    assert made.is_dir()
+    assert stat.S_IMODE(made.stat().st_mode) == 0o750
+    assert stat.S_IMODE((tmp_path / "in" / "full" / "a").stat().st_mode) == 0o640
+
+
+def test_pipes_and_sockets_are_left_out_with_a_notice(store: Store, tmp_path: Path) -> None:
+    write(tmp_path, {"out/a": b"a"})
+    os.mkfifo(tmp_path / "out" / "pipe")
+    done = send(store, tmp_path)
+    assert done.files == 1
+    assert done.notices == (f"{tmp_path}/out/pipe is left out: neither a file nor a directory",)
+
+
+def test_deleted_on_one_side_is_deleted_on_the_other_where_asked(store: Store, tmp_path: Path) -> None:
+    write(tmp_path, FILES)
+    send(store, tmp_path)
+    fetch(store, tmp_path)
+    write(tmp_path, {"in/own": b"not from OBS"})
+    bucket = ObjectsLess(store, "data/a", "data/b/c")
+    fetch(bucket, tmp_path)
+    assert len(tree(tmp_path / "in")) == 6
+    fetch(bucket, tmp_path, delete=True)
+    assert sorted(tree(tmp_path / "in")) == ["b-c", "b.d", "own", "é/ü"]
+
+
+def test_an_output_that_is_gone_is_deleted_in_obs_where_asked(store: Store, tmp_path: Path) -> None:
+    write(tmp_path, FILES)
+    send(store, tmp_path)
+    store.write("bucket", "data/other", tmp_path / "out" / "b-c", md5_of([b"bc"]), lambda size: None)
+    (tmp_path / "out" / "a").unlink()
+    (tmp_path / "out" / "b" / "c").unlink()
+    (tmp_path / "out" / "b").rmdir()
+    for delete, names in ((False, 6), (True, 4), (True, 4)):
+        send(store, tmp_path, delete=delete)
+        assert len(list(store.list("bucket", "data/"))) == names
+    assert [found.key for found in store.list("bucket", "data/o")] == ["data/other"]
+
+
+def test_nothing_is_deleted_after_a_failure(obs: ObsServer, tmp_path: Path) -> None:
+    store = open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
+    write(tmp_path, FILES)
+    send(store, tmp_path)
+    (tmp_path / "out" / "a").unlink()
+    write(tmp_path, {"out/new": b"n"})
+    obs.faults.append(Fault("403", "PUT", "/data/new"))
+    with pytest.raises(TransferFailed):
+        send(store, tmp_path, delete=True)
+    assert "data/a" in [found.key for found in store.list("bucket", "data/")]
+
+
+class ObjectsLess:
+    """A store without some of its objects."""
+
+    def __init__(self, store: Store, *gone: str) -> None:
+        self._gone = gone
+        self._store = store
+        self.read, self.write = store.read, store.write
+
+    def list(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
+        return (found for found in self._store.list(bucket, prefix) if found.key not in self._gone)
+
+
+class Huge:
+    """Objects of any size that nobody can fetch."""
+
+    def __init__(self, *sizes: int) -> None:
+        self._sizes = sizes
+
+    def list(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
+        return (StoredObject(f"data/{number}", size, None) for number, size in enumerate(self._sizes))
+
+    def read(self, bucket: str, key: str) -> Iterator[bytes]:
+        raise AssertionError("a byte is read")
+
+    def write(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> None:
+        raise NotImplementedError
+
+
+def test_too_little_space_is_known_before_the_first_byte(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    with pytest.raises(NoSpace, match=r"in: needed are 1000000000\.000 GB, free "):
+        fetch(Huge(4, 10**18), tmp_path)
+    assert tree(tmp_path) == {}
+
+
+def test_the_latest_goes_first_when_time_is_short(store: Store, tmp_path: Path) -> None:
+    write(tmp_path, {"out/1-old.log": b"x", "out/2-weights": b"x" * 1000, "out/3-meta": b"x" * 10})
+    os.utime(tmp_path / "out" / "1-old.log", (1, 1))
+    order: List[str] = []
+
+    class Watched(ObjectsLess):
+        def __init__(self) -> None:
+            super().__init__(store)
+            self.write = self.watch
+
+        def watch(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> None:
+            order.append(key)
+            store.write(bucket, key, source, md5, sent)
+
+    send(Watched(), tmp_path, UploadChoice(hurry=True))
+    assert order == ["data/3-meta", "data/2-weights", "data/1-old.log"]
+
+
+def test_without_a_listing_the_record_says_what_was_sent(obs: ObsServer, tmp_path: Path) -> None:
+    store = open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
+    write(tmp_path, FILES)
+    for files in (5, 0):
+        obs.seen.clear()
+        assert send(store, tmp_path, UploadChoice(listed=False)).files == files
+        assert [method for method, path in obs.requests] == ["PUT"] * files
+
+
+def test_a_single_file_has_its_record_beside_it(store: Store, tmp_path: Path) -> None:
+    write(tmp_path, {"f.txt": b"x"})
+    routes = [Route("f.txt", ObsUrl("bucket", "dir/"))]
+    back = [Route("g.txt", ObsUrl("bucket", "dir/f.txt"))]
+    counts: List[Tuple[int, int]] = []
+    for _ in range(2):
+        sent = upload(routes, tmp_path, store, cancel=threading.Event(), progress=lambda now: None)
+        got = download(back, tmp_path, store, cancel=threading.Event(), progress=lambda now: None)
+        counts.append((sent.files, got.files))
+    assert counts == [(1, 1), (0, 0)]
+    assert b"".join(chunks(tmp_path / "g.txt")) == b"x"
+    assert sorted(path.name for path in tmp_path.iterdir() if is_record(path.name)) == [
+        ".f.txt.ma_sync",
+        ".g.txt.ma_sync",
+    ]
