@@ -6,6 +6,7 @@ BENCH := .bench
 REHEARSAL := .rehearsal
 CONDA := $(REHEARSAL)/anaconda3
 TRAINING := $(CONDA)/envs/mindspore
+TORCH := $(REHEARSAL)/torch
 OBS := $(REHEARSAL)/obs
 IMAGES := $(OBS)/ma-boot-example/cifar-10-batches-bin
 EXAMPLE := examples/mindspore_cpu
@@ -14,7 +15,7 @@ REHEARSE := ANACONDA_DIR=$(abspath $(CONDA)) DEFAULT_CONDA_ENV_NAME=mindspore \
 	$(VENV)/bin/ma_boot --local --nodes 2 --devices-per-node 2 --rank-table-delay 3 \
 	--rendezvous mindspore --rehearsal-dir $(REHEARSAL)/jobs --obs-root $(OBS)
 
-.PHONY: help setup rehearse resume test test-mindspore fuzz bench bench-large check clean
+.PHONY: help setup rehearse resume test test-mindspore test-torch fuzz bench bench-large check clean
 .DELETE_ON_ERROR:
 
 help: ## show the targets
@@ -43,11 +44,19 @@ resume: $(VENV)/made $(TRAINING)/made $(REHEARSAL)/images.made ## go on from the
 	$(REHEARSE) --path-mapping $(EXAMPLE)/path_mapping_resume.py \
 		$(EXAMPLE)/train.py --data data --checkpoints checkpoints --resume resume
 
-test: $(VENV)/made ## all tests but those that train with MindSpore
-	$(VENV)/bin/python -m pytest -m "not mindspore"
+test: $(VENV)/made ## all tests but those that train with MindSpore or PyTorch
+	$(VENV)/bin/python -m pytest -m "not mindspore and not torch"
 
 test-mindspore: $(VENV)/made $(TRAINING)/made ## the tests that train with MindSpore
 	$(VENV)/bin/python -m pytest -m mindspore
+
+test-torch: $(VENV)/made $(TORCH)/made ## the tests that train with PyTorch
+	$(VENV)/bin/python -m pytest -m torch
+
+$(TORCH)/made: tests/functional/torch-requirements.txt
+	$(PYTHON) -m venv $(TORCH)
+	$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	touch $@
 
 fuzz: $(VENV)/made ## 100,000 random and mutated rank tables
 	$(VENV)/bin/python -m pytest tests/unit/test_rank_table.py -k breaks_the_library --hypothesis-profile=fuzz --timeout=0

@@ -105,8 +105,8 @@ _OPTIONS: List[Callable[[Any], Any]] = [
         "--per-node",
         is_flag=True,
         help="Start COMMAND once on each node: it starts the processes itself, as torchrun does. Its "
-        "arguments may name $MABOOT_NNODES, $MABOOT_NODE_RANK, $MABOOT_NPROC, $MABOOT_MASTER_ADDR and "
-        "$MABOOT_MASTER_PORT.",
+        "arguments may name $MABOOT_NNODES, $MABOOT_NODE_RANK, $MABOOT_NPROC, $MABOOT_WORLD_SIZE, "
+        "$MABOOT_MASTER_ADDR and $MABOOT_MASTER_PORT.",
     ),
     _option(
         "--non-sink",

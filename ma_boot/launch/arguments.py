@@ -17,6 +17,7 @@ def node_variables(node: Node) -> Dict[str, str]:
         "MABOOT_NNODES": str(node.job.node_count),
         "MABOOT_NODE_RANK": str(node.job.group_rank),
         "MABOOT_NPROC": str(len(node.placement.ranks)),
+        "MABOOT_WORLD_SIZE": str(node.placement.world_size),
         "MABOOT_MASTER_ADDR": address,
         "MABOOT_MASTER_PORT": str(port),
     }
