@@ -50,7 +50,7 @@ def test_ddp_trains_on_two_nodes(tmp_path: Path) -> None:
 
 
 def test_chosen_cards_are_named_to_each_process(tmp_path: Path) -> None:
-    wanted = REHEARSAL[:4] + ["4", *REHEARSAL[5:]]  # two of the four cards of each node
+    wanted = [*REHEARSAL[:4], "4", *REHEARSAL[5:]]  # two of the four cards of each node
     done = subprocess.run(
         [sys.executable, "-m", "ma_boot", *wanted, "--python", str(PYTHON), "--rendezvous", "torch",
          "--devices", "2,1", str(DDP)],

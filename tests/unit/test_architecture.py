@@ -31,6 +31,7 @@ PURE = {
     "ma_boot/result.py": set(),
     "ma_boot/advice.py": set(),
     "ma_boot/explain.py": set(),
+    "ma_boot/mpirun_output.py": set(),
     "ma_boot/cores.py": set(),
     "ma_boot/local/platform.py": set(),
     "ma_boot/local/obs_server/answers.py": set(),

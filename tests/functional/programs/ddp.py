@@ -35,4 +35,5 @@ seen = {name: os.environ.get(name) for name in (*NAMES, "RANK_TABLE_FILE", "RANK
 line = {"first": losses[0], "last": losses[-1], "equal": bool(torch.equal(weights, highest)), **seen}
 sys.stdout.write(f"trained {json.dumps(line)}\n")  # one write: torchrun's processes share their output
 sys.stdout.flush()
+dist.barrier()  # none leaves while another still talks
 dist.destroy_process_group()
