@@ -118,8 +118,8 @@ def test_only_the_command_line_reads_the_environment_and_the_arguments(path: Pat
         and isinstance(node.value, ast.Name)
         and (node.value.id, node.attr) in {("os", "environ"), ("os", "getenv"), ("sys", "argv")}
     }
-    mine = ("cli.py", "training.py", "own_store.py", "guard.py")  # the last three run in other processes
-    allowed = path.name in mine
+    mine = ("cli.py", "own_store.py", "guard.py")  # the last two, and training, run in other processes
+    allowed = path.name in mine or path.parent.name == "training"
     assert not reads or allowed
 
 
