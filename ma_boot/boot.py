@@ -12,6 +12,7 @@ from ma_boot.errors import BootError, Stopped
 from ma_boot.job import JobEnvironment, read_job
 from ma_boot.launch import LaunchPlan
 from ma_boot.left_over import end_left_over
+from ma_boot.node_setup import set_up
 from ma_boot.report import Ending
 from ma_boot.request import BootRequest
 from ma_boot.sync import NO_MAPPING, bring_home, inputs_arriving, outputs_leaving, part_of
@@ -34,10 +35,12 @@ def boot(request: BootRequest, world: World) -> Ending:
             steps.forget_earlier_failure(job)
             check_restarts(request.restarts, job)
             mapping, store = steps.read_mapping_and_store(request, world, job)
+            steps.say_channels(world)
             phase.detail = job.said()
         with journal.phase("environment") as phase:
             training = steps.environment_of(request, world, job)
             steps.check_command(request, world, job, training, mapping)
+            training = set_up(request, world, job, training)
             phase.detail = training.origin
         arriving = inputs_arriving(mapping.inputs, base, store, journal, inbox, part_of(job))
         with arriving as inputs, journal.phase("rank table") as phase:

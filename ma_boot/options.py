@@ -51,6 +51,11 @@ _OPTIONS: List[Callable[[Any], Any]] = [
     _option(
         "--source", metavar="FILE", multiple=True, help="Shell file to source before, e.g. CANN's set_env.sh."
     ),
+    _option(
+        "--requirements",
+        metavar="FILE",
+        help="Packages to install before, once on each node, e.g. pip-requirements.txt.",
+    ),
     _option("--path-mapping", metavar="FILE", help="path_mapping_config.py: inputs and outputs in OBS."),
     _option("--obs-root", metavar="DIR", help="Take obs://BUCKET/KEY from DIR/BUCKET/KEY instead of OBS."),
     _option(

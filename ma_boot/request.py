@@ -21,6 +21,7 @@ class BootRequest:
     python: Optional[str] = None
     conda_env: Optional[str] = None
     source: Tuple[str, ...] = ()
+    requirements: Optional[str] = None
     path_mapping: Optional[str] = None
     obs_root: Optional[str] = None
     product: Optional[str] = None

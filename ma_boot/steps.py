@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Optional, Tuple
 
+from ma_boot.channels import read_channels
 from ma_boot.command import command_argv, find_file
 from ma_boot.cores import bound_cores, read_machine
 from ma_boot.environment import TrainingEnvironment, select_environment
@@ -51,6 +52,18 @@ def read_mapping(request: BootRequest, world: World, job: JobEnvironment) -> Pat
         return load_mapping(find_file(request.path_mapping, world.cwd, job.job_dir), places_of(job))
     except NotFound as error:
         raise ConfigError(f"--path-mapping {error}") from error
+
+
+def say_channels(world: World) -> None:
+    """Says what is odd about the job's inputs and outputs; the platform has filled the inputs before."""
+    channels, problems = read_channels(world.environ)
+    for problem in problems:
+        world.journal.say(problem)
+    for channel in channels:
+        if channel.kind == "inputs" and not os.path.exists(channel.local_dir):
+            world.journal.say(
+                f"the job's input {channel.name} is not there: {channel.local_dir} ({channel.url})"
+            )
 
 
 def environment_of(request: BootRequest, world: World, job: JobEnvironment) -> TrainingEnvironment:

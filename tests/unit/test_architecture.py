@@ -15,6 +15,7 @@ SOURCES = sorted([*ROOT.glob("ma_boot/**/*.py"), *ROOT.glob("path_mapping/**/*.p
 IDS = [str(path.relative_to(ROOT)) for path in SOURCES]
 EFFECTS = {"subprocess", "socket", "threading", "time", "tempfile", "shutil", "signal", "selectors", "select"}
 PURE = {
+    "ma_boot/channels.py": set(),
     "ma_boot/errors.py": {"signal"},  # for the names of signals
     "ma_boot/job.py": set(),
     "ma_boot/patch.py": set(),
