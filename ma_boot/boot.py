@@ -35,6 +35,7 @@ def boot(request: BootRequest, world: World) -> Ending:
             steps.forget_earlier_failure(job)
             check_restarts(request.restarts, job)
             mapping, store = steps.read_mapping_and_store(request, world, job)
+            steps.check_container(request, world, job)
             steps.say_channels(world)
             phase.detail = job.said()
         with journal.phase("environment") as phase:

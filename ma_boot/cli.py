@@ -16,6 +16,7 @@ import click
 from ma_boot import __version__
 from ma_boot.boot import boot, plan_only
 from ma_boot.console import Console, print_lines
+from ma_boot.doctor_command import doctor
 from ma_boot.errors import BootError, ExitCode, Stopped
 from ma_boot.journal import Journal
 from ma_boot.launch import described, plan_text
@@ -84,6 +85,7 @@ def commands() -> None:
 
 commands.add_command(rank_table)
 commands.add_command(sync)
+commands.add_command(doctor)
 
 
 @commands.command(

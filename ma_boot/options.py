@@ -198,6 +198,7 @@ _OPTIONS: List[Callable[[Any], Any]] = [
         show_default=True,
         help="What to do about a hang.",
     ),
+    _option("--preflight", is_flag=True, help="Check the container first: the cheap half of ma_boot doctor."),
     _option("--plan", is_flag=True, help="Print what would be started, and stop."),
     _option("--json", "as_json", is_flag=True, help="Print the plan as JSON."),
     _option("--local", is_flag=True, help="Rehearse the whole job on this machine."),

@@ -48,6 +48,7 @@ class BootRequest:
     start_seconds: float = 10.0
     hang_timeout: Optional[float] = None
     hang_action: str = "report"
+    preflight: bool = False
 
     @property
     def way(self) -> Way:

@@ -11,7 +11,7 @@ from ma_boot.channels import read_channels
 from ma_boot.command import command_argv, find_file
 from ma_boot.cores import bound_cores, read_machine
 from ma_boot.environment import TrainingEnvironment, select_environment
-from ma_boot.errors import CannotCreate, ConfigError, NotFound
+from ma_boot.errors import CannotCreate, ConfigError, NotFound, listed
 from ma_boot.job import JobEnvironment
 from ma_boot.launch import LaunchPlan, Node, Placement, plan_launch, with_cores, with_rank_dirs, with_tee
 from ma_boot.launch.mindspore import PORT as MINDSPORE_PORT
@@ -52,6 +52,21 @@ def read_mapping(request: BootRequest, world: World, job: JobEnvironment) -> Pat
         return load_mapping(find_file(request.path_mapping, world.cwd, job.job_dir), places_of(job))
     except NotFound as error:
         raise ConfigError(f"--path-mapping {error}") from error
+
+
+def check_container(request: BootRequest, world: World, job: JobEnvironment) -> None:
+    """`--preflight`: warnings are said, errors are raised together as `ConfigError`."""
+    if not request.preflight:
+        return
+    from ma_boot.doctor import Patient, cheap_findings, failed  # only for jobs that ask for it
+
+    findings = cheap_findings(Patient(world.environ, world.hostname, world.cwd), job)
+    for finding in findings:
+        if finding.severity == "warning":
+            world.journal.say(f"preflight: {finding.check}: {finding.evidence}; {finding.remedy}")
+    problems = [f"{one.check}: {one.evidence}; {one.remedy}" for one in failed(findings)]
+    if problems:
+        raise ConfigError(listed("the container is not fit for the job (ma_boot doctor):", problems))
 
 
 def say_channels(world: World) -> None:

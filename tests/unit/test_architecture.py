@@ -16,6 +16,9 @@ IDS = [str(path.relative_to(ROOT)) for path in SOURCES]
 EFFECTS = {"subprocess", "socket", "threading", "time", "tempfile", "shutil", "signal", "selectors", "select"}
 PURE = {
     "ma_boot/channels.py": set(),
+    "ma_boot/doctor/values.py": set(),
+    "ma_boot/doctor/npu.py": set(),
+    "ma_boot/doctor/platform.py": set(),
     "ma_boot/errors.py": {"signal"},  # for the names of signals
     "ma_boot/job.py": set(),
     "ma_boot/patch.py": set(),
