@@ -20,7 +20,7 @@ from ma_boot.doctor_command import doctor
 from ma_boot.errors import BootError, ExitCode, Stopped
 from ma_boot.journal import Journal
 from ma_boot.launch import described, plan_text
-from ma_boot.options import run_options
+from ma_boot.options import GroupedCommand, run_options
 from ma_boot.orphans import adopt_orphans
 from ma_boot.processes import forbid_core_files
 from ma_boot.rank_table_commands import rank_table
@@ -89,6 +89,7 @@ commands.add_command(doctor)
 
 
 @commands.command(
+    cls=GroupedCommand,
     context_settings={
         "allow_interspersed_args": False,
         "help_option_names": ["--help"],
