@@ -171,7 +171,7 @@ _OPTIONS: List[Callable[[Any], Any]] = [
         _option(
             "--rendezvous",
             type=click.Choice(RENDEZVOUS),
-            help="How the processes find each other; where it is not given: rank-table, none with --per-node.",
+            help="How the processes find each other; if not given rank-table, or none with --per-node.",
         ),
         _option(
             "--rendezvous-port",
