@@ -15,7 +15,7 @@ REHEARSE := ANACONDA_DIR=$(abspath $(CONDA)) DEFAULT_CONDA_ENV_NAME=mindspore \
 	$(VENV)/bin/ma_boot --local --nodes 2 --devices-per-node 2 --rank-table-delay 3 \
 	--rendezvous mindspore --rehearsal-dir $(REHEARSAL)/jobs --obs-root $(OBS)
 
-.PHONY: help setup rehearse resume test test-mindspore test-torch fuzz bench bench-large check clean
+.PHONY: help setup rehearse resume test test-mindspore test-torch test-kill fuzz bench bench-large bench-sync check clean
 .DELETE_ON_ERROR:
 
 help: ## show the targets
@@ -45,7 +45,7 @@ resume: $(VENV)/made $(TRAINING)/made $(REHEARSAL)/images.made ## go on from the
 		$(EXAMPLE)/train.py --data data --checkpoints checkpoints --resume resume
 
 test: $(VENV)/made ## all tests but those that train with MindSpore or PyTorch
-	$(VENV)/bin/python -m pytest -m "not mindspore and not torch"
+	$(VENV)/bin/python -m pytest -m "not mindspore and not torch and not kill"
 
 test-mindspore: $(VENV)/made $(TRAINING)/made ## the tests that train with MindSpore
 	$(VENV)/bin/python -m pytest -m mindspore
@@ -57,6 +57,9 @@ $(TORCH)/made: tests/functional/torch-requirements.txt
 	$(PYTHON) -m venv $(TORCH)
 	$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	touch $@
+
+test-kill: $(VENV)/made ## transfers that are killed at 400 points, each run again
+	$(VENV)/bin/python -m pytest -m kill
 
 fuzz: $(VENV)/made ## 100,000 random and mutated rank tables
 	$(VENV)/bin/python -m pytest tests/unit/test_rank_table.py -k breaks_the_library --hypothesis-profile=fuzz --timeout=0
@@ -73,6 +76,10 @@ $(BENCH)/made: pyproject.toml
 	$(PYTHON) -m venv $(BENCH)
 	$(BENCH)/bin/python -m pip install --quiet '.[bench]'
 	touch $@
+
+bench-sync: $(BENCH)/made ## transfers beside rclone, aws, boto3, obstore and the SDK (half an hour, 30 GB)
+	$(BENCH)/bin/python -m pip install --quiet --no-deps --force-reinstall .
+	$(BENCH)/bin/python benchmarks/sync.py
 
 check: $(VENV)/made ## ruff and mypy
 	$(VENV)/bin/ruff check .

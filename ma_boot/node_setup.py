@@ -129,7 +129,7 @@ def _fetch(url: str, directory: str, request: BootRequest, world: World) -> None
         is_file = whole.key and not whole.key.endswith("/")
         target = os.path.join(directory, os.path.basename(whole.key)) if is_file else directory
         root = Path(world.cwd, request.obs_root) if request.obs_root else None
-        store = open_store(world.environ, root)
+        store = open_store(world.environ, root, stall_timeout=request.stall_timeout)
         routes = [Route(target, whole)]
         download(routes, Path("/"), store, cancel=threading.Event(), progress=lambda now: None)
     except ValueError as error:

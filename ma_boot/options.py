@@ -111,6 +111,14 @@ _OPTIONS: List[Callable[[Any], Any]] = [
             show_default=True,
             help="Longest last upload.",
         ),
+        _option(
+            "--stall-timeout",
+            type=click.FloatRange(min=0, min_open=True),
+            metavar="SECONDS",
+            default=60,
+            show_default=True,
+            help="A request to OBS of which nothing moves for so long has failed, and is made again.",
+        ),
     ),
     *_group(
         "Ranks and devices",

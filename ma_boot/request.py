@@ -8,6 +8,7 @@ from typing import List, Optional, Tuple
 from ma_boot.attempts import Restarts
 from ma_boot.launch import Way
 from ma_boot.supervise import Limits
+from path_mapping.store import STALL_SECONDS
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class BootRequest:
     tee: str = "all"
     stop_timeout: float = 15.0
     upload_timeout: float = 600.0
+    stall_timeout: float = STALL_SECONDS
     max_restarts: int = 0
     start_seconds: float = 10.0
     hang_timeout: Optional[float] = None

@@ -39,7 +39,7 @@ def read_mapping_and_store(
         return mapping, None
     root = Path(world.cwd, request.obs_root) if request.obs_root else None
     try:
-        return mapping, open_store(world.environ, root)
+        return mapping, open_store(world.environ, root, stall_timeout=request.stall_timeout)
     except mapping_errors.PathMappingError as error:
         raise ConfigError(str(error)) from error
 

@@ -8,6 +8,7 @@ import os
 import socket
 import ssl
 import time
+from pathlib import Path
 from typing import Iterator, Optional
 from urllib.parse import urlsplit
 
@@ -17,6 +18,8 @@ from ma_boot.job import JobEnvironment
 from ma_boot.launch.mindspore import PORT as MINDSPORE_PORT
 from ma_boot.launch.torch import PORT as TORCH_PORT
 from ma_boot.ports import check_free
+from path_mapping.credentials import KEY_VARIABLES, from_file
+from path_mapping.errors import CredentialsMissing
 
 SECONDS = 10.0
 MOST_SKEW_SECONDS = 900.0  # OBS refuses signatures that are older (RequestTimeTooSkewed)
@@ -65,10 +68,11 @@ def _is_free(port: int) -> bool:
 
 def obs(patient: Patient, job: JobEnvironment) -> Iterator[Finding]:
     """Whether there are credentials, whether OBS answers, and how far this clock is from its."""
-    environ = patient.environ
-    wanted = ("OBS_ACCESS_KEY_ID", "OBS_SECRET_ACCESS_KEY")
-    missing = [name for name in wanted if not environ.get(name)]
-    if missing:
+    environ, file = patient.environ, patient.environ.get("OBS_CREDENTIALS_FILE")
+    missing = [name for name in KEY_VARIABLES if not environ.get(name)]
+    if file:
+        yield _credentials_file(file)
+    elif missing:
         yield Finding(
             "credentials", WARNING, f"{' and '.join(missing)} not set",
             "a path mapping needs them: set them in the job's environment variables",
@@ -76,7 +80,9 @@ def obs(patient: Patient, job: JobEnvironment) -> Iterator[Finding]:
     else:
         kind = "temporary" if environ.get("OBS_SECURITY_TOKEN") else "lasting"
         yield Finding("credentials", OK, f"{kind} credentials are set")
-    endpoint = environ.get("OBS_ENDPOINT") or environ.get("S3_ENDPOINT")
+    endpoint = environ.get("OBS_ENDPOINT") or environ.get("S3_ENDPOINT", "")
+    if "://" not in endpoint and environ.get("S3_USE_HTTPS") == "0" and not environ.get("OBS_ENDPOINT"):
+        endpoint = f"http://{endpoint}" if endpoint else ""
     if not endpoint:
         yield Finding(
             "OBS", WARNING, "neither OBS_ENDPOINT nor S3_ENDPOINT is set", "a path mapping needs one of them"
@@ -93,6 +99,14 @@ def obs(patient: Patient, job: JobEnvironment) -> Iterator[Finding]:
     yield Finding("OBS", OK, f"{endpoint} answers")
     if skew is not None:
         yield clock(skew)
+
+
+def _credentials_file(file: str) -> Finding:
+    try:
+        from_file(Path(file))
+    except CredentialsMissing as error:
+        return Finding("credentials", ERROR, str(error), "write the answer of IAM there, whole, before a job")
+    return Finding("credentials", OK, f"temporary credentials in {file}")
 
 
 def clock(skew: float) -> Finding:

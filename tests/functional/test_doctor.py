@@ -83,6 +83,8 @@ def test_for_people_each_line_has_a_remedy_below(node: Node) -> None:
         ({"CM_CHIEF_IP": "10.0.0.1", "RANK_ID": "0"}, "variables", "HCCL takes one"),
         ({"DEFAULT_CONDA_ENV_NAME": "missing"}, "python", "no such environment"),
         ({"OBS_ENDPOINT": "http://127.0.0.1:1"}, "OBS", "does not answer"),
+        ({"S3_ENDPOINT": "127.0.0.1:1", "S3_USE_HTTPS": "0"}, "OBS", "http://127.0.0.1:1 does not answer"),
+        ({"OBS_CREDENTIALS_FILE": "/no/such"}, "credentials", "/no/such: No such file"),
     ],
 )
 def test_contradictions_are_errors(node: Node, variables: Dict[str, str], check: str, evidence: str) -> None:
