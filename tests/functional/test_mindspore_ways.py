@@ -10,9 +10,11 @@ from typing import Any, Dict, List
 
 import pytest
 
+import ma_boot
 from tests.functional.node import PROGRAMS, Ended
 
 PYTHON = Path(__file__).parents[2] / ".rehearsal" / "anaconda3" / "envs" / "mindspore" / "bin" / "python"
+FOR_TRAINING = Path(ma_boot.__file__).parent / "for_training"
 SUM = PROGRAMS / "ms_sum.py"
 
 pytestmark = [pytest.mark.mindspore, pytest.mark.timeout(400)]
@@ -99,3 +101,18 @@ def test_ranks_by_the_rank_table_and_mindspores_log_for_each(
     assert [one["DEVICE_ID"] for one in ranks] == [one["ASCEND_DEVICE_ID"] for one in ranks] == ["0", "1"] * 2
     assert all(one["ASCEND_PROCESS_LOG_PATH"].endswith(f"process_log/rank_{one['rank']}") for one in ranks)
     assert sorted(path.name for path in ms_log.glob("rank_*")) == ["rank_0", "rank_1", "rank_2", "rank_3"]
+
+
+def test_init_env_in_a_plain_python_process(tmp_path: Path) -> None:
+    """Without ma_boot around it: one process, on the device that it is given."""
+    program = (
+        "from types import SimpleNamespace\nfrom ma_boot.training import init_env\n"
+        "cfg = SimpleNamespace(seed=1, device_target='None', context_mode='graph', device_num=1, device_id=0)\n"
+        "init_env(cfg)\nprint(cfg.device_target, cfg.device_num, cfg.rank_id, cfg.device_id)\n"
+    )
+    (tmp_path / "train.py").write_text(program)
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONPATH": str(FOR_TRAINING)}
+    done = subprocess.run(
+        [str(PYTHON), "train.py"], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.splitlines()[-1:] == ["CPU 1 0 0"], done.stderr

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.openmpi, pytest.mark.timeout(180)]
 
 @pytest.fixture
 def node(tmp_path: Path) -> Node:
-    return Node(tmp_path, devices=4, variables={"RANK_TABLE_FILE": ""})
+    return Node(tmp_path, devices=4, variables={"RANK_TABLE_FILE": "", "RANK_ID": "7"})
 
 
 @pytest.mark.parametrize("non_sink", [False, True])

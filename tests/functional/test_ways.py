@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Dict, List
 
 import pytest
 
-from tests.functional.node import RANK, Ended, Node, template_two
+from tests.functional.node import RANK, Booting, Ended, Node, template_two
 
 SEE = [RANK, "print-environment"]
 
@@ -206,3 +208,26 @@ class TestRankTable:
         ended = node.boot(*arguments, *SEE)
         assert ended.code == 64
         assert said in ended.output
+
+
+def test_a_name_that_gets_its_address_later(node: Node) -> None:
+    """A hosts file of its own, in a mount namespace, plays the platform's name service."""
+    node.variables.update(two_nodes(1, VC_WORKER_HOSTS="late.worker,127.0.0.2"), RANK_TABLE_FILE="")
+    hosts = node.root / "hosts"
+    hosts.write_text("127.0.0.1 localhost\n")
+    mounted = f'mount --bind {hosts} /etc/hosts || exit 99; exec "$@"'
+    process = subprocess.Popen(
+        ["unshare", "--mount", "sh", "-c", mounted, "sh", sys.executable, "-m", "ma_boot", "--rendezvous", "torch", *SEE],
+        cwd=node.home, env=node.environ(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    running = Booting(node, process)
+    assert process.stdout is not None
+    first = process.stdout.readline()
+    if process.poll() == 99 or b"unshare" in first or b"mount" in first:
+        process.communicate()
+        pytest.skip("a mount namespace of its own needs root")
+    running.until("late.worker has no address yet")
+    with hosts.open("a") as file:
+        file.write("127.0.0.3 late.worker\n")
+    seen = environments(running.end())
+    assert [one["MASTER_ADDR"] for one in seen] == ["127.0.0.3", "127.0.0.3"]
