@@ -12,6 +12,7 @@ from ma_boot.errors import BootError, CannotCreate, ExitCode, OutputLost, Stoppe
 from ma_boot.explain import last_words, sentence
 from ma_boot.job import JobEnvironment
 from ma_boot.journal import PhaseRecord
+from ma_boot.mpirun_output import failed_rank, words_of_failed_rank
 from ma_boot.rank_file import write_atomically
 from ma_boot.result import RunResult, WorkerExit
 
@@ -76,8 +77,9 @@ def cause(ending: Ending) -> str:
     if ending.error is not None:
         return str(ending.error)
     if failure is not None:
-        why = sentence(failure)
-        text = f"{failure.label} {failure.how()} after {failure.seconds:.1f} s (the training's own code)"
+        why, rank = sentence(failure), failed_rank(failure.output)
+        who = failure.label if rank is None else f"rank {rank} under {failure.label}"
+        text = f"{who} {failure.how()} after {failure.seconds:.1f} s (the training's own code)"
         return f"{text}: {why}" if why else text
     if run is not None and run.hung:
         return f"{', '.join(run.hung)} hung, and ma_boot stopped the run (--hang-action stop)"
@@ -144,8 +146,9 @@ def _failure_lines(ending: Ending, run: RunResult, failure: WorkerExit) -> List[
     host = f", host {ending.job.host}" if ending.job else ""
     device = "" if failure.device is None else f", device {failure.device}"
     lines = [f"the cause: {failure.label}{device}{host}, pid {failure.pid}; its log: {failure.log_file}"]
-    lines += [f"  | {line[:LONGEST_LINE]}" for line in last_words(failure.output)]
-    lines += [f"advice: {text}" for text in advice_for(failure.output)]
+    output = words_of_failed_rank(failure.output)
+    lines += [f"  | {line[:LONGEST_LINE]}" for line in last_words(output)]
+    lines += [f"advice: {text}" for text in advice_for(output)]
     others = [ended for ended in run.exits if ended is not failure]
     lines += [
         f"{ended.label} {ended.how()} after {ended.seconds:.1f} s: {run.part(ended)}"
@@ -160,13 +163,14 @@ def failure_document(ending: Ending) -> Dict[str, Any]:
     """The failure for programs; `summary` has at most 1,024 characters."""
     run = ending.run
     failure = run.first_failure if run else None
+    output = words_of_failed_rank(failure.output) if failure else ""
     return {
         "exit_code": exit_code(ending),
         "summary": cause(ending)[:SUMMARY_CHARACTERS],
         "host": ending.job.host if ending.job else None,
         "first_failure": _as_json(run, failure) if run and failure else None,
-        "last_words": last_words(failure.output) if failure else [],
-        "advice": advice_for(failure.output) if failure else [],
+        "last_words": last_words(output),
+        "advice": advice_for(output),
         "processes": [_as_json(run, ended) for ended in run.exits] if run else [],
         "output_lost": str(ending.lost) if ending.lost else None,
     }

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -24,8 +23,9 @@ from ma_boot.local.live import live_view
 from ma_boot.local.platform import SimulatedJob, node_environment, rank_table
 from ma_boot.local.summary import end_of_job, events_of, summary_lines
 from ma_boot.page.in_time import write_in_time
+from ma_boot.ports import free_port
+from ma_boot.request import BootRequest, as_options
 from ma_boot.result import RunResult
-from ma_boot.steps import BootRequest, as_options
 from ma_boot.supervise import Limits, supervise
 from ma_boot.task import Task
 from ma_boot.world import World
@@ -167,7 +167,7 @@ def _set_up(rehearsal: Rehearsal, job: SimulatedJob, world: World) -> List[Worke
     """Makes the sandbox; returns what starts `ma_boot` on each node."""
     code, command = code_directory(rehearsal.request.command, rehearsal.code_dir, world.cwd)
     make_sandbox(rehearsal, job, code, world)
-    port = rehearsal.request.rendezvous_port or _free_port()
+    port = rehearsal.request.rendezvous_port or free_port()
     request = dataclasses.replace(rehearsal.request, command=command, rendezvous_port=port)
     return [
         WorkerSpec(
@@ -205,11 +205,3 @@ def _on_node(
         path_mapping=absolute(request.path_mapping),
         obs_root=absolute(request.obs_root),
     )
-
-
-def _free_port() -> int:
-    """A port for the rendezvous: two rehearsals on one machine must not meet."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

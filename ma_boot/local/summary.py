@@ -8,8 +8,8 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 from ma_boot.errors import signal_name
 from ma_boot.local.platform import SimulatedJob
+from ma_boot.request import BootRequest
 from ma_boot.result import RunResult
-from ma_boot.steps import BootRequest
 
 _WORST_FIRST = ("failed", "stopped", "done")
 
