@@ -287,7 +287,7 @@ _OPTIONS: List[Callable[[Any], Any]] = [
     ),
     *_group(
         "The rehearsal",
-        _option("--local", is_flag=True, help="Rehearse the whole job on this machine; what follows is for it."),
+        _option("--local", is_flag=True, help="Rehearse the job on this machine; what follows is for it."),
         _option(
             "--nodes",
             metavar="N",
@@ -312,9 +312,7 @@ _OPTIONS: List[Callable[[Any], Any]] = [
             show_default=True,
             help="Until the rank table is completed.",
         ),
-        _option(
-            "--code-dir", metavar="DIR", help="The job's code directory; if not given that of COMMAND."
-        ),
+        _option("--code-dir", metavar="DIR", help="The job's code directory; if not given that of COMMAND."),
         _option(
             "--rehearsal-dir",
             metavar="DIR",
