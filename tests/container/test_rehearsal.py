@@ -23,6 +23,7 @@ import pytest
 
 from tests.container.conftest import ROOT, SESSION, Built
 from tests.container.waiting import until
+from tests.mindspore_end import once_more_after_a_crash
 
 RANK = ROOT / "tests" / "functional" / "programs" / "rank.py"
 EXAMPLE = ROOT / "examples" / "mindspore_cpu"
@@ -181,13 +182,15 @@ def test_eight_ranks_on_two_nodes_train_and_their_checkpoints_arrive(laptop: Lap
     dice = random.Random(0)
     records = [bytes([dice.randrange(10)]) + dice.randbytes(3 * 32 * 32) for _ in range(320)]
     (images / "data_batch_1.bin").write_bytes(b"".join(records))
-    ended = laptop.rehearse(
+    arguments = [
         "--offline", "--nodes", "2", "--devices-per-node", "4", "--rendezvous", "mindspore",
         "--path-mapping", str(EXAMPLE / "path_mapping_config.py"), "--obs-root", "obs",
         str(EXAMPLE / "train.py"), "--data", "data", "--checkpoints", "checkpoints",
         "--batch-size", "20", "--epochs", "1",
-        image=on_conda.tag,
-    )  # fmt: skip
+    ]  # fmt: skip
+    ended = once_more_after_a_crash(
+        lambda: laptop.rehearse(*arguments, image=on_conda.tag), "parameters equal on all 8 ranks"
+    )
     assert ended.code == 0, ended.output
     assert ended.output.count("parameters equal on all 8 ranks") == 8
     checkpoints = laptop.root / "obs" / "ma-boot-example" / "checkpoints"

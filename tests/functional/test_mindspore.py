@@ -11,6 +11,7 @@ from typing import Dict, List
 import pytest
 
 from tests.functional.node import Ended
+from tests.mindspore_end import once_more_after_a_crash
 
 ROOT = Path(__file__).parents[2]
 OBS = ROOT / ".rehearsal" / "obs" / "ma-boot-example"
@@ -19,21 +20,17 @@ pytestmark = [pytest.mark.mindspore, pytest.mark.timeout(400)]
 
 
 def make(target: str) -> Ended:
-    """Runs `make TARGET` as a newcomer does.
+    """Runs `make TARGET` as a newcomer does."""
 
-    MindSpore 2.7.1 crashes at the end of about one process in 300, when all its work is done (README of the
-    example): ma_boot rightly calls that a failure. Such a run, and no other, is made once more.
-    """
-    for _ in range(2):
+    def run() -> Ended:
         done = subprocess.run(
             ["make", target], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
         )
         output = done.stdout.decode("utf-8", "replace")
-        crashed = re.search(r"exit code 139: node \d: (rank \d) was killed by SIGSEGV", output)
-        if crashed is None or f"[{crashed.group(1)}] parameters equal on all 4 ranks" not in output:
-            break
-        print(f"MindSpore crashed at its end, once more: {crashed.group(0)}")
-    return Ended(done.returncode, output)
+        codes = re.findall(r"^\[ma_boot\] exit code (\d+):", output, re.MULTILINE)  # make's own is always 2
+        return Ended(int(codes[-1]) if codes else done.returncode, output)
+
+    return once_more_after_a_crash(run, "parameters equal on all 4 ranks")
 
 
 def losses(output: str, rank: int) -> List[float]:
