@@ -15,9 +15,9 @@ from ma_boot.local.obs_server import Credentials, ObsServer
 
 settings.register_profile("fuzz", max_examples=50_000, deadline=None, suppress_health_check=list(HealthCheck))
 
-signal.signal(
-    signal.SIGHUP, signal.SIG_DFL
-)  # who runs the tests under nohup would have it ignored in all of them
+# Who runs the tests in the background, or under nohup, would have these ignored by all that the tests start.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 CREDENTIALS = {"OBS_ACCESS_KEY_ID": "AKPLANTED", "OBS_SECRET_ACCESS_KEY": "SKPLANTED"}
 KNOWN = [Credentials("AKPLANTED", "SKPLANTED"), Credentials("AKPLANTED", "SKPLANTED", "TOKENPLANTED")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, Mapping, Optional, Tuple
 
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
 # A registry may take that long, in silence, to take over a layer of many gigabytes.
 SILENCE_SECONDS = 3600
-_REFUSALS = ("unauthorized", "denied", "authentication", "401", "403", "incorrect username")
+# Words, not parts of them: a port may have 403 in it.
+_REFUSALS = re.compile(r"\b(unauthorized|denied|authentication|401|403|incorrect username)\b", re.IGNORECASE)
 _DONE = ("Pushed", "Layer already exists", "Mounted from")
 
 
@@ -50,7 +52,7 @@ def push(client: DockerClient, image: str, target: Target, login: Login) -> str:
     try:
         client.api.login(login.user, login.password, registry=target.host, reauth=True)
     except APIError as error:
-        raise _failure(str(error.explanation or error), target, login) from error
+        raise failure_of(str(error.explanation or error), target, login) from error
     client.api.timeout = SILENCE_SECONDS
     with _tagged(client, image, target), shown() as progress:
         stream = client.api.push(
@@ -59,7 +61,7 @@ def push(client: DockerClient, image: str, target: Target, login: Login) -> str:
         try:
             return follow(stream, progress)
         except PushFailed as failure:
-            raise _failure(str(failure), target, login) from failure
+            raise failure_of(str(failure), target, login) from failure
 
 
 def follow(stream: Iterable[Mapping[str, Any]], progress: Progress) -> str:
@@ -101,9 +103,10 @@ def _tagged(client: DockerClient, image: str, target: Target) -> Iterator[None]:
             client.api.remove_image(name, noprune=True)
 
 
-def _failure(said: str, target: Target, login: Login) -> RegistryFailed:
+def failure_of(said: str, target: Target, login: Login) -> RegistryFailed:
+    """What the engine said of a registry, as an error that says who is at fault; without the password."""
     words = said.replace(login.password, MASK).strip()
-    if any(sign in words.lower() for sign in _REFUSALS):
+    if _REFUSALS.search(words):
         return RegistryFailed(
             f"{target.host} refused {login.user} (from {login.origin}): {words}\n"
             f"a temporary login ends after a day: make a new one; the user needs write permission for the "

@@ -9,6 +9,7 @@ import pytest
 
 from ma_boot.errors import ConfigError, UsageError
 from ma_boot.image import swr
+from ma_boot.image.push import failure_of
 
 REGION = "cn-north-4"
 HOST = "swr.cn-north-4.myhuaweicloud.com"
@@ -87,3 +88,19 @@ def test_no_login_says_what_was_looked_for(environ: Dict[str, str], said: str) -
     assert said in str(raised.value)
     assert "Generate Login Command" in str(raised.value)
     assert "planted" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("dial tcp 127.0.0.1:40311: connect: connection refused", "does not answer as a registry does"),
+        ("unauthorized: authentication required", "refused user (from SWR_USERNAME"),
+        ("received unexpected HTTP status: 403 Forbidden", "refused user (from SWR_USERNAME"),
+        ("denied: you may not, with planted-password", "refused user (from SWR_USERNAME"),
+    ],
+)
+def test_who_is_at_fault(said: str, told: str) -> None:
+    login = swr.Login("user", "planted-password", "SWR_USERNAME and SWR_PASSWORD")
+    error = str(failure_of(said, swr.Target("127.0.0.1:40311", "org", "training", "v1"), login))
+    assert told in error
+    assert "planted-password" not in error
