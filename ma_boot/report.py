@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Union
 
 from ma_boot.advice import advice_for
 from ma_boot.errors import BootError, CannotCreate, ExitCode, OutputLost, Stopped, signal_name
@@ -49,72 +49,63 @@ class Ending:
         return cls(job, stops[0] if stops else None, ours, run, lost)
 
 
-def exit_code(ending: Ending) -> int:
-    """The exit code by the design's order: stopped by a signal, first failing process, upload, 0.
+class Verdict(NamedTuple):
+    """The exit code; whose it is: `signal`, `ma_boot`, `training` or `output`, None after a success; and whose
+    fault, in words, of which the first line is a headline."""
+
+    code: int
+    by: Optional[str]
+    cause: str
+
+
+def verdict(ending: Ending) -> Verdict:
+    """By the design's order: stopped by a signal, first failing process, upload, 0.
 
     Processes that were stopped since they hung give 124, the code of `timeout`.
     """
-    if ending.stopped_by is not None:
-        return 128 + ending.stopped_by
-    if ending.error is not None:
-        return int(ending.error.exit_code)
-    run = ending.run
-    if run is not None and run.first_failure is not None:
-        return run.first_failure.code
-    if run is not None and (run.hung or run.left):
-        return int(ExitCode.HUNG)
-    if ending.lost is not None:
-        return int(ending.lost.exit_code)
-    return int(ExitCode.SUCCESS)
-
-
-def cause(ending: Ending) -> str:
-    """Whose fault the exit code is, in words; the first line is a headline."""
     run, failure = ending.run, ending.run.first_failure if ending.run else None
     if ending.stopped_by is not None:
         text = f"stopped by {signal_name(ending.stopped_by)}"
-        return text + (f"; before that, {failure.label} {failure.how()}" if failure else "")
+        text += f"; before that, {failure.label} {failure.how()}" if failure else ""
+        return Verdict(128 + ending.stopped_by, "signal", text)
     if ending.error is not None:
-        return str(ending.error)
+        return Verdict(int(ending.error.exit_code), "ma_boot", str(ending.error))
     if failure is not None:
-        why, rank = sentence(failure), failed_rank(failure.output)
-        who = failure.label if rank is None else f"rank {rank} under {failure.label}"
-        text = f"{who} {failure.how()} after {failure.seconds:.1f} s (the training's own code)"
-        return f"{text}: {why}" if why else text
+        return Verdict(failure.code, "training", _said(failure))
     if run is not None and run.hung:
-        return f"{', '.join(run.hung)} hung, and ma_boot stopped the run (--hang-action stop)"
+        text = f"{', '.join(run.hung)} hung, and ma_boot stopped the run (--hang-action stop)"
+        return Verdict(int(ExitCode.HUNG), "ma_boot", text)
     if run is not None and run.left:
-        return f"SIGKILL did not end {', '.join(run.left)}"
+        return Verdict(int(ExitCode.HUNG), "ma_boot", f"SIGKILL did not end {', '.join(run.left)}")
     if ending.lost is not None:
-        return str(ending.lost)
-    return "success"
+        return Verdict(int(ending.lost.exit_code), "output", str(ending.lost))
+    return Verdict(int(ExitCode.SUCCESS), None, "success")
+
+
+def _said(failure: WorkerExit) -> str:
+    """How the first failing process ended."""
+    why, rank = sentence(failure), failed_rank(failure.output)
+    who = failure.label if rank is None else f"rank {rank} under {failure.label}"
+    text = f"{who} {failure.how()} after {failure.seconds:.1f} s (the training's own code)"
+    return f"{text}: {why}" if why else text
+
+
+def exit_code(ending: Ending) -> int:
+    """The exit code of the verdict."""
+    return verdict(ending).code
 
 
 def end_event(ending: Ending) -> Dict[str, Any]:
     """The fields of a node's last event: the exit code, whose it is, and why."""
-    run = ending.run
-    failure = run.first_failure if run else None
+    failure = ending.run.first_failure if ending.run else None
+    code, by, cause = verdict(ending)
     return {
-        "exit_code": exit_code(ending),
-        "by": whose(ending),
-        "cause": cause(ending),
+        "exit_code": code,
+        "by": by,
+        "cause": cause,
         "label": failure.label if failure else None,
         "signal": ending.stopped_by,
     }
-
-
-def whose(ending: Ending) -> Optional[str]:
-    """Whose the exit code is: `signal`, `ma_boot`, `training` or `output`; None after a success."""
-    if ending.stopped_by is not None:
-        return "signal"
-    if ending.error is not None:
-        return "ma_boot"
-    run = ending.run
-    if run is not None and run.first_failure is not None:
-        return "training"
-    if run is not None and (run.hung or run.left):
-        return "ma_boot"
-    return "output" if ending.lost is not None else None
 
 
 def report_lines(ending: Ending, phases: Sequence[PhaseRecord], page: Optional[str] = None) -> List[str]:
@@ -135,10 +126,11 @@ def report_lines(ending: Ending, phases: Sequence[PhaseRecord], page: Optional[s
         lines.append(f"logs: {ending.job.log_dir}")
     if page is not None:
         lines.append(f"page: {page}")
-    if ending.lost is not None and cause(ending) != str(ending.lost):
+    code, by, cause = verdict(ending)
+    if ending.lost is not None and by != "output":
         lines += str(ending.lost).split("\n")
-    headline, *details = cause(ending).split("\n")
-    return [*lines, f"exit code {exit_code(ending)}: {headline}", *details]
+    headline, *details = cause.split("\n")
+    return [*lines, f"exit code {code}: {headline}", *details]
 
 
 def _failure_lines(ending: Ending, run: RunResult, failure: WorkerExit) -> List[str]:
@@ -164,9 +156,10 @@ def failure_document(ending: Ending) -> Dict[str, Any]:
     run = ending.run
     failure = run.first_failure if run else None
     output = words_of_failed_rank(failure.output) if failure else ""
+    code, _, cause = verdict(ending)
     return {
-        "exit_code": exit_code(ending),
-        "summary": cause(ending)[:SUMMARY_CHARACTERS],
+        "exit_code": code,
+        "summary": cause[:SUMMARY_CHARACTERS],
         "host": ending.job.host if ending.job else None,
         "first_failure": _as_json(run, failure) if run and failure else None,
         "last_words": last_words(output),

@@ -8,7 +8,7 @@ import pytest
 
 from ma_boot.errors import BootError, ExitCode, InputMissing, NotFound, OutputLost, RankTableTimeout
 from ma_boot.journal import PhaseRecord
-from ma_boot.report import Ending, cause, exit_code, failure_document, report_lines
+from ma_boot.report import Ending, exit_code, failure_document, report_lines, verdict
 from ma_boot.result import RunResult, WorkerExit
 
 
@@ -67,7 +67,8 @@ def test_the_last_line_says_the_code_and_whose_it_is() -> None:
 
 
 def test_a_failure_before_a_stop_is_not_forgotten() -> None:
-    assert "before that, rank 1 ended with exit code 3" in cause(Ending.of(None, [15], None, FAILED, None))
+    ending = Ending.of(None, [15], None, FAILED, None)
+    assert "before that, rank 1 ended with exit code 3" in verdict(ending).cause
 
 
 def test_the_failure_for_programs_is_short() -> None:
