@@ -50,8 +50,8 @@ class Ending:
 
 
 class Verdict(NamedTuple):
-    """The exit code; whose it is: `signal`, `ma_boot`, `training` or `output`, None after a success; and whose
-    fault, in words, of which the first line is a headline."""
+    """The exit code; by whom it is: `signal`, `ma_boot`, `training` or `output`, None after a success; and
+    why, in words, of which the first line is a headline."""
 
     code: int
     by: Optional[str]
