@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Callable, Iterator, List, Sequence, Tuple
+from typing import Callable, Iterator, List, Sequence, Set, Tuple
 
 from path_mapping.config import Route
 from path_mapping.engine import Progress
@@ -89,11 +89,12 @@ def download(
         def failed(copy: Copy, error: Exception) -> None:
             failures.append(Failure(copy.url, shown(copy.local), error))
 
-        _sweep(prepared, ranges_from)
+        own, places = _unfinished(prepared, ranges_from)
+        _sweep(own, places)
         try:
             moving.run(Work(prepared.copies(), prepared.files, prepared.size, job, prepared.fetched, failed))
         finally:
-            _sweep(prepared, ranges_from)  # a worker may have been ended, or have died, within a file
+            _sweep(own, places)  # a worker may have been ended, or have died, within a file
         return _transferred(prepared, moving, failures, started)
 
 
@@ -231,16 +232,23 @@ def _check(cancel: threading.Event) -> None:
         raise Cancelled("the transfer was given up")
 
 
-def _sweep(prepared: Prepared, ranges_from: int) -> None:
-    """Removes what was left of files by whoever is dead, but for what this run, or the next, takes up."""
-    wanted, places = set(), set(prepared.unrecorded)
+def _unfinished(prepared: Prepared, ranges_from: int) -> Tuple[Set[str], Set[Tuple[Path, Path]]]:
+    """The names of the unfinished files that this run, or the next, takes up; and the directories, each with
+    its route's root, where there may be others."""
+    own: Set[str] = set()
+    places = set(prepared.unrecorded)
     for copy in prepared.copies():
         places.add((copy.local.parent, copy.root))
         if copy.size > ranges_from:
-            wanted |= {temporary_of(copy), journal_of(temporary_of(copy))}
+            own |= {temporary_of(copy), journal_of(temporary_of(copy))}
+    return own, places
+
+
+def _sweep(own: Set[str], places: Set[Tuple[Path, Path]]) -> None:
+    """Removes what was left of files in these places by whoever is dead, but for our own."""
     for directory, root in places:
         for path in leftovers(os.fspath(directory)):
             with contextlib.suppress(OSError, UnsafeTarget):
                 contained(directory / "x", root)
-                if os.path.basename(path) not in wanted:
+                if os.path.basename(path) not in own:
                     os.unlink(path)
