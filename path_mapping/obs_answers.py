@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from typing import Any, Mapping, Optional, Tuple
 
 from path_mapping.errors import Expired, NotFound, Refused, Replaced, SlowDown, StoreError, Unreachable
@@ -11,6 +12,7 @@ from path_mapping.errors import Expired, NotFound, Refused, Replaced, SlowDown, 
 LINE_CODES = {"BadDigest", "IncompleteBody", "RequestTimeout"}  # a 400, but for what the network did
 EXPIRED_CODES = {"ExpiredToken", "InvalidAccessKeyId", "InvalidToken", "TokenRefreshRequired"}
 CRC64_HEADERS = ("x-obs-checksum-crc64ecma", "x-amz-checksum-crc64ecma", "x-obs-hash-crc64ecma")
+_MD5 = re.compile(r"[0-9a-f]{32}")
 LONGEST_WAIT = 60.0  # seconds that Retry-After may ask for
 
 
@@ -38,7 +40,7 @@ def seconds_to_wait(header: str) -> Optional[float]:
 def md5_of_etag(etag: Optional[str]) -> Optional[str]:
     """The MD5 in an ETag: that of a multipart upload (`...-3`) is none."""
     text = (etag or "").strip('"').lower()
-    return text if len(text) == 32 and all(letter in "0123456789abcdef" for letter in text) else None
+    return text if _MD5.fullmatch(text) else None
 
 
 def md5_of_content(headers: Mapping[bytes, bytes]) -> Optional[str]:
