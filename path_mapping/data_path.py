@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, Optional, Tuple
 
 from path_mapping import crc64
 from path_mapping.errors import StoreError, Unreachable
 from path_mapping.exchange import NOTHING, Exchange, Request
 from path_mapping.folder import Folder, write_all
 from path_mapping.http1 import Answer, Line
-from path_mapping.local_file import CHANGED_ATTEMPTS, new_md5, state_of
+from path_mapping.local_file import CHANGED_ATTEMPTS, md5_of, new_md5, state_of
 from path_mapping.marks import put_mark
 from path_mapping.obs_answers import base64_of_md5, crc64_of_content, md5_of_content, md5_of_etag
 from path_mapping.units import BeginParts, EndParts, GetFile, GetRange, Parted, PutFile, PutPart, Ranged, Unit
@@ -147,25 +146,24 @@ class DataPath:
                 raise Unreachable(f"{doing}: {done} bytes arrived")
             return Ranged(crc, crc64_of_content(answer.headers), False)
 
-    def _crc_of(self, file: int, offset: int, size: int) -> int:
-        crc, end = 0, offset + size
+    def _pieces(self, file: int, offset: int, size: int) -> Iterator[memoryview]:
+        """These bytes of the file, each piece good until the next; fewer where it is shorter."""
+        end = offset + size
         while offset < end:
             found = os.preadv(file, [self._buffer[: min(len(self._buffer), end - offset)]], offset)
             if not found:
-                break
-            crc = crc64.update(self._buffer[:found], crc)
+                return
+            yield self._buffer[:found]
             offset += found
+
+    def _crc_of(self, file: int, offset: int, size: int) -> int:
+        crc = 0
+        for piece in self._pieces(file, offset, size):
+            crc = crc64.update(piece, crc)
         return crc
 
     def _md5_of(self, file: int, offset: int, size: int) -> str:
-        digest, end = new_md5(), offset + size
-        while offset < end:
-            found = os.preadv(file, [self._buffer[: min(len(self._buffer), end - offset)]], offset)
-            if not found:
-                break
-            digest.update(self._buffer[:found])
-            offset += found
-        return digest.hexdigest()
+        return md5_of(self._pieces(file, offset, size))
 
     def _put_file(self, unit: PutFile, moved: Moved) -> None:
         """Stores the file as it was at one moment: one that changes meanwhile is sent again, three times.
@@ -244,7 +242,7 @@ class DataPath:
             return answer.text("etag")
         md5 = md5_of_content(answer.headers)
         if md5 is not None:
-            digest = _md5(small) if small is not None else self._md5_of(file, offset, size)
+            digest = md5_of([small]) if small is not None else self._md5_of(file, offset, size)
             if digest != md5:
                 raise Unreachable(f"{request.doing}: in OBS the MD5 is {md5}, here {digest}")
         return answer.text("etag")
@@ -254,7 +252,3 @@ class DataPath:
             self._store.end_parts(unit.bucket, unit.key, unit.upload, unit.etags, unit.size)
         else:
             self._store.abort_parts(unit.bucket, unit.key, unit.upload)
-
-
-def _md5(data: bytes) -> str:
-    return hashlib.md5(data, usedforsecurity=False).hexdigest()

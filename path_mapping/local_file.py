@@ -8,7 +8,7 @@ import os
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, Callable, Iterable, Iterator, List, NamedTuple, Optional
+from typing import BinaryIO, Callable, Iterable, Iterator, List, NamedTuple, Optional, Union
 
 from path_mapping.errors import Unreachable, UnsafeTarget
 
@@ -41,7 +41,7 @@ def chunks(path: Path) -> Iterator[bytes]:
             yield data
 
 
-def md5_of(pieces: Iterable[bytes]) -> str:
+def md5_of(pieces: Iterable[Union[bytes, memoryview]]) -> str:
     """MD5 in hex, as an ETag has it: a checksum against damage, not against an enemy."""
     digest = new_md5()
     for piece in pieces:
