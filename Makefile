@@ -18,7 +18,7 @@ CONTEXT := $(REHEARSAL)/context
 SOURCES := Dockerfile .dockerignore entrypoint pyproject.toml README.md LICENSE image ma_boot path_mapping
 EXAMPLE_IMAGE := ma-boot-example
 
-.PHONY: help setup rehearse resume rehearse-docker test test-mindspore fuzz bench bench-large check clean
+.PHONY: help setup rehearse resume rehearse-docker test test-mindspore test-kill fuzz bench bench-large bench-sync check clean
 .DELETE_ON_ERROR:
 
 help: ## show the targets
@@ -62,10 +62,13 @@ $(REHEARSAL)/image.made: $(VENV)/made $(EXAMPLE)/requirements.txt $(EXAMPLE)/bas
 	touch $@
 
 test: $(VENV)/made ## all tests but those that train with MindSpore
-	$(VENV)/bin/python -m pytest -m "not mindspore"
+	$(VENV)/bin/python -m pytest -m "not mindspore and not kill"
 
 test-mindspore: $(VENV)/made $(TRAINING)/made ## the tests that train with MindSpore
 	$(VENV)/bin/python -m pytest -m mindspore
+
+test-kill: $(VENV)/made ## transfers that are killed at 400 points, each run again
+	$(VENV)/bin/python -m pytest -m kill
 
 fuzz: $(VENV)/made ## 100,000 random and mutated rank tables
 	$(VENV)/bin/python -m pytest tests/unit/test_rank_table.py -k breaks_the_library --hypothesis-profile=fuzz --timeout=0
@@ -82,6 +85,10 @@ $(BENCH)/made: pyproject.toml
 	$(PYTHON) -m venv $(BENCH)
 	$(BENCH)/bin/python -m pip install --quiet '.[bench]'
 	touch $@
+
+bench-sync: $(BENCH)/made ## transfers beside rclone, aws, boto3, obstore and the SDK (half an hour, 30 GB)
+	$(BENCH)/bin/python -m pip install --quiet --no-deps --force-reinstall .
+	$(BENCH)/bin/python benchmarks/sync.py
 
 check: $(VENV)/made ## ruff and mypy
 	$(VENV)/bin/ruff check .

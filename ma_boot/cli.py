@@ -172,6 +172,11 @@ def _option(*names: str, **settings: Any) -> Callable[[Any], Any]:
     help="Longest last upload.",
 )
 @_option(
+    "--stall-timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", default=60,
+    show_default=True,
+    help="A request to OBS of which nothing moves for so long has failed, and is made again.",
+)  # fmt: skip
+@_option(
     "--max-restarts", type=click.IntRange(min=0), metavar="N", default=0, show_default=True,
     help="Start all processes again after a failure; jobs of one node only.",
 )  # fmt: skip

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import select
 import threading
 import time
 from collections import deque
 from types import TracebackType
-from typing import Callable, Deque, Optional, Type
+from typing import Callable, Deque, Iterator, Optional, TextIO, Type
 
 ROOM_BYTES = 4 << 20
 PATIENCE_SECONDS = 5.0
+ERASE_LINE = b"\r\x1b[2K"
 _WRITE_BYTES = 1 << 17
 
 
@@ -37,6 +39,7 @@ class Console:
         self._unsaid = 0
         self._gone = False
         self._awaited = False
+        self._erase = b""
         self._thread: Optional[threading.Thread] = None
 
     def __enter__(self) -> Console:
@@ -50,9 +53,23 @@ class Console:
     ) -> None:
         self.flush()
 
+    @property
+    def is_terminal(self) -> bool:
+        """True where a person sees it at once, and a line can be taken back."""
+        return os.isatty(self._descriptor)
+
+    @contextlib.contextmanager
+    def below(self) -> Iterator[TextIO]:
+        """A file for what stays below all lines, a progress bar: a line that is printed takes its place."""
+        self._erase = ERASE_LINE
+        try:
+            yield _Below(self)
+        finally:
+            self._erase = b""
+
     def line(self, text: str) -> None:
         """Prints each line of the text."""
-        self.write(text.encode("utf-8", "backslashreplace") + b"\n")
+        self.write(self._erase + text.encode("utf-8", "backslashreplace") + b"\n")
 
     def write(self, data: bytes) -> None:
         """Takes bytes that end with a newline; returns at once."""
@@ -137,6 +154,18 @@ class Console:
         self._unsaid = 0
         self._queue.append(notice)
         self._queued += len(notice)
+
+
+class _Below(io.StringIO):
+    """What is written goes to the console as it is."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._console = console
+
+    def write(self, text: str) -> int:
+        self._console.write(text.encode("utf-8", "backslashreplace"))
+        return len(text)
 
 
 def print_lines(text: str, descriptor: int = 1) -> None:

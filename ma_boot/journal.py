@@ -40,7 +40,7 @@ class Journal:
 
     def __init__(self, console: Console) -> None:
         self.phases: List[PhaseRecord] = []
-        self._console = console
+        self.console = console
         self._waiting: List[Dict[str, Any]] = []
         self._file: Optional[TextIO] = None
         self._node: Optional[int] = None
@@ -71,7 +71,7 @@ class Journal:
 
     def say(self, text: str) -> None:
         """Prints a line of ma_boot's own; further lines of the text are indented below it."""
-        self._console.line("[ma_boot] " + text.replace("\n", "\n[ma_boot] "))
+        self.console.line("[ma_boot] " + text.replace("\n", "\n[ma_boot] "))
 
     def event(self, kind: str, **fields: Any) -> None:
         """Writes one event."""

@@ -22,7 +22,7 @@ from ma_boot.sync import load_mapping, places_of
 from ma_boot.world import World
 from path_mapping import errors as mapping_errors
 from path_mapping.config import PathMapping
-from path_mapping.store import Store
+from path_mapping.store import STALL_SECONDS, Store
 from path_mapping.stores import open_store
 
 DNS_SECONDS = 300.0
@@ -50,6 +50,7 @@ class BootRequest:
     tee: str = "all"
     stop_timeout: float = 15.0
     upload_timeout: float = 600.0
+    stall_timeout: float = STALL_SECONDS
     max_restarts: int = 0
     start_seconds: float = 10.0
     hang_timeout: Optional[float] = None
@@ -88,7 +89,7 @@ def read_mapping_and_store(
         return mapping, None
     root = Path(world.cwd, request.obs_root) if request.obs_root else None
     try:
-        return mapping, open_store(world.environ, root)
+        return mapping, open_store(world.environ, root, stall_timeout=request.stall_timeout)
     except mapping_errors.PathMappingError as error:
         raise ConfigError(str(error)) from error
 

@@ -20,6 +20,7 @@ from ma_boot.errors import (
 )
 from ma_boot.job import JobEnvironment
 from ma_boot.journal import Journal
+from ma_boot.progress import TransferProgress, note, summary
 from ma_boot.signals import SignalInbox
 from ma_boot.task import Task
 from path_mapping import errors as mapping_errors
@@ -29,7 +30,7 @@ from path_mapping.periodic import upload_periodically
 from path_mapping.prepare import UploadChoice
 from path_mapping.selection import Part
 from path_mapping.store import Store
-from path_mapping.transfer import Progress, Transferred, download, upload
+from path_mapping.transfer import Transferred, download, upload
 
 CANCEL_SECONDS = 2.0
 MOST_NOTICES = 5
@@ -87,20 +88,19 @@ def inputs_arriving(
             return
         with journal.phase("inputs") as phase:
             try:
-                done = download(routes, base, store, cancel=cancel, progress=state.update, part=part)
+                with progress.shown() as update:
+                    done = download(routes, base, store, cancel=cancel, progress=update, part=part)
             except mapping_errors.PathMappingError as error:
                 raise as_ours(error) from error
             phase.detail = summary(done)
             _say_notices(done, journal)
-            journal.event(
-                "transfer", direction="download", files=done.files, bytes=done.bytes, seconds=done.seconds
-            )
+            note(journal, "download", done)
 
-    state = _State("inputs", journal)
+    progress = TransferProgress("inputs", journal)
     task = Task("inputs", fetch, inbox)
     try:
         yield task
-        task.wait(inbox.check, remind=state.say)
+        task.wait(inbox.check, remind=progress.say)
     except BaseException:
         task.cancel()
         task.wait(lambda: None, time.monotonic() + CANCEL_SECONDS)
@@ -122,9 +122,7 @@ def outputs_leaving(
 
     def done(moved: Transferred) -> None:
         journal.say(f"outputs so far: {summary(moved)}")
-        journal.event(
-            "transfer", direction="upload", files=moved.files, bytes=moved.bytes, seconds=moved.seconds
-        )
+        note(journal, "upload", moved)
 
     def failed(error: Exception) -> None:
         journal.say(f"outputs so far: not all uploaded, the next round tries again: {error}")
@@ -158,10 +156,11 @@ def bring_home(
         return None
 
     def send(cancel: threading.Event) -> Transferred:
-        return upload(routes, base, store, cancel=cancel, progress=state.update, choice=choice)
+        with progress.shown() as update:
+            return upload(routes, base, store, cancel=cancel, progress=update, choice=choice)
 
     choice = UploadChoice(listed=not inbox.stops, hurry=bool(inbox.stops))
-    state = _State("outputs", journal)
+    progress = TransferProgress("outputs", journal)
     patience = max(1, len(inbox.stops))
 
     def check() -> None:
@@ -171,14 +170,12 @@ def bring_home(
     task = Task("outputs", send, inbox)
     try:
         with journal.phase("outputs") as phase:
-            if not task.wait(check, time.monotonic() + timeout, state.say):
+            if not task.wait(check, time.monotonic() + timeout, progress.say):
                 raise OutputLost(f"not every output was uploaded: {timeout:.0f} s were not enough")
             done = task.result()
             phase.detail = summary(done)
             _say_notices(done, journal)
-            journal.event(
-                "transfer", direction="upload", files=done.files, bytes=done.bytes, seconds=done.seconds
-            )
+            note(journal, "upload", done)
             _judge_missing(done.missing, journal, all_expected)
     except OutputLost as lost:
         _give_up(task)
@@ -208,36 +205,6 @@ def _say_notices(done: Transferred, journal: Journal) -> None:
         journal.say(notice)
     if len(done.notices) > MOST_NOTICES:
         journal.say(f"and {len(done.notices) - MOST_NOTICES} more of the kind")
-
-
-def summary(done: Transferred) -> str:
-    """`6 files, 3.1 MB in 0.2 s, 2 were there`."""
-    there = f", {done.skipped} were there" if done.skipped else ""
-    return f"{done.files} files, {done.bytes / 1e6:.1f} MB in {done.seconds:.1f} s{there}"
-
-
-class _State:
-    """How far a transfer is, for whoever waits for it."""
-
-    def __init__(self, what: str, journal: Journal) -> None:
-        self._what = what
-        self._journal = journal
-        self._now: Optional[Progress] = None
-
-    def update(self, now: Progress) -> None:
-        """Called by the transfer's thread."""
-        self._now = now
-
-    def say(self) -> None:
-        """Says a line; called by the thread that waits."""
-        now = self._now
-        if now is None:
-            self._journal.say(f"{self._what}: looking at what there is")
-        else:
-            done, size = now.bytes_done / 1e6, now.bytes / 1e6
-            self._journal.say(
-                f"{self._what}: {now.files_done} of {now.files} files, {done:.0f} of {size:.0f} MB"
-            )
 
 
 def as_ours(error: mapping_errors.PathMappingError) -> Exception:

@@ -6,8 +6,8 @@ import json
 import math
 import os
 import threading
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
@@ -26,7 +26,7 @@ from path_mapping.opened import Opened, opened_download, opened_upload
 from path_mapping.plan import REFUSE, Step
 from path_mapping.selection import Part
 from path_mapping.space import Need, free_space, shortages
-from path_mapping.store import Store
+from path_mapping.store import STALL_SECONDS, Store
 from path_mapping.stores import open_store
 from path_mapping.transfer import listing
 
@@ -43,21 +43,53 @@ def _share(ctx: click.Context, param: click.Parameter, value: Optional[str]) -> 
     raise click.BadParameter(f"found {value!r}, expected as in 0/4, 1/4, 2/4 or 3/4")
 
 
-def _command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
+@dataclass(frozen=True)
+class SyncRequest:
+    """What the user asked of any of these commands; `shard` overrides this node's part of the inputs."""
+
+    mapping: str
+    obs_root: Optional[str]
+    checksum: bool
+    shard: Optional[Part]
+    stall_timeout: float
+
+
+def _command(name: str) -> Callable[[Callable[..., int]], click.Command]:
     """A sub-command with the options that all of them have."""
 
-    def decorated(function: Callable[..., Any]) -> click.Command:
+    def decorated(function: Callable[..., int]) -> click.Command:
+        @wraps(function)
+        def called(
+            environ: Mapping[str, str],
+            mapping: str,
+            obs_root: Optional[str],
+            checksum: bool,
+            shard: Optional[Part],
+            stall_timeout: float,
+            **more: Any,
+        ) -> int:
+            return function(environ, SyncRequest(mapping, obs_root, checksum, shard, stall_timeout), **more)
+
+        command: Callable[..., Any] = called
         for wrap in (
             click.pass_obj,
             click.option(
                 "--shard", metavar="I/N", callback=_share, help="This node's part of inputs that say `shard`."
             ),
             click.option("--checksum", is_flag=True, help="Compare contents, not sizes and times."),
+            click.option(
+                "--stall-timeout",
+                type=click.FloatRange(min=0, min_open=True),
+                metavar="SECONDS",
+                default=STALL_SECONDS,
+                show_default=True,
+                help="A request of which nothing moves for so long has failed, and is made again.",
+            ),
             click.option("--obs-root", metavar="DIR", help="Take obs://BUCKET/KEY from DIR/BUCKET/KEY."),
             click.argument("mapping"),
         ):
-            function = wrap(function)
-        return sync.command(name=name)(function)
+            command = wrap(command)
+        return sync.command(name=name)(command)
 
     return decorated
 
@@ -72,45 +104,34 @@ def sync() -> None:
 
 @_command("plan")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document a line, the totals last.")
-def plan(
-    environ: Mapping[str, str],
-    mapping: str,
-    obs_root: Optional[str],
-    checksum: bool,
-    shard: Optional[Part],
-    as_json: bool,
-) -> int:
+def plan(environ: Mapping[str, str], request: SyncRequest, as_json: bool) -> int:
     """Prints what would become of each file, and why; moves nothing.
 
     Ends with 66 for an input that does not exist, and 73 for one that would be refused or does not fit.
     """
-    job_part, found, store = _opened(environ, mapping, obs_root, checksum)
-    planned = _Planned(store, shard or job_part)
+    job_part, found, store = _opened(environ, request)
+    planned = _Planned(store, request.shard or job_part)
     _print(planned.lines(found, as_json))
     planned.judge()
     return 0
 
 
 @_command("download")
-def download(
-    environ: Mapping[str, str], mapping: str, obs_root: Optional[str], checksum: bool, shard: Optional[Part]
-) -> int:
+def download(environ: Mapping[str, str], request: SyncRequest) -> int:
     """Fetches the inputs; what is here already is left as it is."""
-    job_part, found, store = _opened(environ, mapping, obs_root, checksum)
+    job_part, found, store = _opened(environ, request)
     with SignalInbox() as inbox, Console() as console:
         journal = Journal(console)
-        arriving = inputs_arriving(found.inputs, Path.cwd(), store, journal, inbox, shard or job_part)
+        arriving = inputs_arriving(found.inputs, Path.cwd(), store, journal, inbox, request.shard or job_part)
         with arriving:
             pass
     return 0
 
 
 @_command("upload")
-def upload(
-    environ: Mapping[str, str], mapping: str, obs_root: Optional[str], checksum: bool, shard: Optional[Part]
-) -> int:
+def upload(environ: Mapping[str, str], request: SyncRequest) -> int:
     """Stores the outputs; what is in OBS already is left as it is."""
-    _, found, store = _opened(environ, mapping, obs_root, checksum)
+    _, found, store = _opened(environ, request)
     with SignalInbox() as inbox, Console() as console:
         journal = Journal(console)
         lost = bring_home(found.outputs, Path.cwd(), store, journal, inbox, math.inf, all_expected=True)
@@ -120,17 +141,16 @@ def upload(
     return 0
 
 
-def _opened(
-    environ: Mapping[str, str], file: str, obs_root: Optional[str], checksum: bool
-) -> Tuple[Part, PathMapping, Store]:
+def _opened(environ: Mapping[str, str], request: SyncRequest) -> Tuple[Part, PathMapping, Store]:
     """This node's part by the job's environment, the mapping, and the store."""
     job = read_job(environ, os.uname().nodename)
-    mapping = load_mapping(file, places_of(job))
+    mapping = load_mapping(request.mapping, places_of(job))
+    root = Path(request.obs_root).absolute() if request.obs_root else None
     try:
-        store = open_store(environ, Path(obs_root).absolute() if obs_root else None)
+        store = open_store(environ, root, stall_timeout=request.stall_timeout)
     except PathMappingError as error:
         raise ConfigError(str(error)) from error
-    if checksum:
+    if request.checksum:
         mapping = PathMapping(
             tuple(replace(route, checksum=True) for route in mapping.inputs),
             tuple(replace(route, checksum=True) for route in mapping.outputs),

@@ -8,16 +8,20 @@ PathMappingError
 ├── NoSpace               a disk that is too small for what is to come
 ├── TransferFailed        files that could not be moved, after all others were tried
 ├── Cancelled             the caller gave the transfer up
+├── WorkersLost           all processes that moved files died: out of memory, or killed
 └── StoreError            what a store says
     ├── NotFound          404: no such bucket or object
+    ├── Replaced          412: the object is another one than that which was listed
     ├── Refused           401, 403: the credentials, or what they allow
-    └── Unreachable       network, timeout, 408, 429, 5xx, a damaged answer: worth another try
+    │   └── Expired       403: credentials that were good once; new ones may help
+    └── Unreachable       network, timeout, 408, 5xx, a damaged answer: worth another try
+        └── SlowDown      429, 503: too many requests; worth another try, later and slower
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Sequence, Tuple
+from typing import Any, Optional, Sequence, Tuple
 
 MOST_LISTED = 20
 
@@ -54,6 +58,9 @@ class UnsafeTarget(PathMappingError):
         super().__init__(_listed("objects that cannot be stored below their target:", problems))
         self.problems = tuple(problems)
 
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return UnsafeTarget, (self.problems,)
+
 
 class NoSpace(PathMappingError):
     """Disks that have too little space, or too few inodes, for what is to be downloaded."""
@@ -65,6 +72,10 @@ class NoSpace(PathMappingError):
 
 class Cancelled(PathMappingError):
     """The transfer was given up by its caller."""
+
+
+class WorkersLost(PathMappingError):
+    """The processes that moved the files are gone; what is whole stays, a later run goes on from there."""
 
 
 class StoreError(PathMappingError):
@@ -79,8 +90,24 @@ class Refused(StoreError):
     """The credentials are wrong, or do not allow this."""
 
 
+class Expired(Refused):
+    """The credentials were good once; the same request may pass with new ones."""
+
+
+class Replaced(StoreError):
+    """The object changed after it was listed."""
+
+
 class Unreachable(StoreError):
     """The store did not answer, or not well; another try may help."""
+
+
+class SlowDown(Unreachable):
+    """The store has too much to do; `after` is the number of seconds that it asked to be left alone."""
+
+    def __init__(self, message: str, after: Optional[float] = None) -> None:
+        super().__init__(message)
+        self.after = after
 
 
 @dataclass(frozen=True)

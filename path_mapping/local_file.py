@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import Iterable, Iterator, List, Optional
+from typing import BinaryIO, Callable, Iterable, Iterator, List, NamedTuple, Optional
 
 from path_mapping.errors import Unreachable, UnsafeTarget
 
 CHUNK = 1 << 20
 TEMPORARY = ".ma_part"
+CHANGED_ATTEMPTS = 3
 _LONGEST_NAME = 255
+
+
+class State(NamedTuple):
+    """What tells that a file was written to, or is another one."""
+
+    size: int
+    mtime_ns: int
+    inode: int
+
+
+def state_of(status: os.stat_result) -> State:
+    """The state to compare, before and after."""
+    return State(status.st_size, status.st_mtime_ns, status.st_ino)
 
 
 def chunks(path: Path) -> Iterator[bytes]:
@@ -42,6 +57,11 @@ def new_md5() -> hashlib._Hash:
 def is_temporary(name: str) -> bool:
     """True for the name of a file that a transfer has not finished."""
     return name.startswith(".") and name.endswith(TEMPORARY)
+
+
+def stem_of(name: str) -> str:
+    """What of a file's name fits into that of an unfinished one."""
+    return os.fsdecode(os.fsencode(name)[: _LONGEST_NAME - 40])
 
 
 def write_verified(target: Path, pieces: Iterable[bytes], size: int, md5: Optional[str]) -> None:
@@ -73,10 +93,12 @@ def make_directories(path: Path) -> List[Path]:
 
 
 def _write_beside(target: Path, pieces: Iterable[bytes], size: int, md5: Optional[str]) -> None:
-    stem = os.fsdecode(os.fsencode(target.name)[: _LONGEST_NAME - 20])
-    handle, temporary = tempfile.mkstemp(prefix=f".{stem}.", suffix=TEMPORARY, dir=target.parent)
+    prefix = f".{stem_of(target.name)}."
+    handle, temporary = tempfile.mkstemp(prefix=prefix, suffix=TEMPORARY, dir=target.parent)
     try:
         with os.fdopen(handle, "wb") as file:
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # tells that somebody works on it
             digest, written = new_md5(), 0
             for piece in pieces:
                 file.write(piece)
@@ -101,3 +123,42 @@ def contained(target: Path, root: Path) -> None:
     parent = os.path.realpath(target.parent)
     if parent != inside and not parent.startswith(inside.rstrip(os.sep) + os.sep):
         raise UnsafeTarget([f"{target}: a link leads to {parent}, outside of {root}"])
+
+
+class Section:
+    """The bytes of a file from `offset` on, for the SDK to send; a file that became shorter is an error."""
+
+    def __init__(self, file: BinaryIO, offset: int, size: int, sent: Callable[[int], None]) -> None:
+        self.size = size
+        self._file = file
+        self._offset = offset
+        self._left = size
+        self._sent = sent
+        file.seek(offset)
+
+    def rewound(self) -> Section:
+        """The same, read from its first byte on."""
+        self._file.seek(self._offset)
+        self._left = self.size
+        return self
+
+    def read(self, size: int) -> bytes:
+        """The next piece."""
+        piece = self._file.read(min(size, self._left))
+        if not piece and self._left:
+            raise Unreachable(f"the file ended {self._left} bytes early: it became shorter")
+        self._left -= len(piece)
+        self._sent(len(piece))
+        return piece
+
+    def md5(self) -> str:
+        """The MD5 of all of it, in hex; reading starts anew afterwards."""
+        digest, left = new_md5(), self.rewound().size
+        while left:
+            piece = self._file.read(min(CHUNK, left))
+            if not piece:
+                break
+            digest.update(piece)
+            left -= len(piece)
+        self.rewound()
+        return digest.hexdigest()

@@ -8,10 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import Callable, Iterator, Optional, Tuple
 
-from path_mapping.compare import Local
+from path_mapping.compare import Entry, Local
 from path_mapping.config import Route
 from path_mapping.errors import StoreError
 from path_mapping.local_file import chunks, md5_of
+from path_mapping.marks import mark_of
 from path_mapping.names import record_path
 from path_mapping.plan import (
     Ends,
@@ -66,8 +67,12 @@ def opened_download(
         except OSError:  # nobody may look: then the transfer will say why
             return None
 
+    def noted(name: str) -> Optional[Entry]:
+        mark = mark_of(os.path.join(root, name))
+        return Entry(name, mark.size, mark.mtime_ns, mark.etag) if mark is not None else None
+
     md5, folded = partial(_md5, check, ends.root), folds_case(ends.root)
-    steps = plan_downloads(route, ends, objects, record.entries(), there, md5, part, folded)
+    steps = plan_downloads(route, ends, objects, record.entries(), there, md5, part, folded, noted)
     return Opened(route, ends, record, steps)
 
 

@@ -159,10 +159,12 @@ def plan_downloads(
     md5: Callable[[str], str],
     part: Part = Part(),  # noqa: B008 -- a frozen value
     folded: bool = False,
+    noted: Callable[[str], Optional[Entry]] = lambda name: None,
 ) -> Iterator[Step]:
     """A step for each object of an input, in the order of their names.
 
     `look` tells what is at a name on the disk, `md5` reads it; `folded`: the disk takes `A` and `a` for one.
+    `noted` is what the file itself says that it is a copy of: a run that was killed has no record of it.
     """
     chosen, clashes, recorded = selected(route.include, route.exclude), Clashes(folded), Recorded(entries)
     mine = sharer(part if route.shard else Part())
@@ -186,7 +188,10 @@ def plan_downloads(
             yield Step(SKIP, name, found.size, "another node's part")
         else:
             local = look(name)
-            verdict = judged_download(found, local, entry, route.checksum, partial(md5, name))
+            known = entry or (noted(name) if local is not None else None)
+            verdict = judged_download(found, local, known, route.checksum, partial(md5, name))
+            if known is not entry and verdict.action == SKIP:
+                verdict = verdict._replace(learned=True)  # the file says it, and the record shall
             yield _step(verdict, name, found.size, found, local)
     yield from _gone(recorded.before(None), route, look)
 

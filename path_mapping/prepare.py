@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from path_mapping.compare import Entry, Local
 from path_mapping.config import PathMapping, Route
@@ -68,7 +68,8 @@ class Prepared:
 
     `refused` has the objects that can be no files, `blocked` the files that cannot be moved as they are here,
     `notices` what is left out and worth a word: at most 1,000 of each. `missing` are the routes with nothing
-    at their source.
+    at their source. `unrecorded` are the directories, each with its route's root, that have whole files which
+    an earlier run did not record: it was ended there.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Prepared:
         self.notices: List[str] = []
         self.totals = Totals()
         self.needs: Dict[Path, Need] = {}
+        self.unrecorded: Set[Tuple[Path, Path]] = set()
         self._opened = opened
         self._todo: Spool[_Todo] = Spool()
         for number, one in enumerate(opened):
@@ -101,6 +103,7 @@ class Prepared:
                     step.size, local.size if local is not None and local.kind == "file" else None
                 )
             elif step.learned and local is not None:
+                self.unrecorded.add(((one.ends.root / step.name).parent, one.ends.root))
                 learned.add(Entry(step.name, local.size, local.mtime_ns, step.etag.strip('"'), step.md5))
             elif step.action == REFUSE or (local is not None and local.problem):
                 self._tell(one.ends, step)

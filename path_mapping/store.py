@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Callable, Iterator, Optional, Protocol
+from typing import Callable, Iterator, Optional, Protocol, runtime_checkable
+
+STALL_SECONDS = 60.0  # without anything moved, after which a request has failed
 
 
 @dataclass(frozen=True)
@@ -38,3 +40,39 @@ class Store(Protocol):
 
         `sent` is told the number of bytes of each piece that has gone, and may raise to give up.
         """
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """What requests are signed with; never shown."""
+
+    access_key: str = field(repr=False)
+    secret_key: str = field(repr=False)
+    token: Optional[str] = field(repr=False, default=None)
+
+
+@dataclass(frozen=True)
+class Access:
+    """All that another process needs to make requests of its own: the service, and the credentials.
+
+    `bundle` is a file of CA certificates; `timeout` the seconds without progress that fail a request;
+    `multipart_from` and `part` are bytes.
+    """
+
+    endpoint: str
+    credentials: Credentials
+    bundle: Optional[str]
+    timeout: float
+    multipart_from: int
+    part: int
+
+
+@runtime_checkable
+class Signing(Protocol):
+    """A store whose objects can be reached by signed HTTP requests, outside of `read` and `write`."""
+
+    def access(self) -> Optional[Access]:
+        """None where requests must go through the store itself, as a proxy stands between."""
+
+    def renewed(self) -> bool:
+        """Asks for the credentials again, when they were refused as expired; False: still the same."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 import threading
 import time
 from contextlib import closing
@@ -10,9 +12,10 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Callable, Iterable, Iterator, List, Sequence, Tuple, TypeVar
+from typing import Callable, Iterator, List, Sequence, Tuple
 
 from path_mapping.config import Route
+from path_mapping.engine import Progress
 from path_mapping.errors import (
     Cancelled,
     Failure,
@@ -21,37 +24,30 @@ from path_mapping.errors import (
     StoreError,
     TransferFailed,
     Unreachable,
+    UnsafeTarget,
 )
 from path_mapping.file_store import FileStore
-from path_mapping.local_file import chunks, contained, make_directories, md5_of, new_md5, write_verified
+from path_mapping.folder import leftovers
+from path_mapping.jobs import GetLarge, Job, PutLarge, get_small, journal_of, put_small, temporary_of
+from path_mapping.local_file import contained, make_directories, new_md5
+from path_mapping.moving import Moving, Work
 from path_mapping.names import shown
+from path_mapping.parts import RANGES_FROM
 from path_mapping.plan import Copy
 from path_mapping.prepare import Prepared, UploadChoice, prepared_downloads, prepared_uploads
+from path_mapping.retry import retrying
 from path_mapping.selection import Part
 from path_mapping.store import Store, StoredObject
 
-ATTEMPTS = 5
-CHANGED_ATTEMPTS = 3
-
-Result = TypeVar("Result")
-Item = TypeVar("Item")
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a transfer is."""
-
-    files_done: int
-    files: int
-    bytes_done: int
-    bytes: int
+__all__ = ["Progress", "Transferred", "download", "listing", "upload"]
 
 
 @dataclass(frozen=True)
 class Transferred:
     """A transfer that is over; `missing` are the routes with nothing at their source.
 
-    `skipped` files were the same on both sides; `notices` say what was left out.
+    `skipped` files were the same on both sides, and are neither in `files` nor in `bytes`; `notices` say what
+    was left out; `retries` are requests that had to be made again.
     """
 
     files: int
@@ -60,6 +56,7 @@ class Transferred:
     missing: Tuple[Route, ...]
     skipped: int = 0
     notices: Tuple[str, ...] = ()
+    retries: int = 0
 
 
 def download(
@@ -79,26 +76,25 @@ def download(
     `Cancelled` soon after `cancel` is set.
     """
     started = time.monotonic()
-    failures: List[Failure] = []
     lister, check = partial(listing, store, cancel), partial(_check, cancel)
     with closing(prepared_downloads(routes, base, lister, part, check)) as prepared:
-        failures += prepared.blocked
+        failures = list(prepared.blocked)
         _change_directories(prepared, failures)
+        moving = Moving(store, cancel, progress)
+        ranges_from = RANGES_FROM if moving.access is not None else sys.maxsize
 
-        def fetch(copy: Copy, moved: Callable[[int], None]) -> None:
-            _retrying(lambda: _fetch(copy, store, moved), cancel)
-            prepared.fetched(copy)
+        def job(copy: Copy, number: Callable[[], int]) -> Job:
+            return GetLarge(copy, number) if copy.size > ranges_from else get_small(copy, number)
 
-        _run(
-            prepared,
-            prepared.copies(),
-            fetch,
-            failures,
-            cancel,
-            progress,
-            lambda copy: (copy.url, shown(copy.local)),
-        )
-        return _transferred(prepared, started)
+        def failed(copy: Copy, error: Exception) -> None:
+            failures.append(Failure(copy.url, shown(copy.local), error))
+
+        _sweep(prepared, ranges_from)
+        try:
+            moving.run(Work(prepared.copies(), prepared.files, prepared.size, job, prepared.fetched, failed))
+        finally:
+            _sweep(prepared, ranges_from)  # a worker may have been ended, or have died, within a file
+        return _transferred(prepared, moving, failures, started)
 
 
 def upload(
@@ -112,26 +108,37 @@ def upload(
 ) -> Transferred:
     """Stores all outputs; what is in OBS already is not sent again.
 
-    Raises `TransferFailed` after all other files are stored, and `Cancelled` soon after `cancel` is set.
+    Raises `TransferFailed` after all other files are stored, and `Cancelled` soon after `cancel` is set; a
+    large file that was under way then goes on where it was when it is uploaded again.
     """
     started = time.monotonic()
-    failures: List[Failure] = []
     lister, check = partial(listing, store, cancel), partial(_check, cancel)
     with closing(prepared_uploads(routes, base, lister, choice, check)) as prepared:
-        failures += prepared.blocked
+        failures = list(prepared.blocked)
         _mark_directories(prepared, store, cancel, failures)
+        moving = Moving(store, cancel, progress)
+        access = moving.access
 
-        def send(copy: Copy, moved: Callable[[int], None]) -> None:
-            _retrying(lambda: _send(copy, store, moved, cancel), cancel)
-            prepared.sent(copy)
+        def job(copy: Copy, number: Callable[[], int]) -> Job:
+            if access is not None and copy.size >= access.multipart_from:
+                return PutLarge(copy, number, access.part)
+            return put_small(copy, number, routes[copy.route].checksum)
+
+        def failed(copy: Copy, error: Exception) -> None:
+            failures.append(Failure(shown(copy.local), copy.url, error))
 
         copies = prepared.newest_first() if choice.hurry else prepared.copies()
-        _run(prepared, copies, send, failures, cancel, progress, lambda copy: (shown(copy.local), copy.url))
-        _delete_objects(prepared, store, cancel)
-        return _transferred(prepared, started)
+        moving.run(Work(copies, prepared.files, prepared.size, job, prepared.sent, failed))
+        if not failures:  # nothing is taken away where something has not arrived
+            _delete_objects(prepared, store, cancel, failures)
+        return _transferred(prepared, moving, failures, started)
 
 
-def _transferred(prepared: Prepared, started: float) -> Transferred:
+def _transferred(
+    prepared: Prepared, moving: Moving, failures: Sequence[Failure], started: float
+) -> Transferred:
+    if failures:
+        raise TransferFailed(failures, moving.whole)
     return Transferred(
         prepared.files,
         prepared.size,
@@ -139,6 +146,7 @@ def _transferred(prepared: Prepared, started: float) -> Transferred:
         prepared.missing,
         prepared.totals.same,
         tuple(prepared.notices),
+        moving.retries,
     )
 
 
@@ -172,25 +180,24 @@ def _mark_directories(
     for copy in prepared.directories():
         write = partial(store.write, copy.bucket, copy.key, nothing, empty, lambda size: None)
         try:
-            _retrying(write, cancel)
+            retrying(write, cancel)
             prepared.sent(copy)
         except StoreError as error:
             failures.append(Failure(shown(copy.local), copy.url, error))
 
 
-def _delete_objects(prepared: Prepared, store: Store, cancel: threading.Event) -> None:
-    """Deletes what this route once sent and no longer has; only after all files have gone well."""
+def _delete_objects(
+    prepared: Prepared, store: Store, cancel: threading.Event, failures: List[Failure]
+) -> None:
+    """Deletes what this route once sent and no longer has."""
     if not isinstance(store, FileStore):
         return
-    failures: List[Failure] = []
     for copy in prepared.deletions():
         try:
-            _retrying(partial(store.delete, copy.bucket, copy.key), cancel)
+            retrying(partial(store.delete, copy.bucket, copy.key), cancel)
             prepared.deleted(copy)
         except StoreError as error:
             failures.append(Failure("", copy.url, error))
-    if failures:
-        raise TransferFailed(failures, prepared.files)
 
 
 def listing(store: Store, cancel: threading.Event, bucket: str, prefix: str) -> Iterator[StoredObject]:
@@ -206,7 +213,7 @@ def listing(store: Store, cancel: threading.Event, bucket: str, prefix: str) -> 
 
     while True:
         try:
-            first, rest = _retrying(begin, cancel)
+            first, rest = retrying(begin, cancel)
         except NotFound:
             return
         try:
@@ -219,106 +226,21 @@ def listing(store: Store, cancel: threading.Event, bucket: str, prefix: str) -> 
             continue
 
 
-def _run(
-    prepared: Prepared,
-    copies: Iterable[Copy],
-    move: Callable[[Copy, Callable[[int], None]], None],
-    failures: List[Failure],
-    cancel: threading.Event,
-    progress: Callable[[Progress], None],
-    ends: Callable[[Copy], Tuple[str, str]],
-) -> None:
-    """Moves one file after the other; a file that fails does not stop the rest."""
-    total, files, done, whole = prepared.size, prepared.files, 0, 0
-    for number, copy in enumerate(copies):
-        of_this = 0
-
-        def moved(size: int, before: int = done, number: int = number, whole_size: int = copy.size) -> None:
-            nonlocal of_this
-            of_this = min(of_this + size, whole_size)  # a second attempt sends the same bytes again
-            if cancel.is_set():
-                raise Cancelled("the transfer was given up")
-            progress(Progress(number, files, before + of_this, total))
-
-        try:
-            moved(0)
-            move(copy, moved)
-            whole += 1
-        except Cancelled:
-            raise
-        except (PathMappingError, OSError) as error:
-            failures.append(Failure(*ends(copy), error))
-        done += copy.size
-        progress(Progress(number + 1, files, done, total))
-    if failures:
-        raise TransferFailed(failures, whole)
-
-
-def _until(cancel: threading.Event, items: Iterable[Item]) -> Iterator[Item]:
-    """The items, for as long as nobody gives up."""
-    for item in items:
-        _check(cancel)
-        yield item
-
-
 def _check(cancel: threading.Event) -> None:
     if cancel.is_set():
         raise Cancelled("the transfer was given up")
 
 
-def _fetch(copy: Copy, store: Store, moved: Callable[[int], None]) -> None:
-    contained(copy.local, copy.root)  # each time: a link may have come since the last
-    make_directories(copy.root)  # stays, also when the file fails: what is below it is as before then
-
-    def pieces() -> Iterator[bytes]:
-        for piece in store.read(copy.bucket, copy.key):
-            moved(len(piece))
-            yield piece
-
-    write_verified(copy.local, pieces(), copy.size, None)  # the MD5 is the store's business
-
-
-def _send(copy: Copy, store: Store, moved: Callable[[int], None], cancel: threading.Event) -> None:
-    """Stores the file as it was at one moment: one that changes meanwhile is sent again, three times.
-
-    A change makes a store refuse the file too, as its MD5 is another one then: that is no fault of the store.
-    """
-    for _ in range(CHANGED_ATTEMPTS):
-        before = _mark(copy.local)
-        md5 = md5_of(_until(cancel, chunks(copy.local)))
-        try:
-            store.write(copy.bucket, copy.key, copy.local, md5, moved)
-        except StoreError:
-            if _mark(copy.local) == before:
-                raise
-        else:
-            if _mark(copy.local) == before:
-                return
-    raise OSError(f"it changed during each of {CHANGED_ATTEMPTS} uploads")
-
-
-def _mark(path: Path) -> Tuple[int, int]:
-    status = os.stat(path)
-    return status.st_size, status.st_mtime_ns
-
-
-def _retrying(work: Callable[[], Result], cancel: threading.Event) -> Result:
-    """Tries again what `Unreachable` says may help: 5 attempts, some seconds in all, ended by `cancel`.
-
-    The only retries there are: the SDK's own are switched off, so that the two do not multiply.
-    """
-    import tenacity  # slow to import: only where something is really transferred
-
-    policy = tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(Unreachable),
-        stop=tenacity.stop_after_attempt(ATTEMPTS) | tenacity.stop_when_event_set(cancel),
-        wait=tenacity.wait_random_exponential(multiplier=0.3, max=10),
-        sleep=tenacity.sleep_using_event(cancel),
-        reraise=True,
-    )
-    try:
-        return policy(work)
-    except Unreachable:
-        if cancel.is_set():
-            raise Cancelled("the transfer was given up") from None
-        raise
+def _sweep(prepared: Prepared, ranges_from: int) -> None:
+    """Removes what was left of files by whoever is dead, but for what this run, or the next, takes up."""
+    wanted, places = set(), set(prepared.unrecorded)
+    for copy in prepared.copies():
+        places.add((copy.local.parent, copy.root))
+        if copy.size > ranges_from:
+            wanted |= {temporary_of(copy), journal_of(temporary_of(copy))}
+    for directory, root in places:
+        for path in leftovers(os.fspath(directory)):
+            with contextlib.suppress(OSError, UnsafeTarget):
+                contained(directory / "x", root)
+                if os.path.basename(path) not in wanted:
+                    os.unlink(path)

@@ -18,12 +18,14 @@ from path_mapping.errors import (
     MissingInputs,
     NotFound,
     Refused,
+    SlowDown,
     TransferFailed,
     Unreachable,
     UnsafeTarget,
 )
 from path_mapping.names import is_record
-from path_mapping.obs_store import ObsStore, error_of_status
+from path_mapping.obs_answers import error_of_status
+from path_mapping.obs_store import ObsStore
 from path_mapping.store import Store, StoredObject
 from path_mapping.transfer import Progress, Transferred, download, upload
 
@@ -274,8 +276,8 @@ download([Route("in", ObsUrl("bucket", "in/"))], Path({str(tmp_path)!r}), store,
 
 @pytest.mark.parametrize(
     ("status", "error"),
-    [(400, Refused), (401, Refused), (403, Refused), (404, NotFound), (408, Unreachable), (429, Unreachable),
-     (500, Unreachable), (503, Unreachable)],
+    [(400, Refused), (401, Refused), (403, Refused), (404, NotFound), (408, Unreachable), (429, SlowDown),
+     (500, Unreachable), (503, SlowDown)],
 )  # fmt: skip
 def test_every_status_has_its_error(status: int, error: type) -> None:
     assert type(error_of_status("reading", status, "Code")) is error

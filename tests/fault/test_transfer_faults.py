@@ -18,6 +18,7 @@ from path_mapping.errors import (
     Cancelled,
     PathMappingError,
     Refused,
+    SlowDown,
     TransferFailed,
     Unreachable,
     UnsafeTarget,
@@ -70,7 +71,7 @@ def outputs(tmp_path: Path, *names: str) -> Path:
 class TestUpload:
     """An upload over a bad line, or of a file that does not hold still."""
 
-    @pytest.mark.parametrize("kind", ["503", "429", "reset", "wrong-etag", "bad-digest"])
+    @pytest.mark.parametrize("kind", ["503", "429", "reset", "wrong-etag", "wrong-crc", "bad-digest"])
     def test_a_passing_fault_is_got_over(
         self, store: ObsStore, obs: ObsServer, tmp_path: Path, kind: str
     ) -> None:
@@ -79,7 +80,7 @@ class TestUpload:
         assert content_of(store, "out/a") == CONTENT
 
     @pytest.mark.parametrize(
-        ("kind", "error"), [("403", Refused), ("503", Unreachable), ("wrong-etag", Unreachable)]
+        ("kind", "error"), [("403", Refused), ("503", SlowDown), ("wrong-etag", Unreachable)]
     )
     def test_a_lasting_fault_fails_this_file_only(
         self, store: ObsStore, obs: ObsServer, tmp_path: Path, kind: str, error: type

@@ -13,7 +13,8 @@ import pytest
 import trustme
 
 from path_mapping.errors import CredentialsMissing, NotFound, Refused, Unreachable
-from path_mapping.obs_store import ObsStore, error_of_status
+from path_mapping.obs_answers import error_of_status
+from path_mapping.obs_store import ObsStore
 from path_mapping.store import Store
 from path_mapping.stores import open_store
 from tests.conftest import CREDENTIALS

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import re
 import signal
 import subprocess
 import sys
+import threading
+import time
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 import pytest
 
-from ma_boot.local.obs_server import Fault, ObsServer
+from ma_boot.local.obs_server import Credentials, Fault, ObsServer
 from tests.conftest import CREDENTIALS
 from tests.functional.node import eventually
 
@@ -44,6 +49,14 @@ def sync(home: Path, *arguments: str, **variables: str) -> subprocess.CompletedP
     environ = {"PATH": os.environ["PATH"], "MA_VJ_NAME": "ma-job-x", **variables}
     argv = [sys.executable, "-m", "ma_boot", "sync", arguments[0], *root, *arguments[1:]]
     return subprocess.run(argv, cwd=home, env=environ, capture_output=True, text=True, check=False)
+
+
+def start(home: Path, *arguments: str, **variables: str) -> subprocess.Popen[str]:
+    environ = {"PATH": os.environ["PATH"], **variables}
+    argv = [sys.executable, "-m", "ma_boot", "sync", *arguments]
+    return subprocess.Popen(
+        argv, cwd=home, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def documents(done: subprocess.CompletedProcess[str]) -> List[Dict[str, Any]]:
@@ -146,11 +159,123 @@ def test_real_obs_that_refuses_is_69_and_shows_no_secret(home: Path, obs: ObsSer
 
 def test_a_download_that_is_stopped_ends_soon_and_says_so(home: Path, obs: ObsServer) -> None:
     obs.faults.append(Fault("hang", "GET", "/bucket"))
-    environ = {"PATH": os.environ["PATH"], "OBS_ENDPOINT": obs.url, **CREDENTIALS}
-    argv = [sys.executable, "-m", "ma_boot", "sync", "download", "mapping.yaml"]
-    with subprocess.Popen(argv, cwd=home, env=environ, stderr=subprocess.PIPE, text=True) as process:
+    with start(home, "download", "mapping.yaml", OBS_ENDPOINT=obs.url, **CREDENTIALS) as process:
         eventually(lambda: obs.requests, "the first request")
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=20)
     assert process.returncode == 143
     assert "stopped by SIGTERM" in errors
+
+
+def keys(access: str) -> str:
+    """As IAM answers."""
+    inner = {"access": access, "secret": "SKPLANTED", "securitytoken": "TOKENPLANTED", "expires_at": "soon"}
+    return json.dumps({"credential": inner})
+
+
+class TestCredentials:
+    """Temporary ones that run out."""
+
+    @pytest.mark.parametrize(
+        ("method", "part"),
+        [("GET", "prefix="), ("POST", "uploads"), ("PUT", "partNumber=2"), ("POST", "uploadId=")],
+    )
+    def test_the_file_is_read_again_wherever_they_end(
+        self, home: Path, obs: ObsServer, method: str, part: str
+    ) -> None:
+        """In the listing, when an upload in parts begins, in its middle, and at its end."""
+        with (home / "ckpt" / "large").open("wb") as large:
+            large.truncate(80 << 20)
+        obs.credentials[:] = [Credentials(key, "SKPLANTED", "TOKENPLANTED") for key in ("AKOLD", "AKNEW")]
+        obs.faults.append(Fault("expired", method, part, times=1))
+        file = home / "keys.json"
+        os.mkfifo(file)  # one content for each time that it is read
+
+        def rotate() -> None:
+            with file.open("w") as first:
+                os.mkfifo(home / "next")
+                (home / "next").replace(file)
+                first.write(keys("AKOLD"))
+            with file.open("w") as second:  # open when somebody reads again
+                del obs.credentials[0]
+                second.write(keys("AKNEW"))
+
+        rotation = threading.Thread(target=rotate)
+        rotation.start()
+        done = sync(home, "upload", "mapping.yaml", OBS_ENDPOINT=obs.url, OBS_CREDENTIALS_FILE=str(file))
+        os.close(os.open(file, os.O_RDONLY | os.O_NONBLOCK))  # which frees a rotation that nobody asked for
+        rotation.join()
+        assert (done.returncode, done.stderr) == (0, ""), done.stdout
+        assert "2 files, 83.9 MB" in done.stdout
+
+    def test_a_file_that_does_not_help_is_told_once(self, home: Path, obs: ObsServer) -> None:
+        obs.faults.append(Fault("expired", "GET", "prefix="))
+        file = home / "keys.json"
+        file.write_text(keys("AKPLANTED"))
+        done = sync(home, "download", "mapping.yaml", OBS_ENDPOINT=obs.url, OBS_CREDENTIALS_FILE=str(file))
+        assert done.returncode == 69
+        assert "HTTP 403 ExpiredToken" in done.stderr
+        assert "PLANTED" not in done.stdout + done.stderr
+
+    @pytest.mark.parametrize(
+        ("content", "said"),
+        [
+            (None, "No such file"),
+            ("AKPLANTED", "is no JSON; expected"),
+            ('["AKPLANTED"]', "has no access, secret, securitytoken; expected"),
+            ('{"access": "AKPLANTED", "secret": 5, "securitytoken": "x"}', "has no secret; expected"),
+        ],
+    )
+    def test_a_wrong_file_is_an_error_that_does_not_show_it(
+        self, home: Path, content: Optional[str], said: str
+    ) -> None:
+        if content is not None:
+            (home / "keys.json").write_text(content)
+        file = str(home / "keys.json")
+        done = sync(
+            home, "plan", "mapping.yaml", OBS_ENDPOINT="http://127.0.0.1:9", OBS_CREDENTIALS_FILE=file
+        )
+        assert done.returncode == 78
+        assert f"OBS_CREDENTIALS_FILE: {file}" in done.stderr
+        assert said in done.stderr
+        assert "PLANTED" not in done.stderr
+
+
+def test_nothing_that_moves_for_the_stall_timeout_is_a_failed_request(home: Path, obs: ObsServer) -> None:
+    obs.faults.append(Fault("hang", "PUT", "/ckpt"))
+    begun = time.monotonic()
+    (home / "own.yaml").write_text("output: {ckpt: 'obs://bucket/ckpt/'}")
+    timeout = ["--stall-timeout", "0.2"]
+    done = sync(home, "upload", *timeout, "own.yaml", OBS_ENDPOINT=obs.url, **CREDENTIALS)
+    assert done.returncode == 74
+    assert "nothing moved for 0.2 s" in done.stdout + done.stderr
+    assert time.monotonic() - begun < 30
+
+
+class TestProgress:
+    """What a person sees of a transfer that takes long."""
+
+    def test_a_bar_on_a_terminal_and_lines_above_it(self, home: Path, obs: ObsServer) -> None:
+        environ = {"PATH": os.environ["PATH"], "OBS_ENDPOINT": obs.url, "TERM": "xterm", **CREDENTIALS}
+        with (home / "ckpt" / "large").open("wb") as large:
+            large.truncate(30 << 20)
+        os.mkfifo(home / "ckpt" / "pipe")  # a notice comes while there is a bar
+        screen, terminal = pty.openpty()
+        argv = [sys.executable, "-m", "ma_boot", "sync", "upload", "mapping.yaml"]
+        with subprocess.Popen(argv, cwd=home, env=environ, stdout=terminal) as process:
+            os.close(terminal)
+            shown = b""
+            with suppress(OSError):  # the end of a terminal
+                while piece := os.read(screen, 65536):
+                    shown += piece
+            assert process.wait() == 0
+        os.close(screen)
+        assert re.search(rb"outputs.*\d/2 files.*/31.5 MB.*MB/s", shown), shown
+        lines = [line.rpartition(b"\x1b[2K")[2] for line in shown.split(b"\r\n")]
+        assert re.match(rb"\[ma_boot\] outputs: done in .* s: 2 files, 31.5 MB in", lines[-2]), lines
+        assert re.match(rb"\[ma_boot\] .*pipe", lines[-3]), lines
+
+    def test_no_bar_elsewhere(self, home: Path) -> None:
+        done = sync(home, "upload", "mapping.yaml")
+        assert "\x1b" not in done.stdout
+        assert "[ma_boot] outputs: done in 0.0 s: 1 files" in done.stdout

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from ma_boot.local.obs_server import faults
 from ma_boot.local.obs_server.conditions import is_modified, wanted_range
-from ma_boot.local.obs_server.crc64 import by_table, crc64
 from ma_boot.local.obs_server.faults import Fault
 from ma_boot.local.obs_server.listing import page
 from ma_boot.local.obs_server.refusals import Refusal
@@ -99,15 +98,6 @@ def test_conditions() -> None:
     assert is_modified({"if-modified-since": "no date"}, "e", 0)
     with pytest.raises(Refusal):
         is_modified({"copy-if-match": "x"}, "e", 0, "copy-")
-
-
-def test_the_published_check_value_of_crc_64_xz() -> None:
-    assert by_table(b"123456789") == crc64(b"123456789", 0) == 0x995DC9BBDF1939FA
-
-
-@given(st.binary(max_size=100), st.binary(max_size=100))
-def test_both_ways_to_the_crc64_agree_and_go_on(one: bytes, two: bytes) -> None:
-    assert by_table(two, by_table(one)) == crc64(two, crc64(one, 0)) == crc64(one + two, 0)
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import BinaryIO, Iterator, Optional
 
 from ma_boot.local.obs_server.connection import Connection
-from ma_boot.local.obs_server.crc64 import crc64
 from ma_boot.local.obs_server.refusals import Refusal
 from ma_boot.local.obs_server.request import Request
+from path_mapping import crc64
 
 CHUNK = 1 << 18
 MAX_DOCUMENT = 8 << 20  # a list of 1,000 keys of 1,024 bytes fits
@@ -59,7 +59,7 @@ class Body:
         if self.length > MAX_DOCUMENT or self._chunked:
             raise Refusal("MalformedXML", f"a document of at most {MAX_DOCUMENT} bytes was expected")
         content = b"".join(self.pieces())
-        self._check(prefix, hashlib.md5(content), hashlib.sha256(content).hexdigest(), crc64(content, 0))
+        self._check(prefix, hashlib.md5(content), hashlib.sha256(content).hexdigest(), crc64.update(content))
         return content
 
     def drained(self) -> bool:
@@ -116,7 +116,7 @@ class Body:
         md5, sha256, crc, size = hashlib.md5(), self._sha256(), 0, 0
         for piece in self.pieces():
             md5.update(piece)
-            crc = crc64(piece, crc)
+            crc = crc64.update(piece, crc)
             if sha256 is not None:
                 sha256.update(piece)
             file.write(piece if self.lose_from is None else piece[: max(0, self.lose_from - size)])

@@ -31,7 +31,7 @@ IN_ANSWER = {
     "wrong-etag",
     "wrong-range",
 }
-ON_THE_LINE = {"cut", "drip", "reset-body", "stall"}
+ON_THE_LINE = {"cut", "drip", "reset-body", "stall", "trickle"}
 KINDS = {*REFUSING, *IN_REQUEST, *IN_ANSWER, *ON_THE_LINE}
 _ETAG = re.compile(rb"[0-9a-f]{32}(?=(-\d+)?(&quot;|\")?</ETag>)")
 
@@ -43,11 +43,12 @@ class Fault:
     `kind`: a key of REFUSING (`retry_after` seconds are sent with it);
     `hang` (no answer until the server's `release` is set, and none then), `reset` (RST instead of an answer),
     `reset-body` (RST after half of the body, of the request or of the answer), `stall` (half of the answer,
-    then as `hang`), `cut` (half of the answer, then the end), `drip` (slowly, until `release`);
+    then as `hang`), `cut` (half of the answer, then the end), `drip` (slowly, until `release`),
+    `trickle` (so slowly that it would never end);
     `short-write` (stores half of the body, and says nothing), `ignore-range` (200 and the whole object),
-    `wrong-range` (Content-Range says another one), `flip` (one bit of the answer), `wrong-etag`, `wrong-crc`
-    (of another content), `encrypted` and `appended` (the ETag only has the shape of an MD5, in listings too;
-    a header says why where one object is meant);
+    `wrong-range` (Content-Range says another one), `flip` (one bit of the answer), `wrong-crc`, `wrong-etag`
+    (of another content; without a CRC-64 that would say better), `encrypted` and `appended` (the ETag only
+    has the shape of an MD5, in listings too; a header says why where one object is meant);
     `empty` (blanks under status 200), `torn` (half of a document, whole for HTTP), `no-marker` and
     `no-is-truncated` (a listing without this element).
     """
@@ -98,6 +99,8 @@ def damaged(answer: Answer, kind: str, prefix: str) -> Answer:
         body = re.sub(rb"<IsTruncated>.*?</IsTruncated>", b"", body)
     else:
         headers.update(_other_marks(headers, kind, prefix))
+        if kind == "wrong-etag":
+            headers.pop(f"{prefix}checksum-crc64ecma", None)
         if (
             kind in ("wrong-etag", "encrypted", "appended")
             and headers.get("Content-Type") == "application/xml"

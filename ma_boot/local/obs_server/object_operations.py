@@ -14,9 +14,9 @@ from ma_boot.local.obs_server.answers import Answer
 from ma_boot.local.obs_server.body import CHUNK
 from ma_boot.local.obs_server.call import Call
 from ma_boot.local.obs_server.conditions import is_modified, wanted_range
-from ma_boot.local.obs_server.crc64 import crc64
 from ma_boot.local.obs_server.refusals import Refusal
 from ma_boot.local.obs_server.values import Stored
+from path_mapping import crc64
 
 
 def put(call: Call) -> Answer:
@@ -182,4 +182,4 @@ def _crc64_of(path: Path) -> int:
             piece = file.read(CHUNK)
             if not piece:
                 return crc
-            crc = crc64(piece, crc)
+            crc = crc64.update(piece, crc)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import socket
 import ssl
 import threading
@@ -31,8 +32,10 @@ from ma_boot.local.obs_server.refusals import Refusal
 from ma_boot.local.obs_server.request import Request, address, bucket_in_host, parse
 from ma_boot.local.obs_server.signatures import Credentials, prefix_of, verify
 
-DRIP_BYTES = 1 << 18
-DRIP_SECONDS = 0.1
+PAUSES = {"drip": (0.1, 1 << 18), "trickle": (0.05, 100)}  # seconds before so many bytes
+_SIGNING = re.compile(
+    r"(?:^|(?<=&))(Expires|AWSAccessKeyId|AccessKeyId|Signature|x-(amz|obs)-security-token)=[^&]*(&|$)"
+)
 
 
 class Seen(NamedTuple):
@@ -83,8 +86,9 @@ class ObsServer:
 
     @property
     def requests(self) -> List[Tuple[str, str]]:
-        """The method and the path with its query of each request that came."""
-        return [(one.method, f"{one.path}?{one.query}" if one.query else one.path) for one in list(self.seen)]
+        """The method and the path with its query, short of a signature, of each request that came."""
+        found = ((one.method, one.path, _SIGNING.sub("", one.query).rstrip("&")) for one in list(self.seen))
+        return [(method, f"{path}?{query}" if query else path) for method, path, query in found]
 
     def create_bucket(self, name: str) -> None:
         """Makes a bucket, as a request would."""
@@ -237,11 +241,12 @@ class ObsServer:
 
     def _send_broken(self, connection: Connection, answer: Answer, kind: str) -> None:
         head = self._head(answer, keep=False)
-        if kind == "drip":
+        if kind in PAUSES:
+            seconds, size = PAUSES[kind]
             connection.send(head)
-            for start in range(0, len(answer.body), DRIP_BYTES):
-                self.release.wait(DRIP_SECONDS)
-                connection.send(answer.body[start : start + DRIP_BYTES])
+            for start in range(0, len(answer.body), size):
+                self.release.wait(seconds)
+                connection.send(answer.body[start : start + size])
             return
         connection.send(head + answer.body[: len(answer.body) // 2])
         if kind == "stall":

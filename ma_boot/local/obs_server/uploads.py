@@ -10,10 +10,10 @@ import uuid
 from pathlib import Path
 from typing import Dict, Iterable, List, Mapping, Sequence, Tuple
 
-from ma_boot.local.obs_server.crc64 import crc64
 from ma_boot.local.obs_server.objects import Bucket
 from ma_boot.local.obs_server.refusals import Refusal
 from ma_boot.local.obs_server.values import Part, Stored, Upload
+from path_mapping import crc64
 
 CHUNK = 1 << 20
 MIN_PART = 100 << 10  # OBS API reference, "Uploading Parts": the last one may be smaller
@@ -124,6 +124,6 @@ def _join(parts: Iterable[Part], path: Path) -> Tuple[int, int]:
                     piece = source.read(CHUNK)
                     if not piece:
                         break
-                    crc = crc64(piece, crc)
+                    crc = crc64.update(piece, crc)
                     target.write(piece)
         return target.tell(), crc

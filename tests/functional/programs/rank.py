@@ -43,16 +43,19 @@ def daemon(file: str) -> None:
 
 
 def orphans(count: str) -> None:
-    """Starts processes whose parents end at once; prints who is their parent then."""
+    """Starts processes whose parents end at once, and waits until each printed who is its parent then."""
+    read, write = os.pipe()
     for _ in range(int(count)):
         if os.fork() == 0:
+            between = os.getpid()
             if os.fork() == 0:
-                own = os.getppid()
-                while os.getppid() == own:
+                while os.getppid() == between:
                     time.sleep(0.001)
                 print(f"orphan of {os.getppid()}", flush=True)
             os._exit(0)
         os.wait()
+    os.close(write)
+    os.read(read, 1)  # ends when the last of them did
 
 
 def zombies() -> None:

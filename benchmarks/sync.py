@@ -1,0 +1,368 @@
+"""Moves trees of files between a fast local object store and this disk, beside the tools that people use.
+
+    python benchmarks/sync.py [--runs N] [--tools ours,rclone,...] [--trees A,B,C] [--rows down,up,...]
+
+Trees: A has 10,000 files of 16 KiB, B 4 of 512 MiB, C 2,000 of log-normal sizes around 1 MiB. Each tool is a
+process of its own, in turn with the others; the time is that of the whole process, the median of the runs;
+CPU and peak memory (PSS, all its processes) are the median's. The store is `stub_server.py` on the same
+cores. `make bench-sync` installs the peers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import math
+import os
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Callable, Dict, List, NamedTuple, Tuple
+
+HERE = Path(__file__).parent
+_numbers = itertools.count()
+BIN = Path(sys.executable).parent
+KEYS = {
+    "AWS_ACCESS_KEY_ID": "a",
+    "AWS_SECRET_ACCESS_KEY": "b",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_REQUEST_CHECKSUM_CALCULATION": "when_required",
+    "AWS_RESPONSE_CHECKSUM_VALIDATION": "when_required",
+}
+OURS = """
+import sys, threading
+from pathlib import Path
+from path_mapping.config import ObsUrl, Route
+from path_mapping.obs_store import ObsStore
+from path_mapping import transfer
+way, url, local, key = sys.argv[1:]
+getattr(transfer, way)([Route(local, ObsUrl("bucket", key))], Path("/"), ObsStore(url, "a", "b", None, None),
+                       cancel=threading.Event(), progress=lambda progress: None)
+"""
+BOTO3 = """
+import os, sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+import boto3
+from boto3.s3.transfer import TransferConfig
+from botocore.config import Config
+way, url, local, key = sys.argv[1:]
+settings = Config(max_pool_connections=64, s3={"addressing_style": "path"})
+client = boto3.client("s3", endpoint_url=url, config=settings)
+config = TransferConfig(max_concurrency=8)
+with ThreadPoolExecutor(16) as pool:
+    if way == "download":
+        def get(name):
+            target = Path(local, name[len(key):])
+            target.parent.mkdir(parents=True, exist_ok=True)
+            client.download_file("bucket", name, str(target), Config=config)
+        pages = client.get_paginator("list_objects_v2").paginate(Bucket="bucket", Prefix=key)
+        list(pool.map(get, [entry["Key"] for page in pages for entry in page.get("Contents", ())]))
+    else:
+        def put(path):
+            client.upload_file(str(path), "bucket", key + path.relative_to(local).as_posix(), Config=config)
+        list(pool.map(put, [path for path in Path(local).rglob("*") if path.is_file()]))
+"""
+OBSTORE = """
+import asyncio, sys
+from pathlib import Path
+import obstore
+from obstore.store import S3Store
+way, url, local, key = sys.argv[1:]
+store = S3Store("bucket", endpoint=url, access_key_id="a", secret_access_key="b", region="us-east-1",
+                virtual_hosted_style_request=False, client_options={"allow_http": True},
+                unsigned_payload=True)
+async def main():
+    gate = asyncio.Semaphore(64)
+    async def get(name, size):
+        async with gate:
+            target = Path(local, name[len(key):])
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("wb") as file:
+                if size <= 32 << 20:
+                    file.write(await (await obstore.get_async(store, name)).bytes_async())
+                    return
+                async for piece in (await obstore.get_async(store, name)).stream(min_chunk_size=8 << 20):
+                    file.write(piece)
+    async def put(path):
+        async with gate:
+            await obstore.put_async(store, key + path.relative_to(local).as_posix(), path)
+    if way == "download":
+        found = [entry for page in obstore.list(store, key) for entry in page]
+        await asyncio.gather(*[get(entry["path"], entry["size"]) for entry in found])
+    else:
+        await asyncio.gather(*[put(path) for path in Path(local).rglob("*") if path.is_file()])
+asyncio.run(main())
+"""
+SDK = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from obs import ObsClient
+way, url, local, key = sys.argv[1:]
+client = ObsClient("a", "b", server=url, path_style=True, long_conn_mode=True)
+def check(answer):
+    assert answer.status < 300, answer
+with ThreadPoolExecutor(8) as pool:
+    if way == "download":
+        names, marker = [], None
+        while True:
+            page = client.listObjects("bucket", prefix=key, marker=marker).body
+            names += [entry.key for entry in page.contents]
+            if not page.is_truncated:
+                break
+            marker = page.next_marker
+        def get(name):
+            target = Path(local, name[len(key):])
+            target.parent.mkdir(parents=True, exist_ok=True)
+            check(client.downloadFile("bucket", name, str(target), partSize=16 << 20, taskNum=8))
+        list(pool.map(get, names))
+    else:
+        def put(path):
+            name = key + path.relative_to(local).as_posix()
+            check(client.uploadFile("bucket", name, str(path), partSize=16 << 20, taskNum=8))
+        list(pool.map(put, [path for path in Path(local).rglob("*") if path.is_file()]))
+"""
+
+
+class Job(NamedTuple):
+    """One transfer: `way` is download or upload."""
+
+    way: str
+    tree: str
+    url: str
+    local: Path
+    key: str
+    latency: float
+
+
+class Measured(NamedTuple):
+    """One run of one tool."""
+
+    seconds: float
+    cpu: float
+    peak: float
+
+
+def python(program: str) -> Callable[[Job], List[str]]:
+    """A tool that is a program of ours around a library."""
+    return lambda job: [sys.executable, "-c", program, job.way, job.url, str(job.local), job.key]
+
+
+def cp(job: Job) -> List[str]:
+    """A local copy: no network at all."""
+    source = job.local if job.way == "upload" else Path(os.environ["BENCH_TREE"], "bucket", job.tree)
+    target = job.local if job.way == "download" else Path(os.environ["BENCH_OUT"], "copy")
+    return ["cp", "-r", str(source), str(target)]
+
+
+def rclone(job: Job) -> List[str]:
+    """With as many streams as it takes to be fast."""
+    remote = f":s3,provider=Other,endpoint='{job.url}',access_key_id=a,secret_access_key=b:bucket/{job.key}"
+    ends = [remote, str(job.local)] if job.way == "download" else [str(job.local), remote]
+    few = ["--transfers", "4", "--multi-thread-streams", "8", "--s3-upload-concurrency", "8"]
+    many = ["--transfers", "64" if job.latency else "32", "--checkers", "16"]
+    common = ["--config", "/dev/null", "--s3-no-check-bucket"]
+    return [str(BIN / "rclone"), "copy", *ends, *(few if job.tree == "B" else many), *common]
+
+
+def aws(job: Job) -> List[str]:
+    """As it comes."""
+    remote = f"s3://bucket/{job.key}"
+    ends = [remote, str(job.local)] if job.way == "download" else [str(job.local), remote]
+    return [str(BIN / "aws"), "--endpoint-url", job.url, "s3", "sync", "--quiet", *ends]
+
+
+TOOLS: Dict[str, Callable[[Job], List[str]]] = {
+    "cp": cp,
+    "ours": python(OURS),
+    "rclone": rclone,
+    "obstore": python(OBSTORE),
+    "aws": aws,
+    "boto3": python(BOTO3),
+    "sdk": python(SDK),
+}
+
+
+def make_trees(root: Path, trees: str) -> None:
+    """The same content every time."""
+    chance = random.Random(1)
+    noise = chance.randbytes(64 << 20)
+    sizes: Dict[str, List[Tuple[str, int]]] = {
+        "A": [(f"{number // 100:03}/{number:05}", 16 << 10) for number in range(10_000)],
+        "B": [(f"{number}", 512 << 20) for number in range(4)],
+        "C": [
+            (
+                f"{number // 100:03}/{number:04}",
+                int(min(chance.lognormvariate(math.log(400 << 10), 1.4), 64 << 20)),
+            )
+            for number in range(2_000)
+        ],
+    }
+    for tree in trees.split(","):
+        for name, size in sizes[tree]:
+            path = root / "bucket" / tree / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("wb") as file:
+                while size > 0:
+                    start = chance.randrange(1 << 20)
+                    size -= file.write(noise[start : start + min(size, len(noise) - start)])
+
+
+def measured(argv: List[str]) -> Measured:
+    """Runs a tool to its end; it must end well."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    started = time.monotonic()
+    with subprocess.Popen(argv, env={**os.environ, **KEYS}, stdout=subprocess.DEVNULL) as process:
+        peak = [0.0]
+        over = threading.Event()
+        watch = threading.Thread(target=_watch, args=(process.pid, peak, over))
+        watch.start()
+        code = process.wait()
+    seconds = time.monotonic() - started
+    over.set()
+    watch.join()
+    if code != 0:
+        raise SystemExit(f"{argv[0]} ended with {code}")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Measured(seconds, cpu, peak[0])
+
+
+def _watch(pid: int, peak: List[float], over: threading.Event) -> None:
+    """Looks at the memory of the tool and its children ten times per second."""
+    while not over.wait(0.1):
+        peak[0] = max(peak[0], sum(_pss(one) for one in _family(pid)))
+
+
+def _family(pid: int) -> List[int]:
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return []
+    return [pid, *(one for child in children for one in _family(int(child)))]
+
+
+def _pss(pid: int) -> float:
+    """Megabytes."""
+    try:
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) / 1024
+    except OSError:
+        return 0.0
+    return 0.0
+
+
+def row(tree: Path, out: Path, job_of: Tuple[str, str, float, str], tools: List[str], runs: int) -> None:
+    """One transfer by all tools, in turn."""
+    name, way, latency, again = job_of
+    found: Dict[str, List[Measured]] = {tool: [] for tool in tools}
+    argv = [sys.executable, str(HERE / "stub_server.py"), str(tree), str(latency)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        url = f"http://127.0.0.1:{int(server.stdout.readline())}"
+        for run in range(runs):
+            for tool in tools:
+                local = out / str(next(_numbers)) if way == "download" else tree / "bucket" / name
+                job = Job(
+                    way, name, url, local, f"{name}/" if way == "download" else f"up-{tool}{run}/", latency
+                )
+                local.mkdir(parents=True, exist_ok=True)
+                if again:
+                    measured(TOOLS[tool](job))
+                found[tool].append(measured(TOOLS[tool](job)))
+                _emptied(out)
+        server.kill()
+    size = sum(path.stat().st_size for path in (tree / "bucket" / name).rglob("*") if path.is_file())
+    count = sum(1 for path in (tree / "bucket" / name).rglob("*") if path.is_file())
+    middle = {tool: statistics.median(run.seconds for run in found[tool]) for tool in tools}
+    print(f"\n{name} {way}{again}" + (f", {latency * 1000:.0f} ms latency" if latency else ""))
+    print("| tool | s | objects/s | MB/s | CPU s | MB | time / ours |\n|---|---|---|---|---|---|---|")
+    for tool in tools:
+        run_of = min(found[tool], key=lambda run, tool=tool: abs(run.seconds - middle[tool]))  # type: ignore[misc]
+        ratio = middle[tool] / middle.get("ours", middle[tool])
+        rates = f"{count / middle[tool]:.0f} | {size / middle[tool] / 1e6:.0f}"
+        print(
+            f"| {tool} | {middle[tool]:.2f} | {rates} | {run_of.cpu:.1f} | {run_of.peak:.0f} | {ratio:.2f} |",
+            flush=True,
+        )
+
+
+def plan_row(out: Path, keys: int) -> None:
+    """Listing and comparing only: what each tool would fetch of so many objects."""
+    argv = [sys.executable, str(HERE / "stub_server.py"), str(out), "0", str(keys)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        url = f"http://127.0.0.1:{int(server.stdout.readline())}"
+        local = out / "planned"
+        local.mkdir()
+        (out / "plan.yaml").write_text(f"input: {{{local}: obs://bucket/many/}}")
+        job = Job("download", "many", url, local, "many/", 0.0)
+        os.environ.update(OBS_ENDPOINT=url, OBS_ACCESS_KEY_ID="a", OBS_SECRET_ACCESS_KEY="b")
+        argvs = {
+            "ours": [sys.executable, "-m", "ma_boot", "sync", "plan", str(out / "plan.yaml")],
+            "rclone": [*rclone(job), "--dry-run", "--log-file", "/dev/null"],
+            "aws": [*(part for part in aws(job) if part != "--quiet"), "--dryrun"],
+        }
+        found = {tool: measured(argv) for tool, argv in argvs.items()}
+        server.kill()
+    print(f"\nplan of {keys} objects\n| tool | s | MB | time / ours |\n|---|---|---|---|")
+    for tool, run in found.items():
+        ratio = run.seconds / found["ours"].seconds
+        print(f"| {tool} | {run.seconds:.1f} | {run.peak:.0f} | {ratio:.2f} |", flush=True)
+
+
+def _emptied(out: Path) -> None:
+    """Gives the space back, not the inodes: ext4 is slow for minutes where many were given back."""
+    for path in out.rglob("*"):
+        if path.is_file() and path.stat().st_size:
+            os.truncate(path, 0)
+
+
+def main() -> None:
+    """All rows."""
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    options.add_argument("--runs", type=int, default=3)
+    options.add_argument("--tools", default=",".join(TOOLS))
+    options.add_argument("--trees", default="A,B,C")
+    options.add_argument("--directory", type=Path, default=None, help="where 8 GB are free")
+    options.add_argument("--rows", default="down,up,again,latency,plan")
+    asked = options.parse_args()
+    tools, trees, rows = asked.tools.split(","), asked.trees.split(","), asked.rows.split(",")
+    with tempfile.TemporaryDirectory(dir=asked.directory) as directory:
+        tree, out = Path(directory, "tree"), Path(directory, "out")
+        out.mkdir()
+        os.environ["BENCH_TREE"], os.environ["BENCH_OUT"] = str(tree), str(out)
+        make_trees(tree, asked.trees)
+        remote = [tool for tool in tools if tool != "cp"]
+        for name in trees:
+            if "down" in rows:
+                row(tree, out, (name, "download", 0.0, ""), tools, asked.runs)
+            if "up" in rows:
+                row(tree, out, (name, "upload", 0.0, ""), tools, asked.runs)
+            if "again" in rows:
+                synced = [tool for tool in remote if tool in ("ours", "rclone", "aws")]
+                row(tree, out, (name, "download", 0.0, ", nothing to do"), synced, asked.runs)
+        if "A" in trees and "latency" in rows:
+            row(
+                tree,
+                out,
+                ("A", "download", 0.02, ""),
+                [tool for tool in remote if tool in ("ours", "rclone", "obstore")],
+                asked.runs,
+            )
+        if "plan" in rows:
+            plan_row(out, 1_000_000)
+
+
+if __name__ == "__main__":
+    main()

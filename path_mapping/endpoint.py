@@ -1,0 +1,50 @@
+"""Where a service is: its address, its certificate, and the proxy before it."""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+from typing import Mapping, Optional
+from urllib.parse import SplitResult, urlsplit
+from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]  # of typeshed
+
+from path_mapping.errors import CredentialsMissing
+
+
+def address_of(endpoint: str) -> SplitResult:
+    """The endpoint as a URL, https where it says nothing; raises `CredentialsMissing` for what is none."""
+    address = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
+    if not address.hostname or address.scheme not in ("http", "https"):
+        raise CredentialsMissing(f"OBS_ENDPOINT: found {endpoint!r}, expected https://obs.REGION.example.com")
+    return address
+
+
+def bucket_in_path(host: str) -> bool:
+    """True where the bucket cannot stand before the host: an IP address, or this machine."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    return True
+
+
+def verifying(bundle: str) -> ssl.SSLContext:
+    """A context that checks the chain and the host name."""
+    try:
+        return ssl.create_default_context(cafile=bundle)
+    except OSError as error:  # ssl.SSLError is one
+        raise CredentialsMissing(f"SSL_CERT_FILE: {bundle} is no file of certificates: {error}") from error
+
+
+def proxy_for(address: SplitResult, environ: Mapping[str, str]) -> Optional[str]:
+    """The URL of the proxy that the environment names for this address; by the rules of curl and Python."""
+    name = f"{address.scheme}_proxy"
+    proxy = environ.get(name) or (environ.get(name.upper()) if name == "https_proxy" else None)
+    no_proxy = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
+    if not proxy or not address.hostname:
+        return None
+    if proxy_bypass_environment(f".{address.hostname}", {"no": no_proxy}) or proxy_bypass_environment(
+        address.hostname, {"no": no_proxy}
+    ):
+        return None
+    return proxy if "://" in proxy else f"http://{proxy}"

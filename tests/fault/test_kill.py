@@ -1,0 +1,241 @@
+"""A transfer that is killed at any point, and run again: the tree is whole, and what was whole is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Dict, Iterator, List
+
+import pytest
+
+from ma_boot.local.obs_server import ObsServer
+from path_mapping.config import ObsUrl, Route
+from path_mapping.errors import Cancelled, WorkersLost
+from path_mapping.obs_store import ObsStore
+from path_mapping.transfer import Progress, download, upload
+from tests.functional.node import eventually
+
+ROOT = Path(__file__).parents[2]
+MIB = 1 << 20
+KILLS = 20
+PROGRAM = """
+import sys, threading
+from pathlib import Path
+from path_mapping.config import ObsUrl, Route
+from path_mapping.errors import Cancelled, WorkersLost
+from path_mapping.obs_store import ObsStore
+from path_mapping import transfer
+way, url, base, local, key = sys.argv[1:]
+store = ObsStore(url, "AKPLANTED", "SKPLANTED", None, None, multipart_from=6 << 20, part=5 << 20)
+print("ready", flush=True)
+getattr(transfer, way)([Route(local, ObsUrl("bucket", key))], Path(base), store,
+                       cancel=threading.Event(),
+                       progress=lambda now: print(now.files_done / now.files / 2 + now.bytes_done / now.bytes / 2,
+                                                  flush=True))
+"""
+
+
+def ignore(progress: Progress) -> None: ...
+
+
+def make_tree(root: Path, small: int, large: int, size: int) -> None:
+    """Files of all sizes, some deep, some empty."""
+    chance = random.Random(7)
+    for number in range(small):
+        path = root / f"d{number % 7}" / ("deep/er" if number % 3 else "") / f"{number:04}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(chance.randbytes(chance.choice([0, 1, 500, 16_384, 300_000])))
+    for number in range(large):
+        (root / f"large{number}").write_bytes(chance.randbytes(size + number))
+
+
+def sums(root: Path) -> Dict[str, str]:
+    """The checksum of every file, unfinished ones too."""
+    return {
+        path.relative_to(root).as_posix(): hashlib.md5(path.read_bytes()).hexdigest()
+        for path in root.rglob("*")
+        if path.is_file()
+    }
+
+
+@pytest.fixture(scope="module")
+def stub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A fast server of a mixed tree."""
+    tree = tmp_path_factory.mktemp("objects")
+    make_tree(tree / "bucket" / "in", 450, 3, 34 * MIB)  # many enough for worker processes
+    argv = [sys.executable, str(ROOT / "benchmarks" / "stub_server.py"), str(tree)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        yield f"http://127.0.0.1:{int(server.stdout.readline())}|{tree / 'bucket' / 'in'}"
+        server.kill()
+
+
+def killed(way: str, url: str, base: Path, local: str, key: str, point: float, whole_tree: bool) -> None:
+    """Runs a transfer and kills it at a point of its way, 0 to 1; its workers must end with it."""
+    argv = [sys.executable, "-c", PROGRAM, way, url, str(base), local, key]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        for line in process.stdout:
+            if float(line) >= point:
+                break
+        time.sleep(random.uniform(0, 0.02))  # anywhere between two reports
+        children = _children(process.pid)
+        process.kill()
+        if whole_tree:
+            for child in children:
+                os.kill(child, signal.SIGKILL)
+    eventually(lambda: not any(map(_is_ours, children)), "the end of the workers")
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def _is_ours(pid: int) -> bool:
+    try:
+        line, status = (Path(f"/proc/{pid}/{name}").read_text() for name in ("cmdline", "stat"))
+    except OSError:
+        return False
+    return "path_mapping.worker" in line and status.rpartition(")")[2].split()[0] != "Z"
+
+
+def one_download(server: str, base: Path, chance: random.Random) -> None:
+    url, tree = server.split("|")
+    target, wanted = base / "in", sums(Path(tree))
+    killed("download", url, base, "in", "in/", chance.uniform(0, 1), chance.random() < 0.5)
+    found = {path: path.stat().st_ino for path in target.rglob("*") if path.is_file()}
+    whole = {path: number for path, number in found.items() if not path.name.endswith(".ma_part")}
+    for path in whole:
+        name = path.relative_to(target).as_posix()
+        assert hashlib.md5(path.read_bytes()).hexdigest() == wanted[name], "half a file at its final path"
+    store = ObsStore(url, "AKPLANTED", "SKPLANTED", None, None)
+    done = download(
+        [Route("in", ObsUrl("bucket", "in/"))], base, store, cancel=threading.Event(), progress=ignore
+    )
+    assert sums(target) == wanted
+    assert done.skipped == len(whole)
+    assert {path: path.stat().st_ino for path in whole} == whole
+
+
+def run_downloads(server: str, tmp_path: Path, kills: int) -> None:
+    chance = random.Random()
+    for number in range(kills):
+        base = tmp_path / str(number)
+        base.mkdir()
+        one_download(server, base, chance)
+        subprocess.run(["rm", "-rf", str(base)], check=True)
+
+
+def test_a_download_killed_anywhere_is_finished_by_the_next(stub: str, tmp_path: Path) -> None:
+    run_downloads(stub, tmp_path, KILLS)
+
+
+@pytest.mark.kill
+@pytest.mark.timeout(3600)
+def test_a_download_killed_at_300_points(stub: str, tmp_path: Path) -> None:
+    run_downloads(stub, tmp_path, 300)
+
+
+def run_uploads(url: str, tmp_path: Path, kills: int) -> None:
+    make_tree(tmp_path / "out", 30, 2, 11 * MIB)
+    wanted = sums(tmp_path / "out")
+    chance = random.Random()
+    store = ObsStore(url, "AKPLANTED", "SKPLANTED", None, None, multipart_from=6 * MIB, part=5 * MIB)
+    for number in range(kills):
+        key = f"out{number}/"
+        killed("upload", url, tmp_path, "out", key, chance.uniform(0, 1), False)
+        upload(
+            [Route("out", ObsUrl("bucket", key))], tmp_path, store, cancel=threading.Event(), progress=ignore
+        )
+        found = {
+            entry.key[len(key) :]: hashlib.md5(b"".join(store.read("bucket", entry.key))).hexdigest()
+            for entry in store.list("bucket", key)
+        }
+        assert found == wanted
+        assert all(store._uploads("listing", "bucket", f"{key}large{large}") == [] for large in (0, 1))
+
+
+def test_an_upload_killed_anywhere_is_finished_by_the_next(obs: ObsServer, tmp_path: Path) -> None:
+    run_uploads(obs.url, tmp_path, 5)
+
+
+@pytest.mark.kill
+@pytest.mark.timeout(3600)
+def test_an_upload_killed_at_100_points(obs: ObsServer, tmp_path: Path) -> None:
+    run_uploads(obs.url, tmp_path, 100)
+
+
+def workers() -> list[int]:
+    """The worker processes of this process, whichever of its threads started them."""
+    found = []
+    for task in Path("/proc/self/task").iterdir():
+        found += [int(child) for child in (task / "children").read_text().split() if _is_ours(int(child))]
+    return found
+
+
+@pytest.fixture(scope="module")
+def slow_stub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server that is far away, so that a transfer takes a second or two."""
+    tree = tmp_path_factory.mktemp("far")
+    make_tree(tree / "bucket" / "in", 1500, 0, 0)
+    argv = [sys.executable, str(ROOT / "benchmarks" / "stub_server.py"), str(tree), "0.1"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        yield f"http://127.0.0.1:{int(server.stdout.readline())}|{tree / 'bucket' / 'in'}"
+        server.kill()
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core has no workers")
+@pytest.mark.parametrize("all_of_them", [False, True])
+def test_what_a_dead_worker_had_to_do_is_done_by_the_others(
+    slow_stub: str, tmp_path: Path, all_of_them: bool
+) -> None:
+    url, tree = slow_stub.split("|")
+    store = ObsStore(url, "AKPLANTED", "SKPLANTED", None, None)
+    killed: List[int] = []
+
+    def kill(progress: Progress) -> None:
+        if progress.files_done > 100 and not killed:
+            killed.extend(workers() if all_of_them else workers()[:1])
+            for pid in killed:
+                os.kill(pid, signal.SIGKILL)
+
+    routes = [Route("in", ObsUrl("bucket", "in/"))]
+    if all_of_them:
+        with pytest.raises(WorkersLost, match="code -9"):
+            download(routes, tmp_path, store, cancel=threading.Event(), progress=kill)
+    else:
+        download(routes, tmp_path, store, cancel=threading.Event(), progress=kill)
+        assert sums(tmp_path / "in") == sums(Path(tree))
+    assert not [name for name in sums(tmp_path / "in") if name.endswith(".ma_part")]
+    assert killed
+    assert workers() == []
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core has no workers")
+def test_giving_up_ends_all_workers_at_once(slow_stub: str, tmp_path: Path) -> None:
+    url, _ = slow_stub.split("|")
+    store = ObsStore(url, "AKPLANTED", "SKPLANTED", None, None)
+    cancel = threading.Event()
+    asked: List[float] = []
+
+    def stop(progress: Progress) -> None:
+        if progress.files_done > 100 and not asked:
+            asked.append(time.monotonic())
+            cancel.set()
+
+    with pytest.raises(Cancelled):
+        download([Route("in", ObsUrl("bucket", "in/"))], tmp_path, store, cancel=cancel, progress=stop)
+    assert time.monotonic() - asked[0] < 2
+    assert workers() == []

@@ -1,0 +1,340 @@
+"""Large files over a bad line, and runs that are interrupted: only what is missing moves again."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+import re
+import threading
+from pathlib import Path
+from typing import List, Optional
+
+import pytest
+
+from ma_boot.local.obs_server import Credentials as Known
+from ma_boot.local.obs_server import Fault, ObsServer
+from path_mapping.config import ObsUrl, Route
+from path_mapping.errors import Cancelled, Refused, Replaced, TransferFailed
+from path_mapping.local_file import Section
+from path_mapping.obs_store import ObsStore
+from path_mapping.store import Credentials
+from path_mapping.transfer import Progress, Transferred, download, upload
+
+MIB = 1 << 20
+LARGE = random.Random(5).randbytes(33 * MIB + 12_345)  # three ranges: 16 MiB, 16 MiB, and the rest
+OTHER = random.Random(6).randbytes(len(LARGE))
+
+
+@pytest.fixture
+def store(obs: ObsServer) -> ObsStore:
+    return ObsStore(
+        obs.url, "AKPLANTED", "SKPLANTED", None, None, multipart_from=12 * MIB, part=5 * MIB, timeout=5
+    )
+
+
+def ignore(progress: Progress) -> None: ...
+
+
+def fetch(store: ObsStore, base: Path, **more: threading.Event) -> Transferred:
+    cancel = more.get("cancel", threading.Event())
+    return download([Route("in", ObsUrl("bucket", "in/"))], base, store, cancel=cancel, progress=ignore)
+
+
+def send(store: ObsStore, base: Path, local: str = "out") -> Transferred:
+    route = Route(local, ObsUrl("bucket", local))
+    return upload([route], base, store, cancel=threading.Event(), progress=ignore)
+
+
+def put(obs: ObsServer, key: str, content: bytes, base: Path) -> None:
+    """Stores an object in one request."""
+    (base / "source").write_bytes(content)
+    direct = ObsStore(obs.url, "AKPLANTED", "SKPLANTED", None, None, multipart_from=1 << 40)
+    upload([Route("source", ObsUrl("bucket", key))], base, direct, cancel=threading.Event(), progress=ignore)
+
+
+def content_of(store: ObsStore, key: str) -> bytes:
+    return b"".join(store.read("bucket", key))
+
+
+def asked(obs: ObsServer, method: str, part: str) -> List[str]:
+    return [path for how, path in obs.requests if how == method and part in path]
+
+
+def names(directory: Path) -> List[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+class TestRanges:
+    """A large object arrives in pieces."""
+
+    def test_it_is_whole_and_asked_for_by_ranges(
+        self, store: ObsStore, obs: ObsServer, tmp_path: Path
+    ) -> None:
+        put(obs, "in/large", LARGE, tmp_path)
+        assert fetch(store, tmp_path).bytes == len(LARGE)
+        assert (tmp_path / "in" / "large").read_bytes() == LARGE
+        assert (tmp_path / "in" / "large").stat().st_mode & 0o777 == 0o640
+        assert len(asked(obs, "GET", "/in/large")) == 3
+        assert names(tmp_path / "in") == ["large"]
+
+    @pytest.mark.parametrize("kind", ["503", "reset", "cut", "ignore-range"])
+    def test_a_range_that_is_wrong_is_fetched_again_alone(
+        self, store: ObsStore, obs: ObsServer, tmp_path: Path, kind: str
+    ) -> None:
+        put(obs, "in/large", LARGE, tmp_path)
+        obs.faults.append(Fault(kind, "GET", "/in/large", times=1))
+        assert fetch(store, tmp_path).retries == 1
+        assert (tmp_path / "in" / "large").read_bytes() == LARGE
+        assert len(asked(obs, "GET", "/in/large")) == 4
+
+    def test_an_object_that_is_replaced_meanwhile_is_never_mixed(
+        self, store: ObsStore, obs: ObsServer, tmp_path: Path
+    ) -> None:
+        put(obs, "in/large", LARGE, tmp_path)
+        first = True
+
+        def replace(progress: Progress) -> None:
+            nonlocal first
+            if progress.bytes_done and first:
+                first = False
+                put(obs, "in/large", OTHER, tmp_path)
+
+        with pytest.raises(TransferFailed, match="another one than that which was listed") as raised:
+            download(
+                [Route("in", ObsUrl("bucket", "in/"))],
+                tmp_path,
+                store,
+                cancel=threading.Event(),
+                progress=replace,
+            )
+        assert isinstance(raised.value.failures[0].error, Replaced)
+        assert not (tmp_path / "in" / "large").exists()
+        fetch(store, tmp_path)
+        assert (tmp_path / "in" / "large").read_bytes() == OTHER
+        assert names(tmp_path / "in") == ["large"]
+
+
+class TestInterruptedDownload:
+    """A run that was cut off, and the next."""
+
+    def interrupted(self, store: ObsStore, obs: ObsServer, base: Path) -> List[str]:
+        """Two ranges arrived, the third did not."""
+        put(obs, "in/large", LARGE, base)
+        obs.faults.append(Fault("403", "GET", "/in/large", times=0))
+        seen: List[Progress] = []
+
+        def last_fails(progress: Progress) -> None:
+            seen.append(progress)
+            obs.faults[0].times = 1 if progress.bytes_done >= 32 * MIB else 0
+
+        with pytest.raises(TransferFailed):
+            download(
+                [Route("in", ObsUrl("bucket", "in/"))],
+                base,
+                store,
+                cancel=threading.Event(),
+                progress=last_fails,
+            )
+        obs.faults.clear()
+        obs.seen.clear()
+        return names(base / "in")
+
+    def test_only_what_is_missing_is_fetched(self, store: ObsStore, obs: ObsServer, tmp_path: Path) -> None:
+        left = self.interrupted(store, obs, tmp_path)
+        assert len(left) == 2
+        assert all(re.fullmatch(r"\.large\.[0-9a-f]{16}(\.parts)?\.ma_part", name) for name in left)
+        fetch(store, tmp_path)
+        assert (tmp_path / "in" / "large").read_bytes() == LARGE
+        assert len(asked(obs, "GET", "/in/large")) == 1
+        assert names(tmp_path / "in") == ["large"]
+
+    @pytest.mark.parametrize("damage", ["zeros", "short", "no journal", "torn journal", "wrong journal"])
+    def test_what_lies_on_the_disk_is_not_trusted(
+        self, store: ObsStore, obs: ObsServer, tmp_path: Path, damage: str
+    ) -> None:
+        left = self.interrupted(store, obs, tmp_path)
+        journal, part = (tmp_path / "in" / name for name in sorted(left, key=len, reverse=True))
+        if damage == "zeros":
+            with part.open("r+b") as file:
+                file.seek(17 * MIB)
+                file.write(bytes(4096))
+        elif damage == "short":
+            os.truncate(part, MIB)
+        elif damage == "no journal":
+            journal.unlink()
+        elif damage == "torn journal":
+            os.truncate(journal, journal.stat().st_size - 3)
+        else:
+            journal.write_text("0 5\n1 x\n\0\n")
+        fetch(store, tmp_path)
+        assert (tmp_path / "in" / "large").read_bytes() == LARGE
+        expected = {"zeros": 2, "torn journal": 2}.get(damage, 3)
+        assert len(asked(obs, "GET", "/in/large")) == expected
+
+    def test_another_version_of_the_object_begins_anew(
+        self, store: ObsStore, obs: ObsServer, tmp_path: Path
+    ) -> None:
+        self.interrupted(store, obs, tmp_path)
+        put(obs, "in/large", OTHER, tmp_path)
+        fetch(store, tmp_path)
+        assert (tmp_path / "in" / "large").read_bytes() == OTHER
+        assert names(tmp_path / "in") == ["large"]
+
+    def test_what_was_whole_is_not_fetched_again(
+        self, store: ObsStore, obs: ObsServer, tmp_path: Path
+    ) -> None:
+        for name in ("a", "b", "c"):
+            put(obs, f"in/{name}", name.encode(), tmp_path)
+        fetch(store, tmp_path)
+        put(obs, "in/b", b"B", tmp_path)  # the same size, another content
+        (tmp_path / "in" / "c").write_bytes(b"x")  # touched here
+        obs.seen.clear()
+        done = fetch(store, tmp_path)
+        assert (done.files, done.skipped) == (2, 1)
+        assert [(tmp_path / "in" / name).read_bytes() for name in "abc"] == [b"a", b"B", b"c"]
+        assert asked(obs, "GET", "/in/a") == []
+
+    def test_leftovers_of_dead_runs_go_and_those_of_living_ones_stay(
+        self, store: ObsStore, obs: ObsServer, tmp_path: Path
+    ) -> None:
+        put(obs, "in/a", b"a", tmp_path)
+        (tmp_path / "in").mkdir()
+        dead, alive = (tmp_path / "in" / f".x.{name}.ma_part" for name in ("dead", "alive"))
+        dead.write_bytes(b"half")
+        with alive.open("wb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            fetch(store, tmp_path)
+            assert names(tmp_path / "in") == [".x.alive.ma_part", "a"]
+
+    def test_what_is_left_beside_a_whole_file_goes_too(
+        self, store: ObsStore, obs: ObsServer, tmp_path: Path
+    ) -> None:
+        """A run that was killed after it had moved the file into its place, and before anything else."""
+        put(obs, "in/large", LARGE, tmp_path)
+        fetch(store, tmp_path)
+        (tmp_path / ".in.ma_sync").unlink()
+        (tmp_path / "in" / ".large.0123456789abcdef.parts.ma_part").write_text("0 5\n")
+        assert fetch(store, tmp_path).skipped == 1
+        assert names(tmp_path / "in") == ["large"]
+
+
+class TestInterruptedUpload:
+    """Parts that are there are compared, not sent again."""
+
+    def begun(self, store: ObsStore, base: Path, parts: int, content: bytes) -> str:
+        """An upload that a killed run left, with some of its parts."""
+        (base / "large").write_bytes(content)
+        upload_id = store.begin_parts("bucket", "large").upload
+        with (base / "large").open("rb") as file:
+            for number in range(1, parts + 1):
+                section = Section(file, (number - 1) * 5 * MIB, 5 * MIB, lambda size: None)
+                store._write_part("writing", "bucket", "large", upload_id, number, section)
+        return upload_id
+
+    def test_only_the_missing_parts_are_sent(self, store: ObsStore, obs: ObsServer, tmp_path: Path) -> None:
+        self.begun(store, tmp_path, 2, LARGE)
+        obs.seen.clear()
+        send(store, tmp_path, "large")
+        assert len(asked(obs, "PUT", "partNumber=")) == 5
+        assert content_of(store, "large") == LARGE
+
+    def test_parts_of_another_content_are_sent_again(
+        self, store: ObsStore, obs: ObsServer, tmp_path: Path
+    ) -> None:
+        self.begun(store, tmp_path, 2, OTHER)
+        (tmp_path / "large").write_bytes(OTHER[: 5 * MIB] + LARGE[5 * MIB :])
+        obs.seen.clear()
+        send(store, tmp_path, "large")
+        assert len(asked(obs, "PUT", "partNumber=")) == 6
+        assert content_of(store, "large") == OTHER[: 5 * MIB] + LARGE[5 * MIB :]
+
+    @pytest.mark.parametrize("kind", ["503", "reset-body", "wrong-etag", "wrong-crc"])
+    def test_a_part_that_fails_is_sent_again_alone(
+        self, store: ObsStore, obs: ObsServer, tmp_path: Path, kind: str
+    ) -> None:
+        (tmp_path / "large").write_bytes(LARGE)
+        obs.faults.append(Fault(kind, "PUT", "partNumber=3", times=1))
+        retries = send(store, tmp_path, "large").retries
+        assert retries == 1 or kind == "reset-body"  # a kept connection that ended is none
+        assert len(asked(obs, "PUT", "partNumber=")) == 8
+        assert content_of(store, "large") == LARGE
+
+    def test_a_large_file_that_changes_is_sent_again_or_named(
+        self, store: ObsStore, obs: ObsServer, tmp_path: Path
+    ) -> None:
+        (tmp_path / "large").write_bytes(LARGE)
+        changes = 1
+
+        def change(progress: Progress) -> None:
+            nonlocal changes
+            if progress.bytes_done and changes > 0:
+                changes -= 1
+                with (tmp_path / "large").open("ab") as file:
+                    file.write(b"more")
+
+        routes = [Route("large", ObsUrl("bucket", "large"))]
+        upload(routes, tmp_path, store, cancel=threading.Event(), progress=change)
+        assert content_of(store, "large") == LARGE + b"more"
+        changes = 1_000_000
+        with pytest.raises(TransferFailed, match="changed during each of 3 uploads"):
+            upload(routes, tmp_path, store, cancel=threading.Event(), progress=change)
+        assert store._uploads("listing", "bucket", "large") == []
+
+    def test_a_refused_part_leaves_no_upload_behind(
+        self, store: ObsStore, obs: ObsServer, tmp_path: Path
+    ) -> None:
+        (tmp_path / "large").write_bytes(LARGE)
+        obs.faults.append(Fault("403", "PUT", "partNumber=2"))
+        with pytest.raises(TransferFailed, match="HTTP 403"):
+            send(store, tmp_path, "large")
+        assert store._uploads("listing", "bucket", "large") == []
+
+
+class TestCredentials:
+    """Keys that expire while files move."""
+
+    def renewing(self, obs: ObsServer, new: Optional[str]) -> ObsStore:
+        def renew() -> Credentials:
+            obs.faults[:] = [fault for fault in obs.faults if new is None]
+            self.asked += 1
+            return Credentials(new or "AKPLANTED", "SKPLANTED", None)
+
+        self.asked = 0
+        return ObsStore(obs.url, "AKPLANTED", "SKPLANTED", None, None, renew=renew)
+
+    def test_they_are_asked_for_again_and_all_goes_on(self, obs: ObsServer, tmp_path: Path) -> None:
+        for number in range(40):
+            put(obs, f"in/{number:02}", b"x", tmp_path)
+        obs.credentials.append(Known("AKNEW", "SKPLANTED"))
+        store = self.renewing(obs, "AKNEW")
+        obs.faults.append(Fault("expired", "GET", "/in/2"))
+        assert fetch(store, tmp_path).files == 40
+        assert self.asked == 1
+
+    def test_they_are_asked_for_once_where_that_does_not_help(self, obs: ObsServer, tmp_path: Path) -> None:
+        put(obs, "in/a", b"x", tmp_path)
+        store = self.renewing(obs, None)
+        obs.faults.append(Fault("expired", "GET", "/in/a"))
+        with pytest.raises(TransferFailed, match="HTTP 403 ExpiredToken") as raised:
+            fetch(store, tmp_path)
+        assert isinstance(raised.value.failures[0].error, Refused)
+        assert self.asked == 1
+
+
+def test_giving_up_ends_a_large_download_at_once(store: ObsStore, obs: ObsServer, tmp_path: Path) -> None:
+    put(obs, "in/large", LARGE, tmp_path)
+    obs.faults.append(Fault("drip", "GET", "/in/large"))
+    cancel = threading.Event()
+    threading.Timer(0.5, cancel.set).start()
+    with pytest.raises(Cancelled):
+        fetch(store, tmp_path, cancel=cancel)
+    assert not (tmp_path / "in" / "large").exists()
+
+
+def test_a_server_that_drips_is_as_good_as_one_that_hangs(obs: ObsServer, tmp_path: Path) -> None:
+    put(obs, "in/a", LARGE[: 3 * MIB], tmp_path)
+    store = ObsStore(obs.url, "AKPLANTED", "SKPLANTED", None, None, timeout=0.5)
+    obs.faults.append(Fault("trickle", "GET", "/in/a", times=1))
+    assert fetch(store, tmp_path).retries == 1
+    assert (tmp_path / "in" / "a").read_bytes() == LARGE[: 3 * MIB]
