@@ -22,6 +22,7 @@ from ma_boot.errors import BootError, ExitCode, Stopped
 from ma_boot.image_commands import image
 from ma_boot.journal import Journal
 from ma_boot.launch import RENDEZVOUS, described, plan_text
+from ma_boot.local import options as local_options
 from ma_boot.orphans import adopt_orphans
 from ma_boot.processes import forbid_core_files
 from ma_boot.rank_table import PRODUCTS, RANK_ORDERS
@@ -34,6 +35,7 @@ from ma_boot.world import World
 
 _ONLY_DOCKER = ("image", "offline", "memory", "shm_size", "keep")
 _ONLY_LOCAL = ("nodes", "devices_per_node", "rank_table_delay", "code_dir", "rehearsal_dir", "runner")
+_ONLY_PROCESSES = local_options.NAMES
 _SECONDS = click.FloatRange(min=0)
 
 
@@ -109,6 +111,12 @@ def _option(*names: str, **settings: Any) -> Callable[[Any], Any]:
     return click.option(*names, show_default=settings.pop("show_default", False), **settings)
 
 
+def _of_the_rehearsal(function: Callable[..., Any]) -> Callable[..., Any]:
+    for names, settings in reversed(local_options.OPTIONS):
+        function = _option(*names, **settings)(function)
+    return function
+
+
 @commands.command(
     context_settings={
         "allow_interspersed_args": False,
@@ -118,7 +126,7 @@ def _option(*names: str, **settings: Any) -> Callable[[Any], Any]:
     epilog="Every option --some-name can be given as the environment variable MABOOT_SOME_NAME too; "
     "the option wins. Several values in one variable are separated by colons.",
 )
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="COMMAND [ARGS]...")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="COMMAND [ARGS]...")
 @_option("-m", "as_module", is_flag=True, help="COMMAND is a Python module.")
 @_option("--python", metavar="PATH", help="Absolute path of the python that runs the training.")
 @_option("--conda-env", metavar="NAME", help="Conda environment of the training, as `conda run -n NAME`.")
@@ -224,6 +232,7 @@ def _option(*names: str, **settings: Any) -> Callable[[Any], Any]:
     "--runner", type=click.Choice(["process", "docker"]), default="process", show_default=True,
     help="--local: each node is a process, or a container of --image.",
 )  # fmt: skip
+@_of_the_rehearsal
 @_option("--image", metavar="IMAGE", help="--runner docker: the job's image.")
 @_option(
     "--offline", is_flag=True, help="--runner docker: no Internet, as on ModelArts; --obs-root is served."
@@ -253,13 +262,19 @@ def run(
         raise click.UsageError("--json prints the plan: give --plan too.")
     local = rest.pop("local")
     docker = {name: rest.pop(name) for name in _ONLY_DOCKER}
-    local_settings = {name: rest.pop(name) for name in _ONLY_LOCAL}
+    local_settings = {name: rest.pop(name) for name in (*_ONLY_LOCAL, *_ONLY_PROCESSES)}
     if not local:
-        _refuse_given(ctx, (*_ONLY_LOCAL, *_ONLY_DOCKER), "only a rehearsal has this; give --local too.")
+        given = (*_ONLY_LOCAL, *_ONLY_PROCESSES, *_ONLY_DOCKER)
+        _refuse_given(ctx, given, "only a rehearsal has this; give --local too.")
+    all_faults = local_settings["fault"] == (local_options.ALL_FAULTS,)
+    if not command and not all_faults:
+        raise click.MissingParameter(ctx=ctx, param=ctx.command.params[0])
     request = BootRequest(command=("-m", *command) if as_module else tuple(command), **rest)
     if local and local_settings.pop("runner") == "docker":
         if plan:
             raise click.UsageError("--plan: only --runner process prints a plan.")
+        _refuse_given(ctx, _ONLY_PROCESSES, "only --runner process has this.")
+        local_settings = {name: local_settings[name] for name in _ONLY_LOCAL if name != "runner"}
         return _rehearse_in_containers(request, local_settings, docker, environ)
     _refuse_given(ctx, _ONLY_DOCKER, "only containers have this; give --runner docker too.")
     if local:
@@ -283,7 +298,8 @@ def _from_environment(command: click.Command, environ: Mapping[str, str]) -> Dic
     for option in command.params:
         value = environ.get("MABOOT_" + option.opts[-1].lstrip("-").replace("-", "_").upper())
         if isinstance(option, click.Option) and value and option.name and option.opts[-1].startswith("--"):
-            found[option.name] = tuple(value.split(os.pathsep)) if option.multiple else value
+            several = re.split(r":(?!//)", value)  # the colon of a URL separates nothing
+            found[option.name] = tuple(several) if option.multiple else value
     return found
 
 
@@ -315,13 +331,16 @@ def _plan_here(request: BootRequest, environ: Mapping[str, str], as_json: bool) 
 def _rehearse(
     request: BootRequest, settings: Mapping[str, Any], environ: Mapping[str, str], plan: bool, as_json: bool
 ) -> int:
-    from ma_boot.local.rehearse import Rehearsal, plan_rehearsal, rehearse  # a job on the platform needs none
+    from ma_boot.local.faults.matrix import run_all  # a job on the platform needs none of it
+    from ma_boot.local.rehearse import plan_rehearsal, rehearse
 
-    rehearsal = Rehearsal(request=request, **settings)
+    rehearsal = local_options.rehearsal_of(request, settings)
     with SignalInbox() as inbox, Console(2 if plan else 1) as console:
         world = _world(environ, inbox, console)
         if not plan:
             adopt_orphans()
+            if settings["fault"] == (local_options.ALL_FAULTS,):
+                return run_all(rehearsal, world)
             return rehearse(rehearsal, world)
         plans = plan_rehearsal(rehearsal, world)
     _print_plans(plans, as_json)

@@ -32,19 +32,24 @@ def summary_lines(
     if request.obs_root:
         lines.append(f"obs:// is in {request.obs_root}")
     lines.append(f"logs of each process: {job.root}/node-*/home/ma-user/modelarts/log")
-    return [*lines, f"exit code {code}: {_cause(job, run, code)}"]
+    return [*lines, f"exit code {code}: {cause(job, run, code)}"]
 
 
 def _phases(job: SimulatedJob, node: int) -> Iterator[Dict[str, Any]]:
-    """The phases that the node has recorded; none for a node that ended before it could."""
+    """The phases that the node's last start has recorded; none for a node that ended before it could."""
     for file in Path(job.log_dir(node)).glob("*-events.jsonl"):
+        phases: List[Dict[str, Any]] = []
         for line in file.read_text(encoding="utf-8").splitlines():
             event = json.loads(line)
-            if event["kind"] == "phase-end":
-                yield event
+            if event["kind"] == "phase-start" and event["phase"] == "job":
+                phases.clear()
+            elif event["kind"] == "phase-end":
+                phases.append(event)
+        yield from phases
 
 
-def _cause(job: SimulatedJob, run: RunResult, code: int) -> str:
+def cause(job: SimulatedJob, run: RunResult, code: int) -> str:
+    """The exit code in words: what the node that failed first has left about it."""
     if code == 0:
         return "success"
     failure = run.first_failure

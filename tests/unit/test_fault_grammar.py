@@ -38,7 +38,10 @@ def faults(draw: st.DrawFn) -> Fault:
     kind = draw(st.sampled_from(sorted(KINDS)))
     when = draw(st.sampled_from(["at", "line", "phase"]))
     taken = [name for name in KINDS[kind].takes if name == when or name not in ("at", "line", "phase")]
-    chosen = [*KINDS[kind].needs, *draw(st.lists(st.sampled_from(taken), unique=True) if taken else st.just([]))]
+    chosen = [
+        *KINDS[kind].needs,
+        *draw(st.lists(st.sampled_from(taken), unique=True) if taken else st.just([])),
+    ]
     return Fault(kind, **{name: draw(VALUES[name]) for name in chosen})
 
 
@@ -72,7 +75,9 @@ def test_the_documented_words(text: str, fault: Fault) -> None:
 
 def test_all_mistakes_are_told_at_once_with_what_was_expected() -> None:
     with pytest.raises(UsageError) as caught:
-        parse_faults(["kil rank=1", "kill at=soon line=3 color=red", "kill rank=9", "stop phase=sleep phase=run"], 2, 2)
+        parse_faults(
+            ["kil rank=1", "kill at=soon line=3 color=red", "kill rank=9", "stop phase=sleep phase=run"], 2, 2
+        )
     said = str(caught.value)
     for part in (
         "--fault 'kil rank=1': found 'kil', expected one of kill, exit",

@@ -1,13 +1,13 @@
 """The words for a fault: `kill rank=3 at=5s` becomes a value, and a value these words again. Pure.
 
-    FAULT  := KIND [KEY=VALUE]...          one fault; `--fault` may be given several times
-    kill, exit, hang, flood                a rank: rank=R, and when: at=TIME after its start, or line=K of its log
-    absent, lost, rescheduled, restart     a node, or the job: node=N, and when: at=TIME, or phase=NAME
-    stop                                   SIGTERM, as phase=NAME begins or at=TIME; SIGKILL after grace=TIME
-    table-torn, table-late, ...            the rank table, of all nodes or of node=N; for=TIME, else for ever
-    obs-403, obs-reset, obs-slow, ...      answers of OBS: method=GET, key=TEXT (a part of it), times=N
-    disk-full                              node=N, at path=DIRECTORY after size=SIZE
-    TIME := 5s | 200ms | 2m                SIZE := 512k | 8m | 1g
+FAULT  := KIND [KEY=VALUE]...          one fault; `--fault` may be given several times
+kill, exit, hang, flood                a rank: rank=R, and when: at=TIME after its start, or line=K of its log
+absent, lost, rescheduled, restart     a node, or the job: node=N, and when: at=TIME, or phase=NAME
+stop                                   SIGTERM, as phase=NAME begins or at=TIME; SIGKILL after grace=TIME
+table-torn, table-late, ...            the rank table, of all nodes or of node=N; for=TIME, else for ever
+obs-403, obs-reset, obs-slow, ...      answers of OBS: method=GET, key=TEXT (a part of it), times=N
+disk-full                              node=N, at path=DIRECTORY after size=SIZE
+TIME := 5s | 200ms | 2m                SIZE := 512k | 8m | 1g
 """
 
 from __future__ import annotations
@@ -91,10 +91,10 @@ KINDS: Dict[str, Kind] = {
     "absent": Kind("node", "the node never starts; the rank table is never completed", ("node",)),
     "lost": Kind("node", "everything on the node is killed at once", ("node",), _WHEN_NODE),
     "rescheduled": Kind(
-        "node", "the node is lost and rebuilt elsewhere, the others start again; without node= all are rebuilt",
+        "node", "the node is rebuilt elsewhere, the others start again; without node= all are rebuilt",
         (), ("node", *_WHEN_NODE),
     ),
-    "restart": Kind("node", "the boot command runs again in the same containers", (), ("signal", *_WHEN_NODE)),
+    "restart": Kind("node", "the boot command runs again in place", (), ("signal", *_WHEN_NODE)),
     "stop": Kind("node", "SIGTERM, and SIGKILL after the grace", (), ("node", "grace", *_WHEN_NODE)),
     "table-late": Kind("table", "nothing is written before that", ("lasts",), ("node",)),
     "table-never": Kind("table", "it stays `initializing`", (), ("node",)),
@@ -104,7 +104,7 @@ KINDS: Dict[str, Kind] = {
     "table-lacks": Kind("table", "completed without a pod", ("pod",), ("node", "lasts")),
     "table-stale": Kind("table", "that of an earlier attempt, with other pods", (), ("node", "lasts")),
     "table-wrong": Kind("table", "completed, with an address twice", (), ("node",)),
-    "table-rewritten": Kind("table", "replaced again and again by a link, as a ConfigMap", (), ("node", "lasts")),
+    "table-rewritten": Kind("table", "replaced again and again, as a ConfigMap", (), ("node", "lasts")),
     "obs-403": Kind("obs", "access denied", (), _OBS),
     "obs-404": Kind("obs", "no such object", (), _OBS),
     "obs-500": Kind("obs", "internal error", (), _OBS),
@@ -156,7 +156,9 @@ def _parsed(text: str) -> Tuple[Optional[Fault], List[str]]:
             values[name] = None
             problems.append(f"{word}={written}: expected {_KEYS[name].expected}")
     missing = [name for name in KINDS[kind].needs if name not in values]
-    problems += [f"{_KEY_OF.get(name, name)}= is missing: expected {_KEYS[name].expected}" for name in missing]
+    problems += [
+        f"{_KEY_OF.get(name, name)}= is missing: expected {_KEYS[name].expected}" for name in missing
+    ]
     if sum(name in values for name in ("at", "line", "phase")) > 1:
         problems.append("expected one of at=, line=, phase=: a fault comes once")
     return (None if problems else Fault(kind, **values)), problems
@@ -169,6 +171,8 @@ def _allowed(names: Sequence[str]) -> str:
 def _misplaced(fault: Fault, nodes: int, devices_per_node: int) -> List[str]:
     """Ranks and nodes that the job does not have."""
     ends = {"rank": nodes * devices_per_node, "node": nodes, "pod": nodes}
+    if fault.kind == "absent" and nodes == 1:
+        return ["expected a job of several nodes: nothing at all would start"]
     return [
         f"{name}={getattr(fault, name)}: expected 0 to {end - 1}, as the job has {nodes} nodes "
         f"x {devices_per_node} devices"

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import BinaryIO, Dict, Iterator, List, Tuple
 
 from ma_boot.local.obs_server.body import CHUNK
-from ma_boot.local.obs_server.crc64 import crc64
 from ma_boot.local.obs_server.listing import Page
 from ma_boot.local.obs_server.objects import Bucket, Buckets
 from ma_boot.local.obs_server.refusals import Refusal
 from ma_boot.local.obs_server.values import Stored
+from path_mapping import crc64
 from path_mapping.errors import UnsafeTarget
 from path_mapping.local_file import TEMPORARY, contained, is_temporary
 from path_mapping.names import unsafe
@@ -134,5 +134,5 @@ def _with_checksums(stored: Stored) -> Stored:
             if not piece:
                 return replace(stored, size=size, etag=md5.hexdigest(), crc64=crc)
             md5.update(piece)
-            crc = crc64(piece, crc)
+            crc = crc64.update(piece, crc)
             size += len(piece)
