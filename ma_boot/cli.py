@@ -100,13 +100,6 @@ def _tee(ctx: click.Context, param: click.Parameter, value: str) -> str:
     raise click.BadParameter(f"found {value!r}, expected all, first, none, or ranks as 0,3")
 
 
-def _bytes(ctx: click.Context, param: click.Parameter, value: Optional[str]) -> Optional[int]:
-    match = re.match(r"(\d+)([kmg]?)$", (value or "").lower())
-    if value is None or match is not None:
-        return int(match.group(1)) << " kmg".find(match.group(2) or " ") * 10 if match else None
-    raise click.BadParameter(f"found {value!r}, expected bytes, or a number with k, m or g, as 512m")
-
-
 def _option(*names: str, **settings: Any) -> Callable[[Any], Any]:
     return click.option(*names, show_default=settings.pop("show_default", False), **settings)
 
@@ -228,23 +221,7 @@ def _of_the_rehearsal(function: Callable[..., Any]) -> Callable[..., Any]:
     "--rehearsal-dir", metavar="DIR", default="ma_boot-rehearsal", show_default=True,
     help="--local: where the simulated nodes live.",
 )  # fmt: skip
-@_option(
-    "--runner", type=click.Choice(["process", "docker"]), default="process", show_default=True,
-    help="--local: each node is a process, or a container of --image.",
-)  # fmt: skip
 @_of_the_rehearsal
-@_option("--image", metavar="IMAGE", help="--runner docker: the job's image.")
-@_option(
-    "--offline", is_flag=True, help="--runner docker: no Internet, as on ModelArts; --obs-root is served."
-)
-@_option(
-    "--memory", callback=_bytes, metavar="SIZE", help="--runner docker: memory of a node, as 512m or 64g."
-)
-@_option(
-    "--shm-size", callback=_bytes, metavar="SIZE", default="2g", show_default=True,
-    help="--runner docker: /dev/shm of a node.",
-)  # fmt: skip
-@_option("--keep", is_flag=True, help="--runner docker: leave the containers for a look.")
 @click.pass_context
 def run(
     ctx: click.Context, /, command: Sequence[str], as_module: bool, plan: bool, as_json: bool, **rest: Any

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shlex
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple
 
 import click
 
@@ -15,7 +16,16 @@ if TYPE_CHECKING:
     from ma_boot.local.node_specs import Rehearsal
 
 ALL_FAULTS = "all"
-OPTIONS: List[Tuple[Tuple[str, ...], Dict[str, Any]]] = [
+
+
+def _bytes(ctx: click.Context, param: click.Parameter, value: Optional[str]) -> Optional[int]:
+    match = re.match(r"(\d+)([kmg]?)$", (value or "").lower())
+    if value is None or match is not None:
+        return int(match.group(1)) << " kmg".find(match.group(2) or " ") * 10 if match else None
+    raise click.BadParameter(f"found {value!r}, expected bytes, or a number with k, m or g, as 512m")
+
+
+_OF_PROCESSES: List[Tuple[Tuple[str, ...], Dict[str, Any]]] = [
     (
         ("--fault",),
         {
@@ -49,7 +59,46 @@ OPTIONS: List[Tuple[Tuple[str, ...], Dict[str, Any]]] = [
         {"metavar": "ARGS", "default": "", "help": "--local: what the platform appends to COMMAND."},
     ),
 ]
-NAMES = tuple(names[0].lstrip("-").replace("-", "_") for names, _ in OPTIONS)
+_OF_CONTAINERS: List[Tuple[Tuple[str, ...], Dict[str, Any]]] = [
+    (
+        ("--runner",),
+        {
+            "type": click.Choice(["process", "docker"]),
+            "default": "process",
+            "show_default": True,
+            "help": "--local: each node is a process, or a container of --image.",
+        },
+    ),
+    (("--image",), {"metavar": "IMAGE", "help": "--runner docker: the job's image."}),
+    (
+        ("--offline",),
+        {
+            "is_flag": True,
+            "help": "--runner docker: no Internet, as on ModelArts; --obs-root is served.",
+        },
+    ),
+    (
+        ("--memory",),
+        {
+            "callback": _bytes,
+            "metavar": "SIZE",
+            "help": "--runner docker: memory of a node, as 512m or 64g.",
+        },
+    ),
+    (
+        ("--shm-size",),
+        {
+            "callback": _bytes,
+            "metavar": "SIZE",
+            "default": "2g",
+            "show_default": True,
+            "help": "--runner docker: /dev/shm of a node.",
+        },
+    ),
+    (("--keep",), {"is_flag": True, "help": "--runner docker: leave the containers for a look."}),
+]
+NAMES = tuple(names[0].lstrip("-").replace("-", "_") for names, _ in _OF_PROCESSES)
+OPTIONS = (*_OF_PROCESSES, *_OF_CONTAINERS)
 
 
 def rehearsal_of(request: BootRequest, settings: Mapping[str, Any]) -> Rehearsal:

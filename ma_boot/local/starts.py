@@ -6,8 +6,8 @@ import copy
 from dataclasses import dataclass
 from typing import Any, Dict, Optional, Tuple
 
-from ma_boot.local import platform
 from ma_boot.local.platform import SimulatedJob
+from ma_boot.local.platform import rank_table as first_table
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def rank_table(job: SeenJob) -> Dict[str, Any]:
     Of a node that was scheduled anew the controller takes the entry out by swapping it with the last one,
     and appends the new one; its server and its devices have other addresses.
     """
-    table = copy.deepcopy(platform.rank_table(job))
+    table = copy.deepcopy(first_table(job))
     pods = table["group_list"][0]["instance_list"]
     for node, count in enumerate(job.counts):
         if count.scheduled == 1:

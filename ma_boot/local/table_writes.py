@@ -73,7 +73,7 @@ def _faulty(table: Mapping[str, Any], node: int, delay: float, fault: Fault) -> 
     if fault.kind in wrong:
         return [before, Write(delay, node, wrong[fault.kind], fault=fault), *later]
     if fault.kind == "table-late":
-        return [Write(fault.lasts or 0.0, node, completed, fault=fault)]
+        return [Write(fault.lasts or 0.0, node, completed)]
     if fault.kind == "table-stale":
         return [Write(0.0, node, json.dumps(_of_another(table)), fault=fault), *later]
     if fault.kind == "table-regresses":

@@ -20,7 +20,7 @@ INPUTS = "/sandbox/node-1/home/ma-user/modelarts/inputs"
 
 def test_a_channel_is_an_argument_or_a_variable() -> None:
     channels = parse_channels(
-        ["data_url=obs://b/data/", "extra@env=obs://b/extra/"], ["train_url=obs://b/out"]
+        ["data_url=obs://bucket/data/", "extra@env=obs://bucket/extra/"], ["train_url=obs://bucket/out"]
     )
     assert appended(channels, JOB, 1) == (
         f"--data_url={INPUTS}/data_url_0",
@@ -31,13 +31,13 @@ def test_a_channel_is_an_argument_or_a_variable() -> None:
     assert json.loads(found["MA_INPUTS"])["inputs"][0] == {
         "name": "data_url",
         "local_dir": f"{INPUTS}/data_url_0",
-        "remote": {"obs": {"obs_url": "obs://b/data/"}},
+        "remote": {"obs": {"obs_url": "obs://bucket/data/"}},
     }
 
 
 def test_all_mistakes_of_the_job_form_at_once() -> None:
     with pytest.raises(UsageError) as caught:
-        parse_channels(["data_url", "x=/local"], ["y=obs://b/o", "y=obs://b/p"])
+        parse_channels(["data_url", "x=/local"], ["y=obs://bucket/o", "y=obs://bucket/p"])
     for said in (
         "--input data_url: expected NAME=obs://",
         "--input x=/local: found '/local'",

@@ -134,9 +134,11 @@ def _due(fault: Fault, watch: Watch, now: float) -> bool:
             return rank.lines.count() >= fault.line
         return now >= rank.started + (fault.at or 0.0)
     nodes = _nodes(fault, watch)
-    if fault.phase is not None:
-        return any(fault.phase in node.phases for node in nodes)
-    return bool(nodes) and now >= max(node.started for node in nodes) + (fault.at or 0.0)
+    if len(nodes) < (watch.size if fault.node is None else 1):
+        return False
+    if fault.phase is not None:  # of all that are meant: one that just starts would die without a word
+        return all(fault.phase in node.phases for node in nodes)
+    return now >= max(node.started for node in nodes) + (fault.at or 0.0)
 
 
 def _rank(fault: Fault, watch: Watch) -> RankSeen:

@@ -73,12 +73,13 @@ class Tail:
 
 
 class Watch:
-    """One start of the job: `look` reads what is new in the rehearsal's own events and in the nodes'."""
+    """One start of the job, of `size` nodes: `look` reads what is new in the rehearsal's events and theirs."""
 
     def __init__(self, own_events: Path, node_events: Dict[int, Path]) -> None:
         """Make it before the start: what is in the files already belongs to an earlier one."""
         self.nodes: Dict[int, NodeSeen] = {}
         self.ranks: Dict[int, RankSeen] = {}
+        self.size = len(node_events)
         self._own = Tail(own_events)
         self._tails = {node: Tail(path) for node, path in node_events.items()}
 
