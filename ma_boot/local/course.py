@@ -17,7 +17,7 @@ from ma_boot.local.faults.watch import Watch
 from ma_boot.local.late_table import write_late
 from ma_boot.local.node_specs import Setting, bring_code, fetch_inputs, node_spec, own_events
 from ma_boot.local.starts import Counts
-from ma_boot.local.table_writes import Write, renewed, writes
+from ma_boot.local.table_writes import Write, renewed, stages, writes
 from ma_boot.orphans import reap_orphans
 from ma_boot.result import RunResult
 from ma_boot.supervise import Limits, supervise
@@ -25,6 +25,7 @@ from ma_boot.task import Task
 from ma_boot.world import World
 
 _LOOK_SECONDS = 0.01
+_FROM_THE_START = ("absent", "disk-full", "table-late")
 _GONE_SECONDS = 10.0  # the guard of a node that was lost needs only milliseconds
 
 
@@ -39,6 +40,7 @@ class Course:
         self._limits = limits
         self._world = world
         self._lock = threading.Lock()
+        self._shown: Dict[int, str] = {}
         self._injector = Injector(setting.rehearsal.faults, self._note)
 
     def run(self) -> RunResult:
@@ -60,13 +62,12 @@ class Course:
 
     def _one_start(self, counts: Tuple[Counts, ...], kept: Sequence[int], watch: Watch) -> RunResult:
         setting = self._setting
-        absent = {fault.node for fault in setting.rehearsal.faults if fault.kind == "absent"}
         seen = starts.seen(setting.job, counts, setting.exact)
         specs = [
-            node_spec(setting, seen, node, self._world) for node in range(seen.nodes) if node not in absent
+            node_spec(setting, seen, node, self._world) for node in self._present()
         ]
         for fault in setting.rehearsal.faults:
-            if fault.kind in ("absent", "disk-full"):
+            if fault.kind in _FROM_THE_START:
                 self._note(fault, None)
         with (
             self._beside("rank table", lambda cancel: self._write_tables(self._tables(seen, kept), cancel)),
@@ -78,15 +79,19 @@ class Course:
         return run
 
     def _tables(self, seen: starts.SeenJob, kept: Sequence[int]) -> List[Write]:
-        """A node in its old container finds its old table; it is replaced only where another node changed."""
+        """A node in its old container finds its old table: one that another node's change makes wrong is
+        replaced, and one that was not completed yet still will be."""
         delay, table = self._setting.rehearsal.rank_table_delay, starts.rank_table(seen)
         fresh = [node for node in range(seen.nodes) if node not in kept]
         if not kept:
             return writes(table, fresh, delay, self._setting.rehearsal.faults)
-        return writes(table, fresh, delay) + renewed(table, kept, delay) if fresh else []
+        if fresh:
+            return writes(table, fresh, delay) + renewed(table, kept, delay)
+        return writes(table, [node for node in kept if self._shown.get(node) != stages(table)[-1]], delay)
 
     def _write_tables(self, planned: Sequence[Write], cancel: threading.Event) -> None:
         def note(write: Write) -> None:
+            self._shown[write.node] = write.text
             if write.fault is not None:
                 self._note(write.fault, None)
 
@@ -108,6 +113,7 @@ class Course:
             yield
         finally:
             task.cancel()
+            task.wait(lambda: None, time.monotonic() + _GONE_SECONDS)
 
     def _note(self, fault: Fault, problem: Optional[str]) -> None:
         with self._lock:
@@ -121,9 +127,14 @@ class Course:
         job = self._setting.job
         events: Dict[int, Path] = {
             node: Path(job.log_dir(node), f"{job.log_name}-node-{node}-events.jsonl")
-            for node in range(job.nodes)
+            for node in self._present()
         }
         return Watch(own_events(job), events)
+
+    def _present(self) -> List[int]:
+        """The nodes that start at all."""
+        absent = {fault.node for fault in self._setting.rehearsal.faults if fault.kind == "absent"}
+        return [node for node in range(self._setting.job.nodes) if node not in absent]
 
     def _renew(self, nodes: Sequence[int]) -> None:
         """New containers: nothing is left of the old ones."""

@@ -66,7 +66,7 @@ def _lost(fault: Fault, patience: Patience) -> Expected:
 def _stopped(fault: Fault, patience: Patience) -> Optional[Expected]:
     if fault.grace is not None and fault.grace <= patience.stop_timeout:
         return None
-    return Expected(128 + signal.SIGTERM, "stopped by SIGTERM", True)
+    return Expected(128 + signal.SIGTERM, "SIGTERM", True)
 
 
 def _delayed(fault: Fault, patience: Patience) -> Expected:

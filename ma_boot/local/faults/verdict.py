@@ -67,6 +67,8 @@ class Verdict:
     def _outputs(self) -> str:
         if self.files is None or self.lost is None:
             return "no outputs to look for"
+        if not self.files:
+            return "no output files"
         if self.lost:
             return f"outputs: {self.lost} of {self.files} files are not in OBS"
         return f"outputs: all {self.files} files are in OBS"
