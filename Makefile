@@ -18,7 +18,7 @@ CONTEXT := $(REHEARSAL)/context
 SOURCES := Dockerfile .dockerignore entrypoint pyproject.toml README.md LICENSE image ma_boot path_mapping
 EXAMPLE_IMAGE := ma-boot-example
 
-.PHONY: help setup rehearse resume rehearse-docker test test-mindspore test-kill fuzz bench bench-large bench-sync check clean
+.PHONY: help setup rehearse resume rehearse-docker test test-mindspore test-rehearsals faults test-kill fuzz bench bench-large bench-sync check clean
 .DELETE_ON_ERROR:
 
 help: ## show the targets
@@ -62,10 +62,16 @@ $(REHEARSAL)/image.made: $(VENV)/made $(EXAMPLE)/requirements.txt $(EXAMPLE)/bas
 	touch $@
 
 test: $(VENV)/made ## all tests but those that train with MindSpore
-	$(VENV)/bin/python -m pytest -m "not mindspore and not kill"
+	$(VENV)/bin/python -m pytest -m "not mindspore and not kill and not rehearsals"
 
 test-mindspore: $(VENV)/made $(TRAINING)/made ## the tests that train with MindSpore
 	$(VENV)/bin/python -m pytest -m mindspore
+
+test-rehearsals: $(VENV)/made ## the catalogue of faults, and a job of 32 nodes with 8 ranks each
+	$(VENV)/bin/python -m pytest -m rehearsals --durations=0
+
+faults: $(VENV)/made ## every fault of the catalogue in a rehearsal of its own, and a table of verdicts
+	$(VENV)/bin/ma_boot --local --rehearsal-dir $(REHEARSAL)/jobs --fault all
 
 test-kill: $(VENV)/made ## transfers that are killed at 400 points, each run again
 	$(VENV)/bin/python -m pytest -m kill

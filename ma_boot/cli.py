@@ -35,7 +35,6 @@ from ma_boot.world import World
 
 _ONLY_DOCKER = ("image", "offline", "memory", "shm_size", "keep")
 _ONLY_LOCAL = ("nodes", "devices_per_node", "rank_table_delay", "code_dir", "rehearsal_dir", "runner")
-_ONLY_PROCESSES = local_options.NAMES
 _SECONDS = click.FloatRange(min=0)
 
 
@@ -239,9 +238,9 @@ def run(
         raise click.UsageError("--json prints the plan: give --plan too.")
     local = rest.pop("local")
     docker = {name: rest.pop(name) for name in _ONLY_DOCKER}
-    local_settings = {name: rest.pop(name) for name in (*_ONLY_LOCAL, *_ONLY_PROCESSES)}
+    local_settings = {name: rest.pop(name) for name in (*_ONLY_LOCAL, *local_options.NAMES)}
     if not local:
-        given = (*_ONLY_LOCAL, *_ONLY_PROCESSES, *_ONLY_DOCKER)
+        given = (*_ONLY_LOCAL, *local_options.NAMES, *_ONLY_DOCKER)
         _refuse_given(ctx, given, "only a rehearsal has this; give --local too.")
     all_faults = local_settings["fault"] == (local_options.ALL_FAULTS,)
     if not command and not all_faults:
@@ -250,7 +249,7 @@ def run(
     if local and local_settings.pop("runner") == "docker":
         if plan:
             raise click.UsageError("--plan: only --runner process prints a plan.")
-        _refuse_given(ctx, _ONLY_PROCESSES, "only --runner process has this.")
+        _refuse_given(ctx, local_options.NAMES, "only --runner process has this.")
         local_settings = {name: local_settings[name] for name in _ONLY_LOCAL if name != "runner"}
         return _rehearse_in_containers(request, local_settings, docker, environ)
     _refuse_given(ctx, _ONLY_DOCKER, "only containers have this; give --runner docker too.")

@@ -63,9 +63,7 @@ class Course:
     def _one_start(self, counts: Tuple[Counts, ...], kept: Sequence[int], watch: Watch) -> RunResult:
         setting = self._setting
         seen = starts.seen(setting.job, counts, setting.exact)
-        specs = [
-            node_spec(setting, seen, node, self._world) for node in self._present()
-        ]
+        specs = [node_spec(setting, seen, node, self._world) for node in self._present()]
         for fault in setting.rehearsal.faults:
             if fault.kind in _FROM_THE_START:
                 self._note(fault, None)

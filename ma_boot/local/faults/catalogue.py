@@ -13,8 +13,8 @@ PATIENCE_SECONDS = 6.0  # of all its rehearsals for the rank table: some wait in
 
 @dataclass(frozen=True)
 class Case:
-    """A rehearsal of its own: the fault in its words, options of ma_boot beside it, and whether it needs inputs
-    and outputs in OBS. `expected` is there where the fault's own rule does not tell."""
+    """A rehearsal of its own: the fault in its words, options of ma_boot beside it, and whether it needs
+    inputs and outputs in OBS. `expected` is there where the fault's own rule does not tell."""
 
     fault: str
     options: Tuple[str, ...] = ()

@@ -35,7 +35,7 @@ _LOOK_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class _Ended:
-    """A rehearsal that is over, without a verdict where it could not begin; `skipped`: why it was not tried."""
+    """A rehearsal that is over, without a verdict where it could not begin; `skipped`: why not tried."""
 
     case: Case
     seconds: float

@@ -73,7 +73,7 @@ class Tail:
 
 
 class Watch:
-    """One start of the job, of `size` nodes: `look` reads what is new in the rehearsal's events and theirs."""
+    """One start of the job, of `size` nodes: `look` reads what is new in the events of both."""
 
     def __init__(self, own_events: Path, node_events: Dict[int, Path]) -> None:
         """Make it before the start: what is in the files already belongs to an earlier one."""
