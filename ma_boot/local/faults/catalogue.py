@@ -92,6 +92,6 @@ CASES: Tuple[Case, ...] = (
     Case("obs-403 method=PUT", moves=True),
     Case("obs-hang method=PUT", _BRIEF_UPLOAD, moves=True),
     # disks
-    Case("disk-full node=1 path=/home/ma-user/data size=64k", moves=True, expected=_NO_ROOM),
+    Case("disk-full node=1 path=/home/ma-user/data size=8k", moves=True, expected=_NO_ROOM),
     Case("disk-full node=0 path=/home/ma-user/modelarts/log size=16k", expected=WELL),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,7 +28,7 @@ from ma_boot.world import World
 
 _DELAY_SECONDS = 0.3
 _TRIVIAL_SECONDS = 4.0
-_INPUT_BYTES = 256 << 10
+_INPUT_BYTES = 16 << 10
 _CASE_SECONDS = 120.0  # a rehearsal that takes longer is ended: no fault of the catalogue does
 _KILL_SECONDS = 20.0
 _LOOK_SECONDS = 0.5
@@ -56,7 +57,7 @@ class _Running:
         self._directory = directory
         self._started = time.monotonic()
         self._told = 0
-        directory.mkdir(parents=True)
+        directory.mkdir(parents=True, exist_ok=True)
         with (directory / "output.log").open("wb") as output:
             self._process = subprocess.Popen(
                 argv,
@@ -120,7 +121,8 @@ def _run_cases(cases: Sequence[Case], rehearsal: Rehearsal, directory: Path, wor
         while waiting and len(running) < most and not world.inbox.stops:
             number, case = waiting.pop(0)
             place = directory / f"{number:02}-{case.fault.split()[0]}"
-            running.append(_Running(case, place, _argv(case, rehearsal, place), world))
+            of_case = _with_own_obs(rehearsal, place, world)
+            running.append(_Running(case, place, _argv(case, of_case, place), world))
         world.inbox.wait(_LOOK_SECONDS)
         for signum in world.inbox.stops[heard:]:
             heard += 1
@@ -133,6 +135,25 @@ def _run_cases(cases: Sequence[Case], rehearsal: Rehearsal, directory: Path, wor
                 done.append(_judged(ended))
                 world.journal.say(_line(done[-1]))
     return done
+
+
+def _with_own_obs(rehearsal: Rehearsal, directory: Path, world: World) -> Rehearsal:
+    """The same with an OBS of its own: what another case has uploaded is not there."""
+    if rehearsal.request.obs_root is None:
+        return rehearsal
+    source, own = Path(world.cwd, rehearsal.request.obs_root), directory / "obs"
+    own.mkdir(parents=True)
+    if source.is_dir():
+        shutil.copytree(source, own, copy_function=_linked, dirs_exist_ok=True)
+    return dataclasses.replace(rehearsal, request=dataclasses.replace(rehearsal.request, obs_root=str(own)))
+
+
+def _linked(source: str, target: str) -> None:
+    """The same file once more where the disk can do that: who changes an object replaces its file."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 def _judged(ended: _Ended) -> _Ended:
