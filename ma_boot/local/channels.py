@@ -1,7 +1,7 @@
 """Inputs and outputs of the job form: what the platform itself moves, and how the training is told.
 
 `--input data_url=obs://bucket/data/` is an input by the name of its hyper-parameter: the platform fetches it
-before the boot command into `inputs/data_url_0`, and appends `--data_url=<that directory>`. `data_url@env=...`
+before the boot command into `inputs/data_url_0`, and appends `--data_url=<that directory>`. `data_url@env=`
 is one whose path is in the environment variable `data_url` instead, as "obtained from" says in the form.
 Outputs lie in `outputs/<name>_0`, and are uploaded every 30 s and after the boot command has ended.
 """
