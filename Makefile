@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BENCH := .bench
+OWN_IMAGE := $(or $(IMAGE),ma-boot-training)
 REHEARSAL := .rehearsal
 CONDA := $(REHEARSAL)/anaconda3
 TRAINING := $(CONDA)/envs/mindspore
@@ -18,7 +19,7 @@ CONTEXT := $(REHEARSAL)/context
 SOURCES := Dockerfile .dockerignore entrypoint pyproject.toml README.md LICENSE image ma_boot path_mapping
 EXAMPLE_IMAGE := ma-boot-example
 
-.PHONY: help setup rehearse resume rehearse-docker test test-mindspore test-rehearsals faults test-kill fuzz bench bench-large bench-sync check clean
+.PHONY: help image image-check push push-values test-container setup rehearse resume rehearse-docker test test-mindspore test-rehearsals faults test-kill fuzz bench bench-large bench-sync check clean
 .DELETE_ON_ERROR:
 
 help: ## show the targets
@@ -61,8 +62,24 @@ $(REHEARSAL)/image.made: $(VENV)/made $(EXAMPLE)/requirements.txt $(EXAMPLE)/bas
 		--build-arg CONDA_ENV=mindspore $(CONTEXT)
 	touch $@
 
-test: $(VENV)/made ## all tests but those that train with MindSpore
-	$(VENV)/bin/python -m pytest -m "not mindspore and not kill and not rehearsals"
+image: $(VENV)/made ## build the image of a job as IMAGE, from BASE_IMAGE, and check it
+	$(VENV)/bin/ma_boot image build . --tag $(OWN_IMAGE) $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE))
+
+image-check: $(VENV)/made $(if $(IMAGE),,image) ## check IMAGE against ModelArts' rules, or one that it builds
+	$(VENV)/bin/ma_boot image check $(OWN_IMAGE)
+
+push: push-values $(VENV)/made $(if $(IMAGE),,image) ## push IMAGE to SWR: REGION=cn-north-4 ORGANIZATION=yours
+	$(VENV)/bin/ma_boot image push $(OWN_IMAGE) --region $(REGION) --organization $(ORGANIZATION)
+
+push-values:
+	@[ -n "$(REGION)" ] && [ -n "$(ORGANIZATION)" ] || \
+		{ echo "make push: expected REGION and ORGANIZATION: make push REGION=cn-north-4 ORGANIZATION=yours" >&2; exit 64; }
+
+test: $(VENV)/made ## all tests but those that have a target of their own
+	$(VENV)/bin/python -m pytest -m "not mindspore and not kill and not rehearsals and not container"
+
+test-container: $(VENV)/made ## the tests that build images and run them: need root, docker.io, docker-registry, debootstrap
+	$(VENV)/bin/python -m pytest -m container
 
 test-mindspore: $(VENV)/made $(TRAINING)/made ## the tests that train with MindSpore
 	$(VENV)/bin/python -m pytest -m mindspore

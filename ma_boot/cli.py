@@ -324,25 +324,17 @@ def _rehearse(
 
 
 def _rehearse_in_containers(
-    request: BootRequest,
-    settings: Mapping[str, Any],
-    docker: Mapping[str, Any],
-    environ: Mapping[str, str],
+    request: BootRequest, settings: Mapping[str, Any], docker: Mapping[str, Any], environ: Mapping[str, str]
 ) -> int:
-    from ma_boot.local.containers.plan import (
-        ContainerOptions,
-    )  # the engine's SDK is for those who have images
-    from ma_boot.local.containers.rehearse import rehearse_in_containers
+    from ma_boot.local.containers import plan, rehearse  # a job on the platform needs none
     from ma_boot.local.rehearse import Rehearsal
 
     if docker["image"] is None:
         raise click.UsageError("--runner docker: name the job's image with --image.")
+    rehearsal, options = Rehearsal(request=request, **settings), plan.ContainerOptions(**docker)
     with SignalInbox() as inbox, Console() as console:
         adopt_orphans()
-        world = _world(environ, inbox, console)
-        return rehearse_in_containers(
-            Rehearsal(request=request, **settings), ContainerOptions(**docker), world
-        )
+        return rehearse.rehearse_in_containers(rehearsal, options, _world(environ, inbox, console))
 
 
 def _print_plans(plans: Sequence[Dict[str, Any]], as_json: bool) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Deque, Dict, Iterable, Mapping, Optional,
 
 from ma_boot.errors import InputMissing, UsageError, listed
 from ma_boot.image.check import ImageRejected
-from ma_boot.image.engine import EngineRefused
+from ma_boot.image.engine import EngineRefused, image_attributes
 from ma_boot.image.progress import Progress, shown, without_login
 from ma_boot.image.rules import GB
 
@@ -80,11 +80,9 @@ def keep_within(size: int, budget: Optional[float], tag: str) -> None:
 
 
 def _id_of(client: DockerClient, tag: str) -> Optional[str]:
-    from docker.errors import ImageNotFound
-
     try:
-        return str(client.images.get(tag).id)
-    except ImageNotFound:
+        return str(image_attributes(client, tag)["Id"])
+    except InputMissing:
         return None
 
 

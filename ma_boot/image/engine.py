@@ -32,6 +32,7 @@ def engine(environ: Mapping[str, str]) -> Iterator[DockerClient]:
     """The engine that DOCKER_HOST names, else the local one; refusals become `EngineRefused`."""
     try:
         import docker
+        import requests
         from docker.errors import APIError, DockerException
     except ImportError as missing:
         raise EngineUnavailable(
@@ -50,13 +51,19 @@ def engine(environ: Mapping[str, str]) -> Iterator[DockerClient]:
         yield client
     except APIError as error:
         raise EngineRefused(f"the engine at {where} refused: {error.explanation or error}") from error
+    except requests.exceptions.RequestException as error:
+        raise EngineUnavailable(
+            f"the engine at {where} stopped answering: {_first_line(error)}\nsee its log, and start again"
+        ) from error
     finally:
         client.close()
 
 
 def image_attributes(client: DockerClient, name: str) -> Mapping[str, Any]:
-    """The engine's description of a local image; raises `InputMissing` where there is none, `UsageError` for a
-    name that no image can have."""
+    """The engine's description of a local image.
+
+    Raises `InputMissing` where there is none, `UsageError` for a name that no image can have.
+    """
     from docker.errors import APIError, ImageNotFound
 
     try:

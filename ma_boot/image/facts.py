@@ -34,8 +34,9 @@ class Account:
 class Inside:
     """What the probe saw as uid 1000, without network.
 
-    `programs` are the shells found on PATH or in /bin; `toolkit` is None where there is no ma_boot at all; `files` are
-    set-uid, set-gid and driver files; `zone` is False where TZ names a time zone that is not installed.
+    `programs` are the shells found on PATH or in /bin; `toolkit` is None where there is no ma_boot at all;
+    `set_id_files` are set-uid and set-gid files; `zone` is False where TZ names a time zone that is not
+    installed.
     """
 
     accounts: Tuple[Account, ...] = ()

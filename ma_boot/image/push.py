@@ -14,6 +14,8 @@ from ma_boot.secrets import MASK
 if TYPE_CHECKING:
     from docker import DockerClient
 
+# A registry may take that long, in silence, to take over a layer of many gigabytes.
+SILENCE_SECONDS = 3600
 _REFUSALS = ("unauthorized", "denied", "authentication", "401", "403", "incorrect username")
 _DONE = ("Pushed", "Layer already exists", "Mounted from")
 
@@ -49,6 +51,7 @@ def push(client: DockerClient, image: str, target: Target, login: Login) -> str:
         client.api.login(login.user, login.password, registry=target.host, reauth=True)
     except APIError as error:
         raise _failure(str(error.explanation or error), target, login) from error
+    client.api.timeout = SILENCE_SECONDS
     with _tagged(client, image, target), shown() as progress:
         stream = client.api.push(
             target.repository, tag=target.tag, stream=True, decode=True, auth_config=auth

@@ -19,9 +19,11 @@ ALL_FAULTS = "all"
 
 
 def _bytes(ctx: click.Context, param: click.Parameter, value: Optional[str]) -> Optional[int]:
-    match = re.match(r"(\d+)([kmg]?)$", (value or "").lower())
-    if value is None or match is not None:
-        return int(match.group(1)) << " kmg".find(match.group(2) or " ") * 10 if match else None
+    if value is None:
+        return None
+    match = re.match(r"(\d+)([kmg]?)$", value.lower())
+    if match is not None:
+        return int(match.group(1)) << {"": 0, "k": 10, "m": 20, "g": 30}[match.group(2)]
     raise click.BadParameter(f"found {value!r}, expected bytes, or a number with k, m or g, as 512m")
 
 

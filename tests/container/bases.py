@@ -19,7 +19,7 @@ from typing import Any, Dict, List, Mapping, Tuple
 SUITE = "bookworm"
 PACKAGES = "ca-certificates,python3,python3-venv"
 CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
-LABEL = "ma_boot.test.kept"
+KEPT = "ma_boot.test.kept"
 MAKE_ENVIRONMENT = Path(__file__).parents[2] / "examples" / "mindspore_cpu"
 ENVIRONMENT = "/home/ma-user/anaconda3/envs/mindspore"
 TAKEN = """
@@ -34,6 +34,7 @@ USER builder
 """
 CONDA = """
 FROM {plain}
+RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends libgomp1 && rm -rf /var/lib/apt/lists/*
 COPY make_env.sh requirements.txt /made/
 RUN sh /made/make_env.sh /home/ma-user/anaconda3 mindspore && rm -rf /root/.cache
 ENV ANACONDA_DIR=/home/ma-user/anaconda3 DEFAULT_CONDA_ENV_NAME=mindspore
@@ -61,6 +62,15 @@ def conda(client: Any) -> str:
     return _derived(client, "conda", CONDA, files)
 
 
+def labelled(client: Any, base: str, label: str, session: str) -> str:
+    """The base under a name of the session's own, with a label that all that is built on it inherits."""
+    name = base.partition(":")[0].rpartition("/")[2]
+    with tempfile.TemporaryDirectory() as scratch:
+        (Path(scratch) / "Dockerfile").write_text(f"FROM {base}\nLABEL {label}={session}\n")
+        client.images.build(path=scratch, tag=f"{session}/base-{name}", rm=True, forcerm=True)
+    return f"{session}/base-{name}"
+
+
 def _derived(client: Any, name: str, dockerfile: str, files: Mapping[str, bytes]) -> str:
     text = dockerfile.format(plain=plain(client))
     tag = _tag(name, {"dockerfile": text, **{key: _digest(value) for key, value in files.items()}})
@@ -68,7 +78,7 @@ def _derived(client: Any, name: str, dockerfile: str, files: Mapping[str, bytes]
         with tempfile.TemporaryDirectory() as scratch:
             for file, content in {"Dockerfile": text.encode(), **files}.items():
                 (Path(scratch) / file).write_bytes(content)
-            client.images.build(path=scratch, tag=tag, rm=True, forcerm=True, labels={LABEL: name})
+            client.images.build(path=scratch, tag=tag, rm=True, forcerm=True, labels={KEPT: name})
     return tag
 
 
@@ -90,7 +100,7 @@ def _import(scratch: Path, tag: str) -> None:
         ".",
         log=scratch / "tar.log",
     )
-    label = f'LABEL {LABEL}="plain"'
+    label = f'LABEL {KEPT}="plain"'
     _run("docker", "import", "--change", label, str(scratch / "root.tar"), tag, log=scratch / "import.log")
 
 

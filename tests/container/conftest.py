@@ -9,17 +9,19 @@ import sys
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Iterator, List, Mapping, Optional, Sequence
 
 import pytest
 
 from tests.container import bases
-from tests.container.leftovers import Leftovers
+from tests.container.leftovers import LABEL, Leftovers
 
 ROOT = Path(__file__).parents[2]
 CONTEXT = ("Dockerfile", ".dockerignore", "entrypoint", "pyproject.toml", "README.md", "LICENSE")
 PACKAGES = ("image", "ma_boot", "path_mapping")
 PROGRAMS = ("debootstrap", "docker", "docker-registry", "openssl")
+SECRET = "planted-5e2c"
+INDEX = f"https://reader:{SECRET}@index.invalid/simple"
 SESSION = f"maboot-image-test-{uuid.uuid4().hex[:8]}"
 
 
@@ -65,6 +67,8 @@ def engine() -> Iterator[Any]:
         client.ping()
     except DockerException as error:
         _absent(f"no container engine answers: {error}")
+    if os.geteuid() != 0:
+        _absent("not root, which debootstrap needs")
     yield client
     client.close()
 
@@ -76,20 +80,37 @@ def _absent(reason: str) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
+def nothing_left(engine: Any) -> Iterator[Leftovers]:
     """After the last test no container, network, volume, image or dangling image of ours is there."""
-    client = request.getfixturevalue("engine")
-    leftovers = Leftovers(client, SESSION, [bases.plain(client)])
-    yield
+    leftovers = Leftovers(engine, SESSION)
+    yield leftovers
     leftovers.remove_images()
     assert leftovers.found() == []
 
 
 @pytest.fixture(autouse=True)
-def nothing_left_by_this_test(nothing_left: None, engine: Any) -> Iterator[None]:
+def nothing_left_by_this_test(nothing_left: Leftovers) -> Iterator[None]:
     """Each test removes its own containers, networks and volumes."""
     yield
-    assert Leftovers(engine, SESSION, []).running() == []
+    assert nothing_left.running() == []
+
+
+@pytest.fixture(scope="session")
+def plain(engine: Any, nothing_left: Leftovers) -> str:
+    """Plain Debian with Python."""
+    return bases.labelled(engine, bases.plain(engine), LABEL, SESSION)
+
+
+@pytest.fixture(scope="session")
+def taken(engine: Any, nothing_left: Leftovers) -> str:
+    """A base where uid 1000, gid 100 and the names are taken."""
+    return bases.labelled(engine, bases.taken(engine), LABEL, SESSION)
+
+
+@pytest.fixture(scope="session")
+def conda(engine: Any, nothing_left: Leftovers) -> str:
+    """A base with an environment in conda's layout that holds MindSpore."""
+    return bases.labelled(engine, bases.conda(engine), LABEL, SESSION)
 
 
 @pytest.fixture(scope="session")
@@ -116,7 +137,7 @@ def ma_boot(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Ran]:
 
 @pytest.fixture(scope="session")
 def context(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The build context: our files as they are, with things that must not reach the engine."""
+    """The build context: our files as they are."""
     return make_context(tmp_path_factory.mktemp("context"))
 
 
@@ -125,7 +146,11 @@ def make_context(place: Path) -> Path:
     for name in CONTEXT:
         shutil.copy2(ROOT / name, place / name)
     for name in PACKAGES:
-        shutil.copytree(ROOT / name, place / name, ignore=shutil.ignore_patterns("__pycache__", "*.whl"))
+        shutil.copytree(ROOT / name, place / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("wheels", "environment", "code"):
+        for theirs in (place / "image" / name).iterdir():
+            if theirs.name != "README.md":
+                shutil.rmtree(theirs) if theirs.is_dir() else theirs.unlink()
     return place
 
 
@@ -149,20 +174,54 @@ def build(engine: Any, ma_boot: Callable[..., Ran]) -> Build:
 
 
 @pytest.fixture(scope="session")
-def good(build: Build, engine: Any, context: Path) -> Built:
+def good(build: Build, plain: str, context: Path) -> Built:
     """An image on plain Debian that passes every rule."""
-    return build("good", bases.plain(engine), context, [])
+    return build("good", plain, context, [])
+
+
+@pytest.fixture(scope="session")
+def wheels(engine: Any, good: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheels that image/wheels/README.md tells to make, made where the base's Python is."""
+    place = tmp_path_factory.mktemp("wheels")
+    (stage,) = engine.images.list(filters={"label": [f"{LABEL}={SESSION}", "ma_boot.stage=toolkit"]})
+    command = "pip wheel -q --wheel-dir /wheels -r image/toolkit.txt -r image/toolkit-build.txt"
+    engine.containers.run(
+        stage.id, ["sh", "-c", f"/tmp/wheel/bin/{command}"], remove=True, volumes=[f"{place}:/wheels"]
+    )
+    return place
+
+
+@pytest.fixture(scope="session")
+def offline(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A context with wheels, and with what the training asks for."""
+    context = make_context(tmp_path_factory.mktemp("offline"))
+    for wheel in wheels.iterdir():
+        shutil.copy2(wheel, context / "image" / "wheels" / wheel.name)
+    (context / "image" / "environment" / "requirements.txt").write_text("tenacity\n")
+    return context
+
+
+@pytest.fixture(scope="session")
+def on_taken(build: Build, taken: str, offline: Path) -> Built:
+    arguments = ["PIP_NO_INDEX=1", f"PIP_INDEX_URL={INDEX}"]
+    return build("taken", taken, offline, arguments)
+
+
+@pytest.fixture(scope="session")
+def on_conda(build: Build, conda: str, wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Built:
+    context = make_context(tmp_path_factory.mktemp("conda"))
+    for wheel in wheels.iterdir():
+        shutil.copy2(wheel, context / "image" / "wheels" / wheel.name)
+    return build("conda", conda, context, ["PIP_NO_INDEX=1"])
 
 
 @pytest.fixture(scope="session")
 def derived(engine: Any, good: Built, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
     """Makes an image of a few layers on top of the good one."""
 
-    def make(name: str, lines: str, files: Optional[Dict[str, str]] = None) -> str:
+    def make(name: str, lines: str) -> str:
         place = tmp_path_factory.mktemp("derived")
         (place / "Dockerfile").write_text(f"FROM {good.tag}\n{lines}\n")
-        for file, content in (files or {}).items():
-            (place / file).write_text(content)
         tag = f"{SESSION}/{name}"
         engine.images.build(path=str(place), tag=tag, rm=True, forcerm=True)
         return tag

@@ -1,59 +1,36 @@
-"""What the tests leave behind on an engine that others use too."""
+"""What a test session left on an engine that others use too."""
 
 from __future__ import annotations
 
-from typing import Any, List, Sequence, Set
+from typing import Any, List
 
-from ma_boot.image.engine import LABEL
-
-TEST_LABEL = "ma_boot.test"
+LABEL = "ma_boot.test"
 
 
 class Leftovers:
-    """Containers, networks, volumes and images of one test session.
+    """All that carries the session's label: images built on its bases inherit it, and their containers too."""
 
-    Ours are those that carry the session's label or name, and dangling images on top of one of our `bases`
-    that were not there when this was made. Another session's are never touched.
-    """
-
-    def __init__(self, client: Any, session: str, bases: Sequence[str]) -> None:
+    def __init__(self, client: Any, session: str) -> None:
         self._client = client
-        self._session = session
-        self._bases = [client.images.get(base).attrs["RootFS"]["Layers"] for base in bases]
-        self._earlier: Set[str] = {str(image.id) for image in self._dangling()}
+        self._ours = {"label": f"{LABEL}={session}"}
 
     def running(self) -> List[str]:
         """Containers, networks and volumes."""
-        session = {"label": f"{TEST_LABEL}={self._session}"}
         client = self._client
-        containers = client.containers.list(all=True, filters=session)
-        probes = client.containers.list(all=True, filters={"label": f"{LABEL}=probe"})
-        ours = [container for container in probes if self._session in str(container.attrs["Config"]["Image"])]
         return [
-            *(f"container {container.name}" for container in [*containers, *ours]),
-            *(f"network {network.name}" for network in client.networks.list(filters=session)),
-            *(f"volume {volume.name}" for volume in client.volumes.list(filters=session)),
+            *(f"container {found.name}" for found in client.containers.list(all=True, filters=self._ours)),
+            *(f"network {found.name}" for found in client.networks.list(filters=self._ours)),
+            *(f"volume {found.name}" for found in client.volumes.list(filters=self._ours)),
         ]
 
     def found(self) -> List[str]:
-        """Everything, images too."""
-        images = [tag for image in self._client.images.list() for tag in image.tags if self._session in tag]
-        dangling = [f"dangling image {image.id}" for image in self._dangling() if self._is_new(image)]
-        return [*self.running(), *(f"image {tag}" for tag in images), *dangling]
+        """Everything, images with and without a name too."""
+        images = self._client.images.list(filters=self._ours)
+        return [*self.running(), *(f"image {image.tags or image.id}" for image in images)]
 
     def remove_images(self) -> None:
-        """The session's tags, and the stages that its builds left as a cache for the next one."""
-        for image in self._client.images.list():
-            for tag in image.tags:
-                if self._session in tag:
-                    self._client.images.remove(tag, force=True)
-        for image in self._dangling():
-            if self._is_new(image):
-                self._client.images.remove(str(image.id), force=True)
-
-    def _dangling(self) -> List[Any]:
-        return list(self._client.images.list(filters={"dangling": True}))
-
-    def _is_new(self, image: Any) -> bool:
-        layers = image.attrs["RootFS"].get("Layers") or []
-        return str(image.id) not in self._earlier and any(layers[: len(own)] == own for own in self._bases)
+        """The images of the session, and the stages that its builds left as a cache for the next one."""
+        for _ in range(2):  # those without a name go after those that were made of them
+            for image in self._client.images.list(filters=self._ours):
+                for name in image.tags or [image.id]:
+                    self._client.images.remove(name, force=True)

@@ -1,10 +1,12 @@
 """A training program for containers: what it does is its first argument. Runs on any Python 3."""
 
+import importlib
 import os
 import signal
 import subprocess
 import sys
 import time
+from typing import Callable, Dict
 
 
 def leave(code: str) -> None:
@@ -47,6 +49,17 @@ def leave_orphans(count: str) -> None:
     sys.exit(9)
 
 
+def load(name: str) -> None:
+    """Says where a package comes from."""
+    print("loaded", name, "from", importlib.import_module(name).__file__, flush=True)
+
+
 if __name__ == "__main__":
-    actions = {"leave": leave, "wait": wait_for_signal, "die": die, "orphans": leave_orphans}
+    actions: Dict[str, Callable[..., None]] = {
+        "leave": leave,
+        "wait": wait_for_signal,
+        "die": die,
+        "orphans": leave_orphans,
+        "load": load,
+    }
     actions[sys.argv[1]](*sys.argv[2:3])

@@ -64,7 +64,8 @@ def _answers(port: int) -> bool:
 
 @contextlib.contextmanager
 def breaking(host: str, breaks: Callable[[bytes], bool]) -> Iterator[str]:
-    """HOST:PORT of a way to `host` that resets a connection when `breaks` says so of what the client sends."""
+    """HOST:PORT of a way to `host`, HOST:PORT or a socket's path, that drops a connection when `breaks` says so of
+    what the client sends."""
     with contextlib.ExitStack() as stack:
         door = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         threads: List[threading.Thread] = []
@@ -86,8 +87,7 @@ def breaking(host: str, breaks: Callable[[bytes], bool]) -> Iterator[str]:
 
 
 def _forward(client: socket.socket, host: str, breaks: Callable[[bytes], bool]) -> None:
-    name, _, port = host.partition(":")
-    with client, socket.create_connection((name, int(port))) as server, selectors.DefaultSelector() as ready:
+    with client, _connected(host) as server, selectors.DefaultSelector() as ready:
         ready.register(client, selectors.EVENT_READ, server)
         ready.register(server, selectors.EVENT_READ, client)
         with contextlib.suppress(OSError):
@@ -97,6 +97,15 @@ def _forward(client: socket.socket, host: str, breaks: Callable[[bytes], bool]) 
                     if not data or (source is client and breaks(data)):
                         return
                     key.data.sendall(data)
+
+
+def _connected(host: str) -> socket.socket:
+    if not host.startswith("/"):
+        name, _, port = host.partition(":")
+        return socket.create_connection((name, int(port)))
+    server = socket.socket(socket.AF_UNIX)
+    server.connect(host)
+    return server
 
 
 def _received(source: object) -> Tuple[bytes, socket.socket]:

@@ -13,8 +13,9 @@ from typing import Any, Callable, Iterator, List
 
 import pytest
 
+from tests.container.bases import ENVIRONMENT
 from tests.container.conftest import SESSION, Built
-from tests.container.leftovers import TEST_LABEL
+from tests.container.leftovers import LABEL
 from tests.container.waiting import until
 
 HOME = "/home/ma-user"
@@ -43,7 +44,9 @@ def start(engine: Any, good: Built, mounts: Path) -> Iterator[Start]:
     """Starts containers as the platform does, without network; the mounts belong to the user they run as."""
     made: List[Any] = []
 
-    def run(command: List[str], user: int = 1000, volume: str = "", **more: Any) -> Any:
+    def run(
+        command: List[str], user: int = 1000, image: str = good.tag, volume: str = "", **more: Any
+    ) -> Any:
         for place in [mounts / "modelarts", *(mounts / "modelarts").rglob("*")]:
             os.chown(place, user, 100)
         binds = [
@@ -54,13 +57,12 @@ def start(engine: Any, good: Built, mounts: Path) -> Iterator[Start]:
         environment = {"RANK_TABLE_FILE": "/user/config", "MA_NUM_GPUS": "2", **more.pop("environment", {})}
         made.append(
             engine.containers.create(
-                good.tag,
+                image,
                 command,
                 name=f"{SESSION}-{uuid.uuid4().hex[:6]}",
                 user=str(user),
                 hostname=POD,
                 network_mode="none",
-                labels={TEST_LABEL: SESSION},
                 volumes=binds,
                 environment=environment,
                 **more,
@@ -77,7 +79,7 @@ def start(engine: Any, good: Built, mounts: Path) -> Iterator[Start]:
 @pytest.fixture
 def home(engine: Any) -> Iterator[str]:
     """A volume for the home, which takes over what the image has there."""
-    volume = engine.volumes.create(f"{SESSION}-{uuid.uuid4().hex[:6]}", labels={TEST_LABEL: SESSION})
+    volume = engine.volumes.create(f"{SESSION}-{uuid.uuid4().hex[:6]}", labels={LABEL: SESSION})
     yield str(volume.name)
     volume.remove(force=True)
 
@@ -160,6 +162,13 @@ def boots_as(user: int, container: Any, mounts: Path) -> None:
         assert log.stat().st_uid == user
 
 
+def test_the_environment_that_the_base_brings(start: Start, on_conda: Built) -> None:
+    container = start(["ma_boot", "program.py", "load", "mindspore"], image=on_conda.tag)
+    assert ended(container) == 0, printed(container)
+    assert f"{ENVIRONMENT}/bin/python by DEFAULT_CONDA_ENV_NAME=mindspore" in printed(container)
+    assert f"loaded mindspore from {ENVIRONMENT}/" in printed(container)
+
+
 def test_the_toolkit_does_not_see_the_training(start: Start) -> None:
     """PYTHONPATH and PYTHONHOME of the training would end the toolkit's python before its first line."""
     container = start(
@@ -184,6 +193,6 @@ def test_the_entry_point_says_what_is_not_there(
 
     image = derived(f"lost-{uuid.uuid4().hex[:6]}", lines)
     with pytest.raises(ContainerError) as raised:
-        engine.containers.run(image, ["ma_boot", "--version"], remove=True, labels={TEST_LABEL: SESSION})
+        engine.containers.run(image, ["ma_boot", "--version"], remove=True)
     assert raised.value.exit_status == 78
     assert said in raised.value.stderr.decode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 from ma_boot.image.engine import LABEL
 from tests.container.conftest import SESSION, Built, Ran
+from tests.container.registry import breaking
 from tests.container.waiting import until
 
 ENVIRONMENT = "/home/ma-user/anaconda3/envs/training"
@@ -139,3 +141,11 @@ def test_no_engine(ma_boot: Callable[..., Ran]) -> None:
     assert done.code == 69
     assert "no container engine answers at unix:///run/" in done.errors
     assert "DOCKER_HOST" in done.errors
+
+
+def test_an_engine_that_goes_away(good: Built, ma_boot: Callable[..., Ran]) -> None:
+    address = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").partition("://")[2]
+    with breaking(address, lambda data: b"/containers/create" in data) as broken:
+        done = ma_boot("image", "check", good.tag, environ={"DOCKER_HOST": f"tcp://{broken}"})
+    assert done.code == 69
+    assert f"the engine at tcp://{broken} stopped answering" in done.errors

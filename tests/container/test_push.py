@@ -7,7 +7,7 @@ import json
 import re
 import socket
 from pathlib import Path
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, List
 
 import pytest
 
@@ -125,7 +125,7 @@ def test_a_registry_that_drops_each_upload(push: Push, host: str) -> None:
 
 
 def test_a_registry_that_drops_one_upload(push: Push, host: str) -> None:
-    broken_once = []
+    broken_once: List[bytes] = []
 
     def breaks(data: bytes) -> bool:
         first = data.startswith(b"PATCH") and not broken_once

@@ -21,8 +21,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import pytest
 
-from tests.container import bases
-from tests.container.conftest import ROOT, SESSION, Build, Built
+from tests.container.conftest import ROOT, SESSION, Built
 from tests.container.waiting import until
 
 RANK = ROOT / "tests" / "functional" / "programs" / "rank.py"
@@ -176,20 +175,7 @@ def laptop(tmp_path: Path, engine: Any, good: Built) -> Iterator[Laptop]:
         laptop.remove()
 
 
-@pytest.fixture(scope="session")
-def mindspore(build: Build, engine: Any, context: Path) -> Built:
-    """An image with a conda environment that holds MindSpore, and the library that this loads."""
-    tag = f"{SESSION}/mindspore-base"
-    with (EXAMPLE / "base.Dockerfile").open("rb") as recipe:
-        engine.images.build(
-            fileobj=recipe, buildargs={"BASE_IMAGE": bases.conda(engine)}, tag=tag, rm=True, forcerm=True
-        )
-    return build("mindspore", tag, context, [])
-
-
-def test_eight_ranks_on_two_nodes_train_and_their_checkpoints_arrive(
-    laptop: Laptop, mindspore: Built
-) -> None:
+def test_eight_ranks_on_two_nodes_train_and_their_checkpoints_arrive(laptop: Laptop, on_conda: Built) -> None:
     images = laptop.root / "obs" / "ma-boot-example" / "cifar-10-batches-bin"
     images.mkdir(parents=True)
     dice = random.Random(0)
@@ -200,7 +186,7 @@ def test_eight_ranks_on_two_nodes_train_and_their_checkpoints_arrive(
         "--path-mapping", str(EXAMPLE / "path_mapping_config.py"), "--obs-root", "obs",
         str(EXAMPLE / "train.py"), "--data", "data", "--checkpoints", "checkpoints",
         "--batch-size", "20", "--epochs", "1",
-        image=mindspore.tag,
+        image=on_conda.tag,
     )  # fmt: skip
     assert ended.code == 0, ended.output
     assert ended.output.count("parameters equal on all 8 ranks") == 8
@@ -356,9 +342,7 @@ def test_dev_shm_has_the_size_that_was_asked_for(laptop: Laptop) -> None:
 
 
 def test_a_script_may_be_in_the_image(laptop: Laptop, derived: Callable[..., str]) -> None:
-    image = derived(
-        "with-code", "COPY in_image.py /home/ma-user/code/", {"in_image.py": "print('baked in')\n"}
-    )
+    image = derived("with-code", """RUN echo 'print("baked in")' >/home/ma-user/code/in_image.py""")
     ended = laptop.rehearse("/home/ma-user/code/in_image.py", image=image)
     assert ended.code == 0, ended.output
     assert "baked in" in ended.output
@@ -412,8 +396,8 @@ def _archive(files: Dict[str, bytes]) -> bytes:
 
 
 @pytest.mark.parametrize("options", [[], ["--obs-root", "obs"]])
-def test_an_image_without_the_toolkit(laptop: Laptop, engine: Any, options: List[str]) -> None:
-    ended = laptop.rehearse(*options, "project/train.py", image=bases.plain(engine))
+def test_an_image_without_the_toolkit(laptop: Laptop, plain: str, options: List[str]) -> None:
+    ended = laptop.rehearse(*options, "project/train.py", image=plain)
     assert ended.code == 127, ended.output
     assert "ma_boot image build" in ended.output
     assert laptop.made() == []

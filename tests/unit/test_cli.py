@@ -30,6 +30,14 @@ def parsed(arguments: List[str], environ: Dict[str, str]) -> Dict[str, object]:
         (["--stop-timeout", "soon", "train.py"], "'soon' is not a valid float"),
         (["--json", "train.py"], "--json prints the plan: give --plan too."),
         (["--nodes", "2", "train.py"], "--nodes: only a rehearsal has this"),
+        (["--runner", "docker", "train.py"], "--runner: only a rehearsal has this"),
+        (["--local", "--runner", "docker", "train.py"], "name the job's image with --image"),
+        (["--local", "--keep", "--image", "i", "train.py"], "--image, --keep: only containers have this"),
+        (
+            ["--local", "--runner", "docker", "--image", "i", "--plan", "x"],
+            "only --runner process prints a plan",
+        ),
+        (["--local", "--runner", "docker", "--memory", "5q", "x"], "found '5q', expected bytes"),
     ],
 )
 def test_a_wrong_command_line_is_one_message_and_64(
@@ -51,6 +59,13 @@ def test_help_is_no_failure(arguments: List[str], capfd: pytest.CaptureFixture[s
 def test_a_wrong_variable_is_a_wrong_command_line(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["train.py"], {"MABOOT_STOP_TIMEOUT": "soon"}) == 64
     assert "'soon' is not a valid float" in capfd.readouterr().err
+
+
+def test_sizes_are_as_the_engines_write_them() -> None:
+    found = [parsed(["--memory", size, "x"], {})["memory"] for size in ("7", "8k", "512M", "64g")]
+    assert found == [7, 8 << 10, 512 << 20, 64 << 30]
+    assert parsed(["x"], {"MABOOT_SHM_SIZE": "1g"})["shm_size"] == 1 << 30
+    assert (parsed(["x"], {})["memory"], parsed(["x"], {})["shm_size"]) == (None, 2 << 30)
 
 
 def test_option_beats_variable_beats_default() -> None:

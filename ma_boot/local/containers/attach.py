@@ -10,11 +10,11 @@ import contextlib
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, Iterable
+from typing import TYPE_CHECKING, Iterable, Mapping
 
 from ma_boot.console import print_lines
 from ma_boot.errors import BootError, signal_name
-from ma_boot.image.engine import EngineUnavailable, engine
+from ma_boot.image.engine import engine
 from ma_boot.local.containers.create import start
 from ma_boot.signals import SignalInbox
 from ma_boot.task import Task
@@ -57,17 +57,10 @@ def _copy(stream: Iterable[bytes], cancel: threading.Event) -> None:
             rest = rest[os.write(1, rest) :]
 
 
-def _run(name: str, environ: Any) -> int:
-    from requests.exceptions import RequestException
-
+def _run(name: str, environ: Mapping[str, str]) -> int:
     try:
         with SignalInbox() as inbox, engine(environ) as client:
-            if inbox.stops:
-                return 128 + inbox.stops[0]
-            try:
-                return run_attached(client, name, inbox)
-            except RequestException as error:
-                raise EngineUnavailable(f"{name}: the container engine went away: {error}") from error
+            return 128 + inbox.stops[0] if inbox.stops else run_attached(client, name, inbox)
     except BootError as error:
         print_lines(f"ma_boot: {error}", 2)
         return int(error.exit_code)

@@ -1,0 +1,191 @@
+"""The unmodified Dockerfile on different bases: what is in the image, what is not, and what a build costs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, Callable, List, Optional
+
+import pytest
+
+from tests.container import bases
+from tests.container.conftest import SECRET, SESSION, Build, Built, Ran, make_context
+
+TOOLKIT_BYTES = 120_000_000
+
+
+def inside(engine: Any, image: str, *command: str, **options: Any) -> str:
+    """What a command prints in a container that is gone afterwards."""
+    output = engine.containers.run(image, list(command), remove=True, network_mode="none", **options)
+    return str(output.decode()).strip()
+
+
+def grown(engine: Any, image: str, base: str) -> int:
+    """Bytes that an image has more than its base."""
+    return int(engine.images.get(image).attrs["Size"] - engine.images.get(base).attrs["Size"])
+
+
+def test_on_plain_debian(good: Built, plain: str, engine: Any) -> None:
+    assert f"{good.tag}: ready for ModelArts" in good.output
+    assert grown(engine, good.tag, plain) < TOOLKIT_BYTES
+    assert inside(engine, good.tag, "id", "-u") == "1000"
+    assert inside(engine, good.tag, "pwd") == "/home/ma-user"
+    assert engine.images.get(good.tag).attrs["Config"]["Env"] == [
+        "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "ANACONDA_DIR=/home/ma-user/anaconda3",
+        "DEFAULT_CONDA_ENV_NAME=training",
+        "PYTHONUNBUFFERED=1",
+    ]
+
+
+def test_where_the_numbers_and_the_names_are_taken(on_taken: Built, engine: Any) -> None:
+    assert f"{on_taken.tag}: ready for ModelArts" in on_taken.output
+    assert inside(engine, on_taken.tag, "id") == "uid=1000(ma-user) gid=100(crew) groups=100(crew)"
+    assert "builder" not in inside(engine, on_taken.tag, "cat", "/etc/passwd")
+    assert inside(engine, on_taken.tag, "cat", "/home/ma-user/earlier/file") == "theirs"
+    assert (
+        inside(engine, on_taken.tag, "sh", "-c", "echo x >/home/ma-user/earlier/mine && echo well") == "well"
+    )
+
+
+def test_the_training_environment_has_what_it_asked_for(on_taken: Built, engine: Any) -> None:
+    python = "/home/ma-user/anaconda3/envs/training/bin/python"
+    assert (
+        inside(engine, on_taken.tag, python, "-c", "import tenacity; print(tenacity.__name__)") == "tenacity"
+    )
+    assert inside(engine, on_taken.tag, "readlink", "-f", python) == python
+
+
+def test_on_a_conda_environment_with_mindspore(on_conda: Built, conda: str, engine: Any) -> None:
+    assert f"{on_conda.tag}: ready for ModelArts" in on_conda.output
+    assert grown(engine, on_conda.tag, conda) < TOOLKIT_BYTES
+
+
+def test_no_credential_of_the_index_is_in_the_image(on_taken: Built, engine: Any) -> None:
+    image = engine.images.get(on_taken.tag)
+    assert SECRET not in str(image.history()) + str(image.attrs) + on_taken.output
+    search = f"grep -rls {SECRET} /opt /home /etc /tmp /usr/local || true"
+    assert inside(engine, on_taken.tag, "sh", "-c", search, user="0") == ""
+
+
+def test_a_change_of_the_code_changes_one_layer(
+    build: Build, engine: Any, plain: str, good: Built, tmp_path: Path
+) -> None:
+    context = make_context(tmp_path)
+    (context / "image" / "code" / "train.py").write_text("print('trained')\n")
+    changed = build("changed", plain, context, [])
+    before, after = (engine.images.get(found.tag).attrs["RootFS"]["Layers"] for found in (good, changed))
+    assert before[:-1] == after[:-1]
+    assert before[-1] != after[-1]
+    assert inside(engine, changed.tag, "cat", "/home/ma-user/code/train.py") == "print('trained')"
+
+
+def test_nothing_but_what_is_copied_reaches_the_engine(
+    engine: Any, plain: str, context: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(context, tmp_path / "clone")
+    clone = tmp_path / "clone"
+    for name in (".git/config", ".env", "credentials.csv", ".venv/pyvenv.cfg", "ma_boot/__pycache__/x.pyc"):
+        (clone / name).parent.mkdir(parents=True, exist_ok=True)
+        (clone / name).write_text(SECRET)
+    (clone / "Dockerfile").write_text(f"FROM {plain}\nCOPY . /context\n")
+    tag = f"{SESSION}/context"
+    engine.images.build(path=str(clone), tag=tag, rm=True, forcerm=True)
+    assert inside(engine, tag, "sh", "-c", f"grep -rl {SECRET} /context || true") == ""
+    assert "entrypoint" in inside(engine, tag, "ls", "/context")
+
+
+def test_without_network_by_buildkit(engine: Any, plain: str, offline: Path) -> None:
+    docker = next(filter(has_buildkit, commands("docker")), "")
+    if not docker:
+        reason = "no docker command with BuildKit (Debian: docker.io of bookworm, or docker-buildx)"
+        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
+    tag = f"{SESSION}/buildkit"
+    arguments = [f"BASE_IMAGE={plain}", "PIP_NO_INDEX=1"]
+    options = [word for argument in arguments for word in ("--build-arg", argument)]
+    done = subprocess.run(
+        [docker, "build", "--network", "none", "--progress", "plain", "--tag", tag, *options, str(offline)],
+        capture_output=True, text=True, env={**os.environ, "DOCKER_BUILDKIT": "1"}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert inside(engine, tag, "ma_boot", "--version").startswith("ma_boot")
+    assert inside(engine, tag, "id", "-u") == "1000"
+
+
+def commands(name: str) -> List[str]:
+    """Every program of that name on PATH."""
+    places = os.environ.get("PATH", "").split(os.pathsep)
+    found: List[Optional[str]] = [shutil.which(name, path=place) for place in places]
+    return [path for path in found if path]
+
+
+def has_buildkit(docker: str) -> bool:
+    """`docker build` with BuildKit knows this option."""
+    known = subprocess.run(
+        [docker, "build", "--help"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "DOCKER_BUILDKIT": "1"},
+    )
+    return "--secret" in known.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--build-arg", "TOOLKIT_PYTHON=/nowhere/python"], 78, "expected Python 3.9 or later"),
+        (["--build-arg", "BASE_IMAGE=127.0.0.1:1/absent"], 78, "127.0.0.1:1"),
+        (["--build-arg", "UNSET_HERE"], 64, "UNSET_HERE is no variable here either"),
+        (["--tag", "Not A Tag"], 64, "no image can be called"),
+        (["--size-budget", "0.1"], 65, "the budget is 0.1 GB: see `docker history"),
+    ],
+    ids=["python", "base", "argument", "tag", "budget"],
+)
+def test_a_build_that_fails_says_why(
+    plain: str,
+    good: Built,
+    ma_boot: Callable[..., Ran],
+    context: Path,
+    arguments: List[str],
+    code: int,
+    said: str,
+) -> None:
+    base = ["--build-arg", f"BASE_IMAGE={plain}", "--tag", f"{SESSION}/fails"]
+    done = ma_boot("image", "build", str(context), *base, *arguments)
+    assert done.code == code, done.errors
+    assert said in done.errors
+
+
+def test_a_directory_without_a_dockerfile(ma_boot: Callable[..., Ran], engine: Any, tmp_path: Path) -> None:
+    done = ma_boot("image", "build", str(tmp_path))
+    assert done.code == 66
+    assert f"no Dockerfile in {tmp_path}" in done.errors
+
+
+def test_a_second_environment_needs_a_name(
+    conda: str, on_conda: Built, ma_boot: Callable[..., Ran], offline: Path
+) -> None:
+    options = ["--tag", f"{SESSION}/second", "--build-arg", "PIP_NO_INDEX=1"]
+    done = ma_boot("image", "build", str(offline), *options, "--build-arg", f"BASE_IMAGE={conda}")
+    assert done.code == 78
+    assert (
+        f"the base brings {bases.ENVIRONMENT}, and there is image/environment/requirements.txt" in done.errors
+    )
+
+
+def test_the_image_that_had_the_tag_before_is_gone(
+    engine: Any, plain: str, ma_boot: Callable[..., Ran], good: Built, tmp_path: Path
+) -> None:
+    from docker.errors import ImageNotFound
+
+    clone = make_context(tmp_path)
+    options = ["--tag", f"{SESSION}/again", "--build-arg", f"BASE_IMAGE={plain}"]
+    ids = []
+    for text in ("first", "second"):
+        (clone / "image" / "code" / "train.py").write_text(text)
+        assert ma_boot("image", "build", str(clone), *options).code == 0
+        ids.append(engine.images.get(f"{SESSION}/again").id)
+    with pytest.raises(ImageNotFound):
+        engine.images.get(ids[0])
