@@ -60,7 +60,8 @@ class Totals:
         """Counts a step."""
         self.files[step.action] += 1
         self.bytes[step.action] += step.size
-        self.same += step.action == SKIP and step.local is not None and not step.local.problem
+        if step.action == SKIP and step.local is not None and not step.name.endswith("/"):
+            self.same += not step.local.problem
 
 
 class Prepared:

@@ -57,6 +57,7 @@ osd class default list = *
 [client.rgw]
 rgw frontends = beast endpoint=127.0.0.1:{port} tcp_nodelay=1
 rgw enable usage log = false
+mon data avail crit = 1
 rgw enable ops log = false
 rgw thread pool size = 64
 rgw s3 auth use sts = false

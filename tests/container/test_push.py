@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import re
 import socket
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Callable, Iterator, List
 
@@ -115,28 +117,33 @@ def test_a_registry_that_drops_every_connection(push: Push, host: str) -> None:
     assert "push again" in done.errors
 
 
-def test_a_registry_that_drops_each_upload(push: Push, host: str) -> None:
+@pytest.fixture
+def uploads(push: Push, host: str) -> Iterator[Callable[[str, Callable[[bytes], bool]], Future[Ran]]]:
+    """Pushes over a way that breaks, at the same time: the engine waits longer after each attempt."""
+    with ThreadPoolExecutor() as pool, contextlib.ExitStack() as stack:
+
+        def begin(name: str, breaks: Callable[[bytes], bool]) -> Future[Ran]:
+            return pool.submit(push, stack.enter_context(breaking(host, breaks)), name, LOGIN)
+
+        yield begin
+
+
+def test_a_registry_that_drops_uploads(uploads: Callable[..., Future[Ran]]) -> None:
     """The engine tries each layer five times, over almost a minute, before it gives up."""
-    with breaking(host, lambda data: data.startswith((b"PATCH", b"PUT"))) as broken:
-        done = push(broken, "cut", LOGIN)
-    assert done.code == 69
-    assert f"{broken} does not answer as a registry does" in done.errors
-    assert "retrying" in done.output
+    broken: List[bytes] = []
 
+    def first_upload(data: bytes) -> bool:
+        found = data.startswith(b"PATCH") and not broken
+        broken.extend([data] if found else [])
+        return found
 
-def test_a_registry_that_drops_one_upload(push: Push, host: str) -> None:
-    broken_once: List[bytes] = []
-
-    def breaks(data: bytes) -> bool:
-        first = data.startswith(b"PATCH") and not broken_once
-        broken_once.extend([data] if first else [])
-        return first
-
-    with breaking(host, breaks) as broken:
-        done = push(broken, "once", LOGIN)
-    assert broken_once
-    assert done.code == 0, done.errors
-    assert "retrying" in done.output
+    each = uploads("cut", lambda data: data.startswith((b"PATCH", b"PUT")))
+    once = uploads("once", first_upload)
+    assert once.result().code == 0, once.result().errors
+    assert broken
+    assert each.result().code == 69
+    assert "does not answer as a registry does" in each.result().errors
+    assert all("retrying" in push.result().output for push in (each, once))
 
 
 def test_nobody_listens(push: Push) -> None:

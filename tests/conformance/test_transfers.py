@@ -1,0 +1,247 @@
+"""Inputs and outputs against both servers: one that OBS' own signature is for, and one that we did not write."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import uuid
+from pathlib import Path
+from typing import Dict, Iterator, List, Tuple
+
+import pytest
+
+from path_mapping.config import ObsUrl, Route
+from path_mapping.errors import (
+    Cancelled,
+    MissingInputs,
+    NotFound,
+    Refused,
+    Replaced,
+    TransferFailed,
+    Unreachable,
+    UnsafeTarget,
+)
+from path_mapping.names import is_record
+from path_mapping.obs_store import ObsStore
+from path_mapping.transfer import Progress, Transferred, download, upload
+from tests.conformance.clients import Account, Sdk
+from tests.conformance.conftest import RADOSGW
+from tests.conformance.relay import Relay
+
+MIB = 1 << 20
+LARGE = random.Random(3).randbytes(40 * MIB + 5)  # of more than one range
+ODD = [
+    "plain",
+    "new\nline",
+    "back\\slash",
+    "-rf *",
+    "é ü/数据",
+    "deep/" + "/".join(["d" * 200] * 4),
+    "%2F+&=?#",
+]
+
+pytestmark = pytest.mark.parametrize(
+    "pair", [("embedded", "v2"), pytest.param(("radosgw", "v2"), marks=RADOSGW)]
+)
+
+
+def store_of(account: Account, secret: str = "", timeout: float = 20) -> ObsStore:
+    """With parts that are small enough for a test."""
+    return ObsStore(
+        account.url,
+        account.access_key,
+        secret or account.secret_key,
+        None,
+        None,
+        multipart_from=12 * MIB,
+        part=5 * MIB,
+        timeout=timeout,
+    )
+
+
+@pytest.fixture
+def bucket(account: Account) -> str:
+    name = f"bucket-{uuid.uuid4().hex[:12]}"
+    assert Sdk(account, name, "v2").create_bucket().status == 200
+    return name
+
+
+@pytest.fixture
+def relay(account: Account) -> Iterator[Tuple[Relay, Account]]:
+    with Relay(account.url) as relay:
+        yield relay, Account(relay.url, account.access_key, account.secret_key)
+
+
+def ignore(progress: Progress) -> None: ...
+
+
+def fetch(store: ObsStore, bucket: str, base: Path, key: str = "data/") -> Transferred:
+    route = Route("in", ObsUrl(bucket, key))
+    return download([route], base, store, cancel=threading.Event(), progress=ignore)
+
+
+def send(store: ObsStore, bucket: str, base: Path) -> Transferred:
+    route = Route("out", ObsUrl(bucket, "data/"))
+    return upload([route], base, store, cancel=threading.Event(), progress=ignore)
+
+
+def write(base: Path, files: Dict[str, bytes]) -> Path:
+    for name, content in files.items():
+        (base / "out" / name).parent.mkdir(parents=True, exist_ok=True)
+        (base / "out" / name).write_bytes(content)
+    return base
+
+
+def tree(base: Path) -> Dict[str, bytes]:
+    files = (path for path in base.rglob("*") if path.is_file() and not is_record(path.name))
+    return {str(path.relative_to(base)): path.read_bytes() for path in files}
+
+
+def test_there_and_back_and_nothing_twice(account: Account, bucket: str, tmp_path: Path) -> None:
+    files = {**{name: name.encode() for name in ODD}, "large": LARGE, "none": b""}
+    store = store_of(account)
+    (write(tmp_path, files) / "out" / "empty").mkdir()
+    assert send(store, bucket, tmp_path).files == len(files)
+    assert fetch(store, bucket, tmp_path).files == len(files)
+    assert tree(tmp_path / "in") == files
+    assert (tmp_path / "in" / "empty").is_dir()
+    for again in (send(store, bucket, tmp_path), fetch(store, bucket, tmp_path)):
+        assert (again.files, again.skipped) == (0, len(files))
+
+
+def test_many_small_files_by_worker_processes(account: Account, bucket: str, tmp_path: Path) -> None:
+    files = {f"{number % 7}/{number}": b"%d" % number for number in range(450)}
+    store = store_of(account)
+    assert send(store, bucket, write(tmp_path, files)).files == 450
+    assert fetch(store, bucket, tmp_path).files == 450
+    assert tree(tmp_path / "in") == files
+
+
+def test_what_is_refused_is_no_empty_listing(account: Account, bucket: str, tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="HTTP 403"):
+        fetch(store_of(account, secret="wrong"), bucket, tmp_path)
+    with pytest.raises(TransferFailed, match="HTTP 403"):
+        send(store_of(account, secret="wrong"), bucket, write(tmp_path, {"a": b"a"}))
+
+
+def test_a_missing_input_and_a_missing_bucket_are_named(
+    account: Account, bucket: str, tmp_path: Path
+) -> None:
+    for name, key in ((bucket, "none/"), (bucket, "none"), ("no-such-bucket", "x/")):
+        with pytest.raises(MissingInputs) as raised:
+            fetch(store_of(account), name, tmp_path, key)
+        assert raised.value.urls == (f"obs://{name}/{key}",)
+
+
+def test_an_output_for_a_bucket_that_is_missing(account: Account, bucket: str, tmp_path: Path) -> None:
+    with pytest.raises(TransferFailed) as raised:
+        send(store_of(account), "no-such-bucket", write(tmp_path, {"a": b"a"}))
+    assert isinstance(raised.value.failures[0].error, NotFound)
+
+
+@pytest.mark.parametrize("key", ["data/../esc", "data//abs", "data/a//b", "data/./x", "data/" + "x" * 256])
+def test_a_key_that_can_be_no_file_stops_all(account: Account, bucket: str, tmp_path: Path, key: str) -> None:
+    client = Sdk(account, bucket, "v2")
+    assert client.put("data/good", b"x").status == 200
+    assert client.put(key, b"evil").status == 200
+    with pytest.raises(UnsafeTarget):
+        fetch(store_of(account), bucket, tmp_path)
+    assert tree(tmp_path) == {}
+
+
+def test_one_of_three_uploads_fails_and_the_others_arrive(
+    account: Account, bucket: str, tmp_path: Path
+) -> None:
+    long = "/".join(["x" * 250] * 4) + "/" + "y" * 60  # with `data/` a key of more than 1,024 bytes
+    write(tmp_path, {"a": b"a", "b": b"b", long: b"c"})
+    with pytest.raises(TransferFailed, match="1 files failed, 2 are done"):
+        send(store_of(account), bucket, tmp_path)
+    fetch(store_of(account), bucket, tmp_path)
+    assert tree(tmp_path / "in") == {"a": b"a", "b": b"b"}
+
+
+@pytest.mark.parametrize(
+    "breaks", [["503", "503"], ["cut"], ["reset"], ["stall"]], ids=lambda found: found[0]
+)
+def test_a_line_that_breaks_is_got_over(
+    relay: Tuple[Relay, Account], account: Account, bucket: str, tmp_path: Path, breaks: List[str]
+) -> None:
+    """In the middle of a file's body, over an earlier version of the file."""
+    line, through = relay
+    content = LARGE[: 3 * MIB]
+    send(store_of(account), bucket, write(tmp_path, {"a": content}))
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a").write_bytes(b"earlier")
+    line.breaks += breaks
+    assert fetch(store_of(through, timeout=1), bucket, tmp_path).files == 1
+    assert tree(tmp_path / "in") == {"a": content}
+    assert line.breaks == []
+
+
+def test_a_line_that_breaks_for_ever_leaves_the_earlier_file(
+    relay: Tuple[Relay, Account], account: Account, bucket: str, tmp_path: Path
+) -> None:
+    line, through = relay
+    send(store_of(account), bucket, write(tmp_path, {"a": LARGE[: 3 * MIB]}))
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a").write_bytes(b"earlier")
+    line.breaks += ["cut"] * 100
+    with pytest.raises(TransferFailed) as raised:
+        fetch(store_of(through), bucket, tmp_path)
+    assert isinstance(raised.value.failures[0].error, Unreachable)
+    assert tree(tmp_path / "in") == {"a": b"earlier"}
+
+
+def test_an_upload_in_parts_that_was_killed_goes_on(account: Account, bucket: str, tmp_path: Path) -> None:
+    store = store_of(account)
+    write(tmp_path, {"large": LARGE})
+    cancel = threading.Event()
+
+    def stop(progress: Progress) -> None:
+        if progress.bytes_done > 12 * MIB:
+            cancel.set()
+
+    with pytest.raises(Cancelled):
+        upload([Route("out", ObsUrl(bucket, "data/"))], tmp_path, store, cancel=cancel, progress=stop)
+    send(store_of(account), bucket, tmp_path)
+    fetch(store_of(account), bucket, tmp_path)
+    assert tree(tmp_path / "in") == {"large": LARGE}
+    assert Sdk(account, bucket, "v2").uploads() == []
+
+
+def test_an_object_that_is_replaced_meanwhile_is_never_mixed(
+    account: Account, bucket: str, tmp_path: Path
+) -> None:
+    store, other = store_of(account), LARGE[::-1]
+    send(store, bucket, write(tmp_path, {"large": LARGE}))
+    client, replaced = Sdk(account, bucket, "v2"), threading.Event()
+
+    def replace(progress: Progress) -> None:
+        if progress.bytes_done and not replaced.is_set():
+            replaced.set()
+            assert client.put("data/large", other).status == 200
+
+    with pytest.raises(TransferFailed) as raised:
+        download(
+            [Route("in", ObsUrl(bucket, "data/"))],
+            tmp_path,
+            store,
+            cancel=threading.Event(),
+            progress=replace,
+        )
+    assert isinstance(raised.value.failures[0].error, Replaced)
+    fetch(store, bucket, tmp_path)
+    assert tree(tmp_path / "in") == {"large": other}
+
+
+def test_a_link_in_the_target_is_not_followed_out_of_it(
+    account: Account, bucket: str, tmp_path: Path
+) -> None:
+    send(store_of(account), bucket, write(tmp_path, {"a/b": b"evil", "c": b"c"}))
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "in").mkdir()
+    os.symlink(tmp_path / "elsewhere", tmp_path / "in" / "a")
+    with pytest.raises(TransferFailed, match="1 files failed, 1 are done"):
+        fetch(store_of(account), bucket, tmp_path)
+    assert list((tmp_path / "elsewhere").iterdir()) == []
