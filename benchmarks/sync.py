@@ -150,6 +150,10 @@ class Measured(NamedTuple):
     peak: float
 
 
+class ToolFailed(Exception):
+    """A tool ended with another code than 0; its row has no figures then."""
+
+
 def python(program: str) -> Callable[[Job], List[str]]:
     """A tool that is a program of ours around a library."""
     return lambda job: [sys.executable, "-c", program, job.way, job.url, str(job.local), job.key]
@@ -216,7 +220,7 @@ def make_trees(root: Path, trees: str) -> None:
 
 
 def measured(argv: List[str]) -> Measured:
-    """Runs a tool to its end; it must end well."""
+    """Runs a tool to its end; raises `ToolFailed`."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = time.monotonic()
     with subprocess.Popen(argv, env={**os.environ, **KEYS}, stdout=subprocess.DEVNULL) as process:
@@ -229,7 +233,7 @@ def measured(argv: List[str]) -> Measured:
     over.set()
     watch.join()
     if code != 0:
-        raise SystemExit(f"{argv[0]} ended with {code}")
+        raise ToolFailed(code)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return Measured(seconds, cpu, peak[0])
@@ -275,11 +279,15 @@ def row(tree: Path, out: Path, job_of: Tuple[str, str, float, str], tools: List[
                     way, name, url, local, f"{name}/" if way == "download" else f"up-{tool}{run}/", latency
                 )
                 local.mkdir(parents=True, exist_ok=True)
-                if again:
-                    measured(TOOLS[tool](job))
-                found[tool].append(measured(TOOLS[tool](job)))
+                try:
+                    if again:
+                        measured(TOOLS[tool](job))
+                    found[tool].append(measured(TOOLS[tool](job)))
+                except ToolFailed as error:
+                    print(f"{tool} ended with {error}", file=sys.stderr)
                 _emptied(out)
         server.kill()
+    tools = [tool for tool in tools if found[tool]]
     size = sum(path.stat().st_size for path in (tree / "bucket" / name).rglob("*") if path.is_file())
     count = sum(1 for path in (tree / "bucket" / name).rglob("*") if path.is_file())
     middle = {tool: statistics.median(run.seconds for run in found[tool]) for tool in tools}

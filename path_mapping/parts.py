@@ -18,6 +18,9 @@ MOST_THREADS = 128  # in all
 THREADS_EACH = 8
 ALONE_THREADS = 16
 FILES_PER_THREAD = 4
+LARGE_PIECES = (
+    8 * MIB
+)  # the mean from which on the kernel does nearly all: the interpreter's lock is no limit
 REQUESTS_PER_SECOND = 5_000  # that all processes together are good for
 
 BATCH = 16
@@ -66,7 +69,7 @@ def crew_size(files: int, size: int, cores: int, round_trip: float) -> Size:
     """
     if is_small(files, size):
         return Size(0, max(1, min(ALONE_THREADS, files // FILES_PER_THREAD)))
-    processes = max(1, min(cores, MOST_PROCESSES))
+    processes = max(1, min(cores, MOST_PROCESSES)) if size < files * LARGE_PIECES else 1
     wanted = max(THREADS_EACH * processes, math.ceil(REQUESTS_PER_SECOND * round_trip))
     threads = max(1, min(wanted, MOST_THREADS, files) // processes)
     return Size(processes, threads) if processes > 1 else Size(0, threads)

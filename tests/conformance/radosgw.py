@@ -45,6 +45,7 @@ ms bind ipv6 = false
 public network = 127.0.0.0/8
 cluster network = 127.0.0.0/8
 mon data = {root}/mon
+mon data avail crit = 1
 keyring = {root}/keyring
 [osd]
 osd data = {root}/osd$id
@@ -57,7 +58,6 @@ osd class default list = *
 [client.rgw]
 rgw frontends = beast endpoint=127.0.0.1:{port} tcp_nodelay=1
 rgw enable usage log = false
-mon data avail crit = 1
 rgw enable ops log = false
 rgw thread pool size = 64
 rgw s3 auth use sts = false

@@ -55,6 +55,7 @@ def test_few_files_need_no_process_and_far_ones_more_threads() -> None:
     assert crew_size(10_000, 160 * MIB, 2, 0.0005) == (2, 8)
     assert crew_size(10_000, 160 * MIB, 2, 0.02) == (2, 50)
     assert crew_size(10_000, 160 * MIB, 1, 0.0).processes == 0
+    assert crew_size(132, 2048 * MIB, 2, 0.0) == (0, 8)
 
 
 @given(st.integers(0, 10**7), st.integers(1, 200))
