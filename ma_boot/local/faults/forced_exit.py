@@ -11,11 +11,13 @@ import os
 import platform
 import re
 import struct
+import time
 from typing import NamedTuple
 
 _ATTACH, _DETACH, _GETREGSET, _SETREGSET = 16, 17, 0x4204, 0x4205  # linux/ptrace.h
 _NT_PRSTATUS = 1  # elf.h: the general registers
 _WALL = 0x40000000
+_START_SECONDS, _LOOK_SECONDS = 5.0, 0.001  # a process that just starts has its vDSO a moment later
 
 
 class _Machine(NamedTuple):
@@ -78,10 +80,15 @@ def _ptrace(libc: ctypes.CDLL, request: int, pid: int, address: int, data: objec
 
 def _instruction(pid: int, wanted: bytes) -> int:
     """The address of a system call instruction in the process's vDSO."""
-    with open(f"/proc/{pid}/maps", encoding="ascii", errors="replace") as maps:
-        match = re.search(r"^([0-9a-f]+)-([0-9a-f]+) r-x.*\[vdso\]$", maps.read(), re.MULTILINE)
-    if match is None:
-        raise OSError(f"process {pid} has no vDSO, by which its exit could be forced")
+    until = time.monotonic() + _START_SECONDS
+    while True:
+        with open(f"/proc/{pid}/maps", encoding="ascii", errors="replace") as maps:
+            match = re.search(r"^([0-9a-f]+)-([0-9a-f]+) r-x.*\[vdso\]$", maps.read(), re.MULTILINE)
+        if match is not None:
+            break
+        if time.monotonic() > until:
+            raise OSError(f"process {pid} has no vDSO, by which its exit could be forced")
+        time.sleep(_LOOK_SECONDS)
     start, end = int(match.group(1), 16), int(match.group(2), 16)
     with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
         memory.seek(start)
