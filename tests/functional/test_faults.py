@@ -271,7 +271,7 @@ def test_a_sigkill_of_the_rehearsal_leaves_no_sandbox_behind(laptop: Path) -> No
 def test_a_full_disk_where_the_inputs_go(laptop: Path) -> None:
     (laptop / "obs" / "bucket" / "data" / "big").write_bytes(bytes(1 << 20))
     fault = ["--fault", "disk-full node=1 path=/home/ma-user/data size=256k"]
-    ended = with_fault(laptop, *MAPPING, *fault, "project/train.py")
+    ended = with_fault(laptop, *MAPPING, *fault, "project/train.py", "sleep")
     assert ended.code == 73, ended.output
     assert "node 1" in ended.output.splitlines()[-1]
 
