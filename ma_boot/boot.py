@@ -5,15 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Optional
 
-from ma_boot import steps
+from ma_boot import ranks, steps
 from ma_boot.attempts import check_restarts, train
 from ma_boot.driver import call_post_stop, start_slogd
 from ma_boot.errors import BootError, Stopped
 from ma_boot.job import JobEnvironment, read_job
 from ma_boot.launch import LaunchPlan
 from ma_boot.left_over import end_left_over
+from ma_boot.node_setup import set_up
 from ma_boot.report import Ending
-from ma_boot.steps import BootRequest
+from ma_boot.request import BootRequest
 from ma_boot.sync import NO_MAPPING, bring_home, inputs_arriving, outputs_leaving, part_of
 from ma_boot.world import World
 
@@ -31,24 +32,28 @@ def boot(request: BootRequest, world: World) -> Ending:
         with journal.phase("job") as phase:
             job = read_job(world.environ, world.hostname)
             journal.open(Path(job.events_file), job.node_rank)
+            journal.event("job", **job.event())
             steps.forget_earlier_failure(job)
             check_restarts(request.restarts, job)
             mapping, store = steps.read_mapping_and_store(request, world, job)
+            steps.check_container(request, world, job)
+            steps.say_channels(world)
             phase.detail = job.said()
         with journal.phase("environment") as phase:
             training = steps.environment_of(request, world, job)
             steps.check_command(request, world, job, training, mapping)
+            training = set_up(request, world, job, training)
             phase.detail = training.origin
         arriving = inputs_arriving(mapping.inputs, base, store, journal, inbox, part_of(job))
         with arriving as inputs, journal.phase("rank table") as phase:
-            placement, table = steps.find_ranks(request, world, job, inputs.check)
-            steps.write_table(placement, table)
-            placement = steps.by_route(world, job, training, placement, table)
-            phase.detail = steps.said_ranks(placement)
+            placement, table = ranks.find_ranks(request, world, job, inputs.check)
+            ranks.write_table(placement, table, job)
+            placement = ranks.by_route(request, world, job, training, placement, table)
+            phase.detail = ranks.said_ranks(placement)
         with journal.phase("launch") as phase:
             plan = steps.plan_node(request, world, job, training, placement)
-            steps.make_process_log_dirs(plan)
             end_left_over(world, request.stop_timeout)
+            steps.prepare(plan, mapping)
             start_slogd(world.environ, journal.say)
             phase.detail = f"{len(plan.workers)} processes, rendezvous {request.rendezvous}"
             inbox.check()
@@ -73,5 +78,5 @@ def plan_only(request: BootRequest, world: World) -> LaunchPlan:
     job = read_job(world.environ, world.hostname)
     steps.read_mapping(request, world, job)
     training = steps.environment_of(request, world, job)
-    placement, _ = steps.find_ranks(request, world, job, lambda: None)
+    placement, _ = ranks.find_ranks(request, world, job, lambda: None)
     return steps.plan_node(request, world, job, training, placement)

@@ -10,32 +10,34 @@ import os
 import re
 import signal
 import sys
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 import click
 
 from ma_boot import __version__
 from ma_boot.boot import boot, plan_only
 from ma_boot.console import Console, print_lines
-from ma_boot.cores import BIND_CORES
+from ma_boot.doctor_command import doctor
 from ma_boot.errors import BootError, ExitCode, Stopped
 from ma_boot.image_commands import image
 from ma_boot.journal import Journal
-from ma_boot.launch import RENDEZVOUS, described, plan_text
+from ma_boot.launch import described, plan_text
 from ma_boot.local import options as local_options
+from ma_boot.options import GroupedCommand, run_options
 from ma_boot.orphans import adopt_orphans
+from ma_boot.page.command import report
+from ma_boot.page.in_time import write_in_time
 from ma_boot.processes import forbid_core_files
-from ma_boot.rank_table import PRODUCTS, RANK_ORDERS
 from ma_boot.rank_table_commands import rank_table
-from ma_boot.report import exit_code, report_lines, write_failure
+from ma_boot.report import Ending, end_event, exit_code, report_lines, write_failure
+from ma_boot.request import BootRequest, completed, conflicts
 from ma_boot.signals import SignalInbox
-from ma_boot.steps import BootRequest
 from ma_boot.sync_commands import sync
 from ma_boot.world import World
 
 _ONLY_DOCKER = ("image", "offline", "memory", "shm_size", "keep")
 _ONLY_LOCAL = ("nodes", "devices_per_node", "rank_table_delay", "code_dir", "rehearsal_dir", "runner")
-_SECONDS = click.FloatRange(min=0)
 
 
 def main(argv: Optional[Sequence[str]] = None, environ: Optional[Mapping[str, str]] = None) -> int:
@@ -91,25 +93,12 @@ def commands() -> None:
 commands.add_command(rank_table)
 commands.add_command(image)
 commands.add_command(sync)
-
-
-def _tee(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    if value in ("all", "first", "none") or all(part.isdecimal() for part in value.split(",")):
-        return value
-    raise click.BadParameter(f"found {value!r}, expected all, first, none, or ranks as 0,3")
-
-
-def _option(*names: str, **settings: Any) -> Callable[[Any], Any]:
-    return click.option(*names, show_default=settings.pop("show_default", False), **settings)
-
-
-def _of_the_rehearsal(function: Callable[..., Any]) -> Callable[..., Any]:
-    for names, settings in reversed(local_options.OPTIONS):
-        function = _option(*names, **settings)(function)
-    return function
+commands.add_command(doctor)
+commands.add_command(report)
 
 
 @commands.command(
+    cls=GroupedCommand,
     context_settings={
         "allow_interspersed_args": False,
         "help_option_names": ["--help"],
@@ -119,108 +108,7 @@ def _of_the_rehearsal(function: Callable[..., Any]) -> Callable[..., Any]:
     "the option wins. Several values in one variable are separated by colons.",
 )
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="COMMAND [ARGS]...")
-@_option("-m", "as_module", is_flag=True, help="COMMAND is a Python module.")
-@_option("--python", metavar="PATH", help="Absolute path of the python that runs the training.")
-@_option("--conda-env", metavar="NAME", help="Conda environment of the training, as `conda run -n NAME`.")
-@_option(
-    "--source", metavar="FILE", multiple=True, help="Shell file to source before, e.g. CANN's set_env.sh."
-)
-@_option("--path-mapping", metavar="FILE", help="path_mapping_config.py: inputs and outputs in OBS.")
-@_option("--obs-root", metavar="DIR", help="Take obs://BUCKET/KEY from DIR/BUCKET/KEY instead of OBS.")
-@_option("--product", type=click.Choice(PRODUCTS), help="Ascend product, for the rules of its rank tables.")
-@_option(
-    "--rank-order", type=click.Choice(RANK_ORDERS), default="pod", show_default=True,
-    help="Ranks by the number of the pod, or by server_id.",
-)  # fmt: skip
-@_option("--host-nic-ip", metavar="TEXT", help="host_nic_ip of each server (reserve, for MindSpore 1.x).")
-@_option(
-    "--rendezvous", type=click.Choice(RENDEZVOUS), default="rank-table", show_default=True,
-    help="How the processes find each other.",
-)  # fmt: skip
-@_option(
-    "--rendezvous-port",
-    metavar="PORT",
-    type=click.IntRange(1, 65535),
-    help="Port of MindSpore's scheduler (8118).",
-)
-@_option(
-    "--rank-table-timeout",
-    type=_SECONDS,
-    metavar="SECONDS",
-    default=1800,
-    show_default=True,
-    help="Longest wait for the rank table.",
-)
-@_option(
-    "--bind-cores", type=click.Choice(BIND_CORES), default="none", show_default=True,
-    help="Cores of each rank: equal shares, or those near its device.",
-)  # fmt: skip
-@_option(
-    "--tee", default="all", show_default=True, metavar="RANKS", callback=_tee,
-    help="Ranks whose output is shown here, not in their files only: all, first, none, or as 0,3.",
-)  # fmt: skip
-@_option(
-    "--stop-timeout", type=_SECONDS, metavar="SECONDS", default=15, show_default=True,
-    help="Between SIGTERM and SIGKILL for the processes.",
-)  # fmt: skip
-@_option(
-    "--upload-timeout",
-    type=_SECONDS,
-    metavar="SECONDS",
-    default=600,
-    show_default=True,
-    help="Longest last upload.",
-)
-@_option(
-    "--stall-timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", default=60,
-    show_default=True,
-    help="A request to OBS of which nothing moves for so long has failed, and is made again.",
-)  # fmt: skip
-@_option(
-    "--max-restarts", type=click.IntRange(min=0), metavar="N", default=0, show_default=True,
-    help="Start all processes again after a failure; jobs of one node only.",
-)  # fmt: skip
-@_option(
-    "--start-seconds", type=_SECONDS, metavar="SECONDS", default=10, show_default=True,
-    help="An earlier failure is no reason for a restart.",
-)  # fmt: skip
-@_option(
-    "--hang-timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
-    help="Watch for processes without output and CPU time for so long.",
-)  # fmt: skip
-@_option(
-    "--hang-action", type=click.Choice(["report", "stop"]), default="report", show_default=True,
-    help="What to do about a hang.",
-)  # fmt: skip
-@_option("--plan", is_flag=True, help="Print what would be started, and stop.")
-@_option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
-@_option("--local", is_flag=True, help="Rehearse the whole job on this machine.")
-@_option(
-    "--nodes",
-    metavar="N",
-    type=click.IntRange(1, 1024),
-    default=1,
-    show_default=True,
-    help="--local: number of nodes.",
-)
-@_option(
-    "--devices-per-node",
-    metavar="N",
-    type=click.IntRange(1, 16),
-    default=1,
-    show_default=True,
-    help="--local: cards.",
-)
-@_option(
-    "--rank-table-delay", type=_SECONDS, metavar="SECONDS", default=2, show_default=True,
-    help="--local: until the rank table is completed.",
-)  # fmt: skip
-@_option("--code-dir", metavar="DIR", help="--local: the job's code directory; default: that of COMMAND.")
-@_option(
-    "--rehearsal-dir", metavar="DIR", default="ma_boot-rehearsal", show_default=True,
-    help="--local: where the simulated nodes live.",
-)  # fmt: skip
-@_of_the_rehearsal
+@run_options
 @click.pass_context
 def run(
     ctx: click.Context, /, command: Sequence[str], as_module: bool, plan: bool, as_json: bool, **rest: Any
@@ -242,10 +130,11 @@ def run(
     if not local:
         given = (*_ONLY_LOCAL, *local_options.NAMES, *_ONLY_DOCKER)
         _refuse_given(ctx, given, "only a rehearsal has this; give --local too.")
-    all_faults = local_settings["fault"] == (local_options.ALL_FAULTS,)
-    if not command and not all_faults:
+    if not command and local_settings["fault"] != local_options.ALL_FAULTS:
         raise click.MissingParameter(ctx=ctx, param=ctx.command.params[0])
-    request = BootRequest(command=("-m", *command) if as_module else tuple(command), **rest)
+    request = completed(BootRequest(command=("-m", *command) if as_module else tuple(command), **rest))
+    if conflicts(request):
+        raise click.UsageError("\n".join(conflicts(request)))
     if local and local_settings.pop("runner") == "docker":
         if plan:
             raise click.UsageError("--plan: only --runner process prints a plan.")
@@ -274,8 +163,7 @@ def _from_environment(command: click.Command, environ: Mapping[str, str]) -> Dic
     for option in command.params:
         value = environ.get("MABOOT_" + option.opts[-1].lstrip("-").replace("-", "_").upper())
         if isinstance(option, click.Option) and value and option.name and option.opts[-1].startswith("--"):
-            several = re.split(r":(?!//)", value)  # the colon of a URL separates nothing
-            found[option.name] = tuple(several) if option.multiple else value
+            found[option.name] = tuple(re.split(r":(?!//)", value)) if option.multiple else value
     return found
 
 
@@ -290,11 +178,20 @@ def _boot_here(request: BootRequest, environ: Mapping[str, str]) -> int:
         world = _world(environ, inbox, console)
         ending = boot(request, world)
         code = exit_code(ending)
-        world.journal.event("end", exit_code=code)
+        world.journal.event("end", **end_event(ending))
         write_failure(ending)
-        world.journal.say("\n".join(report_lines(ending, world.journal.phases)))
+        page = _page_here(ending, world)
+        world.journal.say("\n".join(report_lines(ending, world.journal.phases, page)))
         world.journal.close()
     return code
+
+
+def _page_here(ending: Ending, world: World) -> Optional[str]:
+    """The node's page, if there is one; in time, and without a say in how the job ended."""
+    if ending.job is None:
+        return None
+    events, page = Path(ending.job.events_file), Path(ending.job.page_file)
+    return str(page) if write_in_time([events], page, world) else None
 
 
 def _plan_here(request: BootRequest, environ: Mapping[str, str], as_json: bool) -> int:
@@ -307,15 +204,17 @@ def _plan_here(request: BootRequest, environ: Mapping[str, str], as_json: bool) 
 def _rehearse(
     request: BootRequest, settings: Mapping[str, Any], environ: Mapping[str, str], plan: bool, as_json: bool
 ) -> int:
-    from ma_boot.local.faults.matrix import run_all  # a job on the platform needs none of it
+    from ma_boot.local.live import console_for  # a job on the platform needs none of it
     from ma_boot.local.rehearse import plan_rehearsal, rehearse
 
     rehearsal = local_options.rehearsal_of(request, settings)
-    with SignalInbox() as inbox, Console(2 if plan else 1) as console:
+    with SignalInbox() as inbox, Console(2) if plan else console_for(environ) as console:
         world = _world(environ, inbox, console)
         if not plan:
             adopt_orphans()
-            if settings["fault"] == (local_options.ALL_FAULTS,):
+            if settings["fault"] == local_options.ALL_FAULTS:
+                from ma_boot.local.faults.matrix import run_all
+
                 return run_all(rehearsal, world)
             return rehearse(rehearsal, world)
         plans = plan_rehearsal(rehearsal, world)

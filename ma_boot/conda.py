@@ -130,6 +130,11 @@ def _name_of(prefix: str) -> str:
     return "base" if os.path.isdir(os.path.join(prefix, "envs")) else prefix
 
 
+def existing(environ: Mapping[str, str], home: str) -> str:
+    """The environments that exist, in a sentence."""
+    return _existing(_conda_roots(environ, home))
+
+
 def _existing(roots: Tuple[str, ...]) -> str:
     found = []
     for root in roots:

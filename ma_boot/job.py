@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os.path
 from dataclasses import dataclass
-from typing import List, Mapping, Optional, Tuple
+from typing import Dict, List, Mapping, Optional, Tuple, Union
 
 from ma_boot.errors import ConfigError, listed
+from ma_boot.old_variables import with_replacements
 
 DEFAULT_HOME = "/home/ma-user"
 TABLE_NAME = "jobstart_hccl.json"
@@ -23,6 +24,10 @@ class JobEnvironment:
     `start_count` and `schedule_count` say how often the platform has run the boot command in this container,
     and put the job on machines (`MA_PROC_START_CNT`, `MA_SCHEDULE_CNT`). `route_plan` says that the user
     asked for ModelArts' dynamic routing.
+
+    `group_rank` is the node's place in the order of the ranks, and `master_index` the master's place among
+    the hosts: `node_rank` and 0, unless the platform re-ordered the nodes by their network
+    (`RANK_AFTER_ACC`, `MA_MASTER_INDEX`). `replaced` are old variables that were read instead of today's.
     """
 
     name: str
@@ -42,6 +47,9 @@ class JobEnvironment:
     host_ip: Optional[str]
     rank_table: Optional[str]
     route_plan: bool
+    group_rank: int
+    master_index: int
+    replaced: Tuple[str, ...] = ()
 
     @property
     def failure_file(self) -> str:
@@ -49,9 +57,24 @@ class JobEnvironment:
         return os.path.join(self.log_dir, f"{self.name}-node-{self.node_rank}-failure.json")
 
     @property
+    def page_file(self) -> str:
+        """Where the picture of this node goes."""
+        return os.path.join(self.log_dir, f"{self.name}-node-{self.node_rank}-report.html")
+
+    @property
     def events_file(self) -> str:
         """Where the node's events go."""
         return os.path.join(self.log_dir, f"{self.name}-node-{self.node_rank}-events.jsonl")
+
+    def event(self) -> Dict[str, Union[str, int]]:
+        """The fields of the event that begins each start of the boot command."""
+        return {
+            "name": self.name,
+            "nodes": self.node_count,
+            "host": self.host,
+            "start_count": self.start_count,
+            "schedule_count": self.schedule_count,
+        }
 
     def said(self) -> str:
         """The job in one line: `name, node 0 of 2`, and whether it is not the first start."""
@@ -60,6 +83,10 @@ class JobEnvironment:
             text += f", start {self.start_count} in this container (MA_PROC_START_CNT)"
         if self.schedule_count > 1:
             text += f", scheduled {self.schedule_count} times (MA_SCHEDULE_CNT)"
+        if self.group_rank != self.node_rank:
+            text += f", node {self.group_rank} by the network (RANK_AFTER_ACC)"
+        if self.replaced:
+            text += f"; old variables read: {', '.join(self.replaced)}"
         return text
 
 
@@ -69,16 +96,15 @@ def read_job(environ: Mapping[str, str], hostname: str) -> JobEnvironment:
     Defaults are the platform's own, so that `ma_boot` also starts in a container that has none of them.
     """
     problems: List[str] = []
-    home = environ.get("MA_HOME") or DEFAULT_HOME
+    environ, replaced = with_replacements(environ)
+    home = environ.get("MA_HOME") or environ.get("HOME") or DEFAULT_HOME
     mount_path = environ.get("MA_MOUNT_PATH") or os.path.join(home, "modelarts")
     node_count = _number(environ, "MA_NUM_HOSTS", 1, 1, problems)
     node_rank = 0
     if node_count > 1:  # the documentation calls VC_TASK_INDEX meaningless on a single node
-        node_rank = _number(environ, "VC_TASK_INDEX", 0, None, problems)
-        if node_rank >= node_count:
-            problems.append(
-                f"VC_TASK_INDEX is {node_rank}, MA_NUM_HOSTS is {node_count}: expected 0 to {node_count - 1}"
-            )
+        node_rank = _node(environ, "VC_TASK_INDEX", None, node_count, problems)
+    group_rank = _node(environ, "RANK_AFTER_ACC", node_rank, node_count, problems)
+    master_index = _node(environ, "MA_MASTER_INDEX", 0, node_count, problems)
     device_count = _number(environ, "MA_NUM_GPUS", 0, 0, problems)
     start_count = _number(environ, "MA_PROC_START_CNT", 0, 1, problems)
     schedule_count = _number(environ, "MA_SCHEDULE_CNT", 0, 1, problems)
@@ -110,6 +136,9 @@ def read_job(environ: Mapping[str, str], hostname: str) -> JobEnvironment:
         host_ip=environ.get("MA_CURRENT_HOST_IP") or None,
         rank_table=environ.get("RANK_TABLE_FILE_V_1_0") or _table_file(environ.get("RANK_TABLE_FILE", "")),
         route_plan=environ.get("ROUTE_PLAN", "").lower() == "true",
+        group_rank=group_rank,
+        master_index=master_index,
+        replaced=replaced,
     )
 
 
@@ -125,6 +154,16 @@ def _number(
     found = repr(text) if text else "not set"
     problems.append(f"{name} is {found}: expected a whole number from {lowest}")
     return lowest
+
+
+def _node(
+    environ: Mapping[str, str], name: str, default: Optional[int], count: int, problems: List[str]
+) -> int:
+    """The variable as the number of a node."""
+    node = _number(environ, name, 0, default, problems)
+    if node >= count:
+        problems.append(f"{name} is {node}, MA_NUM_HOSTS is {count}: expected 0 to {count - 1}")
+    return node
 
 
 def _job_name(environ: Mapping[str, str], hostname: str) -> str:

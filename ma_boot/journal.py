@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -44,13 +45,16 @@ class Journal:
         self._waiting: List[Dict[str, Any]] = []
         self._file: Optional[TextIO] = None
         self._node: Optional[int] = None
+        self._opened = False
+        self._writing = threading.Lock()  # transfers have threads of their own
 
-    def open(self, path: Path, node: int) -> None:
+    def open(self, path: Path, node: Optional[int]) -> None:
         """Events go to the end of this file from now on; the ones before are written first.
 
-        Raises `CannotCreate`.
+        `node` is None for events of the whole job. Raises `CannotCreate`.
         """
         self._node = node
+        self._opened = True
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("a", encoding="utf-8", buffering=1)
@@ -76,19 +80,21 @@ class Journal:
     def event(self, kind: str, **fields: Any) -> None:
         """Writes one event."""
         entry = {"time": time.time(), "monotonic_ns": time.monotonic_ns(), "kind": kind, **fields}
-        if self._node is None:
+        if not self._opened:
             self._waiting.append(entry)
         else:
             self._write(entry)
 
     def _write(self, entry: Dict[str, Any]) -> None:
-        if self._file is None:
-            return
-        try:
-            self._file.write(json.dumps({**entry, "node": self._node}, ensure_ascii=False) + "\n")
-        except OSError as error:
-            self._file = None
-            self.say(f"events are no longer written: {error.strerror}")
+        line = json.dumps({**entry, "node": self._node}, ensure_ascii=False) + "\n"
+        with self._writing:
+            if self._file is None:
+                return
+            try:
+                self._file.write(line)
+            except OSError as error:
+                self._file = None
+                self.say(f"events are no longer written: {error.strerror}")
 
     @contextmanager
     def phase(self, name: str) -> Iterator[Phase]:

@@ -23,7 +23,8 @@ _F_SETPIPE_SZ = 1031  # linux/fcntl.h; Python has the name from 3.10 on
 class WorkerOutput:
     """Reads one process's pipe; never blocks, and never raises for what is printed or the disk refuses.
 
-    `shown` says whether the console gets it; the file always does, byte for byte.
+    `shown` says whether the console gets it; the file always does, byte for byte. `first_ns` is the monotonic
+    clock at the first output.
     """
 
     def __init__(self, source: BinaryIO, log_file: str, label: str, console: Console, shown: bool) -> None:
@@ -31,6 +32,7 @@ class WorkerOutput:
         self.shown = shown
         self.lost = 0
         self.heard = time.monotonic()
+        self.first_ns: Optional[int] = None
         self._tail = bytearray()
         self._source = source
         self._label = label
@@ -57,6 +59,8 @@ class WorkerOutput:
         if not data:
             return None
         self.heard = time.monotonic()
+        if self.first_ns is None:
+            self.first_ns = time.monotonic_ns()
         self._keep(data)
         self._tail += data[-TAIL_BYTES:]
         if len(self._tail) > 2 * TAIL_BYTES:

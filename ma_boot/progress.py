@@ -11,13 +11,20 @@ from ma_boot.journal import Journal
 from path_mapping.transfer import Progress, Transferred
 
 Update = Callable[[Progress], None]
+EVENT_SECONDS = 1.0  # between two events of how far a transfer is, at the least
+EVENT_SHARE = 0.02  # of the time so far: a transfer of an hour has less than 300 of them
 
 
 class TransferProgress:
-    """Hears of a transfer in its thread, and says a line in the thread that waits for it."""
+    """Hears of a transfer in its thread, and says a line in the thread that waits for it.
 
-    def __init__(self, what: str, journal: Journal) -> None:
+    From time to time there is an event of it, too.
+    """
+
+    def __init__(self, what: str, direction: str, journal: Journal) -> None:
         self._what = what
+        self._direction = direction
+        self._noted = 0.0
         self._journal = journal
         self._bar: Optional[Update] = None
         self._now: Optional[Progress] = None
@@ -29,13 +36,20 @@ class TransferProgress:
         with ExitStack() as stack:
             if self._journal.console.is_terminal:
                 self._bar = stack.enter_context(_bar(self._what, self._journal.console))
-            self._begun = time.monotonic()
+            self._begun = self._noted = time.monotonic()
             yield self._update
 
     def _update(self, now: Progress) -> None:
         self._now = now
         if self._bar is not None:
             self._bar(now)
+        moment = time.monotonic()
+        if moment - self._noted >= max(EVENT_SECONDS, EVENT_SHARE * (moment - self._begun)):
+            self._noted = moment
+            self._journal.event(
+                "progress", direction=self._direction, files_done=now.files_done, files=now.files,
+                bytes_done=now.bytes_done, bytes=now.bytes,
+            )  # fmt: skip
 
     def say(self) -> None:
         """Says how far it is, where no bar shows it."""

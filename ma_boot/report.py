@@ -12,6 +12,7 @@ from ma_boot.errors import BootError, CannotCreate, ExitCode, OutputLost, Stoppe
 from ma_boot.explain import last_words, sentence
 from ma_boot.job import JobEnvironment
 from ma_boot.journal import PhaseRecord
+from ma_boot.mpirun_output import failed_rank, words_of_failed_rank
 from ma_boot.rank_file import write_atomically
 from ma_boot.result import RunResult, WorkerExit
 
@@ -76,8 +77,9 @@ def cause(ending: Ending) -> str:
     if ending.error is not None:
         return str(ending.error)
     if failure is not None:
-        why = sentence(failure)
-        text = f"{failure.label} {failure.how()} after {failure.seconds:.1f} s (the training's own code)"
+        why, rank = sentence(failure), failed_rank(failure.output)
+        who = failure.label if rank is None else f"rank {rank} under {failure.label}"
+        text = f"{who} {failure.how()} after {failure.seconds:.1f} s (the training's own code)"
         return f"{text}: {why}" if why else text
     if run is not None and run.hung:
         return f"{', '.join(run.hung)} hung, and ma_boot stopped the run (--hang-action stop)"
@@ -88,8 +90,38 @@ def cause(ending: Ending) -> str:
     return "success"
 
 
-def report_lines(ending: Ending, phases: Sequence[PhaseRecord]) -> List[str]:
-    """The last screen of a node: the phases, the failing process, the others, and last the cause."""
+def end_event(ending: Ending) -> Dict[str, Any]:
+    """The fields of a node's last event: the exit code, whose it is, and why."""
+    run = ending.run
+    failure = run.first_failure if run else None
+    return {
+        "exit_code": exit_code(ending),
+        "by": whose(ending),
+        "cause": cause(ending),
+        "label": failure.label if failure else None,
+        "signal": ending.stopped_by,
+    }
+
+
+def whose(ending: Ending) -> Optional[str]:
+    """Whose the exit code is: `signal`, `ma_boot`, `training` or `output`; None after a success."""
+    if ending.stopped_by is not None:
+        return "signal"
+    if ending.error is not None:
+        return "ma_boot"
+    run = ending.run
+    if run is not None and run.first_failure is not None:
+        return "training"
+    if run is not None and (run.hung or run.left):
+        return "ma_boot"
+    return "output" if ending.lost is not None else None
+
+
+def report_lines(ending: Ending, phases: Sequence[PhaseRecord], page: Optional[str] = None) -> List[str]:
+    """The last screen of a node: the phases, the failing process, the others, and last the cause.
+
+    `page` is the file that shows the same as a picture.
+    """
     lines = [f"{phase.name:12} {phase.outcome:8} {phase.seconds:8.1f} s  {phase.detail}" for phase in phases]
     run = ending.run
     if run is not None and run.first_failure is not None:
@@ -101,6 +133,8 @@ def report_lines(ending: Ending, phases: Sequence[PhaseRecord]) -> List[str]:
     ]
     if ending.job is not None:
         lines.append(f"logs: {ending.job.log_dir}")
+    if page is not None:
+        lines.append(f"page: {page}")
     if ending.lost is not None and cause(ending) != str(ending.lost):
         lines += str(ending.lost).split("\n")
     headline, *details = cause(ending).split("\n")
@@ -112,8 +146,9 @@ def _failure_lines(ending: Ending, run: RunResult, failure: WorkerExit) -> List[
     host = f", host {ending.job.host}" if ending.job else ""
     device = "" if failure.device is None else f", device {failure.device}"
     lines = [f"the cause: {failure.label}{device}{host}, pid {failure.pid}; its log: {failure.log_file}"]
-    lines += [f"  | {line[:LONGEST_LINE]}" for line in last_words(failure.output)]
-    lines += [f"advice: {text}" for text in advice_for(failure.output)]
+    output = words_of_failed_rank(failure.output)
+    lines += [f"  | {line[:LONGEST_LINE]}" for line in last_words(output)]
+    lines += [f"advice: {text}" for text in advice_for(output)]
     others = [ended for ended in run.exits if ended is not failure]
     lines += [
         f"{ended.label} {ended.how()} after {ended.seconds:.1f} s: {run.part(ended)}"
@@ -128,13 +163,14 @@ def failure_document(ending: Ending) -> Dict[str, Any]:
     """The failure for programs; `summary` has at most 1,024 characters."""
     run = ending.run
     failure = run.first_failure if run else None
+    output = words_of_failed_rank(failure.output) if failure else ""
     return {
         "exit_code": exit_code(ending),
         "summary": cause(ending)[:SUMMARY_CHARACTERS],
         "host": ending.job.host if ending.job else None,
         "first_failure": _as_json(run, failure) if run and failure else None,
-        "last_words": last_words(failure.output) if failure else [],
-        "advice": advice_for(failure.output) if failure else [],
+        "last_words": last_words(output),
+        "advice": advice_for(output),
         "processes": [_as_json(run, ended) for ended in run.exits] if run else [],
         "output_lost": str(ending.lost) if ending.lost else None,
     }

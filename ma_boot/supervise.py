@@ -12,7 +12,7 @@ import selectors
 import signal
 import time
 from dataclasses import dataclass, replace
-from typing import List, Optional, Sequence
+from typing import List, Optional, Sequence, Set
 
 from ma_boot import guard
 from ma_boot.errors import BootError, CannotCreate, NotExecutable, NotFound, signal_name
@@ -84,6 +84,7 @@ class _Crew:
         self._exits: List[WorkerExit] = []
         self._not_started: Optional[BootError] = None
         self._left: List[str] = []
+        self._silent: Set[Worker] = set()
         self._deadline: Optional[float] = None
         self._killed = False
         self._stops_heard = 0
@@ -111,6 +112,7 @@ class _Crew:
                 self._begin_stop(str(self._not_started))
                 return
             self._workers.append(worker)
+            self._silent.add(worker)
             self._outputs.register(worker.output, selectors.EVENT_READ, worker)
             if worker.descriptor is not None:
                 self._selector.register(worker.descriptor, selectors.EVENT_READ, worker)
@@ -195,9 +197,16 @@ class _Crew:
         for key, _ in self._outputs.select(0):
             if key.data.output.pump() is None:
                 self._outputs.unregister(key.fileobj)
+            self._note_first_output(key.data)
         self._output_from = time.monotonic() + OUTPUT_SECONDS
         if self._shown_to and self._console.accepted >= self._shown_to[-1]:
             self._quiet_down(self._shown_to.pop())
+
+    def _note_first_output(self, worker: Worker) -> None:
+        if worker in self._silent and worker.output.first_ns is not None:
+            self._silent.remove(worker)
+            spec = worker.spec
+            self._event("first-output", label=spec.label, rank=spec.rank, first_ns=worker.output.first_ns)
 
     def _quiet_down(self, size: int) -> None:
         """The platform's collector takes 1 GiB of output, then nothing: not even the end's report."""
@@ -216,6 +225,7 @@ class _Crew:
         if ended.code in (137, 247) and not ended.stopped:  # 247: -9 as a launcher in between says it
             ended = replace(ended, oom=self._memory.evidence())
         self._exits.append(ended)
+        self._note_first_output(worker)
         self._event(
             "exit", label=ended.label, rank=ended.rank, pid=ended.pid, code=ended.code, signal=ended.signal,
             seconds=ended.seconds, ended_ns=ended.ended_ns, stopped=ended.stopped, oom=ended.oom,

@@ -96,7 +96,7 @@ def inputs_arriving(
             _say_notices(done, journal)
             note(journal, "download", done)
 
-    progress = TransferProgress("inputs", journal)
+    progress = TransferProgress("inputs", "download", journal)
     task = Task("inputs", fetch, inbox)
     try:
         yield task
@@ -160,7 +160,7 @@ def bring_home(
             return upload(routes, base, store, cancel=cancel, progress=update, choice=choice)
 
     choice = UploadChoice(listed=not inbox.stops, hurry=bool(inbox.stops))
-    progress = TransferProgress("outputs", journal)
+    progress = TransferProgress("outputs", "upload", journal)
     patience = max(1, len(inbox.stops))
 
     def check() -> None:

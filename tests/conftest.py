@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Iterator
@@ -28,3 +30,10 @@ def obs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObsServer]:
     with ObsServer(root, KNOWN) as server:
         server.create_bucket("bucket")
         yield server
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Without mpirun its tests are skipped, but in CI that is a failure."""
+    if item.get_closest_marker("openmpi") and not shutil.which("mpirun"):
+        reason = "mpirun is not installed (Debian: openmpi-bin)"
+        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)

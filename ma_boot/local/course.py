@@ -15,7 +15,7 @@ from ma_boot.local.faults.inject import Injector
 from ma_boot.local.faults.verdict import Came
 from ma_boot.local.faults.watch import Watch
 from ma_boot.local.late_table import write_late
-from ma_boot.local.node_specs import Setting, bring_code, fetch_inputs, node_spec, own_events
+from ma_boot.local.node_specs import Setting, bring_code, fetch_inputs, node_spec
 from ma_boot.local.starts import Counts
 from ma_boot.local.table_writes import Write, renewed, stages, writes
 from ma_boot.orphans import reap_orphans
@@ -127,7 +127,7 @@ class Course:
             node: Path(job.log_dir(node), f"{job.log_name}-node-{node}-events.jsonl")
             for node in self._present()
         }
-        return Watch(own_events(job), events)
+        return Watch(Path(job.events_file), events)
 
     def _present(self) -> List[int]:
         """The nodes that start at all."""

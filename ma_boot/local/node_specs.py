@@ -18,7 +18,7 @@ from ma_boot.local.rerooted import absolute_paths, mapping_of, rerooted
 from ma_boot.local.sandbox.enter import in_sandbox
 from ma_boot.local.served_obs import ServedObs
 from ma_boot.local.starts import SeenJob
-from ma_boot.steps import BootRequest, as_options
+from ma_boot.request import BootRequest, as_options
 from ma_boot.world import World
 from path_mapping.config import PathMapping
 from path_mapping.store import Store
@@ -62,11 +62,6 @@ class Setting:
     def exact(self) -> bool:
         """The nodes see the platform's own paths."""
         return self.rehearsal.sandbox is not None
-
-
-def own_events(job: SimulatedJob) -> Path:
-    """Where the rehearsal's own events go."""
-    return Path(job.root, "log", f"{job.log_name}-rehearsal-events.jsonl")
 
 
 def node_log(job: SimulatedJob, node: int) -> str:

@@ -2,49 +2,39 @@
 
 from __future__ import annotations
 
-import re
 import shlex
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Tuple
 
 import click
 
 from ma_boot.errors import UsageError
 from ma_boot.local.faults.grammar import Fault, parse_faults
-from ma_boot.steps import BootRequest
+from ma_boot.request import BootRequest
 
 if TYPE_CHECKING:
     from ma_boot.local.node_specs import Rehearsal
 
-ALL_FAULTS = "all"
+ALL_FAULTS = ("all",)
 
 
-def _bytes(ctx: click.Context, param: click.Parameter, value: Optional[str]) -> Optional[int]:
-    if value is None:
-        return None
-    match = re.match(r"(\d+)([kmg]?)$", value.lower())
-    if match is not None:
-        return int(match.group(1)) << {"": 0, "k": 10, "m": 20, "g": 30}[match.group(2)]
-    raise click.BadParameter(f"found {value!r}, expected bytes, or a number with k, m or g, as 512m")
-
-
-_OF_PROCESSES: List[Tuple[Tuple[str, ...], Dict[str, Any]]] = [
+OPTIONS: List[Tuple[Tuple[str, ...], Dict[str, Any]]] = [
     (
         ("--fault",),
         {
             "multiple": True,
             "metavar": "FAULT",
-            "help": "--local: what goes wrong, as 'kill rank=3 at=5s'; or all: the catalogue, and a table.",
+            "help": "What goes wrong, as 'kill rank=3 at=5s'; or all: the catalogue, and a table.",
         },
     ),
     (
         ("--obs-server",),
-        {"is_flag": True, "help": "--local: serve --obs-root as OBS, with keys of this run."},
+        {"is_flag": True, "help": "Serve --obs-root as OBS, with keys of this run."},
     ),
     (
         ("--sandbox",),
         {
             "type": click.Choice(["bwrap"]),
-            "help": "--local: /home/ma-user, /cache, /user/config by bubblewrap.",
+            "help": "Show /home/ma-user, /cache, /user/config by bubblewrap.",
         },
     ),
     (
@@ -52,55 +42,16 @@ _OF_PROCESSES: List[Tuple[Tuple[str, ...], Dict[str, Any]]] = [
         {
             "multiple": True,
             "metavar": "NAME=OBS",
-            "help": "--local: an input of the job form, as data_url=obs://bucket/data/.",
+            "help": "An input of the job form, as data_url=obs://bucket/data/.",
         },
     ),
-    (("--output",), {"multiple": True, "metavar": "NAME=OBS", "help": "--local: an output of the job form."}),
+    (("--output",), {"multiple": True, "metavar": "NAME=OBS", "help": "An output of the job form."}),
     (
         ("--append-args",),
-        {"metavar": "ARGS", "default": "", "help": "--local: what the platform appends to COMMAND."},
+        {"metavar": "ARGS", "default": "", "help": "What the platform appends to COMMAND."},
     ),
 ]
-_OF_CONTAINERS: List[Tuple[Tuple[str, ...], Dict[str, Any]]] = [
-    (
-        ("--runner",),
-        {
-            "type": click.Choice(["process", "docker"]),
-            "default": "process",
-            "show_default": True,
-            "help": "--local: each node is a process, or a container of --image.",
-        },
-    ),
-    (("--image",), {"metavar": "IMAGE", "help": "--runner docker: the job's image."}),
-    (
-        ("--offline",),
-        {
-            "is_flag": True,
-            "help": "--runner docker: no Internet, as on ModelArts; --obs-root is served.",
-        },
-    ),
-    (
-        ("--memory",),
-        {
-            "callback": _bytes,
-            "metavar": "SIZE",
-            "help": "--runner docker: memory of a node, as 512m or 64g.",
-        },
-    ),
-    (
-        ("--shm-size",),
-        {
-            "callback": _bytes,
-            "metavar": "SIZE",
-            "default": "2g",
-            "show_default": True,
-            "help": "--runner docker: /dev/shm of a node.",
-        },
-    ),
-    (("--keep",), {"is_flag": True, "help": "--runner docker: leave the containers for a look."}),
-]
-NAMES = tuple(names[0].lstrip("-").replace("-", "_") for names, _ in _OF_PROCESSES)
-OPTIONS = (*_OF_PROCESSES, *_OF_CONTAINERS)
+NAMES = tuple(names[0].lstrip("-").replace("-", "_") for names, _ in OPTIONS)
 
 
 def rehearsal_of(request: BootRequest, settings: Mapping[str, Any]) -> Rehearsal:
@@ -111,12 +62,12 @@ def rehearsal_of(request: BootRequest, settings: Mapping[str, Any]) -> Rehearsal
     from ma_boot.local.node_specs import Rehearsal
 
     own = {name: value for name, value in settings.items() if name not in NAMES}
-    if settings["fault"] == (ALL_FAULTS,):
+    if settings["fault"] == ALL_FAULTS:
         faults: Tuple[Fault, ...] = ()
     else:
         faults = parse_faults(settings["fault"], settings["nodes"], settings["devices_per_node"])
     served = settings["obs_server"] or any(fault.stage == "obs" for fault in faults)
-    if served and request.obs_root is None and settings["fault"] != (ALL_FAULTS,):
+    if served and request.obs_root is None and settings["fault"] != ALL_FAULTS:
         raise UsageError("--obs-server and faults of OBS need --obs-root: the directory that is served")
     return Rehearsal(
         request=request,

@@ -14,7 +14,8 @@ from typing import Any, Dict, Mapping
 from ma_boot.rank_table import fake
 
 _OTHER_JOBS = re.compile(
-    r"(MA|VC|BATCH|DLS|MABOOT|MS)_|(RANK_TABLE_FILE|RANK_ID|RANK_SIZE|DEVICE_ID|ASCEND_DEVICE_ID|JOB_ID)$"
+    r"(MA|VC|VK|BATCH|DLS|MABOOT|MS|MASTER|OMPI|PMIX)_|((LOCAL_|GROUP_)?RANK|(LOCAL_)?WORLD_SIZE|RANK_AFTER_ACC"
+    r"|RANK_TABLE_FILE|RANK_ID|RANK_SIZE|DEVICE_ID|ASCEND_DEVICE_ID|JOB_ID|ROUTE_PLAN)$"
 )
 
 
@@ -56,6 +57,16 @@ class SimulatedJob:
     def table_dir(self, node: int) -> str:
         """`/user/config`."""
         return os.path.join(self.node_root(node), "user", "config")
+
+    @property
+    def events_file(self) -> str:
+        """The events of the rehearsal itself, beside those of its nodes."""
+        return os.path.join(self.root, "log", f"{self.log_name}-events.jsonl")
+
+    @property
+    def page_file(self) -> str:
+        """The picture of the whole job."""
+        return os.path.join(self.root, f"{self.log_name}-report.html")
 
     def directories(self, node: int) -> Dict[str, str]:
         """The directories that exist when the boot command starts, by their place on the platform."""

@@ -7,7 +7,6 @@ import dataclasses
 import json
 import shutil
 import signal
-import socket
 import subprocess
 import time
 import uuid
@@ -24,6 +23,7 @@ from ma_boot.local.course import Course
 from ma_boot.local.faults.verdict import write_verdicts
 from ma_boot.local.judge import verdicts_of
 from ma_boot.local.late_table import write_late
+from ma_boot.local.live import live_view
 from ma_boot.local.node_specs import (
     Rehearsal,
     Setting,
@@ -32,23 +32,24 @@ from ma_boot.local.node_specs import (
     make_nodes,
     node_log,
     node_spec,
-    own_events,
 )
 from ma_boot.local.platform import SimulatedJob
 from ma_boot.local.rerooted import said
 from ma_boot.local.sandbox.enter import check_is_here
 from ma_boot.local.served_obs import served
-from ma_boot.local.summary import cause, summary_lines
+from ma_boot.local.summary import cause, end_of_job, events_of, summary_lines
 from ma_boot.local.table_writes import writes
+from ma_boot.page.in_time import write_in_time
+from ma_boot.ports import free_port
+from ma_boot.request import BootRequest
 from ma_boot.result import RunResult
-from ma_boot.steps import BootRequest
 from ma_boot.supervise import Limits, supervise
 from ma_boot.task import Task
 from ma_boot.world import World
 from path_mapping.stores import open_store
 
 __all__ = ["Rehearsal", "make_sandbox", "new_job", "node_log", "plan_rehearsal", "rehearse", "run_nodes"]
-REHEARSAL = -1  # in events, the node that stands for the whole rehearsal
+PAGE_SECONDS = 30.0  # for the page of all nodes: nobody waits for this machine as a platform does
 
 
 def rehearse(rehearsal: Rehearsal, world: World) -> int:
@@ -61,25 +62,40 @@ def rehearse(rehearsal: Rehearsal, world: World) -> int:
     with contextlib.ExitStack() as stack:
         setting = _set_up(rehearsal, world, stack)
         job = setting.job
-        world.journal.open(own_events(job), REHEARSAL)
-        stack.callback(world.journal.close)
-        world.journal.say(_headline(job))
+        _begin(job, world)
         if elsewhere(setting):
             world.journal.say(said(elsewhere(setting)))
         stack.enter_context(_uploading(setting, world))
         course = Course(setting, _limits(rehearsal.request), world)
-        run = course.run()
+        with live_view(job, world.console):
+            run = course.run()
     code = job_exit_code(run, world.inbox.stops)
     verdicts = verdicts_of(setting, course, code, cause(job, run, code))
     if verdicts:
         write_verdicts(job.root, verdicts)
         world.journal.say("\n".join(line for verdict in verdicts for line in verdict.lines()))
-    world.journal.say("\n".join(summary_lines(job, run, code, time.monotonic() - started, rehearsal.request)))
+    return _end(rehearsal, job, run, world, started)
+
+
+def _begin(job: SimulatedJob, world: World) -> None:
+    """The rehearsal's own events begin, and its first line is said."""
+    world.journal.open(Path(job.events_file), None)
+    world.journal.say(
+        f"rehearsing {job.name}: {job.nodes} nodes x {job.devices_per_node} devices in {job.root}"
+    )
+
+
+def _end(rehearsal: Rehearsal, job: SimulatedJob, run: RunResult, world: World, started: float) -> int:
+    """Leaves the page of the whole job, and sums up; returns the job's exit code."""
+    code = job_exit_code(run, world.inbox.stops)
+    world.journal.event("job-end", exit_code=code, **end_of_job(job, run, world.inbox.stops))
+    world.journal.close()
+    events = [Path(job.events_file), *(file for node in range(job.nodes) for file in events_of(job, node))]
+    made = write_in_time(events, Path(job.page_file), world, PAGE_SECONDS)
+    page = job.page_file if made else None
+    seconds = time.monotonic() - started
+    world.journal.say("\n".join(summary_lines(job, run, code, seconds, rehearsal.request, page)))
     return code
-
-
-def _headline(job: SimulatedJob) -> str:
-    return f"rehearsing {job.name}: {job.nodes} nodes x {job.devices_per_node} devices in {job.root}"
 
 
 def run_nodes(
@@ -94,7 +110,7 @@ def run_nodes(
 
     `started` is the monotonic time at which the rehearsal began.
     """
-    world.journal.say(_headline(job))
+    _begin(job, world)
     planned = writes(table, range(job.nodes), rehearsal.rank_table_delay)
     writer = Task(
         "rank table",
@@ -102,12 +118,11 @@ def run_nodes(
         world.inbox,
     )
     try:
-        run = supervise(specs, world, _limits(rehearsal.request))
+        with live_view(job, world.console):
+            run = supervise(specs, world, _limits(rehearsal.request))
     finally:
         writer.cancel()
-    code = job_exit_code(run, world.inbox.stops)
-    world.journal.say("\n".join(summary_lines(job, run, code, time.monotonic() - started, rehearsal.request)))
-    return code
+    return _end(rehearsal, job, run, world, started)
 
 
 def plan_rehearsal(rehearsal: Rehearsal, world: World) -> List[Dict[str, Any]]:
@@ -189,7 +204,7 @@ def _set_up(rehearsal: Rehearsal, world: World, stack: contextlib.ExitStack) -> 
     code, command = code_directory(rehearsal.request.command, rehearsal.code_dir, world.cwd)
     job = new_job(rehearsal, world)
     files = make_sandbox(rehearsal, job, code, world)
-    port = rehearsal.request.rendezvous_port or _free_port()
+    port = rehearsal.request.rendezvous_port or free_port()
     mapping = rehearsal.request.path_mapping
     request = dataclasses.replace(
         rehearsal.request,
@@ -226,11 +241,3 @@ def _uploading(setting: Setting, world: World) -> Iterator[None]:
     finally:
         task.cancel()
         task.wait(lambda: None)
-
-
-def _free_port() -> int:
-    """A port for the rendezvous: two rehearsals on one machine must not meet."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

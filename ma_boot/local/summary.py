@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 from ma_boot.errors import signal_name
 from ma_boot.local.platform import SimulatedJob
+from ma_boot.request import BootRequest
 from ma_boot.result import RunResult
-from ma_boot.steps import BootRequest
 
 _WORST_FIRST = ("failed", "stopped", "done")
 
 
 def summary_lines(
-    job: SimulatedJob, run: RunResult, code: int, seconds: float, request: BootRequest
+    job: SimulatedJob, run: RunResult, code: int, seconds: float, request: BootRequest, page: Optional[str]
 ) -> List[str]:
     """At most 15 lines; each phase with the time of its slowest node, and what the worst one found."""
     shown: Dict[str, Dict[str, Any]] = {}
@@ -32,12 +32,31 @@ def summary_lines(
     if request.obs_root:
         lines.append(f"obs:// is in {request.obs_root}")
     lines.append(f"logs of each process: {job.root}/node-*/home/ma-user/modelarts/log")
+    if page is not None:
+        lines.append(f"page: {page}")
     return [*lines, f"exit code {code}: {cause(job, run, code)}"]
+
+
+def end_of_job(job: SimulatedJob, run: RunResult, stops: Sequence[int]) -> Dict[str, Any]:
+    """The fields of the job's last event besides its exit code."""
+    failure = run.first_failure
+    by = "signal" if stops else "ma_boot" if run.not_started else "node" if failure else None
+    return {
+        "by": by,
+        "cause": cause(job, run, 128 + stops[0] if stops else failure.code if failure else 0),
+        "label": failure.label if failure else None,
+        "signal": stops[0] if stops else None,
+    }
+
+
+def events_of(job: SimulatedJob, node: int) -> List[Path]:
+    """The event file of a node; none for a node that ended before it could write one."""
+    return sorted(Path(job.log_dir(node)).glob("*-events.jsonl"))
 
 
 def _phases(job: SimulatedJob, node: int) -> Iterator[Dict[str, Any]]:
     """The phases that the node's last start has recorded; none for a node that ended before it could."""
-    for file in Path(job.log_dir(node)).glob("*-events.jsonl"):
+    for file in events_of(job, node):
         phases: List[Dict[str, Any]] = []
         for line in file.read_text(encoding="utf-8").splitlines():
             event = json.loads(line)

@@ -170,7 +170,8 @@ class TestLimits:
         running.process.stdout.close()
 
     def test_a_closed_standard_output_stops_nobody(self, node: Node) -> None:
-        running = node.start(RANK, "await:go", "lines:1000", "exit:6:all")
+        both = ("ready:done", "await:done.0", "await:done.1")
+        running = node.start(RANK, "await:go", "lines:1000", *both, "exit:6:all")
         eventually(lambda: node.in_phase("run"), "the run")
         assert running.process.stdout is not None
         running.process.stdout.close()

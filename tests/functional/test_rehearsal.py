@@ -212,3 +212,37 @@ def test_a_mistake_is_one_clear_message(laptop: Path, arguments: List[str], code
     assert ended.code == code, ended.output
     assert said in ended.output
     assert "Traceback" not in ended.output
+
+
+def test_the_page_of_a_rehearsal_is_of_all_nodes(laptop: Path) -> None:
+    shape = ["--nodes", "2", "--devices-per-node", "2"]
+    ended = rehearse(laptop, *shape, *MAPPING, "project/train.py", "exit:7:3", "sleep")
+    (page,) = laptop.glob("ma_boot-rehearsal/*/*-report.html")
+    assert f"[ma_boot] page: {page}" in ended.output.splitlines()
+    text = page.read_text()
+    assert "Rank 3 on node 1 failed first: it ended with exit code 7" in text
+    assert [name in text for name in ("rank 0:", "rank 1:", "rank 2:", "rank 3:")] == [True] * 4
+    nodes = list(laptop.glob("ma_boot-rehearsal/*/node-*/home/ma-user/modelarts/log/*-report.html"))
+    assert len(nodes) == 2
+
+
+def test_of_a_node_that_is_killed_the_page_has_the_last_words(laptop: Path) -> None:
+    process = start(laptop, "--nodes", "2", "project/train.py", "print:up", "sleep")
+    (killed,) = eventually(
+        lambda: [e["pid"] for e in job_events(laptop) if e["kind"] == "start" and e["label"] == "node 1"],
+        "node 1 is started",
+    )
+    eventually(lambda: [e for e in events(laptop, 1) if e["kind"] == "first-output"], "rank 1 is up")
+    os.kill(killed, signal.SIGKILL)
+    assert end(process).code == 137
+    (page,) = laptop.glob("ma_boot-rehearsal/*/*-report.html")
+    text = page.read_text()
+    assert "Node 1 failed first, with exit code 137." in text
+    assert "The last words of node 1" in text
+    assert "[rank 1] up" in text
+
+
+def job_events(laptop: Path) -> List[Dict[str, Any]]:
+    """The events of the rehearsal itself."""
+    files = list(laptop.glob("ma_boot-rehearsal/*/log/*-events.jsonl"))
+    return [json.loads(line) for line in files[0].read_text().splitlines()] if files else []

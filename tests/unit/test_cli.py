@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ma_boot.cli import _from_environment, main, run
-from ma_boot.steps import BootRequest, as_options
+from ma_boot.request import BootRequest, as_options
 
 
 def parsed(arguments: List[str], environ: Dict[str, str]) -> Dict[str, object]:

@@ -8,7 +8,16 @@ import pytest
 
 from ma_boot.errors import ConfigError
 from ma_boot.job import read_job
-from ma_boot.launch import LaunchPlan, Placement, described, placed_by_count, plan_launch, plan_text
+from ma_boot.launch import (
+    LaunchPlan,
+    Node,
+    Placement,
+    Way,
+    described,
+    placed_by_count,
+    plan_launch,
+    plan_text,
+)
 
 OUTSIDE = {"PATH": "/usr/bin", "MY_TOKEN": "planted", "RANK_TABLE_FILE": "/user/config", "RANK_ID": "9"}
 
@@ -19,7 +28,8 @@ def plan(rendezvous: str, index: int = 1, given: Dict[str, str] = OUTSIDE) -> La
         "host",
     )
     placement = Placement(4, (2 * index, 2 * index + 1), "/table.json")
-    return plan_launch(job, placement, ["python", "t.py"], "/home", given, rendezvous, ("10.0.0.1", 8118))
+    node = Node(job, placement, ["python", "t.py"], "/home", given, ("10.0.0.1", 8118))
+    return plan_launch(node, Way(rendezvous))
 
 
 def test_a_rank_by_the_rank_table() -> None:
@@ -89,7 +99,7 @@ def test_ranks_by_counting(variables: Dict[str, str], world_size: int, ranks: tu
 def test_a_node_without_a_device_starts_nothing() -> None:
     job = read_job({}, "host")
     with pytest.raises(ConfigError, match="no device"):
-        plan_launch(job, Placement(4, (), None), ["x"], "/", {}, "rank-table", ("", 0))
+        plan_launch(Node(job, Placement(4, (), None), ["x"], "/", {}), Way())
 
 
 def test_the_plan_is_shown_as_differences_with_secrets_masked() -> None:

@@ -11,7 +11,8 @@ from typing import Dict, Optional
 import pytest
 
 import ma_boot
-from ma_boot.training import init_env, rendezvous, wrong_settings
+from ma_boot.training import init_env
+from ma_boot.training.environment import rendezvous, wrong_settings
 
 FOR_TRAINING = Path(ma_boot.__file__).parent / "for_training"
 
@@ -44,6 +45,8 @@ def test_nothing_else_of_the_toolkit_is() -> None:
         ({"RANK_TABLE_FILE": "/t.json", "RANK_SIZE": "8", "RANK_ID": "0"}, "rank-table"),
         ({"RANK_TABLE_FILE": "/t.json", "RANK_SIZE": "1", "RANK_ID": "0"}, None),
         ({"RANK_SIZE": "8"}, None),
+        ({"OMPI_COMM_WORLD_SIZE": "4", "RANK_SIZE": "4"}, "mpi"),
+        ({"OMPI_COMM_WORLD_SIZE": "1"}, None),
     ],
 )
 def test_the_rendezvous_is_the_one_that_was_set(environ: Dict[str, str], expected: Optional[str]) -> None:
@@ -87,6 +90,7 @@ sys.modules.update({"mindspore": ms, "mindspore.communication": communication})
         ("8", {"RANK_TABLE_FILE": "/t.json", "RANK_SIZE": "8", "DEVICE_ID": "1"}, "('Ascend', 1, 8, 5) True"),
         ("1", {"DEVICE_ID": "1"}, "('Ascend', 1, 1, 0) False"),
         ("4", {"MS_ROLE": "MS_WORKER"}, "device_num is 4, but 8 processes were started"),
+        ("4", {}, "device_num is 4, but 1 processes were started"),
     ],
 )
 def test_an_npus_process_joins_its_group_on_its_device(

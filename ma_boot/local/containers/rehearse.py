@@ -19,7 +19,7 @@ from ma_boot.local.containers.guard import removing
 from ma_boot.local.containers.plan import ContainerOptions, ContainerPlan
 from ma_boot.local.platform import SimulatedJob, rank_table
 from ma_boot.local.rehearse import Rehearsal, make_sandbox, new_job, node_log, run_nodes
-from ma_boot.steps import BootRequest, as_options
+from ma_boot.request import BootRequest, as_options
 from ma_boot.world import World
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from ma_boot.local.faults.verdict import FILE, Verdict, contradictions, read_ver
 from ma_boot.local.node_specs import Rehearsal
 from ma_boot.local.sandbox.enter import bubblewrap
 from ma_boot.processes import signal_group
-from ma_boot.steps import as_options
+from ma_boot.request import as_options
 from ma_boot.world import World
 
 _DELAY_SECONDS = 0.3

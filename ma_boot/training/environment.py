@@ -1,13 +1,9 @@
-"""For training code: MindSpore's runtime environment, as the process was started.
-
-Imported in the training's own environment, not in the toolkit's: the standard library alone at import, and
-nothing newer than Python 3.7 knows.
-"""
+"""For training code: MindSpore's runtime environment, as the process was started."""
 
 from __future__ import annotations
 
 import os
-from typing import Any, List, Mapping
+from typing import Any, List, Mapping, Optional
 
 TARGETS = ("None", "Ascend", "GPU", "CPU")
 MODES = ("graph", "pynative")
@@ -17,13 +13,15 @@ def init_env(cfg: Any) -> None:
     """Prepares MindSpore for this process; to be called once, before any network is made.
 
     `cfg` has `seed`, `device_target` (one of "None", "Ascend", "GPU", "CPU"; "None" leaves it to MindSpore)
-    and `context_mode` ("graph" or "pynative"), and may have `device_num` and `all_reduce_fusion_config`: the
-    template of MindSpore's migration guide ("Training and inference process"). It gets `device_target`,
-    `device_id`, `device_num` and `rank_id` as they really are.
+    and `context_mode` ("graph" or "pynative"), and may have `device_num`, `device_id` and
+    `all_reduce_fusion_config`: the template of MindSpore's migration guide ("Training and inference
+    process"). It gets `device_target`, `device_id`, `device_num` and `rank_id` as they really are; the
+    `device_id` is what `DEVICE_ID` says, or else as it is given.
 
-    Processes that `ma_boot` started find each other by what it has set: the dynamic cluster (`MS_ROLE`) or
-    the rank table (`RANK_TABLE_FILE`, `RANK_ID`, `RANK_SIZE`); without these there is one process. Unlike in
-    the guide, the CPU is distributed as well: the dynamic cluster does that since MindSpore 2.0.
+    Processes find each other by what is set for them: the dynamic cluster (`MS_ROLE`), the rank table
+    (`RANK_TABLE_FILE`, `RANK_ID`, `RANK_SIZE`) or mpirun (`OMPI_COMM_WORLD_SIZE`); without these there is one
+    process, as by a plain `python train.py`. Unlike in the guide, the CPU is distributed as well: the dynamic
+    cluster does that since MindSpore 2.0.
 
     In the process of the dynamic cluster's scheduler this never returns: it serves, and exits with the
     cluster. Raises `ValueError` with all that is wrong in `cfg`.
@@ -37,7 +35,8 @@ def init_env(cfg: Any) -> None:
     ms.set_context(mode=ms.GRAPH_MODE if cfg.context_mode == "graph" else ms.PYNATIVE_MODE)
     if cfg.device_target == "None":
         cfg.device_target = ms.get_context("device_target")
-    cfg.device_id = 0 if cfg.device_target == "CPU" else int(os.environ.get("DEVICE_ID", "0"))
+    given = os.environ.get("DEVICE_ID", getattr(cfg, "device_id", None) or 0)
+    cfg.device_id = 0 if cfg.device_target == "CPU" else int(given)
     _use_device(ms, cfg.device_target, cfg.device_id)
     cfg.rank_id, size = 0, 1
     if rendezvous(os.environ) is not None:
@@ -62,13 +61,23 @@ def wrong_settings(cfg: Any) -> List[str]:
     return problems
 
 
-def rendezvous(environ: Mapping[str, str]) -> Any:
-    """How this process finds the others: "mindspore", "rank-table", or None when it is alone."""
+def rendezvous(environ: Mapping[str, str]) -> Optional[str]:
+    """How this process finds the others: "mindspore", "rank-table", "mpi", or None when it is alone."""
     if environ.get("MS_ROLE"):
         return "mindspore"
-    if environ.get("RANK_TABLE_FILE") and int(environ.get("RANK_SIZE", "1")) > 1:
-        return "rank-table"
-    return None
+    if group_size(environ) == 1:
+        return None
+    if environ.get("OMPI_COMM_WORLD_SIZE"):
+        return "mpi"
+    return "rank-table" if environ.get("RANK_TABLE_FILE") else None
+
+
+def group_size(environ: Mapping[str, str]) -> int:
+    """How many processes were started together, as the way of starting says it."""
+    for name in ("MS_WORKER_NUM", "OMPI_COMM_WORLD_SIZE", "RANK_SIZE"):
+        if environ.get(name):
+            return int(environ[name])
+    return 1
 
 
 def _use_device(ms: Any, target: str, device_id: int) -> None:

@@ -1,0 +1,53 @@
+"""The job's inputs and outputs as ModelArts tells a container of them: `MA_INPUTS`, `MA_OUTPUTS`. Pure."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, List, Mapping, Optional, Tuple
+
+VARIABLES = (("MA_INPUTS", "inputs"), ("MA_OUTPUTS", "outputs"))
+
+
+@dataclass(frozen=True)
+class Channel:
+    """One of them: the platform fills `local_dir` before the boot command, or uploads it; `url` is in OBS."""
+
+    name: str
+    kind: str  # "inputs" or "outputs"
+    local_dir: str
+    url: Optional[str]
+
+
+def read_channels(environ: Mapping[str, str]) -> Tuple[Tuple[Channel, ...], Tuple[str, ...]]:
+    """The channels, and what is wrong with the variables that tell of them.
+
+    They have the shape of today's jobs (`name`, `local_dir`, `remote`), or that of the platform's first
+    version (`parameter`, `data_source`): both are in ModelArts' launcher (davincirun, `common.py`).
+    """
+    found: List[Channel] = []
+    problems: List[str] = []
+    for variable, kind in VARIABLES:
+        text = environ.get(variable, "").strip()
+        if not text:
+            continue
+        try:
+            entries = json.loads(text)[kind]
+            found += [_channel(kind, entry) for entry in entries]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            problems.append(f"{variable} is not what the platform writes ({type(error).__name__}: {error})")
+    return tuple(found), tuple(problems)
+
+
+def _channel(kind: str, entry: Mapping[str, Any]) -> Channel:
+    if "parameter" in entry:
+        parameter = entry["parameter"]
+        return Channel(str(parameter["label"]), kind, str(parameter["value"]), _url(entry.get("data_source")))
+    return Channel(str(entry["name"]), kind, str(entry["local_dir"]), _url(entry.get("remote")))
+
+
+def _url(remote: Optional[Mapping[str, Any]]) -> Optional[str]:
+    for source in ("obs", "datasets"):
+        if remote and remote.get(source):
+            return str(remote[source]["obs_url"])
+    return None

@@ -1,0 +1,68 @@
+"""What `npu-smi` and `hccn_tool` print. Pure.
+
+The forms are those of Huawei's documents: npu-smi's table, and of hccn_tool `-net_health -g`, `-netdetect -g`
+and `-ip -g` (MindSpore's guide on distributed training has the first two).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Dict, List, Optional, Sequence, Tuple
+
+from ma_boot.rank_table import Pod, RankTable
+
+# | 0     910B4               | OK            | 92.1  ...     and not the row of its chip, which has a bus id
+_ROW = re.compile(r"^\|\s*(\d+)\s+([\w-]*[A-Za-z][\w-]*)\s*\|\s*([A-Za-z]+)\s*\|", re.MULTILINE)
+_VERSION = re.compile(r"^\|\s*npu-smi\s+(\S+)", re.MULTILINE)
+_HEALTH = re.compile(r"net health status:\s*(.+?)\s*$", re.MULTILINE | re.IGNORECASE)
+_NETDETECT = re.compile(r"netdetect address:\s*([0-9a-fA-F.:]+)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Card:
+    """A row of npu-smi's table; a card with two dies has two rows."""
+
+    number: int
+    name: str
+    health: str
+
+
+def cards(text: str) -> Tuple[Card, ...]:
+    """The cards in what `npu-smi info` prints."""
+    return tuple(Card(int(number), name, health) for number, name, health in _ROW.findall(text))
+
+
+def tool_version(text: str) -> str:
+    """npu-smi's own version, from the head of its table."""
+    found = _VERSION.search(text)
+    return found.group(1) if found else "unknown"
+
+
+def net_health(text: str) -> str:
+    """`Success`, `Fault` and the like; empty for what is no answer."""
+    found = _HEALTH.search(text)
+    return found.group(1) if found else ""
+
+
+def netdetect_address(text: str) -> str:
+    """The address that a card looks for; empty for none."""
+    found = _NETDETECT.search(text)
+    return found.group(1) if found else ""
+
+
+def peers(table: RankTable, own: Pod) -> Dict[int, List[str]]:
+    """For each own card, by its place, the addresses of the cards in the same place of the other servers.
+
+    These are the pairs that MindSpore's guide has checked before a job on several machines.
+    """
+    others = [pod for pod in table.pods if pod is not own]
+    return {
+        place: [address for pod in others for address in _address(pod, place)]
+        for place in range(len(own.devices))
+    }
+
+
+def _address(pod: Pod, place: int) -> Sequence[str]:
+    address: Optional[str] = pod.devices[place].device_ip if place < len(pod.devices) else None
+    return (address,) if address else ()

@@ -1,0 +1,35 @@
+"""From the job, its ranks and the command to a launch plan: a module for each rendezvous. Pure."""
+
+from ma_boot.launch.arguments import expanded
+from ma_boot.launch.describe import described, plan_text
+from ma_boot.launch.plan import plan_launch, with_cores, with_rank_dirs, with_tee
+from ma_boot.launch.values import (
+    DEVICE_IDS,
+    RENDEZVOUS,
+    WORKDIRS,
+    LaunchPlan,
+    Node,
+    Placement,
+    Way,
+    WorkerSpec,
+    placed_by_count,
+)
+
+__all__ = [
+    "DEVICE_IDS",
+    "RENDEZVOUS",
+    "WORKDIRS",
+    "LaunchPlan",
+    "Node",
+    "Placement",
+    "Way",
+    "WorkerSpec",
+    "described",
+    "expanded",
+    "placed_by_count",
+    "plan_launch",
+    "plan_text",
+    "with_cores",
+    "with_rank_dirs",
+    "with_tee",
+]

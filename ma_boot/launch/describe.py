@@ -1,0 +1,54 @@
+"""A launch plan for people and for programs."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any, Dict, List, Mapping, Sequence
+
+from ma_boot.launch.values import LaunchPlan
+from ma_boot.patch import difference
+from ma_boot.secrets import masked
+
+
+def described(plan: LaunchPlan, outside: Mapping[str, str]) -> Dict[str, Any]:
+    """The plan for people and programs; the environment as what differs from `outside`, secrets masked.
+
+    A variable that is taken away has the value None.
+    """
+    return {
+        "node": plan.node_rank,
+        "world_size": plan.world_size,
+        "workers": [
+            {
+                "label": worker.label,
+                "rank": worker.rank,
+                "local_rank": worker.local_rank,
+                "argv": list(worker.argv),
+                "cwd": worker.cwd,
+                "log_file": worker.log_file,
+                "shown": worker.shown,
+                "cores": list(worker.cores),
+                "environment": masked(dict(difference(outside, worker.environ))),
+            }
+            for worker in plan.workers
+        ],
+    }
+
+
+def plan_text(descriptions: Sequence[Mapping[str, Any]]) -> str:
+    """The plans of some nodes for people: `+` sets a variable, `-` takes it away."""
+    lines: List[str] = []
+    for node in descriptions:
+        lines.append(
+            f"node {node['node']}: {len(node['workers'])} processes, world size {node['world_size']}"
+        )
+        for worker in node["workers"]:
+            lines.append(f"  {worker['label']}")
+            lines.append(f"    argv  {shlex.join(worker['argv'])}")
+            lines.append(f"    cwd   {worker['cwd']}")
+            lines.append(f"    log   {worker['log_file']}" + ("" if worker["shown"] else " (only)"))
+            if worker["cores"]:
+                lines.append(f"    cores {','.join(map(str, worker['cores']))}")
+            for name, value in worker["environment"].items():
+                lines.append(f"    - {name}" if value is None else f"    + {name}={value}")
+    return "\n".join(lines)

@@ -1,0 +1,44 @@
+"""Ranks that find each other by MindSpore's dynamic cluster: a scheduler on node 0, as `msrun` does it."""
+
+from __future__ import annotations
+
+import os.path
+from typing import Dict, Optional
+
+from ma_boot.launch.rank_table import NO_TABLE
+from ma_boot.launch.values import Node, WorkerSpec
+from ma_boot.patch import applied
+
+PORT = 8118  # msrun's default
+
+
+def of_rank(node: Node, local_rank: int) -> Dict[str, Optional[str]]:
+    """The variables of one worker; its number follows the nodes' order (`VC_TASK_INDEX`)."""
+    return {**_cluster(node), "MS_ROLE": "MS_WORKER", "MS_NODE_ID": str(node.placement.ranks[local_rank])}
+
+
+def of_node(node: Node) -> Dict[str, Optional[str]]:
+    """What a command gets that starts scheduler and workers itself."""
+    return _cluster(node)
+
+
+def scheduler(node: Node) -> WorkerSpec:
+    """The process that brings the workers together; it runs the same command, and is no rank."""
+    return WorkerSpec(
+        label="scheduler",
+        argv=tuple(node.argv),
+        cwd=node.cwd,
+        environ=applied(node.environ, tuple({**_cluster(node), "MS_ROLE": "MS_SCHED"}.items())),
+        log_file=os.path.join(node.job.log_dir, f"{node.job.name}-scheduler.txt"),
+    )
+
+
+def _cluster(node: Node) -> Dict[str, Optional[str]]:
+    """A rank table beside the cluster would be taken for the rendezvous."""
+    address, port = node.master or ("", 0)
+    return {
+        "MS_WORKER_NUM": str(node.placement.world_size),
+        "MS_SCHED_HOST": address,
+        "MS_SCHED_PORT": str(port),
+        **NO_TABLE,
+    }

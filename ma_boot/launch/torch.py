@@ -1,0 +1,28 @@
+"""Ranks that find each other as PyTorch's `env://` wants it, with the names of `torchrun`."""
+
+from __future__ import annotations
+
+from typing import Dict, Optional
+
+from ma_boot.launch.rank_table import NO_TABLE
+from ma_boot.launch.values import Node
+
+PORT = 29500  # torchrun's default
+
+
+def of_rank(node: Node, local_rank: int) -> Dict[str, Optional[str]]:
+    """The variables of one rank; rank 0 listens at the master's address."""
+    return {
+        **of_node(node),
+        "RANK": str(node.placement.ranks[local_rank]),
+        "WORLD_SIZE": str(node.placement.world_size),
+        "LOCAL_RANK": str(local_rank),
+        "LOCAL_WORLD_SIZE": str(len(node.placement.ranks)),
+        "GROUP_RANK": str(node.job.group_rank),
+    }
+
+
+def of_node(node: Node) -> Dict[str, Optional[str]]:
+    """Where the master is; torch_npu may take a rank table beside it for the rendezvous."""
+    address, port = node.master or ("", 0)
+    return {"MASTER_ADDR": address, "MASTER_PORT": str(port), **NO_TABLE}

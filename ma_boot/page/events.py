@@ -1,0 +1,110 @@
+"""The lines of an event file as events; nothing that stands in them can make it fail. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+
+MOST_CHARACTERS = 4000  # of one text
+DEEPEST = 8
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+
+Event = Mapping[str, Any]
+Hide = Callable[[str], str]
+
+
+@dataclass(frozen=True)
+class EventFile:
+    """The events of one file in its order, and how many of its lines are none."""
+
+    events: Tuple[Event, ...]
+    unreadable: int
+
+
+def read_events(text: str, hide: Hide) -> EventFile:
+    """Reads JSON lines; a torn line is counted. `hide` takes the secrets out of each text in them."""
+    events: List[Event] = []
+    unreadable = 0
+    for line in text.split("\n"):
+        if not line.strip():
+            continue
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError):
+            found = None
+        if isinstance(found, dict) and isinstance(found.get("kind"), str):
+            events.append({str(name)[:100]: _clean(value, hide, DEEPEST) for name, value in found.items()})
+        else:
+            unreadable += 1
+    return EventFile(tuple(events), unreadable)
+
+
+def shown(text: str) -> str:
+    """The text without what a page cannot hold: control characters, halves of characters."""
+    return _CONTROLS.sub("", text)
+
+
+def _clean(value: Any, hide: Hide, depth: int) -> Any:
+    if isinstance(value, str):
+        return hide(shown(value[: 2 * MOST_CHARACTERS]))[:MOST_CHARACTERS]
+    if isinstance(value, list) and depth:
+        return [_clean(part, hide, depth - 1) for part in value[:2000]]
+    return value if isinstance(value, (int, float)) else None
+
+
+def number(event: Event, name: str, highest: float = 1e12) -> Optional[float]:
+    """A number from 0 to `highest`; None for anything else."""
+    value = event.get(name)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value) if 0 <= value <= highest else None  # also None for NaN
+
+
+def whole(event: Event, name: str, highest: int = 1_000_000) -> Optional[int]:
+    """A whole number from 0 to `highest`; None for anything else."""
+    value = event.get(name)
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if 0 <= value <= highest else None
+
+
+def words(event: Event, name: str, most: int = 300) -> str:
+    """A text of at most `most` characters; empty where there is none."""
+    value = event.get(name)
+    return value[:most] if isinstance(value, str) else ""
+
+
+def several(event: Event, name: str) -> Tuple[str, ...]:
+    """The texts of a list."""
+    value = event.get(name)
+    return tuple(part[:100] for part in value if isinstance(part, str)) if isinstance(value, list) else ()
+
+
+def clocked(events: Tuple[Event, ...]) -> Tuple[Tuple[float, Event], ...]:
+    """Each event of one start with its wall time in seconds since 1970.
+
+    The monotonic clock decides where there is one, set by the first event that has both: a wall clock that is
+    put right meanwhile tears nothing apart.
+    """
+    offset: Optional[float] = None
+    last = 0.0
+    found: Dict[int, float] = {}
+    for place, event in enumerate(events):
+        wall, steady = number(event, "time", 4e9), number(event, "monotonic_ns", 1e19)
+        if offset is None and wall is not None and steady is not None:
+            offset = wall - steady / 1e9
+        if offset is not None and steady is not None:
+            last = offset + steady / 1e9
+        elif wall is not None:
+            last = wall
+        found[place] = last
+    known = next((at for at in found.values() if at > 0), 0.0)
+    return tuple((max(found[place], known), event) for place, event in enumerate(events))
+
+
+def moment(event: Event, name: str, at: float) -> float:
+    """The wall time of a field on the monotonic clock, by the event's own clocks; `at` where it has none."""
+    steady, field = number(event, "monotonic_ns", 1e19), number(event, name, 1e19)
+    return at if steady is None or field is None else at - (steady - field) / 1e9

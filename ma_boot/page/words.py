@@ -1,0 +1,104 @@
+"""What the page says, in English and Chinese. Pure."""
+
+from __future__ import annotations
+
+from typing import Dict, NamedTuple
+
+from ma_boot.errors import signal_name
+
+
+class Text(NamedTuple):
+    """One text in both languages."""
+
+    en: str
+    zh: str
+
+
+def same(text: str) -> Text:
+    """A text that is the same in both languages: a name, a number."""
+    return Text(text, text)
+
+
+OUR_CODE = Text("a code of ma_boot's, not the training's", "ma_boot 的退出码，并非训练进程的")
+TRAINING_CODE = Text("the training's own code", "训练进程自身的退出码")
+CODES: Dict[int, Text] = {
+    0: Text("every process ended with 0 and every output is uploaded", "所有进程以 0 结束，所有输出都已上传"),
+    64: Text("wrong use of the command line", "命令行用法错误"),
+    65: Text("the rank table is complete but invalid", "rank table 已就绪但内容无效"),
+    66: Text("an input does not exist in OBS", "OBS 中缺少某个输入"),
+    69: Text("OBS cannot be reached, or refuses the credentials", "无法访问 OBS，或凭证被拒绝"),
+    70: Text("a defect of ma_boot", "ma_boot 自身的缺陷"),
+    73: Text("a directory or file cannot be made", "无法创建目录或文件（磁盘已满或权限不足）"),
+    74: Text("the training ended well, an upload did not", "训练正常结束，但有输出未能上传"),
+    75: Text("the rank table was not completed in time", "rank table 未能按时就绪"),
+    78: Text("the configuration or the environment is wrong", "配置或环境有误"),
+    124: Text("processes hung, or could not be ended", "进程挂起，或无法终止"),
+    126: Text("the command cannot be executed", "命令无法执行"),
+    127: Text("the command does not exist", "命令不存在"),
+}
+CRASHES: Dict[int, Text] = {
+    132: Text(
+        "illegal instruction: a package built for another kind of processor",
+        "非法指令：某个软件包是为另一种处理器编译的",
+    ),
+    134: Text("abort: the process, or a library of it, ended itself", "abort：进程或其库主动中止"),
+    135: Text("bus error: a mapped file or /dev/shm may be full", "总线错误：/dev/shm 或映射文件可能已满"),
+    137: Text("killed by SIGKILL, and not by ma_boot", "被 SIGKILL 强杀，并非 ma_boot 所为"),
+    139: Text("segmentation fault: mostly packages that do not fit together", "段错误：多为软件包版本不匹配"),
+    143: Text("ended by SIGTERM", "被 SIGTERM 终止"),
+}
+PARTS: Dict[str, Text] = {
+    "cause": Text("the cause", "起因"),
+    "followed": Text("failed after it", "随后失败"),
+    "stopped": Text("stopped by ma_boot", "被 ma_boot 停止"),
+    "well": Text("ended well", "正常结束"),
+    "unknown": Text("no end known", "未见结束"),
+}
+PHASES: Dict[str, Text] = {
+    "job": Text("job", "作业"),
+    "environment": Text("environment", "环境"),
+    "inputs": Text("inputs", "输入"),
+    "rank table": Text("rank table", "rank table"),
+    "launch": Text("launch", "启动"),
+    "run": Text("run", "运行"),
+    "outputs": Text("outputs", "输出"),
+}
+MARKS: Dict[str, Text] = {
+    "restart": Text("started again", "重新启动"),
+    "stop": Text("stop", "停止"),
+    "kill": Text("signal sent", "发送信号"),
+    "unkillable": Text("could not be ended", "无法终止"),
+    "hang": Text("hangs", "挂起"),
+    "left-over": Text("processes of an earlier start were ended", "清理了上次启动遗留的进程"),
+    "dropped": Text("lines were not shown, standard output was blocked", "标准输出阻塞，部分行未显示"),
+    "fault": Text("fault of the rehearsal", "演练注入的故障"),
+    "start": Text("the boot command was started again", "启动命令再次运行"),
+}
+
+
+def phase_name(name: str) -> Text:
+    """A phase in both languages."""
+    return PHASES.get(name, same(name))
+
+
+def duration(seconds: float) -> str:
+    """`0.4 s`, `12.3 s`, `4:05 min`, `2:04:05 h`: the same in both languages."""
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02} h" if hours else f"{minutes}:{rest:02} min"
+
+
+def size(count: float) -> str:
+    """`3.1 MB`: decimal units."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if count < 999.5:
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 99.5 else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} PB"
+
+
+def code_shown(code: int, signal: int = 0) -> str:
+    """`7`, `143 SIGTERM`."""
+    return f"{code} {signal_name(signal)}" if signal else str(code)

@@ -1,0 +1,211 @@
+"""For training code: a configuration out of a YAML file and the command line, typed by the file's values."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import sys
+from types import SimpleNamespace
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+CONFIG_PATH = "config_path"
+_TRUTH = {
+    "true": True,
+    "yes": True,
+    "on": True,
+    "1": True,
+    "false": False,
+    "no": False,
+    "off": False,
+    "0": False,
+}
+
+
+class Config(SimpleNamespace):
+    """The settings as attributes; a mapping in the file is a `Config` in it."""
+
+    def __str__(self) -> str:
+        """As YAML-like lines, secrets masked: the model zoo's scripts print their configuration."""
+        from ma_boot.secrets import masked
+
+        flat = {name: str(value) for name, value in _leaves(self)}
+        return "\n".join(f"{name}: {value}" for name, value in masked(flat).items())
+
+    __repr__ = __str__
+
+
+def load_config(default: str = "default_config.yaml", argv: Optional[Sequence[str]] = None) -> Config:
+    """The settings of a file, overridden by the command line: `--lr=0.1`, `--optimizer.momentum 0.9`.
+
+    `default` is looked for beside the main script, then in the working directory; `--config_path FILE` names
+    another one. The file is YAML, or JSON if it is called so; as in MindSpore's model zoo a second YAML
+    document may have the help of each setting and a third one its choices. A value on the command line
+    becomes what the file's value is: a number, a truth value (`--flag` alone is true), a list (`[1, 2]` or
+    `1,2`); where the file has null it becomes what it looks like. `argv` is `sys.argv[1:]` where it is not
+    given.
+
+    Wrong values and settings that the file does not have end the program with exit code 2, all of them named
+    at once, as argparse ends it.
+    """
+    words = list(sys.argv[1:] if argv is None else argv)
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    first.add_argument("--" + CONFIG_PATH)
+    named = first.parse_known_args(words)[0].config_path
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    try:
+        file = _find(named, default)
+        settings, helps, choices = _read(file)
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
+    return _overridden(parser, words, file, settings, helps, choices)
+
+
+def _overridden(
+    parser: argparse.ArgumentParser,
+    words: Sequence[str],
+    file: str,
+    settings: Dict[str, Any],
+    helps: Mapping[str, Any],
+    choices: Mapping[str, Any],
+) -> Config:
+    config = _as_config(settings)
+    parser.add_argument("--" + CONFIG_PATH, metavar="FILE", help=f"the settings' file ({_plain(file)})")
+    defaults = dict(_leaves(config))
+    for name, value in defaults.items():
+        if name != CONFIG_PATH:
+            more: Dict[str, Any] = {"nargs": "?", "const": "true"} if isinstance(value, bool) else {}
+            text = f"{helps.get(name, '')} ({value})"
+            parser.add_argument("--" + name, metavar="VALUE", help=_plain(text.strip()), **more)
+    given, unknown = parser.parse_known_args(words)
+    problems = [f"{word}: no such setting in {file}" for word in _first_words(unknown)]
+    for name, text in vars(given).items():
+        if text is not None and name in defaults:
+            try:
+                _set(config, name, typed(text, defaults[name]))
+            except ValueError as error:
+                problems.append(f"--{name}: {error}")
+    for name, allowed in choices.items():
+        value = dict(_leaves(config)).get(name)
+        if isinstance(allowed, list) and name in defaults and value not in allowed:
+            problems.append(f"--{name}: found {value!r}, expected one of {allowed}")
+    if problems:
+        parser.error("\n  ".join(["", *problems]) if len(problems) > 1 else problems[0])
+    config.config_path = file
+    return config
+
+
+def _first_words(unknown: Sequence[str]) -> List[str]:
+    """Without the value after a name, as in `--nothing 3`."""
+    pairs = zip(["", *unknown], unknown)
+    return [
+        word for before, word in pairs if not before.startswith("--") or "=" in before or word[:2] == "--"
+    ]
+
+
+def typed(text: str, default: Any) -> Any:
+    """The text as what the default is; raises `ValueError` with what was found and expected."""
+    if isinstance(default, bool):
+        if text.lower() not in _TRUTH:
+            raise ValueError(f"found {text!r}, expected true or false")
+        return _TRUTH[text.lower()]
+    if isinstance(default, (int, float)):
+        kind = type(default)
+        try:
+            return kind(text)
+        except ValueError:
+            what = "a whole number" if kind is int else "a number"
+            raise ValueError(f"found {text!r}, expected {what}") from None
+    if isinstance(default, (list, tuple)):
+        return _list(text, default)
+    return _literal(text) if default is None else text
+
+
+def _list(text: str, default: Sequence[Any]) -> List[Any]:
+    found = _literal(text) if text.strip().startswith(("[", "(")) else text.split(",") if text else []
+    if not isinstance(found, (list, tuple)):
+        raise ValueError(f"found {text!r}, expected a list as [1, 2] or 1,2")
+    if not default:
+        return [_literal(one) if isinstance(one, str) else one for one in found]
+    return [typed(one.strip(), default[0]) if isinstance(one, str) else one for one in found]
+
+
+def _literal(text: str) -> Any:
+    """A number, a list, a truth value, None; what is none of these is a text."""
+    if text.lower() in ("true", "false", "null", "none"):
+        return {"true": True, "false": False}.get(text.lower())
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def _find(named: Optional[str], default: str) -> str:
+    if named:
+        if not os.path.isfile(named):
+            raise ValueError(f"--{CONFIG_PATH} {named}: no such file (in {os.getcwd()})")
+        return os.path.abspath(named)
+    script = getattr(sys.modules.get("__main__"), "__file__", None)
+    places = [os.path.dirname(os.path.abspath(script))] if script else []
+    files = [os.path.join(place, default) for place in [*places, os.getcwd()]]
+    for file in files:
+        if os.path.isfile(file):
+            return file
+    raise ValueError(f"no settings: looked for {' and '.join(files)}; name a file with --{CONFIG_PATH}")
+
+
+def _read(file: str) -> Tuple[Dict[str, Any], Dict[str, Any], Dict[str, Any]]:
+    """Settings, help and choices."""
+    with open(file, encoding="utf-8") as stream:
+        text = stream.read()
+    try:
+        documents = [json.loads(text)] if file.endswith(".json") else _yaml(text)
+    except ValueError as error:
+        raise ValueError(f"{file} cannot be read: {error}") from error
+    parts = [{} if part is None else part for part in documents]
+    if not parts or len(parts) > 3 or not all(isinstance(part, dict) for part in parts):
+        raise ValueError(f"{file}: expected a mapping of settings, then of help, then of choices")
+    settings, helps, choices = [*parts, {}, {}][:3]
+    return settings, helps, choices
+
+
+def _yaml(text: str) -> List[Any]:
+    try:
+        import yaml
+    except ImportError:
+        raise ValueError("the training's environment has no PyYAML; install it, or use JSON") from None
+    try:
+        return list(yaml.safe_load_all(text))
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error
+
+
+def _as_config(settings: Mapping[str, Any]) -> Config:
+    return Config(
+        **{
+            str(name): _as_config(value) if isinstance(value, dict) else value
+            for name, value in settings.items()
+        }
+    )
+
+
+def _leaves(config: SimpleNamespace, before: str = "") -> Iterator[Tuple[str, Any]]:
+    """Each setting with its name, as `optimizer.lr`."""
+    for name, value in vars(config).items():
+        if isinstance(value, SimpleNamespace):
+            yield from _leaves(value, before + name + ".")
+        else:
+            yield before + name, value
+
+
+def _set(config: SimpleNamespace, name: str, value: Any) -> None:
+    *way, last = name.split(".")
+    for step in way:
+        config = getattr(config, step)
+    setattr(config, last, value)
+
+
+def _plain(text: str) -> str:
+    """argparse takes a `%` in a help text for its own."""
+    return text.replace("%", "%%")

@@ -1,0 +1,72 @@
+"""A real Chromium for the tests of pages."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import Callable, Dict, Iterator, List, Tuple
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+WINDOWS: Dict[str, Tuple[int, int]] = {"desktop": (1280, 900), "narrow": (390, 844)}
+
+
+@pytest.fixture(scope="package")  # it holds an event loop, which other tests cannot run theirs beside
+def chromium() -> Iterator[Browser]:
+    """The system's browser. Where there is none its tests are skipped, but in CI that is a failure."""
+    program = next(filter(None, map(shutil.which, NAMES)), None)
+    if program is None:
+        reason = f"none of {', '.join(NAMES)} is installed (Debian: chromium)"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])  # tests may be root
+        yield browser
+        browser.close()
+
+
+class Opened:
+    """A page that is open, with all that the browser complained about or asked for."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.complaints: List[str] = []
+        self.requests: List[str] = []
+        page.on("console", lambda message: self.complaints.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("request", lambda request: self.requests.append(request.url))
+
+    def seen(self, selector: str) -> List[str]:
+        """The texts of the elements of this kind that a reader sees."""
+        return [element.inner_text() for element in self.page.locator(selector).all() if element.is_visible()]
+
+
+Open = Callable[..., Opened]
+
+
+@pytest.fixture
+def opened(chromium: Browser) -> Iterator[Open]:
+    """Opens a file: `language`, `window`, `dark` and `script` are the reader's."""
+    contexts = []
+
+    def open_file(
+        file: str, language: str = "en-US", window: str = "desktop", dark: bool = False, script: bool = True
+    ) -> Opened:
+        width, height = WINDOWS[window]
+        context = chromium.new_context(
+            locale=language,
+            viewport={"width": width, "height": height},
+            color_scheme="dark" if dark else "light",
+            java_script_enabled=script,
+        )
+        contexts.append(context)
+        found = Opened(context.new_page())
+        found.page.goto(f"file://{file}")
+        return found
+
+    yield open_file
+    for context in contexts:
+        context.close()

@@ -1,0 +1,233 @@
+"""The ways of starting, with real processes: what each of them sees, and what is refused before one starts."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+from tests.functional.node import RANK, Booting, Ended, Node, template_two
+
+SEE = [RANK, "print-environment"]
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path, devices=2)
+
+
+def environments(ended: Ended) -> List[Dict[str, str]]:
+    """The environment of each process, by its local rank."""
+    assert ended.code == 0, ended.output
+    lines = [line[line.index("{") :] for line in ended.output.splitlines() if "] {" in line]
+    return sorted((json.loads(line) for line in lines), key=lambda one: str(one.get("LOCAL_RANK")))
+
+
+def two_nodes(index: int, **more: str) -> Dict[str, str]:
+    return {
+        "MA_NUM_HOSTS": "2",
+        "VC_TASK_INDEX": str(index),
+        "VC_WORKER_HOSTS": "localhost,127.0.0.2",
+        **more,
+    }
+
+
+def listening() -> tuple[socket.socket, int]:
+    other = socket.socket()
+    other.bind(("", 0))
+    other.listen()
+    return other, other.getsockname()[1]
+
+
+class TestTorch:
+    def test_a_node_in_the_middle(self, node: Node) -> None:
+        node.variables.update(two_nodes(1), RANK_ID="9", RANK_SIZE="9")
+        node.complete_table(pods=2)
+        node.variables["MA_CURRENT_INSTANCE_NAME"] = "modelarts-job-test-worker-1"
+        seen = environments(node.boot("--rendezvous", "torch", *SEE))
+        wanted = (
+            "MASTER_ADDR",
+            "MASTER_PORT",
+            "RANK",
+            "WORLD_SIZE",
+            "LOCAL_RANK",
+            "LOCAL_WORLD_SIZE",
+            "GROUP_RANK",
+        )
+        assert [[one[name] for name in wanted] for one in seen] == [
+            ["127.0.0.1", "29500", "2", "4", "0", "2", "1"],  # the name is resolved
+            ["127.0.0.1", "29500", "3", "4", "1", "2", "1"],
+        ]
+        assert not {"RANK_TABLE_FILE", "RANK_ID", "RANK_SIZE"} & (set(seen[0]) | set(seen[1]))
+
+    def test_cards_are_chosen_sorted_and_mapped_to_processes(self, node: Node) -> None:
+        """`device_id_to_process_device_map("3,2")` of the guide is {0: 2, 1: 3}."""
+        node.variables.update(MA_NUM_GPUS="4", RANK_TABLE_FILE="")
+        seen = environments(node.boot("--rendezvous", "torch", "--devices", "3,2", *SEE))
+        assert [(one["LOCAL_RANK"], one["DEVICE_ID"], one["WORLD_SIZE"]) for one in seen] == [
+            ("0", "2", "2"),
+            ("1", "3", "2"),
+        ]
+
+    @pytest.mark.parametrize(
+        ("devices", "code", "said"),
+        [
+            ("0,2", 64, "expected devices that are adjacent, as 1,2 or 2,3"),
+            ("1,1", 64, "names a device twice"),
+            ("a", 64, "expected numbers as 1,2"),
+            ("1,2", 78, "--devices names device 2, but this node has 2: expected 0 to 1"),
+        ],
+    )
+    def test_cards_that_cannot_be_chosen(self, node: Node, devices: str, code: int, said: str) -> None:
+        node.variables["RANK_TABLE_FILE"] = ""
+        ended = node.boot("--rendezvous", "torch", "--devices", devices, *SEE)
+        assert ended.code == code
+        assert said in ended.output
+
+    def test_dynamic_routing_orders_the_nodes_anew(self, node: Node) -> None:
+        node.variables.update(two_nodes(0, RANK_AFTER_ACC="1", MA_MASTER_INDEX="1"), RANK_TABLE_FILE="")
+        seen = environments(node.boot("--rendezvous", "torch", *SEE))
+        assert [(one["RANK"], one["GROUP_RANK"], one["MASTER_ADDR"]) for one in seen] == [
+            ("2", "1", "127.0.0.2"), ("3", "1", "127.0.0.2")
+        ]  # fmt: skip
+
+    def test_a_port_that_is_taken_is_found_before_a_process_starts(self, node: Node) -> None:
+        other, port = listening()
+        with other:
+            node.variables["RANK_TABLE_FILE"] = ""
+            ended = node.boot("--rendezvous", "torch", "--rendezvous-port", str(port), RANK, "print:started")
+        assert ended.code == 78
+        assert f"port {port}, where the processes are to meet: another process listens there" in ended.output
+        assert "started" not in ended.output
+
+    def test_without_names_of_the_nodes(self, node: Node) -> None:
+        node.variables.update(two_nodes(0, VC_WORKER_HOSTS=""), RANK_TABLE_FILE="")
+        ended = node.boot("--rendezvous", "torch", *SEE)
+        assert ended.code == 78
+        assert "VC_WORKER_HOSTS is not set, but the job has 2 nodes" in ended.output
+
+
+class TestMindSpore:
+    def test_workers_and_scheduler_follow_the_nodes(self, node: Node) -> None:
+        node.variables.update(two_nodes(1), RANK_TABLE_FILE="")
+        seen = environments(node.boot("--rendezvous", "mindspore", *SEE))
+        assert [one["MS_NODE_ID"] for one in seen] == ["2", "3"]
+        assert {one["MS_ROLE"] for one in seen} == {"MS_WORKER"}  # the scheduler is on the first node
+        assert {(one["MS_SCHED_HOST"], one["MS_SCHED_PORT"], one["MS_WORKER_NUM"]) for one in seen} == {
+            ("127.0.0.1", "8118", "4")
+        }
+
+    def test_a_port_that_is_taken(self, node: Node) -> None:
+        other, port = listening()
+        with other:
+            node.variables["RANK_TABLE_FILE"] = ""
+            ended = node.boot(
+                "--rendezvous", "mindspore", "--rendezvous-port", str(port), RANK, "print:started"
+            )
+        assert ended.code == 78
+        assert f"port {port}, where" in ended.output
+        assert "started" not in ended.output
+
+    def test_a_scheduler_that_fails_is_the_cause(self, node: Node) -> None:
+        program = node.home / "s.py"
+        program.write_text(
+            "import os, time\nif os.environ['MS_ROLE'] == 'MS_SCHED': raise SystemExit(5)\ntime.sleep(600)"
+        )
+        node.variables["RANK_TABLE_FILE"] = ""
+        other, port = listening()
+        other.close()
+        ended = node.boot("--rendezvous", "mindspore", "--rendezvous-port", str(port), "s.py")
+        assert ended.code == 5
+        assert "exit code 5: scheduler ended with exit code 5" in ended.output
+
+
+class TestPerNode:
+    def test_the_command_gets_the_nodes_place_in_variables_and_arguments(self, node: Node) -> None:
+        node.variables.update(two_nodes(1), RANK_TABLE_FILE="")
+        ended = node.boot(
+            "--per-node", RANK, "print-environment", "print:$MABOOT_NNODES-${MABOOT_NODE_RANK}-$MABOOT_NPROC",
+            "print:$MABOOT_WORLD_SIZE-$MABOOT_MASTER_ADDR-$MABOOT_MASTER_PORT", "print:$HOME-$$-$MABOOT_OTHER",
+        )  # fmt: skip
+        (seen,) = environments(ended)
+        assert "[command] 2-1-2\n" in ended.output
+        assert "[command] 4-127.0.0.1-29500\n" in ended.output
+        assert "[command] $HOME-$$-$MABOOT_OTHER\n" in ended.output  # nobody's shell
+        assert seen["MABOOT_NODE_RANK"] == "1"
+        assert not {"RANK_TABLE_FILE", "RANK", "LOCAL_RANK"} & set(seen)
+
+    def test_its_exit_code_is_the_jobs(self, node: Node) -> None:
+        node.variables["RANK_TABLE_FILE"] = ""
+        ended = node.boot("--per-node", RANK, "exit:9:-")
+        assert ended.code == 9
+        assert "exit code 9: command ended with exit code 9" in ended.output
+
+    def test_with_a_rank_table_the_command_gets_it(self, node: Node) -> None:
+        node.complete_table()
+        (seen,) = environments(node.boot("--per-node", "--rendezvous", "rank-table", *SEE))
+        assert (seen["RANK_START"], seen["RANK_SIZE"]) == ("0", "2")
+        assert json.loads(Path(seen["RANK_TABLE_FILE"]).read_text())["version"] == "1.0"
+
+
+class TestRankTable:
+    def test_physical_device_numbers_as_mindspores_guide_has_them(self, node: Node) -> None:
+        document: Dict[str, Any] = template_two(1, 2)
+        for number, device in enumerate(document["group_list"][0]["instance_list"][0]["devices"]):
+            device["device_id"] = str(number + 4)
+        node.table.write_text(json.dumps(document))
+        assert [one["DEVICE_ID"] for one in environments(node.boot(*SEE))] == ["0", "1"]
+        seen = environments(node.boot("--device-id", "physical", *SEE))
+        assert [(one["DEVICE_ID"], one["ASCEND_DEVICE_ID"]) for one in seen] == [("4", "0"), ("5", "1")]
+
+    def test_chosen_cards_make_a_smaller_table(self, node: Node) -> None:
+        node.devices = 4
+        node.complete_table()
+        seen = environments(node.boot("--devices", "1,2", *SEE))
+        assert [(one["RANK_ID"], one["DEVICE_ID"], one["RANK_SIZE"]) for one in seen] == [
+            ("0", "1", "2"),
+            ("1", "2", "2"),
+        ]
+        table = json.loads(Path(seen[0]["RANK_TABLE_FILE"]).read_text())
+        assert [device["device_id"] for device in table["server_list"][0]["device"]] == ["1", "2"]
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (["--rank-size", "2"], "--rank-size, --rank-start, --device-start: only with --rank-table-file"),
+            (["--copy-code", "*"], "--copy-code: only with --workdir per-rank"),
+            (["--non-sink"], "--non-sink: MindSpore's non-sink mode needs --rendezvous mpi"),
+            (["--per-node", "--rendezvous", "mpi"], "--rendezvous mpi starts mpirun once on a node already"),
+            (["--per-node", "--bind-cores", "equal"], "--bind-cores: with --per-node"),
+        ],
+    )
+    def test_options_that_do_not_go_together(self, node: Node, arguments: List[str], said: str) -> None:
+        ended = node.boot(*arguments, *SEE)
+        assert ended.code == 64
+        assert said in ended.output
+
+
+def test_a_name_that_gets_its_address_later(node: Node) -> None:
+    """A hosts file of its own, in a mount namespace, plays the platform's name service."""
+    node.variables.update(two_nodes(1, VC_WORKER_HOSTS="late.worker,127.0.0.2"), RANK_TABLE_FILE="")
+    hosts = node.root / "hosts"
+    hosts.write_text("127.0.0.1 localhost\n")
+    mounted = f'mount --bind {hosts} /etc/hosts || exit 99; exec "$@"'
+    process = subprocess.Popen(
+        ["unshare", "--mount", "sh", "-c", mounted, "sh", sys.executable, "-m", "ma_boot", "--rendezvous", "torch", *SEE],
+        cwd=node.home, env=node.environ(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    running = Booting(node, process)
+    assert process.stdout is not None
+    first = process.stdout.readline()
+    if process.poll() == 99 or b"unshare" in first or b"mount" in first:
+        process.communicate()
+        pytest.skip("a mount namespace of its own needs root")
+    running.until("late.worker has no address yet")
+    with hosts.open("a") as file:
+        file.write("127.0.0.3 late.worker\n")
+    seen = environments(running.end())
+    assert [one["MASTER_ADDR"] for one in seen] == ["127.0.0.3", "127.0.0.3"]
