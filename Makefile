@@ -20,7 +20,7 @@ CONTEXT := $(REHEARSAL)/context
 SOURCES := Dockerfile .dockerignore entrypoint pyproject.toml README.md LICENSE image ma_boot path_mapping
 EXAMPLE_IMAGE := ma-boot-example
 
-.PHONY: help image image-check push push-values test-container setup rehearse resume rehearse-docker test test-mindspore test-torch test-kill fuzz bench bench-large bench-sync check clean
+.PHONY: help image image-check push push-values test-container setup rehearse resume rehearse-docker test test-mindspore test-torch test-rehearsals faults test-kill fuzz bench bench-large bench-sync check clean
 .DELETE_ON_ERROR:
 
 help: ## show the targets
@@ -77,13 +77,19 @@ push-values:
 		{ echo "make push: expected REGION and ORGANIZATION: make push REGION=cn-north-4 ORGANIZATION=yours" >&2; exit 64; }
 
 test: $(VENV)/made ## all tests but those that have a target of their own
-	$(VENV)/bin/python -m pytest -m "not mindspore and not torch and not kill and not container"
+	$(VENV)/bin/python -m pytest -m "not mindspore and not torch and not kill and not rehearsals and not container"
 
 test-container: $(VENV)/made ## the tests that build images and run them: need root, docker.io, docker-registry, debootstrap
 	$(VENV)/bin/python -m pytest -m container
 
 test-mindspore: $(VENV)/made $(TRAINING)/made ## the tests that train with MindSpore
 	$(VENV)/bin/python -m pytest -m mindspore
+
+test-rehearsals: $(VENV)/made ## the catalogue of faults, and a job of 32 nodes with 8 ranks each
+	$(VENV)/bin/python -m pytest -m rehearsals --durations=0
+
+faults: $(VENV)/made ## every fault of the catalogue in a rehearsal of its own, and a table of verdicts
+	$(VENV)/bin/ma_boot --local --rehearsal-dir $(REHEARSAL)/jobs --fault all
 
 test-torch: $(VENV)/made $(TORCH)/made ## the tests that train with PyTorch
 	$(VENV)/bin/python -m pytest -m torch

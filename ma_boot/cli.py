@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -22,6 +23,7 @@ from ma_boot.errors import BootError, ExitCode, Stopped
 from ma_boot.image_commands import image
 from ma_boot.journal import Journal
 from ma_boot.launch import described, plan_text
+from ma_boot.local import options as local_options
 from ma_boot.options import GroupedCommand, run_options
 from ma_boot.orphans import adopt_orphans
 from ma_boot.page.command import report
@@ -105,7 +107,7 @@ commands.add_command(report)
     epilog="Every option --some-name can be given as the environment variable MABOOT_SOME_NAME too; "
     "the option wins. Several values in one variable are separated by colons.",
 )
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="COMMAND [ARGS]...")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="COMMAND [ARGS]...")
 @run_options
 @click.pass_context
 def run(
@@ -124,15 +126,20 @@ def run(
         raise click.UsageError("--json prints the plan: give --plan too.")
     local = rest.pop("local")
     docker = {name: rest.pop(name) for name in _ONLY_DOCKER}
-    local_settings = {name: rest.pop(name) for name in _ONLY_LOCAL}
+    local_settings = {name: rest.pop(name) for name in (*_ONLY_LOCAL, *local_options.NAMES)}
     if not local:
-        _refuse_given(ctx, (*_ONLY_LOCAL, *_ONLY_DOCKER), "only a rehearsal has this; give --local too.")
+        given = (*_ONLY_LOCAL, *local_options.NAMES, *_ONLY_DOCKER)
+        _refuse_given(ctx, given, "only a rehearsal has this; give --local too.")
+    if not command and local_settings["fault"] != local_options.ALL_FAULTS:
+        raise click.MissingParameter(ctx=ctx, param=ctx.command.params[0])
     request = completed(BootRequest(command=("-m", *command) if as_module else tuple(command), **rest))
     if conflicts(request):
         raise click.UsageError("\n".join(conflicts(request)))
     if local and local_settings.pop("runner") == "docker":
         if plan:
             raise click.UsageError("--plan: only --runner process prints a plan.")
+        _refuse_given(ctx, local_options.NAMES, "only --runner process has this.")
+        local_settings = {name: local_settings[name] for name in _ONLY_LOCAL if name != "runner"}
         return _rehearse_in_containers(request, local_settings, docker, environ)
     _refuse_given(ctx, _ONLY_DOCKER, "only containers have this; give --runner docker too.")
     if local:
@@ -156,7 +163,7 @@ def _from_environment(command: click.Command, environ: Mapping[str, str]) -> Dic
     for option in command.params:
         value = environ.get("MABOOT_" + option.opts[-1].lstrip("-").replace("-", "_").upper())
         if isinstance(option, click.Option) and value and option.name and option.opts[-1].startswith("--"):
-            found[option.name] = tuple(value.split(os.pathsep)) if option.multiple else value
+            found[option.name] = tuple(re.split(r":(?!//)", value)) if option.multiple else value
     return found
 
 
@@ -198,13 +205,17 @@ def _rehearse(
     request: BootRequest, settings: Mapping[str, Any], environ: Mapping[str, str], plan: bool, as_json: bool
 ) -> int:
     from ma_boot.local.live import console_for  # a job on the platform needs none of it
-    from ma_boot.local.rehearse import Rehearsal, plan_rehearsal, rehearse
+    from ma_boot.local.rehearse import plan_rehearsal, rehearse
 
-    rehearsal = Rehearsal(request=request, **settings)
+    rehearsal = local_options.rehearsal_of(request, settings)
     with SignalInbox() as inbox, Console(2) if plan else console_for(environ) as console:
         world = _world(environ, inbox, console)
         if not plan:
             adopt_orphans()
+            if settings["fault"] == local_options.ALL_FAULTS:
+                from ma_boot.local.faults.matrix import run_all
+
+                return run_all(rehearsal, world)
             return rehearse(rehearsal, world)
         plans = plan_rehearsal(rehearsal, world)
     _print_plans(plans, as_json)

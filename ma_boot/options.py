@@ -9,6 +9,7 @@ import click
 
 from ma_boot.cores import BIND_CORES
 from ma_boot.launch import DEVICE_IDS, RENDEZVOUS, WORKDIRS
+from ma_boot.local.options import OPTIONS as REHEARSAL_OPTIONS
 from ma_boot.rank_table import PRODUCTS, RANK_ORDERS
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -320,6 +321,7 @@ _OPTIONS: List[Callable[[Any], Any]] = [
             show_default=True,
             help="Where the simulated nodes live.",
         ),
+        *REHEARSAL_OPTIONS,
         _option(
             "--runner",
             type=click.Choice(["process", "docker"]),

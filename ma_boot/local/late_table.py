@@ -1,29 +1,51 @@
-"""The rank table as it comes on the platform: late, first only a status, half written, then completed."""
+"""Writes the rank table as it comes on the platform: late, in several steps, broken ones on demand."""
 
 from __future__ import annotations
 
-import json
+import contextlib
+import os
 import threading
+import time
 from pathlib import Path
-from typing import Any, Mapping, Sequence, Tuple
+from typing import Callable, Sequence
 
 from ma_boot.job import TABLE_NAME
-
-
-def stages(table: Mapping[str, Any]) -> Tuple[str, ...]:
-    """The contents that the file goes through; before the first one it is missing."""
-    completed = json.dumps(table, indent=4)
-    return ('{"status":"initializing"}', completed[: len(completed) // 2], completed)
+from ma_boot.local.table_writes import Write
 
 
 def write_late(
-    table: Mapping[str, Any], directories: Sequence[str], delay: float, cancel: threading.Event
+    writes: Sequence[Write],
+    directory_of: Callable[[int], str],
+    cancel: threading.Event,
+    note: Callable[[Write], None],
 ) -> None:
-    """Writes all stages into each directory, the last one `delay` seconds from now, in place as the
-    platform's controller does; ends early when cancelled."""
-    contents = stages(table)
-    for text in contents:
-        if cancel.wait(delay / len(contents)):
+    """Makes the writes, each at its time from now; ends early when cancelled. `note` is told of each."""
+    started = time.monotonic()
+    for write in writes:
+        if cancel.wait(max(0.0, started + write.at - time.monotonic())):
             return
-        for directory in directories:
-            Path(directory, TABLE_NAME).write_text(text, encoding="utf-8")
+        file = Path(directory_of(write.node), TABLE_NAME)
+        (_swap if write.swapped else _write)(file, write.text)
+        note(write)
+
+
+def _write(file: Path, text: str) -> None:
+    """In place, as the platform's controller does: a reader may see half of it."""
+    file.write_text(text, encoding="utf-8")
+
+
+def _swap(file: Path, text: str) -> None:
+    """As a mounted ConfigMap changes: the name is a link, which leads to another directory from now on."""
+    number = time.monotonic_ns()
+    content = file.parent / f"..{number}"
+    content.mkdir()
+    (content / file.name).write_text(text, encoding="utf-8")
+    link = file.parent / f"..link-{number}"
+    link.symlink_to(Path(content.name, file.name))
+    earlier = os.readlink(file) if file.is_symlink() else None
+    os.replace(link, file)
+    if earlier is not None:
+        old = file.parent / Path(earlier).parent
+        with contextlib.suppress(OSError):
+            (old / file.name).unlink()
+            old.rmdir()

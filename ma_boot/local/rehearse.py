@@ -2,47 +2,54 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import shutil
 import signal
 import subprocess
-import sys
 import time
 import uuid
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from ma_boot.errors import BootError, CannotCreate
+from ma_boot.errors import BootError
 from ma_boot.job import TABLE_NAME
 from ma_boot.launch import WorkerSpec
-from ma_boot.local.code import code_directory, code_files, copy_code
+from ma_boot.local import starts
+from ma_boot.local.channels import upload_outputs
+from ma_boot.local.code import code_directory, code_files
+from ma_boot.local.course import Course
+from ma_boot.local.faults.verdict import write_verdicts
+from ma_boot.local.judge import verdicts_of
 from ma_boot.local.late_table import write_late
 from ma_boot.local.live import live_view
-from ma_boot.local.platform import SimulatedJob, node_environment, rank_table
-from ma_boot.local.summary import end_of_job, events_of, summary_lines
+from ma_boot.local.node_specs import (
+    Rehearsal,
+    Setting,
+    elsewhere,
+    fetch_inputs,
+    make_nodes,
+    node_log,
+    node_spec,
+)
+from ma_boot.local.platform import SimulatedJob
+from ma_boot.local.rerooted import said
+from ma_boot.local.sandbox.enter import check_is_here
+from ma_boot.local.served_obs import served
+from ma_boot.local.summary import cause, end_of_job, events_of, summary_lines
+from ma_boot.local.table_writes import writes
 from ma_boot.page.in_time import write_in_time
 from ma_boot.ports import free_port
-from ma_boot.request import BootRequest, as_options
+from ma_boot.request import BootRequest
 from ma_boot.result import RunResult
 from ma_boot.supervise import Limits, supervise
 from ma_boot.task import Task
 from ma_boot.world import World
+from path_mapping.stores import open_store
 
+__all__ = ["Rehearsal", "make_sandbox", "new_job", "node_log", "plan_rehearsal", "rehearse", "run_nodes"]
 PAGE_SECONDS = 30.0  # for the page of all nodes: nobody waits for this machine as a platform does
-
-
-@dataclass(frozen=True)
-class Rehearsal:
-    """What to rehearse; paths as the user wrote them, the delay in seconds."""
-
-    request: BootRequest
-    nodes: int
-    devices_per_node: int
-    rank_table_delay: float
-    code_dir: Optional[str]
-    rehearsal_dir: str
 
 
 def rehearse(rehearsal: Rehearsal, world: World) -> int:
@@ -51,8 +58,44 @@ def rehearse(rehearsal: Rehearsal, world: World) -> int:
     Raises `BootError` for what is wrong before a node starts.
     """
     started = time.monotonic()
-    job = new_job(rehearsal, world)
-    return run_nodes(rehearsal, job, _set_up(rehearsal, job, world), rank_table(job), world, started)
+    check_sandbox(rehearsal, world.environ)
+    with contextlib.ExitStack() as stack:
+        setting = _set_up(rehearsal, world, stack)
+        job = setting.job
+        _begin(job, world)
+        if elsewhere(setting):
+            world.journal.say(said(elsewhere(setting)))
+        stack.enter_context(_uploading(setting, world))
+        course = Course(setting, _limits(rehearsal.request), world)
+        with live_view(job, world.console):
+            run = course.run()
+    code = job_exit_code(run, world.inbox.stops)
+    verdicts = verdicts_of(setting, course, code, cause(job, run, code))
+    if verdicts:
+        write_verdicts(job.root, verdicts)
+        world.journal.say("\n".join(line for verdict in verdicts for line in verdict.lines()))
+    return _end(rehearsal, job, run, world, started)
+
+
+def _begin(job: SimulatedJob, world: World) -> None:
+    """The rehearsal's own events begin, and its first line is said."""
+    world.journal.open(Path(job.events_file), None)
+    world.journal.say(
+        f"rehearsing {job.name}: {job.nodes} nodes x {job.devices_per_node} devices in {job.root}"
+    )
+
+
+def _end(rehearsal: Rehearsal, job: SimulatedJob, run: RunResult, world: World, started: float) -> int:
+    """Leaves the page of the whole job, and sums up; returns the job's exit code."""
+    code = job_exit_code(run, world.inbox.stops)
+    world.journal.event("job-end", exit_code=code, **end_of_job(job, run, world.inbox.stops))
+    world.journal.close()
+    events = [Path(job.events_file), *(file for node in range(job.nodes) for file in events_of(job, node))]
+    made = write_in_time(events, Path(job.page_file), world, PAGE_SECONDS)
+    page = job.page_file if made else None
+    seconds = time.monotonic() - started
+    world.journal.say("\n".join(summary_lines(job, run, code, seconds, rehearsal.request, page)))
+    return code
 
 
 def run_nodes(
@@ -67,30 +110,19 @@ def run_nodes(
 
     `started` is the monotonic time at which the rehearsal began.
     """
-    world.journal.open(Path(job.events_file), None)
-    world.journal.say(
-        f"rehearsing {job.name}: {job.nodes} nodes x {job.devices_per_node} devices in {job.root}"
-    )
-    directories = [job.table_dir(node) for node in range(job.nodes)]
+    _begin(job, world)
+    planned = writes(table, range(job.nodes), rehearsal.rank_table_delay)
     writer = Task(
         "rank table",
-        lambda cancel: write_late(table, directories, rehearsal.rank_table_delay, cancel),
+        lambda cancel: write_late(planned, job.table_dir, cancel, lambda write: None),
         world.inbox,
     )
     try:
         with live_view(job, world.console):
-            run = supervise(specs, world, Limits(_patience(rehearsal.request), hurry=signal.SIGTERM))
+            run = supervise(specs, world, _limits(rehearsal.request))
     finally:
         writer.cancel()
-    code = job_exit_code(run, world.inbox.stops)
-    world.journal.event("job-end", exit_code=code, **end_of_job(job, run, world.inbox.stops))
-    world.journal.close()
-    events = [Path(job.events_file), *(file for node in range(job.nodes) for file in events_of(job, node))]
-    made = write_in_time(events, Path(job.page_file), world, PAGE_SECONDS)
-    page = job.page_file if made else None
-    seconds = time.monotonic() - started
-    world.journal.say("\n".join(summary_lines(job, run, code, seconds, rehearsal.request, page)))
-    return code
+    return _end(rehearsal, job, run, world, started)
 
 
 def plan_rehearsal(rehearsal: Rehearsal, world: World) -> List[Dict[str, Any]]:
@@ -98,19 +130,24 @@ def plan_rehearsal(rehearsal: Rehearsal, world: World) -> List[Dict[str, Any]]:
 
     The sandbox is made for it, with the table completed, and taken away again.
     """
-    job = new_job(rehearsal, world)
-    try:
-        specs = _set_up(rehearsal, job, world)
+    check_sandbox(rehearsal, world.environ)
+    with contextlib.ExitStack() as stack:
+        setting = _set_up(rehearsal, world, stack)
+        job = setting.job
+        stack.callback(shutil.rmtree, job.root, ignore_errors=True)
+        seen = starts.seen(job, starts.first_start(job.nodes), setting.exact)
         for node in range(job.nodes):
-            Path(job.table_dir(node), TABLE_NAME).write_text(json.dumps(rank_table(job)), encoding="utf-8")
-        return [_plan_of_node(spec) for spec in specs]
-    finally:
-        shutil.rmtree(job.root, ignore_errors=True)
+            text = json.dumps(starts.rank_table(seen))
+            Path(job.table_dir(node), TABLE_NAME).write_text(text, encoding="utf-8")
+        return [
+            _plan_of_node(node_spec(setting, seen, node, world), job.home(node)) for node in range(job.nodes)
+        ]
 
 
-def _plan_of_node(spec: WorkerSpec) -> Dict[str, Any]:
-    argv = [*spec.argv[:4], "--plan", "--json", *spec.argv[4:]]
-    done = subprocess.run(argv, cwd=spec.cwd, env=dict(spec.environ), stdout=subprocess.PIPE, check=False)
+def _plan_of_node(spec: WorkerSpec, cwd: str) -> Dict[str, Any]:
+    run = spec.argv.index("run") + 1
+    argv = [*spec.argv[:run], "--plan", "--json", *spec.argv[run:]]
+    done = subprocess.run(argv, cwd=cwd, env=dict(spec.environ), stdout=subprocess.PIPE, check=False)
     if done.returncode != 0:
         error = BootError(f"{spec.label} has no plan: ma_boot ended there with exit code {done.returncode}")
         error.exit_code = done.returncode
@@ -128,9 +165,9 @@ def job_exit_code(run: RunResult, stops: Sequence[int]) -> int:
     return run.first_failure.code if run.first_failure else 0
 
 
-def _patience(request: BootRequest) -> float:
+def _limits(request: BootRequest) -> Limits:
     """A node that is stopped stops its processes, then uploads; it is not killed before that can be over."""
-    return request.stop_timeout + request.upload_timeout + 30
+    return Limits(request.stop_timeout + request.upload_timeout + 30, hurry=signal.SIGTERM)
 
 
 def new_job(rehearsal: Rehearsal, world: World) -> SimulatedJob:
@@ -140,68 +177,67 @@ def new_job(rehearsal: Rehearsal, world: World) -> SimulatedJob:
     return SimulatedJob(identity, str(root), rehearsal.nodes, rehearsal.devices_per_node)
 
 
-def make_sandbox(rehearsal: Rehearsal, job: SimulatedJob, code: Optional[Path], world: World) -> None:
-    """Makes every node's directories with the code in them; raises `BootError`."""
+def make_sandbox(
+    rehearsal: Rehearsal, job: SimulatedJob, code: Optional[Path], world: World
+) -> Tuple[Path, ...]:
+    """Makes every node's directories with the code in them, and returns its files; raises `BootError`."""
     apart = [
         Path(world.cwd, place).resolve()
         for place in (rehearsal.rehearsal_dir, rehearsal.request.obs_root)
         if place
     ]
     files = code_files(code, apart) if code is not None else ()
-    for node in range(job.nodes):
-        try:
-            for directory in job.directories(node).values():
-                Path(directory).mkdir(parents=True)
-        except OSError as error:
-            raise CannotCreate(f"cannot make the sandbox {job.root}: {error.strerror}") from error
-        if code is not None:
-            copy_code(code, files, Path(job.job_dir(node), code.name))
+    make_nodes(job, range(job.nodes), code, files)
+    return files
 
 
-def node_log(job: SimulatedJob, node: int) -> str:
-    """Where everything is kept that a node prints."""
-    return str(Path(job.root, "log", f"{job.log_name}-worker-{node}.log"))
+def check_sandbox(rehearsal: Rehearsal, environ: Mapping[str, str]) -> None:
+    """Raises `ConfigError` where bubblewrap is needed and missing."""
+    if rehearsal.sandbox is not None:
+        check_is_here(environ, "--sandbox bwrap")
+    if any(fault.kind == "disk-full" for fault in rehearsal.faults):
+        check_is_here(environ, "--fault disk-full")
 
 
-def _set_up(rehearsal: Rehearsal, job: SimulatedJob, world: World) -> List[WorkerSpec]:
-    """Makes the sandbox; returns what starts `ma_boot` on each node."""
+def _set_up(rehearsal: Rehearsal, world: World, stack: contextlib.ExitStack) -> Setting:
+    """Makes the sandbox with all that the nodes find in it; OBS is served until the stack is left."""
     code, command = code_directory(rehearsal.request.command, rehearsal.code_dir, world.cwd)
-    make_sandbox(rehearsal, job, code, world)
+    job = new_job(rehearsal, world)
+    files = make_sandbox(rehearsal, job, code, world)
     port = rehearsal.request.rendezvous_port or free_port()
-    request = dataclasses.replace(rehearsal.request, command=command, rendezvous_port=port)
-    return [
-        WorkerSpec(
-            label=f"node {node}",
-            argv=(
-                sys.executable,
-                "-m",
-                "ma_boot",
-                "run",
-                *as_options(_on_node(request, job, node, code, world.cwd)),
-            ),
-            cwd=job.home(node),
-            environ=node_environment(job, node, code.name if code else "code", world.environ),
-            log_file=node_log(job, node),
-        )
-        for node in range(job.nodes)
-    ]
-
-
-def _on_node(
-    request: BootRequest, job: SimulatedJob, node: int, code: Optional[Path], cwd: str
-) -> BootRequest:
-    """The request as the node gets it: the script in the node's own code, other paths made absolute."""
-    first, *rest = request.command
-    if code is not None and first.endswith((".py", ".sh")):
-        first = str(Path(job.job_dir(node), code.name, first))
-
-    def absolute(path: Optional[str]) -> Optional[str]:
-        return None if path is None else str(Path(cwd, path))
-
-    return dataclasses.replace(
-        request,
-        command=(first, *rest),
-        source=tuple(str(Path(cwd, file)) for file in request.source),
-        path_mapping=absolute(request.path_mapping),
-        obs_root=absolute(request.obs_root),
+    mapping = rehearsal.request.path_mapping
+    request = dataclasses.replace(
+        rehearsal.request,
+        command=command,
+        rendezvous_port=port,
+        path_mapping=str(Path(world.cwd, mapping)) if mapping else None,
     )
+    root = Path(world.cwd, request.obs_root) if request.obs_root else None
+    obs = None
+    if rehearsal.obs_server and root is not None:
+        root.mkdir(parents=True, exist_ok=True)
+        obs = stack.enter_context(served(root, [f for f in rehearsal.faults if f.stage == "obs"]))
+    store = open_store(world.environ, root) if rehearsal.channels else None
+    setting = Setting(rehearsal, request, job, code, files, store, obs)
+    fetch_inputs(setting, range(job.nodes))
+    return setting
+
+
+@contextlib.contextmanager
+def _uploading(setting: Setting, world: World) -> Iterator[None]:
+    """The platform's own upload of the job form's outputs, while the block runs and once after it."""
+    channels, store = setting.rehearsal.channels, setting.store
+    if store is None or all(channel.is_input for channel in channels):
+        yield
+        return
+    say = world.journal.say
+    task = Task(
+        "outputs of the job form",
+        lambda cancel: upload_outputs(channels, setting.job, store, cancel, say),
+        world.inbox,
+    )
+    try:
+        yield
+    finally:
+        task.cancel()
+        task.wait(lambda: None)

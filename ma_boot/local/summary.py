@@ -34,7 +34,7 @@ def summary_lines(
     lines.append(f"logs of each process: {job.root}/node-*/home/ma-user/modelarts/log")
     if page is not None:
         lines.append(f"page: {page}")
-    return [*lines, f"exit code {code}: {_cause(job, run, code)}"]
+    return [*lines, f"exit code {code}: {cause(job, run, code)}"]
 
 
 def end_of_job(job: SimulatedJob, run: RunResult, stops: Sequence[int]) -> Dict[str, Any]:
@@ -43,7 +43,7 @@ def end_of_job(job: SimulatedJob, run: RunResult, stops: Sequence[int]) -> Dict[
     by = "signal" if stops else "ma_boot" if run.not_started else "node" if failure else None
     return {
         "by": by,
-        "cause": _cause(job, run, 128 + stops[0] if stops else failure.code if failure else 0),
+        "cause": cause(job, run, 128 + stops[0] if stops else failure.code if failure else 0),
         "label": failure.label if failure else None,
         "signal": stops[0] if stops else None,
     }
@@ -55,15 +55,20 @@ def events_of(job: SimulatedJob, node: int) -> List[Path]:
 
 
 def _phases(job: SimulatedJob, node: int) -> Iterator[Dict[str, Any]]:
-    """The phases that the node has recorded; none for a node that ended before it could."""
+    """The phases that the node's last start has recorded; none for a node that ended before it could."""
     for file in events_of(job, node):
+        phases: List[Dict[str, Any]] = []
         for line in file.read_text(encoding="utf-8").splitlines():
             event = json.loads(line)
-            if event["kind"] == "phase-end":
-                yield event
+            if event["kind"] == "phase-start" and event["phase"] == "job":
+                phases.clear()
+            elif event["kind"] == "phase-end":
+                phases.append(event)
+        yield from phases
 
 
-def _cause(job: SimulatedJob, run: RunResult, code: int) -> str:
+def cause(job: SimulatedJob, run: RunResult, code: int) -> str:
+    """The exit code in words: what the node that failed first has left about it."""
     if code == 0:
         return "success"
     failure = run.first_failure

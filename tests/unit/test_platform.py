@@ -11,8 +11,8 @@ import pytest
 from ma_boot.errors import ConfigError, NotFound
 from ma_boot.job import read_job
 from ma_boot.local.code import code_directory, code_files, copy_code
-from ma_boot.local.late_table import stages
 from ma_boot.local.platform import SimulatedJob, node_environment, rank_table
+from ma_boot.local.table_writes import stages
 from ma_boot.rank_table import NotYet, completed_document, convert, own_pod, parse
 
 JOB = SimulatedJob("1234", "/sandbox", nodes=3, devices_per_node=2)

@@ -1,0 +1,154 @@
+"""The course of a rehearsed job: its starts one after the other, and the faults that come meanwhile."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+
+from ma_boot.local import starts
+from ma_boot.local.faults.grammar import Fault
+from ma_boot.local.faults.inject import Injector
+from ma_boot.local.faults.verdict import Came
+from ma_boot.local.faults.watch import Watch
+from ma_boot.local.late_table import write_late
+from ma_boot.local.node_specs import Setting, bring_code, fetch_inputs, node_spec
+from ma_boot.local.starts import Counts
+from ma_boot.local.table_writes import Write, renewed, stages, writes
+from ma_boot.orphans import reap_orphans
+from ma_boot.result import RunResult
+from ma_boot.supervise import Limits, supervise
+from ma_boot.task import Task
+from ma_boot.world import World
+
+_LOOK_SECONDS = 0.01
+_FROM_THE_START = ("absent", "disk-full", "table-late")
+_GONE_SECONDS = 10.0  # the guard of a node that was lost needs only milliseconds
+
+
+class Course:
+    """`run` goes through all starts; `came` are the faults in their order, `ended` when the last start was
+    over, on the monotonic clock."""
+
+    def __init__(self, setting: Setting, limits: Limits, world: World) -> None:
+        self.came: List[Came] = []
+        self.ended = 0.0
+        self._setting = setting
+        self._limits = limits
+        self._world = world
+        self._lock = threading.Lock()
+        self._shown: Dict[int, str] = {}
+        self._injector = Injector(setting.rehearsal.faults, self._note)
+
+    def run(self) -> RunResult:
+        """The result of the last start: those that the platform makes after a fault replace one another."""
+        counts = starts.first_start(self._setting.job.nodes)
+        kept: Sequence[int] = ()
+        while True:
+            watch = self._watch()
+            run = self._one_start(counts, kept, watch)
+            self.ended = time.monotonic()
+            fault, self._injector.begins_again = self._injector.begins_again, None
+            if fault is None or run.succeeded or self._world.inbox.stops:
+                return run
+            _until_gone([rank.pid for rank in watch.ranks.values()])
+            counts = _next(counts, fault)
+            kept = [node for node, count in enumerate(counts) if count.started > 1]
+            self._renew([node for node in range(len(counts)) if node not in kept])
+            self._world.journal.say(f"the platform starts the job again ({fault})")
+
+    def _one_start(self, counts: Tuple[Counts, ...], kept: Sequence[int], watch: Watch) -> RunResult:
+        setting = self._setting
+        seen = starts.seen(setting.job, counts, setting.exact)
+        specs = [node_spec(setting, seen, node, self._world) for node in self._present()]
+        for fault in setting.rehearsal.faults:
+            if fault.kind in _FROM_THE_START:
+                self._note(fault, None)
+        with (
+            self._beside("rank table", lambda cancel: self._write_tables(self._tables(seen, kept), cancel)),
+            self._beside("faults", lambda cancel: self._injector.run(watch, cancel)),
+            self._beside("faults of OBS", self._watch_obs),
+        ):
+            run = supervise(specs, self._world, self._limits)
+        self._note_obs()
+        return run
+
+    def _tables(self, seen: starts.SeenJob, kept: Sequence[int]) -> List[Write]:
+        """A node in its old container finds its old table: one that another node's change makes wrong is
+        replaced, and one that was not completed yet still will be."""
+        delay, table = self._setting.rehearsal.rank_table_delay, starts.rank_table(seen)
+        fresh = [node for node in range(seen.nodes) if node not in kept]
+        if not kept:
+            return writes(table, fresh, delay, self._setting.rehearsal.faults)
+        if fresh:
+            return writes(table, fresh, delay) + renewed(table, kept, delay)
+        return writes(table, [node for node in kept if self._shown.get(node) != stages(table)[-1]], delay)
+
+    def _write_tables(self, planned: Sequence[Write], cancel: threading.Event) -> None:
+        def note(write: Write) -> None:
+            self._shown[write.node] = write.text
+            if write.fault is not None:
+                self._note(write.fault, None)
+
+        in_order = sorted(planned, key=lambda write: write.at)
+        write_late(in_order, self._setting.job.table_dir, cancel, note)
+
+    def _watch_obs(self, cancel: threading.Event) -> None:
+        while not cancel.wait(_LOOK_SECONDS):
+            self._note_obs()
+
+    def _note_obs(self) -> None:
+        for fault in self._setting.obs.come() if self._setting.obs else ():
+            self._note(fault, None)
+
+    @contextmanager
+    def _beside(self, name: str, work: Callable[[threading.Event], None]) -> Iterator[None]:
+        task = Task(name, work, self._world.inbox)
+        try:
+            yield
+        finally:
+            task.cancel()
+            task.wait(lambda: None, time.monotonic() + _GONE_SECONDS)
+
+    def _note(self, fault: Fault, problem: Optional[str]) -> None:
+        with self._lock:
+            if any(came.fault is fault for came in self.came):
+                return
+            self.came.append(Came(fault, time.monotonic(), problem))
+        self._world.journal.event("fault", fault=str(fault), problem=problem)
+        self._world.journal.say(f"fault: {fault}" + (f": {problem}" if problem else ""))
+
+    def _watch(self) -> Watch:
+        job = self._setting.job
+        events: Dict[int, Path] = {
+            node: Path(job.log_dir(node), f"{job.log_name}-node-{node}-events.jsonl")
+            for node in self._present()
+        }
+        return Watch(Path(job.events_file), events)
+
+    def _present(self) -> List[int]:
+        """The nodes that start at all."""
+        absent = {fault.node for fault in self._setting.rehearsal.faults if fault.kind == "absent"}
+        return [node for node in range(self._setting.job.nodes) if node not in absent]
+
+    def _renew(self, nodes: Sequence[int]) -> None:
+        """New containers: nothing is left of the old ones."""
+        for node in nodes:
+            shutil.rmtree(self._setting.job.node_root(node), ignore_errors=True)
+        bring_code(self._setting, nodes)
+        fetch_inputs(self._setting, nodes)
+
+
+def _next(counts: Tuple[Counts, ...], fault: Fault) -> Tuple[Counts, ...]:
+    return starts.restarted(counts) if fault.kind == "restart" else starts.rescheduled(counts, fault.node)
+
+
+def _until_gone(pids: Sequence[int]) -> None:
+    """Waits for processes whose node was killed: they are our children by now, and their guard ends them."""
+    until = time.monotonic() + _GONE_SECONDS
+    while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < until:
+        reap_orphans([])
+        time.sleep(_LOOK_SECONDS)

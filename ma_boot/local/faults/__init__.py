@@ -1,0 +1,1 @@
+"""Faults on demand in a rehearsal: ordered in words, made from outside, each with a verdict at the end."""

@@ -1,0 +1,259 @@
+"""The words for a fault: `kill rank=3 at=5s` becomes a value, and a value these words again. Pure.
+
+FAULT  := KIND [KEY=VALUE]...          one fault; `--fault` may be given several times
+kill, exit, hang, flood                a rank: rank=R, and when: at=TIME after its start, or line=K of its log
+absent, lost, rescheduled, restart     a node, or the job: node=N, and when: at=TIME, or phase=NAME
+stop                                   SIGTERM, as phase=NAME begins or at=TIME; SIGKILL after grace=TIME
+table-torn, table-late, ...            the rank table, of all nodes or of node=N; for=TIME, else for ever
+obs-403, obs-reset, obs-slow, ...      answers of OBS: method=GET, key=TEXT (a part of it), times=N
+disk-full                              node=N, at path=DIRECTORY after size=SIZE
+TIME := 5s | 200ms | 2m                SIZE := 512k | 8m | 1g
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from dataclasses import dataclass, fields
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from ma_boot.errors import UsageError, listed
+
+PHASES = ("job", "environment", "inputs", "rank table", "launch", "run", "outputs")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "": 1.0}
+_SIZES = {"g": 30, "m": 20, "k": 10, "": 0}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault: `kind` says what, `rank`, `node` or `key` whom, `at`, `line` or `phase` when.
+
+    Times in seconds (`at` after the start of the rank or node, `lasts` None for ever, `grace` before
+    SIGKILL), `size` in bytes; `signal` is a name without SIG.
+    """
+
+    kind: str
+    rank: Optional[int] = None
+    node: Optional[int] = None
+    pod: Optional[int] = None
+    at: Optional[float] = None
+    line: Optional[int] = None
+    phase: Optional[str] = None
+    lasts: Optional[float] = None
+    code: Optional[int] = None
+    signal: Optional[str] = None
+    grace: Optional[float] = None
+    size: Optional[int] = None
+    path: Optional[str] = None
+    method: Optional[str] = None
+    key: Optional[str] = None
+    times: Optional[int] = None
+
+    @property
+    def stage(self) -> str:
+        """Who makes it: `rank`, `node`, `table`, `obs` or `disk`."""
+        return KINDS[self.kind].stage
+
+    def __str__(self) -> str:
+        words = [self.kind]
+        for field in fields(self)[1:]:
+            value = getattr(self, field.name)
+            if value is not None:
+                words.append(f"{_KEY_OF.get(field.name, field.name)}={_KEYS[field.name].show(value)}")
+        return " ".join(words)
+
+
+class Kind(NamedTuple):
+    """What a kind of fault is, which keys it needs, and which it may have."""
+
+    stage: str
+    meaning: str
+    needs: Tuple[str, ...] = ()
+    takes: Tuple[str, ...] = ()
+
+
+class _Key(NamedTuple):
+    """How a key's value is read (`ValueError` for a wrong one), shown, and described."""
+
+    read: Callable[[str], Any]
+    show: Callable[[Any], str]
+    expected: str
+
+
+_WHEN_RANK = ("at", "line")
+_WHEN_NODE = ("at", "phase")
+_OBS = ("method", "key", "times")
+KINDS: Dict[str, Kind] = {
+    "kill": Kind("rank", "the rank dies of a signal", ("rank",), ("signal", *_WHEN_RANK)),
+    "exit": Kind("rank", "the rank ends with an exit code", ("rank",), ("code", *_WHEN_RANK)),
+    "hang": Kind("rank", "the rank stands still", ("rank",), ("lasts", *_WHEN_RANK)),
+    "flood": Kind("rank", "the rank prints without end, up to a size", ("rank",), ("size", *_WHEN_RANK)),
+    "absent": Kind("node", "the node never starts; the rank table is never completed", ("node",)),
+    "lost": Kind("node", "everything on the node is killed at once", ("node",), _WHEN_NODE),
+    "rescheduled": Kind(
+        "node", "the node is rebuilt elsewhere, the others start again; without node= all are rebuilt",
+        (), ("node", *_WHEN_NODE),
+    ),
+    "restart": Kind("node", "the boot command runs again in place", (), ("signal", *_WHEN_NODE)),
+    "stop": Kind("node", "SIGTERM, and SIGKILL after the grace", (), ("node", "grace", *_WHEN_NODE)),
+    "table-late": Kind("table", "nothing is written before that", ("lasts",), ("node",)),
+    "table-never": Kind("table", "it stays `initializing`", (), ("node",)),
+    "table-torn": Kind("table", "half of it", (), ("node", "lasts")),
+    "table-empty": Kind("table", "an empty file", (), ("node", "lasts")),
+    "table-regresses": Kind("table", "completed, `initializing` again, completed", (), ("node", "lasts")),
+    "table-lacks": Kind("table", "completed without a pod", ("pod",), ("node", "lasts")),
+    "table-stale": Kind("table", "that of an earlier attempt, with other pods", (), ("node", "lasts")),
+    "table-wrong": Kind("table", "completed, with an address twice", (), ("node",)),
+    "table-rewritten": Kind("table", "replaced again and again, as a ConfigMap", (), ("node", "lasts")),
+    "obs-403": Kind("obs", "access denied", (), _OBS),
+    "obs-404": Kind("obs", "no such object", (), _OBS),
+    "obs-500": Kind("obs", "internal error", (), _OBS),
+    "obs-503": Kind("obs", "slow down", (), _OBS),
+    "obs-expired": Kind("obs", "the credentials have expired", (), _OBS),
+    "obs-reset": Kind("obs", "the connection is reset", (), _OBS),
+    "obs-cut": Kind("obs", "half of the answer, and the end", (), _OBS),
+    "obs-corrupt": Kind("obs", "a wrong bit in the answer", (), _OBS),
+    "obs-slow": Kind("obs", "a few kilobytes a second", (), _OBS),
+    "obs-stall": Kind("obs", "half of the answer, and silence", (), _OBS),
+    "obs-hang": Kind("obs", "no answer", (), _OBS),
+    "disk-full": Kind("disk", "a directory has only so much room", ("node", "path", "size")),
+}  # fmt: skip
+
+
+def parse_faults(texts: Sequence[str], nodes: int, devices_per_node: int) -> Tuple[Fault, ...]:
+    """The faults for a job of this shape; raises `UsageError` with every mistake of all of them."""
+    found: List[Fault] = []
+    problems: List[str] = []
+    for text in texts:
+        fault, wrong = _parsed(text)
+        if fault is not None:
+            wrong = _misplaced(fault, nodes, devices_per_node)
+            found.append(fault)
+        problems += [f"--fault {text!r}: {problem}" for problem in wrong]
+    if problems:
+        raise UsageError(listed("faults that cannot be made:", problems))
+    return tuple(found)
+
+
+def _parsed(text: str) -> Tuple[Optional[Fault], List[str]]:
+    """The fault, or what is wrong with its words."""
+    kind, *pairs = text.split() or [""]
+    if kind not in KINDS:
+        return None, [f"found {kind!r}, expected one of {', '.join(KINDS)}"]
+    allowed = (*KINDS[kind].needs, *KINDS[kind].takes)
+    values: Dict[str, Any] = {}
+    problems: List[str] = []
+    for pair in pairs:
+        word, equals, written = pair.partition("=")
+        name = _NAME_OF.get(word, word)
+        if not equals or name not in allowed or name in values:
+            problem = "is there twice" if name in values else f"found {pair!r}, expected {_allowed(allowed)}"
+            problems.append(problem if name not in values else f"{word}= {problem}")
+            continue
+        try:
+            values[name] = _KEYS[name].read(written)
+        except ValueError:
+            values[name] = None
+            problems.append(f"{word}={written}: expected {_KEYS[name].expected}")
+    missing = [name for name in KINDS[kind].needs if name not in values]
+    problems += [
+        f"{_KEY_OF.get(name, name)}= is missing: expected {_KEYS[name].expected}" for name in missing
+    ]
+    if sum(name in values for name in ("at", "line", "phase")) > 1:
+        problems.append("expected one of at=, line=, phase=: a fault comes once")
+    return (None if problems else Fault(kind, **values)), problems
+
+
+def _allowed(names: Sequence[str]) -> str:
+    return ", ".join(f"{_KEY_OF.get(name, name)}=" for name in names) or "nothing more"
+
+
+def _misplaced(fault: Fault, nodes: int, devices_per_node: int) -> List[str]:
+    """Ranks and nodes that the job does not have."""
+    ends = {"rank": nodes * devices_per_node, "node": nodes, "pod": nodes}
+    if fault.kind == "absent" and nodes == 1:
+        return ["expected a job of several nodes: nothing at all would start"]
+    return [
+        f"{name}={getattr(fault, name)}: expected 0 to {end - 1}, as the job has {nodes} nodes "
+        f"x {devices_per_node} devices"
+        for name, end in ends.items()
+        if getattr(fault, name) is not None and getattr(fault, name) >= end
+    ]
+
+
+def _number(lowest: int, highest: int) -> _Key:
+    def read(text: str) -> int:
+        if not re.fullmatch(r"[0-9]{1,9}", text) or not lowest <= int(text) <= highest:
+            raise ValueError(text)
+        return int(text)
+
+    return _Key(read, str, f"a whole number from {lowest}" + (f" to {highest}" if highest < 10**9 else ""))
+
+
+def _seconds(text: str) -> float:
+    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,3})?)(ms|s|m|)", text, re.ASCII)
+    if match is None:
+        raise ValueError(text)
+    return round(float(match.group(1)) * _UNITS[match.group(2)], 3)
+
+
+def _show_seconds(value: float) -> str:
+    return f"{value:.3f}".rstrip("0").rstrip(".") + "s"
+
+
+def _bytes(text: str) -> int:
+    match = re.fullmatch(r"([1-9]\d{0,9})([kmg]?)", text.lower(), re.ASCII)
+    if match is None:
+        raise ValueError(text)
+    return int(match.group(1)) << _SIZES[match.group(2)]
+
+
+def _show_bytes(value: int) -> str:
+    return next(f"{value >> bits}{unit}" for unit, bits in _SIZES.items() if not value & ((1 << bits) - 1))
+
+
+def _signal(text: str) -> str:
+    name = text.upper()
+    name = name[3:] if name.startswith("SIG") else name
+    if f"SIG{name}" not in signal.Signals.__members__:
+        raise ValueError(text)
+    return name
+
+
+def _phase(text: str) -> str:
+    if text.replace("-", " ") not in PHASES:
+        raise ValueError(text)
+    return text.replace("-", " ")
+
+
+def _matching(pattern: str, expected: str) -> _Key:
+    def read(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(text)
+        return text
+
+    return _Key(read, str, expected)
+
+
+_NUMBER = _number(0, 10**9)
+_SPAN = _Key(_seconds, _show_seconds, "a time, as 5s, 200ms or 2m")
+_KEYS: Dict[str, _Key] = {
+    "rank": _NUMBER,
+    "node": _NUMBER,
+    "pod": _NUMBER,
+    "at": _SPAN,
+    "line": _number(1, 10**9),
+    "phase": _Key(_phase, lambda name: str(name).replace(" ", "-"), f"one of {', '.join(PHASES)}"
+                  " (with - for the blank)"),
+    "lasts": _SPAN,
+    "code": _number(1, 255),
+    "signal": _Key(_signal, str, "the name of a signal, as KILL, SEGV or TERM"),
+    "grace": _SPAN,
+    "size": _Key(_bytes, _show_bytes, "a size, as 512k, 8m or 1g"),
+    "path": _matching(r"/\S*", "an absolute path as on the platform, as /cache"),
+    "method": _matching("GET|PUT|POST|HEAD|DELETE", "GET, PUT, POST, HEAD or DELETE"),
+    "key": _matching(r"\S+", "a part of the object's key"),
+    "times": _number(1, 10**9),
+}  # fmt: skip
+_KEY_OF = {"lasts": "for"}
+_NAME_OF = {"for": "lasts"}

@@ -1,0 +1,51 @@
+"""After a rehearsal: its faults, what came of each, and where the outputs are."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import List, Optional, Tuple
+
+from ma_boot.local.course import Course
+from ma_boot.local.faults.expect import Patience, expected
+from ma_boot.local.faults.verdict import Home, Verdict, judged, outputs_home
+from ma_boot.local.node_specs import Setting, node_mapping
+from path_mapping.config import Route
+
+
+def verdicts_of(setting: Setting, course: Course, code: int, cause: str) -> List[Verdict]:
+    """One for each fault; of several faults in one rehearsal nothing is expected in particular."""
+    faults, request = setting.rehearsal.faults, setting.request
+    hangs_end = request.hang_timeout is not None and request.hang_action == "stop"
+    patience = Patience(request.stop_timeout, request.rank_table_timeout, hangs_end)
+    home = _home(setting)
+    came = {str(one.fault): one for one in course.came}
+    return [
+        judged(
+            fault,
+            came.get(str(fault)),
+            course.ended,
+            code,
+            cause,
+            home,
+            expected(fault, patience) if len(faults) == 1 else None,
+        )
+        for fault in faults
+    ]
+
+
+def _home(setting: Setting) -> Optional[Home]:
+    """The outputs of all nodes, by the mapping and the job form; None where OBS is no directory here."""
+    if setting.request.obs_root is None:
+        return None
+    places: List[Tuple[Route, Path]] = []
+    for node in range(setting.job.nodes):
+        mapping, root = node_mapping(setting, node), setting.job.node_root(node)
+        for route in mapping.outputs if mapping else ():
+            local = root + route.local if os.path.isabs(route.local) else route.local
+            places.append((dataclasses.replace(route, local=local), Path(setting.job.home(node))))
+        for channel in setting.rehearsal.channels:
+            if not channel.is_input:
+                places.append((channel.route(setting.job, node), Path(root)))
+    return outputs_home(places, Path(setting.request.obs_root))

@@ -1,0 +1,58 @@
+"""`--obs-server`: the directory of `--obs-root` as an OBS that a job of this machine can reach."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import tempfile
+from pathlib import Path
+from typing import Dict, Iterator, List, Sequence
+
+from ma_boot.local.faults.grammar import Fault
+from ma_boot.local.obs_server import Credentials, ObsServer
+from ma_boot.local.obs_server import Fault as Broken
+from ma_boot.local.obs_server.directory import DirectoryBuckets
+
+_KINDS = {"obs-cut": "cut", "obs-corrupt": "flip", "obs-slow": "trickle"}  # the others have their own names
+_EVER = 1_000_000
+
+
+class ServedObs:
+    """The server while it serves: what a job's environment needs, and the faults that are not used up."""
+
+    def __init__(self, server: ObsServer, environ: Dict[str, str], faults: Sequence[Fault]) -> None:
+        self.environ = environ
+        self._open = [(fault, broken, broken.times) for fault in faults for broken in _broken(fault)]
+        server.faults += [broken for _, broken, _ in self._open]
+
+    def come(self) -> List[Fault]:
+        """The faults that met their first request since the last call."""
+        found = [entry for entry in self._open if entry[1].times < entry[2]]
+        come = {str(fault): fault for fault, _, _ in found}
+        self._open = [entry for entry in self._open if str(entry[0]) not in come]
+        return list(come.values())
+
+
+@contextlib.contextmanager
+def served(root: Path, faults: Sequence[Fault]) -> Iterator[ServedObs]:
+    """Serves `root` while the block runs, to whom has the keys, which are of this run only."""
+    keys = Credentials(secrets.token_hex(10), secrets.token_hex(20))
+    with tempfile.TemporaryDirectory() as parts:
+        server = ObsServer(Path(parts), [keys], buckets=DirectoryBuckets(root))
+        with server:
+            environ = {
+                "OBS_ENDPOINT": server.url,
+                "S3_ENDPOINT": server.url,
+                "S3_USE_HTTPS": "0",
+                "S3_VERIFY_SSL": "0",
+                "OBS_ACCESS_KEY_ID": keys.access_key,
+                "OBS_SECRET_ACCESS_KEY": keys.secret_key,
+                "no_proxy": "127.0.0.1",
+            }
+            yield ServedObs(server, environ, faults)
+
+
+def _broken(fault: Fault) -> List[Broken]:
+    """The server's own faults; without a method, of downloads."""
+    kind = _KINDS.get(fault.kind, fault.kind.partition("-")[2])
+    return [Broken(kind, fault.method or "GET", fault.key or "", fault.times or _EVER)]

@@ -1,0 +1,287 @@
+"""Faults on demand, OBS served, the job form's channels, and the platform's own paths: whole rehearsals."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any, Dict, List, Tuple
+
+import pytest
+
+from ma_boot.local.faults.forced_exit import force_exit
+from ma_boot.local.faults.verdict import FILE
+from tests.functional.node import Ended, eventually
+from tests.functional.test_rehearsal import MAPPING, end, events, laptop, processes, rehearse, start
+
+__all__ = ["laptop"]
+SHAPE = ["--nodes", "2", "--devices-per-node", "2"]
+needs_bwrap = pytest.mark.usefixtures("bubblewrap")
+
+
+@pytest.fixture
+def bubblewrap() -> None:
+    """Where bubblewrap is missing the tests are skipped, but in CI that is a failure."""
+    if shutil.which("bwrap", path="/usr/bin:/bin") is None:
+        reason = "bwrap: not installed (Debian: bubblewrap)"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+
+
+def verdicts(laptop: Path) -> List[Dict[str, Any]]:
+    files = list(laptop.glob(f"ma_boot-rehearsal/*/{FILE}"))
+    found: List[Dict[str, Any]] = json.loads(files[0].read_text())
+    return found
+
+
+def with_fault(laptop: Path, *words: str) -> Ended:
+    return rehearse(laptop, *SHAPE, "--tee", "none", *words)
+
+
+def environments(laptop: Path) -> Dict[int, Dict[str, str]]:
+    """What each rank printed of its environment, at its last start."""
+    found = {}
+    for node in (0, 1):
+        for file in laptop.glob(
+            f"ma_boot-rehearsal/*/node-{node}/home/ma-user/modelarts/log/*-proc-rank-*.txt"
+        ):
+            if ".1.txt" not in file.name:
+                environ = json.loads(file.read_text().splitlines()[0])
+                found[int(environ["RANK_ID"])] = environ
+    return found
+
+
+def test_a_rank_ends_with_a_code_of_our_choice_and_the_verdict_says_it(laptop: Path) -> None:
+    words = ["write:out/RANK:x", "print:ready", "sleep"]
+    ended = with_fault(laptop, *MAPPING, "--fault", "exit rank=3 code=9 line=1", "project/train.py", *words)
+    assert ended.code == 9, ended.output
+    (verdict,) = verdicts(laptop)
+    assert (verdict["came"], verdict["code"], verdict["wrong"]) == (True, 9, [])
+    assert "rank 3 ended with exit code 9" in verdict["cause"]
+    assert "fault: exit rank=3 line=1 code=9" in ended.output
+    assert processes(laptop) == []
+
+
+@pytest.mark.parametrize("code", [0, 7, 255])
+@pytest.mark.parametrize("program", ["import time; time.sleep(600)", "while True: pass"])
+def test_an_exit_code_is_forced_on_any_program(program: str, code: int) -> None:
+    process = subprocess.Popen([sys.executable, "-c", program])
+    exe = os.path.realpath(sys.executable)
+    eventually(lambda: os.path.realpath(f"/proc/{process.pid}/exe") == exe, "exec")
+    thread = threading.Thread(target=force_exit, args=(process.pid, code))
+    thread.start()
+    thread.join()
+    assert process.wait(30) == code
+
+
+def test_an_exit_code_cannot_be_forced_on_what_is_gone() -> None:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    with pytest.raises(OSError, match="No such"):
+        force_exit(process.pid, 1)
+
+
+def test_a_fault_that_does_not_come_is_no_good_verdict(laptop: Path) -> None:
+    ended = with_fault(laptop, "--fault", "kill rank=1 at=10m", "project/train.py")
+    assert ended.code == 0
+    assert verdicts(laptop)[0]["wrong"] == ["the fault did not come before the job ended"]
+
+
+def test_an_upload_that_fails_is_seen_as_lost_outputs(laptop: Path) -> None:
+    fault = ["--fault", "obs-403 method=PUT"]
+    ended = with_fault(laptop, *MAPPING, *fault, "project/train.py", "write:out/RANK:x")
+    assert ended.code == 74, ended.output
+    (verdict,) = verdicts(laptop)
+    assert verdict["files"] == verdict["lost"] >= 2  # the node that fails first stops the other
+    assert verdict["wrong"] == []
+
+
+def starts_twice(laptop: Path, fault: str) -> Ended:
+    """A job whose ranks wait; the fault comes once all of them run, and they may end once they run again."""
+    running = start(
+        laptop, *SHAPE, "--fault", f"{fault} at=2s", "project/train.py",
+        "print-environment", f"ready:{laptop}/ready", f"await:{laptop}/go",
+    )  # fmt: skip
+    eventually(lambda: len(list(laptop.glob("ready.*"))) == 4, "the first start")
+    first = {path.name: path.read_text() for path in laptop.glob("ready.*")}
+    for home in laptop.glob("ma_boot-rehearsal/*/node-*/home/ma-user"):
+        (home / "left").write_text("by the first start")
+    eventually(
+        lambda: all(path.read_text() not in ("", first[path.name]) for path in laptop.glob("ready.*")),
+        "the second start",
+    )
+    (laptop / "go").write_text("")
+    return end(running)
+
+
+def kept(laptop: Path) -> List[str]:
+    """The nodes that still have what the first start left."""
+    return sorted(
+        path.parents[2].name for path in laptop.glob("ma_boot-rehearsal/*/node-*/home/ma-user/left")
+    )
+
+
+def counts(laptop: Path) -> Dict[int, Tuple[str, str]]:
+    found = environments(laptop)
+    return {rank: (e["MA_SCHEDULE_CNT"], e["MA_PROC_START_CNT"]) for rank, e in found.items()}
+
+
+def test_a_restart_in_place_keeps_the_containers_and_counts(laptop: Path) -> None:
+    ended = starts_twice(laptop, "restart")
+    assert ended.code == 0, ended.output
+    assert kept(laptop) == ["node-0", "node-1"]
+    assert counts(laptop) == dict.fromkeys(range(4), ("1", "2"))
+
+
+def test_a_rescheduled_node_is_new_and_the_others_are_kept(laptop: Path) -> None:
+    ended = starts_twice(laptop, "rescheduled node=1")
+    assert ended.code == 0, ended.output
+    assert kept(laptop) == ["node-0"]
+    assert counts(laptop) == {0: ("1", "2"), 1: ("1", "2"), 2: ("2", "1"), 3: ("2", "1")}
+    found = environments(laptop)
+    tables = [json.loads(Path(e["RANK_TABLE_FILE"]).read_text()) for e in found.values()]
+    assert all([s["server_id"] for s in t["server_list"]] == ["127.0.0.1", "127.1.0.2"] for t in tables)
+    assert found[0]["VC_WORKER_HOSTS"] == "127.0.0.1,127.1.0.2"
+
+
+def test_a_rescheduled_job_is_new_everywhere(laptop: Path) -> None:
+    ended = starts_twice(laptop, "rescheduled")
+    assert ended.code == 0, ended.output
+    assert kept(laptop) == []
+    assert counts(laptop) == dict.fromkeys(range(4), ("2", "1"))
+
+
+SPEAKS_TO_OBS = """
+import os, boto3, path_mapping as mox
+mox.file.copy_parallel("obs://bucket/data/", "here")
+client = boto3.client("s3", endpoint_url=os.environ["OBS_ENDPOINT"], region_name="x",
+    aws_access_key_id=os.environ["OBS_ACCESS_KEY_ID"], aws_secret_access_key=os.environ["OBS_SECRET_ACCESS_KEY"])
+client.put_object(Bucket="bucket", Key="from-boto3", Body=open("here/x", "rb").read())
+"""
+
+
+def test_training_code_that_talks_to_obs_runs_unchanged(laptop: Path) -> None:
+    (laptop / "project" / "train.py").write_text(SPEAKS_TO_OBS)
+    python = ["--python", sys.executable]
+    ended = rehearse(laptop, *python, "--obs-root", "obs", "--obs-server", "project/train.py")
+    assert ended.code == 0, ended.output
+    assert (laptop / "obs" / "bucket" / "from-boto3").read_text() == "input"
+
+
+def test_obs_refuses_that_code_when_it_is_told_to(laptop: Path) -> None:
+    (laptop / "project" / "train.py").write_text(SPEAKS_TO_OBS)
+    python = ["--python", sys.executable]
+    ended = rehearse(laptop, *python, "--obs-root", "obs", "--fault", "obs-403", "project/train.py")
+    assert ended.code == 1, ended.output
+    assert not (laptop / "obs" / "bucket" / "from-boto3").exists()
+
+
+def test_inputs_and_outputs_of_the_job_form_and_what_is_appended(laptop: Path) -> None:
+    form = ["--input", "data_url=obs://bucket/data/", "--input", "more@env=obs://bucket/data/"]
+    form += ["--output", "train_url=obs://bucket/from-form", "--append-args", "--lr=0.1 --name='a b'"]
+    (laptop / "project" / "train.py").write_text(
+        "import os, sys, pathlib\n"
+        "names = dict(a.lstrip('-').split('=', 1) for a in sys.argv[1:])\n"
+        "print(names, os.environ['more'])\n"
+        "text = pathlib.Path(names['data_url'], 'x').read_text() + pathlib.Path(os.environ['more'], 'x').read_text()\n"
+        "pathlib.Path(names['train_url'], 'result').write_text(text + names['lr'] + names['name'])\n"
+    )
+    ended = rehearse(laptop, "--obs-root", "obs", *form, "project/train.py")
+    assert ended.code == 0, ended.output
+    assert "/home/ma-user/modelarts/inputs/data_url_0" in ended.output
+    assert (laptop / "obs" / "bucket" / "from-form" / "result").read_text() == "inputinput0.1a b"
+
+
+def test_an_input_of_the_job_form_that_is_missing_ends_it_before_a_node_starts(laptop: Path) -> None:
+    ended = rehearse(laptop, "--obs-root", "obs", "--input", "d=obs://bucket/none/", "project/train.py")
+    assert ended.code == 66, ended.output
+
+
+ABSOLUTE = "PATH_MAPPING_CONFIG = {'input': {'/cache/data': 'obs://bucket/data/'}, 'output': {'/cache/out': 'obs://bucket/out/'}}"
+
+
+def test_absolute_paths_are_rerooted_and_the_rehearsal_says_which(laptop: Path) -> None:
+    (laptop / "project" / "mapping.py").write_text(ABSOLUTE)
+    ended = rehearse(laptop, *MAPPING, "project/train.py", "write:../../cache/out/RANK:x")
+    assert ended.code == 0, ended.output
+    assert "/cache/data is NODE/cache/data" in ended.output
+    assert list(laptop.glob("ma_boot-rehearsal/*/node-0/cache/data/x"))
+    assert (laptop / "obs" / "bucket" / "out" / "0").read_text() == "x"
+
+
+@needs_bwrap
+def test_bubblewrap_shows_the_platforms_paths_and_user(laptop: Path) -> None:
+    (laptop / "project" / "mapping.py").write_text(ABSOLUTE)
+    (laptop / "project" / "train.py").write_text(
+        "import os, pathlib\n"
+        "print(os.getcwd(), os.getuid(), os.getgid(), os.environ['MA_HOME'], sorted(os.listdir('/user/config')))\n"
+        "pathlib.Path('/cache/out').mkdir(exist_ok=True)\n"
+        "pathlib.Path('/cache/out', os.environ['RANK_ID']).write_text(pathlib.Path('/cache/data/x').read_text())\n"
+    )
+    ended = rehearse(laptop, "--nodes", "2", *MAPPING, "--sandbox", "bwrap", "project/train.py")
+    assert ended.code == 0, ended.output
+    assert "/home/ma-user 1000 100 /home/ma-user ['jobstart_hccl.json']" in ended.output
+    assert (laptop / "obs" / "bucket" / "out" / "1").read_text() == "input"
+    assert "is NODE" not in ended.output
+
+
+@needs_bwrap
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_stop_reaches_the_node_in_its_sandbox_once(laptop: Path, signum: int, code: int) -> None:
+    running = start(
+        laptop,
+        *SHAPE,
+        *MAPPING,
+        "--sandbox",
+        "bwrap",
+        "project/train.py",
+        "write:out/RANK:x",
+        "print:y",
+        "sleep",
+    )
+    sandbox = "ma_boot-rehearsal/*/node-*/home/ma-user/out/*"
+    eventually(lambda: len(list(laptop.glob(sandbox))) == 4, "all ranks run")
+    running.send_signal(signum)
+    ended = end(running)
+    assert ended.code == code, ended.output
+    assert len(list((laptop / "obs" / "bucket" / "out").iterdir())) == 4
+    assert sum(e["kind"] == "stop" for e in events(laptop, 0)) == 1
+    assert processes(laptop) == []
+
+
+@needs_bwrap
+def test_a_sigkill_of_the_rehearsal_leaves_no_sandbox_behind(laptop: Path) -> None:
+    running = start(
+        laptop, "--sandbox", "bwrap", "project/train.py", f"ready:{laptop}/ready", "deaf", "sleep"
+    )
+    rank = eventually(lambda: next(laptop.glob("ready.*"), None), "the rank")
+    pid = eventually(rank.read_text, "its pid")
+    running.kill()
+    end(running)
+    eventually(lambda: not Path("/proc", pid).exists(), "the rank is gone")
+
+
+@needs_bwrap
+def test_a_full_disk_where_the_inputs_go(laptop: Path) -> None:
+    (laptop / "obs" / "bucket" / "data" / "big").write_bytes(bytes(1 << 20))
+    fault = ["--fault", "disk-full node=1 path=/home/ma-user/data size=256k"]
+    ended = with_fault(laptop, *MAPPING, *fault, "project/train.py", "sleep")
+    assert ended.code == 73, ended.output
+    assert "node 1" in ended.output.splitlines()[-1]
+
+
+def test_all_mistakes_of_the_command_line(laptop: Path) -> None:
+    for arguments, said in (
+        (["--fault", "kill", "project/train.py"], "rank= is missing"),
+        (["--obs-server", "project/train.py"], "need --obs-root"),
+        (["--append-args", "'", "project/train.py"], "--append-args"),
+    ):
+        ended = rehearse(laptop, *arguments)
+        assert ended.code == 64, ended.output
+        assert said in ended.output
