@@ -102,8 +102,7 @@ def inputs_arriving(
         yield task
         task.wait(inbox.check, remind=progress.say)
     except BaseException:
-        task.cancel()
-        task.wait(lambda: None, time.monotonic() + CANCEL_SECONDS)
+        _give_up(task)
         raise
     task.result()
 
