@@ -30,6 +30,7 @@ from path_mapping.periodic import upload_periodically
 from path_mapping.prepare import UploadChoice
 from path_mapping.selection import Part
 from path_mapping.store import Store
+from path_mapping.stores import open_store
 from path_mapping.transfer import Transferred, download, upload
 
 CANCEL_SECONDS = 2.0
@@ -47,6 +48,17 @@ def load_mapping(file: Optional[str], places: Mapping[str, str]) -> PathMapping:
     try:
         return read_mapping(Path(file), places)
     except mapping_errors.MappingInvalid as error:
+        raise ConfigError(str(error)) from error
+
+
+def store_of(
+    environ: Mapping[str, str], cwd: str, obs_root: Optional[str], stall_timeout: float
+) -> Store:
+    """OBS by the environment, or the directory `obs_root`; raises `ConfigError` with all that is missing."""
+    root = Path(cwd, obs_root) if obs_root else None
+    try:
+        return open_store(environ, root, stall_timeout=stall_timeout)
+    except mapping_errors.PathMappingError as error:
         raise ConfigError(str(error)) from error
 
 
