@@ -44,21 +44,24 @@ def steps() -> Iterator[Dict[str, Any]]:
 
 
 def test_a_build_shows_its_steps_and_no_login(pipe: Pipe) -> None:
-    build.follow(steps(), Progress(pipe.console, moving=False))
+    build.follow(steps(), Progress(pipe.console, below=None))
     assert pipe.text() == "Step 1/2 : FROM https://******@host/base\nStep 2/2 : RUN make\n"
 
 
 def test_on_a_terminal_output_moves(pipe: Pipe) -> None:
-    progress = Progress(pipe.console, moving=True)
-    build.follow(steps(), progress)
-    progress.clear()
-    assert "\r\x1b[Kno rule\r\x1b[K" in pipe.text()
+    with pipe.console.below() as below:
+        progress = Progress(pipe.console, below)
+        build.follow(steps(), progress)
+        progress.clear()
+    shown = pipe.text()
+    assert "\r\x1b[2Kearlier output\r\x1b[2KStep 2/2 : RUN make\n" in shown
+    assert shown.endswith("\r\x1b[2Kno rule\r\x1b[2K")
 
 
 def test_a_build_that_fails_ends_with_the_step_that_failed(pipe: Pipe) -> None:
     stream = [*steps(), {"error": "make returned 2: https://me:planted@host"}]
     with pytest.raises(EngineRefused) as raised:
-        build.follow(stream, Progress(pipe.console, moving=False))
+        build.follow(stream, Progress(pipe.console, below=None))
     assert "no rule" in str(raised.value)
     assert "make returned 2" in str(raised.value)
     assert "earlier output" not in str(raised.value)
@@ -75,7 +78,7 @@ def test_a_push_shows_each_layer_and_returns_the_digest(pipe: Pipe) -> None:
         {"status": "Pushed", "id": "aa"},
         {"progressDetail": {}, "aux": {"Tag": "v1", "Digest": DIGEST}},
     ]
-    assert push.follow(stream, Progress(pipe.console, moving=False)) == DIGEST
+    assert push.follow(stream, Progress(pipe.console, below=None)) == DIGEST
     assert pipe.text() == (
         "layer bb: layer already exists\nlayer aa: retrying in 5 seconds, 2.0 MB\nlayer aa: pushed, 2.0 MB\n"
     )
@@ -84,7 +87,7 @@ def test_a_push_shows_each_layer_and_returns_the_digest(pipe: Pipe) -> None:
 @pytest.mark.parametrize(("stream", "said"), [([{"error": "EOF"}], "EOF"), ([], "without a digest")])
 def test_a_push_that_fails(pipe: Pipe, stream: List[Dict[str, Any]], said: str) -> None:
     with pytest.raises(push.PushFailed, match=said):
-        push.follow(stream, Progress(pipe.console, moving=False))
+        push.follow(stream, Progress(pipe.console, below=None))
     pipe.text()
 
 
