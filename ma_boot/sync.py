@@ -51,9 +51,7 @@ def load_mapping(file: Optional[str], places: Mapping[str, str]) -> PathMapping:
         raise ConfigError(str(error)) from error
 
 
-def store_of(
-    environ: Mapping[str, str], cwd: str, obs_root: Optional[str], stall_timeout: float
-) -> Store:
+def store_of(environ: Mapping[str, str], cwd: str, obs_root: Optional[str], stall_timeout: float) -> Store:
     """OBS by the environment, or the directory `obs_root`; raises `ConfigError` with all that is missing."""
     root = Path(cwd, obs_root) if obs_root else None
     try:
