@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-PLATFORM_UID = 1000
-PLATFORM_GID = 100
+PLATFORM_UID, PLATFORM_GID = 1000, 100  # ma-user and ma-group (specifications for custom images)
 PLATFORM_HOME = "/home/ma-user"
 ARCHITECTURES = {"amd64": "x86_64", "x86_64": "x86_64", "arm64": "aarch64", "aarch64": "aarch64"}
 
