@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BENCH := .bench
 RELEASE := .release
+QUICK := not mindspore and not torch and not kill and not rehearsals and not container
 OWN_IMAGE := $(or $(IMAGE),ma-boot-training)
 REHEARSAL := .rehearsal
 CONDA := $(REHEARSAL)/anaconda3
@@ -78,7 +79,7 @@ push-values:
 		{ echo "make push: expected REGION and ORGANIZATION: make push REGION=cn-north-4 ORGANIZATION=yours" >&2; exit 64; }
 
 test: $(VENV)/made ## all tests but those that have a target of their own
-	$(VENV)/bin/python -m pytest -m "not mindspore and not torch and not kill and not rehearsals and not container"
+	$(VENV)/bin/python -m pytest -m "$(QUICK)"
 
 test-container: $(VENV)/made ## the tests that build images and run them: need root, docker.io, docker-registry, debootstrap
 	$(VENV)/bin/python -m pytest -m container
@@ -139,8 +140,7 @@ release-check: ## build sdist and wheel of HEAD, and test the wheel in an enviro
 	rm -r $(RELEASE)/tree/ma_boot $(RELEASE)/tree/path_mapping # so that only the wheel's can be imported
 	$(PYTHON) -m venv $(RELEASE)/venv
 	$(RELEASE)/venv/bin/python -m pip install --quiet "$$(echo $(RELEASE)/dist/*.whl)[dev]"
-	touch $(RELEASE)/venv/made
-	$(MAKE) -C $(RELEASE)/tree test VENV=$(abspath $(RELEASE)/venv)
+	cd $(RELEASE)/tree && ../venv/bin/python -m pytest -m "$(QUICK)"
 
 clean: ## remove all that these targets made
 	rm -rf $(VENV) $(BENCH) $(REHEARSAL) $(RELEASE) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
