@@ -140,7 +140,7 @@ release-check: ## build sdist and wheel of HEAD, and test the wheel in an enviro
 	rm -r $(RELEASE)/tree/ma_boot $(RELEASE)/tree/path_mapping # so that only the wheel's can be imported
 	$(PYTHON) -m venv $(RELEASE)/venv
 	$(RELEASE)/venv/bin/python -m pip install --quiet "$$(echo $(RELEASE)/dist/*.whl)[dev]"
-	cd $(RELEASE)/tree && ../venv/bin/python -m pytest -m "$(QUICK)"
+	cd $(RELEASE)/tree && $(abspath $(RELEASE))/venv/bin/python -m pytest -m "$(QUICK)"
 
 clean: ## remove all that these targets made
 	rm -rf $(VENV) $(BENCH) $(REHEARSAL) $(RELEASE) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
