@@ -9,11 +9,11 @@ from typing import List, Set, Tuple
 
 import pytest
 
-from tests.unit.test_architecture import PURE
+from tests.unit.test_architecture import PURE, SOURCES
+from tests.unit.test_architecture import ROOT as CODE
 
 ROOT = Path(__file__).parents[2]
-SOURCES = [path for top in ("ma_boot", "path_mapping") for path in ROOT.glob(f"{top}/**/*.py")]
-PACKAGES = {str(path.parent.relative_to(ROOT)) for path in SOURCES} | {"tests", "benchmarks"}
+PACKAGES = {str(path.parent.relative_to(CODE)) for path in SOURCES} | {"tests", "benchmarks"}
 TESTS = {
     node.name
     for path in ROOT.glob("tests/**/test_*.py")
@@ -50,7 +50,8 @@ def test_what_a_chapter_names_exists(packages: Set[str], text: str) -> None:
         if re.fullmatch(r"test_\w+", name):
             assert name in TESTS, f"{name}: no such test"
         elif re.fullmatch(r"[\w./-]+\.(py|md|sh|toml)|(tests|ma_boot)/[\w/]+", name):
-            places = [ROOT / name, *(ROOT / package / name for package in packages)]
+            paths = [name, *(f"{package}/{name}" for package in packages)]
+            places = [root / path for root in (ROOT, CODE) for path in paths]
             assert any(place.exists() for place in places), f"{name}: no such file"
 
 
