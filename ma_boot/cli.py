@@ -61,7 +61,7 @@ def _complain(message: str, code: int) -> int:
 
 
 class _RunByDefault(Group):
-    """`ma_boot train.py` is `ma_boot run train.py`, and `ma_boot --help ranks` is `ma_boot run --help ranks`."""
+    """What begins with no command is for `run`: `ma_boot train.py`, `ma_boot --help TOPIC`."""
 
     def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
         topic = args[:1] == ["--help"] and (len(args) > 1 or ctx.resilient_parsing)
@@ -75,13 +75,16 @@ class _RunByDefault(Group):
         return list({(item.type, item.value): item for item in found}.values())
 
 
-@click.group(cls=_RunByDefault, subcommand_metavar="[run] [OPTIONS] [--] COMMAND [ARGS]...")
+@click.group(
+    cls=_RunByDefault, options_metavar="", subcommand_metavar="[run] [OPTIONS] [--] COMMAND [ARGS]..."
+)
 @click.version_option(__version__, prog_name="ma_boot")
 def commands() -> None:
     """Puts a training command to work on ModelArts.
 
-    `run` is the default command: see `ma_boot run --help` for its options. A training command that is
-    called like a command of ma_boot goes after `--`.
+    `run` is the default command: `ma_boot run --help` shows its options that are needed most, and
+    `ma_boot --help all` every one. A training command that is called like a command of ma_boot goes
+    after `--`.
 
     \b
     Example:

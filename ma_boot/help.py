@@ -40,7 +40,9 @@ class CommandWithTopics(click.Command):
             is_eager=True,
             expose_value=False,
             callback=self._print_help,
-            shell_complete=lambda ctx, param, start: [name for name in self._names() if name.startswith(start)],
+            shell_complete=lambda ctx, param, start: [
+                name for name in self._names() if name.startswith(start)
+            ],
         )
 
     def get_help_option(self, ctx: click.Context) -> click.Option:
@@ -68,7 +70,7 @@ class CommandWithTopics(click.Command):
         """Writes the options for every day, and the topics."""
         options = [option for topic in self.topics for option in topic.options if option.everyday]
         with formatter.section("Options that are needed most"):
-            _write_options(options, ctx, formatter)
+            formatter.write_dl([(_short(option), option.everyday) for option in options])
         with formatter.section("All options, by --help TOPIC"):
             formatter.write_dl([*((topic.name, topic.about) for topic in self.topics), (ALL, "all of these")])
 
@@ -80,7 +82,7 @@ class CommandWithTopics(click.Command):
 
 
 def _write_topic(topic: Topic, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-    with formatter.section(f"{topic.name}: {topic.about}"):
+    with formatter.section(topic.about[0].upper() + topic.about[1:]):
         _write_options(topic.options, ctx, formatter)
     if topic.more:
         formatter.write_paragraph()
@@ -90,8 +92,11 @@ def _write_topic(topic: Topic, ctx: click.Context, formatter: click.HelpFormatte
             formatter.write(f"{'':{formatter.current_indent}}{line}\n")
 
 
-def _write_options(
-    options: Sequence[RunOption], ctx: click.Context, formatter: click.HelpFormatter
-) -> None:
+def _short(option: RunOption) -> str:
+    value = "" if option.is_flag else option.metavar or "WORD"
+    return f"{option.opts[-1]} {value}".rstrip()
+
+
+def _write_options(options: Sequence[RunOption], ctx: click.Context, formatter: click.HelpFormatter) -> None:
     records = [option.get_help_record(ctx) for option in options]
     formatter.write_dl([record for record in records if record is not None], col_max=26)

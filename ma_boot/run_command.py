@@ -15,21 +15,23 @@ from ma_boot.options import TOPICS, misfits
     cls=CommandWithTopics,
     topics=TOPICS,
     context_settings={"allow_interspersed_args": False},
-    epilog="Every option --some-name can be given as the environment variable MABOOT_SOME_NAME too; "
-    "the option wins. Several values in one variable are separated by colons.",
+    options_metavar="[OPTIONS] [--]",
+    epilog="Each --some-name may be the environment variable MABOOT_SOME_NAME too, several values of it "
+    "with colons between; the option wins.",
 )
 @click.argument(
     "command", nargs=-1, type=click.UNPROCESSED, metavar="COMMAND [ARGS]...", shell_complete=files
 )
 @click.pass_context
 def run(ctx: click.Context, /, command: Sequence[str], **options: Any) -> int:
-    """Boots this node of a job: environment, rank table, inputs, one process per device, outputs, report.
+    """Boots this node of a job: inputs, rank table, a process per device, outputs.
 
-    COMMAND is a .py file, -m MODULE, a .sh file or a program; everything after it belongs to it.
+    COMMAND is a .py file, -m MODULE, a .sh file or a program.
 
     \b
     Example:
       ma_boot train.py --epochs 90
+      ma_boot --path-mapping path_mapping_config.py --conda-env torch train.py
       ma_boot --local --nodes 2 --devices-per-node 4 train.py
     """
     from ma_boot import run as asked  # no help, and no shell that completes, loads what runs a job

@@ -13,8 +13,10 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 
 import click
 
+from ma_boot.completion import DIR, files
 from ma_boot.console import Console, print_lines
 from ma_boot.errors import CannotCreate, ConfigError, InputMissing, listed
+from ma_boot.help import Group
 from ma_boot.job import read_job
 from ma_boot.journal import Journal
 from ma_boot.signals import SignalInbox
@@ -85,8 +87,8 @@ def _command(name: str) -> Callable[[Callable[..., int]], click.Command]:
                 show_default=True,
                 help="A request of which nothing moves for so long has failed, and is made again.",
             ),
-            click.option("--obs-root", metavar="DIR", help="Take obs://BUCKET/KEY from DIR/BUCKET/KEY."),
-            click.argument("mapping"),
+            click.option("--obs-root", **DIR, help="Take obs://BUCKET/KEY from DIR/BUCKET/KEY."),
+            click.argument("mapping", shell_complete=files),
         ):
             command = wrap(command)
         return sync.command(name=name)(command)
@@ -94,11 +96,15 @@ def _command(name: str) -> Callable[[Callable[..., int]], click.Command]:
     return decorated
 
 
-@click.group()
+@click.group(cls=Group)
 def sync() -> None:
-    """Moves inputs and outputs by a path mapping: `ma_boot sync plan path_mapping_config.py`.
+    """Moves inputs and outputs by a path mapping, without a job.
 
     Relative local paths start in this directory.
+
+    \b
+    Example:
+      ma_boot sync plan path_mapping_config.py
     """
 
 
@@ -108,6 +114,10 @@ def plan(environ: Mapping[str, str], request: SyncRequest, as_json: bool) -> int
     """Prints what would become of each file, and why; moves nothing.
 
     Ends with 66 for an input that does not exist, and 73 for one that would be refused or does not fit.
+
+    \b
+    Example:
+      ma_boot sync plan path_mapping_config.py --shard 0/4
     """
     job_part, found, store = _opened(environ, request)
     planned = _Planned(store, request.shard or job_part)
@@ -118,7 +128,12 @@ def plan(environ: Mapping[str, str], request: SyncRequest, as_json: bool) -> int
 
 @_command("download")
 def download(environ: Mapping[str, str], request: SyncRequest) -> int:
-    """Fetches the inputs; what is here already is left as it is."""
+    """Fetches the inputs; what is here already is left as it is.
+
+    \b
+    Example:
+      ma_boot sync download path_mapping_config.py --obs-root obs
+    """
     job_part, found, store = _opened(environ, request)
     with SignalInbox() as inbox, Console() as console:
         journal = Journal(console)
@@ -130,7 +145,12 @@ def download(environ: Mapping[str, str], request: SyncRequest) -> int:
 
 @_command("upload")
 def upload(environ: Mapping[str, str], request: SyncRequest) -> int:
-    """Stores the outputs; what is in OBS already is left as it is."""
+    """Stores the outputs; what is in OBS already is left as it is.
+
+    \b
+    Example:
+      ma_boot sync upload path_mapping_config.py --checksum
+    """
     _, found, store = _opened(environ, request)
     with SignalInbox() as inbox, Console() as console:
         journal = Journal(console)

@@ -3,9 +3,9 @@
 from ma_boot.options.containers import CONTAINERS
 from ma_boot.options.environment import ENVIRONMENT
 from ma_boot.options.faults import FAULTS
-from ma_boot.options.plan import PLAN_TOPIC
 from ma_boot.options.obs import OBS
 from ma_boot.options.option import RunOption, Topic, misfits
+from ma_boot.options.plan import PLAN_TOPIC
 from ma_boot.options.ranks import RANKS
 from ma_boot.options.rehearsal import REHEARSAL
 from ma_boot.options.running import RUNNING

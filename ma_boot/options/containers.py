@@ -56,8 +56,6 @@ CONTAINERS = Topic(
             needs=(LOCAL, DOCKER),
             help="/dev/shm of a node.",
         ),
-        RunOption(
-            "--keep", is_flag=True, needs=(LOCAL, DOCKER), help="Leave the containers for a look."
-        ),
+        RunOption("--keep", is_flag=True, needs=(LOCAL, DOCKER), help="Leave the containers for a look."),
     ),
 )

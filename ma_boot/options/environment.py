@@ -13,7 +13,13 @@ ENVIRONMENT = Topic(
         "ma_boot --python /opt/python/bin/python3 -m package.train --epochs 90",
     ),
     (
-        RunOption("-m", "as_module", is_flag=True, everyday=True, help="COMMAND is a Python module."),
+        RunOption(
+            "-m",
+            "as_module",
+            is_flag=True,
+            everyday="COMMAND is a Python module.",
+            help="COMMAND is a Python module.",
+        ),
         RunOption(
             "--python",
             metavar="PATH",
@@ -23,7 +29,7 @@ ENVIRONMENT = Topic(
         RunOption(
             "--conda-env",
             metavar="NAME",
-            everyday=True,
+            everyday="Conda environment of the training.",
             help="Conda environment of the training, as `conda run -n NAME`.",
         ),
         RunOption(
@@ -35,7 +41,7 @@ ENVIRONMENT = Topic(
         RunOption(
             "--requirements",
             **FILE,
-            everyday=True,
+            everyday="Packages to install before.",
             help="Packages to install before, once on each node, e.g. pip-requirements.txt.",
         ),
     ),

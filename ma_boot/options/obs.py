@@ -18,7 +18,7 @@ OBS = Topic(
         RunOption(
             "--path-mapping",
             **FILE,
-            everyday=True,
+            everyday="Inputs and outputs in OBS: path_mapping_config.py.",
             help="path_mapping_config.py: inputs and outputs in OBS.",
         ),
         RunOption("--obs-root", **DIR, help="Take obs://BUCKET/KEY from DIR/BUCKET/KEY instead of OBS."),

@@ -25,10 +25,13 @@ PLAN = Need("plan", True, "only a plan is printed as JSON; give --plan too.")
 
 
 class RunOption(click.Option):
-    """An option that has a meaning where its `needs` are met; one for every day is in the short help."""
+    """An option that has a meaning where its `needs` are met.
+
+    `everyday` are its words on the short page of the help, empty for one that is not there.
+    """
 
     def __init__(
-        self, *names: str, needs: Tuple[Need, ...] = (), everyday: bool = False, **settings: Any
+        self, *names: str, needs: Tuple[Need, ...] = (), everyday: str = "", **settings: Any
     ) -> None:
         super().__init__(names, **{"show_default": "default" in settings, **settings})
         self.needs = needs

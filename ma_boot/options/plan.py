@@ -15,14 +15,14 @@ PLAN_TOPIC = Topic(
         RunOption(
             "--preflight",
             is_flag=True,
-            everyday=True,
+            everyday="Check the container first.",
             help="Check the container first: the cheap half of ma_boot doctor.",
         ),
         RunOption(
             "--plan",
             is_flag=True,
             needs=(PROCESS_PLAN,),
-            everyday=True,
+            everyday="Print what would be started, and stop.",
             help="Print what would be started, and stop.",
         ),
         RunOption("--json", "as_json", is_flag=True, needs=(PLAN,), help="Print the plan as JSON."),

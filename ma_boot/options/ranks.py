@@ -43,7 +43,7 @@ RANKS = Topic(
             "--devices",
             metavar="LIST",
             callback=_devices,
-            everyday=True,
+            everyday="Devices of each node to use, as 1,2.",
             help="Devices of each node to use, adjacent ones, as 1,2.",
         ),
         RunOption(

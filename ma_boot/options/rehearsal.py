@@ -15,15 +15,20 @@ REHEARSAL = Topic(
         "ma_boot --local --obs-root obs --input data_url=obs://bucket/data/ train.py",
     ),
     (
-        RunOption("--local", is_flag=True, everyday=True, help="Rehearse the job on this machine."),
+        RunOption(
+            "--local",
+            is_flag=True,
+            everyday="Rehearse the job on this machine.",
+            help="Rehearse the job on this machine.",
+        ),
         RunOption(
             "--nodes",
             metavar="N",
             type=click.IntRange(1, 1024),
             default=1,
             needs=(LOCAL,),
-            everyday=True,
-            help="Number of nodes of a rehearsal.",
+            everyday="Number of nodes of a rehearsal.",
+            help="Number of nodes.",
         ),
         RunOption(
             "--devices-per-node",
@@ -31,8 +36,8 @@ REHEARSAL = Topic(
             type=click.IntRange(1, 16),
             default=1,
             needs=(LOCAL,),
-            everyday=True,
-            help="Cards of each node of a rehearsal.",
+            everyday="Cards of each node of a rehearsal.",
+            help="Cards of each node.",
         ),
         RunOption(
             "--rank-table-delay",

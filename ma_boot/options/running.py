@@ -53,7 +53,7 @@ RUNNING = Topic(
             "--hang-timeout",
             type=click.FloatRange(min=0, min_open=True),
             metavar="SECONDS",
-            everyday=True,
+            everyday="Watch for processes that do nothing for so long.",
             help="Watch for processes without output and CPU time for so long.",
         ),
         RunOption(

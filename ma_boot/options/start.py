@@ -19,7 +19,7 @@ START = Topic(
         RunOption(
             "--rendezvous",
             type=click.Choice(RENDEZVOUS),
-            everyday=True,
+            everyday="rank-table, mindspore, torch, mpi or none.",
             help="How the processes find each other; if not given rank-table, or none with --per-node.",
         ),
         RunOption(

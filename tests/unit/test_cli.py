@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ma_boot.cli import _from_environment, main, run
+from ma_boot.cli import _from_environment, main
 from ma_boot.request import BootRequest, as_options
+from ma_boot.run_command import run
 
 
 def parsed(arguments: List[str], environ: Dict[str, str]) -> Dict[str, object]:
@@ -28,7 +29,7 @@ def parsed(arguments: List[str], environ: Dict[str, str]) -> Dict[str, object]:
         (["--rendezvous", "smoke", "train.py"], "'smoke' is not one of 'rank-table', 'mindspore'"),
         (["--nodes", "0", "--local", "train.py"], "0 is not in the range"),
         (["--stop-timeout", "soon", "train.py"], "'soon' is not a valid float"),
-        (["--json", "train.py"], "--json prints the plan: give --plan too."),
+        (["--json", "train.py"], "--json: only a plan is printed as JSON; give --plan too."),
         (["--nodes", "2", "train.py"], "--nodes: only a rehearsal has this"),
         (["--runner", "docker", "train.py"], "--runner: only a rehearsal has this"),
         (["--local", "--runner", "docker", "train.py"], "name the job's image with --image"),
