@@ -24,7 +24,7 @@ CONTAINERS = Topic(
     "a rehearsal in containers of the job's image",
     (
         "ma_boot --local --runner docker --image my-training --nodes 2 train.py",
-        "ma_boot --local --runner docker --image my-training --offline --obs-root obs train.py",
+        "ma_boot --local --runner docker --image my-training --memory 64g train.py",
     ),
     (
         RunOption(

@@ -121,7 +121,7 @@ def test_bash_completes(bash: Bash, typed: str, completed: str) -> None:
     last = typed.split()[-1]
     expected = completed if several else re.escape(last) + ".*?" + re.escape(completed[len(last) :])
     bash.type(f"{typed}\t\t" if several else f"{typed}\t", expected)
-    bash.type("\x15echo next\"\" one\n", "next one")  # C-u: the line is not run
+    bash.type('\x15echo next"" one\n', "next one")  # C-u: the line is not run
 
 
 @pytest.mark.parametrize(

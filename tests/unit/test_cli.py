@@ -51,6 +51,25 @@ def test_a_wrong_command_line_is_one_message_and_64(
     assert output.out == ""
 
 
+def test_all_that_does_not_go_together_is_said_at_once(capfd: pytest.CaptureFixture[str]) -> None:
+    wrong = ["--nodes", "2", "--json", "--keep", "--fault", "hang rank=0", "--non-sink", "--copy-code", "*"]
+    assert main(wrong, {}) == 64
+    assert capfd.readouterr().err.splitlines()[:-1] == [
+        "ma_boot: Missing argument 'COMMAND [ARGS]...'.",
+        "--json: only a plan is printed as JSON; give --plan too.",
+        "--nodes, --fault, --keep: only a rehearsal has this; give --local too.",
+        "--non-sink: MindSpore's non-sink mode needs --rendezvous mpi",
+        "--copy-code: only with --workdir per-rank",
+    ]
+
+
+def test_a_variable_too_needs_what_its_option_needs(capfd: pytest.CaptureFixture[str]) -> None:
+    assert (
+        main(["--runner", "docker", "--image", "i", "x"], {"MABOOT_LOCAL": "1", "MABOOT_INPUT": "a=b"}) == 64
+    )
+    assert "--input: only --runner process has this." in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"]])
 def test_help_is_no_failure(arguments: List[str], capfd: pytest.CaptureFixture[str]) -> None:
     assert main(arguments, {}) == 0
