@@ -86,7 +86,7 @@ PURE = {
     "path_mapping/quiet.py": set(),
     "path_mapping/store.py": set(),
 }  # type: dict[str, Set[str]]
-WORK = {"ma_boot.boot", "ma_boot.request", "ma_boot.sync", "ma_boot.local", "path_mapping.transfer", "socket"}
+WORK = {"ma_boot.boot", "ma_boot.request", "ma_boot.sync", "ma_boot.local", "path_mapping.transfer"}
 FOREIGN = {"obs", "docker", "rich", "mindspore", "tenacity", "yaml", "pathspec"}
 
 
