@@ -25,7 +25,7 @@ class Group(click.Group):
 class CommandWithTopics(click.Command):
     """A command with more options than a screen has lines: `--help TOPIC` shows those of a topic.
 
-    What is typed behind the words of its first argument belongs to them, `--help` too.
+    The first word that is no option begins its argument `command`: what follows is no option either.
     """
 
     def __init__(self, *args: Any, topics: Sequence[Topic], **settings: Any) -> None:
@@ -76,7 +76,7 @@ class CommandWithTopics(click.Command):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> List[Any]:
         """The options, and files: for the first argument, and for what belongs to it."""
-        if incomplete.startswith("-") and not ctx.args and not ctx.params.get("command"):
+        if incomplete.startswith("-") and not ctx.params.get("command"):
             return super().shell_complete(ctx, incomplete)
         return list(files(ctx, self.params[0], incomplete))
 
