@@ -57,7 +57,8 @@ def _missing(ctx: click.Context) -> List[str]:
 
     options = ctx.params
     missing = []
-    if not options["command"] and options["fault"] != ALL_FAULTS:
+    has_own_training = options["fault"] == ALL_FAULTS and not options["plan"]
+    if not options["command"] and not has_own_training:
         missing.append("Missing argument 'COMMAND [ARGS]...'.")
     if options["local"] and options["runner"] == "docker" and options["image"] is None:
         missing.append("--runner docker: name the job's image with --image.")

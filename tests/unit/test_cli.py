@@ -25,6 +25,7 @@ def parsed(arguments: List[str], environ: Dict[str, str]) -> Dict[str, object]:
     [
         ([], "Missing argument 'COMMAND [ARGS]...'"),
         (["run"], "Missing argument 'COMMAND [ARGS]...'"),
+        (["--local", "--fault", "all", "--plan"], "Missing argument 'COMMAND [ARGS]...'"),
         (["--lcal", "train.py"], "No such option"),
         (["--rendezvous", "smoke", "train.py"], "'smoke' is not one of 'rank-table', 'mindspore'"),
         (["--nodes", "0", "--local", "train.py"], "0 is not in the range"),
