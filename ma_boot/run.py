@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Sequence
 
 from ma_boot.boot import boot, plan_only
-from ma_boot.console import Console, print_lines
+from ma_boot.console import Console, can_move, print_lines
 from ma_boot.errors import ExitCode
 from ma_boot.journal import Journal
 from ma_boot.launch import described, plan_text
@@ -23,7 +23,7 @@ from ma_boot.world import World
 
 def boot_here(request: BootRequest, environ: Mapping[str, str]) -> int:
     """Boots this node of a job; returns its exit code."""
-    with SignalInbox() as inbox, Console() as console:
+    with SignalInbox() as inbox, Console(moving=can_move(environ)) as console:
         adopt_orphans()
         forbid_core_files()
         world = _world(environ, inbox, console)
@@ -68,11 +68,10 @@ def rehearse_here(request: BootRequest, options: Mapping[str, Any], environ: Map
     """Rehearses a job in processes, or every fault of the catalogue; returns the exit code."""
     from ma_boot.local.asked import rehearsal_of  # a job on the platform needs none of it
     from ma_boot.local.faults.grammar import ALL_FAULTS
-    from ma_boot.local.live import console_for
     from ma_boot.local.rehearse import rehearse
 
     rehearsal = rehearsal_of(request, options)
-    with SignalInbox() as inbox, console_for(environ) as console:
+    with SignalInbox() as inbox, Console(moving=can_move(environ)) as console:
         world = _world(environ, inbox, console)
         adopt_orphans()
         if options["fault"] == ALL_FAULTS:
@@ -90,7 +89,7 @@ def rehearse_in_containers(
     from ma_boot.local.containers import rehearse
 
     rehearsal, containers = rehearsal_of(request, options), containers_of(options)
-    with SignalInbox() as inbox, Console() as console:
+    with SignalInbox() as inbox, Console(moving=can_move(environ)) as console:
         adopt_orphans()
         return rehearse.rehearse_in_containers(rehearsal, containers, _world(environ, inbox, console))
 

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from ma_boot.console import Console, print_lines
+from ma_boot.console import Console, can_move, print_lines
 from ma_boot.errors import CannotCreate, ConfigError, InputMissing, listed
 from ma_boot.job import read_job
 from ma_boot.journal import Journal
@@ -54,7 +54,7 @@ def plan(environ: Mapping[str, str], request: SyncRequest, as_json: bool) -> int
 def download(environ: Mapping[str, str], request: SyncRequest) -> int:
     """Fetches the inputs."""
     job_part, found, store = _opened(environ, request)
-    with SignalInbox() as inbox, Console() as console:
+    with SignalInbox() as inbox, Console(moving=can_move(environ)) as console:
         journal = Journal(console)
         arriving = inputs_arriving(found.inputs, Path.cwd(), store, journal, inbox, request.shard or job_part)
         with arriving:
@@ -65,7 +65,7 @@ def download(environ: Mapping[str, str], request: SyncRequest) -> int:
 def upload(environ: Mapping[str, str], request: SyncRequest) -> int:
     """Stores the outputs."""
     _, found, store = _opened(environ, request)
-    with SignalInbox() as inbox, Console() as console:
+    with SignalInbox() as inbox, Console(moving=can_move(environ)) as console:
         journal = Journal(console)
         lost = bring_home(found.outputs, Path.cwd(), store, journal, inbox, math.inf, all_expected=True)
         inbox.check()
