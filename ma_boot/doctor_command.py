@@ -8,13 +8,19 @@ from typing import Mapping, Optional
 
 import click
 
+from ma_boot.completion import files
 from ma_boot.console import print_lines
 from ma_boot.errors import ExitCode
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-@click.option("--python", metavar="PATH", help="Absolute path of the python that runs the training.")
+@click.option(
+    "--python",
+    metavar="PATH",
+    shell_complete=files,
+    help="Absolute path of the python that runs the training.",
+)
 @click.option("--conda-env", metavar="NAME", help="Conda environment of the training.")
 @click.option(
     "--configure",
@@ -32,6 +38,10 @@ def doctor(
     """Checks this container before a job does: each finding with what was seen and what to do.
 
     Nothing is changed without --configure. The exit code is 78 when there are errors, else 0.
+
+    \b
+    Example:
+      ma_boot doctor --conda-env torch
     """
     from ma_boot.doctor import Patient, document, examine, failed, text  # a job does not need it
 

@@ -10,20 +10,27 @@ from typing import Iterator, Optional, Sequence
 
 import click
 
+from ma_boot.completion import directories
 from ma_boot.console import Console, can_move, print_lines
 from ma_boot.errors import Stopped
+from ma_boot.help import Group
 
 
-@click.group("image")
+@click.group("image", cls=Group)
 def image() -> None:
-    """Builds an image, holds it against ModelArts' rules, pushes it: `ma_boot image check my-training`."""
+    """Builds an image, holds it against ModelArts' rules, pushes it to SWR.
+
+    \b
+    Example:
+      ma_boot image check my-training
+    """
 
 
 _command = click.option("--command", metavar="TEXT", help="A boot command, as in the job form.")
 
 
 @image.command(name="build")
-@click.argument("context", metavar="[DIR]", default=".")
+@click.argument("context", metavar="[DIR]", default=".", shell_complete=directories)
 @click.option("-t", "--tag", default="ma-boot-training", show_default=True, help="Name of the image.")
 @click.option(
     "--build-arg", "arguments", multiple=True, metavar="NAME[=VALUE]", help="As `docker build` has it."
@@ -40,7 +47,12 @@ def build_command(
     platform: Optional[str],
     size_budget: Optional[float],
 ) -> None:
-    """Builds the image of the Dockerfile in DIR, then checks it."""
+    """Builds the image of the Dockerfile in DIR, then checks it.
+
+    \b
+    Example:
+      ma_boot image build --tag my-training --platform linux/arm64 .
+    """
     from ma_boot.image import build, check  # the engine's SDK is for those who build images
     from ma_boot.image.engine import engine, image_attributes
 
@@ -80,6 +92,10 @@ def push_command(
 
     The login: SWR_USERNAME and SWR_PASSWORD, else the docker config, else a long-term login made of
     OBS_ACCESS_KEY_ID and OBS_SECRET_ACCESS_KEY.
+
+    \b
+    Example:
+      ma_boot image push my-training --region cn-north-4 --organization yours
     """
     from ma_boot.image import check, push, swr  # the engine's SDK is for those who build images
     from ma_boot.image.engine import engine
@@ -105,7 +121,12 @@ def push_command(
 def check_command(
     ctx: click.Context, /, name: str, arch: Optional[str], command: Optional[str], as_json: bool
 ) -> None:
-    """Checks IMAGE against ModelArts' rules: every finding at once; 65 if a job would fail on one."""
+    """Checks IMAGE against ModelArts' rules: every finding at once; 65 if a job would fail on one.
+
+    \b
+    Example:
+      ma_boot image check my-training --arch aarch64
+    """
     from ma_boot.image import check  # the engine's SDK is for those who build images
     from ma_boot.image.engine import engine
 

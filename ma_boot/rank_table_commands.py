@@ -13,8 +13,10 @@ from typing import Any, Dict, List, Optional, Sequence
 
 import click
 
+from ma_boot.completion import FILE, files
 from ma_boot.console import print_lines
 from ma_boot.errors import ConfigError, InputMissing, RankTableInvalid, listed
+from ma_boot.help import Group
 from ma_boot.rank_file import wait_until_completed, write_atomically
 from ma_boot.rank_table import (
     PRODUCTS,
@@ -44,21 +46,33 @@ _order = click.option(
     show_default=True,
     help="Ranks by the number of the pod, or by server_id.",
 )
-_output = click.option("-o", "--output", default="-", metavar="FILE", help="Where to write it; default: -.")
+_output = click.option("-o", "--output", default="-", **FILE, help="Where to write it; default: -.")
 _json = click.option("--json", "as_json", is_flag=True, help="For programs.")
 
 
-@click.group("rank-table")
+@click.group("rank-table", cls=Group)
 def rank_table() -> None:
-    """Shows, checks and makes rank tables: `ma_boot rank-table validate jobstart_hccl.json`."""
+    """Shows, checks and makes rank tables, without a job.
+
+    FILE is a rank table of any template; - is standard input, and for --output standard output.
+
+    \b
+    Example:
+      ma_boot rank-table validate jobstart_hccl.json
+    """
 
 
 @rank_table.command()
-@click.argument("file")
+@click.argument("file", shell_complete=files)
 @_order
 @_json
 def show(file: str, rank_order: str, as_json: bool) -> None:
-    """Prints one line for each rank of the table in FILE."""
+    """Prints one line for each rank of the table in FILE.
+
+    \b
+    Example:
+      ma_boot rank-table show jobstart_hccl.json
+    """
     found = rows(_ranked(_read(file), rank_order))
     if as_json:
         _print(json.dumps(found, indent=2))
@@ -77,11 +91,16 @@ def show(file: str, rank_order: str, as_json: bool) -> None:
 
 
 @rank_table.command(name="validate")
-@click.argument("file")
+@click.argument("file", shell_complete=files)
 @_product
 @_json
 def validate_command(file: str, product: Optional[str], as_json: bool) -> int:
-    """Checks the table in FILE against HCCL's rules: every finding at once, 65 if one is fatal."""
+    """Checks the table in FILE against HCCL's rules: every finding at once, 65 if one is fatal.
+
+    \b
+    Example:
+      ma_boot rank-table validate --product 910b jobstart_hccl.json
+    """
     try:
         findings: Sequence[Finding] = validate(_parsed(file), product)
     except Unreadable as error:
@@ -95,7 +114,7 @@ def validate_command(file: str, product: Optional[str], as_json: bool) -> int:
 
 
 @rank_table.command(name="convert")
-@click.argument("file")
+@click.argument("file", shell_complete=files)
 @_output
 @_order
 @_product
@@ -103,17 +122,27 @@ def validate_command(file: str, product: Optional[str], as_json: bool) -> int:
 def convert_command(
     file: str, output: str, rank_order: str, product: Optional[str], host_nic_ip: str
 ) -> None:
-    """Writes the table in FILE as template one."""
+    """Writes the table in FILE as template one.
+
+    \b
+    Example:
+      ma_boot rank-table convert jobstart_hccl.json -o rank_table.json
+    """
     table = _read(file, product)
     _write(output, _ranked(table, rank_order, host_nic_ip))
 
 
 @rank_table.command()
-@click.argument("files", nargs=-1, required=True)
+@click.argument("files", nargs=-1, required=True, shell_complete=files)
 @_output
 @_product
 def merge(files: Sequence[str], output: str, product: Optional[str]) -> None:
-    """Makes one table of the tables of several servers, in the natural order of their ids."""
+    """Makes one table of the tables of several servers, in the natural order of their ids.
+
+    \b
+    Example:
+      ma_boot rank-table merge server_0.json server_1.json -o rank_table.json
+    """
     document, findings = merged([_ranked(_read(file), "pod") for file in files])
     _refuse(findings)
     _write(output, _checked(document, product))
@@ -124,13 +153,20 @@ def merge(files: Sequence[str], output: str, product: Optional[str]) -> None:
     "--devices", metavar="0,1,...", help="Cards, by physical id; default: all that have an address."
 )
 @click.option("--server-id", metavar="ID", help="Default: the address of this host's name.")
-@click.option("--hccn-conf", metavar="FILE", default=HCCN_CONF, show_default=True)
+@click.option(
+    "--hccn-conf", **FILE, default=HCCN_CONF, show_default=True, help="Addresses, where no hccn_tool is."
+)
 @_output
 @_product
 def generate(
     devices: Optional[str], server_id: Optional[str], hccn_conf: str, output: str, product: Optional[str]
 ) -> None:
-    """Makes the table of this machine, from hccn_tool or, without it, from hccn.conf."""
+    """Makes the table of this machine, from hccn_tool or, without it, from hccn.conf.
+
+    \b
+    Example:
+      ma_boot rank-table generate --devices 0,1,2,3 -o rank_table.json
+    """
     wanted = _numbers(devices)
     addresses = _addresses(wanted, hccn_conf)
     missing = [device for device in wanted if device not in addresses]
@@ -142,24 +178,52 @@ def generate(
 
 
 @rank_table.command(name="fake")
-@click.option("--nodes", type=click.IntRange(1, 16384), default=1, show_default=True, metavar="N")
-@click.option("--devices-per-node", type=click.IntRange(1, 16), default=8, show_default=True, metavar="N")
-@click.option("--template", type=click.Choice(["one", "two"]), default="two", show_default=True)
+@click.option(
+    "--nodes", type=click.IntRange(1, 16384), default=1, show_default=True, metavar="N", help="Servers."
+)
+@click.option(
+    "--devices-per-node",
+    type=click.IntRange(1, 16),
+    default=8,
+    show_default=True,
+    metavar="N",
+    help="Cards of each server.",
+)
+@click.option(
+    "--template", type=click.Choice(["one", "two"]), default="two", show_default=True, help="Its form."
+)
 @_output
 @_product
 def fake_command(
     nodes: int, devices_per_node: int, template: str, output: str, product: Optional[str]
 ) -> None:
-    """Makes the table of a job that does not exist."""
+    """Makes the table of a job that does not exist.
+
+    \b
+    Example:
+      ma_boot rank-table fake --nodes 2 -o jobstart_hccl.json
+    """
     table = _checked(fake(nodes, devices_per_node), product)
     _write(output, _ranked(table, "pod") if template == "one" else table)
 
 
 @rank_table.command()
-@click.argument("file")
-@click.option("--timeout", type=click.FloatRange(min=0), default=1800, show_default=True, metavar="SECONDS")
+@click.argument("file", shell_complete=files)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    default=1800,
+    show_default=True,
+    metavar="SECONDS",
+    help="Longest wait.",
+)
 def wait(file: str, timeout: float) -> None:
-    """Waits until the table in FILE is completed; 75 when the time is over."""
+    """Waits until the table in FILE is completed; 75 when the time is over.
+
+    \b
+    Example:
+      ma_boot rank-table wait /user/config/jobstart_hccl.json --timeout 600
+    """
     started = time.monotonic()
     with SignalInbox() as inbox:
         wait_until_completed(
@@ -174,11 +238,16 @@ def wait(file: str, timeout: float) -> None:
 
 
 @rank_table.command()
-@click.argument("before")
-@click.argument("after")
+@click.argument("before", shell_complete=files)
+@click.argument("after", shell_complete=files)
 @_order
 def diff(before: str, after: str, rank_order: str) -> int:
-    """Prints each rank that is somewhere else in AFTER than in BEFORE; 1 if there is any."""
+    """Prints each rank that is somewhere else in AFTER than in BEFORE; 1 if there is any.
+
+    \b
+    Example:
+      ma_boot rank-table diff yesterday.json jobstart_hccl.json
+    """
     lines = moved(_ranked(_read(before), rank_order), _ranked(_read(after), rank_order))
     _print("\n".join(lines) or "every rank is where it was")
     return 1 if lines else 0

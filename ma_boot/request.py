@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import List, Optional, Tuple
+from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.attempts import Restarts
 from ma_boot.launch import Way
@@ -71,6 +71,13 @@ class BootRequest:
     def restarts(self) -> Restarts:
         """How often the processes may be started again."""
         return Restarts(self.max_restarts, self.start_seconds)
+
+
+def requested(command: Sequence[str], options: Mapping[str, Any]) -> BootRequest:
+    """The completed request of a command line."""
+    words = ("-m", *command) if options["as_module"] else tuple(command)
+    settings = {field.name: options[field.name] for field in fields(BootRequest) if field.name != "command"}
+    return completed(BootRequest(words, **settings))
 
 
 def as_options(request: BootRequest) -> Tuple[str, ...]:

@@ -7,6 +7,7 @@ from typing import Mapping, Optional, Sequence
 
 import click
 
+from ma_boot.completion import FILE
 from ma_boot.console import print_lines
 
 
@@ -20,7 +21,7 @@ from ma_boot.console import print_lines
 )
 @click.option(
     "--output",
-    metavar="FILE",
+    **FILE,
     type=click.Path(dir_okay=False, path_type=Path),
     help="The page; by default report.html beside the first of the EVENTS.",
 )
@@ -32,6 +33,7 @@ def report(environ: Mapping[str, str], events: Sequence[Path], output: Optional[
     in the page too where they lie beside them.
 
     \b
+    Example:
       ma_boot report log/*-events.jsonl --output job.html
     """
     from ma_boot.page.read import page_of

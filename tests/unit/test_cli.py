@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ma_boot.cli import _from_environment, main, run
+from ma_boot.cli import _from_environment, main
 from ma_boot.request import BootRequest, as_options
+from ma_boot.run_command import run
 
 
 def parsed(arguments: List[str], environ: Dict[str, str]) -> Dict[str, object]:
@@ -24,11 +25,12 @@ def parsed(arguments: List[str], environ: Dict[str, str]) -> Dict[str, object]:
     [
         ([], "Missing argument 'COMMAND [ARGS]...'"),
         (["run"], "Missing argument 'COMMAND [ARGS]...'"),
+        (["--local", "--fault", "all", "--plan"], "Missing argument 'COMMAND [ARGS]...'"),
         (["--lcal", "train.py"], "No such option"),
         (["--rendezvous", "smoke", "train.py"], "'smoke' is not one of 'rank-table', 'mindspore'"),
         (["--nodes", "0", "--local", "train.py"], "0 is not in the range"),
         (["--stop-timeout", "soon", "train.py"], "'soon' is not a valid float"),
-        (["--json", "train.py"], "--json prints the plan: give --plan too."),
+        (["--json", "train.py"], "--json: only a plan is printed as JSON; give --plan too."),
         (["--nodes", "2", "train.py"], "--nodes: only a rehearsal has this"),
         (["--runner", "docker", "train.py"], "--runner: only a rehearsal has this"),
         (["--local", "--runner", "docker", "train.py"], "name the job's image with --image"),
@@ -48,6 +50,25 @@ def test_a_wrong_command_line_is_one_message_and_64(
     assert said in output.err
     assert "Traceback" not in output.err
     assert output.out == ""
+
+
+def test_all_that_does_not_go_together_is_said_at_once(capfd: pytest.CaptureFixture[str]) -> None:
+    wrong = ["--nodes", "2", "--json", "--keep", "--fault", "hang rank=0", "--non-sink", "--copy-code", "*"]
+    assert main(wrong, {}) == 64
+    assert capfd.readouterr().err.splitlines()[:-1] == [
+        "ma_boot: Missing argument 'COMMAND [ARGS]...'.",
+        "--json: only a plan is printed as JSON; give --plan too.",
+        "--nodes, --fault, --keep: only a rehearsal has this; give --local too.",
+        "--non-sink: MindSpore's non-sink mode needs --rendezvous mpi",
+        "--copy-code: only with --workdir per-rank",
+    ]
+
+
+def test_a_variable_too_needs_what_its_option_needs(capfd: pytest.CaptureFixture[str]) -> None:
+    assert (
+        main(["--runner", "docker", "--image", "i", "x"], {"MABOOT_LOCAL": "1", "MABOOT_INPUT": "a=b"}) == 64
+    )
+    assert "--input: only --runner process has this." in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"]])

@@ -19,6 +19,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 
 from ma_boot.errors import UsageError, listed
 
+ALL_FAULTS = ("all",)  # instead of faults: each of the catalogue
 PHASES = ("job", "environment", "inputs", "rank table", "launch", "run", "outputs")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "": 1.0}
 _SIZES = {"g": 30, "m": 20, "k": 10, "": 0}
