@@ -31,7 +31,7 @@ def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> str:
     (laptop / "mapping.py").write_text(f"PATH_MAPPING_CONFIG = {mapping!r}\n")
     shape = ["--nodes", "2", "--devices-per-node", "8", "--rank-table-delay", "0.3"]
     files = ["--path-mapping", "mapping.py", "--obs-root", "obs"]
-    words = ["print:<i>here</i>", "write:out/RANK:x", "exit:7:15", "sleep"]
+    words = ["print:<i>here</i>", "write:out/RANK:x", f"meet:{laptop}/here:16", "exit:7:15", "sleep"]
     done = subprocess.run(
         [sys.executable, "-m", "ma_boot", "--local", *shape, *files, "train.py", *words],
         cwd=laptop, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=100, check=False,

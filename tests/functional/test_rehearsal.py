@@ -223,7 +223,8 @@ def test_a_mistake_is_one_clear_message(laptop: Path, arguments: List[str], code
 
 def test_the_page_of_a_rehearsal_is_of_all_nodes(laptop: Path) -> None:
     shape = ["--nodes", "2", "--devices-per-node", "2"]
-    ended = rehearse(laptop, *shape, *MAPPING, "project/train.py", "exit:7:3", "sleep")
+    words = [f"meet:{laptop}/here:4", "exit:7:3", "sleep"]
+    ended = rehearse(laptop, *shape, *MAPPING, "project/train.py", *words)
     (page,) = laptop.glob("ma_boot-rehearsal/*/*-report.html")
     assert f"[ma_boot] page: {page}" in ended.output.splitlines()
     text = page.read_text()
@@ -239,7 +240,8 @@ def test_of_a_node_that_is_killed_the_page_has_the_last_words(laptop: Path) -> N
         lambda: [e["pid"] for e in job_events(laptop) if e["kind"] == "start" and e["label"] == "node 1"],
         "node 1 is started",
     )
-    eventually(lambda: [e for e in events(laptop, 1) if e["kind"] == "first-output"], "rank 1 is up")
+    (log,) = laptop.glob("ma_boot-rehearsal/*/log/*-worker-1.log")
+    eventually(lambda: "[rank 1] up" in log.read_text(), "rank 1 is up, and its node said so")
     os.kill(killed, signal.SIGKILL)
     assert end(process).code == 137
     (page,) = laptop.glob("ma_boot-rehearsal/*/*-report.html")

@@ -29,6 +29,14 @@ def wait_for(file: str) -> None:
         time.sleep(0.01)
 
 
+def meet(file: str, count: str) -> None:
+    """Returns once so many ranks came here."""
+    here = Path(f"{file}.{RANK}")
+    here.write_text("")
+    while len(list(here.parent.glob(f"{here.stem}.*"))) < int(count):
+        time.sleep(0.01)
+
+
 def grandchild(file: str) -> None:
     """Leaves a process behind that holds standard output."""
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
@@ -143,6 +151,7 @@ WORDS: Dict[str, Callable[..., object]] = {
     "kill": lambda rank: os.kill(os.getpid(), signal.SIGKILL) if rank == RANK else None,
     "ready": lambda file: Path(f"{file}.{RANK}").write_text(str(os.getpid())),
     "await": wait_for,
+    "meet": meet,
     "grandchild": grandchild,
     "daemon": daemon,
     "orphans": orphans,
