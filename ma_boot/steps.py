@@ -20,6 +20,7 @@ from ma_boot.output import keep_earlier
 from ma_boot.ports import check_free
 from ma_boot.rank_dirs import code_to_copy, make_rank_dirs
 from ma_boot.request import BootRequest
+from ma_boot.store_advice import with_store_advice
 from ma_boot.sync import load_mapping, places_of
 from ma_boot.world import World
 from path_mapping import errors as mapping_errors
@@ -41,7 +42,7 @@ def read_mapping_and_store(
     try:
         return mapping, open_store(world.environ, root, stall_timeout=request.stall_timeout)
     except mapping_errors.PathMappingError as error:
-        raise ConfigError(str(error)) from error
+        raise ConfigError(with_store_advice(str(error))) from error
 
 
 def read_mapping(request: BootRequest, world: World, job: JobEnvironment) -> PathMapping:

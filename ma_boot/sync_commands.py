@@ -18,6 +18,7 @@ from ma_boot.errors import CannotCreate, ConfigError, InputMissing, listed
 from ma_boot.job import read_job
 from ma_boot.journal import Journal
 from ma_boot.signals import SignalInbox
+from ma_boot.store_advice import with_store_advice
 from ma_boot.sync import as_ours, bring_home, inputs_arriving, load_mapping, part_of, places_of
 from path_mapping.config import PathMapping, Route
 from path_mapping.errors import PathMappingError
@@ -149,7 +150,7 @@ def _opened(environ: Mapping[str, str], request: SyncRequest) -> Tuple[Part, Pat
     try:
         store = open_store(environ, root, stall_timeout=request.stall_timeout)
     except PathMappingError as error:
-        raise ConfigError(str(error)) from error
+        raise ConfigError(with_store_advice(str(error))) from error
     if request.checksum:
         mapping = PathMapping(
             tuple(replace(route, checksum=True) for route in mapping.inputs),
