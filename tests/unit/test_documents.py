@@ -46,6 +46,16 @@ def options_in(text: str) -> Set[str]:
     return set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", text))
 
 
+def in_tables(text: str) -> List[str]:
+    """The options of the tables' first columns, in their order."""
+    return [
+        one
+        for line in text.splitlines()
+        if line.startswith("| `-")
+        for one in sorted(options_in(line.split("|")[1]))
+    ]
+
+
 def all_commands(group: click.Command, *names: str) -> Iterator[Tuple[str, click.Command]]:
     if isinstance(group, click.Group):
         for name, command in group.commands.items():
@@ -74,14 +84,14 @@ class TestOptions:
 
     @pytest.mark.parametrize("readme", READMES, ids=named(READMES))
     def test_the_options_of_a_readme_exist(self, readme: Path) -> None:
-        chapter = readme.read_text().split("\n## ")
-        tables = [line for part in chapter for line in part.splitlines() if line.startswith("| `-")]
-        given = options_in("\n".join(line.split("|")[1] for line in tables))
+        given = set(in_tables(readme.read_text()))
         assert len(given) > 15
         assert given - long_options(ALL["run"]) == set()
 
     def test_both_readmes_have_the_same_options(self) -> None:
-        assert options_in(READMES[0].read_text()) == options_in(READMES[1].read_text())
+        english, chinese = (path.read_text() for path in READMES)
+        assert options_in(english) == options_in(chinese)
+        assert in_tables(english) == in_tables(chinese)
 
     @pytest.mark.parametrize("page", [*READMES, ROOT / "docs" / "options.md"])
     def test_defaults_are_those_of_the_code(self, page: Path) -> None:
@@ -147,12 +157,13 @@ def anchors(text: str) -> Set[str]:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=named(DOCUMENTS))
 def test_every_link_into_the_repository_leads_somewhere(document: Path) -> None:
-    for link in re.findall(r"\]\(([^)\s]+)\)", document.read_text()):
+    for words, link in re.findall(r"\[([^]]*)\]\(([^)\s]+)\)", document.read_text()):
         if "://" in link:
             continue
         file, _, anchor = link.partition("#")
         target = (document.parent / file).resolve() if file else document
         assert target.exists(), link
+        assert not words.endswith(".md") or str(target).endswith("/" + words), words
         assert not anchor or anchor in anchors(target.read_text()), link
 
 
