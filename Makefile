@@ -3,6 +3,8 @@
 PYTHON ?= python3
 VENV := .venv
 BENCH := .bench
+RELEASE := .release
+QUICK := not mindspore and not torch and not kill and not rehearsals and not container
 OWN_IMAGE := $(or $(IMAGE),ma-boot-training)
 REHEARSAL := .rehearsal
 CONDA := $(REHEARSAL)/anaconda3
@@ -20,7 +22,7 @@ CONTEXT := $(REHEARSAL)/context
 SOURCES := Dockerfile .dockerignore entrypoint pyproject.toml README.md LICENSE image ma_boot path_mapping
 EXAMPLE_IMAGE := ma-boot-example
 
-.PHONY: help image image-check push push-values test-container setup rehearse resume rehearse-docker test test-mindspore test-torch test-rehearsals faults test-kill fuzz bench bench-large bench-sync check clean
+.PHONY: help image image-check push push-values test-container setup rehearse resume rehearse-docker test test-mindspore test-torch test-rehearsals faults test-kill fuzz bench bench-large bench-sync check release-check clean
 .DELETE_ON_ERROR:
 
 help: ## show the targets
@@ -77,7 +79,7 @@ push-values:
 		{ echo "make push: expected REGION and ORGANIZATION: make push REGION=cn-north-4 ORGANIZATION=yours" >&2; exit 64; }
 
 test: $(VENV)/made ## all tests but those that have a target of their own
-	$(VENV)/bin/python -m pytest -m "not mindspore and not torch and not kill and not rehearsals and not container"
+	$(VENV)/bin/python -m pytest -m "$(QUICK)"
 
 test-container: $(VENV)/made ## the tests that build images and run them: need root, docker.io, docker-registry, debootstrap
 	$(VENV)/bin/python -m pytest -m container
@@ -127,5 +129,18 @@ check: $(VENV)/made ## ruff and mypy
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
+release-check: ## build sdist and wheel of HEAD, and test the wheel in an environment that has nothing else
+	rm -rf $(RELEASE) && mkdir -p $(RELEASE)/source $(RELEASE)/tree
+	git archive HEAD | tar -x -C $(RELEASE)/source
+	$(PYTHON) -m venv $(RELEASE)/build
+	$(RELEASE)/build/bin/python -m pip install --quiet build twine
+	$(RELEASE)/build/bin/python -m build --outdir $(RELEASE)/dist $(RELEASE)/source
+	$(RELEASE)/build/bin/python -m twine check --strict $(RELEASE)/dist/*
+	tar -x -C $(RELEASE)/tree --strip-components=1 -f $(RELEASE)/dist/*.tar.gz
+	rm -r $(RELEASE)/tree/ma_boot $(RELEASE)/tree/path_mapping # so that only the wheel's can be imported
+	$(PYTHON) -m venv $(RELEASE)/venv
+	$(RELEASE)/venv/bin/python -m pip install --quiet "$$(echo $(RELEASE)/dist/*.whl)[dev]"
+	cd $(RELEASE)/tree && $(abspath $(RELEASE))/venv/bin/python -m pytest -m "$(QUICK)"
+
 clean: ## remove all that these targets made
-	rm -rf $(VENV) $(BENCH) $(REHEARSAL) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH) $(REHEARSAL) $(RELEASE) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

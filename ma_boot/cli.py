@@ -17,7 +17,7 @@ import click
 
 from ma_boot import __version__
 from ma_boot.boot import boot, plan_only
-from ma_boot.console import Console, print_lines
+from ma_boot.console import Console, can_move, print_lines
 from ma_boot.doctor_command import doctor
 from ma_boot.errors import BootError, ExitCode, Stopped
 from ma_boot.image_commands import image
@@ -172,7 +172,7 @@ def _world(environ: Mapping[str, str], inbox: SignalInbox, console: Console) -> 
 
 
 def _boot_here(request: BootRequest, environ: Mapping[str, str]) -> int:
-    with SignalInbox() as inbox, Console() as console:
+    with SignalInbox() as inbox, Console(moving=can_move(environ)) as console:
         adopt_orphans()
         forbid_core_files()
         world = _world(environ, inbox, console)
@@ -204,11 +204,10 @@ def _plan_here(request: BootRequest, environ: Mapping[str, str], as_json: bool) 
 def _rehearse(
     request: BootRequest, settings: Mapping[str, Any], environ: Mapping[str, str], plan: bool, as_json: bool
 ) -> int:
-    from ma_boot.local.live import console_for  # a job on the platform needs none of it
-    from ma_boot.local.rehearse import plan_rehearsal, rehearse
+    from ma_boot.local.rehearse import plan_rehearsal, rehearse  # a job on the platform needs none
 
     rehearsal = local_options.rehearsal_of(request, settings)
-    with SignalInbox() as inbox, Console(2) if plan else console_for(environ) as console:
+    with SignalInbox() as inbox, Console(2) if plan else Console(moving=can_move(environ)) as console:
         world = _world(environ, inbox, console)
         if not plan:
             adopt_orphans()
@@ -231,7 +230,7 @@ def _rehearse_in_containers(
     if docker["image"] is None:
         raise click.UsageError("--runner docker: name the job's image with --image.")
     rehearsal, options = Rehearsal(request=request, **settings), plan.ContainerOptions(**docker)
-    with SignalInbox() as inbox, Console() as console:
+    with SignalInbox() as inbox, Console(moving=can_move(environ)) as console:
         adopt_orphans()
         return rehearse.rehearse_in_containers(rehearsal, options, _world(environ, inbox, console))
 

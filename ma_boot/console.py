@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import select
 import threading
 import time
 from collections import deque
 from types import TracebackType
-from typing import Callable, Deque, Iterator, Optional, TextIO, Type
+from typing import Callable, Deque, Iterator, Mapping, Optional, Sequence, Type
 
 ROOM_BYTES = 4 << 20
 PATIENCE_SECONDS = 5.0
-ERASE_LINE = b"\r\x1b[2K"
 _WRITE_BYTES = 1 << 17
+_AS_WIDE_AS_IT_IS, _WRAPPED, _PLAIN = b"\x1b[?7l", b"\x1b[?7h", b"\x1b[0m"
+
+Show = Callable[[Sequence[str]], None]
+
+
+def can_move(environ: Mapping[str, str], descriptor: int = 1) -> bool:
+    """Whether this is a terminal, before which a person sits, and on which lines can be taken back."""
+    return os.isatty(descriptor) and environ.get("TERM", "dumb") != "dumb"
 
 
 class Console:
@@ -24,9 +30,13 @@ class Console:
     What is written waits in a queue. A slow reader slows the writers down: they ask `pause` before they take
     more output. A reader that takes nothing for 5 s is waited for no longer: lines are dropped, counted, and
     said when it comes back. One that went away ends the printing, not the job.
+
+    Where it is moving (`can_move`), lines can be shown below all that is printed. The printing thread alone
+    paints them, and they never enter the queue: nothing of the output is touched.
     """
 
-    def __init__(self, descriptor: int = 1, patience: float = PATIENCE_SECONDS) -> None:
+    def __init__(self, descriptor: int = 1, moving: bool = False, patience: float = PATIENCE_SECONDS) -> None:
+        self.moving = moving
         self.accepted = 0
         self.dropped_lines = 0
         self.room_again: Callable[[], None] = lambda: None
@@ -39,7 +49,8 @@ class Console:
         self._unsaid = 0
         self._gone = False
         self._awaited = False
-        self._erase = b""
+        self._below: Sequence[str] = ()
+        self._painted = 0  # how many of them the terminal shows
         self._thread: Optional[threading.Thread] = None
 
     def __enter__(self) -> Console:
@@ -54,22 +65,35 @@ class Console:
         self.flush()
 
     @property
-    def is_terminal(self) -> bool:
-        """True where a person sees it at once, and a line can be taken back."""
-        return os.isatty(self._descriptor)
+    def size(self) -> os.terminal_size:
+        """Of the terminal, in columns and lines; raises `OSError` where there is none."""
+        columns, lines = os.get_terminal_size(self._descriptor)
+        return os.terminal_size((columns or 80, lines or 24))  # an engine's terminal may have no size
 
     @contextlib.contextmanager
-    def below(self) -> Iterator[TextIO]:
-        """A file for what stays below all lines, a progress bar: a line that is printed takes its place."""
-        self._erase = ERASE_LINE
+    def below(self) -> Iterator[Show]:
+        """What shows lines below the output, in place of those before, until the block ends.
+
+        Each may have colours, and stays one line. On a console that is not moving nothing is shown.
+        """
+        over = not self.moving
+
+        def show(lines: Sequence[str]) -> None:
+            with self._changed:
+                if not over:
+                    self._below = lines
+                    self.write(b"")
+
         try:
-            yield _Below(self)
+            yield show
         finally:
-            self._erase = b""
+            with self._changed:
+                show(())
+                over = True
 
     def line(self, text: str) -> None:
         """Prints each line of the text."""
-        self.write(self._erase + text.encode("utf-8", "backslashreplace") + b"\n")
+        self.write(text.encode("utf-8", "backslashreplace") + b"\n")
 
     def write(self, data: bytes) -> None:
         """Takes bytes that end with a newline; returns at once."""
@@ -114,8 +138,8 @@ class Console:
             with self._changed:
                 while not self._queue:
                     self._changed.wait()
-                data = self._queue[0]
-            whole = self._put(data)
+                data, last = self._queue[0], len(self._queue) == 1
+            whole = self._put(self._with_below(data, last))
             with self._changed:
                 self._queue.popleft()
                 self._queued -= len(data)
@@ -128,6 +152,16 @@ class Console:
                 self._awaited = self._awaited and not room
             if room:
                 self.room_again()
+
+    def _with_below(self, data: bytes, last: bool) -> bytes:
+        """The data in place of what is below, which comes back after the last of the queue."""
+        away = b"\x1b[%dF\x1b[J" % self._painted if self._painted else b""
+        lines = self._below if last else ()
+        self._painted = len(lines)
+        if not lines:
+            return away + data
+        text = "".join(line + "\n" for line in lines).encode("utf-8", "backslashreplace")
+        return away + data + _AS_WIDE_AS_IT_IS + text.replace(b"\n", _PLAIN + b"\n") + _WRAPPED
 
     def _put(self, data: bytes) -> bool:
         rest = memoryview(data)
@@ -154,18 +188,6 @@ class Console:
         self._unsaid = 0
         self._queue.append(notice)
         self._queued += len(notice)
-
-
-class _Below(io.StringIO):
-    """What is written goes to the console as it is."""
-
-    def __init__(self, console: Console) -> None:
-        super().__init__()
-        self._console = console
-
-    def write(self, text: str) -> int:
-        self._console.write(text.encode("utf-8", "backslashreplace"))
-        return len(text)
 
 
 def print_lines(text: str, descriptor: int = 1) -> None:

@@ -10,7 +10,7 @@ from typing import Iterator, Optional, Sequence
 
 import click
 
-from ma_boot.console import print_lines
+from ma_boot.console import Console, can_move, print_lines
 from ma_boot.errors import Stopped
 
 
@@ -46,7 +46,8 @@ def build_command(
 
     values = build.build_arguments(arguments, ctx.obj)
     with stopped_by_sigterm(), engine(ctx.obj) as client:
-        build.build(client, Path(context), tag, values, platform)
+        with Console(moving=can_move(ctx.obj)) as console:
+            build.build(client, Path(context), tag, values, platform, console)
         size = int(image_attributes(client, tag)["Size"])
         print_lines(f"{tag}: {size / 1e9:.2f} GB")
         build.keep_within(size, size_budget, tag)
@@ -90,7 +91,8 @@ def push_command(
         if findings:
             print_lines(check.as_text(name, findings))
         check.refuse(name, findings)
-        digest = push.push(client, name, target, login)
+        with Console(moving=can_move(ctx.obj)) as console:
+            digest = push.push(client, name, target, login, console)
     print_lines(swr.job_form(target, digest, command or "ma_boot train.py"))
 
 

@@ -8,10 +8,12 @@ from typing import Callable, Iterator, Optional
 
 from ma_boot.console import Console
 from ma_boot.journal import Journal
+from ma_boot.terminal import drawn
 from path_mapping.transfer import Progress, Transferred
 
 Update = Callable[[Progress], None]
 EVENT_SECONDS = 1.0  # between two events of how far a transfer is, at the least
+BAR_SECONDS = 0.1  # between two states of a bar
 EVENT_SHARE = 0.02  # of the time so far: a transfer of an hour has less than 300 of them
 
 
@@ -34,7 +36,7 @@ class TransferProgress:
     def shown(self) -> Iterator[Update]:
         """What the transfer calls; on a terminal there is a bar until the block ends."""
         with ExitStack() as stack:
-            if self._journal.console.is_terminal:
+            if self._journal.console.moving:
                 self._bar = stack.enter_context(_bar(self._what, self._journal.console))
             self._begun = self._noted = time.monotonic()
             yield self._update
@@ -63,8 +65,7 @@ class TransferProgress:
 
 @contextmanager
 def _bar(what: str, console: Console) -> Iterator[Update]:
-    import rich.console  # not needed where nobody sees it
-    import rich.progress as bars
+    import rich.progress as bars  # not needed where nobody sees it
 
     columns = (
         bars.TextColumn("[bold]{task.description}"),
@@ -74,16 +75,21 @@ def _bar(what: str, console: Console) -> Iterator[Update]:
         bars.TransferSpeedColumn(),
         bars.TimeRemainingColumn(),
     )
-    with console.below() as file:
-        screen = rich.console.Console(file=file, force_terminal=True)
-        with bars.Progress(*columns, console=screen, transient=True, redirect_stdout=False) as shown:
-            task = shown.add_task(what, total=None, files="")
+    bar = bars.Progress(*columns, auto_refresh=False)
+    task = bar.add_task(what, total=None, files="")
+    drawn_at = 0.0
 
-            def update(now: Progress) -> None:
-                files = f"{now.files_done}/{now.files} files"
-                shown.update(task, completed=now.bytes_done, total=now.bytes, files=files)
+    with console.below() as show:
 
-            yield update
+        def update(now: Progress) -> None:
+            nonlocal drawn_at
+            files = f"{now.files_done}/{now.files} files"
+            bar.update(task, completed=now.bytes_done, total=now.bytes, files=files)
+            if time.monotonic() - drawn_at >= BAR_SECONDS:
+                show(drawn(bar.get_renderable(), console.size.columns))
+                drawn_at = time.monotonic()
+
+        yield update
 
 
 def state_of(now: Progress, seconds: float) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 
 import click
 
-from ma_boot.console import Console, print_lines
+from ma_boot.console import Console, can_move, print_lines
 from ma_boot.errors import CannotCreate, ConfigError, InputMissing, listed
 from ma_boot.job import read_job
 from ma_boot.journal import Journal
@@ -121,7 +121,7 @@ def plan(environ: Mapping[str, str], request: SyncRequest, as_json: bool) -> int
 def download(environ: Mapping[str, str], request: SyncRequest) -> int:
     """Fetches the inputs; what is here already is left as it is."""
     job_part, found, store = _opened(environ, request)
-    with SignalInbox() as inbox, Console() as console:
+    with SignalInbox() as inbox, Console(moving=can_move(environ)) as console:
         journal = Journal(console)
         arriving = inputs_arriving(found.inputs, Path.cwd(), store, journal, inbox, request.shard or job_part)
         with arriving:
@@ -133,7 +133,7 @@ def download(environ: Mapping[str, str], request: SyncRequest) -> int:
 def upload(environ: Mapping[str, str], request: SyncRequest) -> int:
     """Stores the outputs; what is in OBS already is left as it is."""
     _, found, store = _opened(environ, request)
-    with SignalInbox() as inbox, Console() as console:
+    with SignalInbox() as inbox, Console(moving=can_move(environ)) as console:
         journal = Journal(console)
         lost = bring_home(found.outputs, Path.cwd(), store, journal, inbox, math.inf, all_expected=True)
         inbox.check()

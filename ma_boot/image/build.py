@@ -6,6 +6,7 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Deque, Dict, Iterable, Mapping, Optional, Sequence
 
+from ma_boot.console import Console
 from ma_boot.errors import InputMissing, UsageError, listed
 from ma_boot.image.check import ImageRejected
 from ma_boot.image.engine import EngineRefused, image_attributes
@@ -19,7 +20,12 @@ _TAIL_LINES = 30
 
 
 def build(
-    client: DockerClient, context: Path, tag: str, arguments: Mapping[str, str], platform: Optional[str]
+    client: DockerClient,
+    context: Path,
+    tag: str,
+    arguments: Mapping[str, str],
+    platform: Optional[str],
+    console: Console,
 ) -> None:
     """Builds `tag` with the engine's classic builder; the image that had the tag before is removed.
 
@@ -37,7 +43,7 @@ def build(
         forcerm=True,
         decode=True,
     )
-    with shown() as progress:
+    with shown(console) as progress:
         follow(stream, progress)
     if before and before != _id_of(client, tag):
         _remove_unused(client, before)

@@ -6,6 +6,7 @@ import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, Mapping, Optional, Tuple
 
+from ma_boot.console import Console
 from ma_boot.errors import BootError, ConfigError, ExitCode
 from ma_boot.image.engine import image_attributes
 from ma_boot.image.progress import Progress, shown
@@ -44,7 +45,7 @@ def configured_login(host: str) -> Optional[Mapping[str, str]]:
     return entry
 
 
-def push(client: DockerClient, image: str, target: Target, login: Login) -> str:
+def push(client: DockerClient, image: str, target: Target, login: Login, console: Console) -> str:
     """Pushes `image` as `target` and returns the digest; the tag that it needs here is gone afterwards."""
     from docker.errors import APIError
 
@@ -54,7 +55,7 @@ def push(client: DockerClient, image: str, target: Target, login: Login) -> str:
     except APIError as error:
         raise failure_of(str(error.explanation or error), target, login) from error
     client.api.timeout = SILENCE_SECONDS
-    with _tagged(client, image, target), shown() as progress:
+    with _tagged(client, image, target), shown(console) as progress:
         stream = client.api.push(
             target.repository, tag=target.tag, stream=True, decode=True, auth_config=auth
         )

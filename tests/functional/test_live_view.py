@@ -10,7 +10,8 @@ from typing import Dict, List
 
 import pytest
 
-from ma_boot.local.live import LiveConsole, painted, view
+from ma_boot.console import Console
+from ma_boot.local.live import painted, view
 from ma_boot.page.events import read_events
 from ma_boot.page.timeline import timeline
 from tests.functional.terminal import Shown, in_terminal, screen_lines
@@ -63,16 +64,15 @@ def test_what_is_written_meanwhile_is_whole_and_in_order() -> None:
 
     reader = threading.Thread(target=take)
     reader.start()
-    console = LiveConsole(write_end)
-    with console:
-        for number in range(2000):
-            console.write(b"line %d\n" % number)
-            if number % 7 == 0:
-                console.show((b"below %d" % number, b"below too"))
-            if number % 70 == 0:
-                console.flush()
-        console.hide()
-        console.show((b"too late",))
+    with Console(write_end, moving=True) as console:
+        with console.below() as show:
+            for number in range(2000):
+                console.write(b"line %d\n" % number)
+                if number % 7 == 0:
+                    show((f"below {number}", "below too"))
+                if number % 70 == 0:
+                    console.flush()
+        show(("too late",))
     os.close(write_end)
     reader.join(30)
     os.close(read_end)
@@ -87,5 +87,5 @@ def test_it_is_never_larger_than_its_part_of_the_terminal(nodes: int, most: int)
     rows = view(timeline([read_events(text, str) for text in synthetic_job(nodes, 8, fails=9)]), nodes, 71.0)
     lines = painted(rows, 60, most)
     assert len(lines) == min(nodes + 1, most)
-    assert "71.0 s" in lines[0].decode()
-    assert f"{nodes} of {nodes} nodes" in lines[0].decode()
+    assert "71.0 s" in lines[0]
+    assert f"{nodes} of {nodes} nodes" in lines[0]

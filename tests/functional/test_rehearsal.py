@@ -78,7 +78,9 @@ def processes(laptop: Path) -> List[int]:
 def test_two_nodes_with_inputs_late_table_and_outputs(laptop: Path) -> None:
     shape = ["--nodes", "2", "--devices-per-node", "2"]
     words = ["await:data/x", "write:out/RANK:done", "print:hi"]
-    ended = end(start(laptop, *shape, *MAPPING, "project/train.py", *words, delay="3"))
+    ended = end(
+        start(laptop, *shape, *MAPPING, "project/train.py", *words, delay="6")
+    )  # for each state to be seen
     assert ended.code == 0, ended.output
     assert {f.name for f in (laptop / "obs" / "bucket" / "out").iterdir()} == {"0", "1", "2", "3"}
     assert "[node 1] [rank 3] hi\n" in ended.output

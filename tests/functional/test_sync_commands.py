@@ -20,6 +20,7 @@ import pytest
 from ma_boot.local.obs_server import Credentials, Fault, ObsServer
 from tests.conftest import CREDENTIALS
 from tests.functional.node import eventually
+from tests.functional.terminal import screen_lines
 
 MAPPING = """
 input:
@@ -285,9 +286,9 @@ class TestProgress:
             assert process.wait() == 0
         os.close(screen)
         assert re.search(rb"outputs.*\d/2 files.*/31.5 MB.*MB/s", shown), shown
-        lines = [line.rpartition(b"\x1b[2K")[2] for line in shown.split(b"\r\n")]
-        assert re.match(rb"\[ma_boot\] outputs: done in .* s: 2 files, 31.5 MB in", lines[-2]), lines
-        assert re.match(rb"\[ma_boot\] .*pipe", lines[-3]), lines
+        lines = list(filter(None, screen_lines(shown, rows=24, columns=400)))
+        assert re.match(r"\[ma_boot\] outputs: done in .* s: 2 files, 31.5 MB in", lines[-1]), lines
+        assert re.match(r"\[ma_boot\] .*pipe", lines[-2]), lines
 
     def test_no_bar_elsewhere(self, home: Path) -> None:
         done = sync(home, "upload", "mapping.yaml")

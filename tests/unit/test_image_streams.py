@@ -12,7 +12,8 @@ from ma_boot.errors import UsageError
 from ma_boot.image import build, push
 from ma_boot.image.check import ImageRejected
 from ma_boot.image.engine import EngineRefused
-from ma_boot.image.progress import Progress
+from ma_boot.image.progress import Progress, shown
+from tests.functional.terminal import screen_lines
 
 DIGEST = "sha256:" + "0" * 64
 
@@ -20,9 +21,10 @@ DIGEST = "sha256:" + "0" * 64
 class Pipe:
     """A console whose text can be read."""
 
-    def __init__(self) -> None:
+    def __init__(self, moving: bool = False) -> None:
         self.reader, self._writer = os.pipe()
-        self.console = Console(self._writer)
+        self.console = Console(self._writer, moving)
+        self.progress = Progress(self.console, lambda lines: None)
 
     def text(self) -> str:
         self.console.flush()
@@ -44,21 +46,25 @@ def steps() -> Iterator[Dict[str, Any]]:
 
 
 def test_a_build_shows_its_steps_and_no_login(pipe: Pipe) -> None:
-    build.follow(steps(), Progress(pipe.console, moving=False))
+    build.follow(steps(), pipe.progress)
     assert pipe.text() == "Step 1/2 : FROM https://******@host/base\nStep 2/2 : RUN make\n"
 
 
-def test_on_a_terminal_output_moves(pipe: Pipe) -> None:
-    progress = Progress(pipe.console, moving=True)
-    build.follow(steps(), progress)
-    progress.clear()
-    assert "\r\x1b[Kno rule\r\x1b[K" in pipe.text()
+def test_on_a_terminal_output_moves() -> None:
+    pipe = Pipe(moving=True)
+    with shown(pipe.console) as progress:
+        build.follow(steps(), progress)
+        pipe.console.flush()
+    written = pipe.text()
+    assert "no rule" in written
+    lines = screen_lines(written.replace("\n", "\r\n").encode(), rows=24, columns=80)
+    assert list(filter(None, lines)) == ["Step 1/2 : FROM https://******@host/base", "Step 2/2 : RUN make"]
 
 
 def test_a_build_that_fails_ends_with_the_step_that_failed(pipe: Pipe) -> None:
     stream = [*steps(), {"error": "make returned 2: https://me:planted@host"}]
     with pytest.raises(EngineRefused) as raised:
-        build.follow(stream, Progress(pipe.console, moving=False))
+        build.follow(stream, pipe.progress)
     assert "no rule" in str(raised.value)
     assert "make returned 2" in str(raised.value)
     assert "earlier output" not in str(raised.value)
@@ -75,7 +81,7 @@ def test_a_push_shows_each_layer_and_returns_the_digest(pipe: Pipe) -> None:
         {"status": "Pushed", "id": "aa"},
         {"progressDetail": {}, "aux": {"Tag": "v1", "Digest": DIGEST}},
     ]
-    assert push.follow(stream, Progress(pipe.console, moving=False)) == DIGEST
+    assert push.follow(stream, pipe.progress) == DIGEST
     assert pipe.text() == (
         "layer bb: layer already exists\nlayer aa: retrying in 5 seconds, 2.0 MB\nlayer aa: pushed, 2.0 MB\n"
     )
@@ -84,7 +90,7 @@ def test_a_push_shows_each_layer_and_returns_the_digest(pipe: Pipe) -> None:
 @pytest.mark.parametrize(("stream", "said"), [([{"error": "EOF"}], "EOF"), ([], "without a digest")])
 def test_a_push_that_fails(pipe: Pipe, stream: List[Dict[str, Any]], said: str) -> None:
     with pytest.raises(push.PushFailed, match=said):
-        push.follow(stream, Progress(pipe.console, moving=False))
+        push.follow(stream, pipe.progress)
     pipe.text()
 
 
