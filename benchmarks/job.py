@@ -9,8 +9,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from types import TracebackType
-from typing import List, Optional, Sequence, Type
+from typing import List, Optional, Sequence
 
 import process_tree
 from launchers import Launcher, environ
@@ -106,12 +105,7 @@ class Job:
     def __enter__(self) -> Job:
         return self
 
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.end_all()
         if self.process.stdout is not None:
             self.process.stdout.close()

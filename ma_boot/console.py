@@ -8,8 +8,7 @@ import select
 import threading
 import time
 from collections import deque
-from types import TracebackType
-from typing import Callable, Deque, Iterator, Mapping, Optional, Sequence, Type
+from typing import Callable, Deque, Iterator, Mapping, Optional, Sequence
 
 ROOM_BYTES = 4 << 20
 PATIENCE_SECONDS = 5.0
@@ -56,12 +55,7 @@ class Console:
     def __enter__(self) -> Console:
         return self
 
-    def __exit__(
-        self,
-        exc_type: Optional[Type[BaseException]],
-        exc: Optional[BaseException],
-        traceback: Optional[TracebackType],
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.flush()
 
     @property

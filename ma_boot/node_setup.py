@@ -21,7 +21,7 @@ from ma_boot.patch import applied
 from ma_boot.processes import run_child
 from ma_boot.request import BootRequest
 from ma_boot.shell import environment_after
-from ma_boot.sync import as_ours
+from ma_boot.sync import as_ours, store_of
 from ma_boot.world import World
 from path_mapping import errors as mapping_errors
 
@@ -119,17 +119,14 @@ def _operator(text: str) -> Tuple[Optional[str], bool]:
 
 def _fetch(url: str, directory: str, request: BootRequest, world: World) -> None:
     from path_mapping.config import ObsUrl, Route  # few jobs have operators of their own
-    from path_mapping.stores import open_store
     from path_mapping.transfer import download
 
+    written = url if "://" in url else "obs:/" + url  # the platform writes /bucket/key as well
     try:
-        whole = ObsUrl.parse(
-            url if "://" in url else "obs:/" + url
-        )  # the platform writes /bucket/key as well
+        whole = ObsUrl.parse(written)
         is_file = whole.key and not whole.key.endswith("/")
         target = os.path.join(directory, os.path.basename(whole.key)) if is_file else directory
-        root = Path(world.cwd, request.obs_root) if request.obs_root else None
-        store = open_store(world.environ, root, stall_timeout=request.stall_timeout)
+        store = store_of(world.environ, world.cwd, request.obs_root, request.stall_timeout)
         routes = [Route(target, whole)]
         download(routes, Path("/"), store, cancel=threading.Event(), progress=lambda now: None)
     except ValueError as error:

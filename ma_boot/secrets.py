@@ -16,9 +16,14 @@ def masked(environ: Mapping[str, Optional[str]]) -> Dict[str, Optional[str]]:
     """The variables, without the values of those whose name says that they are secret, and without the
     user and password of a URL."""
     return {
-        name: MASK if value and _SECRET_NAME.search(name) else value and _URL_LOGIN.sub(MASK, value)
+        name: MASK if value and _SECRET_NAME.search(name) else value and without_logins(value)
         for name, value in environ.items()
     }
+
+
+def without_logins(text: str) -> str:
+    """The text without user and password of the URLs in it."""
+    return _URL_LOGIN.sub(MASK, text)
 
 
 _LEAST_SECRET = 6  # a shorter value stands for too much in a text that is no secret

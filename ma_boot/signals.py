@@ -6,8 +6,8 @@ import contextlib
 import os
 import select
 import signal
-from types import FrameType, TracebackType
-from typing import Any, Dict, List, Optional, Type
+from types import FrameType
+from typing import Any, Dict, List, Optional
 
 from ma_boot.errors import Stopped
 
@@ -37,12 +37,7 @@ class SignalInbox:
             self._previous[signum] = signal.signal(signum, self._record)
         return self
 
-    def __exit__(
-        self,
-        exc_type: Optional[Type[BaseException]],
-        exc: Optional[BaseException],
-        traceback: Optional[TracebackType],
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         for signum, handler in self._previous.items():
             signal.signal(signum, handler)
         signal.set_wakeup_fd(self._previous_wakeup)

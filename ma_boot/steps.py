@@ -20,13 +20,10 @@ from ma_boot.output import keep_earlier
 from ma_boot.ports import check_free
 from ma_boot.rank_dirs import code_to_copy, make_rank_dirs
 from ma_boot.request import BootRequest
-from ma_boot.store_advice import with_store_advice
-from ma_boot.sync import load_mapping, places_of
+from ma_boot.sync import load_mapping, places_of, store_of
 from ma_boot.world import World
-from path_mapping import errors as mapping_errors
 from path_mapping.config import PathMapping
 from path_mapping.store import Store
-from path_mapping.stores import open_store
 
 DNS_SECONDS = 300.0
 
@@ -38,11 +35,7 @@ def read_mapping_and_store(
     mapping = read_mapping(request, world, job)
     if not mapping.inputs and not mapping.outputs:
         return mapping, None
-    root = Path(world.cwd, request.obs_root) if request.obs_root else None
-    try:
-        return mapping, open_store(world.environ, root, stall_timeout=request.stall_timeout)
-    except mapping_errors.PathMappingError as error:
-        raise ConfigError(with_store_advice(str(error))) from error
+    return mapping, store_of(world.environ, world.cwd, request.obs_root, request.stall_timeout)
 
 
 def read_mapping(request: BootRequest, world: World, job: JobEnvironment) -> PathMapping:

@@ -31,6 +31,7 @@ from path_mapping.periodic import upload_periodically
 from path_mapping.prepare import UploadChoice
 from path_mapping.selection import Part
 from path_mapping.store import Store
+from path_mapping.stores import open_store
 from path_mapping.transfer import Transferred, download, upload
 
 CANCEL_SECONDS = 2.0
@@ -49,6 +50,15 @@ def load_mapping(file: Optional[str], places: Mapping[str, str]) -> PathMapping:
         return read_mapping(Path(file), places)
     except mapping_errors.MappingInvalid as error:
         raise ConfigError(str(error)) from error
+
+
+def store_of(environ: Mapping[str, str], cwd: str, obs_root: Optional[str], stall_timeout: float) -> Store:
+    """OBS by the environment, or the directory `obs_root`; raises `ConfigError` with all that is missing."""
+    root = Path(cwd, obs_root) if obs_root else None
+    try:
+        return open_store(environ, root, stall_timeout=stall_timeout)
+    except mapping_errors.PathMappingError as error:
+        raise ConfigError(with_store_advice(str(error))) from error
 
 
 def places_of(job: JobEnvironment) -> Mapping[str, str]:
@@ -103,8 +113,7 @@ def inputs_arriving(
         yield task
         task.wait(inbox.check, remind=progress.say)
     except BaseException:
-        task.cancel()
-        task.wait(lambda: None, time.monotonic() + CANCEL_SECONDS)
+        _give_up(task)
         raise
     task.result()
 

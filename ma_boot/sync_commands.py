@@ -14,12 +14,11 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 import click
 
 from ma_boot.console import Console, can_move, print_lines
-from ma_boot.errors import CannotCreate, ConfigError, InputMissing, listed
+from ma_boot.errors import CannotCreate, InputMissing, listed
 from ma_boot.job import read_job
 from ma_boot.journal import Journal
 from ma_boot.signals import SignalInbox
-from ma_boot.store_advice import with_store_advice
-from ma_boot.sync import as_ours, bring_home, inputs_arriving, load_mapping, part_of, places_of
+from ma_boot.sync import as_ours, bring_home, inputs_arriving, load_mapping, part_of, places_of, store_of
 from path_mapping.config import PathMapping, Route
 from path_mapping.errors import PathMappingError
 from path_mapping.names import printable
@@ -28,7 +27,6 @@ from path_mapping.plan import REFUSE, Step
 from path_mapping.selection import Part
 from path_mapping.space import Need, free_space, shortages
 from path_mapping.store import STALL_SECONDS, Store
-from path_mapping.stores import open_store
 from path_mapping.transfer import listing
 
 _BATCH = 1000  # lines that are printed at once
@@ -146,11 +144,7 @@ def _opened(environ: Mapping[str, str], request: SyncRequest) -> Tuple[Part, Pat
     """This node's part by the job's environment, the mapping, and the store."""
     job = read_job(environ, os.uname().nodename)
     mapping = load_mapping(request.mapping, places_of(job))
-    root = Path(request.obs_root).absolute() if request.obs_root else None
-    try:
-        store = open_store(environ, root, stall_timeout=request.stall_timeout)
-    except PathMappingError as error:
-        raise ConfigError(with_store_advice(str(error))) from error
+    store = store_of(environ, os.getcwd(), request.obs_root, request.stall_timeout)
     if request.checksum:
         mapping = PathMapping(
             tuple(replace(route, checksum=True) for route in mapping.inputs),

@@ -11,6 +11,19 @@ from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined
 from path_mapping.errors import CredentialsMissing
 
 
+def endpoint_of(environ: Mapping[str, str]) -> Optional[str]:
+    """What the environment names: OBS_ENDPOINT, else the platform's S3_ENDPOINT; None without both.
+
+    Where the platform's has no scheme, S3_USE_HTTPS=0 makes it a plain one.
+    """
+    if environ.get("OBS_ENDPOINT"):
+        return environ["OBS_ENDPOINT"]
+    platform = environ.get("S3_ENDPOINT")
+    if not platform or "://" in platform:
+        return platform or None
+    return f"{'http' if environ.get('S3_USE_HTTPS') == '0' else 'https'}://{platform}"
+
+
 def address_of(endpoint: str) -> SplitResult:
     """The endpoint as a URL, https where it says nothing; raises `CredentialsMissing` for what is none."""
     address = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")

@@ -160,7 +160,7 @@ class File:
     def __enter__(self) -> File:
         return self
 
-    def __exit__(self, *problem: object) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
     def __iter__(self) -> Iterator[Any]:

@@ -11,7 +11,7 @@ from path_mapping.local_file import CHUNK
 from path_mapping.store import StoredObject
 
 LARGEST_COPY = 5 << 30  # bytes, that OBS copies in one request (API reference, "Copying an Object")
-_PAGE = 1000
+PAGE = 1000  # names in one answer, the most that OBS gives
 
 
 class ObsFiles:
@@ -44,7 +44,7 @@ class ObsFiles:
                 bucket,
                 prefix=prefix or None,
                 marker=marker or None,
-                max_keys=_PAGE,
+                max_keys=PAGE,
                 delimiter="/",
                 encoding_type="url",
             )
@@ -55,7 +55,7 @@ class ObsFiles:
             found += [StoredObject(one.prefix, 0, None) for one in body.commonPrefixs or ()]
             found = sorted((one for one in found if one.key > marker), key=lambda one: one.key)
             yield from (one for one in found if one.key != prefix)
-            if not found or not (body.is_truncated or len(found) >= _PAGE):
+            if not found or not (body.is_truncated or len(found) >= PAGE):
                 return
             marker = found[-1].key
 

@@ -36,12 +36,11 @@ from path_mapping.obs_answers import (
     etag_of_parts,
     md5_of_etag,
 )
-from path_mapping.obs_files import ObsFiles
+from path_mapping.obs_files import PAGE, ObsFiles
 from path_mapping.obs_signing import ObsSigning
 from path_mapping.store import STALL_SECONDS, Access, Credentials, StoredObject
 from path_mapping.units import Begun
 
-PAGE = 1000
 PART = 16 << 20
 MULTIPART_FROM = 64 << 20
 

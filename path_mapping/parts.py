@@ -18,9 +18,8 @@ MOST_THREADS = 128  # in all
 THREADS_EACH = 8
 ALONE_THREADS = 16
 FILES_PER_THREAD = 4
-LARGE_PIECES = (
-    8 * MIB
-)  # the mean from which on the kernel does nearly all: the interpreter's lock is no limit
+# The mean from which on the kernel does nearly all: the interpreter's lock is no limit.
+LARGE_PIECES = 8 * MIB
 REQUESTS_PER_SECOND = 5_000  # that all processes together are good for
 
 BATCH = 16

@@ -8,7 +8,7 @@ from typing import Callable, Mapping, Optional
 
 from path_mapping.credentials import KEY_VARIABLES, from_file, from_variables
 from path_mapping.directory_store import DirectoryStore
-from path_mapping.endpoint import address_of, proxy_for
+from path_mapping.endpoint import address_of, endpoint_of, proxy_for
 from path_mapping.errors import CredentialsMissing
 from path_mapping.store import STALL_SECONDS, Credentials, Store
 
@@ -33,7 +33,7 @@ def open_store(
     """
     if obs_root is not None:
         return DirectoryStore(obs_root)
-    endpoint = environ.get("OBS_ENDPOINT") or _platform_endpoint(environ)
+    endpoint = endpoint_of(environ)
     file = environ.get("OBS_CREDENTIALS_FILE")
     keys = from_file(Path(file)) if file else from_variables(environ)
     if not endpoint or keys is None:
@@ -56,10 +56,3 @@ def open_store(
         renew=renew,
         proxy=proxy_for(address_of(endpoint), environ),
     )
-
-
-def _platform_endpoint(environ: Mapping[str, str]) -> Optional[str]:
-    endpoint = environ.get("S3_ENDPOINT")
-    if not endpoint or "://" in endpoint:
-        return endpoint
-    return f"{'http' if environ.get('S3_USE_HTTPS') == '0' else 'https'}://{endpoint}"

@@ -13,6 +13,8 @@ from hypothesis import HealthCheck, settings
 
 from ma_boot.local.obs_server import Credentials, ObsServer
 
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")  # the machine may have more to do
 settings.register_profile("fuzz", max_examples=50_000, deadline=None, suppress_health_check=list(HealthCheck))
 
 # Who runs the tests in the background, or under nohup, would have these ignored by all that the tests start.

@@ -9,12 +9,12 @@ import tempfile
 from typing import Iterator, List, Tuple
 
 from ma_boot.doctor.values import ERROR, OK, WARNING, Finding, Patient
+from ma_boot.image.facts import PLATFORM_GID, PLATFORM_UID
 from ma_boot.job import JobEnvironment
 
-USER, GROUP = 1000, 100  # ma-user and ma-group (ModelArts' specifications for custom images)
-_LIMITS: Tuple[
-    Tuple[str, int, int], ...
-] = (  # name, resource, what ModelArts' check wants of nodes with InfiniBand
+_OWNER = f"{PLATFORM_UID}:{PLATFORM_GID}"
+# The name, the resource, and what ModelArts' check wants of nodes with InfiniBand.
+_LIMITS: Tuple[Tuple[str, int, int], ...] = (
     ("max locked memory (kB)", resource.RLIMIT_MEMLOCK, 16_000),
     ("open files", resource.RLIMIT_NOFILE, 1_000_000),
     ("stack size (kB)", resource.RLIMIT_STACK, 8_000),
@@ -27,22 +27,22 @@ def user(patient: Patient, job: JobEnvironment) -> Iterator[Finding]:
     """Who runs here, and whether the home is theirs."""
     uid, gid = os.getuid(), os.getgid()
     seen = f"uid {uid}, gid {gid}"
-    if uid == USER and gid == GROUP:
+    if uid == PLATFORM_UID and gid == PLATFORM_GID:
         yield Finding("user", OK, seen)
     else:
         yield Finding(
-            "user", WARNING, f"{seen}; ModelArts starts a job's containers as uid {USER}, gid {GROUP}",
-            f"try the image as that user: docker run -u {USER}:{GROUP} ...; USER ma-user ends its Dockerfile",
-        )  # fmt: skip
-    yield writable("home", job.home, f"chown -R {USER}:{GROUP} {job.home}")
+            "user",
+            WARNING,
+            f"{seen}; ModelArts starts a job's containers as uid {PLATFORM_UID}, gid {PLATFORM_GID}",
+            f"try the image as that user: docker run -u {_OWNER} ...; USER ma-user ends its Dockerfile",
+        )
+    yield writable("home", job.home, f"chown -R {_OWNER} {job.home}")
 
 
 def directories(patient: Patient, job: JobEnvironment) -> Iterator[Finding]:
     """The directories that a job writes to."""
     for check, path in (("log", job.log_dir), ("mount", job.mount_path)):
-        yield writable(
-            check, path, f"chown -R {USER}:{GROUP} {path}, in the image or on the storage's server"
-        )
+        yield writable(check, path, f"chown -R {_OWNER} {path}, in the image or on the storage's server")
 
 
 def writable(check: str, path: str, remedy: str) -> Finding:

@@ -20,6 +20,7 @@ from ma_boot.launch.mindspore import PORT as MINDSPORE_PORT
 from ma_boot.launch.torch import PORT as TORCH_PORT
 from ma_boot.ports import check_free
 from path_mapping.credentials import KEY_VARIABLES, from_file
+from path_mapping.endpoint import endpoint_of
 from path_mapping.errors import CredentialsMissing
 
 SECONDS = 10.0
@@ -87,9 +88,7 @@ def obs(patient: Patient, job: JobEnvironment) -> Iterator[Finding]:
     else:
         kind = "temporary" if environ.get("OBS_SECURITY_TOKEN") else "lasting"
         yield Finding("credentials", OK, f"{kind} credentials are set")
-    endpoint = environ.get("OBS_ENDPOINT") or environ.get("S3_ENDPOINT", "")
-    if "://" not in endpoint and environ.get("S3_USE_HTTPS") == "0" and not environ.get("OBS_ENDPOINT"):
-        endpoint = f"http://{endpoint}" if endpoint else ""
+    endpoint = endpoint_of(environ)
     if not endpoint:
         yield Finding(
             "OBS", WARNING, "neither OBS_ENDPOINT nor S3_ENDPOINT is set", "a path mapping needs one of them"

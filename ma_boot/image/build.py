@@ -10,8 +10,9 @@ from ma_boot.console import Console
 from ma_boot.errors import InputMissing, UsageError, listed
 from ma_boot.image.check import ImageRejected
 from ma_boot.image.engine import EngineRefused, image_attributes
-from ma_boot.image.progress import Progress, shown, without_login
+from ma_boot.image.progress import Progress, shown
 from ma_boot.image.rules import GB
+from ma_boot.secrets import without_logins
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -55,7 +56,7 @@ def follow(stream: Iterable[Mapping[str, Any]], progress: Progress) -> None:
     for entry in stream:
         if entry.get("error"):
             output = listed("the build failed:", [*tail, str(entry["error"]).strip()])
-            raise EngineRefused(without_login(output))
+            raise EngineRefused(without_logins(output))
         text = str(entry.get("stream") or entry.get("status") or "")
         for line in filter(None, map(str.strip, text.splitlines())):
             if line.startswith("Step "):

@@ -10,8 +10,6 @@ from ma_boot.errors import BootError, ExitCode, InputMissing, UsageError
 if TYPE_CHECKING:
     from docker import DockerClient
 
-# Every container that ma_boot makes carries it.
-LABEL = "ma_boot"
 ANSWER_SECONDS = 120
 
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-PLATFORM_UID = 1000
-PLATFORM_GID = 100
+PLATFORM_UID, PLATFORM_GID = 1000, 100  # ma-user and ma-group (specifications for custom images)
 PLATFORM_HOME = "/home/ma-user"
+LABEL = "ma_boot"  # of every container and network that ma_boot makes
 ARCHITECTURES = {"amd64": "x86_64", "x86_64": "x86_64", "arm64": "aarch64", "aarch64": "aarch64"}
+
+
+def docker_platform(architecture: str) -> str:
+    """What `docker build --platform` calls an architecture of `uname -m`."""
+    return {"aarch64": "linux/arm64", "x86_64": "linux/amd64"}.get(architecture, f"linux/{architecture}")
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Iterator, Optional, Sequence
 
-from ma_boot.image.engine import LABEL
-from ma_boot.image.facts import PLATFORM_HOME, PLATFORM_UID, ImageFacts, Started, parsed_probe
+from ma_boot.image.facts import LABEL, PLATFORM_HOME, PLATFORM_UID, ImageFacts, Started, parsed_probe
 
 if TYPE_CHECKING:
     from docker import DockerClient

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Iterator
 
 from ma_boot.console import Console, Show
-from ma_boot.secrets import masked
+from ma_boot.secrets import without_logins
 
 PLAIN_SECONDS = 10.0
 _WIDTH = 100
@@ -32,15 +32,10 @@ class Progress:
         """A line that stays."""
         self._said = time.monotonic()
         self._show(())
-        self._console.line(without_login(text))
+        self._console.line(without_logins(text))
 
     def state(self, text: str) -> None:
         """How far it is: replaced on a terminal; elsewhere a line at most every 10 s."""
-        self._show([without_login(text)[:_WIDTH]])
+        self._show([without_logins(text)[:_WIDTH]])
         if not self._console.moving and time.monotonic() - self._said >= PLAIN_SECONDS:
             self.line(text)
-
-
-def without_login(text: str) -> str:
-    """The text without user and password of URLs in it."""
-    return masked({"text": text})["text"] or ""

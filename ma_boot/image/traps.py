@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Iterator, List, Optional
 
-from ma_boot.image.facts import PLATFORM_HOME, ImageFacts
+from ma_boot.image.facts import PLATFORM_HOME, ImageFacts, docker_platform
 from ma_boot.image.rules import GB, SIZE_ADVISED, SIZE_LIMIT, Finding, Rule, error, warning
 from ma_boot.secrets import masked
 
@@ -53,11 +53,10 @@ def environments(facts: ImageFacts) -> Iterator[Finding]:
 def architecture(facts: ImageFacts, wanted: Optional[str]) -> Iterator[Finding]:
     """Most Ascend servers are ARM; the wrong image ends with `exec format error`."""
     if wanted and facts.architecture != wanted:
-        platform = {"aarch64": "linux/arm64", "x86_64": "linux/amd64"}[wanted]
         yield error(
             "architecture",
             f"the image is for {facts.architecture}, the job's servers are {wanted}",
-            f"ma_boot image build --platform {platform}, with a BASE_IMAGE that exists for it",
+            f"ma_boot image build --platform {docker_platform(wanted)}, with a BASE_IMAGE that exists for it",
         )
 
 

@@ -40,11 +40,7 @@ def plan_launch(node: Node, way: Way) -> LaunchPlan:
     job, placement = node.job, node.placement
     if not placement.ranks:
         raise ConfigError(f"node {job.node_rank} has no device in the rank table: nothing to start")
-    everywhere: Variables = {
-        "MABOOT_FAILURE_FILE": job.failure_file,
-        **diagnosis(job, node.environ, placement.ranks[0]),
-        **(NON_SINK if way.non_sink else {}),
-    }
+    everywhere = _everywhere(node, way, placement.ranks[0])
     workers: List[WorkerSpec]
     if way.per_node:
         workers = [_command(node, {**_OF_NODE[way.rendezvous](node), **everywhere})]
@@ -61,16 +57,23 @@ def plan_launch(node: Node, way: Way) -> LaunchPlan:
     return LaunchPlan(job.node_rank, placement.world_size, tuple(workers), tuple(ports))
 
 
+def _everywhere(node: Node, way: Way, rank: int) -> Variables:
+    """What a process gets whatever the rendezvous; `rank` is the first one in it."""
+    return {
+        "MABOOT_FAILURE_FILE": node.job.failure_file,
+        **diagnosis(node.job, node.environ, rank),
+        **(NON_SINK if way.non_sink else {}),
+    }
+
+
 def _rank(node: Node, way: Way, local_rank: int) -> WorkerSpec:
     rank, device = node.placement.ranks[local_rank], str(node.placement.device(local_rank))
     patch: Variables = {
         "LOCAL_RANK": str(local_rank),
         "DEVICE_ID": _device_id(node, way, local_rank),
         "ASCEND_DEVICE_ID": device,
-        "MABOOT_FAILURE_FILE": node.job.failure_file,
-        **diagnosis(node.job, node.environ, rank),
         **_OF_RANK[way.rendezvous](node, local_rank),
-        **(NON_SINK if way.non_sink else {}),
+        **_everywhere(node, way, rank),
     }
     return WorkerSpec(
         label=f"rank {rank}",

@@ -40,13 +40,12 @@ def timeline(files: Sequence[EventFile]) -> Timeline:
     drawn = [_recent(number, starts) for number, starts in sorted(by_node.items())]
     began, seconds = _extent(drawn, of_job)
     everything = [event for file in files for event in file.events]
-    named = [words(event, "name", 200) for event in everything if event["kind"] == "job"]
     counts = [whole(event, "nodes", 100_000) for event in everything if event["kind"] == "job"]
     marks = [mark_of(at, None, event) for at, event in sorted(of_job, key=lambda timed: timed[0])]
     moved = tuple(_moved(_judged(node), -began) for node in drawn)
     verdict = _verdict(moved, of_job)
     return Timeline(
-        job=next(filter(None, named), ""),
+        job=next(iter(job_names(files)), ""),
         began=began,
         seconds=seconds,
         expected_nodes=next(filter(None, counts), None),

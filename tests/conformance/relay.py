@@ -6,8 +6,7 @@ import contextlib
 import socket
 import struct
 import threading
-from types import TracebackType
-from typing import List, Optional, Type
+from typing import List
 from urllib.parse import urlsplit
 
 BUSY = b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
@@ -32,12 +31,7 @@ class Relay:
         threading.Thread(target=self._accept, daemon=True).start()
         return self
 
-    def __exit__(
-        self,
-        exc_type: Optional[Type[BaseException]],
-        exc: Optional[BaseException],
-        traceback: Optional[TracebackType],
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self._ended.set()
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()

@@ -12,7 +12,7 @@ from typing import Any, Callable, List, Tuple
 
 import pytest
 
-from ma_boot.image.engine import LABEL
+from ma_boot.image.facts import LABEL
 from tests.container.conftest import SESSION, Built, Ran
 from tests.container.registry import breaking
 from tests.container.waiting import until

@@ -8,7 +8,7 @@ import random
 import re
 import threading
 from pathlib import Path
-from typing import List, Optional
+from typing import Callable, List, Optional
 
 import pytest
 
@@ -36,9 +36,14 @@ def store(obs: ObsServer) -> ObsStore:
 def ignore(progress: Progress) -> None: ...
 
 
-def fetch(store: ObsStore, base: Path, **more: threading.Event) -> Transferred:
-    cancel = more.get("cancel", threading.Event())
-    return download([Route("in", ObsUrl("bucket", "in/"))], base, store, cancel=cancel, progress=ignore)
+def fetch(
+    store: ObsStore,
+    base: Path,
+    progress: Callable[[Progress], None] = ignore,
+    cancel: Optional[threading.Event] = None,
+) -> Transferred:
+    route = Route("in", ObsUrl("bucket", "in/"))
+    return download([route], base, store, cancel=cancel or threading.Event(), progress=progress)
 
 
 def send(store: ObsStore, base: Path, local: str = "out") -> Transferred:
@@ -101,13 +106,7 @@ class TestRanges:
                 put(obs, "in/large", OTHER, tmp_path)
 
         with pytest.raises(TransferFailed, match="another one than that which was listed") as raised:
-            download(
-                [Route("in", ObsUrl("bucket", "in/"))],
-                tmp_path,
-                store,
-                cancel=threading.Event(),
-                progress=replace,
-            )
+            fetch(store, tmp_path, replace)
         assert isinstance(raised.value.failures[0].error, Replaced)
         assert not (tmp_path / "in" / "large").exists()
         fetch(store, tmp_path)
@@ -129,13 +128,7 @@ class TestInterruptedDownload:
             obs.faults[0].times = 1 if progress.bytes_done >= 32 * MIB else 0
 
         with pytest.raises(TransferFailed):
-            download(
-                [Route("in", ObsUrl("bucket", "in/"))],
-                base,
-                store,
-                cancel=threading.Event(),
-                progress=last_fails,
-            )
+            fetch(store, base, last_fails)
         obs.faults.clear()
         obs.seen.clear()
         return names(base / "in")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ssl
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Iterator
+from typing import Callable, Iterator
 
 import pytest
+import trustme
 
 from ma_boot.local.obs_server import ObsServer
 from ma_boot.local.obs_server.directory import DirectoryBuckets
@@ -25,3 +28,20 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, obs: ObsServer) -> Ite
         return
     with ObsServer(tmp_path / "parts", KNOWN, buckets=DirectoryBuckets(tmp_path / "root")) as server:
         yield open_store({"OBS_ENDPOINT": server.url, **CREDENTIALS}, None)
+
+
+@pytest.fixture
+def secure(tmp_path: Path) -> Iterator[Callable[[str], str]]:
+    """An OBS at localhost behind TLS, with a certificate for the name that is asked for; ca.pem has its authority's."""
+    with ExitStack() as servers:
+
+        def serve(name: str) -> str:
+            authority = trustme.CA()
+            authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            authority.issue_cert(name).configure_cert(context)
+            server = servers.enter_context(ObsServer(tmp_path / "obs", KNOWN, "localhost", tls=context))
+            server.create_bucket("bucket")
+            return server.url
+
+        yield serve

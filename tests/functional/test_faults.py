@@ -17,7 +17,16 @@ import pytest
 from ma_boot.local.faults.forced_exit import force_exit
 from ma_boot.local.faults.verdict import FILE
 from tests.functional.node import Ended, eventually
-from tests.functional.test_rehearsal import MAPPING, end, events, laptop, processes, rehearse, start
+from tests.functional.test_rehearsal import (
+    MAPPING,
+    end,
+    events,
+    laptop,
+    processes,
+    rehearse,
+    start,
+    stopped_with_outputs,
+)
 
 __all__ = ["laptop"]
 SHAPE = ["--nodes", "2", "--devices-per-node", "2"]
@@ -257,14 +266,8 @@ def test_a_stop_reaches_the_node_in_its_sandbox_once(laptop: Path, signum: int, 
         "print:y",
         "sleep",
     )
-    sandbox = "ma_boot-rehearsal/*/node-*/home/ma-user/out/*"
-    eventually(lambda: len(list(laptop.glob(sandbox))) == 4, "all ranks run")
-    running.send_signal(signum)
-    ended = end(running)
-    assert ended.code == code, ended.output
-    assert len(list((laptop / "obs" / "bucket" / "out").iterdir())) == 4
+    stopped_with_outputs(laptop, running, signum, code)
     assert sum(e["kind"] == "stop" for e in events(laptop, 0)) == 1
-    assert processes(laptop) == []
 
 
 @needs_bwrap

@@ -6,14 +6,12 @@ import re
 import socket
 import ssl
 import threading
-from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Callable, ClassVar, Dict, Iterator, List, Tuple
+from typing import Callable, ClassVar, Dict, List, Tuple
 from urllib.parse import urlsplit
 
 import pytest
-import trustme
 
 from ma_boot.local.obs_server import ObsServer
 from path_mapping.config import ObsUrl, Route
@@ -24,7 +22,7 @@ from path_mapping.obs_store import ObsStore
 from path_mapping.store import Access
 from path_mapping.stores import open_store
 from path_mapping.transfer import Progress, download, upload
-from tests.conftest import CREDENTIALS, KNOWN
+from tests.conftest import CREDENTIALS
 
 
 def ignore(progress: Progress) -> None: ...
@@ -89,23 +87,6 @@ def test_every_form_of_body_is_read(answer: bytes, body: bytes) -> None:
 def test_a_damaged_answer_is_an_error(answer: bytes) -> None:
     with pytest.raises(LineError):
         Canned(answer).body()
-
-
-@pytest.fixture
-def secure(tmp_path: Path) -> Iterator[Callable[[str], str]]:
-    """An OBS behind TLS, with a certificate for the name that is asked for."""
-    with ExitStack() as servers:
-
-        def serve(name: str) -> str:
-            authority = trustme.CA()
-            authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            authority.issue_cert(name).configure_cert(context)
-            server = servers.enter_context(ObsServer(tmp_path / "obs", KNOWN, "localhost", tls=context))
-            server.create_bucket("bucket")
-            return server.url
-
-        yield serve
 
 
 def test_large_and_small_files_over_tls(secure: Callable[[str], str], tmp_path: Path) -> None:

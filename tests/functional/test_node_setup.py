@@ -142,3 +142,10 @@ def test_operators_that_cannot_be_installed_end_the_job(
     assert ended.code == code, ended.output
     assert said in ended.output
     assert "seen [" not in ended.output
+
+
+def test_operators_without_credentials_are_a_wrong_configuration(node: Node) -> None:
+    operator(node, "obs://bucket/op/")
+    ended = node.boot("code/train.py")
+    assert ended.code == 78, ended.output
+    assert "OBS_ACCESS_KEY_ID" in ended.output

@@ -104,9 +104,8 @@ def test_events_that_are_gone_cost_the_page_and_nothing_else(node: Node) -> None
 def test_a_page_that_takes_too_long_is_not_waited_for(node: Node) -> None:
     events = node.log_dir / EVENTS
     began = time.monotonic()
-    ended = node.boot(
-        "bash", "-c", f"rm -f {events}; mkfifo {events}; true"
-    )  # reading waits for a writer, for ever
+    fifo = f"rm -f {events}; mkfifo {events}; true"  # reading waits for a writer, for ever
+    ended = node.boot("bash", "-c", fifo)
     assert time.monotonic() - began < DEADLINE_SECONDS
     assert ended.code == 0
     assert f"no page was made: 5 s were not enough for {node.log_dir / PAGE}" in ended.output

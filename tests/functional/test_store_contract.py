@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import os
-import ssl
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Iterator
+from typing import Callable, Iterator
 
 import pytest
-import trustme
 
 from path_mapping.errors import CredentialsMissing, NotFound, Refused, Unreachable
 from path_mapping.obs_answers import error_of_status
@@ -88,33 +84,8 @@ class TestDirectory:
             list(open_store({}, root).list("other", ""))
 
 
-@pytest.fixture
-def tls_server(tmp_path: Path) -> Iterator[str]:
-    """An HTTPS server for localhost with a certificate for localhost; it has no object."""
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("localhost").configure_cert(context)
-
-    class Empty(BaseHTTPRequestHandler):
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-        def do_GET(self) -> None:
-            self.send_response(404)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Empty)
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    yield f"https://localhost:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-
-
-def test_a_right_certificate_is_accepted(tls_server: str, tmp_path: Path) -> None:
-    environ = {"OBS_ENDPOINT": tls_server, "SSL_CERT_FILE": str(tmp_path / "ca.pem"), **CREDENTIALS}
+def test_a_right_certificate_is_accepted(secure: Callable[[str], str], tmp_path: Path) -> None:
+    environ = {"OBS_ENDPOINT": secure("localhost"), "SSL_CERT_FILE": str(tmp_path / "ca.pem"), **CREDENTIALS}
     with pytest.raises(NotFound):  # the server's own answer: the connection stands
         list(open_store(environ, None).read("bucket", "a"))
 

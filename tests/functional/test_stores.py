@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import ssl
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Iterator, List
+from typing import Callable, List
 
 import pytest
-import trustme
 
 from ma_boot.local.obs_server import ObsServer
 from path_mapping.errors import NotFound, Unreachable
@@ -107,34 +103,14 @@ class TestObs:
         assert list(open_store(environ, None).list("bucket", "")) == []
 
 
-@pytest.fixture
-def tls_server(tmp_path: Path) -> Iterator[str]:
-    """An HTTPS server for localhost whose certificate says other.example; ca.pem has its authority's."""
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("other.example").configure_cert(context)
-
-    class Silent(BaseHTTPRequestHandler):
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Silent)
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    yield f"https://localhost:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-
-
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_certificate_of_another_host_is_refused(tls_server: str, tmp_path: Path) -> None:
-    store = ObsStore(tls_server, "AKPLANTED", "SKPLANTED", None, str(tmp_path / "ca.pem"))
+def test_a_certificate_of_another_host_is_refused(secure: Callable[[str], str], tmp_path: Path) -> None:
+    store = ObsStore(secure("other.example"), "AKPLANTED", "SKPLANTED", None, str(tmp_path / "ca.pem"))
     with pytest.raises(Unreachable, match="Hostname mismatch"):
         list(store.list("bucket", ""))
 
 
-def test_a_certificate_of_an_unknown_authority_is_refused(tls_server: str) -> None:
-    store = ObsStore(tls_server, "AKPLANTED", "SKPLANTED", None, None)
+def test_a_certificate_of_an_unknown_authority_is_refused(secure: Callable[[str], str]) -> None:
+    store = ObsStore(secure("localhost"), "AKPLANTED", "SKPLANTED", None, None)
     with pytest.raises(Unreachable, match="certificate verify failed"):
         list(store.list("bucket", ""))

@@ -83,9 +83,8 @@ def test_a_directory_and_not_its_look_alike(node: Node, local: str, remote: str)
     local = local.replace("{root}", str(node.root))
     ended = boot(node, f"{local!r}: {remote!r},", "", "print:x")
     assert ended.code == 0, ended.output
-    files = [
-        path for path in (node.home / "data").rglob("[!.]*") if path.is_file()
-    ]  # and ma_boot's own record
+    # Without ma_boot's own record, whose name begins with a dot.
+    files = [path for path in (node.home / "data").rglob("[!.]*") if path.is_file()]
     found = {str(path.relative_to(node.home / "data")) for path in files}
     assert found == {"imagenet/a.jpg", "imagenet/val/b.jpg"}
 

@@ -6,7 +6,7 @@ import ast
 import subprocess
 import sys
 from pathlib import Path
-from typing import Iterator, Set, Tuple
+from typing import Dict, Iterator, Set, Tuple
 
 import pytest
 
@@ -16,7 +16,7 @@ ROOT = Path(ma_boot.__file__).parents[1]  # the wheel's, for `make release-check
 SOURCES = sorted([*ROOT.glob("ma_boot/**/*.py"), *ROOT.glob("path_mapping/**/*.py")])
 IDS = [str(path.relative_to(ROOT)) for path in SOURCES]
 EFFECTS = {"subprocess", "socket", "threading", "time", "tempfile", "shutil", "signal", "selectors", "select"}
-PURE = {
+PURE: Dict[str, Set[str]] = {
     "ma_boot/channels.py": set(),
     "ma_boot/doctor/values.py": set(),
     "ma_boot/doctor/npu.py": set(),
@@ -86,7 +86,7 @@ PURE = {
     "path_mapping/names.py": set(),
     "path_mapping/quiet.py": set(),
     "path_mapping/store.py": set(),
-}  # type: dict[str, Set[str]]
+}
 FOREIGN = {"obs", "docker", "rich", "mindspore", "tenacity", "yaml", "pathspec"}
 
 
@@ -149,13 +149,8 @@ def test_only_the_command_line_reads_the_environment_and_the_arguments(path: Pat
         and isinstance(node.value, ast.Name)
         and (node.value.id, node.attr) in {("os", "environ"), ("os", "getenv"), ("sys", "argv")}
     }
-    others = (
-        "own_store.py",
-        "guard.py",
-        "attach.py",
-        "trivial.py",
-        "__main__.py",
-    )  # in other processes, as training is
+    # In other processes, as training is.
+    others = ("own_store.py", "guard.py", "attach.py", "trivial.py", "__main__.py")
     allowed = path.name in ("cli.py", *others) or path.parent.name == "training"
     assert not reads or allowed
 

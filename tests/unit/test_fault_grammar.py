@@ -6,7 +6,7 @@ import signal
 from typing import Any, Dict
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ma_boot.errors import UsageError
@@ -45,7 +45,6 @@ def faults(draw: st.DrawFn) -> Fault:
     return Fault(kind, **{name: draw(VALUES[name]) for name in chosen})
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
 @given(st.lists(faults(), max_size=4))
 def test_every_fault_has_words_and_they_mean_it(given_faults: list[Fault]) -> None:
     assert parse_faults([str(fault) for fault in given_faults], 32, 8) == tuple(given_faults)

@@ -6,7 +6,7 @@ import json
 from typing import Dict, List, Optional
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ma_boot.local import starts
@@ -65,7 +65,6 @@ def test_a_table_that_lacks_a_pod_is_right_in_itself() -> None:
     assert errors(validate(table, None)) == []
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
 @given(st.lists(st.sampled_from([None, 0, 1, 2]), max_size=6))
 def test_after_any_reschedules_every_node_finds_itself_and_its_ranks(moved: List[Optional[int]]) -> None:
     counts = starts.first_start(JOB.nodes)

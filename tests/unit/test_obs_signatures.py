@@ -8,7 +8,7 @@ from typing import Any, Dict, Optional, Sequence
 from urllib.parse import urlsplit
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from obs import ObsClient, auth, const, convertor
 
@@ -70,7 +70,6 @@ def signed(
 
 @pytest.mark.parametrize("path_style", [True, False], ids=["path", "virtual"])
 @pytest.mark.parametrize("signature", ["obs", "v2", "v4"])
-@settings(deadline=None)  # the SDK's client is made anew for each example
 @given(key=KEYS, parameters=PARAMETERS, headers=HEADERS)
 def test_what_the_sdk_signs_is_accepted(
     signature: str, path_style: bool, key: str, parameters: Dict[str, Optional[str]], headers: Dict[str, str]
@@ -103,7 +102,6 @@ def test_a_date_in_a_header_of_the_dialect_stands_for_the_other(signature: str) 
 @pytest.mark.parametrize("token", [None, "TO/KEN+=="])
 @pytest.mark.parametrize("path_style", [True, False], ids=["path", "virtual"])
 @pytest.mark.parametrize("signature", ["obs", "v2", "v4"])
-@settings(deadline=None)  # the SDK's client is made anew for each example
 @given(key=KEYS, parameters=PARAMETERS)
 def test_the_urls_of_the_sdk_are_accepted_until_they_end(
     signature: str, path_style: bool, token: Optional[str], key: str, parameters: Dict[str, Optional[str]]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping
 
 from ma_boot.errors import ConfigError, NotExecutable, NotFound
 from ma_boot.image.engine import EngineRefused, image_attributes
-from ma_boot.image.facts import ARCHITECTURES
-from ma_boot.local.containers.plan import LABEL, ContainerPlan, NetworkPlan
+from ma_boot.image.facts import ARCHITECTURES, LABEL, docker_platform
+from ma_boot.local.containers.plan import RUN_LABEL, ContainerPlan, NetworkPlan
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -26,10 +26,9 @@ def check_runs_here(client: DockerClient, image: str) -> None:
     here = _machine(client.info().get("Architecture"))
     if found == here or _emulates(client, image):
         return
-    platform = {"x86_64": "linux/amd64", "aarch64": "linux/arm64"}.get(here, f"linux/{here}")
     raise ConfigError(
         f"{image} is for {found}, but the engine runs on {here} and has no emulation of {found} "
-        f"(binfmt_misc): rehearse with an image of `ma_boot image build --platform {platform}`"
+        f"(binfmt_misc): rehearse with an image of `ma_boot image build --platform {docker_platform(here)}`"
     )
 
 
@@ -43,7 +42,7 @@ def _emulates(client: DockerClient, image: str) -> bool:
     try:
         client.containers.run(
             image, ["--version"], entrypoint=["ma_boot"], remove=True, network_disabled=True,
-            labels={"ma_boot": "probe"},
+            labels={LABEL: "probe"},
         )  # fmt: skip
     except (APIError, ContainerError):
         return False
@@ -162,7 +161,7 @@ def removed(client: DockerClient, run: str, settle_seconds: float) -> List[str]:
     """
     from docker.errors import APIError
 
-    filters: Mapping[str, str] = {"label": f"{LABEL}={run}"}
+    filters: Mapping[str, str] = {"label": f"{RUN_LABEL}={run}"}
     until = time.monotonic() + _REMOVE_SECONDS
     empty_since = None
     while True:

@@ -17,7 +17,7 @@ from ma_boot.console import print_lines
 from ma_boot.errors import BootError
 from ma_boot.image.engine import engine
 from ma_boot.local.containers.create import removed
-from ma_boot.local.containers.plan import LABEL
+from ma_boot.local.containers.plan import RUN_LABEL
 
 _REMOVE, _KEEP = b"r", b"k"
 _DONE = b"d"  # the guard's answer: everything is removed or kept, or it has said what is left
@@ -49,9 +49,8 @@ def removing(run: str, environ: Mapping[str, str]) -> Iterator[Remover]:
         yield remover
     finally:
         said, _ = process.communicate(_KEEP if remover.keep else _REMOVE)
-        if (
-            said != _DONE and not remover.keep
-        ):  # somebody has killed it; its exit code may have gone to the reaper of orphans
+        # Not done: somebody has killed it; its exit code may have gone to the reaper of orphans.
+        if said != _DONE and not remover.keep:
             _remove(run, environ, 0.0)
 
 
@@ -79,7 +78,7 @@ def _remove(run: str, environ: Mapping[str, str], settle_seconds: float) -> None
 def _complain(run: str, left: List[str]) -> None:
     print_lines(
         f"[ma_boot] not everything of this rehearsal could be removed: {', '.join(left)}\n"
-        f"  see docker ps --all --filter label={LABEL}={run}, and the same of docker network ls",
+        f"  see docker ps --all --filter label={RUN_LABEL}={run}, and the same of docker network ls",
         2,
     )
 

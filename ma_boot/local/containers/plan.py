@@ -13,10 +13,10 @@ from pathlib import PurePath
 from typing import Dict, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.errors import ConfigError
+from ma_boot.image.facts import LABEL, PLATFORM_UID
 from ma_boot.local.platform import SimulatedJob, node_environment
 
-LABEL = "ma_boot.rehearsal"
-PLATFORM_USER = "1000"  # the group is the one that the image gives this user
+RUN_LABEL = f"{LABEL}.rehearsal"
 MOUNTED = ("/home/ma-user/modelarts", "/cache", "/user/config")
 CODE_DIRECTORY = "/home/ma-user/modelarts/user-job-dir"
 TOOLKIT_PYTHON = "/opt/ma_boot/bin/python"
@@ -110,7 +110,7 @@ class ServedObs:
 
 def run_labels(job: SimulatedJob) -> Dict[str, str]:
     """What all of a rehearsal's containers and networks bear; by it they are found and removed."""
-    return {"ma_boot": "rehearsal", LABEL: job.uuid}
+    return {LABEL: "rehearsal", RUN_LABEL: job.uuid}
 
 
 def plan_network(job: SimulatedJob, options: ContainerOptions) -> NetworkPlan:
@@ -145,7 +145,7 @@ def plan_node(
         image=options.image,
         argv=("ma_boot", "run", *boot_options),
         environ={**node_environment(inside, node, code.name if code else "code", {}), **obs},
-        user=PLATFORM_USER,
+        user=str(PLATFORM_UID),  # in the group that the image gives it
         hostname=f"{job.log_name}-worker-{node}",
         network=_short_name(job),
         address=inside.address(node),

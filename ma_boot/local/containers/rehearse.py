@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Optional, Tuple
 
 from ma_boot.errors import CannotCreate, ConfigError
 from ma_boot.image.engine import engine
+from ma_boot.image.facts import PLATFORM_GID, PLATFORM_UID
 from ma_boot.launch import WorkerSpec
 from ma_boot.local.code import code_directory
 from ma_boot.local.containers import create, plan
@@ -24,8 +25,6 @@ from ma_boot.world import World
 
 if TYPE_CHECKING:
     from docker import DockerClient
-
-_UID, _GID = 1000, 100  # of the platform's user
 
 
 def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, world: World) -> int:
@@ -103,7 +102,7 @@ def _give_to_the_user(root: Path) -> None:
         for name in (*directories, *files):
             path = os.path.join(directory, name)
             if is_root:
-                os.chown(path, _UID, _GID)
+                os.chown(path, PLATFORM_UID, PLATFORM_GID)
             else:
                 os.chmod(path, 0o777 if name in directories else 0o666)
 

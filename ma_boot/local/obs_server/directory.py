@@ -9,16 +9,15 @@ import threading
 import uuid
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO, Dict, Iterator, List, Tuple
+from typing import Dict, Iterator, List, Tuple
 
-from ma_boot.local.obs_server.body import CHUNK
 from ma_boot.local.obs_server.listing import Page
 from ma_boot.local.obs_server.objects import Bucket, Buckets
 from ma_boot.local.obs_server.refusals import Refusal
 from ma_boot.local.obs_server.values import Stored
 from path_mapping import crc64
 from path_mapping.errors import UnsafeTarget
-from path_mapping.local_file import TEMPORARY, contained, is_temporary
+from path_mapping.local_file import TEMPORARY, chunks, contained, is_temporary
 from path_mapping.names import unsafe
 
 _NO_CONTENT = os.devnull  # of the object `key/`, which is a directory
@@ -83,22 +82,12 @@ class DirectoryBucket(Bucket):
                 self._objects[found.key] = checked
         return checked
 
-    def open(self, key: str) -> Tuple[Stored, BinaryIO]:
-        """The object and its content: of one and the same moment."""
-        while True:
-            stored = self.get(key)
-            with self._lock:
-                if self._objects.get(key) is stored:
-                    return stored, open(stored.path, "rb", buffering=0)
-
-    def delete(self, key: str) -> None:
-        """Deletes an object; that there is none is no error, as in OBS."""
-        with self._lock:
-            stored = self._objects.pop(key, None)
-            if stored is not None:
-                self._sorted = None
-                with contextlib.suppress(OSError):  # gone already, or a directory that has files by now
-                    os.rmdir(self._directory / key) if key.endswith("/") else os.unlink(stored.path)
+    def _unlink(self, stored: Stored) -> None:
+        with contextlib.suppress(OSError):  # gone already, or a directory that has files by now
+            if stored.key.endswith("/"):
+                os.rmdir(self._directory / stored.key)
+            else:
+                os.unlink(stored.path)
 
     def page(self, prefix: str, marker: str, delimiter: str, limit: int) -> Tuple[Page, List[Stored]]:
         """One page of the listing and the objects on it."""
@@ -128,11 +117,8 @@ def _found(root: Path) -> Iterator[Stored]:
 
 def _with_checksums(stored: Stored) -> Stored:
     md5, crc, size = hashlib.md5(), 0, 0
-    with open(stored.path, "rb", buffering=0) as file:
-        while True:
-            piece = file.read(CHUNK)
-            if not piece:
-                return replace(stored, size=size, etag=md5.hexdigest(), crc64=crc)
-            md5.update(piece)
-            crc = crc64.update(piece, crc)
-            size += len(piece)
+    for piece in chunks(Path(stored.path)):
+        md5.update(piece)
+        crc = crc64.update(piece, crc)
+        size += len(piece)
+    return replace(stored, size=size, etag=md5.hexdigest(), crc64=crc)

@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import List, Sequence, Tuple
 
+PAGE = 1000  # names in one answer, the most
 LAST = chr(0x10FFFF)  # sorts after what may follow in a key
 
 

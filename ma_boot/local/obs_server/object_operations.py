@@ -11,12 +11,12 @@ from urllib.parse import unquote
 
 from ma_boot.local.obs_server import answers
 from ma_boot.local.obs_server.answers import Answer
-from ma_boot.local.obs_server.body import CHUNK
 from ma_boot.local.obs_server.call import Call
 from ma_boot.local.obs_server.conditions import is_modified, wanted_range
 from ma_boot.local.obs_server.refusals import Refusal
 from ma_boot.local.obs_server.values import Stored
 from path_mapping import crc64
+from path_mapping.local_file import chunks
 
 
 def put(call: Call) -> Answer:
@@ -177,9 +177,6 @@ def _append_bytes(source: BinaryIO, size: int, target: BinaryIO) -> None:
 
 def _crc64_of(path: Path) -> int:
     crc = 0
-    with path.open("rb", buffering=0) as file:
-        while True:
-            piece = file.read(CHUNK)
-            if not piece:
-                return crc
-            crc = crc64.update(piece, crc)
+    for piece in chunks(path):
+        crc = crc64.update(piece, crc)
+    return crc

@@ -62,9 +62,11 @@ class Bucket:
 
     def open(self, key: str) -> Tuple[Stored, BinaryIO]:
         """The object and its content: of one and the same moment."""
-        with self._lock:
+        while True:
             stored = self.get(key)
-            return stored, open(stored.path, "rb", buffering=0)
+            with self._lock:
+                if self._objects.get(key) is stored:
+                    return stored, open(stored.path, "rb", buffering=0)
 
     def delete(self, key: str) -> None:
         """Deletes an object; that there is none is no error, as in OBS."""
@@ -72,7 +74,10 @@ class Bucket:
             stored = self._objects.pop(key, None)
             if stored is not None:
                 self._sorted = None
-                os.unlink(stored.path)
+                self._unlink(stored)
+
+    def _unlink(self, stored: Stored) -> None:
+        os.unlink(stored.path)
 
     def page(self, prefix: str, marker: str, delimiter: str, limit: int) -> Tuple[Page, List[Stored]]:
         """One page of the listing and the objects on it."""

@@ -8,10 +8,10 @@ from urllib.parse import unquote, unquote_plus
 from ma_boot.local.obs_server import answers, object_operations, part_operations
 from ma_boot.local.obs_server.answers import Answer, Listing
 from ma_boot.local.obs_server.call import Call, texts
+from ma_boot.local.obs_server.listing import PAGE
 from ma_boot.local.obs_server.refusals import Refusal
 from ma_boot.local.obs_server.signatures import SIGNED_PARAMETERS
 
-PAGE = 1000
 PLAIN = {  # parameters that choose no other operation
     "length",
     "name",

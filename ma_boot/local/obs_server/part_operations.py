@@ -10,12 +10,11 @@ from ma_boot.local.obs_server.answers import Answer
 from ma_boot.local.obs_server.body import CHUNK
 from ma_boot.local.obs_server.call import Call, texts
 from ma_boot.local.obs_server.conditions import wanted_range
+from ma_boot.local.obs_server.listing import PAGE
 from ma_boot.local.obs_server.object_operations import marks, source_of
 from ma_boot.local.obs_server.refusals import Refusal
 from ma_boot.local.obs_server.uploads import MAX_PARTS
 from ma_boot.local.obs_server.values import Part, Upload
-
-PAGE = 1000
 
 
 def begin(call: Call) -> Answer:

@@ -14,8 +14,8 @@ from ma_boot.local.obs_server.objects import Bucket
 from ma_boot.local.obs_server.refusals import Refusal
 from ma_boot.local.obs_server.values import Part, Stored, Upload
 from path_mapping import crc64
+from path_mapping.local_file import chunks
 
-CHUNK = 1 << 20
 MIN_PART = 100 << 10  # OBS API reference, "Uploading Parts": the last one may be smaller
 MAX_PARTS = 10_000
 
@@ -119,11 +119,7 @@ def _join(parts: Iterable[Part], path: Path) -> Tuple[int, int]:
     crc = 0
     with path.open("wb", buffering=0) as target:
         for part in parts:
-            with open(part.path, "rb", buffering=0) as source:
-                while True:
-                    piece = source.read(CHUNK)
-                    if not piece:
-                        break
-                    crc = crc64.update(piece, crc)
-                    target.write(piece)
+            for piece in chunks(Path(part.path)):
+                crc = crc64.update(piece, crc)
+                target.write(piece)
         return target.tell(), crc
