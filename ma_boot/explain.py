@@ -32,7 +32,10 @@ def sentence(ended: WorkerExit) -> Optional[str]:
     if ended.code in (137, 247):
         if ended.oom is not None:
             return f"out of memory: {ended.oom}"
-        return "SIGKILL, not from ma_boot, and the kernel counted no kill for want of memory: who sent it?"
+        return (
+            "SIGKILL, not from ma_boot, and the kernel counted no kill for want of memory: look for who sent "
+            "it in the job's events, and in the logs of the other nodes"
+        )
     return _SENTENCES.get(ended.code)
 
 

@@ -112,7 +112,7 @@ def read_job(environ: Mapping[str, str], hostname: str) -> JobEnvironment:
     if problems:
         raise ConfigError(
             listed(
-                "the platform's variables do not fit together:",
+                "the platform's variables do not fit together (set none of them in the job form or image):",
                 problems,
             )
         )

@@ -82,7 +82,7 @@ def _timeout_message(path: str, timeout: float, reason: str) -> str:
         [
             "the job's events: did every node of the job start?",
             "RANK_TABLE_FILE in the job's environment: /user/config on ModelArts",
-            "--rank-table-timeout, when nodes are expected to come later",
+            "a longer time (--rank-table-timeout, of `rank-table wait` --timeout), when nodes come later",
         ],
     )
 

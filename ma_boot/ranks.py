@@ -5,14 +5,25 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable, Mapping, Optional, Tuple
+from typing import Any, Callable, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.environment import TrainingEnvironment
 from ma_boot.errors import ConfigError, RankTableInvalid, listed
 from ma_boot.job import TABLE_NAME, JobEnvironment
 from ma_boot.launch import Placement, placed_by_count
 from ma_boot.rank_file import wait_until_completed, write_atomically
-from ma_boot.rank_table import NotYet, Pod, RankTable, Unreadable, convert, errors, own_pod, parse, validate
+from ma_boot.rank_table import (
+    Finding,
+    NotYet,
+    Pod,
+    RankTable,
+    Unreadable,
+    convert,
+    errors,
+    own_pod,
+    parse,
+    validate,
+)
 from ma_boot.request import BootRequest
 from ma_boot.world import World
 
@@ -95,8 +106,15 @@ def _parsed(document: Mapping[str, Any]) -> RankTable:
     try:
         return parse(document)
     except Unreadable as error:
-        problems = [str(finding) for finding in error.findings]
-        raise RankTableInvalid(listed("the rank table is completed, but wrong:", problems)) from error
+        raise _wrong(error.findings) from error
+
+
+def _wrong(findings: Sequence[Finding]) -> RankTableInvalid:
+    problems = listed("the rank table is completed, but wrong:", [str(finding) for finding in findings])
+    return RankTableInvalid(
+        f"{problems}\n  -> one that the platform wrote: start the job again, and report it if it stays so; "
+        "one of your own: `ma_boot rank-table validate FILE`, without a job"
+    )
 
 
 def _valid_table(request: BootRequest, world: World, document: Mapping[str, Any]) -> RankTable:
@@ -104,8 +122,7 @@ def _valid_table(request: BootRequest, world: World, document: Mapping[str, Any]
     table = _parsed(document)
     findings = validate(table, request.product)
     if errors(findings):
-        problems = [str(finding) for finding in errors(findings)]
-        raise RankTableInvalid(listed("the rank table is completed, but wrong:", problems))
+        raise _wrong(errors(findings))
     chosen = _with_devices(table, request) if request.devices else table
     ranked = convert(chosen, request.rank_order, request.host_nic_ip or "")
     warnings = [*findings, *ranked.findings[len(table.findings) :]]

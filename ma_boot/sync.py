@@ -22,6 +22,7 @@ from ma_boot.job import JobEnvironment
 from ma_boot.journal import Journal
 from ma_boot.progress import TransferProgress, note, summary
 from ma_boot.signals import SignalInbox
+from ma_boot.store_advice import with_store_advice
 from ma_boot.task import Task
 from path_mapping import errors as mapping_errors
 from path_mapping.config import PathMapping, Route
@@ -57,7 +58,7 @@ def store_of(environ: Mapping[str, str], cwd: str, obs_root: Optional[str], stal
     try:
         return open_store(environ, root, stall_timeout=stall_timeout)
     except mapping_errors.PathMappingError as error:
-        raise ConfigError(str(error)) from error
+        raise ConfigError(with_store_advice(str(error))) from error
 
 
 def places_of(job: JobEnvironment) -> Mapping[str, str]:
@@ -190,7 +191,7 @@ def bring_home(
         _give_up(task)
         return lost
     except (mapping_errors.PathMappingError, OSError) as error:
-        return OutputLost(f"not every output was uploaded: {error}")
+        return OutputLost(with_store_advice(f"not every output was uploaded: {error}"))
     return None
 
 
@@ -204,7 +205,8 @@ def _judge_missing(missing: Sequence[Route], journal: Journal, all_expected: boo
         return
     expected = [f"{route.local} (for {route.remote})" for route in missing if route.required]
     if all_expected and expected:
-        raise OutputLost(listed("the training ended well, but left nothing at these output paths:", expected))
+        lost = listed("the training ended well, but left nothing at these output paths:", expected)
+        raise OutputLost(with_store_advice(lost))
     paths = [f"{route.local} (for {route.remote})" for route in missing]
     journal.say(listed("nothing to upload from", paths))
 
@@ -229,6 +231,7 @@ def _by_cause(error: mapping_errors.PathMappingError, causes: Sequence[Exception
     ours = (OSError, mapping_errors.UnsafeTarget, mapping_errors.NoSpace)
     if any(isinstance(cause, ours) for cause in causes):
         return CannotCreate(f"inputs: {error}")
+    message = with_store_advice(f"inputs: {error}")
     if any(isinstance(cause, (mapping_errors.MissingInputs, mapping_errors.NotFound)) for cause in causes):
-        return InputMissing(f"inputs: {error}")
-    return StoreUnavailable(f"inputs: {error}")
+        return InputMissing(message)
+    return StoreUnavailable(message)

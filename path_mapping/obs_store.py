@@ -324,4 +324,5 @@ class ObsStore(ObsFiles, ObsSigning):
         except PathMappingError:  # raised by `sent`: the caller's own
             raise
         except Exception as error:
-            raise Unreachable(f"{doing}: {type(error).__name__}: {error}") from error
+            host = self._endpoint.rpartition("@")[2].rpartition("/")[2]
+            raise Unreachable(f"{doing} at {host}: {type(error).__name__}: {error}") from error

@@ -12,6 +12,7 @@ import json
 import os.path
 import re
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Dict, List, Sequence, Tuple
@@ -119,20 +120,26 @@ def upload_outputs(
     cancel: threading.Event,
     say: Callable[[str], None],
 ) -> None:
-    """Uploads the outputs every 30 s until cancelled, and all of them after it: the platform's side car.
+    """Uploads the outputs every 30 s until cancelled, and all of them after it: the side car of each node.
 
-    What cannot be uploaded is said: the job's exit code is the boot command's.
+    All nodes' outputs go to the same place. What cannot be uploaded is said: the job's exit code is the boot
+    command's.
     """
-    routes = [
-        channel.route(job, node) for node in range(job.nodes) for channel in channels if not channel.is_input
-    ]
     base = Path(job.root)
-    upload_periodically(
-        routes, base, store, cancel=cancel, done=lambda moved: None,
-        failed=lambda error: say(f"the platform's upload: {error}"),
-    )  # fmt: skip
-    cancel.wait()
-    try:
-        upload(routes, base, store, cancel=threading.Event(), progress=lambda now: None)
-    except (mapping_errors.PathMappingError, OSError) as error:
-        say(f"the platform's last upload: {error}")
+
+    def routes(node: int) -> List[Route]:
+        return [channel.route(job, node) for channel in channels if not channel.is_input]
+
+    def side_car(node: int) -> None:
+        upload_periodically(
+            routes(node), base, store, cancel=cancel, done=lambda moved: None,
+            failed=lambda error: say(f"the platform's upload: {error}"),
+        )  # fmt: skip
+
+    with ThreadPoolExecutor(job.nodes, "side-car") as cars:
+        list(cars.map(side_car, range(job.nodes)))
+    for node in range(job.nodes):
+        try:
+            upload(routes(node), base, store, cancel=threading.Event(), progress=lambda now: None)
+        except (mapping_errors.PathMappingError, OSError) as error:
+            say(f"the platform's last upload: {error}")

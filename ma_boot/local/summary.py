@@ -78,7 +78,8 @@ def cause(job: SimulatedJob, run: RunResult, code: int) -> str:
     for file in Path(job.log_dir(node)).glob("*-failure.json"):
         summary: str = json.loads(file.read_text(encoding="utf-8"))["summary"]
         headline, *details = summary.split("\n")
-        first = " " + details[0].strip(" -") if details else ""
-        more = f" (and {len(details) - 1} more)" if len(details) > 1 else ""
-        return f"{failure.label}: {headline}{first}{more}"
+        items = [line[4:] for line in details if line.startswith("  - ")]
+        first = f": {items[0]}" if items else ""
+        more = f" (and {len(items) - 1} more)" if len(items) > 1 else ""
+        return f"{failure.label}: {headline.rstrip(':')}{first}{more}"
     return f"{failure.label} {failure.how()}"

@@ -207,6 +207,18 @@ def test_inputs_and_outputs_of_the_job_form_and_what_is_appended(laptop: Path) -
     assert (laptop / "obs" / "bucket" / "from-form" / "result").read_text() == "inputinput0.1a b"
 
 
+def test_all_nodes_outputs_of_the_job_form_meet_in_one_place(laptop: Path) -> None:
+    (laptop / "project" / "train.py").write_text(
+        "import os, sys, pathlib\n"
+        "out = pathlib.Path(sys.argv[1].partition('=')[2])\n"
+        "(out / os.environ['RANK_ID']).write_text('x')\n"
+    )
+    form = ["--output", "train_url=obs://bucket/from-form/"]
+    ended = rehearse(laptop, "--nodes", "2", "--obs-root", "obs", *form, "project/train.py")
+    assert ended.code == 0, ended.output
+    assert sorted(os.listdir(laptop / "obs" / "bucket" / "from-form")) == ["0", "1"], ended.output
+
+
 def test_an_input_of_the_job_form_that_is_missing_ends_it_before_a_node_starts(laptop: Path) -> None:
     ended = rehearse(laptop, "--obs-root", "obs", "--input", "d=obs://bucket/none/", "project/train.py")
     assert ended.code == 66, ended.output

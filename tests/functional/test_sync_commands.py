@@ -155,7 +155,21 @@ def test_real_obs_that_refuses_is_69_and_shows_no_secret(home: Path, obs: ObsSer
         done = sync(home, command, "mapping.yaml", OBS_ENDPOINT=obs.url, **CREDENTIALS)
         assert done.returncode == 69
         assert "HTTP 403" in done.stderr
+        assert "  -> the owner of OBS_ACCESS_KEY_ID lacks the permission" in done.stderr
         assert "PLANTED" not in done.stdout + done.stderr
+
+
+def test_an_endpoint_where_nothing_answers_is_named_with_what_to_do(home: Path) -> None:
+    done = sync(home, "plan", "mapping.yaml", OBS_ENDPOINT="http://127.0.0.1:1", **CREDENTIALS)
+    assert done.returncode == 69
+    assert "listing obs://bucket/data/ at 127.0.0.1:1: ConnectionRefusedError" in done.stderr
+    assert "  -> nothing answers there" in done.stderr
+
+
+def test_missing_credentials_are_named_with_what_to_do(home: Path) -> None:
+    done = sync(home, "plan", "mapping.yaml", OBS_ENDPOINT="https://obs.example.com")
+    assert done.returncode == 78
+    assert "OBS_ACCESS_KEY_ID, OBS_SECRET_ACCESS_KEY\n  -> set them, on ModelArts in the job's" in done.stderr
 
 
 def test_a_download_that_is_stopped_ends_soon_and_says_so(home: Path, obs: ObsServer) -> None:

@@ -38,6 +38,7 @@ PURE: Dict[str, Set[str]] = {
     "ma_boot/secrets.py": set(),
     "ma_boot/result.py": set(),
     "ma_boot/advice.py": set(),
+    "ma_boot/store_advice.py": set(),
     "ma_boot/explain.py": set(),
     "ma_boot/mpirun_output.py": set(),
     "ma_boot/cores.py": set(),
