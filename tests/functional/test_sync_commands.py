@@ -275,6 +275,7 @@ class TestProgress:
         with (home / "ckpt" / "large").open("wb") as large:
             large.truncate(30 << 20)
         os.mkfifo(home / "ckpt" / "pipe")  # a notice comes while there is a bar
+        obs.faults.append(Fault("503", "PUT", "/large", times=1, retry_after=1))  # so that it takes a while
         screen, terminal = pty.openpty()
         argv = [sys.executable, "-m", "ma_boot", "sync", "upload", "mapping.yaml"]
         with subprocess.Popen(argv, cwd=home, env=environ, stdout=terminal) as process:
@@ -285,7 +286,7 @@ class TestProgress:
                     shown += piece
             assert process.wait() == 0
         os.close(screen)
-        assert re.search(rb"outputs.*\d/2 files.*/31.5 MB.*MB/s", shown), shown
+        assert re.search(rb"outputs.*1/2 files.*31.5/31.5 MB.*[MG]B/s", shown), shown
         lines = list(filter(None, screen_lines(shown, rows=24, columns=400)))
         assert re.match(r"\[ma_boot\] outputs: done in .* s: 2 files, 31.5 MB in", lines[-1]), lines
         assert re.match(r"\[ma_boot\] .*pipe", lines[-2]), lines
