@@ -59,12 +59,16 @@ class Topic:
 
 
 def misfits(ctx: click.Context) -> List[str]:
-    """The options that were given without what they need: a line for each need that is not met."""
+    """The options that were given without what they need: a line for each need that is not met.
+
+    One that a variable gave is called by the variable.
+    """
     unmet: Dict[Need, List[str]] = {}
     for option in ctx.command.params:
-        given = ctx.get_parameter_source(option.name or "") is not ParameterSource.DEFAULT
-        if isinstance(option, RunOption) and given:
+        source = ctx.get_parameter_source(option.name or "")
+        if isinstance(option, RunOption) and source is not ParameterSource.DEFAULT:
             missing = [need for need in option.needs if ctx.params[need.option] != need.value]
             if missing:
-                unmet.setdefault(missing[0], []).append(option.opts[-1])
+                name = option.variable if source is ParameterSource.DEFAULT_MAP else option.opts[-1]
+                unmet.setdefault(missing[0], []).append(name)
     return [f"{', '.join(names)}: {need.said}" for need, names in unmet.items()]

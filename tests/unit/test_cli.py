@@ -68,7 +68,7 @@ def test_a_variable_too_needs_what_its_option_needs(capfd: pytest.CaptureFixture
     assert (
         main(["--runner", "docker", "--image", "i", "x"], {"MABOOT_LOCAL": "1", "MABOOT_INPUT": "a=b"}) == 64
     )
-    assert "--input: only --runner process has this." in capfd.readouterr().err
+    assert "MABOOT_INPUT: only --runner process has this." in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"]])
