@@ -232,6 +232,14 @@ def test_bubblewrap_shows_the_platforms_paths_and_user(laptop: Path) -> None:
 
 
 @needs_bwrap
+def test_the_lines_of_a_rank_in_a_sandbox_are_counted(laptop: Path) -> None:
+    fault = ["--sandbox", "bwrap", "--fault", "kill rank=0 line=2"]
+    ended = with_fault(laptop, *fault, "project/train.py", "print:one", "print:two", "sleep")
+    assert ended.code == 137, ended.output
+    assert verdicts(laptop)[0]["wrong"] == []
+
+
+@needs_bwrap
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_stop_reaches_the_node_in_its_sandbox_once(laptop: Path, signum: int, code: int) -> None:
     running = start(
