@@ -93,7 +93,7 @@ def test_a_replaced_node_has_other_addresses_and_another_place_in_the_table() ->
 
 
 def test_the_catalogue_has_every_kind_and_says_what_is_expected() -> None:
-    faults = parse_faults([case.fault for case in CASES], 2, 2)
+    faults = [parse_faults([case.fault], 2, 2)[0] for case in CASES]
     assert len(CASES) >= 40
     assert {fault.kind for fault in faults} == set(KINDS)
     assert len({str(fault) for fault in faults}) == len(CASES)
