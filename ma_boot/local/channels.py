@@ -100,14 +100,20 @@ def variables(channels: Sequence[Channel], job: SimulatedJob, node: int) -> Dict
     return found
 
 
-def bring_inputs(channels: Sequence[Channel], job: SimulatedJob, nodes: Sequence[int], store: Store) -> None:
+def bring_inputs(
+    channels: Sequence[Channel],
+    job: SimulatedJob,
+    nodes: Sequence[int],
+    store: Store,
+    cancel: threading.Event,
+) -> None:
     """Fetches the inputs to each node, and makes the directories of the outputs; raises `BootError`."""
     for node in nodes:
         for channel in channels:
             Path(channel.directory(job, node)).mkdir(parents=True, exist_ok=True)
         routes = [channel.route(job, node) for channel in channels if channel.is_input]
         try:
-            download(routes, Path(job.root), store, cancel=threading.Event(), progress=lambda now: None)
+            download(routes, Path(job.root), store, cancel=cancel, progress=lambda now: None)
         except mapping_errors.PathMappingError as error:
             raise as_ours(error) from error
 
@@ -117,9 +123,11 @@ def upload_outputs(
     job: SimulatedJob,
     store: Store,
     cancel: threading.Event,
+    give_up: threading.Event,
     say: Callable[[str], None],
 ) -> None:
-    """Uploads the outputs every 30 s until cancelled, and all of them after it: the platform's side car.
+    """Uploads the outputs every 30 s until cancelled, and all of them after it, unless that is given up: the
+    platform's side car.
 
     What cannot be uploaded is said: the job's exit code is the boot command's.
     """
@@ -133,6 +141,6 @@ def upload_outputs(
     )  # fmt: skip
     cancel.wait()
     try:
-        upload(routes, base, store, cancel=threading.Event(), progress=lambda now: None)
+        upload(routes, base, store, cancel=give_up, progress=lambda now: None)
     except (mapping_errors.PathMappingError, OSError) as error:
         say(f"the platform's last upload: {error}")

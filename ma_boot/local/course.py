@@ -15,7 +15,7 @@ from ma_boot.local.faults.inject import Injector
 from ma_boot.local.faults.verdict import Came
 from ma_boot.local.faults.watch import Watch
 from ma_boot.local.late_table import write_late
-from ma_boot.local.node_specs import Setting, bring_code, fetch_inputs, node_spec
+from ma_boot.local.node_specs import Setting, fetch_inputs, make_nodes, node_spec
 from ma_boot.local.starts import Counts
 from ma_boot.local.table_writes import Write, renewed, stages, writes
 from ma_boot.orphans import reap_orphans
@@ -112,6 +112,7 @@ class Course:
         finally:
             task.cancel()
             task.wait(lambda: None, time.monotonic() + _GONE_SECONDS)
+        task.check()
 
     def _note(self, fault: Fault, problem: Optional[str]) -> None:
         with self._lock:
@@ -138,8 +139,9 @@ class Course:
         """New containers: nothing is left of the old ones."""
         for node in nodes:
             shutil.rmtree(self._setting.job.node_root(node), ignore_errors=True)
-        bring_code(self._setting, nodes)
-        fetch_inputs(self._setting, nodes)
+        setting, inbox = self._setting, self._world.inbox
+        make_nodes(setting.job, nodes, setting.code, setting.files, inbox)
+        fetch_inputs(setting, nodes, inbox)
 
 
 def _next(counts: Tuple[Counts, ...], fault: Fault) -> Tuple[Counts, ...]:

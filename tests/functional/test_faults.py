@@ -182,6 +182,47 @@ def test_obs_refuses_that_code_when_it_is_told_to(laptop: Path) -> None:
     assert not (laptop / "obs" / "bucket" / "from-boto3").exists()
 
 
+SPEAKS_IN_WORDS = """
+import os
+import path_mapping as mox
+mox.file.copy("obs://bucket/data/x", "here")
+assert os.environ["no_proxy"] == "example.com,127.0.0.1", os.environ["no_proxy"]
+"""
+
+
+def test_the_users_own_obs_is_not_that_of_the_rehearsal(laptop: Path) -> None:
+    (laptop / "project" / "train.py").write_text(SPEAKS_IN_WORDS)
+    keys = {"OBS_ACCESS_KEY_ID": "a", "OBS_SECRET_ACCESS_KEY": "b", "OBS_SECURITY_TOKEN": "c"}
+    away = {"OBS_CREDENTIALS_FILE": "/none", "http_proxy": "http://127.0.0.1:9", "no_proxy": "example.com"}
+    python = ["--python", sys.executable]
+    served = [*python, "--obs-root", "obs", "--obs-server", "project/train.py"]
+    ended = end(start(laptop, *served, more={**keys, **away}))
+    assert ended.code == 0, ended.output
+
+
+def test_a_fault_of_an_object_with_a_name_that_is_not_ascii(laptop: Path) -> None:
+    (laptop / "obs" / "bucket" / "data" / "火").write_text("x")
+    fault = ["--fault", "obs-403 key=data/火"]
+    ended = with_fault(laptop, *MAPPING, *fault, "project/train.py")
+    assert ended.code == 69, ended.output
+    assert verdicts(laptop)[0]["wrong"] == []
+
+
+def test_wrong_places_of_obs_bring_no_traceback(laptop: Path) -> None:
+    form = ["--input", "data_url=obs://bucket/data/", "project/train.py"]
+    nowhere, a_file = rehearse(laptop, *form), ["--obs-root", "project/train.py", "--obs-server"]
+    assert (nowhere.code, "--obs-root" in nowhere.output) == (78, True), nowhere.output
+    refused = rehearse(laptop, *a_file, "project/train.py")
+    assert (refused.code, "project/train.py: File exists" in refused.output) == (73, True), refused.output
+
+
+@pytest.mark.parametrize("way", [["--per-node"], ["--rendezvous", "mpi"]])
+def test_a_fault_of_a_rank_that_we_do_not_start_is_refused(laptop: Path, way: List[str]) -> None:
+    ended = rehearse(laptop, *way, "--fault", "kill rank=0", "--fault", "stop", "project/train.py")
+    assert ended.code == 64, ended.output
+    assert f"'kill rank=0': expected ranks that ma_boot starts, found {' '.join(way)}" in ended.output
+
+
 def test_inputs_and_outputs_of_the_job_form_and_what_is_appended(laptop: Path) -> None:
     form = ["--input", "data_url=obs://bucket/data/", "--input", "more@env=obs://bucket/data/"]
     form += ["--output", "train_url=obs://bucket/from-form", "--append-args", "--lr=0.1 --name='a b'"]
