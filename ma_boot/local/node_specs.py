@@ -46,6 +46,11 @@ class Rehearsal:
     obs_server: bool = False
     sandbox: Optional[str] = None
 
+    @property
+    def starts_ranks(self) -> bool:
+        """`ma_boot` starts every rank itself, so that a fault can be one's own."""
+        return not self.request.per_node and self.request.rendezvous != "mpi"
+
 
 @dataclass(frozen=True)
 class Setting:

@@ -200,7 +200,7 @@ def check(rehearsal: Rehearsal, environ: Mapping[str, str]) -> None:
     ma_boot does not start."""
     request = rehearsal.request
     of_ranks = [f"--fault '{fault}'" for fault in rehearsal.faults if fault.stage == "rank"]
-    if of_ranks and (request.per_node or request.rendezvous == "mpi"):
+    if of_ranks and not rehearsal.starts_ranks:
         raise UsageError(
             f"{', '.join(of_ranks)}: expected ranks that ma_boot starts, found "
             f"{'--per-node' if request.per_node else '--rendezvous mpi'}, where one process of a node starts "

@@ -16,7 +16,7 @@ import pytest
 
 from ma_boot.local.faults.forced_exit import force_exit
 from ma_boot.local.faults.verdict import FILE
-from tests.functional.node import Ended, eventually
+from tests.functional.node import Ended, alive, eventually
 from tests.functional.test_rehearsal import MAPPING, end, events, laptop, processes, rehearse, start
 
 __all__ = ["laptop"]
@@ -90,7 +90,24 @@ def test_an_exit_code_cannot_be_forced_on_what_is_gone() -> None:
 def test_a_fault_that_does_not_come_is_no_good_verdict(laptop: Path) -> None:
     ended = with_fault(laptop, "--fault", "kill rank=1 at=10m", "project/train.py")
     assert ended.code == 0
-    assert verdicts(laptop)[0]["wrong"] == ["the fault did not come before the job ended"]
+    assert verdicts(laptop)[0]["wrong"] == ["it did not come: rank 1 had ended before"]
+
+
+def test_a_process_that_nothing_ended_is_no_good_verdict(laptop: Path) -> None:
+    """A rank's child takes its run's mark off, so that no ma_boot finds it."""
+    (laptop / "project" / "train.py").write_text(
+        "import os, subprocess, time\n"
+        "kept = {name: value for name, value in os.environ.items() if name != 'MABOOT_RUN'}\n"
+        "print(subprocess.Popen(['sleep', '600'], env=kept, start_new_session=True, stdout=-3).pid, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    ended = with_fault(laptop, "--fault", "kill rank=1 line=1", "project/train.py")
+    assert ended.code == 137, ended.output
+    (wrong,) = verdicts(laptop)[0]["wrong"]
+    assert wrong.startswith("processes still ran when it was over: ")
+    left = [int(pid) for pid in wrong.rpartition(": ")[2].split(", ")]
+    assert left
+    assert not any(alive(pid) for pid in left)
 
 
 def test_an_upload_that_fails_is_seen_as_lost_outputs(laptop: Path) -> None:

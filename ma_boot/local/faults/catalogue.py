@@ -93,5 +93,5 @@ CASES: Tuple[Case, ...] = (
     Case("obs-hang method=PUT", _BRIEF_UPLOAD, moves=True),
     # disks
     Case("disk-full node=1 path=/home/ma-user/data size=8k", moves=True, expected=_NO_ROOM),
-    Case("disk-full node=0 path=/home/ma-user/modelarts/log size=16k", expected=WELL),
+    Case("disk-full node=0 path=/home/ma-user/modelarts/log size=8k", expected=WELL),
 )

@@ -134,11 +134,32 @@ def _due(fault: Fault, watch: Watch, now: float) -> bool:
             return rank.lines.count() >= fault.line
         return now >= rank.started + (fault.at or 0.0)
     nodes = _nodes(fault, watch)
-    if len(nodes) < (watch.size if fault.node is None else 1):
+    if not _all_there(fault, watch):
         return False
     if fault.phase is not None:  # of all that are meant: one that just starts would die without a word
         return all(fault.phase in node.phases for node in nodes)
     return now >= max(node.started for node in nodes) + (fault.at or 0.0)
+
+
+def why_not(fault: Fault, watch: Watch) -> str:
+    """Why a fault has not come in a start that is over."""
+    if fault.stage == "rank":
+        rank = watch.ranks.get(fault.rank or 0)
+        if rank is None:
+            return f"rank {fault.rank} was never started"
+        if fault.line is not None:
+            return f"rank {fault.rank} printed {rank.lines.count()} lines"
+        return f"rank {fault.rank} had ended before"
+    if fault.stage == "obs":
+        return "no such request was made"
+    if fault.stage == "table":
+        return "the job ended before"
+    nodes = _nodes(fault, watch)
+    if not _all_there(fault, watch):
+        return "not every node was started"
+    if fault.phase is not None and not all(fault.phase in node.phases for node in nodes):
+        return f"phase {fault.phase} was not reached on every node that is meant"
+    return "the job ended before"
 
 
 def _rank(fault: Fault, watch: Watch) -> RankSeen:
@@ -149,6 +170,10 @@ def _nodes(fault: Fault, watch: Watch) -> List[NodeSeen]:
     """The node that is meant, or all."""
     chosen: Dict[int, NodeSeen] = watch.nodes
     return [seen for node, seen in chosen.items() if fault.node in (None, node)]
+
+
+def _all_there(fault: Fault, watch: Watch) -> bool:
+    return len(_nodes(fault, watch)) == (watch.size if fault.node is None else 1)
 
 
 def _pour(output: BinaryIO, size: int) -> None:
