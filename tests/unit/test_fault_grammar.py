@@ -117,6 +117,11 @@ def test_faults_that_cannot_come_together_are_refused(texts: list[str], said: Op
     assert said in str(caught.value)
 
 
+def test_a_table_of_one_device_has_no_address_twice() -> None:
+    with pytest.raises(UsageError, match="expected a job of several devices"):
+        parse_faults(["table-wrong"], 1, 1)
+
+
 @pytest.mark.parametrize(
     "path",
     [

@@ -54,11 +54,11 @@ CASES: Tuple[Case, ...] = (
     Case("restart phase=rank-table"),
     # stops
     Case("stop phase=job"),
-    Case("stop phase=inputs"),
+    Case("stop phase=inputs", moves=True),
     Case("stop phase=rank-table"),
     Case("stop phase=launch"),
     Case("stop phase=run"),
-    Case("stop phase=outputs"),
+    Case("stop phase=outputs", moves=True),
     Case("stop node=1 phase=run"),
     # the rank table
     Case("table-late for=3s"),

@@ -193,6 +193,8 @@ def _allowed(names: Sequence[str]) -> str:
 
 def _misplaced(fault: Fault, nodes: int, devices_per_node: int) -> List[str]:
     """Ranks and nodes that the job does not have."""
+    if fault.kind == "table-wrong" and nodes * devices_per_node == 1:
+        return ["expected a job of several devices: one address cannot be there twice"]
     ends = {"rank": nodes * devices_per_node, "node": nodes, "pod": nodes}
     return [
         f"{name}={getattr(fault, name)}: expected 0 to {end - 1}, as the job has {nodes} nodes "

@@ -158,7 +158,7 @@ def why_not(fault: Fault, watch: Watch) -> str:
     if not _all_there(fault, watch):
         return "not every node was started"
     if fault.phase is not None and not all(fault.phase in node.phases for node in nodes):
-        return f"phase {fault.phase} was not reached on every node that is meant"
+        return f"phase {fault.phase} did not begin on every such node"
     return "the job ended before"
 
 

@@ -213,7 +213,7 @@ def _trivial_seconds(case: Case) -> float:
 def _why_not(case: Case, rehearsal: Rehearsal, world: World) -> str:
     """Why a case cannot be rehearsed here."""
     request = rehearsal.request
-    if (case.moves or "phase=inputs" in case.fault) and not (request.path_mapping and request.obs_root):
+    if case.moves and not (request.path_mapping and request.obs_root):
         return "needs --path-mapping and --obs-root"
     if case.fault.startswith("disk-full") and not bubblewrap(world.environ):
         return "needs bubblewrap"
