@@ -60,7 +60,7 @@ class Course:
             run = self._one_start(counts, kept, watch)
             self.ended = time.monotonic()
             self.starts += 1
-            self.left = end_left_over(self._setting.job)
+            self.left += end_left_over(self._setting.job)
             self._tell_missed(watch)
             fault, self._injector.begins_again = self._injector.begins_again, None
             if fault is None or run.succeeded or self._world.inbox.stops:

@@ -93,16 +93,18 @@ def test_a_fault_that_does_not_come_is_no_good_verdict(laptop: Path) -> None:
     assert verdicts(laptop)[0]["wrong"] == ["it did not come: rank 1 had ended before"]
 
 
-def test_a_process_that_nothing_ended_is_no_good_verdict(laptop: Path) -> None:
+@pytest.mark.parametrize(("fault", "code"), [("kill rank=1 line=1", 137), ("rescheduled node=0 at=4s", 0)])
+def test_a_process_that_nothing_ended_is_no_good_verdict(laptop: Path, fault: str, code: int) -> None:
     """A rank's child takes its run's mark off, so that no ma_boot finds it."""
     (laptop / "project" / "train.py").write_text(
         "import os, subprocess, time\n"
+        "if (os.environ['MA_PROC_START_CNT'], os.environ['MA_SCHEDULE_CNT']) != ('1', '1'): raise SystemExit\n"
         "kept = {name: value for name, value in os.environ.items() if name != 'MABOOT_RUN'}\n"
         "print(subprocess.Popen(['sleep', '600'], env=kept, start_new_session=True, stdout=-3).pid, flush=True)\n"
         "time.sleep(600)\n"
     )
-    ended = with_fault(laptop, "--fault", "kill rank=1 line=1", "project/train.py")
-    assert ended.code == 137, ended.output
+    ended = with_fault(laptop, "--fault", fault, "project/train.py")
+    assert ended.code == code, ended.output
     (wrong,) = verdicts(laptop)[0]["wrong"]
     assert wrong.startswith("processes still ran when it was over: ")
     left = [int(pid) for pid in wrong.rpartition(": ")[2].split(", ")]

@@ -58,6 +58,7 @@ CASES: Tuple[Case, ...] = (
     Case("stop phase=rank-table"),
     Case("stop phase=launch"),
     Case("stop phase=run"),
+    Case("stop at=3s"),
     Case("stop phase=outputs", moves=True),
     Case("stop node=1 phase=run"),
     # the rank table
