@@ -186,6 +186,9 @@ def _rerooted_mapping(setting: Setting, node: int) -> Optional[str]:
     if mapping is None or not absolute_paths(mapping):
         return None
     file = Path(setting.job.root, "log", f"path_mapping-{node}.json")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(rerooted(mapping, setting.job.node_root(node)), encoding="utf-8")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(rerooted(mapping, setting.job.node_root(node)), encoding="utf-8")
+    except OSError as error:
+        raise CannotCreate(f"cannot write {file}: {error.strerror}") from error
     return str(file)

@@ -76,8 +76,11 @@ def rehearse(rehearsal: Rehearsal, world: World) -> int:
     code = job_exit_code(run, world.inbox.stops)
     verdicts = verdicts_of(setting, course, code, cause(job, run, code))
     if verdicts:
-        write_verdicts(job.root, verdicts)
         world.journal.say("\n".join(line for verdict in verdicts for line in verdict.lines()))
+        try:
+            write_verdicts(job.root, verdicts)
+        except OSError as error:  # a full disk has no say in how the job ended
+            world.journal.say(f"cannot write {error.filename or job.root}: {error.strerror}")
     return _end(rehearsal, job, run, world, started)
 
 

@@ -201,6 +201,20 @@ def test_obs_refuses_that_code_when_it_is_told_to(laptop: Path) -> None:
     assert not (laptop / "obs" / "bucket" / "from-boto3").exists()
 
 
+def test_a_full_disk_has_no_say_in_how_the_job_ended(laptop: Path) -> None:
+    """What a full disk leaves: half an event, and no place for the verdicts."""
+    (laptop / "project" / "train.py").write_text(
+        "import os, pathlib, sys\n"
+        "log = pathlib.Path(os.environ['MA_LOG_DIR'])\n"
+        "(log.parents[4] / 'verdicts.json').mkdir()\n"
+        "with next(log.glob('*-events.jsonl')).open('a') as events: events.write('{half')\n"
+        "sys.exit(3)\n"
+    )
+    ended = rehearse(laptop, "--fault", "stop at=10m", "project/train.py")
+    assert ended.code == 3, ended.output
+    assert "verdicts.json: Is a directory" in ended.output
+
+
 SPEAKS_IN_WORDS = """
 import os
 import path_mapping as mox

@@ -90,7 +90,7 @@ class Verdict:
 
     def _outputs(self) -> str:
         if self.files is None or self.lost is None:
-            return "nobody can tell what became of the outputs" if self.came else "no outputs"
+            return "no outputs that could be looked for in OBS"
         if not self.files:
             return "there were no output files"
         if self.lost:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Set
+
+from ma_boot.local.records import events_in
 
 _READ_BYTES = 1 << 20
 
@@ -69,7 +70,7 @@ class Tail:
             return []
         self._offset += len(data)
         *whole, self._rest = (self._rest + data).split(b"\n")
-        return [json.loads(line) for line in whole]
+        return list(events_in(whole))
 
 
 class Watch:
