@@ -32,6 +32,7 @@ _AT_A_TIME = 2
 _DELAY_SECONDS = 0.3
 _TRIVIAL_SECONDS = 3.0
 _TRIVIAL_NAME = "trains_nothing.py"
+_MANY = 1000  # output files of a rank, where there has to be time for a fault
 _NODES, _DEVICES = 2, 2  # of the trivial training's job: the catalogue is written for it
 _NEVER_SECONDS = 600.0  # before SIGKILL: a rank that SIGTERM did not reach is seen
 _INPUT_BYTES = 16 << 10
@@ -190,7 +191,7 @@ def _argv(case: Case, rehearsal: Rehearsal, directory: Path) -> List[str]:
     options, command = list(as_options(request)), list(request.command)
     head = options[: len(options) - len(command) - 1]
     if _is_trivial(rehearsal):
-        command[1] = str(_trivial_seconds(case))
+        command[1:3] = [str(_trivial_seconds(case)), str(_MANY if "phase=outputs" in case.fault else 1)]
     argv = [sys.executable, "-m", "ma_boot", "run", "--local", *head]
     argv += ["--nodes", str(rehearsal.nodes), "--devices-per-node", str(rehearsal.devices_per_node)]
     argv += ["--rank-table-delay", str(min(rehearsal.rank_table_delay, _DELAY_SECONDS))]
@@ -245,7 +246,7 @@ def _trivial(rehearsal: Rehearsal, directory: Path) -> Rehearsal:
         raise CannotCreate(f"cannot make {directory}: {error.strerror}") from error
     request = dataclasses.replace(
         rehearsal.request,
-        command=(str(script), str(_TRIVIAL_SECONDS), hashlib.sha256(content).hexdigest()),
+        command=(str(script), str(_TRIVIAL_SECONDS), "1", hashlib.sha256(content).hexdigest()),
         path_mapping=str(config),
         obs_root=str(obs),
         stop_timeout=_NEVER_SECONDS,

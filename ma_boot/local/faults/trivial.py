@@ -1,8 +1,9 @@
-"""A training that trains nothing, for the catalogue of faults: `trivial.py SECONDS DIGEST`.
+"""A training that trains nothing, for the catalogue of faults: `trivial.py SECONDS FILES DIGEST`.
 
-It fails where `ma_boot` has not kept its word: an input whose SHA-256 is not DIGEST, a rank table that is not
-that of all nodes, or has it in the wrong place. Then it leaves a file for its rank, starts a process that
-would outlive it, and prints a line every tenth of a second. Standard library only: it is copied to the nodes.
+It fails where `ma_boot` has not kept its word: an input whose SHA-256 is not DIGEST, a rank table that is
+not that of all nodes, or has it in the wrong place. Then it leaves FILES files for its rank, starts a process
+that would outlive it, and prints a line every tenth of a second. Standard library only: it is copied to the
+nodes.
 """
 
 from __future__ import annotations
@@ -38,14 +39,15 @@ def _table_is_right(environ: Dict[str, str]) -> bool:
     )
 
 
-def _train(seconds: float, digest: str) -> None:
+def _train(seconds: float, files: int, digest: str) -> None:
     if hashlib.sha256(Path(INPUT, "x").read_bytes()).hexdigest() != digest:
         sys.exit("the input is not what is in OBS")
     if not _table_is_right(dict(os.environ)):
         sys.exit("the rank table is not that of the job")
     output = Path(OUTPUT)
     output.mkdir(exist_ok=True)
-    (output / f"rank-{os.environ['RANK_ID']}").write_text(digest)
+    for number in range(files):
+        (output / f"rank-{os.environ['RANK_ID']}-{number}").write_text(digest)
     loader = subprocess.Popen(["sleep", "600"], stdout=subprocess.DEVNULL, start_new_session=True)
     until = time.monotonic() + seconds
     step = 0
@@ -59,4 +61,4 @@ def _train(seconds: float, digest: str) -> None:
 
 
 if __name__ == "__main__":
-    _train(float(sys.argv[1]), sys.argv[2])  # the platform appends further arguments
+    _train(float(sys.argv[1]), int(sys.argv[2]), sys.argv[3])  # the platform appends further arguments
