@@ -92,9 +92,13 @@ class Injector:
             signal_process(node.pid, signal.Signals[f"SIG{fault.signal or 'KILL'}"])
 
     def stop(self, fault: Fault, watch: Watch) -> None:
-        """SIGTERM, and what has not ended after the grace gets SIGKILL."""
+        """SIGTERM, and what has not ended after the grace gets SIGKILL.
+
+        The whole job is stopped by way of the rehearsal: a node that it stopped once more, as another one has
+        ended, would give its upload up.
+        """
         pids = [node.pid for node in _nodes(fault, watch)]
-        for pid in pids:
+        for pid in pids if fault.node is not None else [os.getpid()]:
             signal_process(pid, signal.SIGTERM)
         grace = GRACE_SECONDS if fault.grace is None else fault.grace
         for pid in pids:
