@@ -39,6 +39,11 @@ class Channel:
     is_input: bool
     by_variable: bool
 
+    def as_option(self) -> Tuple[str, str]:
+        """The option of the command line, and its value."""
+        way = "@env" if self.by_variable else ""
+        return "--input" if self.is_input else "--output", f"{self.name}{way}={self.url}"
+
     def directory(self, job: SimulatedJob, node: int) -> str:
         """Its local directory on a node."""
         kind = "inputs" if self.is_input else "outputs"
@@ -101,14 +106,20 @@ def variables(channels: Sequence[Channel], job: SimulatedJob, node: int) -> Dict
     return found
 
 
-def bring_inputs(channels: Sequence[Channel], job: SimulatedJob, nodes: Sequence[int], store: Store) -> None:
+def bring_inputs(
+    channels: Sequence[Channel],
+    job: SimulatedJob,
+    nodes: Sequence[int],
+    store: Store,
+    cancel: threading.Event,
+) -> None:
     """Fetches the inputs to each node, and makes the directories of the outputs; raises `BootError`."""
     for node in nodes:
         for channel in channels:
             Path(channel.directory(job, node)).mkdir(parents=True, exist_ok=True)
         routes = [channel.route(job, node) for channel in channels if channel.is_input]
         try:
-            download(routes, Path(job.root), store, cancel=threading.Event(), progress=lambda now: None)
+            download(routes, Path(job.root), store, cancel=cancel, progress=lambda now: None)
         except mapping_errors.PathMappingError as error:
             raise as_ours(error) from error
 
@@ -118,9 +129,11 @@ def upload_outputs(
     job: SimulatedJob,
     store: Store,
     cancel: threading.Event,
+    give_up: threading.Event,
     say: Callable[[str], None],
 ) -> None:
-    """Uploads the outputs every 30 s until cancelled, and all of them after it: the side car of each node.
+    """Uploads the outputs every 30 s until cancelled, and all of them after it, unless that is given up: the
+    side car of each node.
 
     All nodes' outputs go to the same place. What cannot be uploaded is said: the job's exit code is the boot
     command's.
@@ -138,8 +151,9 @@ def upload_outputs(
 
     with ThreadPoolExecutor(job.nodes, "side-car") as cars:
         list(cars.map(side_car, range(job.nodes)))
+    cancel.wait()
     for node in range(job.nodes):
         try:
-            upload(routes(node), base, store, cancel=threading.Event(), progress=lambda now: None)
+            upload(routes(node), base, store, cancel=give_up, progress=lambda now: None)
         except (mapping_errors.PathMappingError, OSError) as error:
             say(f"the platform's last upload: {error}")

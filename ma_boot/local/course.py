@@ -9,16 +9,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
+from ma_boot.errors import CannotCreate
 from ma_boot.local import starts
 from ma_boot.local.faults.grammar import Fault
-from ma_boot.local.faults.inject import Injector
+from ma_boot.local.faults.inject import Injector, why_not
 from ma_boot.local.faults.verdict import Came
 from ma_boot.local.faults.watch import Watch
 from ma_boot.local.late_table import write_late
-from ma_boot.local.node_specs import Setting, bring_code, fetch_inputs, node_spec
+from ma_boot.local.leftovers import end_left_over
+from ma_boot.local.node_specs import Setting, fetch_inputs, make_nodes, node_spec
 from ma_boot.local.starts import Counts
 from ma_boot.local.table_writes import Write, renewed, stages, writes
-from ma_boot.orphans import reap_orphans
 from ma_boot.result import RunResult
 from ma_boot.supervise import Limits, supervise
 from ma_boot.task import Task
@@ -26,16 +27,23 @@ from ma_boot.world import World
 
 _LOOK_SECONDS = 0.01
 _FROM_THE_START = ("absent", "disk-full", "table-late")
-_GONE_SECONDS = 10.0  # the guard of a node that was lost needs only milliseconds
+_CANCEL_SECONDS = 10.0  # what runs beside a start looks at its event every few milliseconds
 
 
 class Course:
-    """`run` goes through all starts; `came` are the faults in their order, `ended` when the last start was
-    over, on the monotonic clock."""
+    """`run` goes through all starts.
+
+    `came` are the faults in their order, `missed` says why each other one did not come. `ended` is when the
+    last start was over, on the monotonic clock, `starts` how many there were; `left` are processes of the
+    job that nothing had ended by then.
+    """
 
     def __init__(self, setting: Setting, limits: Limits, world: World) -> None:
         self.came: List[Came] = []
+        self.missed: Dict[Fault, str] = {}
         self.ended = 0.0
+        self.starts = 0
+        self.left: List[int] = []
         self._setting = setting
         self._limits = limits
         self._world = world
@@ -51,10 +59,12 @@ class Course:
             watch = self._watch()
             run = self._one_start(counts, kept, watch)
             self.ended = time.monotonic()
+            self.starts += 1
+            self.left += end_left_over(self._setting.job)
+            self._tell_missed(watch)
             fault, self._injector.begins_again = self._injector.begins_again, None
             if fault is None or run.succeeded or self._world.inbox.stops:
                 return run
-            _until_gone([rank.pid for rank in watch.ranks.values()])
             counts = _next(counts, fault)
             kept = [node for node, count in enumerate(counts) if count.started > 1]
             self._renew([node for node in range(len(counts)) if node not in kept])
@@ -94,7 +104,11 @@ class Course:
                 self._note(write.fault, None)
 
         in_order = sorted(planned, key=lambda write: write.at)
-        write_late(in_order, self._setting.job.table_dir, cancel, note)
+        try:
+            write_late(in_order, self._setting.job.table_dir, cancel, note)
+        except CannotCreate as error:
+            self._world.journal.say(str(error))  # at once: the nodes wait for the table, maybe half an hour
+            raise
 
     def _watch_obs(self, cancel: threading.Event) -> None:
         while not cancel.wait(_LOOK_SECONDS):
@@ -111,7 +125,8 @@ class Course:
             yield
         finally:
             task.cancel()
-            task.wait(lambda: None, time.monotonic() + _GONE_SECONDS)
+            task.wait(lambda: None, time.monotonic() + _CANCEL_SECONDS)
+        task.check()
 
     def _note(self, fault: Fault, problem: Optional[str]) -> None:
         with self._lock:
@@ -120,6 +135,11 @@ class Course:
             self.came.append(Came(fault, time.monotonic(), problem))
         self._world.journal.event("fault", fault=str(fault), problem=problem)
         self._world.journal.say(f"fault: {fault}" + (f": {problem}" if problem else ""))
+
+    def _tell_missed(self, watch: Watch) -> None:
+        watch.look()
+        open_faults = set(self._setting.rehearsal.faults) - {came.fault for came in self.came}
+        self.missed = {fault: why_not(fault, watch) for fault in open_faults}
 
     def _watch(self) -> Watch:
         job = self._setting.job
@@ -138,17 +158,10 @@ class Course:
         """New containers: nothing is left of the old ones."""
         for node in nodes:
             shutil.rmtree(self._setting.job.node_root(node), ignore_errors=True)
-        bring_code(self._setting, nodes)
-        fetch_inputs(self._setting, nodes)
+        setting, inbox = self._setting, self._world.inbox
+        make_nodes(setting.job, nodes, setting.code, setting.files, inbox)
+        fetch_inputs(setting, nodes, inbox)
 
 
 def _next(counts: Tuple[Counts, ...], fault: Fault) -> Tuple[Counts, ...]:
     return starts.restarted(counts) if fault.kind == "restart" else starts.rescheduled(counts, fault.node)
-
-
-def _until_gone(pids: Sequence[int]) -> None:
-    """Waits for processes whose node was killed: they are our children by now, and their guard ends them."""
-    until = time.monotonic() + _GONE_SECONDS
-    while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < until:
-        reap_orphans([])
-        time.sleep(_LOOK_SECONDS)

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Callable, Sequence
 
+from ma_boot.errors import CannotCreate
 from ma_boot.job import TABLE_NAME
 from ma_boot.local.table_writes import Write
 
@@ -19,13 +20,19 @@ def write_late(
     cancel: threading.Event,
     note: Callable[[Write], None],
 ) -> None:
-    """Makes the writes, each at its time from now; ends early when cancelled. `note` is told of each."""
+    """Makes the writes, each at its time from now; ends early when cancelled. `note` is told of each.
+
+    Raises `CannotCreate`.
+    """
     started = time.monotonic()
     for write in writes:
         if cancel.wait(max(0.0, started + write.at - time.monotonic())):
             return
         file = Path(directory_of(write.node), TABLE_NAME)
-        (_swap if write.swapped else _write)(file, write.text)
+        try:
+            (_swap if write.swapped else _write)(file, write.text)
+        except OSError as error:
+            raise CannotCreate(f"cannot write the rank table {file}: {error.strerror}") from error
         note(write)
 
 

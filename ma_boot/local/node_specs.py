@@ -19,6 +19,8 @@ from ma_boot.local.sandbox.enter import in_sandbox
 from ma_boot.local.served_obs import ServedObs
 from ma_boot.local.starts import SeenJob
 from ma_boot.request import BootRequest, as_options
+from ma_boot.signals import SignalInbox
+from ma_boot.task import Task
 from ma_boot.world import World
 from path_mapping.config import PathMapping
 from path_mapping.store import Store
@@ -43,6 +45,11 @@ class Rehearsal:
     channels: Tuple[Channel, ...] = ()
     obs_server: bool = False
     sandbox: Optional[str] = None
+
+    @property
+    def starts_ranks(self) -> bool:
+        """`ma_boot` starts every rank itself, so that a fault can be one's own."""
+        return not self.request.per_node and self.request.rendezvous != "mpi"
 
 
 @dataclass(frozen=True)
@@ -69,14 +76,12 @@ def node_log(job: SimulatedJob, node: int) -> str:
     return str(Path(job.root, "log", f"{job.log_name}-worker-{node}.log"))
 
 
-def bring_code(setting: Setting, nodes: Sequence[int]) -> None:
-    """Makes the nodes' directories with the code in them; raises `CannotCreate`."""
-    make_nodes(setting.job, nodes, setting.code, setting.files)
-
-
-def make_nodes(job: SimulatedJob, nodes: Sequence[int], code: Optional[Path], files: Sequence[Path]) -> None:
-    """Makes directories of nodes with the code in them; raises `CannotCreate`."""
+def make_nodes(
+    job: SimulatedJob, nodes: Sequence[int], code: Optional[Path], files: Sequence[Path], inbox: SignalInbox
+) -> None:
+    """Makes directories of nodes with the code in them; raises `CannotCreate`, and `Stopped` at a signal."""
     for node in nodes:
+        inbox.check()
         try:
             for directory in job.directories(node).values():
                 Path(directory).mkdir(parents=True)
@@ -86,10 +91,24 @@ def make_nodes(job: SimulatedJob, nodes: Sequence[int], code: Optional[Path], fi
             copy_code(code, files, Path(job.job_dir(node), code.name))
 
 
-def fetch_inputs(setting: Setting, nodes: Sequence[int]) -> None:
-    """The job form's inputs, before the boot command as on the platform; raises `BootError`."""
-    if setting.rehearsal.channels and setting.store is not None:
-        bring_inputs(setting.rehearsal.channels, setting.job, nodes, setting.store)
+def fetch_inputs(setting: Setting, nodes: Sequence[int], inbox: SignalInbox) -> None:
+    """The job form's inputs, before the boot command as on the platform.
+
+    Raises `BootError`, and `Stopped` at a signal.
+    """
+    channels, store = setting.rehearsal.channels, setting.store
+    if store is None:
+        return
+    task = Task(
+        "inputs of the job form",
+        lambda cancel: bring_inputs(channels, setting.job, nodes, store, cancel),
+        inbox,
+    )
+    try:
+        task.wait(inbox.check)
+    finally:
+        task.cancel()
+    task.check()
 
 
 def node_mapping(setting: Setting, node: int) -> Optional[PathMapping]:
@@ -117,8 +136,9 @@ def node_spec(setting: Setting, seen: SeenJob, node: int, world: World) -> Worke
         "MA_SCHEDULE_CNT": str(count.scheduled),
         "MA_PROC_START_CNT": str(count.started),
         **variables(rehearsal.channels, seen, node),
-        **(setting.obs.environ if setting.obs else {}),
     }
+    if setting.obs is not None:
+        environ = setting.obs.reached_from(environ)
     spec = WorkerSpec(
         label=f"node {node}",
         argv=(sys.executable, "-m", "ma_boot", "run", *as_options(request)),
@@ -166,6 +186,9 @@ def _rerooted_mapping(setting: Setting, node: int) -> Optional[str]:
     if mapping is None or not absolute_paths(mapping):
         return None
     file = Path(setting.job.root, "log", f"path_mapping-{node}.json")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(rerooted(mapping, setting.job.node_root(node)), encoding="utf-8")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(rerooted(mapping, setting.job.node_root(node)), encoding="utf-8")
+    except OSError as error:
+        raise CannotCreate(f"cannot write {file}: {error.strerror}") from error
     return str(file)

@@ -8,12 +8,13 @@ import json
 import shutil
 import signal
 import subprocess
+import threading
 import time
 import uuid
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from ma_boot.errors import BootError
+from ma_boot.errors import BootError, ConfigError, UsageError
 from ma_boot.job import TABLE_NAME
 from ma_boot.launch import WorkerSpec
 from ma_boot.local import starts
@@ -44,8 +45,11 @@ from ma_boot.ports import free_port
 from ma_boot.request import BootRequest
 from ma_boot.result import RunResult
 from ma_boot.supervise import Limits, supervise
+from ma_boot.sync import CANCEL_SECONDS
 from ma_boot.task import Task
 from ma_boot.world import World
+from path_mapping.errors import CredentialsMissing
+from path_mapping.store import Store
 from path_mapping.stores import open_store
 
 __all__ = ["Rehearsal", "make_sandbox", "new_job", "node_log", "plan_rehearsal", "rehearse", "run_nodes"]
@@ -58,7 +62,7 @@ def rehearse(rehearsal: Rehearsal, world: World) -> int:
     Raises `BootError` for what is wrong before a node starts.
     """
     started = time.monotonic()
-    check_sandbox(rehearsal, world.environ)
+    check(rehearsal, world.environ)
     with contextlib.ExitStack() as stack:
         setting = _set_up(rehearsal, world, stack)
         job = setting.job
@@ -72,8 +76,11 @@ def rehearse(rehearsal: Rehearsal, world: World) -> int:
     code = job_exit_code(run, world.inbox.stops)
     verdicts = verdicts_of(setting, course, code, cause(job, run, code))
     if verdicts:
-        write_verdicts(job.root, verdicts)
         world.journal.say("\n".join(line for verdict in verdicts for line in verdict.lines()))
+        try:
+            write_verdicts(job.root, verdicts)
+        except OSError as error:  # a full disk has no say in how the job ended
+            world.journal.say(f"cannot write {error.filename or job.root}: {error.strerror}")
     return _end(rehearsal, job, run, world, started)
 
 
@@ -130,7 +137,7 @@ def plan_rehearsal(rehearsal: Rehearsal, world: World) -> List[Dict[str, Any]]:
 
     The sandbox is made for it, with the table completed, and taken away again.
     """
-    check_sandbox(rehearsal, world.environ)
+    check(rehearsal, world.environ)
     with contextlib.ExitStack() as stack:
         setting = _set_up(rehearsal, world, stack)
         job = setting.job
@@ -187,12 +194,21 @@ def make_sandbox(
         if place
     ]
     files = code_files(code, apart) if code is not None else ()
-    make_nodes(job, range(job.nodes), code, files)
+    make_nodes(job, range(job.nodes), code, files, world.inbox)
     return files
 
 
-def check_sandbox(rehearsal: Rehearsal, environ: Mapping[str, str]) -> None:
-    """Raises `ConfigError` where bubblewrap is needed and missing."""
+def check(rehearsal: Rehearsal, environ: Mapping[str, str]) -> None:
+    """Raises `ConfigError` where bubblewrap is needed and missing, `UsageError` for faults of ranks that
+    ma_boot does not start."""
+    request = rehearsal.request
+    of_ranks = [f"--fault '{fault}'" for fault in rehearsal.faults if fault.stage == "rank"]
+    if of_ranks and not rehearsal.starts_ranks:
+        raise UsageError(
+            f"{', '.join(of_ranks)}: expected ranks that ma_boot starts, found "
+            f"{'--per-node' if request.per_node else '--rendezvous mpi'}, where one process of a node starts "
+            "them: only faults of nodes, of the rank table, of OBS and of disks can be made"
+        )
     if rehearsal.sandbox is not None:
         check_is_here(environ, "--sandbox bwrap")
     if any(fault.kind == "disk-full" for fault in rehearsal.faults):
@@ -215,12 +231,18 @@ def _set_up(rehearsal: Rehearsal, world: World, stack: contextlib.ExitStack) -> 
     root = Path(world.cwd, request.obs_root) if request.obs_root else None
     obs = None
     if rehearsal.obs_server and root is not None:
-        root.mkdir(parents=True, exist_ok=True)
         obs = stack.enter_context(served(root, [f for f in rehearsal.faults if f.stage == "obs"]))
-    store = open_store(world.environ, root) if rehearsal.channels else None
+    store = _store_of_form(world.environ, root) if rehearsal.channels else None
     setting = Setting(rehearsal, request, job, code, files, store, obs)
-    fetch_inputs(setting, range(job.nodes))
+    fetch_inputs(setting, range(job.nodes), world.inbox)
     return setting
+
+
+def _store_of_form(environ: Mapping[str, str], root: Optional[Path]) -> Store:
+    try:
+        return open_store(environ, root)
+    except CredentialsMissing as error:
+        raise ConfigError(f"--input and --output: {error}; or take a directory for it: --obs-root") from error
 
 
 @contextlib.contextmanager
@@ -230,14 +252,24 @@ def _uploading(setting: Setting, world: World) -> Iterator[None]:
     if store is None or all(channel.is_input for channel in channels):
         yield
         return
-    say = world.journal.say
+    say, give_up = world.journal.say, threading.Event()
     task = Task(
         "outputs of the job form",
-        lambda cancel: upload_outputs(channels, setting.job, store, cancel, say),
+        lambda cancel: upload_outputs(channels, setting.job, store, cancel, give_up, say),
         world.inbox,
     )
     try:
         yield
     finally:
         task.cancel()
-        task.wait(lambda: None)
+        heard = len(world.inbox.stops)
+        seconds = setting.request.upload_timeout
+        task.wait(lambda: _give_up_at(world.inbox.stops[heard:], give_up), time.monotonic() + seconds)
+        give_up.set()
+        task.wait(lambda: None, time.monotonic() + CANCEL_SECONDS)
+
+
+def _give_up_at(stops: Sequence[int], give_up: threading.Event) -> None:
+    """A signal more ends the last upload too."""
+    if stops:
+        give_up.set()

@@ -8,6 +8,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 from ma_boot.errors import signal_name
 from ma_boot.local.platform import SimulatedJob
+from ma_boot.local.records import events_in
 from ma_boot.request import BootRequest
 from ma_boot.result import RunResult
 
@@ -58,8 +59,7 @@ def _phases(job: SimulatedJob, node: int) -> Iterator[Dict[str, Any]]:
     """The phases that the node's last start has recorded; none for a node that ended before it could."""
     for file in events_of(job, node):
         phases: List[Dict[str, Any]] = []
-        for line in file.read_text(encoding="utf-8").splitlines():
-            event = json.loads(line)
+        for event in events_in(file.read_bytes().splitlines()):
             if event["kind"] == "phase-start" and event["phase"] == "job":
                 phases.clear()
             elif event["kind"] == "phase-end":

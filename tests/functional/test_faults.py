@@ -16,7 +16,7 @@ import pytest
 
 from ma_boot.local.faults.forced_exit import force_exit
 from ma_boot.local.faults.verdict import FILE
-from tests.functional.node import Ended, eventually
+from tests.functional.node import Ended, alive, eventually
 from tests.functional.test_rehearsal import (
     MAPPING,
     end,
@@ -99,7 +99,26 @@ def test_an_exit_code_cannot_be_forced_on_what_is_gone() -> None:
 def test_a_fault_that_does_not_come_is_no_good_verdict(laptop: Path) -> None:
     ended = with_fault(laptop, "--fault", "kill rank=1 at=10m", "project/train.py")
     assert ended.code == 0
-    assert verdicts(laptop)[0]["wrong"] == ["the fault did not come before the job ended"]
+    assert verdicts(laptop)[0]["wrong"] == ["it did not come: rank 1 had ended before"]
+
+
+@pytest.mark.parametrize(("fault", "code"), [("kill rank=1 line=1", 137), ("rescheduled node=0 at=4s", 0)])
+def test_a_process_that_nothing_ended_is_no_good_verdict(laptop: Path, fault: str, code: int) -> None:
+    """A rank's child takes its run's mark off, so that no ma_boot finds it."""
+    (laptop / "project" / "train.py").write_text(
+        "import os, subprocess, time\n"
+        "if (os.environ['MA_PROC_START_CNT'], os.environ['MA_SCHEDULE_CNT']) != ('1', '1'): raise SystemExit\n"
+        "kept = {name: value for name, value in os.environ.items() if name != 'MABOOT_RUN'}\n"
+        "print(subprocess.Popen(['sleep', '600'], env=kept, start_new_session=True, stdout=-3).pid, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    ended = with_fault(laptop, "--fault", fault, "project/train.py")
+    assert ended.code == code, ended.output
+    (wrong,) = verdicts(laptop)[0]["wrong"]
+    assert wrong.startswith("processes still ran when it was over: ")
+    left = [int(pid) for pid in wrong.rpartition(": ")[2].split(", ")]
+    assert left
+    assert not any(alive(pid) for pid in left)
 
 
 def test_an_upload_that_fails_is_seen_as_lost_outputs(laptop: Path) -> None:
@@ -191,6 +210,61 @@ def test_obs_refuses_that_code_when_it_is_told_to(laptop: Path) -> None:
     assert not (laptop / "obs" / "bucket" / "from-boto3").exists()
 
 
+def test_a_full_disk_has_no_say_in_how_the_job_ended(laptop: Path) -> None:
+    """What a full disk leaves: half an event, and no place for the verdicts."""
+    (laptop / "project" / "train.py").write_text(
+        "import os, pathlib, sys\n"
+        "log = pathlib.Path(os.environ['MA_LOG_DIR'])\n"
+        "(log.parents[4] / 'verdicts.json').mkdir()\n"
+        "with next(log.glob('*-events.jsonl')).open('a') as events: events.write('{half')\n"
+        "sys.exit(3)\n"
+    )
+    ended = rehearse(laptop, "--fault", "stop at=10m", "project/train.py")
+    assert ended.code == 3, ended.output
+    assert "verdicts.json: Is a directory" in ended.output
+
+
+SPEAKS_IN_WORDS = """
+import os
+import path_mapping as mox
+mox.file.copy("obs://bucket/data/x", "here")
+assert os.environ["no_proxy"] == "example.com,127.0.0.1", os.environ["no_proxy"]
+"""
+
+
+def test_the_users_own_obs_is_not_that_of_the_rehearsal(laptop: Path) -> None:
+    (laptop / "project" / "train.py").write_text(SPEAKS_IN_WORDS)
+    keys = {"OBS_ACCESS_KEY_ID": "a", "OBS_SECRET_ACCESS_KEY": "b", "OBS_SECURITY_TOKEN": "c"}
+    away = {"OBS_CREDENTIALS_FILE": "/none", "http_proxy": "http://127.0.0.1:9", "no_proxy": "example.com"}
+    python = ["--python", sys.executable]
+    served = [*python, "--obs-root", "obs", "--obs-server", "project/train.py"]
+    ended = end(start(laptop, *served, more={**keys, **away}))
+    assert ended.code == 0, ended.output
+
+
+def test_a_fault_of_an_object_with_a_name_that_is_not_ascii(laptop: Path) -> None:
+    (laptop / "obs" / "bucket" / "data" / "火").write_text("x")
+    fault = ["--fault", "obs-403 key=data/火"]
+    ended = with_fault(laptop, *MAPPING, *fault, "project/train.py")
+    assert ended.code == 69, ended.output
+    assert verdicts(laptop)[0]["wrong"] == []
+
+
+def test_wrong_places_of_obs_bring_no_traceback(laptop: Path) -> None:
+    form = ["--input", "data_url=obs://bucket/data/", "project/train.py"]
+    nowhere, a_file = rehearse(laptop, *form), ["--obs-root", "project/train.py", "--obs-server"]
+    assert (nowhere.code, "--obs-root" in nowhere.output) == (78, True), nowhere.output
+    refused = rehearse(laptop, *a_file, "project/train.py")
+    assert (refused.code, "project/train.py: File exists" in refused.output) == (73, True), refused.output
+
+
+@pytest.mark.parametrize("way", [["--per-node"], ["--rendezvous", "mpi"]])
+def test_a_fault_of_a_rank_that_we_do_not_start_is_refused(laptop: Path, way: List[str]) -> None:
+    ended = rehearse(laptop, *way, "--fault", "kill rank=0", "--fault", "stop", "project/train.py")
+    assert ended.code == 64, ended.output
+    assert f"'kill rank=0': expected ranks that ma_boot starts, found {' '.join(way)}" in ended.output
+
+
 def test_inputs_and_outputs_of_the_job_form_and_what_is_appended(laptop: Path) -> None:
     form = ["--input", "data_url=obs://bucket/data/", "--input", "more@env=obs://bucket/data/"]
     form += ["--output", "train_url=obs://bucket/from-form", "--append-args", "--lr=0.1 --name='a b'"]
@@ -250,6 +324,14 @@ def test_bubblewrap_shows_the_platforms_paths_and_user(laptop: Path) -> None:
     assert "/home/ma-user 1000 100 /home/ma-user ['jobstart_hccl.json']" in ended.output
     assert (laptop / "obs" / "bucket" / "out" / "1").read_text() == "input"
     assert "is NODE" not in ended.output
+
+
+@needs_bwrap
+def test_the_lines_of_a_rank_in_a_sandbox_are_counted(laptop: Path) -> None:
+    fault = ["--sandbox", "bwrap", "--fault", "kill rank=0 line=2"]
+    ended = with_fault(laptop, *fault, "project/train.py", "print:one", "print:two", "sleep")
+    assert ended.code == 137, ended.output
+    assert verdicts(laptop)[0]["wrong"] == []
 
 
 @needs_bwrap

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from typing import Any, Dict
+from typing import Any, Dict, Optional
 
 import pytest
 from hypothesis import given
@@ -25,7 +25,7 @@ VALUES: Dict[str, st.SearchStrategy[Any]] = {
     "signal": st.sampled_from([name[3:] for name in signal.Signals.__members__]),
     "grace": SPANS,
     "size": st.integers(1, 10**9),
-    "path": st.sampled_from(["/cache", "/home/ma-user/modelarts/log", "/"]),
+    "path": st.sampled_from(["/cache", "/home/ma-user/modelarts/log", "/data/火"]),
     "method": st.sampled_from(["GET", "PUT", "POST", "HEAD", "DELETE"]),
     "key": st.text("ab/._-%=:é火", min_size=1),
     "times": st.integers(1, 10**6),
@@ -47,7 +47,8 @@ def faults(draw: st.DrawFn) -> Fault:
 
 @given(st.lists(faults(), max_size=4))
 def test_every_fault_has_words_and_they_mean_it(given_faults: list[Fault]) -> None:
-    assert parse_faults([str(fault) for fault in given_faults], 32, 8) == tuple(given_faults)
+    for fault in given_faults:
+        assert parse_faults([str(fault)], 32, 8) == (fault,)
 
 
 @given(st.text())
@@ -91,3 +92,46 @@ def test_all_mistakes_are_told_at_once_with_what_was_expected() -> None:
     ):
         assert part in said
     assert caught.value.exit_code == 64
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        (["kill rank=1", "kill rank=1 signal=KILL"], None),
+        (["kill rank=1 at=1s", "kill at=1000ms rank=1"], "--fault 'kill rank=1 at=1s': expected once"),
+        (["table-torn node=0", "table-empty node=1"], None),
+        (["table-torn", "table-empty node=1"], "expected one fault of a node's rank table"),
+        (["table-torn node=1", "table-late for=1s node=1"], "expected one fault of a node's rank table"),
+        (["absent node=1", "table-torn node=0"], "expected one fault of a node's rank table"),
+        (["absent node=1", "absent node=0"], "expected less than the job's 2 nodes"),
+        (["all", "kill rank=1"], "--fault 'all': expected it alone"),
+    ],
+)
+def test_faults_that_cannot_come_together_are_refused(texts: list[str], said: Optional[str]) -> None:
+    if said is None:
+        assert len(parse_faults(texts, 2, 2)) == len(texts)
+        return
+    with pytest.raises(UsageError) as caught:
+        parse_faults(texts, 2, 2)
+    assert said in str(caught.value)
+
+
+def test_a_table_of_one_device_has_no_address_twice() -> None:
+    with pytest.raises(UsageError, match="expected a job of several devices"):
+        parse_faults(["table-wrong"], 1, 1)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/home",
+        "/home/ma-user",
+        "/home/ma-user/modelarts/user-job-dir/x",
+        "/user/config",
+        "/cache/../../x",
+    ],
+)
+def test_a_small_disk_neither_hides_the_code_nor_leaves_the_node(path: str) -> None:
+    with pytest.raises(UsageError, match="expected a directory of the platform"):
+        parse_faults([f"disk-full node=0 size=1m path={path}"], 2, 2)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Dict, List, Optional
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Union
 
 import pytest
 from hypothesis import given
@@ -13,10 +15,11 @@ from ma_boot.local import starts
 from ma_boot.local.faults.catalogue import CASES
 from ma_boot.local.faults.expect import WELL, Expected, Patience, expected
 from ma_boot.local.faults.grammar import KINDS, Fault, parse_faults
-from ma_boot.local.faults.verdict import Came, Home, judged
+from ma_boot.local.faults.verdict import Came, End, Home, Verdict, judged, outputs_home
 from ma_boot.local.platform import SimulatedJob, rank_table
 from ma_boot.local.table_writes import writes
 from ma_boot.rank_table import NotYet, completed_document, convert, errors, own_pod, parse, validate
+from path_mapping.config import ObsUrl, Route
 
 JOB = SimulatedJob("1234", "/sandbox", nodes=3, devices_per_node=2)
 TABLE = rank_table(JOB)
@@ -92,7 +95,7 @@ def test_a_replaced_node_has_other_addresses_and_another_place_in_the_table() ->
 
 
 def test_the_catalogue_has_every_kind_and_says_what_is_expected() -> None:
-    faults = parse_faults([case.fault for case in CASES], 2, 2)
+    faults = [parse_faults([case.fault], 2, 2)[0] for case in CASES]
     assert len(CASES) >= 40
     assert {fault.kind for fault in faults} == set(KINDS)
     assert len({str(fault) for fault in faults}) == len(CASES)
@@ -116,26 +119,58 @@ def test_the_expected_exit_codes(words: str, code: int) -> None:
     assert found.code == code
 
 
-def verdict(wanted: Optional[Expected], came: bool = True, **changes: object) -> Dict[str, object]:
+SUCCESS = End(0, "success", 12.5, home=Home(4, ()))
+
+
+def verdict(wanted: Optional[Expected], end: End = SUCCESS, came: Union[float, str] = 10.0) -> Verdict:
     fault = Fault("kill", rank=1)
-    values: Dict[str, object] = {"code": 0, "cause": "success", "home": Home(4, ()), **changes}
-    found = judged(fault, Came(fault, 10.0) if came else None, 12.5, wanted=wanted, **values)  # type: ignore[arg-type]
-    return {"wrong": found.wrong, "said": found.said(), "seconds": found.seconds}
+    return judged(fault, Came(fault, came) if isinstance(came, float) else came, end, wanted)
 
 
 def test_a_verdict_says_what_how_long_and_what_was_lost() -> None:
     found = verdict(WELL)
-    assert found["wrong"] == ()
-    assert found["said"] == (
-        "the job ended after 2.5 s with exit code 0: success; outputs: all 4 files are in OBS; as expected"
-    )
+    assert found.wrong == ()
+    assert found.lines() == [
+        "fault: kill rank=1",
+        "  the job ended 2.5 s after it with exit code 0",
+        "  the cause: success",
+        "  outputs: all 4 files are in OBS",
+        "  as expected",
+    ]
 
 
-def test_a_verdict_that_is_not_the_expected_one_says_why() -> None:
-    assert verdict(WELL, code=1)["wrong"] == ("expected exit code 0",)
-    assert verdict(WELL, cause="rank 0 failed")["wrong"] == ("expected 'success' as the cause",)
-    lost = verdict(WELL, home=Home(4, ("/a",)))
-    assert lost["wrong"] == ("expected all outputs in OBS",)
-    assert "outputs: 1 of 4 files are not in OBS" in str(lost["said"])
-    assert verdict(WELL, came=False)["wrong"] == ("the fault did not come before the job ended",)
-    assert verdict(None)["wrong"] is None
+@pytest.mark.parametrize(
+    ("changes", "wrong"),
+    [
+        ({"code": 1, "cause": "rank 0 failed"}, "expected exit code 0, found 1: rank 0 failed"),
+        ({"cause": "rank 0 failed"}, "expected 'success' as the cause, found 'rank 0 failed'"),
+        ({"home": Home(4, ("/a",))}, "expected all outputs in OBS"),
+        ({"starts": 2}, "expected 1 starts of the job, found 2"),
+        ({"left": (17,)}, "processes still ran when it was over: 17"),
+    ],
+)
+def test_a_verdict_that_is_not_the_expected_one_says_why(changes: Dict[str, Any], wrong: str) -> None:
+    found = verdict(WELL, replace(SUCCESS, **changes))
+    assert found.wrong == (wrong,)
+    assert found.lines()[-1] == f"  NOT as expected: {wrong}"
+
+
+def test_a_verdict_of_a_fault_that_did_not_come_says_why() -> None:
+    assert verdict(WELL, came="rank 1 printed 3 lines").wrong == ("it did not come: rank 1 printed 3 lines",)
+    assert verdict(None).wrong is None
+    assert verdict(None, replace(SUCCESS, left=(17,))).wrong is not None
+
+
+def test_a_line_of_a_verdict_fits_the_screen() -> None:
+    assert max(map(len, verdict(WELL, replace(SUCCESS, code=1, cause="x" * 500)).lines())) <= 90
+
+
+def test_an_output_is_home_when_its_content_is(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "obs" / "bucket").mkdir(parents=True)
+    (tmp_path / "out" / "x").write_text("new")
+    (tmp_path / "obs" / "bucket" / "x").write_text("old")
+    places = [(Route("out", ObsUrl.parse("obs://bucket/")), tmp_path)]
+    assert outputs_home(places, tmp_path / "obs") == Home(1, (str(tmp_path / "out" / "x"),))
+    (tmp_path / "obs" / "bucket" / "x").write_text("new")
+    assert outputs_home(places, tmp_path / "obs") == Home(1, ())

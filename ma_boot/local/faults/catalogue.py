@@ -54,11 +54,12 @@ CASES: Tuple[Case, ...] = (
     Case("restart phase=rank-table"),
     # stops
     Case("stop phase=job"),
-    Case("stop phase=inputs"),
+    Case("stop phase=inputs", moves=True),
     Case("stop phase=rank-table"),
     Case("stop phase=launch"),
     Case("stop phase=run"),
-    Case("stop phase=outputs"),
+    Case("stop at=3s"),
+    Case("stop phase=outputs", moves=True),
     Case("stop node=1 phase=run"),
     # the rank table
     Case("table-late for=3s"),
@@ -93,5 +94,5 @@ CASES: Tuple[Case, ...] = (
     Case("obs-hang method=PUT", _BRIEF_UPLOAD, moves=True),
     # disks
     Case("disk-full node=1 path=/home/ma-user/data size=8k", moves=True, expected=_NO_ROOM),
-    Case("disk-full node=0 path=/home/ma-user/modelarts/log size=16k", expected=WELL),
+    Case("disk-full node=0 path=/home/ma-user/modelarts/log size=8k", expected=WELL),
 )

@@ -15,12 +15,13 @@ _SOON = 1.0
 
 @dataclass(frozen=True)
 class Expected:
-    """The job's exit code, words of the cause that it names, and whether every output is in OBS at the end
-    (None: not promised)."""
+    """The job's exit code, words of the cause that it names, whether every output is in OBS at the end (None:
+    not promised), and how often the platform has started the job by then."""
 
     code: int
     says: str = ""
     home: Optional[bool] = None
+    starts: int = 1
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Patience:
 
 
 WELL = Expected(0, "success", True)
+_AGAIN = Expected(0, "success", True, starts=2)
 _NO_TABLE = Expected(ExitCode.RANK_TABLE_TIMEOUT, "the rank table was not completed")
 
 
@@ -98,8 +100,8 @@ _RULES: Dict[str, Callable[[Fault, Patience], Optional[Expected]]] = {
     "flood": lambda fault, patience: WELL,
     "absent": lambda fault, patience: _NO_TABLE,
     "lost": _lost,
-    "rescheduled": lambda fault, patience: WELL,
-    "restart": lambda fault, patience: WELL,
+    "rescheduled": lambda fault, patience: _AGAIN,
+    "restart": lambda fault, patience: _AGAIN,
     "stop": _stopped,
     "table-late": _delayed,
     "table-never": lambda fault, patience: _NO_TABLE,

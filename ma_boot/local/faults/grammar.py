@@ -131,6 +131,7 @@ def parse_faults(texts: Sequence[str], nodes: int, devices_per_node: int) -> Tup
             wrong = _misplaced(fault, nodes, devices_per_node)
             found.append(fault)
         problems += [f"--fault {text!r}: {problem}" for problem in wrong]
+    problems += _clashes(found, nodes)
     if problems:
         raise UsageError(listed("faults that cannot be made:", problems))
     return tuple(found)
@@ -139,6 +140,8 @@ def parse_faults(texts: Sequence[str], nodes: int, devices_per_node: int) -> Tup
 def _parsed(text: str) -> Tuple[Optional[Fault], List[str]]:
     """The fault, or what is wrong with its words."""
     kind, *pairs = text.split() or [""]
+    if text == "all":
+        return None, ["expected it alone: it is the whole catalogue, each fault in a rehearsal of its own"]
     if kind not in KINDS:
         return None, [f"found {kind!r}, expected one of {', '.join(KINDS)}"]
     allowed = (*KINDS[kind].needs, *KINDS[kind].takes)
@@ -165,15 +168,35 @@ def _parsed(text: str) -> Tuple[Optional[Fault], List[str]]:
     return (None if problems else Fault(kind, **values)), problems
 
 
+def _clashes(faults: Sequence[Fault], nodes: int) -> List[str]:
+    """Faults that cannot come in one rehearsal: one that is there twice, two of the same rank table."""
+    texts = [str(fault) for fault in faults]
+    found = [f"--fault {text!r}: expected once" for text in sorted(set(texts)) if texts.count(text) > 1]
+    absent = {fault.node for fault in faults if fault.kind == "absent"}
+    if len(absent) == nodes:
+        found.append(f"--fault 'absent': expected less than the job's {nodes} nodes: nothing would start")
+    tables = [fault for fault in dict.fromkeys(faults) if fault.stage == "table"]
+    for number, one in enumerate(tables):
+        others = [
+            other for other in tables[:number] if None in (one.node, other.node) or one.node == other.node
+        ]
+        others += [fault for fault in faults if fault.kind == "absent"]
+        found += [
+            f"--fault {str(other)!r}, --fault {str(one)!r}: expected one fault of a node's rank table"
+            for other in others
+        ]
+    return found
+
+
 def _allowed(names: Sequence[str]) -> str:
     return ", ".join(f"{_KEY_OF.get(name, name)}=" for name in names) or "nothing more"
 
 
 def _misplaced(fault: Fault, nodes: int, devices_per_node: int) -> List[str]:
     """Ranks and nodes that the job does not have."""
+    if fault.kind == "table-wrong" and nodes * devices_per_node == 1:
+        return ["expected a job of several devices: one address cannot be there twice"]
     ends = {"rank": nodes * devices_per_node, "node": nodes, "pod": nodes}
-    if fault.kind == "absent" and nodes == 1:
-        return ["expected a job of several nodes: nothing at all would start"]
     return [
         f"{name}={getattr(fault, name)}: expected 0 to {end - 1}, as the job has {nodes} nodes "
         f"x {devices_per_node} devices"
@@ -236,6 +259,16 @@ def _matching(pattern: str, expected: str) -> _Key:
     return _Key(read, str, expected)
 
 
+def _directory(text: str) -> str:
+    """Where a small disk may be: not above what each node needs, its code and its rank table, nor in it."""
+    needed = ("/home/ma-user/modelarts/user-job-dir", "/user/config")
+    plain = re.fullmatch(r"(/[^/\s]+)+", text) and not {".", ".."} & set(text.split("/"))
+    near = any(f"{place}/".startswith(f"{text}/") or text.startswith(f"{place}/") for place in needed)
+    if not plain or near:
+        raise ValueError(text)
+    return text
+
+
 _NUMBER = _number(0, 10**9)
 _SPAN = _Key(_seconds, _show_seconds, "a time, as 5s, 200ms or 2m")
 _KEYS: Dict[str, _Key] = {
@@ -251,7 +284,7 @@ _KEYS: Dict[str, _Key] = {
     "signal": _Key(_signal, str, "the name of a signal, as KILL, SEGV or TERM"),
     "grace": _SPAN,
     "size": _Key(_bytes, _show_bytes, "a size, as 512k, 8m or 1g"),
-    "path": _matching(r"/\S*", "an absolute path as on the platform, as /cache"),
+    "path": _Key(_directory, str, "a directory of the platform that may be empty, as /cache"),
     "method": _matching("GET|PUT|POST|HEAD|DELETE", "GET, PUT, POST, HEAD or DELETE"),
     "key": _matching(r"\S+", "a part of the object's key"),
     "times": _number(1, 10**9),

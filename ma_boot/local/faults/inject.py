@@ -92,9 +92,13 @@ class Injector:
             signal_process(node.pid, signal.Signals[f"SIG{fault.signal or 'KILL'}"])
 
     def stop(self, fault: Fault, watch: Watch) -> None:
-        """SIGTERM, and what has not ended after the grace gets SIGKILL."""
+        """SIGTERM, and what has not ended after the grace gets SIGKILL.
+
+        The whole job is stopped by way of the rehearsal: a node that it stopped once more, as another one has
+        ended, would give its upload up.
+        """
         pids = [node.pid for node in _nodes(fault, watch)]
-        for pid in pids:
+        for pid in pids if fault.node is not None else [os.getpid()]:
             signal_process(pid, signal.SIGTERM)
         grace = GRACE_SECONDS if fault.grace is None else fault.grace
         for pid in pids:
@@ -134,11 +138,32 @@ def _due(fault: Fault, watch: Watch, now: float) -> bool:
             return rank.lines.count() >= fault.line
         return now >= rank.started + (fault.at or 0.0)
     nodes = _nodes(fault, watch)
-    if len(nodes) < (watch.size if fault.node is None else 1):
+    if not _all_there(fault, watch):
         return False
     if fault.phase is not None:  # of all that are meant: one that just starts would die without a word
         return all(fault.phase in node.phases for node in nodes)
     return now >= max(node.started for node in nodes) + (fault.at or 0.0)
+
+
+def why_not(fault: Fault, watch: Watch) -> str:
+    """Why a fault has not come in a start that is over."""
+    if fault.stage == "rank":
+        rank = watch.ranks.get(fault.rank or 0)
+        if rank is None:
+            return f"rank {fault.rank} was never started"
+        if fault.line is not None:
+            return f"rank {fault.rank} printed {rank.lines.count()} lines"
+        return f"rank {fault.rank} had ended before"
+    if fault.stage == "obs":
+        return "no such request was made"
+    if fault.stage == "table":
+        return "the job ended before"
+    nodes = _nodes(fault, watch)
+    if not _all_there(fault, watch):
+        return "not every node was started"
+    if fault.phase is not None and not all(fault.phase in node.phases for node in nodes):
+        return f"phase {fault.phase} did not begin on every such node"
+    return "the job ended before"
 
 
 def _rank(fault: Fault, watch: Watch) -> RankSeen:
@@ -149,6 +174,10 @@ def _nodes(fault: Fault, watch: Watch) -> List[NodeSeen]:
     """The node that is meant, or all."""
     chosen: Dict[int, NodeSeen] = watch.nodes
     return [seen for node, seen in chosen.items() if fault.node in (None, node)]
+
+
+def _all_there(fault: Fault, watch: Watch) -> bool:
+    return len(_nodes(fault, watch)) == (watch.size if fault.node is None else 1)
 
 
 def _pour(output: BinaryIO, size: int) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -12,22 +14,27 @@ import time
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import List, Optional, Sequence, Tuple
+from typing import List, Optional, Sequence
 
+from ma_boot import guard
 from ma_boot.errors import CannotCreate, UsageError
 from ma_boot.local.faults import trivial
 from ma_boot.local.faults.catalogue import CASES, PATIENCE_SECONDS, Case
-from ma_boot.local.faults.expect import Expected
 from ma_boot.local.faults.grammar import parse_faults
 from ma_boot.local.faults.verdict import FILE, Verdict, contradictions, read_verdicts
 from ma_boot.local.node_specs import Rehearsal
 from ma_boot.local.sandbox.enter import bubblewrap
-from ma_boot.processes import signal_group
+from ma_boot.processes import guarded, signal_group
 from ma_boot.request import as_options
 from ma_boot.world import World
 
+_AT_A_TIME = 2
 _DELAY_SECONDS = 0.3
-_TRIVIAL_SECONDS = 4.0
+_TRIVIAL_SECONDS = 3.0
+_TRIVIAL_NAME = "trains_nothing.py"
+_MANY = 1000  # output files of a rank, where there has to be time for a fault
+_NODES, _DEVICES = 2, 2  # of the trivial training's job: the catalogue is written for it
+_NEVER_SECONDS = 600.0  # before SIGKILL: a rank that SIGTERM did not reach is seen
 _INPUT_BYTES = 16 << 10
 _CASE_SECONDS = 120.0  # a rehearsal that takes longer is ended: no fault of the catalogue does
 _KILL_SECONDS = 20.0
@@ -36,12 +43,14 @@ _LOOK_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class _Ended:
-    """A rehearsal that is over, without a verdict where it could not begin; `skipped`: why not tried."""
+    """A rehearsal that is over, without a verdict where it could not begin; `skipped`: why not tried, or not
+    to its end. `log` is what it said."""
 
     case: Case
     seconds: float
     verdict: Optional[Verdict] = None
     skipped: str = ""
+    log: str = ""
 
     @property
     def well(self) -> bool:
@@ -58,11 +67,12 @@ class _Running:
         self._started = time.monotonic()
         self._told = 0
         directory.mkdir(parents=True, exist_ok=True)
-        with (directory / "output.log").open("wb") as output:
+        self._log = directory / "output.log"
+        with self._log.open("wb") as output:
             self._process = subprocess.Popen(
                 argv,
                 cwd=world.cwd,
-                env=dict(world.environ),
+                env={**world.environ, guard.VARIABLE: guard.own_marker()},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -76,7 +86,11 @@ class _Running:
             self._end_if_late(seconds)
             return None
         found = sorted(self._directory.glob(f"*/{FILE}"))
-        return _Ended(self.case, seconds, read_verdicts(found[0].parent)[0] if found else None)
+        verdict = read_verdicts(found[0].parent)[0] if found else None
+        if verdict is not None and self._told:
+            late = f"it was ended after {_CASE_SECONDS:.0f} s: neither the fault nor the training did that"
+            verdict = dataclasses.replace(verdict, wrong=(late, *(verdict.wrong or ())))
+        return _Ended(self.case, seconds, verdict, log=str(self._log))
 
     def stop(self, signum: int) -> None:
         """Hands a stop signal on."""
@@ -103,7 +117,8 @@ def run_all(rehearsal: Rehearsal, world: World) -> int:
     done = [_Ended(case, 0.0, skipped=why) for case, why in waiting if why]
     open_cases = [case for case, why in waiting if not why]
     world.journal.say(f"{len(open_cases)} faults, each in a rehearsal of its own, in {directory}")
-    done += _run_cases(open_cases, rehearsal, directory, world)
+    with guarded(guard.own_marker(), world.environ):  # nothing goes on without us
+        done += _run_cases(open_cases, rehearsal, directory, world)
     stops = world.inbox.stops
     world.journal.say("\n".join(_table(done, time.monotonic() - started)))
     if stops:
@@ -112,11 +127,11 @@ def run_all(rehearsal: Rehearsal, world: World) -> int:
 
 
 def _run_cases(cases: Sequence[Case], rehearsal: Rehearsal, directory: Path, world: World) -> List[_Ended]:
-    """As many at a time as there are cores; at a stop signal no new one begins."""
+    """Some for each core at a time, as they mostly wait; at a stop signal no new one begins."""
     waiting = list(enumerate(cases))
     running: List[_Running] = []
     done: List[_Ended] = []
-    most, heard = max(2, len(os.sched_getaffinity(0))), 0
+    most, heard = _AT_A_TIME * max(1, len(os.sched_getaffinity(0))), 0
     while running or (waiting and not world.inbox.stops):
         while waiting and len(running) < most and not world.inbox.stops:
             number, case = waiting.pop(0)
@@ -132,9 +147,14 @@ def _run_cases(cases: Sequence[Case], rehearsal: Rehearsal, directory: Path, wor
             ended = one.ended()
             if ended is not None:
                 running.remove(one)
-                done.append(_judged(ended))
-                world.journal.say(_line(done[-1]))
-    return done
+                done.append(_stopped(ended) if heard else _judged(ended))
+                world.journal.say("\n".join(_lines(done[-1])))
+    return done + [_Ended(case, 0.0, skipped="not begun") for _, case in waiting]
+
+
+def _stopped(ended: _Ended) -> _Ended:
+    """One that we have ended says nothing about its fault."""
+    return dataclasses.replace(ended, verdict=None, skipped="stopped")
 
 
 def _with_own_obs(rehearsal: Rehearsal, directory: Path, world: World) -> Rehearsal:
@@ -157,15 +177,12 @@ def _linked(source: str, target: str) -> None:
 
 
 def _judged(ended: _Ended) -> _Ended:
-    """By the catalogue, where its options change what the fault's own rule says."""
+    """By the catalogue, where the fault's own rule says nothing."""
     wanted, verdict = ended.case.expected, ended.verdict
     if wanted is None or verdict is None or not verdict.came:
         return ended
-    return dataclasses.replace(ended, verdict=dataclasses.replace(verdict, wrong=_against(verdict, wanted)))
-
-
-def _against(verdict: Verdict, wanted: Expected) -> Tuple[str, ...]:
-    return contradictions(verdict.code, verdict.cause, verdict.lost, wanted)
+    wrong = (*contradictions(verdict.end(), wanted), *(verdict.wrong or ()))
+    return dataclasses.replace(ended, verdict=dataclasses.replace(verdict, wrong=wrong))
 
 
 def _argv(case: Case, rehearsal: Rehearsal, directory: Path) -> List[str]:
@@ -173,69 +190,106 @@ def _argv(case: Case, rehearsal: Rehearsal, directory: Path) -> List[str]:
     request = dataclasses.replace(rehearsal.request, rank_table_timeout=PATIENCE_SECONDS)
     options, command = list(as_options(request)), list(request.command)
     head = options[: len(options) - len(command) - 1]
+    if _is_trivial(rehearsal):
+        command[1:3] = [str(_trivial_seconds(case)), str(_MANY if "phase=outputs" in case.fault else 1)]
     argv = [sys.executable, "-m", "ma_boot", "run", "--local", *head]
     argv += ["--nodes", str(rehearsal.nodes), "--devices-per-node", str(rehearsal.devices_per_node)]
     argv += ["--rank-table-delay", str(min(rehearsal.rank_table_delay, _DELAY_SECONDS))]
     argv += ["--code-dir", rehearsal.code_dir] if rehearsal.code_dir else []
     argv += ["--sandbox", rehearsal.sandbox] if rehearsal.sandbox else []
     argv += ["--obs-server"] if rehearsal.obs_server or case.fault.startswith("obs-") else []
+    argv += [word for channel in rehearsal.channels for word in channel.as_option()]
+    argv += ["--append-args", shlex.join(rehearsal.appended)] if rehearsal.appended else []
     argv += [*case.options, "--fault", case.fault, "--rehearsal-dir", str(directory)]
-    return [*argv, "--", *command, *rehearsal.appended]
+    return [*argv, "--", *command]
+
+
+def _trivial_seconds(case: Case) -> float:
+    """A fault that ends the job has to do so by itself: its training would go on."""
+    (fault,) = parse_faults([case.fault], _NODES, _DEVICES)
+    ends = fault.kind in ("kill", "exit", "lost", "stop") or (fault.kind == "hang" and fault.lasts is None)
+    return _CASE_SECONDS * 2 if ends and fault.phase != "outputs" else _TRIVIAL_SECONDS
 
 
 def _why_not(case: Case, rehearsal: Rehearsal, world: World) -> str:
     """Why a case cannot be rehearsed here."""
     request = rehearsal.request
-    if (case.moves or "phase=inputs" in case.fault) and not (request.path_mapping and request.obs_root):
+    if case.moves and not (request.path_mapping and request.obs_root):
         return "needs --path-mapping and --obs-root"
     if case.fault.startswith("disk-full") and not bubblewrap(world.environ):
         return "needs bubblewrap"
     try:
-        parse_faults([case.fault], rehearsal.nodes, rehearsal.devices_per_node)
+        (fault,) = parse_faults([case.fault], rehearsal.nodes, rehearsal.devices_per_node)
     except UsageError:
         return f"not in a job of {rehearsal.nodes} x {rehearsal.devices_per_node}"
+    if fault.stage == "rank" and not rehearsal.starts_ranks:
+        return "needs ranks that ma_boot starts"
     return ""
 
 
 def _trivial(rehearsal: Rehearsal, directory: Path) -> Rehearsal:
     """The same with the training that trains nothing, on 2 nodes of 2 devices, with inputs and outputs."""
     project, obs = directory / "project", directory / "obs"
+    content = os.urandom(_INPUT_BYTES)
     mapping = {
         "input": {trivial.INPUT: "obs://bucket/data/"},
         "output": {trivial.OUTPUT: "obs://bucket/out/"},
     }
     try:
         (obs / "bucket" / "data").mkdir(parents=True)
-        (obs / "bucket" / "data" / "x").write_bytes(os.urandom(_INPUT_BYTES))
+        (obs / "bucket" / "data" / "x").write_bytes(content)
         project.mkdir()
-        script, config = project / "train.py", project / "path_mapping_config.py"
+        script, config = project / _TRIVIAL_NAME, project / "path_mapping_config.py"
         script.write_bytes(Path(trivial.__file__).read_bytes())
         config.write_text(f"PATH_MAPPING_CONFIG = {mapping!r}\n", encoding="utf-8")
     except OSError as error:
         raise CannotCreate(f"cannot make {directory}: {error.strerror}") from error
     request = dataclasses.replace(
         rehearsal.request,
-        command=(str(script), str(_TRIVIAL_SECONDS)),
+        command=(str(script), str(_TRIVIAL_SECONDS), "1", hashlib.sha256(content).hexdigest()),
         path_mapping=str(config),
         obs_root=str(obs),
+        stop_timeout=_NEVER_SECONDS,
     )
-    return dataclasses.replace(rehearsal, request=request, nodes=2, devices_per_node=2)
+    return dataclasses.replace(rehearsal, request=request, nodes=_NODES, devices_per_node=_DEVICES)
 
 
-def _line(one: _Ended) -> str:
-    mark = "skip" if one.skipped else "ok" if one.well else "BAD"
-    said = one.skipped or (one.verdict.said() if one.verdict else "it left no verdict: see its output.log")
-    return f"{mark:4} {one.case.fault:55} {one.seconds:5.1f} s  {said}"
+def _is_trivial(rehearsal: Rehearsal) -> bool:
+    return Path(rehearsal.request.command[0]).name == _TRIVIAL_NAME
+
+
+def _lines(one: _Ended) -> List[str]:
+    """A row of the table, and below it what is not as expected."""
+    if one.skipped:
+        return [_row("skip", one.case.fault, "", f"  {one.skipped}")]
+    mark, seconds = "ok" if one.well else "BAD", f"{one.seconds:.1f} s"
+    if one.verdict is None:
+        return [_row(mark, one.case.fault, seconds, ""), f"       it left no verdict: see {one.log}"]
+    found = one.verdict
+    after = "-" if found.seconds is None else f"{found.seconds:.1f} s"
+    home = "-" if found.files is None or found.lost is None else f"{found.files - found.lost}/{found.files}"
+    row = _row(mark, one.case.fault, seconds, f"{found.code:5} {after:>7} {home:>5}")
+    return [row, *(f"       {line}" for line in found.judgement() if not one.well), *_where(one)]
+
+
+def _row(mark: str, fault: str, seconds: str, more: str) -> str:
+    return f"{mark:4} {fault:58} {seconds:>7}{more}".rstrip()
+
+
+def _where(one: _Ended) -> List[str]:
+    return [] if one.well else [f"       see {one.log}"]
 
 
 def _table(done: Sequence[_Ended], seconds: float) -> List[str]:
     """All of them in the catalogue's order, and last how many are as expected."""
     order = {case: number for number, case in enumerate(CASES)}
-    lines = [_line(one) for one in sorted(done, key=lambda one: order[one.case])]
+    rows = [line for one in sorted(done, key=lambda one: order[one.case]) for line in _lines(one)]
     bad = sum(not one.well for one in done)
     skipped = sum(bool(one.skipped) for one in done)
     well = len(done) - bad - skipped
     return [
-        *lines,
+        _row("", "fault", "took", f"{'code':>5} {'after':>7} {'home':>5}"),
+        *rows,
+        "after: between the fault and the end of the job; home: output files that are in OBS, of all",
         f"{len(done)} faults in {seconds:.0f} s: {well} as expected, {bad} not, {skipped} skipped",
     ]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import filecmp
 import json
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ma_boot.local.faults.expect import Expected
 from ma_boot.local.faults.grammar import Fault
@@ -14,6 +15,7 @@ from path_mapping.config import Route
 from path_mapping.plan import local_path
 
 FILE = "verdicts.json"
+COLUMNS = 88  # of a terminal's 100, behind what stands before each line
 
 
 @dataclass(frozen=True)
@@ -27,10 +29,26 @@ class Came:
 
 @dataclass(frozen=True)
 class Home:
-    """The files that the nodes have at their output paths: how many they are, and which are not in OBS."""
+    """The files that the nodes have at their output paths: how many, and which are not in OBS as they are."""
 
     files: int
     lost: Tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class End:
+    """How a rehearsal ended.
+
+    `code` and `cause` are the job's, `at` is on the monotonic clock. `starts` counts those of the job, `home`
+    is None where nobody can tell, `left` are processes that still ran.
+    """
+
+    code: int
+    cause: str
+    at: float
+    starts: int = 1
+    home: Optional[Home] = None
+    left: Tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -38,8 +56,8 @@ class Verdict:
     """One fault and what came of it.
 
     `seconds` lie between the fault and the end of the job, None for a fault that did not come. `files` and
-    `lost` count output files, None where no mapping has outputs in a directory. `wrong` lists what is not as
-    expected; None where nothing is.
+    `lost` count output files, None where nobody can tell. `wrong` lists what is not as expected; None where
+    nothing in particular is.
     """
 
     fault: str
@@ -51,78 +69,81 @@ class Verdict:
     lost: Optional[int]
     wrong: Optional[Tuple[str, ...]]
 
-    def lines(self) -> List[str]:
-        """Two lines for the last screen."""
-        return [f"fault: {self.fault}", f"  {self.said()}"]
+    def end(self) -> End:
+        """The end of the rehearsal, as far as the verdict has kept it."""
+        home = None if self.files is None else Home(self.files, ("",) * (self.lost or 0))
+        return End(self.code, self.cause, 0.0, home=home)
 
-    def said(self) -> str:
-        """What came of it, in a line."""
-        if not self.came and self.wrong:
-            return f"{self.wrong[0]}; exit code {self.code}: {self.cause}"
-        what = f"the job ended after {self.seconds:.1f} s with exit code {self.code}: {self.cause}"
+    def lines(self) -> List[str]:
+        """For the last screen."""
+        return [f"fault: {self.fault}", *(f"  {line}" for line in (*self.story(), *self.judgement()))]
+
+    def story(self) -> List[str]:
+        """What came of it, a fact a line."""
         if self.seconds is None:
-            what = f"exit code {self.code}: {self.cause}"
-        return f"{what}; {self._outputs()}; {self._judgement()}"
+            return []
+        return [
+            f"the job ended {self.seconds:.1f} s after it with exit code {self.code}",
+            shortened(f"the cause: {self.cause}"),
+            self._outputs(),
+        ]
 
     def _outputs(self) -> str:
         if self.files is None or self.lost is None:
-            return "no outputs to look for"
+            return "no outputs that could be looked for in OBS"
         if not self.files:
-            return "no output files"
+            return "there were no output files"
         if self.lost:
             return f"outputs: {self.lost} of {self.files} files are not in OBS"
         return f"outputs: all {self.files} files are in OBS"
 
-    def _judgement(self) -> str:
+    def judgement(self) -> List[str]:
+        """Whether that is as expected."""
         if self.wrong is None:
-            return "nothing in particular is expected"
-        return "NOT as expected: " + "; ".join(self.wrong) if self.wrong else "as expected"
+            return ["nothing in particular is expected"]
+        return [shortened(f"NOT as expected: {problem}") for problem in self.wrong] or ["as expected"]
 
 
-def judged(
-    fault: Fault,
-    came: Optional[Came],
-    ended: float,
-    code: int,
-    cause: str,
-    home: Optional[Home],
-    wanted: Optional[Expected],
-) -> Verdict:
-    """The verdict; `ended` is on the monotonic clock, as `came` is."""
+def shortened(text: str) -> str:
+    """So much of it that the line fits the screen."""
+    return text if len(text) <= COLUMNS else text[: COLUMNS - 1] + "\N{HORIZONTAL ELLIPSIS}"
+
+
+def judged(fault: Fault, came: Union[Came, str], end: End, wanted: Optional[Expected]) -> Verdict:
+    """The verdict; for a fault that did not come, `came` says why."""
     return Verdict(
         fault=str(fault),
-        came=came is not None and came.problem is None,
-        code=code,
-        cause=cause,
-        seconds=None if came is None else max(0.0, ended - came.at),
-        files=home.files if home else None,
-        lost=len(home.lost) if home else None,
-        wrong=_wrong(came, code, cause, home, wanted),
+        came=isinstance(came, Came) and came.problem is None,
+        code=end.code,
+        cause=end.cause,
+        seconds=max(0.0, end.at - came.at) if isinstance(came, Came) else None,
+        files=end.home.files if end.home else None,
+        lost=len(end.home.lost) if end.home else None,
+        wrong=_wrong(came, end, wanted),
     )
 
 
-def _wrong(
-    came: Optional[Came], code: int, cause: str, home: Optional[Home], wanted: Optional[Expected]
-) -> Optional[Tuple[str, ...]]:
-    if came is None:
-        return ("the fault did not come before the job ended",)
+def _wrong(came: Union[Came, str], end: End, wanted: Optional[Expected]) -> Optional[Tuple[str, ...]]:
+    left = [f"processes still ran when it was over: {', '.join(map(str, end.left))}"] if end.left else []
+    if isinstance(came, str):
+        return (f"it did not come: {came}", *left)
     if came.problem is not None:
-        return (came.problem,)
+        return (came.problem, *left)
     if wanted is None:
-        return None
-    return contradictions(code, cause, len(home.lost) if home else None, wanted)
+        return tuple(left) or None
+    return (*contradictions(end, wanted), *left)
 
 
-def contradictions(code: int, cause: str, lost: Optional[int], wanted: Expected) -> Tuple[str, ...]:
-    """What is not as expected; `lost` counts output files that are not in OBS, None where nobody can tell."""
-    found = []
-    if code != wanted.code:
-        found.append(f"expected exit code {int(wanted.code)}")
-    if wanted.says not in cause:
-        found.append(f"expected {wanted.says!r} as the cause")
-    if wanted.home is not None and lost is not None and bool(lost) == wanted.home:
-        found.append("expected all outputs in OBS" if wanted.home else "expected that outputs are missing")
-    return tuple(found)
+def contradictions(end: End, wanted: Expected) -> Iterator[str]:
+    """What is not as expected."""
+    if end.code != wanted.code:
+        yield f"expected exit code {int(wanted.code)}, found {end.code}: {end.cause}"
+    elif wanted.says not in end.cause:
+        yield f"expected {wanted.says!r} as the cause, found {end.cause!r}"
+    if end.starts != wanted.starts:
+        yield f"expected {wanted.starts} starts of the job, found {end.starts}"
+    if wanted.home is not None and end.home is not None and bool(end.home.lost) == wanted.home:
+        yield "expected all outputs in OBS" if wanted.home else "expected that outputs are missing"
 
 
 def outputs_home(places: Sequence[Tuple[Route, Path]], obs_root: Path) -> Optional[Home]:
@@ -140,7 +161,7 @@ def outputs_home(places: Sequence[Tuple[Route, Path]], obs_root: Path) -> Option
             files += 1
             below = "" if path == local else path.relative_to(local).as_posix()
             stored = obs_root / route.remote.bucket / route.remote.key / below
-            if not stored.is_file() or stored.stat().st_size != path.stat().st_size:
+            if not stored.is_file() or not filecmp.cmp(stored, path, shallow=False):
                 lost.append(str(path))
     return Home(files, tuple(lost))
 

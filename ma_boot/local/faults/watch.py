@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Set
+
+from ma_boot.local.records import events_in
 
 _READ_BYTES = 1 << 20
 
@@ -33,7 +34,7 @@ class NodeSeen:
 class Lines:
     """Counts the lines of a growing file."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
         self._offset = 0
         self._count = 0
@@ -41,7 +42,7 @@ class Lines:
     def count(self) -> int:
         """The lines that are complete by now."""
         try:
-            with open(self._path, "rb", buffering=0) as file:
+            with self._path.open("rb", buffering=0) as file:
                 file.seek(self._offset)
                 data = file.read(_READ_BYTES)
         except OSError:  # not there yet
@@ -69,18 +70,22 @@ class Tail:
             return []
         self._offset += len(data)
         *whole, self._rest = (self._rest + data).split(b"\n")
-        return [json.loads(line) for line in whole]
+        return list(events_in(whole))
 
 
 class Watch:
     """One start of the job, of `size` nodes: `look` reads what is new in the events of both."""
 
     def __init__(self, own_events: Path, node_events: Dict[int, Path]) -> None:
-        """Make it before the start: what is in the files already belongs to an earlier one."""
+        """Make it before the start: what is in the files already belongs to an earlier one.
+
+        A node's logs lie beside its events; by which path the node itself knows them says nothing here.
+        """
         self.nodes: Dict[int, NodeSeen] = {}
         self.ranks: Dict[int, RankSeen] = {}
         self.size = len(node_events)
         self._own = Tail(own_events)
+        self._logs = {node: path.parent for node, path in node_events.items()}
         self._tails = {node: Tail(path) for node, path in node_events.items()}
 
     def look(self) -> None:
@@ -105,6 +110,7 @@ class Watch:
         if event["kind"] == "phase-start" and node in self.nodes:
             self.nodes[node].phases.add(event["phase"])
         elif event["kind"] == "start" and rank is not None:
-            self.ranks[rank] = RankSeen(event["pid"], event["monotonic_ns"] / 1e9, Lines(event["log_file"]))
+            log = self._logs[node] / os.path.basename(event["log_file"])
+            self.ranks[rank] = RankSeen(event["pid"], event["monotonic_ns"] / 1e9, Lines(log))
         elif event["kind"] == "exit" and rank in self.ranks:
             self.ranks[rank].ended = True
