@@ -19,9 +19,9 @@ VARIABLE = "MABOOT_RUN"
 _ROUNDS = 200  # of 10 ms: a process in an uninterruptible sleep is not waited for any longer
 
 
-def own_marker() -> str:
-    """The marker of this process: its PID namespace, its pid, and when it started."""
-    return f"{_namespace()}:{os.getpid()}:{_started(os.getpid())}"
+def own_marker(container: str) -> str:
+    """The marker of this process: its PID namespace, its pid, when it started, and its container's name."""
+    return f"{_namespace()}:{os.getpid()}:{_started(os.getpid())}:{container}"
 
 
 def marked(marker: str) -> List[int]:
@@ -29,13 +29,16 @@ def marked(marker: str) -> List[int]:
     return [pid for pid, found in _markers() if found == marker]
 
 
-def left_over() -> List[int]:
-    """Processes of this user whose ma_boot, of this PID namespace, is gone: an earlier start left them."""
+def left_over(container: str) -> List[int]:
+    """Processes of this user in this container whose ma_boot is gone: an earlier start left them.
+
+    A machine may play several containers at a time: those of another name are not ours.
+    """
     alone = []
     for pid, found in _markers():
-        namespace, _, owner = found.partition(":")
-        owner_pid, _, started = owner.partition(":")
-        if namespace == _namespace() and owner_pid.isdecimal() and _started(int(owner_pid)) != started:
+        namespace, owner, started, name = (*found.split(":", 3), "", "", "")[:4]
+        here = namespace == _namespace() and name == container
+        if here and owner.isdecimal() and _started(int(owner)) != started:
             alone.append(pid)
     return alone
 

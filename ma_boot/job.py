@@ -90,6 +90,11 @@ class JobEnvironment:
         return text
 
 
+def instance_name(environ: Mapping[str, str]) -> str:
+    """The name of this container in the job; empty where no platform gives one."""
+    return environ.get("BATCH_TASK_CURRENT_INSTANCE") or environ.get("MA_CURRENT_INSTANCE_NAME") or ""
+
+
 def read_job(environ: Mapping[str, str], hostname: str) -> JobEnvironment:
     """Reads the platform's variables; raises `ConfigError` with every problem of them.
 
@@ -108,7 +113,7 @@ def read_job(environ: Mapping[str, str], hostname: str) -> JobEnvironment:
     device_count = _number(environ, "MA_NUM_GPUS", 0, 0, problems)
     start_count = _number(environ, "MA_PROC_START_CNT", 0, 1, problems)
     schedule_count = _number(environ, "MA_SCHEDULE_CNT", 0, 1, problems)
-    instance_name = environ.get("BATCH_TASK_CURRENT_INSTANCE") or environ.get("MA_CURRENT_INSTANCE_NAME")
+    instance = instance_name(environ)
     if problems:
         raise ConfigError(
             listed(
@@ -129,8 +134,8 @@ def read_job(environ: Mapping[str, str], hostname: str) -> JobEnvironment:
         worker_hosts=tuple(
             host.strip() for host in environ.get("VC_WORKER_HOSTS", "").split(",") if host.strip()
         ),
-        instance_name=instance_name or None,
-        host=instance_name or hostname,
+        instance_name=instance or None,
+        host=instance or hostname,
         start_count=start_count,
         schedule_count=schedule_count,
         host_ip=environ.get("MA_CURRENT_HOST_IP") or None,

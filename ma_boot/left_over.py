@@ -7,6 +7,7 @@ import time
 from typing import Sequence
 
 from ma_boot import guard
+from ma_boot.job import instance_name
 from ma_boot.processes import signal_process
 from ma_boot.world import World
 
@@ -19,7 +20,8 @@ def end_left_over(world: World, stop_timeout: float) -> None:
 
     They hold devices and ports that this start needs.
     """
-    found = guard.left_over()
+    container = instance_name(world.environ)
+    found = guard.left_over(container)
     if not found:
         return
     world.journal.say(f"stopping {len(found)} processes that an earlier start left: {_numbers(found)}")
@@ -27,10 +29,10 @@ def end_left_over(world: World, stop_timeout: float) -> None:
     deadline = time.monotonic() + stop_timeout
     for pid in found:
         signal_process(pid, signal.SIGTERM)
-    while guard.left_over() and time.monotonic() < deadline:
+    while guard.left_over(container) and time.monotonic() < deadline:
         world.inbox.check()
         world.inbox.wait(LOOK_SECONDS)
-    for pid in guard.left_over():
+    for pid in guard.left_over(container):
         signal_process(pid, signal.SIGKILL)
 
 

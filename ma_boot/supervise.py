@@ -17,6 +17,7 @@ from typing import List, Optional, Sequence, Set
 from ma_boot import guard
 from ma_boot.errors import BootError, CannotCreate, NotExecutable, NotFound, signal_name
 from ma_boot.hang import HangWatch
+from ma_boot.job import instance_name
 from ma_boot.launch import WorkerSpec
 from ma_boot.memory import OomCounters
 from ma_boot.orphans import reap_orphans
@@ -58,7 +59,7 @@ def supervise(specs: Sequence[WorkerSpec], world: World, limits: Limits) -> RunR
     Whatever happens, nothing that they started is left: not when this function returns or raises, and not
     when ma_boot itself is killed.
     """
-    marker = guard.own_marker()
+    marker = guard.own_marker(instance_name(world.environ))
     with guarded(marker, world.environ) as guard_pid:
         crew = _Crew(marker, guard_pid, world, limits)
         try:

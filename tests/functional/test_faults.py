@@ -133,19 +133,22 @@ def test_an_upload_that_fails_is_seen_as_lost_outputs(laptop: Path) -> None:
 def starts_twice(laptop: Path, fault: str) -> Ended:
     """A job whose ranks wait; the fault comes once all of them run, and they may end once they run again."""
     running = start(
-        laptop, *SHAPE, "--fault", f"{fault} at=2s", "project/train.py",
+        laptop, *SHAPE, "--fault", f"{fault} at=6s", "project/train.py",
         "print-environment", f"ready:{laptop}/ready", f"await:{laptop}/go",
     )  # fmt: skip
-    eventually(lambda: len(list(laptop.glob("ready.*"))) == 4, "the first start")
-    first = {path.name: path.read_text() for path in laptop.glob("ready.*")}
-    for home in laptop.glob("ma_boot-rehearsal/*/node-*/home/ma-user"):
-        (home / "left").write_text("by the first start")
-    eventually(
-        lambda: all(path.read_text() not in ("", first[path.name]) for path in laptop.glob("ready.*")),
-        "the second start",
-    )
-    (laptop / "go").write_text("")
-    return end(running)
+    try:
+        eventually(lambda: len(list(laptop.glob("ready.*"))) == 4, "the first start")
+        first = {path.name: path.read_text() for path in laptop.glob("ready.*")}
+        for home in laptop.glob("ma_boot-rehearsal/*/node-*/home/ma-user"):
+            (home / "left").write_text("by the first start")
+        eventually(
+            lambda: all(path.read_text() not in ("", first[path.name]) for path in laptop.glob("ready.*")),
+            "the second start",
+        )
+    finally:  # the job ends, whatever was seen
+        (laptop / "go").write_text("")
+        ended = end(running)
+    return ended
 
 
 def kept(laptop: Path) -> List[str]:

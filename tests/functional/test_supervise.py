@@ -139,6 +139,10 @@ class TestOrphans:
         running.process.kill()
         assert running.end().code == -signal.SIGKILL
         assert all(alive(pid) for pid in left)
+        node.variables["MA_CURRENT_INSTANCE_NAME"] = "modelarts-job-other-worker-0"
+        assert "an earlier start" not in node.boot(RANK).output
+        assert all(alive(pid) for pid in left), "what another container of this machine left is not ours"
+        del node.variables["MA_CURRENT_INSTANCE_NAME"]
         ended = node.boot(RANK, "print:again")
         assert ended.code == 0
         assert "stopping 2 processes that an earlier start left" in ended.output

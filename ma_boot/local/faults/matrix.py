@@ -72,7 +72,7 @@ class _Running:
             self._process = subprocess.Popen(
                 argv,
                 cwd=world.cwd,
-                env={**world.environ, guard.VARIABLE: guard.own_marker()},
+                env={**world.environ, guard.VARIABLE: guard.own_marker("")},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -117,7 +117,7 @@ def run_all(rehearsal: Rehearsal, world: World) -> int:
     done = [_Ended(case, 0.0, skipped=why) for case, why in waiting if why]
     open_cases = [case for case, why in waiting if not why]
     world.journal.say(f"{len(open_cases)} faults, each in a rehearsal of its own, in {directory}")
-    with guarded(guard.own_marker(), world.environ):  # nothing goes on without us
+    with guarded(guard.own_marker(""), world.environ):  # nothing goes on without us
         done += _run_cases(open_cases, rehearsal, directory, world)
     stops = world.inbox.stops
     world.journal.say("\n".join(_table(done, time.monotonic() - started)))
