@@ -32,6 +32,11 @@ ADVICE: Tuple[Tuple[str, str], ...] = (
         "smi info`",
     ),
     (
+        r"Connection (closed|reset) by (remote )?peer|remote worker crashing|Socket Timeout.*store",
+        "this rank lost its peer, so mostly another one failed before it: look for the exceptions of the "
+        "other ranks, here and in the reports of the other nodes",
+    ),
+    (
         r"EI0006|Getting socket times out|[Ww]ait for connection.{0,40}time ?out",
         "a rank did not connect in time: look at the logs of the other nodes for the first failure; "
         "HCCL_CONNECT_TIMEOUT must be longer than the nodes' start differs",

@@ -12,6 +12,7 @@ MOST_TRACEBACK_LINES = 30
 MOST_MESSAGE_LINES = 20
 _TRACEBACK = "Traceback (most recent call last):"
 _FOLLOWS = re.compile(r"(During handling of the above exception|The above exception was the direct cause)")
+_TORCH_PREFIX = re.compile(r"^\[rank\d+\]: ?")  # of each line of a traceback, where there is a process group
 _SENTENCES = {
     139: "segmentation fault: mostly packages that do not fit together (ModelArts' guide on exit code 139)",
     134: "abort: the process, or a library of it, ended itself (ModelArts' exit code 134)",
@@ -54,6 +55,16 @@ def last_words(output: str) -> List[str]:
     return [*found[:2], "  ...", *found[3 - MOST_TRACEBACK_LINES :]]
 
 
+def last_exception(output: str) -> Optional[str]:
+    """The exception of the last Python traceback of an output, as `ValueError: no such layer`."""
+    lines = _lines(output)
+    starts = [number for number, line in enumerate(lines) if _TRACEBACK in line]
+    if not starts:
+        return None
+    traceback = lines[starts[-1] + 1 : _end_of_traceback(lines, starts[-1])]
+    return next((line for line in traceback if line and not line[0].isspace()), None)
+
+
 def _end_of_traceback(lines: Sequence[str], start: int) -> int:
     """Frames are indented; then comes the exception, whose message may have several lines."""
     end = start + 1
@@ -66,6 +77,7 @@ def _end_of_traceback(lines: Sequence[str], start: int) -> int:
 
 
 def _lines(text: str) -> List[str]:
-    """The lines of an output; of a progress bar its last state."""
+    """The lines of an output, without PyTorch's own prefix of a rank; of a progress bar its last state."""
     lines = text.replace("\r\n", "\n").rstrip("\n").split("\n")
-    return [line.rstrip("\r").rpartition("\r")[2] for line in lines] if text else []
+    shown = (line.rstrip("\r").rpartition("\r")[2] for line in lines)
+    return [_TORCH_PREFIX.sub("", line) for line in shown] if text else []

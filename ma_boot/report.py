@@ -9,7 +9,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Union
 
 from ma_boot.advice import advice_for
 from ma_boot.errors import BootError, CannotCreate, ExitCode, OutputLost, Stopped, signal_name
-from ma_boot.explain import last_words, sentence
+from ma_boot.explain import last_exception, last_words, sentence
 from ma_boot.job import JobEnvironment
 from ma_boot.journal import PhaseRecord
 from ma_boot.mpirun_output import failed_rank, words_of_failed_rank
@@ -115,8 +115,9 @@ def report_lines(ending: Ending, phases: Sequence[PhaseRecord], page: Optional[s
     """
     lines = [f"{phase.name:12} {phase.outcome:8} {phase.seconds:8.1f} s  {phase.detail}" for phase in phases]
     run = ending.run
-    if run is not None and run.first_failure is not None:
-        lines += _failure_lines(ending, run, run.first_failure)
+    if run is not None:
+        lines += _failure_lines(ending, run.first_failure) if run.first_failure is not None else []
+        lines += _lines_of_others(run)
     lines += [
         f"{ended.label}: {ended.log_lost} bytes are not in {ended.log_file}"
         for ended in (run.exits if run else ())
@@ -133,22 +134,37 @@ def report_lines(ending: Ending, phases: Sequence[PhaseRecord], page: Optional[s
     return [*lines, f"exit code {code}: {headline}", *details]
 
 
-def _failure_lines(ending: Ending, run: RunResult, failure: WorkerExit) -> List[str]:
-    """Of the failing process its last words, of the others a line each; many alike are counted."""
+def _failure_lines(ending: Ending, failure: WorkerExit) -> List[str]:
+    """The failing process, and its last words."""
     host = f", host {ending.job.host}" if ending.job else ""
     device = "" if failure.device is None else f", device {failure.device}"
     lines = [f"the cause: {failure.label}{device}{host}, pid {failure.pid}; its log: {failure.log_file}"]
     output = words_of_failed_rank(failure.output)
     lines += [f"  | {line[:LONGEST_LINE]}" for line in last_words(output)]
-    lines += [f"advice: {text}" for text in advice_for(output)]
-    others = [ended for ended in run.exits if ended is not failure]
-    lines += [
+    return lines + [f"advice: {text}" for text in advice_for(output)]
+
+
+def _lines_of_others(run: RunResult) -> List[str]:
+    """The processes besides the failing one, a line each: first those with an exception in their output.
+
+    A rank that raised may end after another one, which lost it as a peer, or may be stopped before it ends:
+    then its exception is the cause. Where no process failed by itself only such ones are of interest.
+    """
+    ends = [(ended, _exception(ended)) for ended in run.exits if ended is not run.first_failure]
+    shown = sorted((end for end in ends if run.first_failure or end[1]), key=lambda end: end[1] is None)
+    lines = [
         f"{ended.label} {ended.how()} after {ended.seconds:.1f} s: {run.part(ended)}"
-        for ended in others[:MOST_OTHERS]
+        + (f"; its last exception: {exception[:LONGEST_LINE]}" if exception else "")
+        for ended, exception in shown[:MOST_OTHERS]
     ]
-    if len(others) > MOST_OTHERS:
-        lines.append(f"and {len(others) - MOST_OTHERS} others, all of them in the failure file")
+    if len(shown) > MOST_OTHERS:
+        lines.append(f"and {len(shown) - MOST_OTHERS} others, all of them in the failure file")
     return lines
+
+
+def _exception(ended: WorkerExit) -> Optional[str]:
+    """The exception that a process which did not end well printed last."""
+    return last_exception(words_of_failed_rank(ended.output)) if ended.code else None
 
 
 def failure_document(ending: Ending) -> Dict[str, Any]:
@@ -171,7 +187,7 @@ def failure_document(ending: Ending) -> Dict[str, Any]:
 
 def _as_json(run: RunResult, ended: WorkerExit) -> Dict[str, Any]:
     values = {name: value for name, value in ended.__dict__.items() if name != "output"}
-    return {**values, "part": run.part(ended)}
+    return {**values, "part": run.part(ended), "exception": _exception(ended)}
 
 
 def write_failure(ending: Ending) -> Optional[str]:

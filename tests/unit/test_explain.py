@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ma_boot.advice import ADVICE, MOST_ADVICE, advice_for
-from ma_boot.explain import MOST_TRACEBACK_LINES, TAIL_LINES, last_words, sentence
+from ma_boot.explain import MOST_TRACEBACK_LINES, TAIL_LINES, last_exception, last_words, sentence
 from ma_boot.result import WorkerExit
 
 SIMPLE = """Traceback (most recent call last):
@@ -44,6 +44,20 @@ def ended(code: int, oom: Optional[str] = None) -> WorkerExit:
 )
 def test_last_words(output: str, words: str) -> None:
     assert "\n".join(last_words(output)) == words
+
+
+@pytest.mark.parametrize(
+    ("output", "exception"),
+    [
+        ("one\ntwo\n", None),
+        (f"{SIMPLE}\nnoise", "ValueError: no data"),
+        (CHAINED, "OSError: [Errno 28] No space left on device"),
+        ("Traceback (most recent call last):\n  File", None),
+        ("\n".join(f"[rank3]: {line}" for line in SIMPLE.split("\n")), "ValueError: no data"),
+    ],
+)
+def test_the_last_exception(output: str, exception: Optional[str]) -> None:
+    assert last_exception(output) == exception
 
 
 def test_without_a_traceback_the_last_lines_count() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Optional
 
 import pytest
@@ -64,6 +65,31 @@ def test_the_last_line_says_the_code_and_whose_it_is() -> None:
     assert "  | last line" in lines
     assert "rank 0 was killed by SIGTERM after 1.5 s: stopped by ma_boot" in lines
     assert "not every output was uploaded" in lines
+
+
+RAISED = 'Traceback (most recent call last):\n  File "x"\n{}\n'
+
+
+def with_outputs(run: RunResult, *outputs: str) -> RunResult:
+    return replace(run, exits=tuple(replace(e, output=text) for e, text in zip(run.exits, outputs)))
+
+
+def test_an_exception_of_a_rank_that_is_not_the_first_to_end_is_said() -> None:
+    run = with_outputs(FAILED, "\n", RAISED.format("ValueError: no data"), "")
+    raised = [line for line in report_lines(Ending.of(None, [], None, run, None), []) if "ValueError" in line]
+    assert raised == [
+        "rank 0 was killed by SIGTERM after 1.5 s: stopped by ma_boot; its last exception: ValueError: no data"
+    ]
+    assert [
+        one["exception"] for one in failure_document(Ending.of(None, [], None, run, None))["processes"]
+    ].count("ValueError: no data") == 1
+
+
+def test_of_a_node_that_was_stopped_only_exceptions_are_said() -> None:
+    run = with_outputs(STOPPED, RAISED.format("KeyError: 'x'"), "")
+    lines = report_lines(Ending.of(None, [15], None, run, None), [])
+    assert len([line for line in lines if "stopped by ma_boot" in line]) == 1
+    assert lines[0].endswith("its last exception: KeyError: 'x'")
 
 
 def test_a_failure_before_a_stop_is_not_forgotten() -> None:
