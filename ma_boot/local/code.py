@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Collection, List, Optional, Sequence, Tuple
 
@@ -11,6 +12,7 @@ from ma_boot.errors import CannotCreate, ConfigError, NotFound
 
 MOST_FILES = 1000
 MOST_BYTES = 5 << 30
+_MOST_NAMED = 3
 _NOT_CODE = {".git", "__pycache__"}
 
 
@@ -53,9 +55,13 @@ def code_files(code: Path, apart: Collection[Path]) -> Tuple[Path, ...]:
                 files.append(path.relative_to(code))
                 size += path.stat().st_size
         if len(files) > MOST_FILES or size > MOST_BYTES:
+            parts = Counter(file.parts[0] for file in files if len(file.parts) > 1)
+            most = ", ".join(f"{part}/ ({count} files)" for part, count in parts.most_common(_MOST_NAMED))
             raise ConfigError(
                 f"{code} is more than ModelArts takes as a code directory ({MOST_FILES} files, 5 GB); "
-                "name the part that the job needs with --code-dir"
+                f"found {len(files)} files of {size / 1e9:.1f} GB before the end"
+                f"{', most of them in ' + most if most else ''}; "
+                "move what is no code out of it, or name the part that the job needs with --code-dir"
             )
     return tuple(files)
 

@@ -111,7 +111,10 @@ class TestCode:
         assert not (target / "pkg" / "train.py").stat().st_mode & 0o111
 
     def test_more_than_the_platform_takes_is_refused(self, project: Path) -> None:
+        (project / "images").mkdir()
         for number in range(1001):
-            (project / f"{number}").touch()
-        with pytest.raises(ConfigError, match="1000 files"):
+            (project / "images" / f"{number}").touch()
+        with pytest.raises(
+            ConfigError, match=r"1000 files, 5 GB\); found 100\d files .* in images/ \(1001 files\)"
+        ):
             code_files(project, [])
