@@ -14,6 +14,7 @@ from ma_boot.advice import ADVICE
 from ma_boot.cli import commands
 from ma_boot.errors import ExitCode
 from ma_boot.store_advice import STORE_ADVICE
+from tests.unit.test_architecture import SOURCES
 
 ROOT = Path(__file__).parents[2]
 READMES = [ROOT / "README.md", ROOT / "README.zh-CN.md"]
@@ -169,7 +170,7 @@ def test_every_link_into_the_repository_leads_somewhere(document: Path) -> None:
 
 def messages() -> Iterator[str]:
     """Every string of the sources, with `VALUE` where something is filled in."""
-    for path in (*ROOT.glob("ma_boot/**/*.py"), *ROOT.glob("path_mapping/**/*.py")):
+    for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield node.value
