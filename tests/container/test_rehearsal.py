@@ -23,7 +23,7 @@ import pytest
 
 from tests.container.conftest import ROOT, SESSION, Built
 from tests.container.waiting import until
-from tests.mindspore_end import once_more_after_a_crash
+from tests.mindspore_end import again_after_a_crash
 
 RANK = ROOT / "tests" / "functional" / "programs" / "rank.py"
 EXAMPLE = ROOT / "examples" / "mindspore_cpu"
@@ -176,6 +176,7 @@ def laptop(tmp_path: Path, engine: Any, good: Built) -> Iterator[Laptop]:
         laptop.remove()
 
 
+@pytest.mark.timeout(400)
 def test_eight_ranks_on_two_nodes_train_and_their_checkpoints_arrive(laptop: Laptop, on_conda: Built) -> None:
     images = laptop.root / "obs" / "ma-boot-example" / "cifar-10-batches-bin"
     images.mkdir(parents=True)
@@ -188,7 +189,7 @@ def test_eight_ranks_on_two_nodes_train_and_their_checkpoints_arrive(laptop: Lap
         str(EXAMPLE / "train.py"), "--data", "data", "--checkpoints", "checkpoints",
         "--batch-size", "20", "--epochs", "1",
     ]  # fmt: skip
-    ended = once_more_after_a_crash(
+    ended = again_after_a_crash(
         lambda: laptop.rehearse(*arguments, image=on_conda.tag), "parameters equal on all 8 ranks"
     )
     assert ended.code == 0, ended.output

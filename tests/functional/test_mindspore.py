@@ -11,7 +11,7 @@ from typing import Dict, List
 import pytest
 
 from tests.functional.node import Ended
-from tests.mindspore_end import once_more_after_a_crash
+from tests.mindspore_end import again_after_a_crash
 
 ROOT = Path(__file__).parents[2]
 OBS = ROOT / ".rehearsal" / "obs" / "ma-boot-example"
@@ -30,7 +30,7 @@ def make(target: str) -> Ended:
         codes = re.findall(r"^\[ma_boot\] exit code (\d+):", output, re.MULTILINE)  # make's own is always 2
         return Ended(int(codes[-1]) if codes else done.returncode, output)
 
-    return once_more_after_a_crash(run, "parameters equal on all 4 ranks")
+    return again_after_a_crash(run, "parameters equal on all 4 ranks")
 
 
 def losses(output: str, rank: int) -> List[float]:

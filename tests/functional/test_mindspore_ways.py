@@ -12,7 +12,7 @@ import pytest
 
 import ma_boot
 from tests.functional.node import PROGRAMS, Ended
-from tests.mindspore_end import once_more_after_a_crash
+from tests.mindspore_end import again_after_a_crash
 
 PYTHON = Path(__file__).parents[2] / ".rehearsal" / "anaconda3" / "envs" / "mindspore" / "bin" / "python"
 FOR_TRAINING = Path(ma_boot.__file__).parent / "for_training"
@@ -37,7 +37,7 @@ def said(text: str, word: str) -> List[Dict[str, Any]]:
 
 
 def test_the_dynamic_cluster_adds_up_over_two_nodes(tmp_path: Path) -> None:
-    ended = once_more_after_a_crash(
+    ended = again_after_a_crash(
         lambda: rehearse(tmp_path, 2, "--rendezvous", "mindspore", str(SUM)), "summed"
     )
     assert ended.code == 0, ended.output
