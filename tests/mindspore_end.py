@@ -23,9 +23,9 @@ Ended = TypeVar("Ended", bound=Run)
 def again_after_a_crash(run: Callable[[], Ended], last_line: str) -> Ended:
     """How the run ended; one whose rank crashed after it had printed its last line is made again, thrice at most.
 
-    MindSpore 2.7.1 crashes at the end of about one process in 300, of one in 20 where eight of them in
-    containers share two cores, when all its work is done (README of the example), and ma_boot rightly calls
-    that a failure. Such a run, and no other, is made again.
+    MindSpore 2.7.1 crashes at the end of about one process in 300, of one in 30 where eight in containers
+    share two cores, when all its work is done (README of the example), and ma_boot rightly calls that a
+    failure. Such a run, and no other, is made again.
     """
     ended = run()
     for _ in range(MOST_AGAIN):
