@@ -364,7 +364,7 @@ def test_a_sigkill_of_the_rehearsal_leaves_no_sandbox_behind(laptop: Path) -> No
     pid = eventually(rank.read_text, "its pid")
     running.kill()
     end(running)
-    eventually(lambda: not Path("/proc", pid).exists(), "the rank is gone")
+    eventually(lambda: not alive(int(pid)), "the rank is gone")
 
 
 @needs_bwrap
