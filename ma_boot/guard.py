@@ -26,7 +26,7 @@ def own_marker(container: str) -> str:
 
 def marked(marker: str) -> List[int]:
     """The processes that carry the marker and live."""
-    return [pid for pid, found in _markers() if found == marker]
+    return [pid for pid, found in carriers(VARIABLE) if found == marker]
 
 
 def left_over(container: str) -> List[int]:
@@ -35,7 +35,7 @@ def left_over(container: str) -> List[int]:
     A machine may play several containers at a time: those of another name are not ours.
     """
     alone = []
-    for pid, found in _markers():
+    for pid, found in carriers(VARIABLE):
         namespace, owner, started, name = (*found.split(":", 3), "", "", "")[:4]
         here = namespace == _namespace() and name == container
         if here and owner.isdecimal() and _started(int(owner)) != started:
@@ -43,20 +43,23 @@ def left_over(container: str) -> List[int]:
     return alone
 
 
-def _markers() -> Iterator[Tuple[int, str]]:
-    """All processes with a marker that this user may look at; of an ended one the kernel shows none."""
-    start = VARIABLE.encode() + b"="
-    for name in os.listdir("/proc"):
-        if not name.isdecimal() or int(name) == os.getpid():
+def carriers(name: str) -> Iterator[Tuple[int, str]]:
+    """All other processes that this user may look at and that have this variable, each with its value.
+
+    It is what they were started with; of an ended one the kernel shows none.
+    """
+    start = name.encode() + b"="
+    for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))):
+        if pid == os.getpid():
             continue
         try:
-            with open(f"/proc/{name}/environ", "rb", buffering=0) as file:
+            with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
                 environ = file.read()
         except OSError:  # gone, or another user's
             continue
         if start in environ:
             found = (variable for variable in environ.split(b"\0") if variable.startswith(start))
-            yield from ((int(name), os.fsdecode(variable[len(start) :])) for variable in found)
+            yield from ((pid, os.fsdecode(variable[len(start) :])) for variable in found)
 
 
 def _started(pid: int) -> Optional[str]:

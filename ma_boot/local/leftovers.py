@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from typing import List
 
+from ma_boot import guard
 from ma_boot.local.platform import SimulatedJob
 from ma_boot.orphans import reap_orphans
 from ma_boot.processes import signal_process
@@ -32,14 +32,4 @@ def end_left_over(job: SimulatedJob) -> List[int]:
 
 def living(job: SimulatedJob) -> List[int]:
     """The processes of its nodes that live, as far as this user may look at them."""
-    mark = f"MA_VJ_NAME={job.name}".encode()
-    found = []
-    for name in filter(str.isdecimal, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{name}/environ", "rb", buffering=0) as file:
-                environ = file.read()
-        except OSError:  # gone, or another user's
-            continue
-        if mark in environ.split(b"\0"):
-            found.append(int(name))
-    return found
+    return [pid for pid, name in guard.carriers("MA_VJ_NAME") if name == job.name]
