@@ -20,10 +20,8 @@ _KINDS = {"obs-cut": "cut", "obs-corrupt": "flip", "obs-slow": "trickle"}  # the
 _HOST = "127.0.0.1"
 _EVER = 1_000_000
 _AS_IT_IS = string.punctuation.replace("%", "")  # beyond these, clients agree on what they send for a key
-_OF_ANOTHER = (
-    "OBS_SECURITY_TOKEN",
-    "OBS_CREDENTIALS_FILE",
-)  # the user's own OBS: they would win over our keys
+# Of the user's own OBS: they would win over our keys.
+_OF_ANOTHER = ("OBS_SECURITY_TOKEN", "OBS_CREDENTIALS_FILE")
 
 
 class ServedObs:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os.path
 from typing import Callable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from ma_boot.image.facts import PLATFORM_GID, PLATFORM_UID
+
 EXACT = ("/home/ma-user", "/cache", "/user/config")
-UID, GID = 1000, 100  # of the platform's user
 
 
 class Entry(NamedTuple):
@@ -29,7 +30,8 @@ def exact_paths(
 
     `listed` lists a directory. What this machine has at those three paths is hidden.
     """
-    options: List[str] = ["--unshare-user", "--uid", str(UID), "--gid", str(GID), "--tmpfs", "/"]
+    user = ["--unshare-user", "--uid", str(PLATFORM_UID), "--gid", str(PLATFORM_GID)]
+    options: List[str] = [*user, "--tmpfs", "/"]
     for option in _visible("/", listed):
         options += option
     for path in EXACT:
