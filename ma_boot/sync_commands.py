@@ -9,6 +9,7 @@ import click
 
 from ma_boot.completion import DIR, files
 from ma_boot.help import Group
+from ma_boot.options.option import SECONDS_ABOVE_0
 from path_mapping.selection import Part
 from path_mapping.store import STALL_SECONDS
 
@@ -53,8 +54,7 @@ def _command(name: str) -> Callable[[Callable[..., int]], click.Command]:
             click.option("--checksum", is_flag=True, help="Compare contents, not sizes and times."),
             click.option(
                 "--stall-timeout",
-                type=click.FloatRange(min=0, min_open=True),
-                metavar="SECONDS",
+                **SECONDS_ABOVE_0,
                 default=STALL_SECONDS,
                 show_default=True,
                 help="A request of which nothing moves for so long has failed, and is made again.",

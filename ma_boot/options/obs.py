@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import click
-
 from ma_boot.completion import DIR, FILE
-from ma_boot.options.option import RunOption, Topic
+from ma_boot.options.option import SECONDS, SECONDS_ABOVE_0, RunOption, Topic
 
 OBS = Topic(
     "obs",
@@ -24,15 +22,13 @@ OBS = Topic(
         RunOption("--obs-root", **DIR, help="Take obs://BUCKET/KEY from DIR/BUCKET/KEY instead of OBS."),
         RunOption(
             "--upload-timeout",
-            type=click.FloatRange(min=0),
-            metavar="SECONDS",
+            **SECONDS,
             default=600,
             help="Longest last upload.",
         ),
         RunOption(
             "--stall-timeout",
-            type=click.FloatRange(min=0, min_open=True),
-            metavar="SECONDS",
+            **SECONDS_ABOVE_0,
             default=60,
             help="A request to OBS of which nothing moves for so long has failed, and is made again.",
         ),

@@ -9,6 +9,10 @@ import click
 from click.core import ParameterSource
 
 
+SECONDS: Dict[str, Any] = {"type": click.FloatRange(min=0), "metavar": "SECONDS"}
+SECONDS_ABOVE_0: Dict[str, Any] = {"type": click.FloatRange(min=0, min_open=True), "metavar": "SECONDS"}
+
+
 class Need(NamedTuple):
     """The value that another option must have, and what is said of options that are given without it."""
 

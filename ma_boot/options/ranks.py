@@ -8,7 +8,7 @@ import click
 
 from ma_boot.completion import FILE
 from ma_boot.launch.values import DEVICE_IDS
-from ma_boot.options.option import RunOption, Topic
+from ma_boot.options.option import SECONDS, RunOption, Topic
 from ma_boot.rank_table import PRODUCTS, RANK_ORDERS
 
 
@@ -60,8 +60,7 @@ RANKS = Topic(
         ),
         RunOption(
             "--rank-table-timeout",
-            type=click.FloatRange(min=0),
-            metavar="SECONDS",
+            **SECONDS,
             default=1800,
             help="Longest wait for the rank table.",
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ma_boot.completion import DIR
-from ma_boot.options.option import LOCAL, PROCESS, RunOption, Topic
+from ma_boot.options.option import LOCAL, PROCESS, SECONDS, RunOption, Topic
 
 REHEARSAL = Topic(
     "rehearsal",
@@ -41,8 +41,7 @@ REHEARSAL = Topic(
         ),
         RunOption(
             "--rank-table-delay",
-            type=click.FloatRange(min=0),
-            metavar="SECONDS",
+            **SECONDS,
             default=2,
             needs=(LOCAL,),
             help="Until the rank table is completed.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ma_boot.options.option import RunOption, Topic
+from ma_boot.options.option import SECONDS, SECONDS_ABOVE_0, RunOption, Topic
 
 
 def _tee(ctx: click.Context, param: click.Parameter, value: str) -> str:
@@ -30,8 +30,7 @@ RUNNING = Topic(
         ),
         RunOption(
             "--stop-timeout",
-            type=click.FloatRange(min=0),
-            metavar="SECONDS",
+            **SECONDS,
             default=15,
             help="Between SIGTERM and SIGKILL for the processes.",
         ),
@@ -44,15 +43,13 @@ RUNNING = Topic(
         ),
         RunOption(
             "--start-seconds",
-            type=click.FloatRange(min=0),
-            metavar="SECONDS",
+            **SECONDS,
             default=10,
             help="An earlier failure is no reason for a restart.",
         ),
         RunOption(
             "--hang-timeout",
-            type=click.FloatRange(min=0, min_open=True),
-            metavar="SECONDS",
+            **SECONDS_ABOVE_0,
             everyday="Watch for processes that do nothing for so long.",
             help="Watch for processes without output and CPU time for so long.",
         ),
