@@ -105,7 +105,7 @@ test-kill: $(VENV)/made ## transfers that are killed at 400 points, each run aga
 	$(VENV)/bin/python -m pytest -m kill
 
 fuzz: $(VENV)/made ## 100,000 random and mutated rank tables
-	$(VENV)/bin/python -m pytest tests/unit/test_rank_table.py -k breaks_the_library --hypothesis-profile=fuzz --timeout=0
+	$(VENV)/bin/python -m pytest tests/unit/rank_table/test_rank_table.py -k breaks_the_library --hypothesis-profile=fuzz --timeout=0
 
 bench: $(BENCH)/made ## the benchmarks, beside their peers (7 minutes)
 	$(BENCH)/bin/python -m pip install --quiet --no-deps --force-reinstall .

@@ -1,5 +1,5 @@
 """`python -m ma_boot`."""
 
-from ma_boot.cli import main
+from ma_boot.cli.app import main
 
 raise SystemExit(main())

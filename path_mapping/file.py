@@ -14,10 +14,11 @@ import threading
 from pathlib import Path
 from typing import Any, Callable, Optional, Sequence, Union
 
-from path_mapping import file_object
-from path_mapping.config import ObsUrl, Route
 from path_mapping.errors import MissingInputs, StoreError, TransferFailed, Unreachable, UnsafeTarget
-from path_mapping.file_tree import (
+from path_mapping.localfs.atomic_file import chunks, write_verified
+from path_mapping.mapping.routes import ObsUrl, Route
+from path_mapping.mox import file_object
+from path_mapping.mox.file_tree import (
     Entry,
     MoxFileNotExistsException,
     Stat,
@@ -37,9 +38,8 @@ from path_mapping.file_tree import (
     url_of,
     walk,
 )
-from path_mapping.local_file import chunks, write_verified
-from path_mapping.own_store import store, use
-from path_mapping.transfer import download, upload
+from path_mapping.mox.own_store import store, use
+from path_mapping.transfer.transfer import download, upload
 
 __all__ = [
     "Entry",
@@ -187,11 +187,11 @@ def set_auth(
 
 def shift(source: str, target: str) -> None:
     """`shift('os', 'mox')`: Python's own functions take URLs from now on; `shift('mox', 'os')` undoes it."""
-    from path_mapping import shifted
+    from path_mapping.mox import os_patch
 
     if (source, target) not in (("os", "mox"), ("mox", "os")):
         raise ValueError(f"found shift({source!r}, {target!r}), expected shift('os', 'mox') or the reverse")
-    shifted.shift_to_urls() if target == "mox" else shifted.shift_back()
+    os_patch.shift_to_urls() if target == "mox" else os_patch.shift_back()
 
 
 def _moved(move: Callable[..., Any], routes: Sequence[Route], url: str) -> None:

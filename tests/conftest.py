@@ -11,7 +11,7 @@ from typing import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from ma_boot.local.obs_server import Credentials, ObsServer
+from ma_boot.rehearsal.obs_server import Credentials, ObsServer
 
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")  # the machine may have more to do

@@ -10,9 +10,9 @@ import subprocess
 from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ma_boot.doctor import npu
-from ma_boot.doctor.values import ERROR, OK, WARNING, Finding, Patient
+from ma_boot.doctor.findings import ERROR, OK, WARNING, Finding, Patient
 from ma_boot.errors import ConfigError
-from ma_boot.job import JobEnvironment
+from ma_boot.modelarts.job import JobEnvironment
 from ma_boot.rank_table import Pod, RankTable, own_pod
 from ma_boot.rank_table.tools import tool_address
 

@@ -8,9 +8,9 @@ import shutil
 import tempfile
 from typing import Iterator, List, Tuple
 
-from ma_boot.doctor.values import ERROR, OK, WARNING, Finding, Patient
+from ma_boot.doctor.findings import ERROR, OK, WARNING, Finding, Patient
 from ma_boot.image.facts import PLATFORM_GID, PLATFORM_UID
-from ma_boot.job import JobEnvironment
+from ma_boot.modelarts.job import JobEnvironment
 
 _OWNER = f"{PLATFORM_UID}:{PLATFORM_GID}"
 # The name, the resource, and what ModelArts' check wants of nodes with InfiniBand.

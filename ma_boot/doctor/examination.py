@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 from typing import Iterator, List, Optional, Tuple
 
-from ma_boot.conda import existing, find
 from ma_boot.doctor import ascend, container, network, platform
-from ma_boot.doctor.values import ERROR, OK, WARNING, Finding, Patient
+from ma_boot.doctor.findings import ERROR, OK, WARNING, Finding, Patient
+from ma_boot.environment.conda import existing, find
 from ma_boot.errors import ConfigError
-from ma_boot.job import JobEnvironment, read_job
+from ma_boot.modelarts.job import JobEnvironment, read_job
 from ma_boot.rank_table import NotYet, RankTable, Unreadable, completed_document, parse
 
 

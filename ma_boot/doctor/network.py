@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Iterator, Optional
 from urllib.parse import urlsplit
 
-from ma_boot.doctor.values import ERROR, OK, WARNING, Finding, Patient
+from ma_boot.doctor.findings import ERROR, OK, WARNING, Finding, Patient
 from ma_boot.errors import ConfigError
-from ma_boot.job import JobEnvironment
 from ma_boot.launch.mindspore import PORT as MINDSPORE_PORT
 from ma_boot.launch.torch import PORT as TORCH_PORT
-from ma_boot.ports import check_free
-from path_mapping.credentials import KEY_VARIABLES, from_file
-from path_mapping.endpoint import endpoint_of
+from ma_boot.modelarts.job import JobEnvironment
+from ma_boot.modelarts.ports import check_free
 from path_mapping.errors import CredentialsMissing
+from path_mapping.stores.credentials import KEY_VARIABLES, from_file
+from path_mapping.stores.endpoint import endpoint_of
 
 SECONDS = 10.0
 MOST_AT_ONCE = 32

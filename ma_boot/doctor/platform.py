@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Iterator, Mapping, Optional
 
-from ma_boot.channels import read_channels
-from ma_boot.doctor.values import ERROR, OK, WARNING, Finding
+from ma_boot.doctor.findings import ERROR, OK, WARNING, Finding
 from ma_boot.errors import ConfigError
-from ma_boot.job import JobEnvironment
+from ma_boot.modelarts.channels import read_channels
+from ma_boot.modelarts.job import JobEnvironment
 from ma_boot.rank_table import RankTable, errors, own_pod, validate
 
 

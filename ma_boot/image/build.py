@@ -6,13 +6,13 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Deque, Dict, Iterable, Mapping, Optional, Sequence
 
-from ma_boot.console import Console
 from ma_boot.errors import InputMissing, UsageError, listed
 from ma_boot.image.check import ImageRejected
 from ma_boot.image.engine import EngineRefused, image_attributes
 from ma_boot.image.progress import Progress, shown
 from ma_boot.image.rules import GB
-from ma_boot.secrets import without_logins
+from ma_boot.redact import without_logins
+from ma_boot.reporting.console import Console
 
 if TYPE_CHECKING:
     from docker import DockerClient

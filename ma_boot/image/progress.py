@@ -6,8 +6,8 @@ import time
 from contextlib import contextmanager
 from typing import Iterator
 
-from ma_boot.console import Console, Show
-from ma_boot.secrets import without_logins
+from ma_boot.redact import without_logins
+from ma_boot.reporting.console import Console, Show
 
 PLAIN_SECONDS = 10.0
 _WIDTH = 100

@@ -2,8 +2,7 @@
 
 from ma_boot.launch.arguments import expanded
 from ma_boot.launch.describe import described, plan_text
-from ma_boot.launch.plan import plan_launch, with_cores, with_rank_dirs, with_tee
-from ma_boot.launch.values import (
+from ma_boot.launch.launch_plan import (
     DEVICE_IDS,
     RENDEZVOUS,
     WORKDIRS,
@@ -14,6 +13,7 @@ from ma_boot.launch.values import (
     WorkerSpec,
     placed_by_count,
 )
+from ma_boot.launch.plan_launch import plan_launch, with_cores, with_rank_dirs, with_tee
 
 __all__ = [
     "DEVICE_IDS",

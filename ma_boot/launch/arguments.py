@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Dict, Tuple
 
-from ma_boot.launch.values import Node
+from ma_boot.launch.launch_plan import Node
 
 _NAME = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 from typing import Any, Dict, List, Mapping, Sequence
 
-from ma_boot.launch.values import LaunchPlan
-from ma_boot.patch import difference
-from ma_boot.secrets import masked
+from ma_boot.environment.patch import difference
+from ma_boot.launch.launch_plan import LaunchPlan
+from ma_boot.redact import masked
 
 
 def described(plan: LaunchPlan, outside: Mapping[str, str]) -> Dict[str, Any]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os.path
 from typing import Dict, Optional
 
+from ma_boot.environment.patch import applied
+from ma_boot.launch.launch_plan import Node, WorkerSpec
 from ma_boot.launch.rank_table import NO_TABLE
-from ma_boot.launch.values import Node, WorkerSpec
-from ma_boot.patch import applied
 
 PORT = 8118  # msrun's default
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os.path
 from typing import Dict, Optional
 
-from ma_boot.launch.values import Node
+from ma_boot.launch.launch_plan import Node
 
 CONNECT_TIMEOUT = "1800"  # seconds, as the official launcher; HCCL's own 120 are shorter than a node's start
 NO_TABLE: Dict[str, Optional[str]] = {"RANK_TABLE_FILE": None, "RANK_ID": None, "RANK_SIZE": None}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Dict, Optional
 
+from ma_boot.launch.launch_plan import Node
 from ma_boot.launch.rank_table import NO_TABLE
-from ma_boot.launch.values import Node
 
 PORT = 29500  # torchrun's default
 

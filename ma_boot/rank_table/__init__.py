@@ -16,7 +16,7 @@ from ma_boot.rank_table.fake import fake
 from ma_boot.rank_table.identity import own_pod
 from ma_boot.rank_table.read import NotYet, completed_document, parse
 from ma_boot.rank_table.rules import PRODUCTS, validate
-from ma_boot.rank_table.values import Device, Finding, Pod, RankTable, Unreadable, errors
+from ma_boot.rank_table.table import Device, Finding, Pod, RankTable, Unreadable, errors
 
 __all__ = [
     "PRODUCTS",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Sequence, Tuple
 
-from ma_boot.rank_table.values import Device, Finding, Pod, RankTable
+from ma_boot.rank_table.table import Device, Finding, Pod, RankTable
 
 RANK_ORDERS = ("pod", "server")
 

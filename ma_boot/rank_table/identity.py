@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Optional
 
 from ma_boot.errors import ConfigError, listed
-from ma_boot.rank_table.values import Pod, RankTable
+from ma_boot.rank_table.table import Pod, RankTable
 
 
 def own_pod(

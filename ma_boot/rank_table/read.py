@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
-from ma_boot.rank_table.values import Device, Finding, Pod, RankTable, Unreadable, errors
+from ma_boot.rank_table.table import Device, Finding, Pod, RankTable, Unreadable, errors
 
 _DEVICE_FIELDS = {"device_id", "device_ip", "rank_id"}
 _POD_FIELDS = {"pod_name", "server_id", "devices", "device"}

@@ -12,7 +12,7 @@ from collections import Counter
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.rank_table.read import INVALID, MISSING
-from ma_boot.rank_table.values import Device, Finding, RankTable
+from ma_boot.rank_table.table import Device, Finding, RankTable
 
 PRODUCTS = ("910a", "910b", "a3")
 _HIGHEST_DEVICE = {"910a": 7, "910b": 15, "a3": 15}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
-from ma_boot.rank_table.values import Device, Finding, RankTable
+from ma_boot.rank_table.table import Device, Finding, RankTable
 
 _HCCN_ADDRESS = re.compile(r"^\s*address_(\d+)\s*=\s*(\S+)\s*$", re.MULTILINE)
 _TOOL_ADDRESS = re.compile(r"ipaddr\s*:\s*(\S+)")

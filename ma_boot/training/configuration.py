@@ -28,7 +28,7 @@ class Config(SimpleNamespace):
 
     def __str__(self) -> str:
         """As YAML-like lines, secrets masked: the model zoo's scripts print their configuration."""
-        from ma_boot.secrets import masked
+        from ma_boot.redact import masked
 
         flat = {name: str(value) for name, value in _leaves(self)}
         return "\n".join(f"{name}: {value}" for name, value in masked(flat).items())

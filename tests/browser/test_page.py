@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ma_boot.page.compose import page_text
-from ma_boot.page.events import read_events
-from ma_boot.page.timeline import timeline
+from ma_boot.reporting.page.compose import page_text
+from ma_boot.reporting.timeline.events import read_events
+from ma_boot.reporting.timeline.merge import timeline
 from tests.browser.conftest import Open
 from tests.functional.node import PROGRAMS
 from tests.synthetic import synthetic_job

@@ -9,7 +9,7 @@ from typing import Callable, Iterator
 
 import pytest
 
-from ma_boot.local.obs_server import Credentials, ObsServer
+from ma_boot.rehearsal.obs_server import Credentials, ObsServer
 from tests.conformance import radosgw as ceph
 from tests.conformance.clients import Account, Boto, Client, Sdk
 

@@ -20,8 +20,8 @@ from obs import (
     PutObjectHeader,
 )
 
-from ma_boot.local.obs_server import Credentials, ObsServer
-from path_mapping.crc64 import by_crcmod
+from ma_boot.rehearsal.obs_server import Credentials, ObsServer
+from path_mapping.localfs.crc64 import by_crcmod
 from tests.conformance.clients import Account, Boto, Sdk
 
 CONTENT = b"0123456789" * 1000

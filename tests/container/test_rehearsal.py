@@ -282,7 +282,7 @@ def test_without_its_guard_a_rehearsal_removes_all_itself(laptop: Laptop) -> Non
     running.read_until("] up\n")
     started = f"/proc/{running.process.pid}/task/{running.process.pid}/children"
     children = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in Path(started).read_text().split()}
-    [guard] = [int(pid) for pid, line in children.items() if b"ma_boot.local.containers.guard" in line]
+    [guard] = [int(pid) for pid, line in children.items() if b"ma_boot.rehearsal.containers.guard" in line]
     os.kill(guard, signal.SIGKILL)
     running.process.send_signal(signal.SIGTERM)
     running.end()

@@ -15,11 +15,11 @@ from typing import Dict, Iterator, List
 
 import pytest
 
-from ma_boot.local.obs_server import ObsServer
-from path_mapping.config import ObsUrl, Route
+from ma_boot.rehearsal.obs_server import ObsServer
 from path_mapping.errors import Cancelled, WorkersLost
-from path_mapping.obs_store import ObsStore
-from path_mapping.transfer import Progress, download, upload
+from path_mapping.mapping.routes import ObsUrl, Route
+from path_mapping.stores.obs_store import ObsStore
+from path_mapping.transfer.transfer import Progress, download, upload
 from tests.functional.node import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -107,7 +107,7 @@ def _is_ours(pid: int) -> bool:
         line, status = (Path(f"/proc/{pid}/{name}").read_text() for name in ("cmdline", "stat"))
     except OSError:
         return False
-    return "path_mapping.worker" in line and status.rpartition(")")[2].split()[0] != "Z"
+    return "path_mapping.workers.worker_process" in line and status.rpartition(")")[2].split()[0] != "Z"
 
 
 def one_download(server: str, base: Path, chance: random.Random) -> None:

@@ -17,8 +17,8 @@ import pytest
 import trustme
 from obs import ObsClient
 
-from ma_boot.local.obs_server import Credentials, Fault, ObsServer
-from ma_boot.local.obs_server.faults import KINDS
+from ma_boot.rehearsal.obs_server import Credentials, Fault, ObsServer
+from ma_boot.rehearsal.obs_server.wire.faults import KINDS
 
 CONTENT = bytes(range(256)) * 2000
 ETAG = f'"{hashlib.md5(CONTENT).hexdigest()}"'

@@ -10,17 +10,17 @@ from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
 import pytest
 
-from ma_boot.local.obs_server import Fault, ObsServer
-from path_mapping.config import ObsUrl, Route
+from ma_boot.rehearsal.obs_server import Fault, ObsServer
 from path_mapping.errors import NoSpace, TransferFailed
-from path_mapping.local_file import chunks, md5_of
-from path_mapping.names import is_record, record_path
-from path_mapping.obs_store import ObsStore
-from path_mapping.prepare import UploadChoice
-from path_mapping.selection import Part
-from path_mapping.store import Store, StoredObject
-from path_mapping.stores import open_store
-from path_mapping.transfer import Transferred, download, listing, upload
+from path_mapping.localfs.atomic_file import chunks, md5_of
+from path_mapping.localfs.names import is_record, record_path
+from path_mapping.mapping.routes import ObsUrl, Route
+from path_mapping.mapping.selection import Part
+from path_mapping.planning.prepare import UploadChoice
+from path_mapping.stores.obs_store import ObsStore
+from path_mapping.stores.open_store import open_store
+from path_mapping.stores.store import Store, StoredObject
+from path_mapping.transfer.transfer import Transferred, download, listing, upload
 from tests.conftest import CREDENTIALS
 
 MIB = 1 << 20

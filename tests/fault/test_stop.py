@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ma_boot.local.obs_server import Fault, ObsServer
+from ma_boot.rehearsal.obs_server import Fault, ObsServer
 from tests.conftest import CREDENTIALS
 from tests.functional.node import RANK, Ended, Node, alive, eventually, pids
 

@@ -11,8 +11,7 @@ from typing import Callable, Dict, Iterator
 
 import pytest
 
-from ma_boot.local.obs_server import Fault, ObsServer
-from path_mapping.config import ObsUrl, Route
+from ma_boot.rehearsal.obs_server import Fault, ObsServer
 from path_mapping.errors import (
     Cancelled,
     MissingInputs,
@@ -23,11 +22,12 @@ from path_mapping.errors import (
     Unreachable,
     UnsafeTarget,
 )
-from path_mapping.names import is_record
-from path_mapping.obs_answers import error_of_status
-from path_mapping.obs_store import ObsStore
-from path_mapping.store import Store, StoredObject
-from path_mapping.transfer import Progress, Transferred, download, upload
+from path_mapping.localfs.names import is_record
+from path_mapping.mapping.routes import ObsUrl, Route
+from path_mapping.stores.obs_answers import error_of_status
+from path_mapping.stores.obs_store import ObsStore
+from path_mapping.stores.store import Store, StoredObject
+from path_mapping.transfer.transfer import Progress, Transferred, download, upload
 
 EMPTY_MD5 = "d41d8cd98f00b204e9800998ecf8427e"
 CONTENT = b"0123456789abcdef" * 20_000

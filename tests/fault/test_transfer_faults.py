@@ -12,8 +12,7 @@ from typing import Callable, Dict, Iterator, List
 
 import pytest
 
-from ma_boot.local.obs_server import Fault, ObsServer
-from path_mapping.config import ObsUrl, Route
+from ma_boot.rehearsal.obs_server import Fault, ObsServer
 from path_mapping.errors import (
     Cancelled,
     PathMappingError,
@@ -23,10 +22,11 @@ from path_mapping.errors import (
     Unreachable,
     UnsafeTarget,
 )
-from path_mapping.names import is_record
-from path_mapping.obs_store import ObsStore
-from path_mapping.store import Store, StoredObject
-from path_mapping.transfer import Progress, Transferred, download, upload
+from path_mapping.localfs.names import is_record
+from path_mapping.mapping.routes import ObsUrl, Route
+from path_mapping.stores.obs_store import ObsStore
+from path_mapping.stores.store import Store, StoredObject
+from path_mapping.transfer.transfer import Progress, Transferred, download, upload
 
 CONTENT = b"0123456789abcdef" * 20_000
 MIB = 1 << 20

@@ -10,10 +10,10 @@ from typing import Callable, Iterator
 import pytest
 import trustme
 
-from ma_boot.local.obs_server import ObsServer
-from ma_boot.local.obs_server.directory import DirectoryBuckets
-from path_mapping.store import Store
-from path_mapping.stores import open_store
+from ma_boot.rehearsal.obs_server import ObsServer
+from ma_boot.rehearsal.obs_server.storage.directory import DirectoryBuckets
+from path_mapping.stores.open_store import open_store
+from path_mapping.stores.store import Store
 from tests.conftest import CREDENTIALS, KNOWN
 
 

@@ -1,0 +1,56 @@
+"""The option for faults of a rehearsal, and the words for them."""
+
+from __future__ import annotations
+
+from typing import List
+
+import click
+
+from ma_boot.cli.options.option import LOCAL, PROCESS, RunOption, Topic
+
+
+def _kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> List[str]:
+    from ma_boot.rehearsal.faults.grammar import KINDS  # only a rehearsal and a shell that completes need it
+
+    return [kind for kind in ("all", *KINDS) if kind.startswith(incomplete)]
+
+
+FAULTS = Topic(
+    "faults",
+    "what goes wrong in a rehearsal",
+    (
+        "ma_boot --local --devices-per-node 4 --fault 'kill rank=3 at=5s' train.py",
+        "ma_boot --local --nodes 2 --fault 'lost node=1 phase=run' train.py",
+        "ma_boot --local --fault all",
+    ),
+    (
+        RunOption(
+            "--fault",
+            multiple=True,
+            metavar="FAULT",
+            needs=(LOCAL, PROCESS),
+            shell_complete=_kinds,
+            help="What goes wrong; may be given several times. all: each fault of the catalogue in a "
+            "rehearsal of its own, and a table.",
+        ),
+    ),
+    """\
+FAULT is a kind and its KEY=VALUE, with blanks between.
+
+\b
+  a rank      kill [signal=SEGV], exit [code=N], hang [for=TIME],
+              flood [size=SIZE]: rank=R, and at=TIME or line=K of its output
+  a node      lost, stop [grace=TIME]: node=N; rescheduled [node=N];
+              restart [signal=TERM]: and at=TIME or phase=NAME;
+              absent node=N
+  rank table  table-late for=TIME, table-lacks pod=N, table-torn,
+              table-empty, table-regresses, table-stale, table-rewritten:
+              [for=TIME] [node=N]; table-never, table-wrong: [node=N]
+  OBS         obs-403, obs-404, obs-500, obs-503, obs-expired, obs-reset,
+              obs-cut, obs-corrupt, obs-slow, obs-stall, obs-hang:
+              [method=GET] [key=PART] [times=N]; they need --obs-root
+  disk        disk-full node=N path=DIR size=SIZE
+
+Times are 5s, 200ms or 2m, sizes 512k, 8m or 1g; phases job, environment, inputs, rank-table, launch, run,
+outputs.""",
+)

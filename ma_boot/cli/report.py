@@ -1,0 +1,45 @@
+"""`ma_boot report`: one page out of the events of a job's nodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Mapping, Optional, Sequence
+
+import click
+
+from ma_boot.cli.completion import FILE
+from ma_boot.reporting.console import print_lines
+
+
+@click.command()
+@click.argument(
+    "events",
+    nargs=-1,
+    required=True,
+    metavar="EVENTS...",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+)
+@click.option(
+    "--output",
+    **FILE,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The page; by default report.html beside the first of the EVENTS.",
+)
+@click.pass_obj
+def report(environ: Mapping[str, str], events: Sequence[Path], output: Optional[Path]) -> int:
+    """Makes one page of the events of one job: all its nodes on one time line.
+
+    EVENTS are the files <job>-node-<i>-events.jsonl of a log directory. The ends of the processes' logs are
+    in the page too where they lie beside them.
+
+    \b
+    Example:
+      ma_boot report log/*-events.jsonl --output job.html
+    """
+    from ma_boot.modelarts.rank_table_file import write_atomically
+    from ma_boot.reporting.page.read import page_of
+
+    page = output or events[0].with_name("report.html")
+    write_atomically(page, page_of(events, environ))
+    print_lines(str(page))
+    return 0

@@ -1,0 +1,65 @@
+"""`ma_boot run`: boots this node of a job, rehearses a job here, or prints what would be started."""
+
+from __future__ import annotations
+
+from typing import Any, List, Mapping, Sequence
+
+import click
+
+from ma_boot.cli.completion import files
+from ma_boot.cli.help import CommandWithTopics
+from ma_boot.cli.options import TOPICS, misfits
+
+
+@click.command(
+    cls=CommandWithTopics,
+    topics=TOPICS,
+    context_settings={"allow_interspersed_args": False},
+    options_metavar="[OPTIONS] [--]",
+    epilog="Each --some-name may be the environment variable MABOOT_SOME_NAME too, several values of it "
+    "with colons between; the option wins.",
+)
+@click.argument(
+    "command", nargs=-1, type=click.UNPROCESSED, metavar="COMMAND [ARGS]...", shell_complete=files
+)
+@click.pass_context
+def run(ctx: click.Context, /, command: Sequence[str], **options: Any) -> int:
+    """Boots this node of a job: inputs, rank table, a process per device, outputs.
+
+    COMMAND is a .py file, -m MODULE, a .sh file or a program.
+
+    \b
+    Example:
+      ma_boot train.py --epochs 90
+      ma_boot --path-mapping path_mapping_config.py --conda-env torch train.py
+      ma_boot --local --nodes 2 --devices-per-node 4 train.py
+    """
+    from ma_boot.cli import execute as asked  # no help, and no shell that completes, loads what runs a job
+    from ma_boot.node.request import conflicts, requested
+
+    environ: Mapping[str, str] = ctx.obj
+    request = requested(command, options)
+    problems = [*_missing(ctx), *misfits(ctx), *conflicts(request)]
+    if problems:
+        raise click.UsageError("\n".join(problems))
+    if options["runner"] == "docker":
+        return asked.rehearse_in_containers(request, options, environ)
+    if options["plan"]:
+        return asked.print_plan(request, options, environ)
+    if options["local"]:
+        return asked.rehearse_here(request, options, environ)
+    return asked.boot_here(request, environ)
+
+
+def _missing(ctx: click.Context) -> List[str]:
+    """What has to be there, and is not."""
+    from ma_boot.rehearsal.faults.grammar import ALL_FAULTS
+
+    options = ctx.params
+    missing = []
+    has_own_training = options["fault"] == ALL_FAULTS and not options["plan"]
+    if not options["command"] and not has_own_training:
+        missing.append("Missing argument 'COMMAND [ARGS]...'.")
+    if options["local"] and options["runner"] == "docker" and options["image"] is None:
+        missing.append("--runner docker: name the job's image with --image.")
+    return missing

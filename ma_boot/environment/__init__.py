@@ -1,0 +1,1 @@
+"""The training's environment and command."""

@@ -1,0 +1,147 @@
+"""The launch plan: the way's own processes and variables, and what all ways have."""
+
+from __future__ import annotations
+
+import os.path
+from dataclasses import replace
+from typing import Callable, Dict, List, Optional, Sequence, Tuple
+
+from ma_boot.environment.patch import applied
+from ma_boot.errors import ConfigError
+from ma_boot.launch import mindspore, mpi, rank_table, torch
+from ma_boot.launch.arguments import expanded, node_variables
+from ma_boot.launch.diagnosis import diagnosis
+from ma_boot.launch.launch_plan import LaunchPlan, Node, Way, WorkerSpec
+from ma_boot.launch.rank_table import NO_TABLE
+
+Variables = Dict[str, Optional[str]]
+_OF_RANK: Dict[str, Callable[[Node, int], Variables]] = {
+    "rank-table": rank_table.of_rank,
+    "mindspore": mindspore.of_rank,
+    "torch": torch.of_rank,
+    "none": lambda node, local_rank: dict(NO_TABLE),
+}
+_OF_NODE: Dict[str, Callable[[Node], Variables]] = {
+    "rank-table": rank_table.of_node,
+    "mindspore": mindspore.of_node,
+    "torch": torch.of_node,
+    "none": lambda node: dict(NO_TABLE),
+}
+NON_SINK: Variables = {"GRAPH_OP_RUN": "1", "HCCL_WHITELIST_DISABLE": "1"}  # MindSpore 1.7's guide
+
+
+def plan_launch(node: Node, way: Way) -> LaunchPlan:
+    """What this node starts: a process for each rank, with those that bring them together; or one `mpirun`;
+    or the command itself, once.
+
+    Log files have the platform's names, which other tools parse. Raises `ConfigError` for a node without a
+    device.
+    """
+    job, placement = node.job, node.placement
+    if not placement.ranks:
+        raise ConfigError(f"node {job.node_rank} has no device in the rank table: nothing to start")
+    everywhere = _everywhere(node, way, placement.ranks[0])
+    workers: List[WorkerSpec]
+    if way.per_node:
+        workers = [_command(node, {**_OF_NODE[way.rendezvous](node), **everywhere})]
+    elif way.rendezvous == "mpi":
+        workers = [mpi.mpirun(node, everywhere)]
+    else:
+        workers = [_rank(node, way, local_rank) for local_rank in range(len(placement.ranks))]
+    ports: List[int] = []
+    if not way.per_node and way.rendezvous == "mindspore" and job.node_rank == job.master_index:
+        workers.insert(0, mindspore.scheduler(node))
+        ports += [node.master[1]] if node.master else []
+    elif not way.per_node and way.rendezvous == "torch" and 0 in placement.ranks:
+        ports += [node.master[1]] if node.master else []
+    return LaunchPlan(job.node_rank, placement.world_size, tuple(workers), tuple(ports))
+
+
+def _everywhere(node: Node, way: Way, rank: int) -> Variables:
+    """What a process gets whatever the rendezvous; `rank` is the first one in it."""
+    return {
+        "MABOOT_FAILURE_FILE": node.job.failure_file,
+        **diagnosis(node.job, node.environ, rank),
+        **(NON_SINK if way.non_sink else {}),
+    }
+
+
+def _rank(node: Node, way: Way, local_rank: int) -> WorkerSpec:
+    rank, device = node.placement.ranks[local_rank], str(node.placement.device(local_rank))
+    patch: Variables = {
+        "LOCAL_RANK": str(local_rank),
+        "DEVICE_ID": _device_id(node, way, local_rank),
+        "ASCEND_DEVICE_ID": device,
+        **_OF_RANK[way.rendezvous](node, local_rank),
+        **_everywhere(node, way, rank),
+    }
+    return WorkerSpec(
+        label=f"rank {rank}",
+        argv=tuple(node.argv),
+        cwd=node.cwd,
+        environ=applied(node.environ, tuple(patch.items())),
+        log_file=os.path.join(node.job.log_dir, f"{node.job.name}-proc-rank-{rank}-device-{device}.txt"),
+        rank=rank,
+        local_rank=local_rank,
+    )
+
+
+def _device_id(node: Node, way: Way, local_rank: int) -> str:
+    """Logical as ModelArts' launcher counts, or physical as MindSpore 1.7's guide has it."""
+    if way.device_id == "logical":
+        return str(node.placement.device(local_rank))
+    if not node.placement.device_ids:
+        raise ConfigError("--device-id physical: only a rank table knows physical numbers, this job has none")
+    return str(node.placement.device_ids[local_rank])
+
+
+def _command(node: Node, more: Variables) -> WorkerSpec:
+    """The command that starts its processes itself."""
+    patch: Variables = {**more, **node_variables(node)}
+    return WorkerSpec(
+        label="command",
+        argv=expanded(node),
+        cwd=node.cwd,
+        environ=applied(node.environ, tuple(patch.items())),
+        log_file=os.path.join(node.job.log_dir, f"{node.job.name}-node-{node.job.node_rank}.txt"),
+    )
+
+
+def with_cores(plan: LaunchPlan, cores: Sequence[Tuple[int, ...]]) -> LaunchPlan:
+    """The plan with each rank bound to its cores, by local rank."""
+    workers = (
+        worker if worker.local_rank is None else replace(worker, cores=cores[worker.local_rank])
+        for worker in plan.workers
+    )
+    return replace(plan, workers=tuple(workers))
+
+
+def with_tee(plan: LaunchPlan, tee: str) -> LaunchPlan:
+    """The plan with those processes shown that `tee` names: `all`, `first` (rank of the node), `none`, or
+    ranks as `0,3`. The scheduler is shown with the first rank."""
+    named = set(map(int, tee.split(","))) if tee[:1].isdigit() else set()
+
+    def shown(worker: WorkerSpec) -> bool:
+        return tee == "all" or (tee == "first" and not worker.local_rank) or worker.rank in named
+
+    return replace(plan, workers=tuple(replace(worker, shown=shown(worker)) for worker in plan.workers))
+
+
+def with_rank_dirs(plan: LaunchPlan, log_inside: bool, copied: Sequence[Tuple[str, str]]) -> LaunchPlan:
+    """The plan with a directory `device_<rank>` for each rank; `log_inside` puts its log there too, as
+    `train<rank>.log`.
+
+    `copied` are files of the code and their places in the directory: a command that names one of them runs
+    the copy, as `cd device_0 && python train.py` does.
+    """
+    places = dict(copied)
+
+    def moved(worker: WorkerSpec) -> WorkerSpec:
+        if worker.rank is None:
+            return worker
+        own = os.path.join(worker.cwd, f"device_{worker.rank}")
+        argv = (os.path.join(own, places[word]) if word in places else word for word in worker.argv)
+        log = os.path.join(own, f"train{worker.rank}.log") if log_inside else worker.log_file
+        return replace(worker, argv=tuple(argv), cwd=own, log_file=log, fresh_cwd=True)
+
+    return replace(plan, workers=tuple(map(moved, plan.workers)), copied=tuple(copied))

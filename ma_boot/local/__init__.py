@@ -1,1 +1,0 @@
-"""The rehearsal: a stand-in for ModelArts, on one machine, around the same boot."""

@@ -1,0 +1,1 @@
+"""What the platform and the machine tell a node, and what they want of it."""

@@ -1,0 +1,187 @@
+"""What ModelArts tells a node about its job: the environment variables as one frozen value."""
+
+from __future__ import annotations
+
+import os.path
+from dataclasses import dataclass
+from typing import Dict, List, Mapping, Optional, Tuple, Union
+
+from ma_boot.errors import ConfigError, listed
+from ma_boot.modelarts.old_variables import with_replacements
+
+DEFAULT_HOME = "/home/ma-user"
+TABLE_NAME = "jobstart_hccl.json"
+
+
+@dataclass(frozen=True)
+class JobEnvironment:
+    """One node's view of its job (ModelArts documentation, develop-modelarts-0104 and -1416).
+
+    `name` is the job's name as it stands in log names; `node_rank` counts from 0; `node_count_given` is
+    False where 1 is only assumed; `device_count` is the number of cards that the platform gives this
+    container, None where it does not say; `worker_hosts` are the nodes' addresses in order of node rank;
+    `host` is what the platform calls this container. `rank_table` is a file, or None where the job has none;
+    `start_count` and `schedule_count` say how often the platform has run the boot command in this container,
+    and put the job on machines (`MA_PROC_START_CNT`, `MA_SCHEDULE_CNT`). `route_plan` says that the user
+    asked for ModelArts' dynamic routing.
+
+    `group_rank` is the node's place in the order of the ranks, and `master_index` the master's place among
+    the hosts: `node_rank` and 0, unless the platform re-ordered the nodes by their network
+    (`RANK_AFTER_ACC`, `MA_MASTER_INDEX`). `replaced` are old variables that were read instead of today's.
+    """
+
+    name: str
+    home: str
+    mount_path: str
+    job_dir: str
+    log_dir: str
+    node_rank: int
+    node_count: int
+    node_count_given: bool
+    device_count: Optional[int]
+    worker_hosts: Tuple[str, ...]
+    instance_name: Optional[str]
+    host: str
+    start_count: int
+    schedule_count: int
+    host_ip: Optional[str]
+    rank_table: Optional[str]
+    route_plan: bool
+    group_rank: int
+    master_index: int
+    replaced: Tuple[str, ...] = ()
+
+    @property
+    def failure_file(self) -> str:
+        """Where a failure is left for programs; the training may write it itself."""
+        return os.path.join(self.log_dir, f"{self.name}-node-{self.node_rank}-failure.json")
+
+    @property
+    def page_file(self) -> str:
+        """Where the picture of this node goes."""
+        return os.path.join(self.log_dir, f"{self.name}-node-{self.node_rank}-report.html")
+
+    @property
+    def events_file(self) -> str:
+        """Where the node's events go."""
+        return os.path.join(self.log_dir, f"{self.name}-node-{self.node_rank}-events.jsonl")
+
+    def event(self) -> Dict[str, Union[str, int]]:
+        """The fields of the event that begins each start of the boot command."""
+        return {
+            "name": self.name,
+            "nodes": self.node_count,
+            "host": self.host,
+            "start_count": self.start_count,
+            "schedule_count": self.schedule_count,
+        }
+
+    def said(self) -> str:
+        """The job in one line: `name, node 0 of 2`, and whether it is not the first start."""
+        text = f"{self.name}, node {self.node_rank} of {self.node_count}"
+        if self.start_count > 1:
+            text += f", start {self.start_count} in this container (MA_PROC_START_CNT)"
+        if self.schedule_count > 1:
+            text += f", scheduled {self.schedule_count} times (MA_SCHEDULE_CNT)"
+        if self.group_rank != self.node_rank:
+            text += f", node {self.group_rank} by the network (RANK_AFTER_ACC)"
+        if self.replaced:
+            text += f"; old variables read: {', '.join(self.replaced)}"
+        return text
+
+
+def instance_name(environ: Mapping[str, str]) -> str:
+    """The name of this container in the job; empty where no platform gives one."""
+    return environ.get("BATCH_TASK_CURRENT_INSTANCE") or environ.get("MA_CURRENT_INSTANCE_NAME") or ""
+
+
+def read_job(environ: Mapping[str, str], hostname: str) -> JobEnvironment:
+    """Reads the platform's variables; raises `ConfigError` with every problem of them.
+
+    Defaults are the platform's own, so that `ma_boot` also starts in a container that has none of them.
+    """
+    problems: List[str] = []
+    environ, replaced = with_replacements(environ)
+    home = environ.get("MA_HOME") or environ.get("HOME") or DEFAULT_HOME
+    mount_path = environ.get("MA_MOUNT_PATH") or os.path.join(home, "modelarts")
+    node_count = _number(environ, "MA_NUM_HOSTS", 1, 1, problems)
+    node_rank = 0
+    if node_count > 1:  # the documentation calls VC_TASK_INDEX meaningless on a single node
+        node_rank = _node(environ, "VC_TASK_INDEX", None, node_count, problems)
+    group_rank = _node(environ, "RANK_AFTER_ACC", node_rank, node_count, problems)
+    master_index = _node(environ, "MA_MASTER_INDEX", 0, node_count, problems)
+    device_count = _number(environ, "MA_NUM_GPUS", 0, 0, problems)
+    start_count = _number(environ, "MA_PROC_START_CNT", 0, 1, problems)
+    schedule_count = _number(environ, "MA_SCHEDULE_CNT", 0, 1, problems)
+    instance = instance_name(environ)
+    if problems:
+        raise ConfigError(
+            listed(
+                "the platform's variables do not fit together (set none of them in the job form or image):",
+                problems,
+            )
+        )
+    return JobEnvironment(
+        name=_job_name(environ, hostname),
+        home=home,
+        mount_path=mount_path,
+        job_dir=environ.get("MA_JOB_DIR") or os.path.join(mount_path, "user-job-dir"),
+        log_dir=environ.get("MA_LOG_DIR") or os.path.join(mount_path, "log"),
+        node_rank=node_rank,
+        node_count=node_count,
+        node_count_given=bool(environ.get("MA_NUM_HOSTS")),
+        device_count=device_count or None,
+        worker_hosts=tuple(
+            host.strip() for host in environ.get("VC_WORKER_HOSTS", "").split(",") if host.strip()
+        ),
+        instance_name=instance or None,
+        host=instance or hostname,
+        start_count=start_count,
+        schedule_count=schedule_count,
+        host_ip=environ.get("MA_CURRENT_HOST_IP") or None,
+        rank_table=environ.get("RANK_TABLE_FILE_V_1_0") or _table_file(environ.get("RANK_TABLE_FILE", "")),
+        route_plan=environ.get("ROUTE_PLAN", "").lower() == "true",
+        group_rank=group_rank,
+        master_index=master_index,
+        replaced=replaced,
+    )
+
+
+def _number(
+    environ: Mapping[str, str], name: str, lowest: int, default: Optional[int], problems: List[str]
+) -> int:
+    """The variable as a number; what is wrong with it goes to `problems`."""
+    text = environ.get(name, "").strip()
+    if not text and default is not None:
+        return default
+    if text.isdecimal() and int(text) >= lowest:
+        return int(text)
+    found = repr(text) if text else "not set"
+    problems.append(f"{name} is {found}: expected a whole number from {lowest}")
+    return lowest
+
+
+def _node(
+    environ: Mapping[str, str], name: str, default: Optional[int], count: int, problems: List[str]
+) -> int:
+    """The variable as the number of a node."""
+    node = _number(environ, name, 0, default, problems)
+    if node >= count:
+        problems.append(f"{name} is {node}, MA_NUM_HOSTS is {count}: expected 0 to {count - 1}")
+    return node
+
+
+def _job_name(environ: Mapping[str, str], hostname: str) -> str:
+    """As the official launcher names a job: V1 name, else the V2 name in its log form, else the host."""
+    if environ.get("BATCH_JOB_ID"):
+        return environ["BATCH_JOB_ID"]
+    if environ.get("MA_VJ_NAME"):
+        return environ["MA_VJ_NAME"].replace("ma-job", "modelarts-job", 1)
+    return hostname
+
+
+def _table_file(value: str) -> Optional[str]:
+    """The platform names a directory (`/user/config`); HCCL, and users at home, name a `.json` file."""
+    if not value:
+        return None
+    return value if value.endswith(".json") else os.path.join(value, TABLE_NAME)

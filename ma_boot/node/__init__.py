@@ -1,0 +1,1 @@
+"""One node's boot, from start to exit code: the story."""

@@ -1,1 +1,0 @@
-"""The picture of a job: events of its nodes -> a `Timeline` -> one self-contained HTML page."""

@@ -1,0 +1,1 @@
+"""Signals, threads and child processes, before any knowledge of ranks."""

@@ -1,0 +1,1 @@
+"""The rehearsal: a simulated job on one machine, around the same boot."""

@@ -1,0 +1,1 @@
+"""Containers of the job's own image, on a container engine."""

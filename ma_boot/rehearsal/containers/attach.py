@@ -1,0 +1,70 @@
+"""A node's container as a process: starts it, prints what it prints, hands stop signals on.
+
+It ends with the container's code: so the rehearsal watches containers as it watches processes, by
+`python -m ma_boot.rehearsal.containers.attach NAME`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from typing import TYPE_CHECKING, Iterable, Mapping
+
+from ma_boot.errors import BootError, signal_name
+from ma_boot.image.engine import engine
+from ma_boot.processes.signals import SignalInbox
+from ma_boot.processes.task import Task
+from ma_boot.rehearsal.containers.create import start
+from ma_boot.reporting.console import print_lines
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+_LOOK_SECONDS = 3600.0
+
+
+def run_attached(client: DockerClient, name: str, inbox: SignalInbox) -> int:
+    """Runs a created container to its end; returns its exit code. Raises `BootError` if it cannot start."""
+    from docker.errors import APIError
+
+    container = client.containers.get(name)
+    stream = container.attach(stream=True)  # before the start: nothing that it prints is missed
+    start(client, name)
+    output = Task("output", lambda cancel: _copy(stream, cancel), inbox)
+    heard = 0
+    while not output.finished:
+        inbox.wait(_LOOK_SECONDS)
+        for signum in inbox.stops[heard:]:
+            heard += 1
+            with contextlib.suppress(APIError):  # it has ended in this moment
+                container.kill(signal_name(signum))
+    code = int(container.wait()["StatusCode"])
+    container.reload()
+    state = container.attrs["State"]
+    if state.get("OOMKilled"):
+        limit = container.attrs["HostConfig"].get("Memory") or 0
+        allowed = f", of which it may use {limit >> 20} MiB (--memory)" if limit else ""
+        print_lines(f"[ma_boot] the kernel killed a process of this node for want of memory{allowed}")
+    return code
+
+
+def _copy(stream: Iterable[bytes], cancel: threading.Event) -> None:
+    for piece in stream:
+        rest = memoryview(piece)
+        while rest:
+            rest = rest[os.write(1, rest) :]
+
+
+def _run(name: str, environ: Mapping[str, str]) -> int:
+    try:
+        with SignalInbox() as inbox, engine(environ) as client:
+            return 128 + inbox.stops[0] if inbox.stops else run_attached(client, name, inbox)
+    except BootError as error:
+        print_lines(f"ma_boot: {error}", 2)
+        return int(error.exit_code)
+
+
+if __name__ == "__main__":
+    sys.exit(_run(sys.argv[1], dict(os.environ)))

@@ -1,0 +1,1 @@
+"""Faults on demand: their grammar, what is expected of each, and what makes them happen."""

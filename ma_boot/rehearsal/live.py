@@ -1,0 +1,121 @@
+"""What a rehearsal shows below its output on a terminal: phases and ranks, as they are now."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Dict, Iterator, List, Tuple
+
+from ma_boot.rehearsal.platform.simulated_job import SimulatedJob
+from ma_boot.reporting.console import Console, Show
+from ma_boot.reporting.page.words import duration
+from ma_boot.reporting.terminal import drawn
+from ma_boot.reporting.timeline.events import EventFile, read_events
+from ma_boot.reporting.timeline.job_timeline import Node, Timeline
+from ma_boot.reporting.timeline.merge import timeline
+
+LOOK_SECONDS = 0.5
+MOST_NODES = 16
+MOST_ROWS_SHARE = 0.5  # of the terminal's height: the output is what counts
+SIGNS = {"cause": "✗", "followed": "✗", "stopped": "–", "well": "✓"}
+COLOURS = {"✗": "bold red", "–": "yellow", "✓": "green", "●": "cyan", "○": "dim"}
+
+
+@contextmanager
+def live_view(job: SimulatedJob, console: Console) -> Iterator[None]:
+    """Shows the job below the output while the block runs; does nothing on a console that is not moving."""
+    if not console.moving:
+        yield
+        return
+    over = threading.Event()
+    with console.below() as show:
+        watch = threading.Thread(
+            target=_watch, args=(job, console, show, over), name="live view", daemon=True
+        )
+        watch.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watch.join(2 * LOOK_SECONDS)
+
+
+def _watch(job: SimulatedJob, console: Console, show: Show, over: threading.Event) -> None:
+    events = _Events(job)
+    began = time.monotonic()
+    with suppress(Exception):  # a view that fails is no view: the rehearsal goes on without
+        while not over.wait(LOOK_SECONDS):
+            size = console.size
+            most = max(2, min(MOST_NODES + 1, int(size.lines * MOST_ROWS_SHARE)))
+            rows = view(events.now(), job.nodes, time.monotonic() - began)
+            show(painted(rows, size.columns, most))
+
+
+class _Events:
+    """The events of the job's nodes; a file is read again when it has grown."""
+
+    def __init__(self, job: SimulatedJob) -> None:
+        self._directories = [Path(job.log_dir(node)) for node in range(job.nodes)]
+        self._known: Dict[Path, Tuple[int, EventFile]] = {}
+
+    def now(self) -> Timeline:
+        """What they tell at the moment."""
+        for directory in self._directories:
+            for file in directory.glob("*-events.jsonl"):
+                size = file.stat().st_size
+                if self._known.get(file, (-1,))[0] != size:
+                    text = file.read_text(encoding="utf-8", errors="replace")
+                    self._known[file] = (size, read_events(text, _as_it_is))
+        return timeline([events for _, events in self._known.values()])
+
+
+def _as_it_is(text: str) -> str:
+    return text
+
+
+Row = Tuple[str, str, str]
+
+
+def view(line: Timeline, nodes: int, seconds: float) -> List[Row]:
+    """A row for all, then one for each node: its name, its phase, a sign for each of its processes."""
+    rows = [(f"node {node.number}", _phase(node), _signs(node)) for node in line.nodes]
+    signs = "".join(sign for _, _, sign in rows)
+    counted = "  ".join(f"{sign} {signs.count(sign)}" for sign in "○●✓–✗" if sign in signs)
+    return [(duration(seconds), f"{len(rows)} of {nodes} nodes", counted), *rows]
+
+
+def _phase(node: Node) -> str:
+    start = node.starts[-1]
+    if start.exit_code is not None:
+        return f"ended: {start.exit_code}"
+    now = [phase.name for phase in start.phases if phase.end is None]
+    return ", ".join(now) or "…"
+
+
+def _signs(node: Node) -> str:
+    last = {life.label: life for life in node.starts[-1].lives}
+    return "".join(
+        ("●" if life.first is not None else "○") if life.end is None else SIGNS.get(life.part, "–")
+        for life in last.values()
+    )
+
+
+def painted(rows: List[Row], columns: int, most: int) -> List[str]:
+    """The rows as at most `most` lines of a terminal, the last one saying how many nodes are not shown."""
+    from rich.table import Table  # here alone: a job on the platform needs none
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    for _ in range(3):
+        table.add_column(no_wrap=True, overflow="ellipsis")
+    shown = rows if len(rows) <= most else rows[: most - 1]
+    for name, phase, signs in shown:
+        marked = Text(signs)
+        for sign, style in COLOURS.items():
+            marked.highlight_words([sign], style)
+        table.add_row(Text(name, "bold"), Text(phase, "cyan" if "ended" not in phase else "dim"), marked)
+    if len(shown) < len(rows):
+        table.add_row(Text(f"+{len(rows) - len(shown)}", "dim"), Text("more nodes", "dim"), Text(""))
+    return drawn(table, columns)

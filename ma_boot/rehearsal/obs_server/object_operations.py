@@ -1,0 +1,182 @@
+"""What can be asked of one object: put, get, head, delete, copy, append."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from email.utils import formatdate
+from pathlib import Path
+from typing import BinaryIO, Dict, Tuple
+from urllib.parse import unquote
+
+from ma_boot.rehearsal.obs_server.call import Call
+from ma_boot.rehearsal.obs_server.storage.stored import Stored
+from ma_boot.rehearsal.obs_server.wire import answers
+from ma_boot.rehearsal.obs_server.wire.answers import Answer
+from ma_boot.rehearsal.obs_server.wire.conditions import is_modified, wanted_range
+from ma_boot.rehearsal.obs_server.wire.refusals import Refusal
+from path_mapping.localfs import crc64
+from path_mapping.localfs.atomic_file import chunks
+
+
+def put(call: Call) -> Answer:
+    """Stores the body as the object."""
+    bucket = call.bucket
+    path = bucket.new_file()
+    received = call.body.to_file(path, call.prefix)
+    stored = Stored(
+        call.key,
+        received.size,
+        received.md5,
+        received.crc64,
+        call.now,
+        call.kept_headers(),
+        call.metadata(),
+        path=str(path),
+    )
+    bucket.keep(stored)
+    return Answer(200, marks(call, stored.etag, stored.crc64))
+
+
+def marks(call: Call, etag: str, crc: int) -> Dict[str, str]:
+    """The headers that say what a content is."""
+    return {"ETag": f'"{etag}"', f"{call.prefix}checksum-crc64ecma": str(crc)}
+
+
+def get(call: Call) -> Answer:
+    """The object or a range of it; the CRC-64 is that of the whole, and not sent with a range."""
+    stored, file = call.bucket.open(call.key)
+    try:
+        headers = _described(call, stored)
+        if not is_modified(call.request.headers, stored.etag, stored.modified):
+            file.close()
+            return Answer(304, headers)
+        chosen = wanted_range(call.request.headers.get("range"), stored.size)
+    except Refusal:
+        file.close()
+        raise
+    if chosen is None:
+        return Answer(200, headers, file=file, length=stored.size)
+    offset, length = chosen
+    headers["Content-Range"] = f"bytes {offset}-{offset + length - 1}/{stored.size}"
+    del headers[f"{call.prefix}checksum-crc64ecma"]
+    return Answer(206, headers, file=file, offset=offset, length=length)
+
+
+def _described(call: Call, stored: Stored) -> Dict[str, str]:
+    headers = {name.title(): value for name, value in stored.headers.items()}
+    headers.setdefault("Content-Type", "binary/octet-stream")
+    headers["Last-Modified"] = formatdate(stored.modified, usegmt=True)
+    headers["Accept-Ranges"] = "bytes"
+    headers.update(marks(call, stored.etag, stored.crc64))
+    headers.update({f"{call.prefix}meta-{name}": value for name, value in stored.metadata.items()})
+    if stored.appendable:
+        headers["x-obs-object-type"] = "Appendable"
+        headers["x-obs-next-append-position"] = str(stored.size)
+    return headers
+
+
+def delete(call: Call) -> Answer:
+    """Deletes the object, if there is one."""
+    call.bucket.delete(call.key)
+    return Answer(204)
+
+
+def copy(call: Call) -> Answer:
+    """Stores a copy of another object, with its metadata or with the request's own."""
+    source, file = source_of(call)
+    with file:
+        if not is_modified(call.request.headers, source.etag, source.modified, f"{call.prefix}copy-source-"):
+            raise Refusal("PreconditionFailed", "the source of the copy is not what was expected")
+        path = call.bucket.new_file()
+        with path.open("wb", buffering=0) as target:
+            _append_bytes(file, source.size, target)
+    replaced = call.header("metadata-directive") in ("REPLACE", "REPLACE_NEW")
+    stored = Stored(
+        call.key,
+        source.size,
+        source.etag,
+        source.crc64,
+        call.now,
+        call.kept_headers() if replaced else source.headers,
+        call.metadata() if replaced else source.metadata,
+        path=str(path),
+    )
+    return answers.copied(call.bucket.keep(stored), call.prefix)
+
+
+def source_of(call: Call) -> Tuple[Stored, BinaryIO]:
+    """The object that is to be copied, and its content."""
+    named = unquote(call.header("copy-source") or "").lstrip("/")
+    bucket, _, key = named.partition("?versionId=")[0].partition("/")
+    return call.store.buckets.get(bucket).open(key)
+
+
+def append(call: Call) -> Answer:
+    """Appends the body to an object that was made by appending, or makes it.
+
+    The ETag that it gets is not the MD5 of the content, as nothing promises that it were.
+    """
+    position = call.parameter("position")
+    if not position.isdecimal():
+        raise Refusal("InvalidArgument", "position is no number")
+    bucket = call.bucket
+    addition = bucket.new_file()
+    received = call.body.to_file(addition, call.prefix)
+    try:
+        earlier = bucket.get(call.key)
+    except Refusal:
+        earlier = Stored(call.key, 0, "", 0, 0, call.kept_headers(), call.metadata(), appendable=True)
+    try:
+        _check_position(earlier, int(position))
+        path = _joined(bucket.new_file(), earlier, addition, received.size)
+    finally:
+        os.unlink(addition)
+    etag = hashlib.md5(f"{earlier.etag}{received.md5}".encode()).hexdigest()
+    stored = Stored(
+        call.key,
+        earlier.size + received.size,
+        etag,
+        _crc64_of(path),
+        call.now,
+        earlier.headers,
+        earlier.metadata,
+        appendable=True,
+        path=str(path),
+    )
+    bucket.keep(stored)
+    headers = marks(call, etag, stored.crc64)
+    return Answer(200, {**headers, "x-obs-next-append-position": str(stored.size)})
+
+
+def _check_position(stored: Stored, position: int) -> None:
+    if not stored.appendable:
+        raise Refusal("ObjectNotAppendable", "the object was not made by appending")
+    if stored.size != position:
+        raise Refusal("PositionNotEqualToLength", f"the object has {stored.size} bytes")
+
+
+def _joined(path: Path, earlier: Stored, addition: Path, size: int) -> Path:
+    with path.open("wb", buffering=0) as target:
+        if earlier.size:
+            with open(earlier.path, "rb") as file:
+                _append_bytes(file, earlier.size, target)
+        with addition.open("rb") as file:
+            _append_bytes(file, size, target)
+    return path
+
+
+def _append_bytes(source: BinaryIO, size: int, target: BinaryIO) -> None:
+    done = 0
+    while done < size:
+        copied = os.sendfile(target.fileno(), source.fileno(), done, size - done)
+        if not copied:
+            raise OSError("a stored file is shorter than its object")
+        done += copied
+
+
+def _crc64_of(path: Path) -> int:
+    crc = 0
+    for piece in chunks(path):
+        crc = crc64.update(piece, crc)
+    return crc

@@ -1,0 +1,1 @@
+"""HTTP as OBS speaks it: requests, signatures, answers, faults."""

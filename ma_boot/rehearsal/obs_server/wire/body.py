@@ -1,0 +1,152 @@
+"""The body of a request: read once, in pieces, and held against the checksums that its headers promise."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Iterator, Optional
+
+from ma_boot.rehearsal.obs_server.wire.connection import Connection
+from ma_boot.rehearsal.obs_server.wire.refusals import Refusal
+from ma_boot.rehearsal.obs_server.wire.request import Request
+from path_mapping.localfs import crc64
+
+CHUNK = 1 << 18
+MAX_DOCUMENT = 8 << 20  # a list of 1,000 keys of 1,024 bytes fits
+
+
+@dataclass(frozen=True)
+class Received:
+    """What a body was: its size as stored, its MD5 in hexadecimal, its CRC-64/XZ."""
+
+    size: int
+    md5: str
+    crc64: int
+
+
+class Body:
+    """What follows a request's head on its connection.
+
+    `lose_from` is the offset from which on nothing is stored, for tests of clients that believe what they are
+    told.
+    """
+
+    def __init__(self, request: Request, connection: Connection) -> None:
+        self._connection = connection
+        self._headers = request.headers
+        self._awaited = request.headers.get("expect", "").lower() == "100-continue"
+        self._chunked = request.headers.get("transfer-encoding", "").lower() == "chunked"
+        length = request.headers.get("content-length", "0")
+        if not length.isdecimal():
+            raise Refusal("InvalidRequest", "Content-Length is no number")
+        self.length = int(length)
+        self.lose_from: Optional[int] = None
+        self.is_read = self.is_whole = not (self.length or self._chunked)
+
+    def to_file(self, path: Path, prefix: str) -> Received:
+        """Writes the body into a new file; one that is not as promised is deleted, and raises `Refusal`."""
+        try:
+            with path.open("wb", buffering=0) as file:
+                return self._check_into(file, prefix)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+
+    def document(self, prefix: str) -> bytes:
+        """The whole body in memory, checked; for what is small."""
+        if self.length > MAX_DOCUMENT or self._chunked:
+            raise Refusal("MalformedXML", f"a document of at most {MAX_DOCUMENT} bytes was expected")
+        content = b"".join(self.pieces())
+        self._check(prefix, hashlib.md5(content), hashlib.sha256(content).hexdigest(), crc64.update(content))
+        return content
+
+    def drained(self) -> bool:
+        """Reads what no operation wanted; False when the next request cannot follow on this connection."""
+        if self.is_read:
+            return self.is_whole
+        if self._awaited:  # the client may send it still, or may not
+            return False
+        try:
+            for _ in self.pieces():
+                pass
+        except Refusal:
+            return False
+        return True
+
+    def read_half(self) -> None:
+        """Reads half of the body, or its first piece when its length is not known."""
+        done = 0
+        for piece in self.pieces():
+            done += len(piece)
+            if done * 2 >= self.length:
+                return
+
+    def pieces(self) -> Iterator[bytes]:
+        """The body's bytes, once."""
+        if self.is_read:
+            return
+        self.is_read = True
+        if self._awaited:
+            self._connection.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+        yield from self._chunks() if self._chunked else self._exactly(self.length)
+        self.is_whole = True
+
+    def _chunks(self) -> Iterator[bytes]:
+        while True:
+            try:
+                size = int(self._connection.line().partition(b";")[0], 16)
+            except ValueError:
+                raise Refusal("IncompleteBody", "the client ended before the last chunk") from None
+            yield from self._exactly(size)
+            self._connection.line()
+            if not size:
+                return
+
+    def _exactly(self, size: int) -> Iterator[bytes]:
+        while size:
+            piece = self._connection.read(min(size, CHUNK))
+            if not piece:
+                raise Refusal("IncompleteBody", f"the client ended {size} bytes early")
+            size -= len(piece)
+            yield piece
+
+    def _check_into(self, file: BinaryIO, prefix: str) -> Received:
+        md5, sha256, crc, size = hashlib.md5(), self._sha256(), 0, 0
+        for piece in self.pieces():
+            md5.update(piece)
+            crc = crc64.update(piece, crc)
+            if sha256 is not None:
+                sha256.update(piece)
+            file.write(piece if self.lose_from is None else piece[: max(0, self.lose_from - size)])
+            size += len(piece)
+        self._check(prefix, md5, sha256.hexdigest() if sha256 is not None else "", crc)
+        return Received(size if self.lose_from is None else file.tell(), md5.hexdigest(), crc)
+
+    def _sha256(self) -> Optional[hashlib._Hash]:
+        promised = self._headers.get("x-amz-content-sha256", "")
+        if promised.startswith("STREAMING-"):
+            raise Refusal("NotImplemented", "payloads that are signed in chunks are not understood")
+        return hashlib.sha256() if len(promised) == 64 else None
+
+    def _check(self, prefix: str, md5: hashlib._Hash, sha256: str, crc: int) -> None:
+        promised = self._headers.get("content-md5")
+        if promised is not None and _from_base64(promised) != md5.digest():
+            raise Refusal("BadDigest", "Content-MD5 is not the MD5 of the body that arrived")
+        promised = self._headers.get(f"{prefix}checksum-crc64ecma")
+        if promised is not None and promised != str(crc):
+            raise Refusal("BadDigest", "the CRC-64 is not the one of the body that arrived")
+        promised = self._headers.get("x-amz-content-sha256", "")
+        if len(promised) == 64 and promised != sha256:
+            raise Refusal("XAmzContentSHA256Mismatch", "the SHA-256 is not the one of the body that arrived")
+
+
+def _from_base64(text: str) -> bytes:
+    try:
+        digest = base64.b64decode(text, validate=True)
+    except ValueError:
+        digest = b""
+    if len(digest) != 16:
+        raise Refusal("InvalidDigest", "Content-MD5 is no MD5 in base64")
+    return digest

@@ -1,0 +1,1 @@
+"""What ModelArts shows each node of a job and does around it."""

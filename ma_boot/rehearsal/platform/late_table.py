@@ -1,0 +1,58 @@
+"""Writes the rank table as it comes on the platform: late, in several steps, broken ones on demand."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Callable, Sequence
+
+from ma_boot.errors import CannotCreate
+from ma_boot.modelarts.job import TABLE_NAME
+from ma_boot.rehearsal.platform.table_writes import Write
+
+
+def write_late(
+    writes: Sequence[Write],
+    directory_of: Callable[[int], str],
+    cancel: threading.Event,
+    note: Callable[[Write], None],
+) -> None:
+    """Makes the writes, each at its time from now; ends early when cancelled. `note` is told of each.
+
+    Raises `CannotCreate`.
+    """
+    started = time.monotonic()
+    for write in writes:
+        if cancel.wait(max(0.0, started + write.at - time.monotonic())):
+            return
+        file = Path(directory_of(write.node), TABLE_NAME)
+        try:
+            (_swap if write.swapped else _write)(file, write.text)
+        except OSError as error:
+            raise CannotCreate(f"cannot write the rank table {file}: {error.strerror}") from error
+        note(write)
+
+
+def _write(file: Path, text: str) -> None:
+    """In place, as the platform's controller does: a reader may see half of it."""
+    file.write_text(text, encoding="utf-8")
+
+
+def _swap(file: Path, text: str) -> None:
+    """As a mounted ConfigMap changes: the name is a link, which leads to another directory from now on."""
+    number = time.monotonic_ns()
+    content = file.parent / f"..{number}"
+    content.mkdir()
+    (content / file.name).write_text(text, encoding="utf-8")
+    link = file.parent / f"..link-{number}"
+    link.symlink_to(Path(content.name, file.name))
+    earlier = os.readlink(file) if file.is_symlink() else None
+    os.replace(link, file)
+    if earlier is not None:
+        old = file.parent / Path(earlier).parent
+        with contextlib.suppress(OSError):
+            (old / file.name).unlink()
+            old.rmdir()

@@ -1,0 +1,1 @@
+"""A node in a mount namespace of its own, by bubblewrap."""

@@ -1,0 +1,1 @@
+"""What a run tells: output, events and the verdict."""

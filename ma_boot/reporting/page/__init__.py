@@ -1,0 +1,1 @@
+"""A `Timeline` as one self-contained HTML page."""

@@ -1,0 +1,1 @@
+"""Events of nodes as one `Timeline`: values, from whatever lines there are."""

@@ -1,0 +1,1 @@
+"""Safe reads and writes on the local disk."""

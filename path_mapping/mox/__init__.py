@@ -1,0 +1,1 @@
+"""The MoXing API on local paths and OBS."""

@@ -1,0 +1,244 @@
+"""What is where, on local paths and in OBS: the half of `path_mapping.file` that moves no content."""
+
+from __future__ import annotations
+
+import fnmatch
+import glob as local_globbing
+import os
+import posixpath
+import re
+import shutil
+from pathlib import Path
+from typing import Any, Iterator, List, NamedTuple, Optional, Tuple, Union
+
+from path_mapping.errors import NotFound
+from path_mapping.localfs.atomic_file import new_md5
+from path_mapping.mapping.routes import ObsUrl
+from path_mapping.mox.own_store import store
+
+
+class MoxFileNotExistsException(NotFound, FileNotFoundError):
+    """No such file, object or directory."""
+
+
+class Stat(NamedTuple):
+    """Bytes, nanoseconds since 1970, and whether it is a directory."""
+
+    length: int
+    mtime_nsec: int
+    is_directory: bool
+
+
+def url_of(path: Union[str, os.PathLike[str]]) -> Optional[ObsUrl]:
+    """The URL, with one `/` for several; None for a local path. Raises `ValueError` for a wrong URL."""
+    text = os.fspath(path)
+    match = re.match(r"(?:obs|s3)://", text)
+    if match is None:
+        return None
+    return ObsUrl.parse(match.group() + re.sub("/+", "/", text[match.end() :].lstrip("/")))
+
+
+def exists(url: str, **_: Any) -> bool:
+    """Whether there is a file, an object or a directory."""
+    place = url_of(url)
+    if place is None:
+        return os.path.exists(url)
+    return is_object(place) or _is_prefix(place)
+
+
+def is_directory(url: str, **_: Any) -> bool:
+    """Whether there is a directory, or anything below the URL."""
+    place = url_of(url)
+    return os.path.isdir(url) if place is None else _is_prefix(place)
+
+
+def stat(url: str, **_: Any) -> Stat:
+    """Size, time and kind; raises `MoxFileNotExistsException`."""
+    place = url_of(url)
+    if place is None:
+        try:
+            found = os.stat(url)
+        except FileNotFoundError as error:
+            raise missing(url) from error
+        return Stat(found.st_size, found.st_mtime_ns, os.path.isdir(url))
+    known = store().find(place.bucket, place.key) if _names_object(place) else None
+    if known is not None:
+        return Stat(known.size, known.mtime_ns, False)
+    if _is_prefix(place):
+        return Stat(0, 0, True)
+    raise missing(url)
+
+
+def get_size(url: str, recursive: bool = False, **_: Any) -> int:
+    """Bytes of a file; of a directory 0, or with `recursive`, and always of a local one, of all below it."""
+    place, found = url_of(url), stat(url)
+    if not found.is_directory:
+        return found.length
+    if place is None:
+        below = (os.path.join(top, name) for top, _, names in os.walk(url) for name in names)
+        return sum(os.path.getsize(path) for path in below if os.path.exists(path))
+    return sum(one.size for one in store().list(place.bucket, prefix_of(place))) if recursive else 0
+
+
+def list_directory(
+    url: str,
+    recursive: bool = False,
+    remove_sep: bool = True,
+    skip_file: bool = False,
+    skip_dir: bool = False,
+    **_: Any,
+) -> List[str]:
+    """The names in a directory, sorted; with `recursive` the paths below it, those of directories too.
+
+    A directory's name has a `/` at its end when `remove_sep` is false.
+    """
+    names: List[str] = []
+    for top, directories, files in walk(url):
+        base = os.fspath(top)[len(os.fspath(url).rstrip("/")) :].strip("/")
+        if not skip_dir:
+            names += [posixpath.join(base, name) + ("" if remove_sep else "/") for name in directories]
+        if not skip_file:
+            names += [posixpath.join(base, name) for name in files]
+        if not recursive:
+            break
+    return sorted(names)
+
+
+def walk(url: str, topdown: bool = True, **settings: Any) -> Iterator[Tuple[str, List[str], List[str]]]:
+    """As `os.walk`; raises `MoxFileNotExistsException` where there is no directory."""
+    place = url_of(url)
+    if not is_directory(url):
+        raise missing(url)
+    if place is None:
+        yield from os.walk(url, topdown, **settings)
+        return
+    directories: List[str] = []
+    files: List[str] = []
+    for one in store().level(place.bucket, prefix_of(place)):
+        name = one.key[len(prefix_of(place)) :]
+        (directories if name.endswith("/") else files).append(name.rstrip("/"))
+    top = url.rstrip("/")
+    if topdown:
+        yield top, directories, files
+    for name in directories:
+        yield from walk(f"{top}/{name}", topdown)
+    if not topdown:
+        yield top, directories, files
+
+
+class Entry(NamedTuple):
+    """One name in a directory, as `os.DirEntry`."""
+
+    name: str
+    path: str
+    directory: bool
+
+    def is_dir(self, follow_symlinks: bool = True) -> bool:
+        """Whether it is a directory."""
+        return self.directory
+
+    def is_file(self, follow_symlinks: bool = True) -> bool:
+        """Whether it is a file."""
+        return not self.directory
+
+    def is_symlink(self) -> bool:
+        """Never: OBS has none."""
+        return False
+
+    def stat(self, follow_symlinks: bool = True) -> Stat:
+        """As `stat`."""
+        return stat(self.path)
+
+
+def scan_dir(url: str) -> Iterator[Any]:
+    """As `os.scandir`."""
+    if url_of(url) is None:
+        yield from os.scandir(url)
+        return
+    for _, directories, files in walk(url):
+        for name in sorted([*directories, *files]):
+            yield Entry(name, posixpath.join(url, name), name in directories)
+        return
+
+
+def glob(url: str) -> List[str]:
+    """The paths that match, sorted; `*` and `?` stay within one name."""
+    place = url_of(url)
+    if place is None:
+        return sorted(local_globbing.glob(url))
+    parts = place.key.rstrip("/").split("/")
+    found = [f"{url.partition('://')[0]}://{place.bucket}"]
+    for part in parts:
+        if any(letter in part for letter in "*?["):
+            tops = [top for top in found if is_directory(top)]
+            names = [(top, name) for top in tops for name in list_directory(top)]
+            found = [f"{top}/{name}" for top, name in names if fnmatch.fnmatchcase(name, part)]
+        else:
+            found = [f"{top}/{part}" for top in found]
+    return sorted(path for path in found if exists(path))
+
+
+def make_dirs(url: str, **_: Any) -> None:
+    """Makes a directory and those above it; one that is there is well."""
+    place = url_of(url)
+    if place is None:
+        os.makedirs(url, exist_ok=True)
+    elif not _is_prefix(place):
+        empty = new_md5().hexdigest()
+        store().write(place.bucket, prefix_of(place), Path(os.devnull), empty, lambda size: None)
+
+
+def mk_dir(url: str, **_: Any) -> None:
+    """Makes a directory in one that exists."""
+    place = url_of(url)
+    if place is None:
+        os.mkdir(url)
+        return
+    parent = posixpath.dirname(url.rstrip("/"))
+    if posixpath.dirname(place.key.rstrip("/")) and not is_directory(parent):
+        raise missing(parent)
+    make_dirs(url)
+
+
+def remove(url: str, recursive: bool = False, **_: Any) -> None:
+    """Deletes a file; with `recursive` a directory and all below it. Of what is not there, nothing."""
+    place = url_of(url)
+    if place is None:
+        if os.path.isdir(url) and not os.path.islink(url):
+            if recursive:
+                shutil.rmtree(url)
+        elif os.path.lexists(url):
+            os.remove(url)
+    elif is_object(place):
+        store().delete(place.bucket, place.key)
+    elif recursive:
+        if not place.key:
+            raise ValueError(f"found {url!r}, expected a path in the bucket: a whole bucket is not deleted")
+        for one in list(store().list(place.bucket, prefix_of(place))):
+            store().delete(place.bucket, one.key)
+
+
+def prefix_of(place: ObsUrl) -> str:
+    """What all keys below the URL begin with."""
+    return place.key if not place.key or place.key.endswith("/") else place.key + "/"
+
+
+def _names_object(place: ObsUrl) -> bool:
+    return bool(place.key) and not place.key.endswith("/")
+
+
+def is_object(place: ObsUrl) -> bool:
+    """Whether there is an object of exactly this key."""
+    return _names_object(place) and store().find(place.bucket, place.key) is not None
+
+
+def _is_prefix(place: ObsUrl) -> bool:
+    try:
+        return not place.key or any(True for _ in store().list(place.bucket, prefix_of(place)))
+    except NotFound:
+        return False
+
+
+def missing(url: str) -> MoxFileNotExistsException:
+    """The error for what is not there."""
+    return MoxFileNotExistsException(f"{url}: no such file or directory")

@@ -1,0 +1,1 @@
+"""Decides what moves, before the first byte."""

@@ -1,0 +1,109 @@
+"""What lies below a local path, in the order that its keys would have."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Iterator, List, Optional, Tuple, Union
+
+from path_mapping.localfs.atomic_file import is_temporary
+from path_mapping.localfs.names import is_record, shown
+from path_mapping.planning.compare import Local
+
+Found = Tuple[str, Local]
+
+
+def look(path: Union[str, Path]) -> Optional[Local]:
+    """What is at the path, itself: a link is not followed; None for nothing."""
+    try:
+        status = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    kinds = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link"}
+    return Local(kinds.get(stat.S_IFMT(status.st_mode), "special"), status.st_size, status.st_mtime_ns)
+
+
+def files_below(root: Path) -> Iterator[Found]:
+    """Every file below the directory with its name, and `name/` for each directory with nothing in it.
+
+    Links that lead out of the directory, or to nothing, are not followed: they come with a problem. Links
+    inside of it are files; directories they lead to come anyway. So come directories that cannot be read;
+    sockets, pipes and devices are special. Unfinished downloads and records are left out.
+    """
+    inside = os.path.realpath(root) + os.sep
+    yield from _below(str(root), "", inside)
+
+
+def _below(directory: str, prefix: str, inside: str) -> Iterator[Found]:
+    """One directory: a directory's name is sorted with its `/`, as its files' keys are."""
+    try:
+        names = _sorted(directory)
+    except OSError as error:
+        if not isinstance(error, FileNotFoundError):  # gone since it was listed
+            yield prefix or "./", Local("directory", 0, 0, f"cannot be read: {error.strerror}")
+        return
+    empty = True
+    for name in names:
+        if is_temporary(name) or is_record(name):
+            continue
+        empty = False
+        if name.endswith("/"):
+            yield from _below(os.path.join(directory, name[:-1]), prefix + name, inside)
+            continue
+        found = _file(os.path.join(directory, name), inside)
+        if found is not None:
+            yield prefix + name, found
+    if empty and prefix:
+        status = os.stat(directory)
+        yield prefix, Local("directory", 0, status.st_mtime_ns)
+
+
+def _sorted(directory: str) -> List[str]:
+    with os.scandir(directory) as entries:
+        names = [f"{one.name}/" if one.is_dir(follow_symlinks=False) else one.name for one in entries]
+    names.sort()
+    return names
+
+
+def _file(path: str, inside: str) -> Optional[Local]:
+    """What is at the path of a file; None for what is gone, and for a link to a directory inside."""
+    try:
+        status = os.lstat(path)
+        if stat.S_ISLNK(status.st_mode):
+            problem = _link_problem(path, inside)
+            if problem:
+                return Local("link", 0, 0, problem)
+            status = os.stat(path)
+            if stat.S_ISDIR(status.st_mode):
+                return None
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return Local("file", 0, 0, f"cannot be read: {error.strerror}")
+    if not stat.S_ISREG(status.st_mode):
+        return Local("special", 0, 0, "neither a file nor a directory")
+    return Local("file", status.st_size, status.st_mtime_ns)
+
+
+def _link_problem(path: str, inside: str) -> Optional[str]:
+    real = os.path.realpath(path)
+    if not (real + os.sep).startswith(inside):
+        return f"a link out of the output, to {shown(Path(real))}"
+    return None if os.path.exists(path) else f"a link to nothing, {shown(Path(real))}"
+
+
+def folds_case(root: Path) -> bool:
+    """Whether the disk takes `A` and `a` for one name, as a name that is there shows: nothing is written."""
+    there = next(existing(root))
+    if not any(letter.isalpha() for letter in there.name):
+        return False
+    try:
+        return os.path.samefile(there, there.with_name(there.name.swapcase()))
+    except OSError:
+        return False
+
+
+def existing(path: Path) -> Iterator[Path]:
+    """The path, or the nearest directory above it that exists, and all above that."""
+    return (one for one in (path, *path.parents) if one.exists())

@@ -1,0 +1,1 @@
+"""Schedules the work of a transfer: files, units, rounds."""

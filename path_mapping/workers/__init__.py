@@ -1,0 +1,1 @@
+"""Carries out units, in threads and processes."""

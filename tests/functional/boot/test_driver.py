@@ -1,0 +1,42 @@
+"""What old drivers want to be called; the programs of this test stand in for the driver's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import List
+
+from ma_boot.modelarts.driver import call_post_stop, start_slogd
+from tests.functional.node import eventually
+
+
+def program(path: Path, text: str, mode: int = 0o755) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("#!/bin/sh\n" + text)
+    path.chmod(mode)
+
+
+def test_they_are_called_where_they_are(tmp_path: Path) -> None:
+    said: List[str] = []
+    program(tmp_path / "docker" / "slogd", f"echo $NAME >{tmp_path}/slogd.called\n")
+    program(tmp_path / "docker_stop_post_sys.sh", f"touch {tmp_path}/stop.called; exit 3\n", 0o644)
+    start_slogd({"NAME": "value"}, said.append, tmp_path)
+    call_post_stop({}, said.append, tmp_path)
+    eventually((tmp_path / "slogd.called").exists, "slogd ran")
+    eventually(lambda: (tmp_path / "slogd.called").read_text() == "value\n", "with its environment")
+    assert (tmp_path / "stop.called").exists()
+    assert said[0].endswith("slogd is started")
+    assert said[1].endswith("docker_stop_post_sys.sh is called, exit code 3")
+
+
+def test_a_driver_without_them(tmp_path: Path) -> None:
+    said: List[str] = []
+    start_slogd({}, said.append, tmp_path)
+    call_post_stop({}, said.append, tmp_path)
+    assert said == []
+
+
+def test_one_that_cannot_be_started_is_said(tmp_path: Path) -> None:
+    said: List[str] = []
+    program(tmp_path / "docker" / "slogd", "", 0o644)
+    start_slogd({}, said.append, tmp_path)
+    assert said == [f"{tmp_path}/docker/slogd could not be started: Permission denied"]

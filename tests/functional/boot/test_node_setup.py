@@ -1,0 +1,151 @@
+"""What is done once on a node before the processes: packages, ma-pre-start, operators of one's own."""
+
+from __future__ import annotations
+
+import json
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from ma_boot.node.node_setup import pip_command
+from tests.functional.node import Node
+
+TRAIN = """
+import json, os
+try:
+    import grown
+    from_wheel = grown.VALUE
+except ImportError:
+    from_wheel = None
+print("seen", json.dumps([from_wheel, os.environ.get("FROM_PRE_START"), os.environ.get("SLOG_PRINT_TO_STDOUT")]))
+"""
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    made = Node(tmp_path, devices=2)
+    made.complete_table()
+    (code := made.home / "code").mkdir()
+    (code / "train.py").write_text(TRAIN)
+    return made
+
+
+def wheel(directory: Path) -> str:
+    """A package of one module, as `pip wheel` makes it."""
+    name = "grown-1.0-py3-none-any.whl"
+    info = "grown-1.0.dist-info"
+    with zipfile.ZipFile(directory / name, "w") as archive:
+        archive.writestr("grown.py", "VALUE = 7\n")
+        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: grown\nVersion: 1.0\n")
+        archive.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr(f"{info}/RECORD", "")
+    return name
+
+
+def test_packages_are_installed_once_and_a_wheel_lies_beside_the_file(node: Node, tmp_path: Path) -> None:
+    code = node.home / "code"
+    (code / "pip-requirements.txt").write_text(f"./{wheel(code)}\n")
+    node.variables.update(
+        PIP_TARGET=str(tmp_path / "grown"), PYTHONPATH=str(tmp_path / "grown"), PIP_NO_INDEX="1"
+    )
+    ended = node.boot("--requirements", "code/pip-requirements.txt", "code/train.py")
+    assert ended.code == 0, ended.output
+    assert ended.output.count("Successfully installed grown-1.0") == 1
+    assert ended.output.count("seen [7, null, null]") == 2
+
+
+def test_packages_that_cannot_be_installed_end_the_job_before_a_process_starts(node: Node) -> None:
+    (node.home / "code" / "pip-requirements.txt").write_text("./missing-1.0-py3-none-any.whl\n")
+    ended = node.boot("--requirements", "code/pip-requirements.txt", "code/train.py")
+    assert ended.code == 78
+    assert "pip could not install" in ended.output.splitlines()[-1]
+    assert "seen [" not in ended.output
+    assert "no such file" in node.boot("--requirements", "none.txt", "code/train.py").output
+
+
+def test_pip_uses_the_platforms_index_but_not_against_the_user() -> None:
+    platform = {"MA_PIP_URL": "http://pip.example/simple/", "MA_PIP_HOST": "pip.example"}
+    argv = pip_command("/python", "/r.txt", platform)
+    assert argv[-4:] == ["--index-url", "http://pip.example/simple/", "--trusted-host", "pip.example"]
+    own = pip_command("/python", "/r.txt", {**platform, "PIP_INDEX_URL": "https://mine.example"})
+    assert "--index-url" not in own
+
+
+def test_what_ma_pre_start_exports_reaches_every_process(node: Node) -> None:
+    script = "pwd\nexport FROM_PRE_START=$(basename $(pwd))\ncd /\nexit 0\n"
+    (node.home / "code" / "ma-pre-start.sh").write_text(script)
+    ended = node.boot("code/train.py")
+    assert ended.code == 0, ended.output
+    assert ended.output.count('seen [null, "code", null]') == 2
+    assert ended.output.count(f"{node.home}/code\n") == 1
+
+
+def test_ma_pre_start_in_python_runs_once_with_the_trainings_python(node: Node) -> None:
+    (node.home / "code" / "ma-pre-start.py").write_text("import sys; print('pre-start', sys.executable)")
+    ended = node.boot("--python", sys.executable, "code/train.py")
+    assert ended.output.count(f"pre-start {sys.executable}\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("ma-pre-start.sh", "exit 3"), ("ma-pre-start.py", "raise SystemExit(3)")]
+)
+def test_a_pre_start_that_fails_ends_the_job(node: Node, name: str, text: str) -> None:
+    (node.home / "code" / name).write_text(text)
+    ended = node.boot("code/train.py")
+    assert ended.code == 78
+    assert f"{name} failed: it ended with exit code 3" in ended.output
+    assert "seen [" not in ended.output
+
+
+def test_nothing_of_it_is_done_for_a_plan(node: Node) -> None:
+    (node.home / "code" / "ma-pre-start.sh").write_text("touch ../was-here")
+    assert node.boot("--plan", "code/train.py").code == 0
+    assert not (node.home / "was-here").exists()
+
+
+def operator(node: Node, url: str, **more: object) -> None:
+    node.variables["MA_ALGORITHM_OPERATOR"] = json.dumps({"obs": {"obs_url": url}, **more})
+
+
+@pytest.mark.parametrize("url", ["obs://bucket/op/", "obs://bucket/op/custom.run", "/bucket/op/"])
+def test_operators_of_ones_own_are_installed(node: Node, url: str) -> None:
+    package = node.obs / "bucket" / "op" / "custom.run"
+    package.parent.mkdir(parents=True)
+    package.write_text(f"#!/bin/sh\necho installing in a directory of its own > {node.home}/installed\n")
+    operator(node, url, ide_mode=True)
+    ended = node.boot("--obs-root", str(node.obs), "code/train.py")
+    assert ended.code == 0, ended.output
+    assert (node.home / "installed").exists()
+    assert ended.output.count('seen [null, null, "1"]') == 2
+
+
+@pytest.mark.parametrize(
+    ("files", "code", "said"),
+    [
+        ({"readme": ""}, 78, "there is no .run file in obs://bucket/op/"),
+        ({"a.run": "#!/bin/sh\nexit 4\n"}, 78, "a.run failed: it ended with exit code 4"),
+        ({}, 66, "obs://bucket/op/"),
+    ],
+)
+def test_operators_that_cannot_be_installed_end_the_job(
+    node: Node, files: dict[str, str], code: int, said: str
+) -> None:
+    (node.obs / "bucket" / ("op" if files else "other")).mkdir(parents=True)
+    for name, text in files.items():
+        (node.obs / "bucket" / "op" / name).write_text(text)
+    operator(node, "obs://bucket/op/")
+    ended = node.boot("--obs-root", str(node.obs), "code/train.py")
+    assert ended.code == code, ended.output
+    assert said in ended.output
+    assert "seen [" not in ended.output
+
+
+def test_operators_without_credentials_are_a_wrong_configuration(node: Node) -> None:
+    operator(node, "obs://bucket/op/")
+    ended = node.boot("code/train.py")
+    assert ended.code == 78, ended.output
+    assert "OBS_ACCESS_KEY_ID" in ended.output

@@ -1,0 +1,159 @@
+"""Completion by a real bash in a terminal, and what the other shells are told."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Iterator, List
+
+import pytest
+
+from ma_boot.rehearsal.faults.grammar import KINDS
+
+BIN = str(Path(sys.executable).parent)
+PATH = f"{BIN}:/usr/bin:/bin"
+SECONDS = 60.0  # for one answer, on a machine that is busy with other tests
+
+
+def told(cwd: Path, *words: str) -> List[str]:
+    """What zsh gets for the last of these words, as `type value`; the words need no quoting."""
+    environ = {"PATH": PATH, "_MA_BOOT_COMPLETE": "zsh_complete", "COMP_WORDS": " ".join(["ma_boot", *words])}
+    environ["COMP_CWORD"] = str(len(words))
+    done = subprocess.run(
+        [f"{BIN}/ma_boot"], cwd=cwd, env=environ, capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    lines = done.stdout.splitlines()
+    return [f"{kind} {value}" for kind, value in zip(lines[::3], lines[1::3])]
+
+
+class Bash:
+    """A bash with its own line editor, in a terminal."""
+
+    def __init__(self, cwd: Path) -> None:
+        self._ours, theirs = pty.openpty()
+        environ = {"PATH": PATH, "TERM": "dumb", "PS1": "$ ", "INPUTRC": "/dev/null", "HOME": str(cwd)}
+        self.process = subprocess.Popen(
+            ["bash", "--norc", "--noprofile", "-i"],
+            cwd=cwd,
+            env=environ,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+        )
+        os.close(theirs)
+
+    def type(self, keys: str, until: str) -> str:
+        """Types these keys and returns what the terminal shows, once it matches."""
+        os.write(self._ours, keys.encode())
+        shown = ""
+        end = time.monotonic() + SECONDS
+        while not re.search(until, shown):
+            ready, _, _ = select.select([self._ours], [], [], max(0.0, end - time.monotonic()))
+            assert ready, f"no {until!r} in {shown!r}"
+            shown += os.read(self._ours, 1 << 16).decode()
+        return shown
+
+    def close(self) -> None:
+        """Ends it."""
+        self.process.kill()
+        self.process.wait()
+        os.close(self._ours)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the files of a job."""
+    directory = tmp_path_factory.mktemp("project")
+    for name in ("train.py", "path_mapping_config.py", "jobstart_hccl.json"):
+        (directory / name).touch()
+    (directory / "obs-root").mkdir()
+    (directory / "obs-root.txt").touch()
+    return directory
+
+
+@pytest.fixture(scope="module")
+def bash(project: Path) -> Iterator[Bash]:
+    """A bash with the completion that the README names."""
+    shell = Bash(project)
+    try:
+        shell.type('eval "$(_MA_BOOT_COMPLETE=bash_source ma_boot)"; echo set"" up\n', "set up")
+        yield shell
+    finally:
+        shell.close()
+
+
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("ma_boot --pa", "--path-mapping "),
+        ("ma_boot ru", "run "),
+        ("ma_boot doc", "doctor "),
+        ("ma_boot run --keep --pl", "--plan "),
+        ("ma_boot --local --devices-p", "--devices-per-node "),
+        ("ma_boot tr", "train.py "),
+        ("ma_boot run tr", "train.py "),
+        ("ma_boot --local --nodes 2 tr", "train.py "),
+        ("ma_boot train.py --data jo", "jobstart_hccl.json "),
+        ("ma_boot --path-mapping pa", "path_mapping_config.py "),
+        ("ma_boot --obs-root ob", "obs-root/"),
+        ("ma_boot --rendezvous m", r"ma_boot --rendezvous m.*\n?mindspore +mpi"),
+        ("ma_boot --rendezvous mi", "mindspore "),
+        ("ma_boot --local --fault table-to", "table-torn "),
+        ("ma_boot --help ra", "ranks "),
+        ("ma_boot run --help fa", "faults "),
+        ("ma_boot rank-table sh", "show "),
+        ("ma_boot rank-table show jo", "jobstart_hccl.json "),
+        ("ma_boot sync plan pa", "path_mapping_config.py "),
+        ("ma_boot sync plan --obs-root ob", "obs-root/"),
+        ("ma_boot image che", "check "),
+    ],
+)
+def test_bash_completes(bash: Bash, typed: str, completed: str) -> None:
+    several = completed.startswith("ma_boot")
+    last = typed.split()[-1]
+    expected = completed if several else re.escape(last) + ".*?" + re.escape(completed[len(last) :])
+    bash.type(f"{typed}\t\t" if several else f"{typed}\t", expected)
+    bash.type('\x15echo next"" one\n', "next one")  # C-u: the line is not run
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--conda"], ["plain --conda-env"]),
+        (["r"], ["file r", "plain rank-table", "plain report", "plain run"]),
+        (["--rendezvous", "m"], ["plain mindspore", "plain mpi"]),
+        (["--python", "x"], ["file x"]),
+        (["--code-dir", "x"], ["dir x"]),
+        (["train.py", "--pa"], ["file --pa"]),
+        (["-m", "package.train", "--plan", "--pa"], ["file --pa"]),
+        (["--fault", "obs-c"], ["plain obs-cut", "plain obs-corrupt"]),
+        (["rank-table", "diff", "a.json", "b"], ["file b"]),
+        (["rank-table", "fake", "--templ"], ["plain --template"]),
+        (["image", "build", "x"], ["dir x"]),
+        (["doctor", "--python", "x"], ["file x"]),
+        (["report", "x"], ["file x"]),
+    ],
+)
+def test_the_other_shells_are_told_the_same(tmp_path: Path, words: List[str], expected: List[str]) -> None:
+    assert told(tmp_path, *words) == expected
+
+
+def test_every_fault_is_offered(tmp_path: Path) -> None:
+    assert told(tmp_path, "--fault", "''") == [f"plain {kind}" for kind in ("all", *KINDS)]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_there_is_a_script_for_each_shell(tmp_path: Path, shell: str) -> None:
+    environ = {"PATH": PATH, "_MA_BOOT_COMPLETE": f"{shell}_source"}
+    done = subprocess.run(
+        [f"{BIN}/ma_boot"], cwd=tmp_path, env=environ, capture_output=True, text=True, check=True
+    )
+    assert f"_MA_BOOT_COMPLETE={shell}_complete" in done.stdout

@@ -1,0 +1,287 @@
+"""`ma_boot doctor` in real processes; `npu-smi` and `hccn_tool` are stand-ins, since there is no NPU here."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+from ma_boot.doctor import Finding, Patient, examine
+from ma_boot.doctor.container import directories, limits, space
+from ma_boot.doctor.network import clock
+from ma_boot.modelarts.job import read_job
+from ma_boot.rank_table import fake
+from ma_boot.rehearsal.obs_server import ObsServer
+from tests.conftest import CREDENTIALS
+from tests.functional.node import RANK, Node, template_two
+
+STAND_INS = Path(__file__).parents[1] / "stand_ins"
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path, variables={"RANK_TABLE_FILE": ""})
+
+
+def doctor(node: Node, *arguments: str, code: int = 0) -> Dict[str, List[Dict[str, str]]]:
+    """The findings by their check."""
+    done = subprocess.run(
+        [sys.executable, "-m", "ma_boot", "doctor", "--json", *arguments],
+        cwd=node.home, env=node.environ(), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == code, done.stdout + done.stderr
+    document = json.loads(done.stdout)
+    assert document["healthy"] is (code == 0)
+    found: Dict[str, List[Dict[str, str]]] = {}
+    for finding in document["findings"]:
+        assert finding["evidence"], finding
+        assert finding["severity"] == "ok" or finding["remedy"] or finding["check"].startswith("space"), (
+            finding
+        )
+        found.setdefault(finding["check"], []).append(finding)
+    return found
+
+
+def one(found: Dict[str, List[Dict[str, str]]], check: str) -> Dict[str, str]:
+    assert len(found[check]) == 1, found[check]
+    return found[check][0]
+
+
+def test_a_container_that_is_well(node: Node) -> None:
+    found = doctor(node)
+    for check in ("job", "home", "log", "mount", "space /", "limits", "python", "NPU"):
+        assert check in found
+    assert one(found, "NPU")["evidence"].startswith("no NPU here")
+
+
+def test_for_people_each_line_has_a_remedy_below(node: Node) -> None:
+    ended = node.boot("doctor")
+    assert ended.code == 0, ended.output
+    assert "warning  credentials  OBS_ACCESS_KEY_ID and OBS_SECRET_ACCESS_KEY not set\n" in ended.output
+    assert "-> a path mapping needs them" in ended.output
+    assert ended.output.splitlines()[-1].startswith("0 errors, ")
+
+
+@pytest.mark.parametrize(
+    ("variables", "check", "evidence"),
+    [
+        ({"MA_NUM_HOSTS": "two"}, "variables", "MA_NUM_HOSTS is 'two'"),
+        ({"MA_NUM_HOSTS": "2", "VC_TASK_INDEX": "0", "VC_WORKER_NUM": "3"}, "variables", "VC_WORKER_NUM 3"),
+        (
+            {"MA_NUM_HOSTS": "2", "VC_TASK_INDEX": "0", "VC_WORKER_HOSTS": "127.0.0.1"},
+            "variables",
+            "has 1 names",
+        ),
+        ({"HCCL_CONNECT_TIMEOUT": "100000"}, "variables", "HCCL_CONNECT_TIMEOUT is '100000'"),
+        ({"CM_CHIEF_IP": "10.0.0.1", "RANK_ID": "0"}, "variables", "HCCL takes one"),
+        ({"DEFAULT_CONDA_ENV_NAME": "missing"}, "python", "no such environment"),
+        ({"OBS_ENDPOINT": "http://127.0.0.1:1"}, "OBS", "does not answer"),
+        ({"S3_ENDPOINT": "127.0.0.1:1", "S3_USE_HTTPS": "0"}, "OBS", "http://127.0.0.1:1 does not answer"),
+        ({"OBS_CREDENTIALS_FILE": "/no/such"}, "credentials", "/no/such: No such file"),
+    ],
+)
+def test_contradictions_are_errors(node: Node, variables: Dict[str, str], check: str, evidence: str) -> None:
+    node.variables.update(variables)
+    found = doctor(node, code=78)
+    assert any(f["severity"] == "error" and evidence in f["evidence"] for f in found[check]), found[check]
+
+
+def test_old_variables_and_names_without_an_address_are_warnings(node: Node) -> None:
+    node.variables.update(
+        DLS_TASK_NUMBER="2", DLS_TASK_INDEX="1", VC_WORKER_HOSTS="127.0.0.1,no.such.host.invalid"
+    )
+    found = doctor(node)
+    assert "DLS_TASK_INDEX for VC_TASK_INDEX" in one(found, "variables")["evidence"]
+    assert "no.such.host.invalid" in one(found, "names")["evidence"]
+
+
+def test_a_port_that_is_taken(node: Node) -> None:
+    with socket.socket() as other:
+        other.bind(("", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        node.variables["HCCL_IF_BASE_PORT"] = str(min(port, 65504))
+        assert str(port) in one(doctor(node), "ports")["evidence"]
+
+
+def test_obs_answers_and_its_clock_is_ours(node: Node, obs: ObsServer) -> None:
+    node.variables.update(OBS_ENDPOINT=obs.url, OBS_SECURITY_TOKEN="TOKENPLANTED", **CREDENTIALS)
+    found = doctor(node)
+    assert one(found, "OBS")["severity"] == one(found, "clock")["severity"] == "ok"
+    assert one(found, "credentials")["evidence"] == "temporary credentials are set"
+    assert "PLANTED" not in json.dumps(found)
+
+
+@pytest.mark.parametrize(("skew", "severity"), [(0, "ok"), (-59, "ok"), (61, "warning"), (-901, "error")])
+def test_a_clock_that_is_off(skew: float, severity: str) -> None:
+    assert clock(skew).severity == severity
+
+
+class TestRankTable:
+    def test_one_that_contradicts_the_variables(self, node: Node) -> None:
+        node.variables.update(RANK_TABLE_FILE=str(node.config), MA_NUM_HOSTS="4", VC_TASK_INDEX="0")
+        node.table.write_text(json.dumps(template_two(2, 8)))
+        evidence = [f["evidence"] for f in doctor(node, code=78)["rank table"]]
+        assert "2 pods, MA_NUM_HOSTS is 4" in evidence
+        assert "this container has 8 devices in the table, MA_NUM_GPUS is 2" in evidence
+
+    def test_one_that_is_not_there_yet(self, node: Node) -> None:
+        node.variables["RANK_TABLE_FILE"] = str(node.config)
+        assert "No such file" in one(doctor(node), "rank table")["evidence"]
+        node.table.write_text('{"status": "initializing"}')
+        assert "initializing" in one(doctor(node), "rank table")["evidence"]
+
+    def test_one_of_another_job(self, node: Node) -> None:
+        node.variables["RANK_TABLE_FILE"] = str(node.config)
+        node.table.write_text(json.dumps(fake(2, 8, lambda pod: f"other-{pod + 5}")))
+        assert any(
+            "was not found in the rank table" in f["evidence"] for f in doctor(node, code=78)["rank table"]
+        )
+
+
+class TestNpu:
+    """Two nodes of two cards; this is the first."""
+
+    @pytest.fixture
+    def cards(self, node: Node, tmp_path: Path) -> Path:
+        node.complete_table(pods=2)
+        document = template_two(2, 2)["group_list"][0]["instance_list"]
+        pods = sorted(document, key=lambda pod: str(pod["pod_name"]))  # the file has them in another order
+        addresses = [[device["device_ip"] for device in pod["devices"]] for pod in pods]
+        state = {
+            "health": ["OK", "OK"],
+            "ip": dict(zip("01", addresses[0])),
+            "netdetect": {"0": "10.9.9.1", "1": "10.9.9.1"},
+            "reachable": ["10.9.9.1", *addresses[1]],
+            "peers": addresses[1],
+            "set": [],
+        }
+        file = tmp_path / "cards.json"
+        file.write_text(json.dumps(state))
+        node.variables.update(
+            RANK_TABLE_FILE=str(node.config), STAND_IN=str(file), MA_NUM_HOSTS="2", VC_TASK_INDEX="0",
+            PATH=f"{STAND_INS}:{Path(sys.executable).parent}:/usr/bin:/bin",
+        )  # fmt: skip
+        return file
+
+    def change(self, cards: Path, **values: Any) -> Dict[str, Any]:
+        state = {**json.loads(cards.read_text()), **values}
+        cards.write_text(json.dumps(state))
+        return state
+
+    def test_cards_that_are_well(self, node: Node, cards: Path) -> None:
+        found = doctor(node)
+        assert [f["evidence"] for f in found["NPU"]] == ["2 x 910B4, npu-smi 24.1.rc1"]
+        evidence = [f["evidence"] for f in found["card network"]]
+        assert evidence == ["card 0: Success, looks for 10.9.9.1", "card 1: Success, looks for 10.9.9.1"]
+        assert json.loads(cards.read_text())["set"] == []  # nothing was changed
+
+    def test_a_card_that_is_ill_and_one_that_is_missing(self, node: Node, cards: Path) -> None:
+        self.change(cards, health=["OK", "Alarm"])
+        assert "NPU 1 (910B4): Alarm" in doctor(node, code=78)["NPU"][0]["evidence"]
+        self.change(cards, health=["OK"])
+        assert "npu-smi shows 1 cards, MA_NUM_GPUS is 2" in doctor(node)["NPU"][1]["evidence"]
+
+    def test_npu_smi_that_fails(self, node: Node, cards: Path) -> None:
+        self.change(cards, smi_code=187)
+        evidence = one(doctor(node, code=78), "NPU")["evidence"]
+        assert "exit code 187" in evidence
+        assert "dcmi module initialize failed" in evidence
+
+    def test_a_port_without_a_network(self, node: Node, cards: Path) -> None:
+        self.change(cards, reachable=[])
+        assert [f["severity"] for f in doctor(node, code=78)["card network"]] == ["error", "error"]
+
+    def test_an_address_that_is_not_the_tables(self, node: Node, cards: Path) -> None:
+        self.change(cards, ip={"0": "10.1.1.1", "1": "10.1.1.2"})
+        assert (
+            "card 0 has 10.1.1.1, the rank table says"
+            in one(doctor(node, code=78), "card address")["evidence"]
+        )
+
+    def test_with_configure_each_card_looks_for_its_peer_and_is_set_back(
+        self, node: Node, cards: Path
+    ) -> None:
+        peers = json.loads(cards.read_text())["peers"]
+        found = doctor(node, "--configure")
+        assert [f["evidence"] for f in found["card peers"]] == [
+            f"card {i} reaches {peers[i]}" for i in (0, 1)
+        ]
+        state = json.loads(cards.read_text())
+        assert state["set"] == [["0", peers[0]], ["0", "10.9.9.1"], ["1", peers[1]], ["1", "10.9.9.1"]]
+        assert state["netdetect"] == {"0": "10.9.9.1", "1": "10.9.9.1"}
+
+    def test_a_peer_that_cannot_be_reached_is_named(self, node: Node, cards: Path) -> None:
+        peers = self.change(cards)["peers"]
+        self.change(cards, reachable=["10.9.9.1", peers[0]])
+        assert one({"p": [doctor(node, "--configure", code=78)["card peers"][1]]}, "p")["evidence"] == (
+            f"card 1 to {peers[1]}: Fault"
+        )
+
+    def test_the_drivers_version(self, node: Node, cards: Path, tmp_path: Path) -> None:
+        (tmp_path / "driver").mkdir()
+        (tmp_path / "driver" / "version.info").write_text("Version=24.1.rc1\nascendhal_version=7\n")
+        patient = Patient(node.environ(), "host", str(node.home), driver=str(tmp_path / "driver"))
+        assert "version 24.1.rc1" in next(f.evidence for f in examine(patient) if f.check == "driver")
+
+
+class TestContainer:
+    def job_in(self, home: Path) -> Any:
+        return read_job({"MA_HOME": str(home), "MA_LOG_DIR": str(home / "file" / "log")}, "host")
+
+    def test_a_log_directory_that_cannot_be_made(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("no directory")
+        found = list(directories(Patient({}, "host", "/"), self.job_in(tmp_path)))
+        assert found[0] == Finding(
+            "log", "error", f"{tmp_path}/file/log cannot be written: {tmp_path}/file: Not a directory",
+            f"chown -R 1000:100 {tmp_path}/file/log, in the image or on the storage's server",
+        )  # fmt: skip
+
+    def test_little_space(self, tmp_path: Path) -> None:
+        patient = Patient({}, "host", "/", places=((str(tmp_path), 1_000_000), ("/no/such", 1)))
+        first, second = space(patient, self.job_in(tmp_path))
+        assert first.severity == second.severity == "warning"
+        assert "ModelArts wants 1000000 GB" in first.evidence
+
+    def test_limits_matter_beside_infiniband(self, tmp_path: Path) -> None:
+        assert (
+            next(limits(Patient({}, "host", "/", devices=str(tmp_path)), self.job_in(tmp_path))).severity
+            == "ok"
+        )
+        (tmp_path / "infiniband").mkdir()
+        found = next(limits(Patient({}, "host", "/", devices=str(tmp_path)), self.job_in(tmp_path)))
+        assert found.severity == "warning"
+        assert "open files" in found.evidence
+
+
+class TestPreflight:
+    def test_errors_end_the_job_before_anything_starts(self, node: Node) -> None:
+        node.variables["HCCL_CONNECT_TIMEOUT"] = "1"
+        ended = node.boot("--rendezvous", "none", "--preflight", RANK, "print:started")
+        assert ended.code == 78
+        assert "HCCL takes 120 to 7200 seconds" in ended.output
+        assert "started" not in ended.output
+
+    def test_warnings_are_said_and_the_job_runs(self, node: Node) -> None:
+        node.variables.update(DLS_TASK_NUMBER="1", MA_NUM_HOSTS="")
+        ended = node.boot("--rendezvous", "none", "--preflight", RANK, "print:started")
+        assert ended.code == 0, ended.output
+        assert "preflight: variables: variables of ModelArts' first version" in ended.output
+
+    def test_it_is_cheap(self, node: Node) -> None:
+        """No program is run and nothing resolved: a name server that does not answer costs nothing."""
+        node.variables.update(
+            PATH=f"{STAND_INS}:{os.environ['PATH']}", VC_WORKER_HOSTS="no.such.host.invalid"
+        )
+        started = time.monotonic()
+        ended = node.boot("--rendezvous", "none", "--preflight", RANK, "print:started")
+        assert ended.code == 0, ended.output
+        assert time.monotonic() - started < 20
+        assert "npu-smi" not in ended.output

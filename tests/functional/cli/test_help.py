@@ -1,0 +1,202 @@
+"""The help: each page fits a screen and has an example, and each example works."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import Dict, Iterator, List, Tuple
+
+import click
+import pytest
+
+from ma_boot.cli.app import commands, main
+from ma_boot.cli.help import ALL
+from ma_boot.cli.options import TOPICS, RunOption, misfits
+from ma_boot.cli.run import run
+from ma_boot.node.request import conflicts, requested
+from ma_boot.rank_table import fake
+from ma_boot.rehearsal.faults.grammar import KINDS
+from tests.synthetic import synthetic_job
+
+LINES, COLUMNS = 40, 80
+ENVIRON = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
+
+
+def command_lines(group: click.Group, path: Tuple[str, ...] = ()) -> Iterator[Tuple[str, ...]]:
+    """The words of every command of the tree, itself too."""
+    yield path
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from command_lines(command, (*path, name))
+        else:
+            yield (*path, name)
+
+
+COMMANDS = [(*words, "--help") for words in command_lines(commands)]
+PAGES = [*COMMANDS, *(("--help", topic.name) for topic in TOPICS)]
+
+
+def shown(words: Tuple[str, ...], capfd: pytest.CaptureFixture[str]) -> str:
+    assert main(words, {}) == 0
+    output = capfd.readouterr()
+    assert output.err == ""
+    return output.out
+
+
+def examples(page: str) -> List[str]:
+    """The command lines below `Example:`."""
+    found = re.search(r"^ *Example:\n((?: +ma_boot .*\n)+)", page, re.MULTILINE)
+    return [line.strip() for line in found.group(1).splitlines()] if found else []
+
+
+def all_examples() -> List[str]:
+    """Those of every page, by the texts that the pages are made of."""
+    of_topics = [line for topic in TOPICS for line in topic.examples]
+    docs = [command.help or "" for command in tree(commands)]
+    return [*of_topics, *(line for doc in docs for line in examples(doc + "\n"))]
+
+
+def tree(group: click.Group) -> Iterator[click.Command]:
+    yield group
+    for command in group.commands.values():
+        yield from tree(command) if isinstance(command, click.Group) else (command,)
+
+
+@pytest.mark.parametrize("words", PAGES, ids=" ".join)
+def test_a_page_fits_a_screen_and_has_an_example(
+    words: Tuple[str, ...], capfd: pytest.CaptureFixture[str]
+) -> None:
+    page = shown(words, capfd)
+    assert len(page.splitlines()) <= LINES
+    assert [line for line in page.splitlines() if len(line) > COLUMNS] == []
+    assert examples(page)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_no_sentence_is_cut(words: Tuple[str, ...], capfd: pytest.CaptureFixture[str]) -> None:
+    page = re.sub(r"(\[ARGS\]|EVENTS|FILES|0,1,)\.\.\.", "", shown(words, capfd))
+    assert re.findall(r"\w*\.\.\.", page.replace("COMMAND [ARGS]...", "")) == []
+
+
+def test_all_is_every_option_once(capfd: pytest.CaptureFixture[str]) -> None:
+    page = shown(("--help", ALL), capfd)
+    options = [param.opts[-1] for param in run.params if isinstance(param, click.Option)]
+    assert sorted(re.findall(r"^  (--?[a-z-]+)", page, re.MULTILINE)) == sorted(options)
+
+
+def test_every_option_has_exactly_one_topic() -> None:
+    in_topics = [option for topic in TOPICS for option in topic.options]
+    assert len({id(option) for option in in_topics}) == len(in_topics)
+    assert {id(param) for param in run.params if isinstance(param, click.Option)} == set(map(id, in_topics))
+
+
+def test_every_option_of_every_command_says_what_it_is_for() -> None:
+    silent = [
+        (command.name, param.opts)
+        for command in tree(commands)
+        for param in command.params
+        if isinstance(param, click.Option) and not param.help
+    ]
+    assert silent == []
+
+
+def test_every_path_completes() -> None:
+    params = [param for command in tree(commands) for param in command.params]
+    paths = [param for param in params if param.metavar in ("FILE", "DIR", "PATH", "[DIR]")]
+    assert len(paths) > 12
+    context = click.Context(commands)
+    for param in paths:
+        (offered,) = param.shell_complete(context, "x")
+        assert offered.type == ("dir" if "DIR" in str(param.metavar) else "file"), param.opts
+
+
+def test_every_need_is_an_option_of_run() -> None:
+    names = {param.name for param in run.params}
+    assert {need.option for p in run.params if isinstance(p, RunOption) for need in p.needs} <= names
+
+
+def test_every_kind_of_fault_is_explained(capfd: pytest.CaptureFixture[str]) -> None:
+    words = set(re.findall(r"[a-z0-9-]+", shown(("--help", "faults"), capfd)))
+    assert set(KINDS) - words == set()
+
+
+@pytest.mark.parametrize("words", [["--help", "nonsense"], ["run", "--help", "nonsense"]])
+def test_an_unknown_topic_names_the_topics(words: List[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(words, {}) == 64
+    said = capfd.readouterr().err
+    assert [topic.name for topic in TOPICS if topic.name not in said] == []
+
+
+def test_the_help_of_the_training_is_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text("import sys; print('of the training:', *sys.argv[1:])")
+    assert main(["--local", "--rank-table-delay", "0", "train.py", "--help", "ranks"], ENVIRON) == 0
+    assert "of the training: --help ranks" in capfd.readouterr().out
+
+
+def parsed(line: str) -> click.Context:
+    """What click makes of a command line; raises what it refuses."""
+    words = shlex.split(line)[1:]
+    command: click.Command = commands
+    while isinstance(command, click.Group):
+        command = command.commands[words.pop(0)] if words[0] in command.commands else run
+    return command.make_context(command.name, words)
+
+
+@pytest.mark.parametrize("line", all_examples())
+def test_an_example_is_a_right_command_line(line: str, job_directory: Path) -> None:
+    context = parsed(line.replace("log/*", "log/job-node-0"))
+    if context.command is run:
+        values: Dict[str, object] = dict(context.params)
+        command = values.pop("command")
+        assert misfits(context) == []
+        assert conflicts(requested(command, values)) == []  # type: ignore[arg-type]
+
+
+ALONE = [
+    line
+    for line in all_examples()
+    if line.startswith(("ma_boot sync", "ma_boot rank-table", "ma_boot report"))
+]
+NEEDS_MORE = ("generate", "/user/config", "server_0.json")  # cards, the platform, tables of real servers
+
+
+@pytest.mark.parametrize("line", [line for line in ALONE if not any(word in line for word in NEEDS_MORE)])
+def test_an_example_works(line: str, job_directory: Path) -> None:
+    words = shlex.split(line.replace("log/*", "log/job-node-0"))[1:]
+    more = ["--obs-root", "obs"] if words[0] == "sync" and "--obs-root" not in words else []
+    assert main([*words, *more], ENVIRON) == 0
+
+
+PLANNED = [line for topic in TOPICS for line in topic.examples if "--local" in line and "docker" not in line]
+
+
+@pytest.mark.parametrize("line", [line for line in PLANNED if "--fault all" not in line])
+def test_an_example_of_a_rehearsal_has_a_plan(
+    line: str, job_directory: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--plan", "--json", *shlex.split(line)[1:]], ENVIRON) == 0
+    assert json.loads(capfd.readouterr().out)["nodes"]
+
+
+@pytest.fixture
+def job_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with what the examples name."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("jobstart_hccl.json", "yesterday.json"):
+        Path(name).write_text(json.dumps(fake(2, 8)))
+    Path("train.py").write_text("print('trained')")
+    Path("path_mapping_config.py").write_text(
+        "PATH_MAPPING_CONFIG = {'input': {'data': 'obs://bucket/data/'}, 'output': {'out': 'obs://bucket/out/'}}"
+    )
+    for name in ("obs/bucket/data", "out", "log"):
+        Path(name).mkdir(parents=True)
+    Path("obs/bucket/data/file").write_text("content")
+    Path("out/file").write_text("content")
+    Path("log/job-node-0-events.jsonl").write_text(synthetic_job(1, 2)[0])
+    return tmp_path

@@ -1,0 +1,297 @@
+"""`ma_boot sync`: a user moves inputs and outputs without a job."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+import pytest
+
+from ma_boot.rehearsal.obs_server import Credentials, Fault, ObsServer
+from tests.conftest import CREDENTIALS
+from tests.functional.node import eventually
+from tests.functional.terminal import screen_lines
+
+MAPPING = """
+input:
+  data: {obs: 'obs://bucket/data/', shard: true, exclude: ['*.tmp']}
+  extra: {obs: obs://bucket/extra, required: false}
+output:
+  ckpt: obs://bucket/{job}/node-{node}/rank-{rank}/
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A home with a mapping, a bucket beside it, and an output."""
+    for name, content in {
+        "obs/bucket/data/a": "aaa",
+        "obs/bucket/data/b.tmp": "b",
+        "home/ckpt/c": "c",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    (tmp_path / "home" / "mapping.yaml").write_text(MAPPING)
+    return tmp_path / "home"
+
+
+def sync(home: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    root = [] if "OBS_ENDPOINT" in variables else ["--obs-root", str(home.parent / "obs")]
+    environ = {"PATH": os.environ["PATH"], "MA_VJ_NAME": "ma-job-x", **variables}
+    argv = [sys.executable, "-m", "ma_boot", "sync", arguments[0], *root, *arguments[1:]]
+    return subprocess.run(argv, cwd=home, env=environ, capture_output=True, text=True, check=False)
+
+
+def start(home: Path, *arguments: str, **variables: str) -> subprocess.Popen[str]:
+    environ = {"PATH": os.environ["PATH"], **variables}
+    argv = [sys.executable, "-m", "ma_boot", "sync", *arguments]
+    return subprocess.Popen(
+        argv, cwd=home, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def documents(done: subprocess.CompletedProcess[str]) -> List[Dict[str, Any]]:
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_a_plan_says_what_and_why_and_moves_nothing(home: Path) -> None:
+    before = sorted(home.parent.rglob("*"))
+    done = sync(home, "plan", "mapping.yaml")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "input data <- obs://bucket/data/:",
+        "  copy                 3  a  (not here)",
+        "  skip                 1  b.tmp  (not selected)",
+        "  copy 1 (0.0 MB), skip 1 (0.0 MB)",
+        "input extra <- obs://bucket/extra: nothing there",
+        "output ckpt -> obs://bucket/modelarts-job-x/node-0/rank-0/:",
+        "  copy                 1  c  (not in OBS)",
+        "  copy 1 (0.0 MB)",
+        "in all: copy 2 (0.0 MB), skip 1 (0.0 MB)",
+    ]
+    assert sorted(home.parent.rglob("*")) == before
+
+
+def test_download_and_upload_do_what_the_plan_says(home: Path) -> None:
+    for way in ("download", "upload"):
+        for said in ("1 files, 0.0 MB in 0.0 s", "0 files, 0.0 MB in 0.0 s, 1 were there"):
+            done = sync(home, way, "mapping.yaml")
+            assert done.returncode == 0
+            assert said in done.stdout
+    assert (home / "data" / "a").read_text() == "aaa"
+    assert not (home / "data" / "b.tmp").exists()
+    assert (home.parent / "obs/bucket/modelarts-job-x/node-0/rank-0/c").read_text() == "c"
+    found = documents(sync(home, "plan", "--json", "mapping.yaml"))
+    assert {one["action"] for one in found if "action" in one} == {"skip"}
+    assert found[-1] == {"totals": {"skip": {"files": 3, "bytes": 5}}}
+
+
+def test_each_node_of_a_job_has_its_part_and_its_place(home: Path) -> None:
+    (home.parent / "obs/bucket/data/z").write_text("zzz")
+    node = {"MA_NUM_HOSTS": "2", "VC_TASK_INDEX": "1", "MA_NUM_GPUS": "8"}
+    found = documents(sync(home, "plan", "--json", "mapping.yaml", **node))
+    assert [one["name"] for one in found if one.get("action") == "copy"] == ["z", "c"]
+    assert sync(home, "upload", "mapping.yaml", **node).returncode == 0
+    assert (home.parent / "obs/bucket/modelarts-job-x/node-1/rank-8/c").exists()
+    found = documents(sync(home, "plan", "--json", "--shard", "0/2", "mapping.yaml", **node))
+    assert [one["name"] for one in found if one.get("action") == "copy"] == ["a"]
+
+
+def test_checksum_finds_what_size_and_time_do_not_show(home: Path) -> None:
+    sync(home, "download", "mapping.yaml")
+    file = home / "data" / "a"
+    status = file.stat()
+    file.write_text("bad")
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert "0 files" in sync(home, "download", "mapping.yaml").stdout
+    assert "1 files" in sync(home, "download", "--checksum", "mapping.yaml").stdout
+    assert file.read_text() == "aaa"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["plan", "none.yaml"], 78, "cannot be read"),
+        (["plan", "--shard", "2/2", "mapping.yaml"], 64, "found '2/2', expected as in 0/4"),
+        (["plan", "wrong.yaml"], 78, "line 1: found the key 'in', expected 'input' or 'output'"),
+        (["plan", "missing.yaml"], 66, "inputs that are not in OBS:\n  - obs://bucket/none"),
+        (["download", "missing.yaml"], 66, "obs://bucket/none"),
+        (["upload", "missing.yaml"], 74, "left nothing at these output paths"),
+    ],
+)
+def test_what_goes_wrong_is_told_with_its_exit_code(
+    home: Path, arguments: List[str], code: int, said: str
+) -> None:
+    (home / "wrong.yaml").write_text("in: {}")
+    (home / "missing.yaml").write_text("input: {a: 'obs://bucket/none'}\noutput: {gone: 'obs://bucket/x'}")
+    done = sync(home, *arguments)
+    assert done.returncode == code
+    assert said in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_plan_tells_refusals_and_ends_with_73(home: Path, tmp_path: Path) -> None:
+    (home.parent / "obs/bucket/data/A").mkdir()
+    (home / "data").mkdir()
+    (home / "data" / "A").write_text("a file where a directory is to be")
+    done = sync(home, "plan", "mapping.yaml")
+    assert "  refuse               0  A/  (a file is in the place of this directory)" in done.stdout
+    assert done.returncode == 73
+
+
+def test_real_obs_that_refuses_is_69_and_shows_no_secret(home: Path, obs: ObsServer) -> None:
+    obs.faults.append(Fault("403", "GET", "/bucket"))
+    for command in ("plan", "download"):
+        done = sync(home, command, "mapping.yaml", OBS_ENDPOINT=obs.url, **CREDENTIALS)
+        assert done.returncode == 69
+        assert "HTTP 403" in done.stderr
+        assert "  -> the owner of OBS_ACCESS_KEY_ID lacks the permission" in done.stderr
+        assert "PLANTED" not in done.stdout + done.stderr
+
+
+def test_an_endpoint_where_nothing_answers_is_named_with_what_to_do(home: Path) -> None:
+    done = sync(home, "plan", "mapping.yaml", OBS_ENDPOINT="http://127.0.0.1:1", **CREDENTIALS)
+    assert done.returncode == 69
+    assert "listing obs://bucket/data/ at 127.0.0.1:1: ConnectionRefusedError" in done.stderr
+    assert "  -> nothing answers there" in done.stderr
+
+
+def test_missing_credentials_are_named_with_what_to_do(home: Path) -> None:
+    done = sync(home, "plan", "mapping.yaml", OBS_ENDPOINT="https://obs.example.com")
+    assert done.returncode == 78
+    assert "OBS_ACCESS_KEY_ID, OBS_SECRET_ACCESS_KEY\n  -> set them, on ModelArts in the job's" in done.stderr
+
+
+def test_a_download_that_is_stopped_ends_soon_and_says_so(home: Path, obs: ObsServer) -> None:
+    obs.faults.append(Fault("hang", "GET", "/bucket"))
+    with start(home, "download", "mapping.yaml", OBS_ENDPOINT=obs.url, **CREDENTIALS) as process:
+        eventually(lambda: obs.requests, "the first request")
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=20)
+    assert process.returncode == 143
+    assert "stopped by SIGTERM" in errors
+
+
+def keys(access: str) -> str:
+    """As IAM answers."""
+    inner = {"access": access, "secret": "SKPLANTED", "securitytoken": "TOKENPLANTED", "expires_at": "soon"}
+    return json.dumps({"credential": inner})
+
+
+class TestCredentials:
+    """Temporary ones that run out."""
+
+    @pytest.mark.parametrize(
+        ("method", "part"),
+        [("GET", "prefix="), ("POST", "uploads"), ("PUT", "partNumber=2"), ("POST", "uploadId=")],
+    )
+    def test_the_file_is_read_again_wherever_they_end(
+        self, home: Path, obs: ObsServer, method: str, part: str
+    ) -> None:
+        """In the listing, when an upload in parts begins, in its middle, and at its end."""
+        with (home / "ckpt" / "large").open("wb") as large:
+            large.truncate(80 << 20)
+        obs.credentials[:] = [Credentials(key, "SKPLANTED", "TOKENPLANTED") for key in ("AKOLD", "AKNEW")]
+        obs.faults.append(Fault("expired", method, part, times=1))
+        file = home / "keys.json"
+        os.mkfifo(file)  # one content for each time that it is read
+
+        def rotate() -> None:
+            with file.open("w") as first:
+                os.mkfifo(home / "next")
+                (home / "next").replace(file)
+                first.write(keys("AKOLD"))
+            with file.open("w") as second:  # open when somebody reads again
+                del obs.credentials[0]
+                second.write(keys("AKNEW"))
+
+        rotation = threading.Thread(target=rotate)
+        rotation.start()
+        done = sync(home, "upload", "mapping.yaml", OBS_ENDPOINT=obs.url, OBS_CREDENTIALS_FILE=str(file))
+        os.close(os.open(file, os.O_RDONLY | os.O_NONBLOCK))  # which frees a rotation that nobody asked for
+        rotation.join()
+        assert (done.returncode, done.stderr) == (0, ""), done.stdout
+        assert "2 files, 83.9 MB" in done.stdout
+
+    def test_a_file_that_does_not_help_is_told_once(self, home: Path, obs: ObsServer) -> None:
+        obs.faults.append(Fault("expired", "GET", "prefix="))
+        file = home / "keys.json"
+        file.write_text(keys("AKPLANTED"))
+        done = sync(home, "download", "mapping.yaml", OBS_ENDPOINT=obs.url, OBS_CREDENTIALS_FILE=str(file))
+        assert done.returncode == 69
+        assert "HTTP 403 ExpiredToken" in done.stderr
+        assert "PLANTED" not in done.stdout + done.stderr
+
+    @pytest.mark.parametrize(
+        ("content", "said"),
+        [
+            (None, "No such file"),
+            ("AKPLANTED", "is no JSON; expected"),
+            ('["AKPLANTED"]', "has no access, secret, securitytoken; expected"),
+            ('{"access": "AKPLANTED", "secret": 5, "securitytoken": "x"}', "has no secret; expected"),
+        ],
+    )
+    def test_a_wrong_file_is_an_error_that_does_not_show_it(
+        self, home: Path, content: Optional[str], said: str
+    ) -> None:
+        if content is not None:
+            (home / "keys.json").write_text(content)
+        file = str(home / "keys.json")
+        done = sync(
+            home, "plan", "mapping.yaml", OBS_ENDPOINT="http://127.0.0.1:9", OBS_CREDENTIALS_FILE=file
+        )
+        assert done.returncode == 78
+        assert f"OBS_CREDENTIALS_FILE: {file}" in done.stderr
+        assert said in done.stderr
+        assert "PLANTED" not in done.stderr
+
+
+def test_nothing_that_moves_for_the_stall_timeout_is_a_failed_request(home: Path, obs: ObsServer) -> None:
+    obs.faults.append(Fault("hang", "PUT", "/ckpt"))
+    begun = time.monotonic()
+    (home / "own.yaml").write_text("output: {ckpt: 'obs://bucket/ckpt/'}")
+    timeout = ["--stall-timeout", "0.2"]
+    done = sync(home, "upload", *timeout, "own.yaml", OBS_ENDPOINT=obs.url, **CREDENTIALS)
+    assert done.returncode == 74
+    assert "nothing moved for 0.2 s" in done.stdout + done.stderr
+    assert time.monotonic() - begun < 30
+
+
+class TestProgress:
+    """What a person sees of a transfer that takes long."""
+
+    def test_a_bar_on_a_terminal_and_lines_above_it(self, home: Path, obs: ObsServer) -> None:
+        environ = {"PATH": os.environ["PATH"], "OBS_ENDPOINT": obs.url, "TERM": "xterm", **CREDENTIALS}
+        with (home / "ckpt" / "large").open("wb") as large:
+            large.truncate(30 << 20)
+        os.mkfifo(home / "ckpt" / "pipe")  # a notice comes while there is a bar
+        obs.faults.append(Fault("503", "PUT", "/large", times=1, retry_after=1))  # so that it takes a while
+        screen, terminal = pty.openpty()
+        argv = [sys.executable, "-m", "ma_boot", "sync", "upload", "mapping.yaml"]
+        with subprocess.Popen(argv, cwd=home, env=environ, stdout=terminal) as process:
+            os.close(terminal)
+            shown = b""
+            with suppress(OSError):  # the end of a terminal
+                while piece := os.read(screen, 65536):
+                    shown += piece
+            assert process.wait() == 0
+        os.close(screen)
+        assert re.search(rb"outputs.*1/2 files.*31.5/31.5 MB.*[MG]B/s", shown), shown
+        lines = list(filter(None, screen_lines(shown, rows=24, columns=400)))
+        assert re.match(r"\[ma_boot\] outputs: done in .* s: 2 files, 31.5 MB in", lines[-1]), lines
+        assert re.match(r"\[ma_boot\] .*pipe", lines[-2]), lines
+
+    def test_no_bar_elsewhere(self, home: Path) -> None:
+        done = sync(home, "upload", "mapping.yaml")
+        assert "\x1b" not in done.stdout
+        assert "[ma_boot] outputs: done in 0.0 s: 1 files" in done.stdout

@@ -1,0 +1,121 @@
+"""Real MindSpore in each way of starting: dynamic cluster, rank table, msrun; a scheduler that fails."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+import ma_boot
+from tests.functional.node import PROGRAMS, Ended
+from tests.mindspore_end import again_after_a_crash
+
+PYTHON = Path(__file__).parents[3] / ".rehearsal" / "anaconda3" / "envs" / "mindspore" / "bin" / "python"
+FOR_TRAINING = Path(ma_boot.__file__).parent / "for_training"
+SUM = PROGRAMS / "ms_sum.py"
+
+pytestmark = [pytest.mark.mindspore, pytest.mark.timeout(400)]
+
+
+def rehearse(directory: Path, nodes: int, *arguments: str) -> Ended:
+    local = ["--local", "--nodes", str(nodes), "--devices-per-node", "2", "--rank-table-delay", "0"]
+    done = subprocess.run(
+        [sys.executable, "-m", "ma_boot", *local, "--python", str(PYTHON), *arguments],
+        cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+    )  # fmt: skip
+    return Ended(done.returncode, done.stdout)
+
+
+def said(text: str, word: str) -> List[Dict[str, Any]]:
+    """What each rank said, by rank."""
+    found = [json.loads(line.partition(f"{word} ")[2]) for line in text.splitlines() if f"{word} {{" in line]
+    return sorted(found, key=lambda one: int(one["rank"]))
+
+
+def test_the_dynamic_cluster_adds_up_over_two_nodes(tmp_path: Path) -> None:
+    ended = again_after_a_crash(
+        lambda: rehearse(tmp_path, 2, "--rendezvous", "mindspore", str(SUM)), "summed"
+    )
+    assert ended.code == 0, ended.output
+    ranks = said(ended.output, "summed")
+    assert [one["rank"] for one in ranks] == [0, 1, 2, 3]
+    assert [one["MS_NODE_ID"] for one in ranks] == ["0", "1", "2", "3"]  # by VC_TASK_INDEX
+    assert {(one["size"], one["sum"], one["RANK_TABLE_FILE"]) for one in ranks} == {(4, 10.0, None)}
+    assert [one["DEVICE_ID"] for one in ranks] == ["0", "1", "0", "1"]
+
+
+def test_a_scheduler_that_fails_is_named(tmp_path: Path) -> None:
+    ended = rehearse(tmp_path, 1, "--rendezvous", "mindspore", str(SUM), "scheduler-fails")
+    assert ended.code == 1
+    assert "scheduler ended with exit code 1" in ended.output.splitlines()[-1]
+    assert "ValueError: planted in the scheduler" in ended.output
+
+
+def test_msrun_once_on_the_node(tmp_path: Path) -> None:
+    """One node: msrun starts a scheduler on every machine that has the master's address, here on both."""
+    ended = rehearse(
+        tmp_path, 1, "--per-node", "--code-dir", str(PROGRAMS),
+        "msrun", "--worker_num=$MABOOT_WORLD_SIZE", "--local_worker_num=$MABOOT_NPROC",
+        "--node_rank=$MABOOT_NODE_RANK", "--master_addr=$MABOOT_MASTER_ADDR",
+        "--master_port=$MABOOT_MASTER_PORT", "--join=True", "--log_dir=msrun_log",
+        f"$MA_JOB_DIR/{PROGRAMS.name}/{SUM.name}",
+    )  # fmt: skip
+    assert ended.code == 0, ended.output
+    logs = sorted(tmp_path.glob("ma_boot-rehearsal/*/node-0/home/ma-user/msrun_log/worker_*.log"))
+    ranks = said("\n".join(log.read_text() for log in logs), "summed")
+    assert [(one["rank"], one["size"], one["sum"]) for one in ranks] == [(0, 2, 3.0), (1, 2, 3.0)]
+
+
+RANK_TABLE = """
+import json, os, sys
+import mindspore as ms
+ms.set_context(device_target="CPU")
+ms.ops.add(ms.Tensor(1), ms.Tensor(1))
+table = json.load(open(os.environ["RANK_TABLE_FILE"]))
+ranks = {device["rank_id"]: device["device_id"] for server in table["server_list"] for device in server["device"]}
+names = ("RANK_SIZE", "DEVICE_ID", "ASCEND_DEVICE_ID", "HCCL_CONNECT_TIMEOUT", "ASCEND_PROCESS_LOG_PATH")
+seen = {"rank": os.environ["RANK_ID"], "in_table": len(ranks), "mindspore": ms.__version__}
+seen.update((name, os.environ.get(name)) for name in names)
+sys.stdout.write("table " + json.dumps(seen) + "\\n")
+"""
+
+
+def test_ranks_by_the_rank_table_and_mindspores_log_for_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The platform's faults mode sends MindSpore's own log to files: it names them by the RANK_ID it reads."""
+    script = tmp_path / "code" / "table.py"
+    script.parent.mkdir()
+    script.write_text(RANK_TABLE)
+    ms_log = tmp_path / "ms_log"
+    for name, value in (("GLOG_v", "1"), ("GLOG_logtostderr", "0"), ("GLOG_log_dir", str(ms_log))):
+        monkeypatch.setenv(name, value)
+    ended = rehearse(tmp_path, 2, str(script))
+    assert ended.code == 0, ended.output
+    ranks = said(ended.output, "table")
+    assert [one["rank"] for one in ranks] == ["0", "1", "2", "3"]
+    assert {(one["in_table"], one["RANK_SIZE"], one["HCCL_CONNECT_TIMEOUT"]) for one in ranks} == {
+        (4, "4", "1800")
+    }
+    assert [one["DEVICE_ID"] for one in ranks] == [one["ASCEND_DEVICE_ID"] for one in ranks] == ["0", "1"] * 2
+    assert all(one["ASCEND_PROCESS_LOG_PATH"].endswith(f"process_log/rank_{one['rank']}") for one in ranks)
+    assert sorted(path.name for path in ms_log.glob("rank_*")) == ["rank_0", "rank_1", "rank_2", "rank_3"]
+
+
+def test_init_env_in_a_plain_python_process(tmp_path: Path) -> None:
+    """Without ma_boot around it: one process, on the device that it is given."""
+    program = (
+        "from types import SimpleNamespace\nfrom ma_boot.training import init_env\n"
+        "cfg = SimpleNamespace(seed=1, device_target='None', context_mode='graph', device_num=1, device_id=0)\n"
+        "init_env(cfg)\nprint(cfg.device_target, cfg.device_num, cfg.rank_id, cfg.device_id)\n"
+    )
+    (tmp_path / "train.py").write_text(program)
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONPATH": str(FOR_TRAINING)}
+    done = subprocess.run(
+        [str(PYTHON), "train.py"], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.splitlines()[-1:] == ["CPU 1 0 0"], done.stderr

@@ -1,0 +1,95 @@
+"""Real PyTorch: DistributedDataParallel over gloo, four processes on two simulated nodes; torchrun and accelerate."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+from tests.functional.node import PROGRAMS, Ended
+
+PYTHON = Path(__file__).parents[3] / ".rehearsal" / "torch" / "bin" / "python"
+DDP = PROGRAMS / "ddp.py"
+REHEARSAL = ["--local", "--nodes", "2", "--devices-per-node", "2", "--rank-table-delay", "0"]
+IN_CODE = f"$MA_JOB_DIR/{PROGRAMS.name}/{DDP.name}"
+
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
+
+
+def rehearse(directory: Path, *arguments: str) -> Ended:
+    done = subprocess.run(
+        [sys.executable, "-m", "ma_boot", *REHEARSAL, "--python", str(PYTHON), *arguments],
+        cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+    )  # fmt: skip
+    return Ended(done.returncode, done.stdout)
+
+
+def trained(ended: Ended) -> List[Dict[str, Any]]:
+    """What the four processes said, by rank; they learned, and the same."""
+    assert ended.code == 0, ended.output
+    said = [
+        json.loads(line.partition("trained ")[2]) for line in ended.output.splitlines() if "trained {" in line
+    ]
+    assert len(said) == 4, ended.output
+    assert all(one["equal"] and one["last"] < one["first"] / 5 for one in said)
+    return sorted(said, key=lambda one: int(one["RANK"]))
+
+
+def test_ddp_trains_on_two_nodes(tmp_path: Path) -> None:
+    ranks = trained(rehearse(tmp_path, "--rendezvous", "torch", str(DDP)))
+    assert [one["RANK"] for one in ranks] == ["0", "1", "2", "3"]
+    assert [one["LOCAL_RANK"] for one in ranks] == ["0", "1", "0", "1"]
+    assert {one["WORLD_SIZE"] for one in ranks} == {"4"}
+    assert {one["LOCAL_WORLD_SIZE"] for one in ranks} == {"2"}
+    assert len({(one["MASTER_ADDR"], one["MASTER_PORT"]) for one in ranks}) == 1
+    assert {one["RANK_TABLE_FILE"] for one in ranks} == {one["RANK_ID"] for one in ranks} == {None}
+
+
+def test_chosen_cards_are_named_to_each_process(tmp_path: Path) -> None:
+    wanted = [*REHEARSAL[:4], "4", *REHEARSAL[5:]]  # two of the four cards of each node
+    done = subprocess.run(
+        [sys.executable, "-m", "ma_boot", *wanted, "--python", str(PYTHON), "--rendezvous", "torch",
+         "--devices", "2,1", str(DDP)],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+    )  # fmt: skip
+    ranks = trained(Ended(done.returncode, done.stdout))
+    assert [(one["LOCAL_RANK"], one["DEVICE_ID"]) for one in ranks] == [("0", "1"), ("1", "2")] * 2
+
+
+def test_a_rank_that_raises_is_the_cause(tmp_path: Path) -> None:
+    """Where a peer's abort comes first, which loses its connection, the report shows the exception all the same."""
+    ended = rehearse(tmp_path, "--rendezvous", "torch", str(DDP), "fail")
+    said = [line.partition("[ma_boot] ")[2] for line in ended.output.splitlines()]
+    if ended.code == 1:
+        assert "  | ValueError: planted in the last rank" in said
+        assert said[-1].startswith("exit code 1: node 1: rank 3 ended with exit code 1")
+    else:
+        assert ended.code == 134
+        assert [
+            line for line in said if re.match("rank 3 .*; its last exception: ValueError: planted in", line)
+        ]
+        assert [line for line in said if line.startswith("advice: this rank lost its peer")]
+
+
+def test_torchrun_once_on_each_node(tmp_path: Path) -> None:
+    ended = rehearse(
+        tmp_path, "--per-node", "--code-dir", str(PROGRAMS),
+        "torchrun", "--nnodes=$MABOOT_NNODES", "--node-rank=$MABOOT_NODE_RANK", "--nproc-per-node=$MABOOT_NPROC",
+        "--master-addr=$MABOOT_MASTER_ADDR", "--master-port=$MABOOT_MASTER_PORT", IN_CODE,
+    )  # fmt: skip
+    assert [one["RANK"] for one in trained(ended)] == ["0", "1", "2", "3"]
+
+
+def test_accelerate_once_on_each_node(tmp_path: Path) -> None:
+    ended = rehearse(
+        tmp_path, "--per-node", "--code-dir", str(PROGRAMS),
+        "accelerate", "launch", "--multi_gpu", "--num_machines=$MABOOT_NNODES",
+        "--machine_rank=$MABOOT_NODE_RANK", "--num_processes=$MABOOT_WORLD_SIZE", "--main_process_ip=$MABOOT_MASTER_ADDR",
+        "--main_process_port=$MABOOT_MASTER_PORT", "--mixed_precision=no", "--dynamo_backend=no", IN_CODE,
+    )  # fmt: skip
+    assert [one["RANK"] for one in trained(ended)] == ["0", "1", "2", "3"]

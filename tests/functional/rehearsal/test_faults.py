@@ -1,0 +1,387 @@
+"""Faults on demand, OBS served, the job form's channels, and the platform's own paths: whole rehearsals."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any, Dict, List, Tuple
+
+import pytest
+
+from ma_boot.rehearsal.faults.forced_exit import force_exit
+from ma_boot.rehearsal.faults.verdict import FILE
+from tests.functional.node import Ended, alive, eventually
+from tests.functional.rehearsal.test_rehearsal import (
+    MAPPING,
+    end,
+    events,
+    laptop,
+    processes,
+    rehearse,
+    start,
+    stopped_with_outputs,
+)
+
+__all__ = ["laptop"]
+SHAPE = ["--nodes", "2", "--devices-per-node", "2"]
+needs_bwrap = pytest.mark.usefixtures("bubblewrap")
+
+
+@pytest.fixture
+def bubblewrap() -> None:
+    """Where bubblewrap is missing the tests are skipped, but in CI that is a failure."""
+    if shutil.which("bwrap", path="/usr/bin:/bin") is None:
+        reason = "bwrap: not installed (Debian: bubblewrap)"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+
+
+def verdicts(laptop: Path) -> List[Dict[str, Any]]:
+    files = list(laptop.glob(f"ma_boot-rehearsal/*/{FILE}"))
+    found: List[Dict[str, Any]] = json.loads(files[0].read_text())
+    return found
+
+
+def with_fault(laptop: Path, *words: str) -> Ended:
+    return rehearse(laptop, *SHAPE, "--tee", "none", *words)
+
+
+def environments(laptop: Path) -> Dict[int, Dict[str, str]]:
+    """What each rank printed of its environment, at its last start."""
+    found = {}
+    for node in (0, 1):
+        for file in laptop.glob(
+            f"ma_boot-rehearsal/*/node-{node}/home/ma-user/modelarts/log/*-proc-rank-*.txt"
+        ):
+            if ".1.txt" not in file.name:
+                environ = json.loads(file.read_text().splitlines()[0])
+                found[int(environ["RANK_ID"])] = environ
+    return found
+
+
+def test_a_rank_ends_with_a_code_of_our_choice_and_the_verdict_says_it(laptop: Path) -> None:
+    words = ["write:out/RANK:x", "print:ready", "sleep"]
+    ended = with_fault(laptop, *MAPPING, "--fault", "exit rank=3 code=9 line=1", "project/train.py", *words)
+    assert ended.code == 9, ended.output
+    (verdict,) = verdicts(laptop)
+    assert (verdict["came"], verdict["code"], verdict["wrong"]) == (True, 9, [])
+    assert "rank 3 ended with exit code 9" in verdict["cause"]
+    assert "fault: exit rank=3 line=1 code=9" in ended.output
+    assert processes(laptop) == []
+
+
+@pytest.mark.parametrize("code", [0, 7, 255])
+@pytest.mark.parametrize("program", ["import time; time.sleep(600)", "while True: pass"])
+def test_an_exit_code_is_forced_on_any_program(program: str, code: int) -> None:
+    process = subprocess.Popen([sys.executable, "-c", program])
+    exe = os.path.realpath(sys.executable)
+    eventually(lambda: os.path.realpath(f"/proc/{process.pid}/exe") == exe, "exec")
+    thread = threading.Thread(target=force_exit, args=(process.pid, code))
+    thread.start()
+    thread.join()
+    assert process.wait(30) == code
+
+
+def test_an_exit_code_cannot_be_forced_on_what_is_gone() -> None:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    with pytest.raises(OSError, match="No such"):
+        force_exit(process.pid, 1)
+
+
+def test_a_fault_that_does_not_come_is_no_good_verdict(laptop: Path) -> None:
+    ended = with_fault(laptop, "--fault", "kill rank=1 at=10m", "project/train.py")
+    assert ended.code == 0
+    assert verdicts(laptop)[0]["wrong"] == ["it did not come: rank 1 had ended before"]
+
+
+@pytest.mark.parametrize(("fault", "code"), [("kill rank=1 line=1", 137), ("rescheduled node=0 at=4s", 0)])
+def test_a_process_that_nothing_ended_is_no_good_verdict(laptop: Path, fault: str, code: int) -> None:
+    """A rank's child takes its run's mark off, so that no ma_boot finds it."""
+    (laptop / "project" / "train.py").write_text(
+        "import os, subprocess, time\n"
+        "if (os.environ['MA_PROC_START_CNT'], os.environ['MA_SCHEDULE_CNT']) != ('1', '1'): raise SystemExit\n"
+        "kept = {name: value for name, value in os.environ.items() if name != 'MABOOT_RUN'}\n"
+        "print(subprocess.Popen(['sleep', '600'], env=kept, start_new_session=True, stdout=-3).pid, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    ended = with_fault(laptop, "--fault", fault, "project/train.py")
+    assert ended.code == code, ended.output
+    (wrong,) = verdicts(laptop)[0]["wrong"]
+    assert wrong.startswith("processes still ran when it was over: ")
+    left = [int(pid) for pid in wrong.rpartition(": ")[2].split(", ")]
+    assert left
+    assert not any(alive(pid) for pid in left)
+
+
+def test_an_upload_that_fails_is_seen_as_lost_outputs(laptop: Path) -> None:
+    fault = ["--fault", "obs-403 method=PUT"]
+    ended = with_fault(laptop, *MAPPING, *fault, "project/train.py", "write:out/RANK:x")
+    assert ended.code == 74, ended.output
+    (verdict,) = verdicts(laptop)
+    assert verdict["files"] == verdict["lost"] >= 2  # the node that fails first stops the other
+    assert verdict["wrong"] == []
+
+
+def starts_twice(laptop: Path, fault: str) -> Ended:
+    """A job whose ranks wait; the fault comes once all of them run, and they may end once they run again."""
+    running = start(
+        laptop, *SHAPE, "--fault", f"{fault} at=6s", "project/train.py",
+        "print-environment", f"ready:{laptop}/ready", f"await:{laptop}/go",
+    )  # fmt: skip
+    try:
+        eventually(lambda: len(list(laptop.glob("ready.*"))) == 4, "the first start")
+        first = {path.name: path.read_text() for path in laptop.glob("ready.*")}
+        for home in laptop.glob("ma_boot-rehearsal/*/node-*/home/ma-user"):
+            (home / "left").write_text("by the first start")
+        eventually(
+            lambda: all(path.read_text() not in ("", first[path.name]) for path in laptop.glob("ready.*")),
+            "the second start",
+        )
+    finally:  # the job ends, whatever was seen
+        (laptop / "go").write_text("")
+        ended = end(running)
+    return ended
+
+
+def kept(laptop: Path) -> List[str]:
+    """The nodes that still have what the first start left."""
+    return sorted(
+        path.parents[2].name for path in laptop.glob("ma_boot-rehearsal/*/node-*/home/ma-user/left")
+    )
+
+
+def counts(laptop: Path) -> Dict[int, Tuple[str, str]]:
+    found = environments(laptop)
+    return {rank: (e["MA_SCHEDULE_CNT"], e["MA_PROC_START_CNT"]) for rank, e in found.items()}
+
+
+def test_a_restart_in_place_keeps_the_containers_and_counts(laptop: Path) -> None:
+    ended = starts_twice(laptop, "restart")
+    assert ended.code == 0, ended.output
+    assert kept(laptop) == ["node-0", "node-1"]
+    assert counts(laptop) == dict.fromkeys(range(4), ("1", "2"))
+
+
+def test_a_rescheduled_node_is_new_and_the_others_are_kept(laptop: Path) -> None:
+    ended = starts_twice(laptop, "rescheduled node=1")
+    assert ended.code == 0, ended.output
+    assert kept(laptop) == ["node-0"]
+    assert counts(laptop) == {0: ("1", "2"), 1: ("1", "2"), 2: ("2", "1"), 3: ("2", "1")}
+    found = environments(laptop)
+    tables = [json.loads(Path(e["RANK_TABLE_FILE"]).read_text()) for e in found.values()]
+    assert all([s["server_id"] for s in t["server_list"]] == ["127.0.0.1", "127.1.0.2"] for t in tables)
+    assert found[0]["VC_WORKER_HOSTS"] == "127.0.0.1,127.1.0.2"
+
+
+def test_a_rescheduled_job_is_new_everywhere(laptop: Path) -> None:
+    ended = starts_twice(laptop, "rescheduled")
+    assert ended.code == 0, ended.output
+    assert kept(laptop) == []
+    assert counts(laptop) == dict.fromkeys(range(4), ("2", "1"))
+
+
+SPEAKS_TO_OBS = """
+import os, boto3, path_mapping as mox
+mox.file.copy_parallel("obs://bucket/data/", "here")
+client = boto3.client("s3", endpoint_url=os.environ["OBS_ENDPOINT"], region_name="x",
+    aws_access_key_id=os.environ["OBS_ACCESS_KEY_ID"], aws_secret_access_key=os.environ["OBS_SECRET_ACCESS_KEY"])
+client.put_object(Bucket="bucket", Key="from-boto3", Body=open("here/x", "rb").read())
+"""
+
+
+def test_training_code_that_talks_to_obs_runs_unchanged(laptop: Path) -> None:
+    (laptop / "project" / "train.py").write_text(SPEAKS_TO_OBS)
+    python = ["--python", sys.executable]
+    ended = rehearse(laptop, *python, "--obs-root", "obs", "--obs-server", "project/train.py")
+    assert ended.code == 0, ended.output
+    assert (laptop / "obs" / "bucket" / "from-boto3").read_text() == "input"
+
+
+def test_obs_refuses_that_code_when_it_is_told_to(laptop: Path) -> None:
+    (laptop / "project" / "train.py").write_text(SPEAKS_TO_OBS)
+    python = ["--python", sys.executable]
+    ended = rehearse(laptop, *python, "--obs-root", "obs", "--fault", "obs-403", "project/train.py")
+    assert ended.code == 1, ended.output
+    assert not (laptop / "obs" / "bucket" / "from-boto3").exists()
+
+
+def test_a_full_disk_has_no_say_in_how_the_job_ended(laptop: Path) -> None:
+    """What a full disk leaves: half an event, and no place for the verdicts."""
+    (laptop / "project" / "train.py").write_text(
+        "import os, pathlib, sys\n"
+        "log = pathlib.Path(os.environ['MA_LOG_DIR'])\n"
+        "(log.parents[4] / 'verdicts.json').mkdir()\n"
+        "with next(log.glob('*-events.jsonl')).open('a') as events: events.write('{half')\n"
+        "sys.exit(3)\n"
+    )
+    ended = rehearse(laptop, "--fault", "stop at=10m", "project/train.py")
+    assert ended.code == 3, ended.output
+    assert "verdicts.json: Is a directory" in ended.output
+
+
+SPEAKS_IN_WORDS = """
+import os
+import path_mapping as mox
+mox.file.copy("obs://bucket/data/x", "here")
+assert os.environ["no_proxy"] == "example.com,127.0.0.1", os.environ["no_proxy"]
+"""
+
+
+def test_the_users_own_obs_is_not_that_of_the_rehearsal(laptop: Path) -> None:
+    (laptop / "project" / "train.py").write_text(SPEAKS_IN_WORDS)
+    keys = {"OBS_ACCESS_KEY_ID": "a", "OBS_SECRET_ACCESS_KEY": "b", "OBS_SECURITY_TOKEN": "c"}
+    away = {"OBS_CREDENTIALS_FILE": "/none", "http_proxy": "http://127.0.0.1:9", "no_proxy": "example.com"}
+    python = ["--python", sys.executable]
+    served = [*python, "--obs-root", "obs", "--obs-server", "project/train.py"]
+    ended = end(start(laptop, *served, more={**keys, **away}))
+    assert ended.code == 0, ended.output
+
+
+def test_a_fault_of_an_object_with_a_name_that_is_not_ascii(laptop: Path) -> None:
+    (laptop / "obs" / "bucket" / "data" / "火").write_text("x")
+    fault = ["--fault", "obs-403 key=data/火"]
+    ended = with_fault(laptop, *MAPPING, *fault, "project/train.py")
+    assert ended.code == 69, ended.output
+    assert verdicts(laptop)[0]["wrong"] == []
+
+
+def test_wrong_places_of_obs_bring_no_traceback(laptop: Path) -> None:
+    form = ["--input", "data_url=obs://bucket/data/", "project/train.py"]
+    nowhere, a_file = rehearse(laptop, *form), ["--obs-root", "project/train.py", "--obs-server"]
+    assert (nowhere.code, "--obs-root" in nowhere.output) == (78, True), nowhere.output
+    refused = rehearse(laptop, *a_file, "project/train.py")
+    assert (refused.code, "project/train.py: File exists" in refused.output) == (73, True), refused.output
+
+
+@pytest.mark.parametrize("way", [["--per-node"], ["--rendezvous", "mpi"]])
+def test_a_fault_of_a_rank_that_we_do_not_start_is_refused(laptop: Path, way: List[str]) -> None:
+    ended = rehearse(laptop, *way, "--fault", "kill rank=0", "--fault", "stop", "project/train.py")
+    assert ended.code == 64, ended.output
+    assert f"'kill rank=0': expected ranks that ma_boot starts, found {' '.join(way)}" in ended.output
+
+
+def test_inputs_and_outputs_of_the_job_form_and_what_is_appended(laptop: Path) -> None:
+    form = ["--input", "data_url=obs://bucket/data/", "--input", "more@env=obs://bucket/data/"]
+    form += ["--output", "train_url=obs://bucket/from-form", "--append-args", "--lr=0.1 --name='a b'"]
+    (laptop / "project" / "train.py").write_text(
+        "import os, sys, pathlib\n"
+        "names = dict(a.lstrip('-').split('=', 1) for a in sys.argv[1:])\n"
+        "print(names, os.environ['more'])\n"
+        "text = pathlib.Path(names['data_url'], 'x').read_text() + pathlib.Path(os.environ['more'], 'x').read_text()\n"
+        "pathlib.Path(names['train_url'], 'result').write_text(text + names['lr'] + names['name'])\n"
+    )
+    ended = rehearse(laptop, "--obs-root", "obs", *form, "project/train.py")
+    assert ended.code == 0, ended.output
+    assert "/home/ma-user/modelarts/inputs/data_url_0" in ended.output
+    assert (laptop / "obs" / "bucket" / "from-form" / "result").read_text() == "inputinput0.1a b"
+
+
+def test_all_nodes_outputs_of_the_job_form_meet_in_one_place(laptop: Path) -> None:
+    (laptop / "project" / "train.py").write_text(
+        "import os, sys, pathlib\n"
+        "out = pathlib.Path(sys.argv[1].partition('=')[2])\n"
+        "(out / os.environ['RANK_ID']).write_text('x')\n"
+    )
+    form = ["--output", "train_url=obs://bucket/from-form/"]
+    ended = rehearse(laptop, "--nodes", "2", "--obs-root", "obs", *form, "project/train.py")
+    assert ended.code == 0, ended.output
+    assert sorted(os.listdir(laptop / "obs" / "bucket" / "from-form")) == ["0", "1"], ended.output
+
+
+def test_an_input_of_the_job_form_that_is_missing_ends_it_before_a_node_starts(laptop: Path) -> None:
+    ended = rehearse(laptop, "--obs-root", "obs", "--input", "d=obs://bucket/none/", "project/train.py")
+    assert ended.code == 66, ended.output
+
+
+ABSOLUTE = "PATH_MAPPING_CONFIG = {'input': {'/cache/data': 'obs://bucket/data/'}, 'output': {'/cache/out': 'obs://bucket/out/'}}"
+
+
+def test_absolute_paths_are_rerooted_and_the_rehearsal_says_which(laptop: Path) -> None:
+    (laptop / "project" / "mapping.py").write_text(ABSOLUTE)
+    ended = rehearse(laptop, *MAPPING, "project/train.py", "write:../../cache/out/RANK:x")
+    assert ended.code == 0, ended.output
+    assert "/cache/data is NODE/cache/data" in ended.output
+    assert list(laptop.glob("ma_boot-rehearsal/*/node-0/cache/data/x"))
+    assert (laptop / "obs" / "bucket" / "out" / "0").read_text() == "x"
+
+
+@needs_bwrap
+def test_bubblewrap_shows_the_platforms_paths_and_user(laptop: Path) -> None:
+    (laptop / "project" / "mapping.py").write_text(ABSOLUTE)
+    (laptop / "project" / "train.py").write_text(
+        "import os, pathlib\n"
+        "print(os.getcwd(), os.getuid(), os.getgid(), os.environ['MA_HOME'], sorted(os.listdir('/user/config')))\n"
+        "pathlib.Path('/cache/out').mkdir(exist_ok=True)\n"
+        "pathlib.Path('/cache/out', os.environ['RANK_ID']).write_text(pathlib.Path('/cache/data/x').read_text())\n"
+    )
+    ended = rehearse(laptop, "--nodes", "2", *MAPPING, "--sandbox", "bwrap", "project/train.py")
+    assert ended.code == 0, ended.output
+    assert "/home/ma-user 1000 100 /home/ma-user ['jobstart_hccl.json']" in ended.output
+    assert (laptop / "obs" / "bucket" / "out" / "1").read_text() == "input"
+    assert "is NODE" not in ended.output
+
+
+@needs_bwrap
+def test_the_lines_of_a_rank_in_a_sandbox_are_counted(laptop: Path) -> None:
+    fault = ["--sandbox", "bwrap", "--fault", "kill rank=0 line=2"]
+    ended = with_fault(laptop, *fault, "project/train.py", "print:one", "print:two", "sleep")
+    assert ended.code == 137, ended.output
+    assert verdicts(laptop)[0]["wrong"] == []
+
+
+@needs_bwrap
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_stop_reaches_the_node_in_its_sandbox_once(laptop: Path, signum: int, code: int) -> None:
+    running = start(
+        laptop,
+        *SHAPE,
+        *MAPPING,
+        "--sandbox",
+        "bwrap",
+        "project/train.py",
+        "write:out/RANK:x",
+        "print:y",
+        "sleep",
+    )
+    stopped_with_outputs(laptop, running, signum, code)
+    assert sum(e["kind"] == "stop" for e in events(laptop, 0)) == 1
+
+
+@needs_bwrap
+def test_a_sigkill_of_the_rehearsal_leaves_no_sandbox_behind(laptop: Path) -> None:
+    running = start(
+        laptop, "--sandbox", "bwrap", "project/train.py", f"ready:{laptop}/ready", "deaf", "sleep"
+    )
+    rank = eventually(lambda: next(laptop.glob("ready.*"), None), "the rank")
+    pid = eventually(rank.read_text, "its pid")
+    running.kill()
+    end(running)
+    eventually(lambda: not alive(int(pid)), "the rank is gone")
+
+
+@needs_bwrap
+def test_a_full_disk_where_the_inputs_go(laptop: Path) -> None:
+    (laptop / "obs" / "bucket" / "data" / "big").write_bytes(bytes(1 << 20))
+    fault = ["--fault", "disk-full node=1 path=/home/ma-user/data size=256k"]
+    ended = with_fault(laptop, *MAPPING, *fault, "project/train.py", "sleep")
+    assert ended.code == 73, ended.output
+    assert "node 1" in ended.output.splitlines()[-1]
+
+
+def test_all_mistakes_of_the_command_line(laptop: Path) -> None:
+    for arguments, said in (
+        (["--fault", "kill", "project/train.py"], "rank= is missing"),
+        (["--obs-server", "project/train.py"], "need --obs-root"),
+        (["--append-args", "'", "project/train.py"], "--append-args"),
+    ):
+        ended = rehearse(laptop, *arguments)
+        assert ended.code == 64, ended.output
+        assert said in ended.output

@@ -1,0 +1,91 @@
+"""The live view of a rehearsal on a terminal: it is there, and it takes nothing from the output."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Dict, List
+
+import pytest
+
+from ma_boot.rehearsal.live import painted, view
+from ma_boot.reporting.console import Console
+from ma_boot.reporting.timeline.events import read_events
+from ma_boot.reporting.timeline.merge import timeline
+from tests.functional.terminal import Shown, in_terminal, screen_lines
+from tests.synthetic import synthetic_job
+
+LINES = 60
+TRAIN = f"""
+import os, time
+rank = os.environ["RANK_ID"]
+for number in range({LINES}):
+    print(f"rank {{rank}} says {{number}}", flush=True)
+    time.sleep(0.04)
+"""
+
+
+def rehearse(laptop: Path, more: Dict[str, str], *words: str) -> Shown:
+    (laptop / "train.py").write_text(TRAIN)
+    environ = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", **more}
+    shape = ["--nodes", "2", "--devices-per-node", "2", "--rank-table-delay", "0.3"]
+    argv = [sys.executable, "-m", "ma_boot", "--local", *shape, *words, "train.py"]
+    return in_terminal(argv, laptop, environ, rows=24, columns=150)
+
+
+def test_every_line_is_there_once_and_nothing_of_the_view_remains(tmp_path: Path) -> None:
+    shown = rehearse(tmp_path, {"TERM": "xterm"})
+    assert shown.code == 0
+    assert b"2 of 2 nodes" in shown.written
+    for node, rank in ((0, 0), (0, 1), (1, 2), (1, 3)):
+        prefix = f"[node {node}] [rank {rank}] rank {rank} says "
+        assert [line for line in shown.lines if line.startswith(prefix)] == [
+            f"{prefix}{n}" for n in range(LINES)
+        ]
+    assert [line for line in shown.lines if "of 2 nodes" in line] == []
+    assert [line for line in shown.lines if line][-1] == "[ma_boot] exit code 0: success"
+
+
+def test_a_terminal_that_cannot_move_its_cursor_gets_plain_lines(tmp_path: Path) -> None:
+    shown = rehearse(tmp_path, {"TERM": "dumb"})
+    assert shown.code == 0
+    assert b"\x1b" not in shown.written
+
+
+def test_what_is_written_meanwhile_is_whole_and_in_order() -> None:
+    read_end, write_end = os.pipe()
+    taken: List[bytes] = []
+
+    def take() -> None:
+        while part := os.read(read_end, 1 << 16):
+            taken.append(part)
+
+    reader = threading.Thread(target=take)
+    reader.start()
+    with Console(write_end, moving=True) as console:
+        with console.below() as show:
+            for number in range(2000):
+                console.write(b"line %d\n" % number)
+                if number % 7 == 0:
+                    show((f"below {number}", "below too"))
+                if number % 70 == 0:
+                    console.flush()
+        show(("too late",))
+    os.close(write_end)
+    reader.join(30)
+    os.close(read_end)
+    lines = screen_lines(b"".join(taken).replace(b"\n", b"\r\n"), rows=24, columns=80)
+    assert list(filter(None, lines)) == [f"line {number}" for number in range(2000)]
+    assert b"below 0" in b"".join(taken)
+    assert b"too late" not in b"".join(taken)
+
+
+@pytest.mark.parametrize(("nodes", "most"), [(2, 17), (64, 17), (64, 2)])
+def test_it_is_never_larger_than_its_part_of_the_terminal(nodes: int, most: int) -> None:
+    rows = view(timeline([read_events(text, str) for text in synthetic_job(nodes, 8, fails=9)]), nodes, 71.0)
+    lines = painted(rows, 60, most)
+    assert len(lines) == min(nodes + 1, most)
+    assert "71.0 s" in lines[0]
+    assert f"{nodes} of {nodes} nodes" in lines[0]

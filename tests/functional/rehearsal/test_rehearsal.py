@@ -1,0 +1,257 @@
+"""`ma_boot --local`: whole jobs on this machine, with a trivial training command."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+import pytest
+
+from ma_boot.rehearsal.obs_server import ObsServer
+from tests.conftest import CREDENTIALS
+from tests.functional.node import PROGRAMS, Ended, alive, eventually
+
+TRAIN = (PROGRAMS / "rank.py").read_text()
+
+
+@pytest.fixture
+def laptop(tmp_path: Path) -> Path:
+    """A directory with a training script, a mapping, and OBS beside it."""
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "train.py").write_text(TRAIN)
+    mapping = {"input": {"data": "obs://bucket/data/"}, "output": {"out": "obs://bucket/out/"}}
+    (tmp_path / "project" / "mapping.py").write_text(f"PATH_MAPPING_CONFIG = {mapping!r}\n")
+    (tmp_path / "obs" / "bucket" / "data").mkdir(parents=True)
+    (tmp_path / "obs" / "bucket" / "data" / "x").write_text("input")
+    return tmp_path
+
+
+MAPPING = ["--path-mapping", "project/mapping.py", "--obs-root", "obs"]
+
+
+def start(
+    laptop: Path,
+    *arguments: str,
+    delay: str = "0.3",
+    errors: int = subprocess.STDOUT,
+    more: Optional[Dict[str, str]] = None,
+) -> subprocess.Popen[bytes]:
+    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    environ = {"PATH": path, "MA_LOG_DIR": "/of/another/job", **(more or {})}
+    argv = [sys.executable, "-m", "ma_boot", "--local", "--rank-table-delay", delay, *arguments]
+    return subprocess.Popen(argv, cwd=laptop, env=environ, stdout=subprocess.PIPE, stderr=errors)
+
+
+def end(process: subprocess.Popen[bytes]) -> Ended:
+    output, _ = process.communicate(timeout=60)
+    return Ended(process.returncode, output.decode())
+
+
+def rehearse(laptop: Path, *arguments: str) -> Ended:
+    return end(start(laptop, *arguments))
+
+
+def events(laptop: Path, node: int) -> List[Dict[str, Any]]:
+    """The events of a node, once it has said some."""
+    files = list(laptop.glob(f"ma_boot-rehearsal/*/node-{node}/home/ma-user/modelarts/log/*-events.jsonl"))
+    return [json.loads(line) for line in files[0].read_text().splitlines()] if files else []
+
+
+def processes(laptop: Path) -> List[int]:
+    """Everything that runs in the sandbox."""
+    found = []
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            inside = os.readlink(f"/proc/{pid}/cwd").startswith(str(laptop))
+        except OSError:
+            continue
+        if inside and alive(int(pid)):
+            found.append(int(pid))
+    return found
+
+
+def test_two_nodes_with_inputs_late_table_and_outputs(laptop: Path) -> None:
+    shape = ["--nodes", "2", "--devices-per-node", "2"]
+    words = ["await:data/x", "write:out/RANK:done", "print:hi"]
+    ended = end(
+        start(laptop, *shape, *MAPPING, "project/train.py", *words, delay="6")
+    )  # for each state to be seen
+    assert ended.code == 0, ended.output
+    assert {f.name for f in (laptop / "obs" / "bucket" / "out").iterdir()} == {"0", "1", "2", "3"}
+    assert "[node 1] [rank 3] hi\n" in ended.output
+    for reason in ("does not exist yet", 'status is "initializing"', "not whole JSON yet"):
+        assert reason in ended.output
+
+
+def test_obs_may_be_a_real_endpoint(laptop: Path, obs: ObsServer) -> None:
+    mapping = ["--path-mapping", "project/mapping.py"]
+    reachable = {"OBS_ENDPOINT": obs.url, **CREDENTIALS}
+    missing = end(start(laptop, *mapping, "project/train.py", more=reachable))
+    assert missing.code == 66
+    assert "node 0: inputs: not in OBS" in missing.output.splitlines()[-1]
+    assert "obs://bucket/data/" in missing.output.splitlines()[-1]
+    output = "PATH_MAPPING_CONFIG = {'output': {'out': 'obs://bucket/out'}}"
+    (laptop / "project" / "mapping.py").write_text(output)
+    train = [*mapping, "project/train.py", "write:out/RANK:x"]
+    ended = end(start(laptop, *train, more=reachable))
+    assert ended.code == 0, ended.output
+    assert ("PUT", "/bucket/out/0") in obs.requests
+    assert "PLANTED" not in ended.output + missing.output
+
+
+def test_the_last_screen_is_short_and_whole(laptop: Path) -> None:
+    ended = rehearse(laptop, "--nodes", "2", *MAPPING, "project/train.py", "write:out/RANK:x")
+    lines = ended.output.splitlines()
+    screen = lines[next(i for i, line in enumerate(lines) if line.startswith("[ma_boot] rehearsal of")) :]
+    assert len(screen) <= 15
+    for phase in ("job", "environment", "inputs", "rank table", "launch", "run", "outputs"):
+        assert any(line.startswith(f"[ma_boot]   {phase} ") and " s " in line for line in screen)
+    assert screen[-1] == "[ma_boot] exit code 0: success"
+
+
+def test_the_code_is_copied_to_where_the_platform_puts_it(laptop: Path) -> None:
+    ended = rehearse(laptop, "project/train.py", "print-arguments")
+    assert "/home/ma-user/modelarts/user-job-dir/project/train.py" in ended.output
+    environ = rehearse(laptop, "project/train.py", "print-environment").output
+    assert "/of/another/job" not in environ
+
+
+def test_a_rehearsal_beside_its_own_script_copies_no_sandbox(laptop: Path) -> None:
+    (laptop / "train.py").write_text(TRAIN)
+    assert rehearse(laptop, "train.py").code == 0
+    assert rehearse(laptop, "train.py").code == 0
+    assert not list(
+        laptop.glob("ma_boot-rehearsal/*/node-0/home/ma-user/modelarts/user-job-dir/*/ma_boot-rehearsal")
+    )
+
+
+def test_a_node_that_fails_stops_the_others_and_gives_its_code(laptop: Path) -> None:
+    shape = ["--nodes", "2", "--devices-per-node", "2"]
+    ended = rehearse(laptop, *shape, "project/train.py", "exit:7:3", "sleep")
+    assert ended.code == 7, ended.output
+    assert "exit code 7: node 1: rank 3 ended with exit code 7" in ended.output.splitlines()[-1]
+    assert processes(laptop) == []
+
+
+def stopped_with_outputs(laptop: Path, running: subprocess.Popen[bytes], signum: int, code: int) -> None:
+    """A stop of a rehearsal of four ranks that have written: their outputs come home, no process is left."""
+    sandbox = "ma_boot-rehearsal/*/node-*/home/ma-user/out/*"
+    eventually(lambda: len(list(laptop.glob(sandbox))) == 4, "all ranks run")
+    running.send_signal(signum)
+    ended = end(running)
+    assert ended.code == code, ended.output
+    assert len(list((laptop / "obs" / "bucket" / "out").iterdir())) == 4
+    assert processes(laptop) == []
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_stop_ends_all_of_it_and_brings_outputs_home(laptop: Path, signum: int, code: int) -> None:
+    shape = ["--nodes", "2", "--devices-per-node", "2"]
+    running = start(
+        laptop, *shape, *MAPPING, "project/train.py", "write:out/RANK:x", "print:written", "sleep"
+    )
+    stopped_with_outputs(laptop, running, signum, code)
+
+
+def test_ctrl_c_twice_leaves_nothing_behind_of_ranks_that_are_deaf(laptop: Path) -> None:
+    shape = ["--nodes", "2", "--stop-timeout", "600"]
+    running = start(laptop, *shape, "project/train.py", "deaf", "write:deaf-RANK:x", "sleep")
+    eventually(
+        lambda: len(list(laptop.glob("ma_boot-rehearsal/*/node-*/home/ma-user/deaf-*"))) == 2, "the ranks"
+    )
+    running.send_signal(signal.SIGINT)
+    eventually(lambda: all(any(e["kind"] == "stop" for e in events(laptop, n)) for n in (0, 1)), "the stop")
+    running.send_signal(signal.SIGINT)
+    ended = end(running)
+    assert ended.code == 130, ended.output
+    assert processes(laptop) == []
+
+
+def test_a_sigkill_of_the_rehearsal_leaves_nothing_behind(laptop: Path) -> None:
+    running = start(laptop, "--nodes", "2", "project/train.py", "deaf", "write:deaf-RANK:x", "sleep")
+    eventually(
+        lambda: len(list(laptop.glob("ma_boot-rehearsal/*/node-*/home/ma-user/deaf-*"))) == 2, "the ranks"
+    )
+    running.kill()
+    end(running)
+    eventually(lambda: processes(laptop) == [], "all are gone")
+
+
+def test_a_stop_while_the_table_is_awaited(laptop: Path) -> None:
+    running = start(laptop, "--nodes", "2", "project/train.py", delay="600")
+    eventually(
+        lambda: all(any(e.get("phase") == "rank table" for e in events(laptop, n)) for n in (0, 1)),
+        "the wait",
+    )
+    running.send_signal(signal.SIGINT)
+    assert end(running).code == 130
+    assert processes(laptop) == []
+
+
+def test_a_plan_that_cannot_be_made_ends_as_the_node_would(laptop: Path) -> None:
+    assert rehearse(laptop, "--plan", "no-such-program").code == 127
+
+
+def test_the_plan_of_every_node_for_programs(laptop: Path) -> None:
+    shape = ["--nodes", "2", "--devices-per-node", "2"]
+    arguments = ["--plan", "--json", *shape, "project/train.py", "write:started:x"]
+    nodes = json.loads(end(start(laptop, *arguments, errors=subprocess.DEVNULL)).output)["nodes"]
+    assert [[worker["rank"] for worker in node["workers"]] for node in nodes] == [[0, 1], [2, 3]]
+    assert list(laptop.glob("ma_boot-rehearsal/*")) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["missing.py"], 127, "missing.py: no such file"),
+        (["--path-mapping", "project/mapping.py", "project/train.py"], 78, "OBS_ACCESS_KEY_ID"),
+        (["--conda-env", "typo", "project/train.py"], 78, "--conda-env typo: no such environment"),
+        ([*MAPPING, "--rehearsal-dir", "/proc/none", "project/train.py"], 73, "cannot make the sandbox"),
+    ],
+)
+def test_a_mistake_is_one_clear_message(laptop: Path, arguments: List[str], code: int, said: str) -> None:
+    ended = rehearse(laptop, *arguments)
+    assert ended.code == code, ended.output
+    assert said in ended.output
+    assert "Traceback" not in ended.output
+
+
+def test_the_page_of_a_rehearsal_is_of_all_nodes(laptop: Path) -> None:
+    shape = ["--nodes", "2", "--devices-per-node", "2"]
+    words = [f"meet:{laptop}/here:4", "exit:7:3", "sleep"]
+    ended = rehearse(laptop, *shape, *MAPPING, "project/train.py", *words)
+    (page,) = laptop.glob("ma_boot-rehearsal/*/*-report.html")
+    assert f"[ma_boot] page: {page}" in ended.output.splitlines()
+    text = page.read_text()
+    assert "Rank 3 on node 1 failed first: it ended with exit code 7" in text
+    assert [name in text for name in ("rank 0:", "rank 1:", "rank 2:", "rank 3:")] == [True] * 4
+    nodes = list(laptop.glob("ma_boot-rehearsal/*/node-*/home/ma-user/modelarts/log/*-report.html"))
+    assert len(nodes) == 2
+
+
+def test_of_a_node_that_is_killed_the_page_has_the_last_words(laptop: Path) -> None:
+    process = start(laptop, "--nodes", "2", "project/train.py", "print:up", "sleep")
+    (killed,) = eventually(
+        lambda: [e["pid"] for e in job_events(laptop) if e["kind"] == "start" and e["label"] == "node 1"],
+        "node 1 is started",
+    )
+    (log,) = laptop.glob("ma_boot-rehearsal/*/log/*-worker-1.log")
+    eventually(lambda: "[rank 1] up" in log.read_text(), "rank 1 is up, and its node said so")
+    os.kill(killed, signal.SIGKILL)
+    assert end(process).code == 137
+    (page,) = laptop.glob("ma_boot-rehearsal/*/*-report.html")
+    text = page.read_text()
+    assert "Node 1 failed first, with exit code 137." in text
+    assert "The last words of node 1" in text
+    assert "[rank 1] up" in text
+
+
+def job_events(laptop: Path) -> List[Dict[str, Any]]:
+    """The events of the rehearsal itself."""
+    files = list(laptop.glob("ma_boot-rehearsal/*/log/*-events.jsonl"))
+    return [json.loads(line) for line in files[0].read_text().splitlines()] if files else []

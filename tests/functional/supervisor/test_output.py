@@ -1,0 +1,206 @@
+"""What ranks print: whole lines on standard output, every byte in the files, and nothing that can stop them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import threading
+import time
+from pathlib import Path
+from typing import List
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ma_boot.reporting.console import Console
+from ma_boot.supervisor.output import BAR_SECONDS, WorkerOutput
+from tests.functional.node import RANK, Node, eventually, pids
+from tests.functional.supervisor.test_supervise import driven, start_limited
+
+LOG = "modelarts-job-test-proc-rank-{0}-device-{0}.txt"
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    node = Node(tmp_path)
+    node.complete_table()
+    return node
+
+
+def printed(pieces: List[bytes], directory: Path) -> bytes:
+    """What comes out on standard output when a rank writes the pieces; its file must have them as they are."""
+    (directory / "log.txt").unlink(missing_ok=True)
+    screen = os.open(directory / "screen", os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
+    source, sink = os.pipe()
+    with Console(screen) as console:
+        output = WorkerOutput(os.fdopen(source, "rb", 0), str(directory / "log.txt"), "rank 3", console, True)
+        for piece in pieces:
+            os.write(sink, piece)
+            output.pump()
+        os.close(sink)
+        output.finish()
+    os.close(screen)
+    assert (directory / "log.txt").read_bytes() == b"".join(pieces)
+    return (directory / "screen").read_bytes()
+
+
+class TestLines:
+    """The prefix, and where a line ends."""
+
+    @pytest.mark.parametrize(
+        ("pieces", "shown"),
+        [
+            ([b"a\nb\n"], ["a", "b"]),
+            ([b"a", b"b\nc"], ["ab", "c"]),
+            ([b"\n\n"], ["", ""]),
+            ([b"a\r\nb\r\n"], ["a", "b"]),
+            ([b"a\r", b"\nb"], ["a", "b"]),
+            ([b"caf\xe9\xff\n"], ["caf\xe9\xff"]),
+            (["图".encode()[:1], "图".encode()[1:] + b"\n"], ["图".encode().decode("latin-1")]),
+            ([b"\r 10%\r 20%", b"\r100%\n"], [" 10%", "100%"]),
+            ([b"10%\r", b"20%\r", b"30%\r"], ["10%", "30%"]),
+            ([b"10%\r", b"\n"], ["10%"]),
+        ],
+    )
+    def test_they_are_whole(self, tmp_path: Path, pieces: List[bytes], shown: List[str]) -> None:
+        lines = printed(pieces, tmp_path).decode("latin-1").splitlines()
+        assert lines == [f"[rank 3] {line}" for line in shown]
+
+    @given(
+        pieces=st.lists(
+            st.binary(min_size=1, max_size=40).map(lambda b: b.replace(b"\r", b"\n")), max_size=20
+        )
+    )
+    def test_whatever_is_printed_arrives(
+        self, tmp_path_factory: pytest.TempPathFactory, pieces: List[bytes]
+    ) -> None:
+        screen = printed(pieces, tmp_path_factory.mktemp("output"))
+        text = b"".join(pieces)
+        expected = text.split(b"\n")[:-1] + ([rest] if (rest := text.rpartition(b"\n")[2]) else [])
+        assert screen == b"".join(b"[rank 3] " + line + b"\n" for line in expected)
+
+    def test_a_long_line_comes_in_pieces(self, tmp_path: Path) -> None:
+        screen = printed([b"x" * 50_000, b"x" * 50_000, b"\n"], tmp_path)
+        assert screen == b"[rank 3] " + b"x" * 100_000 + b"\n[rank 3] \n"
+
+    def test_a_bar_is_shown_every_few_seconds_only(self, tmp_path: Path) -> None:
+        screen = printed([b"\r%d%%" % number for number in range(100)], tmp_path)
+        assert len(screen.splitlines()) == 2
+        assert BAR_SECONDS >= 1
+
+
+class TestSelection:
+    """`--tee`: whose output is shown; the files have all of it."""
+
+    @pytest.mark.parametrize(
+        ("tee", "shown"), [("all", "01"), ("first", "0"), ("none", ""), ("1", "1"), ("0,1", "01")]
+    )
+    def test_by_rank(self, node: Node, tee: str, shown: str) -> None:
+        ended = node.boot("--tee", tee, RANK, "print:hello")
+        assert (
+            "".join(re.findall(r"\[rank (\d)\] hello", "\n".join(sorted(ended.output.splitlines())))) == shown
+        )
+        assert [node.logs()[LOG.format(rank)] for rank in "01"] == [b"hello\n"] * 2
+
+    def test_a_mistake_is_named(self, node: Node) -> None:
+        ended = node.boot("--tee", "some", RANK)
+        assert ended.code == 64
+        assert "expected all, first, none, or ranks as 0,3" in ended.output
+
+
+class TestLimits:
+    """Nothing that happens to the output stops a training."""
+
+    def test_eight_writers_at_full_speed_lose_nothing(self, tmp_path: Path) -> None:
+        node = Node(tmp_path, devices=8)
+        node.complete_table()
+        ended = node.boot(RANK, "lines:20000")
+        assert ended.code == 0
+        for rank in range(8):
+            numbers = re.findall(rf"^\[rank {rank}\] {rank} (\d+) x{{80}}$", ended.output, re.MULTILINE)
+            assert numbers == list(map(str, range(20000)))
+
+    def test_a_line_of_100_mb_needs_no_such_memory(self, node: Node) -> None:
+        running = node.start("--tee", "first", RANK, "wide:100", f"ready:{node.root}/done", "await:go")
+        stdout = running.process.stdout
+        assert stdout is not None
+        while b"done" not in stdout.readline(1 << 16) and len(list(node.root.glob("done.*"))) < 2:
+            pass
+        status = Path(f"/proc/{running.process.pid}/status").read_text()
+        (node.home / "go").write_text("")
+        assert running.end().code == 0
+        peak = re.search(r"VmHWM:\s+(\d+) kB", status)
+        assert peak is not None
+        assert int(peak.group(1)) < 80 * 1024
+        assert len(node.logs()[LOG.format(1)]) == (100 << 20) + 1
+
+    def test_a_reader_that_stands_still_stops_nobody(self, node: Node) -> None:
+        running = node.start(
+            RANK, "lines:200000", f"ready:{node.root}/done", "await:go", "print:after the reader came back"
+        )
+        pids(node.root, "done.*", 2)
+        assert running.process.poll() is None
+        stdout = running.process.stdout
+        assert stdout is not None
+        chunks: List[bytes] = []
+        thread = threading.Thread(target=lambda: chunks.append(stdout.read()))
+        thread.start()
+        eventually(lambda: drained(running.process.pid), "the reader has caught up")
+        (node.home / "go").write_text("")
+        running.process.wait(timeout=30)
+        thread.join()
+        stdout.close()
+        output = b"".join(chunks).decode()
+        assert running.process.returncode == 0
+        assert re.search(r"\[ma_boot\] \d+ lines are not shown here: standard output was blocked\n", output)
+        assert "[rank 0] after the reader came back\n" in output
+        assert output.splitlines()[-1] == "[ma_boot] exit code 0: success"
+        assert node.logs()[LOG.format(0)].count(b"\n") == 200001
+
+    def test_a_reader_that_never_comes_back_holds_no_verdict(self, node: Node) -> None:
+        started = time.monotonic()
+        running = node.start(RANK, "lines:200000", "exit:5:1")
+        running.process.wait(timeout=30)
+        assert running.process.returncode == 5
+        assert time.monotonic() - started < 25
+        assert running.process.stdout is not None
+        running.process.stdout.close()
+
+    def test_a_closed_standard_output_stops_nobody(self, node: Node) -> None:
+        both = ("ready:done", "await:done.0", "await:done.1")
+        running = node.start(RANK, "await:go", "lines:1000", *both, "exit:6:all")
+        eventually(lambda: node.in_phase("run"), "the run")
+        assert running.process.stdout is not None
+        running.process.stdout.close()
+        (node.home / "go").write_text("")
+        assert running.process.wait(timeout=30) == 6
+        assert node.logs()[LOG.format(0)].count(b"\n") == 1000
+
+    def test_a_full_disk_for_the_logs_stops_nobody(self, node: Node) -> None:
+        running = start_limited(node, resource.RLIMIT_FSIZE, 20_000, RANK, "lines:1000", "print:the end")
+        ended = running.end()
+        assert ended.code == 0, ended.output
+        assert "rank 0: its log file ends here" in ended.output
+        assert "[rank 0] the end\n" in ended.output
+        assert re.search(r"rank 0: \d+ bytes are not in .*rank-0-device-0.txt", ended.output)
+        assert len(node.logs()[LOG.format(0)]) == 20_000
+
+    def test_before_the_collectors_limit_the_files_alone_go_on(self, node: Node) -> None:
+        limits = json.dumps({"quiet_bytes": 100_000, "silent_bytes": 200_000})
+        output = driven(node, "lines:100000", limits=limits)
+        assert "all processes but the first go on in their log files only" in output
+        assert re.search(r"MiB of output: all processes go on in their log files only", output)
+        assert output.splitlines()[-1] == "2 processes ended with 0"
+        assert len(output) < 6_000_000
+        for rank in range(2):
+            assert (node.root / f"rank_{rank}.txt").read_bytes().count(b"\n") == 100000
+
+
+def drained(pid: int) -> bool:
+    """The process waits: nothing is left for it to do."""
+    before = Path(f"/proc/{pid}/io").read_text()
+    time.sleep(0.3)
+    return Path(f"/proc/{pid}/io").read_text() == before

@@ -1,0 +1,277 @@
+"""Connections to a service: certificates, proxies, signatures by host name, and what an answer must be."""
+
+from __future__ import annotations
+
+import re
+import socket
+import ssl
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Callable, ClassVar, Dict, List, Tuple
+from urllib.parse import urlsplit
+
+import pytest
+
+from ma_boot.rehearsal.obs_server import ObsServer
+from path_mapping.errors import TransferFailed, Unreachable
+from path_mapping.mapping.routes import ObsUrl, Route
+from path_mapping.stores.endpoint import address_of, proxy_for
+from path_mapping.stores.http_connection import Line, LineError, Origin
+from path_mapping.stores.obs_store import ObsStore
+from path_mapping.stores.open_store import open_store
+from path_mapping.stores.store import Access
+from path_mapping.transfer.transfer import Progress, download, upload
+from tests.conftest import CREDENTIALS
+
+
+def ignore(progress: Progress) -> None: ...
+
+
+class Canned:
+    """Answers each connection with given bytes, whatever is asked."""
+
+    def __init__(self, *answers: bytes) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.origin = Origin("127.0.0.1", self._listener.getsockname()[1], False)
+        threading.Thread(target=self._serve, args=(answers,), daemon=True).start()
+
+    def _serve(self, answers: Tuple[bytes, ...]) -> None:
+        connection, _ = self._listener.accept()
+        with connection:
+            for answer in answers:
+                connection.recv(65536)
+                connection.sendall(answer)
+
+    def body(self) -> bytes:
+        line = Line(self.origin, None, 2.0, bytearray(4096))
+        line.send(b"GET / HTTP/1.1\r\n\r\n")
+        try:
+            return b"".join(bytes(piece) for piece in line.body(line.answer()))
+        finally:
+            line.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "body"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", b"hello"),
+        (b"HTTP/1.1 200 OK\r\ncontent-LENGTH:5\r\n\r\nhello", b"hello"),
+        (b"HTTP/1.1 200 OK\r\n\r\nto the end", b"to the end"),
+        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200\r\nContent-Length: 2\r\n\r\nok", b"ok"),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\n",
+            b"abcde",
+        ),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", b""),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n" + b"x" * 10000, b"x" * 10000),
+    ],
+)
+def test_every_form_of_body_is_read(answer: bytes, body: bytes) -> None:
+    assert Canned(answer).body() == body
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"HTTP/1.1 200 OK\r\nContent-Le",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nab",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"SSH-2.0-OpenSSH\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nX: " + b"y" * 100_000,
+    ],
+)
+def test_a_damaged_answer_is_an_error(answer: bytes) -> None:
+    with pytest.raises(LineError):
+        Canned(answer).body()
+
+
+def test_large_and_small_files_over_tls(secure: Callable[[str], str], tmp_path: Path) -> None:
+    store = ObsStore(
+        secure("localhost"),
+        "AKPLANTED",
+        "SKPLANTED",
+        None,
+        str(tmp_path / "ca.pem"),
+        multipart_from=6 << 20,
+        part=5 << 20,
+    )
+    (tmp_path / "out").mkdir()
+    contents = {"small": b"small", "large": b"0123456789abcdef" * (34 << 16), "empty": b""}
+    for name, content in contents.items():
+        (tmp_path / "out" / name).write_bytes(content)
+    cancel = threading.Event()
+    upload([Route("out", ObsUrl("bucket", "x/"))], tmp_path, store, cancel=cancel, progress=ignore)
+    download([Route("in", ObsUrl("bucket", "x/"))], tmp_path, store, cancel=cancel, progress=ignore)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "in").iterdir()} == contents
+
+
+@pytest.mark.parametrize(("name", "bundle"), [("other.example", True), ("localhost", False)])
+def test_the_data_path_believes_no_other_certificate(
+    secure: Callable[[str], str], tmp_path: Path, name: str, bundle: bool
+) -> None:
+    (tmp_path / "a").write_bytes(b"secret")
+    url = secure(name)
+    store = ObsStore(url, "AKPLANTED", "SKPLANTED", None, str(tmp_path / "ca.pem") if bundle else None)
+    route = Route("a", ObsUrl("bucket", "a"))
+    with pytest.raises(TransferFailed, match=r"certificate verify failed") as raised:
+        upload([route], tmp_path, store, cancel=threading.Event(), progress=ignore)
+    assert isinstance(raised.value.failures[0].error, Unreachable)
+
+
+class Named:
+    """A server that keeps the heads of requests, and answers 404; `api` is what it says of its signature."""
+
+    def __init__(self, api: str) -> None:
+        heads: List[str] = []
+
+        class Handler(BaseHTTPRequestHandler):
+            def log_message(self, format: str, *args: object) -> None: ...
+
+            def do_GET(self) -> None:
+                heads.append(f"{self.command} {self.headers['Host']} {self.path}")
+                self.send_response(404 if self.command == "GET" else 200)
+                if api:
+                    self.send_header("x-obs-api", api)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            do_HEAD = do_GET
+
+        self.heads = heads
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
+
+
+@pytest.mark.parametrize(("api", "parameter"), [("3.0", "AccessKeyId"), ("", "AWSAccessKeyId")])
+def test_a_host_name_gets_the_bucket_before_it_and_the_signature_it_knows(
+    monkeypatch: pytest.MonkeyPatch, api: str, parameter: str
+) -> None:
+    served = Named(api)
+    real = socket.getaddrinfo
+
+    def resolve(host: str, *args: object, **settings: object) -> object:
+        here = "127.0.0.1" if host.endswith(".example.com") else host
+        return real(here, *args, **settings)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    store = ObsStore(f"http://obs.region.example.com:{served.server.server_port}", "AK", "SK", "TOKEN", None)
+    origin, path, headers = store.sign("GET", "bucket", "dir/a b", {}, {})
+    served.server.shutdown()
+    served.server.server_close()
+    assert origin.host == "bucket.obs.region.example.com"
+    assert headers["Host"] == f"bucket.obs.region.example.com:{origin.port}"
+    assert path.startswith("/dir/a%20b?")
+    assert re.search(rf"[?&]{parameter}=AK", path)
+    assert ("x-obs-security-token=TOKEN" in path) == (api != "")
+    assert len(served.heads) == 1
+
+
+@pytest.mark.parametrize(
+    ("environ", "proxy"),
+    [
+        ({}, None),
+        ({"https_proxy": "http://proxy:3128"}, "http://proxy:3128"),
+        ({"HTTPS_PROXY": "proxy:3128"}, "http://proxy:3128"),
+        ({"http_proxy": "http://proxy:3128"}, None),
+        ({"https_proxy": "http://proxy:3128", "no_proxy": "localhost,.example.com"}, None),
+        ({"https_proxy": "http://proxy:3128", "NO_PROXY": "obs.example.com"}, None),
+        ({"https_proxy": "http://proxy:3128", "no_proxy": "ample.com"}, "http://proxy:3128"),
+    ],
+)
+def test_a_proxy_is_taken_from_the_environment(environ: Dict[str, str], proxy: object) -> None:
+    assert proxy_for(address_of("obs.example.com"), environ) == proxy
+
+
+class Tunnels(BaseHTTPRequestHandler):
+    """A proxy: CONNECT, then bytes both ways."""
+
+    opened: ClassVar[List[str]] = []
+
+    def log_message(self, format: str, *args: object) -> None: ...
+
+    def do_CONNECT(self) -> None:
+        self.opened.append(self.path)
+        host, _, port = self.path.partition(":")
+        with socket.create_connection((host, int(port))) as far:
+            self.send_response(200)
+            self.end_headers()
+            back = threading.Thread(target=self._pump, args=(far, self.connection))
+            back.start()
+            self._pump(self.connection, far)
+            back.join()
+        self.close_connection = True
+
+    @staticmethod
+    def _pump(source: socket.socket, sink: socket.socket) -> None:
+        try:
+            while True:
+                data = source.recv(65536)
+                if not data:
+                    break
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+        except OSError:
+            return
+
+
+def test_behind_a_proxy_the_sdk_moves_the_files(obs: ObsServer, tmp_path: Path) -> None:
+    proxy = ThreadingHTTPServer(("127.0.0.1", 0), Tunnels)
+    threading.Thread(target=proxy.serve_forever, args=(0.02,), daemon=True).start()
+    environ = {"OBS_ENDPOINT": obs.url, "http_proxy": f"http://127.0.0.1:{proxy.server_port}", **CREDENTIALS}
+    store = open_store(environ, None)
+    assert isinstance(store, ObsStore)
+    assert store.access() is None
+    (tmp_path / "a").write_bytes(b"by the proxy")
+    cancel = threading.Event()
+    upload([Route("a", ObsUrl("bucket", "a"))], tmp_path, store, cancel=cancel, progress=ignore)
+    download([Route("b", ObsUrl("bucket", "a"))], tmp_path, store, cancel=cancel, progress=ignore)
+    proxy.shutdown()
+    proxy.server_close()
+    assert (tmp_path / "b").read_bytes() == b"by the proxy"
+    assert set(Tunnels.opened) == {urlsplit(obs.url).netloc}
+
+
+@pytest.mark.parametrize(
+    ("environ", "endpoint"),
+    [
+        ({"S3_ENDPOINT": "obs.example.com"}, "https://obs.example.com"),
+        ({"S3_ENDPOINT": "obs.example.com", "S3_USE_HTTPS": "0"}, "http://obs.example.com"),
+        ({"S3_ENDPOINT": "https://obs.example.com", "S3_USE_HTTPS": "0"}, "https://obs.example.com"),
+        ({"S3_ENDPOINT": "a.example.com", "OBS_ENDPOINT": "b.example.com"}, "https://b.example.com"),
+    ],
+)
+def test_the_platforms_variables_name_the_endpoint(environ: Dict[str, str], endpoint: str) -> None:
+    store = open_store({**environ, **CREDENTIALS, "S3_VERIFY_SSL": "0"}, None)
+    assert isinstance(store, ObsStore)
+    access = store.access()
+    assert isinstance(access, Access)
+    assert access.endpoint == endpoint
+    if endpoint.startswith("https"):
+        assert store.context is not None
+        assert store.context.check_hostname
+        assert store.context.verify_mode == ssl.CERT_REQUIRED
+
+
+def test_a_secret_is_in_no_text_of_what_crosses_processes() -> None:
+    store = ObsStore("https://obs.example.com", "AKPLANTED", "SKPLANTED", "TOKENPLANTED", None)
+    assert "PLANTED" not in repr(store.access())
+
+
+def test_a_line_that_ended_unseen_is_told_from_a_fault() -> None:
+    served = Canned(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+    line = Line(served.origin, None, 2.0, bytearray(4096))
+    line.send(b"GET / HTTP/1.1\r\n\r\n")
+    assert [bytes(piece) for piece in line.body(line.answer())] == [b"ok"]
+    with pytest.raises(LineError) as raised:
+        _asked(line)
+    assert raised.value.stale
+    line.close()
+
+
+def _asked(line: Line) -> None:
+    line.send(b"GET / HTTP/1.1\r\n\r\n")
+    line.answer()

@@ -1,0 +1,358 @@
+"""`import path_mapping as mox`: scripts of the model zoo, on local paths and on both stores."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any, Dict, Iterator, List
+
+import pytest
+
+import path_mapping as mox
+from ma_boot.rehearsal.obs_server import Fault, ObsServer
+from path_mapping.errors import Refused, StoreError
+from path_mapping.mox import own_store
+from tests.conftest import CREDENTIALS
+
+FILES = {"a.txt": b"hello", "b.jpg": b"\xff\xd8", "sub/c.txt": b"c" * 100, "sub/deep/d.txt": b"d"}
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Each test has stores of its own."""
+    monkeypatch.setattr(own_store, "_settings", {})
+    own_store.use()
+    yield
+    own_store.use()
+
+
+@pytest.fixture
+def directory_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "root" / "bucket").mkdir(parents=True)
+    monkeypatch.setenv("PATH_MAPPING_OBS_ROOT", str(tmp_path / "root"))
+    return "obs://bucket/base"
+
+
+@pytest.fixture
+def obs_base(obs: ObsServer, monkeypatch: pytest.MonkeyPatch) -> str:
+    for name, value in {"OBS_ENDPOINT": obs.url, **CREDENTIALS}.items():
+        monkeypatch.setenv(name, value)
+    return "s3://bucket/base"
+
+
+@pytest.fixture(params=["directory", "obs"])
+def where(request: pytest.FixtureRequest) -> str:
+    """A base URL in a bucket."""
+    return str(request.getfixturevalue(f"{request.param}_base"))
+
+
+@pytest.fixture(params=["local", "directory", "obs"])
+def base(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The same tree in three places: whatever holds for one holds for all."""
+    place = str(tmp_path / "base")
+    if request.param != "local":
+        place = str(request.getfixturevalue(f"{request.param}_base"))
+    for name, content in FILES.items():
+        mox.file.make_dirs(os.path.dirname(f"{place}/{name}"))
+        mox.file.write(f"{place}/{name}", content, binary=True)
+    return place
+
+
+class TestEverywhere:
+    """The same on a local path, in a directory that stands for OBS, and in OBS."""
+
+    def test_what_is_there(self, base: str) -> None:
+        answers = {name: (mox.file.exists(f"{base}{name}"), mox.file.is_directory(f"{base}{name}")) for name in
+                   ("", "/", "/a.txt", "/sub", "/sub/", "/su", "/none", "/a.txt/x")}  # fmt: skip
+        directory, file, nothing = (True, True), (True, False), (False, False)
+        assert answers == {
+            "": directory, "/": directory, "/a.txt": file, "/sub": directory, "/sub/": directory,
+            "/su": nothing, "/none": nothing, "/a.txt/x": nothing,
+        }  # fmt: skip
+
+    def test_list_directory_and_its_flags(self, base: str) -> None:
+        listed = mox.file.list_directory
+        assert listed(base) == ["a.txt", "b.jpg", "sub"]
+        assert listed(base + "/", remove_sep=False) == ["a.txt", "b.jpg", "sub/"]
+        assert listed(base, skip_file=True) == ["sub"]
+        assert listed(base, skip_dir=True) == ["a.txt", "b.jpg"]
+        assert listed(base, recursive=True) == [
+            "a.txt",
+            "b.jpg",
+            "sub",
+            "sub/c.txt",
+            "sub/deep",
+            "sub/deep/d.txt",
+        ]
+        assert listed(base, recursive=True, skip_dir=True) == sorted(FILES)
+
+    def test_what_is_not_there_is_said(self, base: str) -> None:
+        for asked in (mox.file.list_directory, mox.file.stat, mox.file.get_size, mox.file.read):
+            with pytest.raises(FileNotFoundError):
+                asked(f"{base}/none")
+        with pytest.raises(mox.file.MoxFileNotExistsException):
+            mox.file.stat(f"{base}/none")
+        for copy in (mox.file.copy, mox.file.copy_parallel):
+            with pytest.raises(mox.file.MoxFileNotExistsException):
+                copy(f"{base}/none", f"{base}/other")
+
+    def test_stat_and_size(self, base: str) -> None:
+        found = mox.file.stat(f"{base}/a.txt")
+        assert (found.length, found.is_directory) == (5, False)
+        assert found.mtime_nsec > 10**18
+        assert mox.file.stat(f"{base}/sub").is_directory
+        assert mox.file.get_size(f"{base}/a.txt") == 5
+        assert mox.file.get_size(base, recursive=True) == 108
+
+    def test_read_write_append(self, base: str) -> None:
+        mox.file.write(f"{base}/new", "naïve\n")
+        mox.file.append(f"{base}/new", "more")
+        mox.file.append(f"{base}/other", b"\0", binary=True)
+        mox.file.append_remote(f"{base}/new", f"{base}/other")
+        assert mox.file.read(f"{base}/new") == "naïve\nmore"
+        assert mox.file.read(f"{base}/other", binary=True) == b"\0" + "naïve\nmore".encode()
+
+    @pytest.mark.parametrize("mode", ["r", "rb", "br", "r+", "rb+"])
+    def test_a_file_is_read_in_every_mode(self, base: str, mode: str) -> None:
+        mox.file.write(f"{base}/lines", "one\ntwo\nthree")
+        with mox.file.File(f"{base}/lines", mode) as file:
+            lines = [line if isinstance(line, bytes) else line.encode() for line in file]
+            assert lines == [b"one\n", b"two\n", b"three"]
+            file.seek(4)
+            assert file.read(3) in ("two", b"two")
+            assert file.size() == 13
+            assert (file.name, file.mode, file.readable(), file.seekable()) == (
+                f"{base}/lines",
+                mode,
+                True,
+                True,
+            )
+
+    def test_a_file_is_written_at_flush_and_at_close(self, base: str) -> None:
+        with mox.file.File(f"{base}/log", "w") as file:
+            file.write("one\n")
+            file.flush()
+            assert mox.file.read(f"{base}/log") == "one\n"
+            file.writelines(["two\n", "three\n"])
+        assert mox.file.read(f"{base}/log") == "one\ntwo\nthree\n"
+        with mox.file.File(f"{base}/log", "r+") as file:
+            file.write("ONE")
+        with mox.file.File(f"{base}/log", "a+") as file:
+            file.write("four\n")
+        assert mox.file.read(f"{base}/log") == "ONE\ntwo\nthree\nfour\n"
+
+    def test_seeking_in_a_large_file(self, base: str) -> None:
+        content = bytes(range(256)) * 20_000
+        mox.file.write(f"{base}/large", content, binary=True)
+        with mox.file.File(f"{base}/large", "rb") as file:
+            for offset, whence, place in ((3_000_001, 0, 3_000_001), (-5, 2, len(content) - 5), (0, 0, 0)):
+                file.seek(offset, whence)
+                assert file.tell() == place
+                assert file.read(4) == content[place : place + 4]
+            assert len(file.read()) == len(content) - 4
+
+    def test_glob(self, base: str) -> None:
+        assert mox.file.glob(f"{base}/*.txt") == [f"{base}/a.txt"]
+        assert mox.file.glob(f"{base}/*/?.txt") == [f"{base}/sub/c.txt"]
+        assert mox.file.glob(f"{base}/s*") == [f"{base}/sub"]
+        assert mox.file.glob(f"{base}/none*") == []
+        assert mox.file.glob(f"{base}/sub/c.txt") == [f"{base}/sub/c.txt"]
+
+    def test_walk_and_scan_dir(self, base: str) -> None:
+        walked = [
+            (top[len(base) :], sorted(names), sorted(files)) for top, names, files in mox.file.walk(base)
+        ]
+        assert walked == [
+            ("", ["sub"], ["a.txt", "b.jpg"]), ("/sub", ["deep"], ["c.txt"]), ("/sub/deep", [], ["d.txt"])
+        ]  # fmt: skip
+        upwards = [top[len(base) :] for top, _, _ in mox.file.walk(base, topdown=False)]
+        assert upwards == ["/sub/deep", "/sub", ""]
+        found = {
+            entry.name: (entry.is_dir(), entry.is_file(), entry.path) for entry in mox.file.scan_dir(base)
+        }
+        assert found["sub"] == (True, False, f"{base}/sub")
+        assert found["a.txt"] == (False, True, f"{base}/a.txt")
+
+    def test_directories_are_made(self, base: str) -> None:
+        mox.file.make_dirs(f"{base}/x/y/z")
+        mox.file.make_dirs(f"{base}/x/y/z")
+        assert mox.file.is_directory(f"{base}/x/y")
+        mox.file.mk_dir(f"{base}/new")
+        assert mox.file.list_directory(f"{base}/new") == []
+        with pytest.raises(FileNotFoundError):
+            mox.file.mk_dir(f"{base}/none/new")
+
+    def test_remove_does_what_moxings_document_says(self, base: str) -> None:
+        for url, recursive in (("/sub", False), ("/sub/", False), ("/none", True), ("/none", False)):
+            mox.file.remove(base + url, recursive=recursive)
+        assert len(mox.file.list_directory(base, recursive=True, skip_dir=True)) == 4
+        mox.file.remove(f"{base}/a.txt")
+        mox.file.remove(f"{base}/b.jpg", recursive=True)
+        mox.file.remove(f"{base}/sub/deep/", recursive=True)
+        assert mox.file.list_directory(base, recursive=True) == ["sub", "sub/c.txt"]
+        mox.file.remove(f"{base}/sub", recursive=True)
+        assert not mox.file.exists(f"{base}/sub")
+
+    def test_copies_in_every_direction(self, base: str, tmp_path: Path) -> None:
+        local = str(tmp_path / "local")
+        mox.file.copy_parallel(base, local)
+        mox.file.copy_parallel(src_url=local, dst_url=f"{base}/again/", threads=0, is_processing=False)
+        mox.file.copy_parallel(f"{base}/again", f"{base}/third")
+        assert mox.file.list_directory(f"{base}/third", recursive=True, skip_dir=True) == sorted(FILES)
+        mox.file.copy(f"{base}/third/sub/c.txt", f"{tmp_path}/one/")
+        mox.file.copy(f"{tmp_path}/one/c.txt", f"{base}/c2.txt")
+        mox.file.copy(f"{base}/c2.txt", f"{base}/c3.txt")
+        assert mox.file.read(f"{base}/c3.txt", binary=True) == FILES["sub/c.txt"]
+        mox.file.copy_parallel(f"{base}/a.txt", f"{tmp_path}/file.txt")
+        assert (tmp_path / "file.txt").read_bytes() == b"hello"
+
+    def test_only_the_files_of_a_list(self, base: str, tmp_path: Path) -> None:
+        mox.file.write(f"{base}/s[x] *.txt", "odd")
+        names = ["sub/c.txt", "s[x] *.txt"]
+        for target in (str(tmp_path / "some"), f"{base}/some"):
+            mox.file.copy_parallel(base, target, file_list=names)
+            assert mox.file.list_directory(target, recursive=True, skip_dir=True) == sorted(names)
+        mox.file.copy_parallel(base, f"{tmp_path}/nothing", file_list=[])
+        assert not os.path.exists(f"{tmp_path}/nothing")
+
+    def test_rename(self, base: str, tmp_path: Path) -> None:
+        mox.file.rename(f"{base}/a.txt", f"{base}/A.txt")
+        mox.file.rename(f"{base}/sub", f"{base}/moved")
+        assert mox.file.list_directory(base, recursive=True, skip_dir=True) == [
+            "A.txt",
+            "b.jpg",
+            "moved/c.txt",
+            "moved/deep/d.txt",
+        ]
+        mox.file.rename(f"{base}/moved", f"{tmp_path}/home")
+        assert (tmp_path / "home" / "deep" / "d.txt").read_bytes() == b"d"
+        assert not mox.file.exists(f"{base}/moved")
+
+    def test_shift_makes_pythons_own_functions_take_urls(self, base: str, tmp_path: Path) -> None:
+        import glob
+        import shutil
+
+        before = open, os.listdir, os.stat, glob.glob
+        mox.file.shift("os", "mox")
+        try:
+            with open(f"{base}/a.txt") as file:
+                assert file.read() == "hello"
+            assert sorted(os.listdir(base)) == ["a.txt", "b.jpg", "sub"]
+            assert os.stat(f"{base}/a.txt").st_size == os.path.getsize(f"{base}/a.txt") == 5
+            assert (os.path.exists(f"{base}/x"), os.path.isdir(base), os.path.isfile(f"{base}/a.txt")) == (
+                False,
+                True,
+                True,
+            )
+            assert glob.glob(f"{base}/*.jpg") == [f"{base}/b.jpg"]
+            shutil.copytree(f"{base}/sub", f"{tmp_path}/copied")
+            os.makedirs(f"{base}/made", exist_ok=True)
+            with pytest.raises(FileExistsError):
+                os.makedirs(f"{base}/made")
+            os.rename(f"{base}/b.jpg", f"{base}/c.jpg")
+            os.remove(f"{base}/c.jpg")
+            with pytest.raises(FileNotFoundError):
+                os.remove(f"{base}/c.jpg")
+            shutil.rmtree(f"{base}/sub")
+            assert [len(files) for _, _, files in os.walk(base)] == [1, 0]
+        finally:
+            mox.file.shift("mox", "os")
+        assert (open, os.listdir, os.stat, glob.glob) == before
+        assert (tmp_path / "copied" / "deep" / "d.txt").exists()
+
+
+class TestUrls:
+    """What only OBS has."""
+
+    def test_slashes_count_once(self, where: str) -> None:
+        mox.file.write("obs://bucket//base///x", "x")
+        assert mox.file.read("s3://bucket/base/x") == "x"
+
+    def test_a_bucket_is_not_deleted(self, where: str) -> None:
+        mox.file.write(f"{where}/x", "x")
+        for url in ("s3://bucket", "obs://bucket/"):
+            with pytest.raises(ValueError, match="a whole bucket is not deleted"):
+                mox.file.remove(url, recursive=True)
+
+    def test_what_is_there_already_is_not_moved_again(
+        self, where: str, tmp_path: Path, obs: ObsServer
+    ) -> None:
+        mox.file.write(f"{where}/x", "x")
+        for _ in range(2):
+            obs.seen.clear()
+            mox.file.copy_parallel(where, str(tmp_path / "in"))
+        assert not [path for method, path in obs.requests if path == "/bucket/base/x"]
+
+    def test_a_local_file_object_is_as_open_gives_it(self, tmp_path: Path) -> None:
+        with mox.file.File(str(tmp_path / "f"), "w") as file:
+            assert file.write("x") == 1
+        assert (tmp_path / "f").read_text() == "x"
+        with pytest.raises(FileExistsError):
+            mox.file.File(str(tmp_path / "f"), "x")
+
+    def test_refusals_are_what_moxings_callers_catch(
+        self, obs_base: str, obs: ObsServer, tmp_path: Path
+    ) -> None:
+        mox.file.write(f"{obs_base}/x", "x")
+        obs.faults.append(Fault("403", "GET", "/bucket/base/x"))
+        with pytest.raises(mox.file.MoxFileRespException, match="HTTP 403"):
+            mox.file.read(f"{obs_base}/x")
+        with pytest.raises(mox.file.MoxFileRespException, match="HTTP 403"):
+            mox.file.copy(f"{obs_base}/x", str(tmp_path / "x"))
+        assert issubclass(Refused, StoreError)
+
+    def test_a_listing_of_several_pages_is_whole(self, obs_base: str, obs: ObsServer) -> None:
+        for number in range(1005):
+            mox.file.store().write(
+                "bucket",
+                f"base/{number:04}/f" if number % 2 else f"base/{number:04}",
+                Path(os.devnull),
+                "d41d8cd98f00b204e9800998ecf8427e",
+                lambda size: None,
+            )
+        assert len(mox.file.list_directory(obs_base)) == 1005
+        assert len(mox.file.list_directory(obs_base, skip_dir=True)) == 503
+
+    def test_each_thread_has_its_own_store(self, where: str) -> None:
+        stores: List[Any] = [own_store.store(), own_store.store()]
+        thread = threading.Thread(target=lambda: stores.append(own_store.store()))
+        thread.start()
+        thread.join()
+        assert stores[0] is stores[1] is not stores[2]
+
+    def test_set_auth_says_where_and_who(self, obs: ObsServer) -> None:
+        host, _, port = obs.url.partition("://")[2].partition(":")
+        mox.file.set_auth(
+            ak="AKPLANTED", sk="SKPLANTED", server=host, port=int(port), is_secure=False, ssl_verify=False
+        )
+        mox.file.write("obs://bucket/auth", "x")
+        assert mox.file.exists("obs://bucket/auth")
+
+    def test_shift_knows_two_ways(self) -> None:
+        with pytest.raises(ValueError, match="expected shift"):
+            mox.file.shift("os", "os")
+
+
+def test_file_is_loaded_when_it_is_first_used() -> None:
+    program = "import sys, path_mapping as mox; print('path_mapping.file' in sys.modules); mox.file.exists('/'); print('path_mapping.file' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\nTrue\n"
+    with pytest.raises(AttributeError, match="no attribute 'files'"):
+        _ = mox.files
+
+
+def test_a_script_in_the_trainings_own_environment(tmp_path: Path) -> None:
+    import ma_boot
+
+    shown = Path(ma_boot.__file__).parent / "for_training"
+    (tmp_path / "root" / "bucket" / "data").mkdir(parents=True)
+    (tmp_path / "root" / "bucket" / "data" / "a").write_text("x")
+    environ: Dict[str, str] = {"PYTHONPATH": str(shown), "PATH_MAPPING_OBS_ROOT": str(tmp_path / "root")}
+    program = "import path_mapping as mox; mox.file.copy_parallel('s3://bucket/data', 'data'); print(mox.file.read('data/a'))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=environ, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "x\n"

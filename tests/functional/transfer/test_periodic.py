@@ -1,0 +1,89 @@
+"""Outputs that leave while the training runs: quiet files only, one round at a time, then the last upload."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+from ma_boot.rehearsal.obs_server import Fault, ObsServer
+from tests.conftest import CREDENTIALS
+from tests.functional.node import Node, eventually
+
+PROGRAM = """
+import os, sys, time
+from pathlib import Path
+os.makedirs("out", exist_ok=True)
+log = open("out/log", "w")
+Path("out/step_1").write_text("first")
+def wait(name):
+    while not Path(name).exists():
+        log.write("."); log.flush(); time.sleep(0.05)
+wait("go-on")
+Path("out/step_2").write_text("second")
+wait("end")
+"""
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    node = Node(tmp_path, devices=1)
+    node.complete_table()
+    (tmp_path / "train.py").write_text(PROGRAM)
+    return node
+
+
+def start(node: Node, *more: str) -> Any:
+    mapping: Dict[str, Any] = {"out": {"obs": "obs://bucket/out/", "interval": 1}}
+    return node.start(
+        *node.mapping({}, mapping), "--python", sys.executable, *more, str(node.root / "train.py")
+    )
+
+
+def stored(node: Node) -> List[str]:
+    return sorted(path.name for path in (node.obs / "bucket" / "out").glob("[!.]*"))
+
+
+def test_what_is_quiet_leaves_and_what_is_written_stays_until_the_end(node: Node) -> None:
+    running = start(node)
+    eventually(lambda: stored(node) == ["step_1"], "the first checkpoint in OBS")
+    (node.home / "go-on").touch()
+    eventually(lambda: stored(node) == ["step_1", "step_2"], "the second checkpoint in OBS")
+    (node.home / "end").touch()
+    ended = running.end()
+    assert ended.code == 0, ended.output
+    assert stored(node) == ["log", "step_1", "step_2"]
+    assert (node.obs / "bucket/out/log").read_text() == (node.home / "out/log").read_text()
+    assert "outputs so far: 1 files" in ended.output
+    assert "outputs: done" in ended.output
+    assert "1 files, 0.0 MB" in ended.output.rpartition("outputs: done")[2]
+
+
+def test_a_stop_ends_the_round_and_the_last_upload_needs_no_listing(node: Node, obs: ObsServer) -> None:
+    node.variables.update(OBS_ENDPOINT=obs.url, **CREDENTIALS)
+    obs.faults.append(Fault("hang", "PUT", "/out/step_1", times=1))
+    mapping = node.mapping({}, {"out": {"obs": "obs://bucket/out/", "interval": 1}})[:2]
+    running = node.start(*mapping, str(node.root / "train.py"))
+    eventually(lambda: ("PUT", "/bucket/out/step_1") in obs.requests, "the upload that hangs")
+    listings = len(obs.requests)
+    running.signal()
+    ended = running.end()
+    assert ended.code == 143, ended.output
+    assert "outputs: done" in ended.output
+    later = obs.requests[listings:]
+    assert sorted(later) == [("PUT", "/bucket/out/log"), ("PUT", "/bucket/out/step_1")]
+
+
+def test_a_round_that_fails_is_told_and_tried_again(node: Node, obs: ObsServer) -> None:
+    node.variables.update(OBS_ENDPOINT=obs.url, **CREDENTIALS)
+    obs.faults.append(Fault("403", "PUT", "/out/step_1", times=1))
+    mapping = node.mapping({}, {"out": {"obs": "obs://bucket/out/", "interval": 1}})[:2]
+    running = node.start(*mapping, str(node.root / "train.py"))
+    eventually(lambda: obs.requests.count(("PUT", "/bucket/out/step_1")) == 2, "the second attempt")
+    for name in ("go-on", "end"):
+        (node.home / name).touch()
+    ended = running.end()
+    assert ended.code == 0, ended.output
+    assert "the next round tries again: 1 files failed" in ended.output

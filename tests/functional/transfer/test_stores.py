@@ -1,0 +1,116 @@
+"""One contract for both stores: a directory, and OBS through the SDK against a real server."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Callable, List
+
+import pytest
+
+from ma_boot.rehearsal.obs_server import ObsServer
+from path_mapping.errors import NotFound, Unreachable
+from path_mapping.stores.obs_store import ObsStore
+from path_mapping.stores.open_store import open_store
+from path_mapping.stores.store import Store
+from tests.conftest import CREDENTIALS
+
+
+def put(store: Store, key: str, content: bytes, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(content)
+    store.write("bucket", key, source, hashlib.md5(content).hexdigest(), lambda size: None)
+
+
+@pytest.mark.parametrize("content", [b"", b"x", b"\0\xff" * 700_000])
+def test_what_is_written_is_read(store: Store, tmp_path: Path, content: bytes) -> None:
+    put(store, "a/b", content, tmp_path)
+    assert b"".join(store.read("bucket", "a/b")) == content
+
+
+ODD_KEYS = ["with space", "plus+percent%41", "ünï/中文", "a&b=c?d#e", "quote'\""]
+
+
+@pytest.mark.parametrize("key", ODD_KEYS)
+def test_odd_keys_are_kept(store: Store, tmp_path: Path, key: str) -> None:
+    put(store, key, b"odd", tmp_path)
+    assert [found.key for found in store.list("bucket", "")] == [key]
+    assert b"".join(store.read("bucket", key)) == b"odd"
+
+
+def test_a_listing_has_keys_sizes_and_md5_in_order(store: Store, tmp_path: Path) -> None:
+    for key in ("data/b", "data/a/x", "data2/c"):
+        put(store, key, key.encode(), tmp_path)
+    found = list(store.list("bucket", "data/"))
+    assert [(entry.key, entry.size) for entry in found] == [("data/a/x", 8), ("data/b", 6)]
+    assert found[1].md5 == hashlib.md5(b"data/b").hexdigest()
+
+
+def test_a_prefix_is_a_prefix_of_the_key_not_of_its_parts(store: Store, tmp_path: Path) -> None:
+    for key in ("data/b", "data2/c"):
+        put(store, key, b"x", tmp_path)
+    assert [entry.key for entry in store.list("bucket", "data")] == ["data/b", "data2/c"]
+
+
+def test_what_does_not_exist_is_not_found(store: Store) -> None:
+    with pytest.raises(NotFound):
+        list(store.read("bucket", "nothing"))
+    with pytest.raises(NotFound):
+        list(store.list("no-such-bucket", ""))
+
+
+def test_the_sender_hears_of_every_byte_and_may_give_up(store: Store, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(b"x" * 3_000_000)
+    md5 = hashlib.md5(source.read_bytes()).hexdigest()
+    heard: List[int] = []
+    store.write("bucket", "all", source, md5, heard.append)
+    assert sum(heard) == 3_000_000
+
+    def give_up(size: int) -> None:
+        raise NotFound("the caller's own error")
+
+    with pytest.raises(NotFound, match="the caller's own error"):
+        store.write("bucket", "given-up", source, md5, give_up)
+    assert [entry.key for entry in store.list("bucket", "")] == ["all"]
+
+
+def test_the_store_does_not_show_its_credentials(store: Store) -> None:
+    assert "PLANTED" not in repr(store)
+
+
+class TestObs:
+    """What only the SDK's side has."""
+
+    def store(self, obs: ObsServer) -> ObsStore:
+        return ObsStore(obs.url, "AKPLANTED", "SKPLANTED", None, None, multipart_from=6 << 20, part=5 << 20)
+
+    def test_a_large_file_goes_in_parts(self, obs: ObsServer, tmp_path: Path) -> None:
+        content = bytes(range(256)) * (48 << 10)
+        put(self.store(obs), "large", content, tmp_path)
+        assert [path for method, path in obs.requests if method == "PUT" and "partNumber=3" in path]
+        assert b"".join(self.store(obs).read("bucket", "large")) == content
+        assert [entry.md5 for entry in self.store(obs).list("bucket", "large")] == [None]
+
+    def test_a_listing_of_several_pages_is_whole(self, obs: ObsServer, tmp_path: Path) -> None:
+        store = ObsStore(obs.url, "AKPLANTED", "SKPLANTED", None, None)
+        for number in range(1003):
+            put(store, f"many/{number:04}", b"", tmp_path)
+        assert len(list(self.store(obs).list("bucket", "many/"))) == 1003
+
+    def test_temporary_credentials_send_their_token(self, obs: ObsServer) -> None:
+        environ = {"S3_ENDPOINT": obs.url, **CREDENTIALS, "OBS_SECURITY_TOKEN": "TOKENPLANTED"}
+        assert list(open_store(environ, None).list("bucket", "")) == []
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_certificate_of_another_host_is_refused(secure: Callable[[str], str], tmp_path: Path) -> None:
+    store = ObsStore(secure("other.example"), "AKPLANTED", "SKPLANTED", None, str(tmp_path / "ca.pem"))
+    with pytest.raises(Unreachable, match="Hostname mismatch"):
+        list(store.list("bucket", ""))
+
+
+def test_a_certificate_of_an_unknown_authority_is_refused(secure: Callable[[str], str]) -> None:
+    store = ObsStore(secure("localhost"), "AKPLANTED", "SKPLANTED", None, None)
+    with pytest.raises(Unreachable, match="certificate verify failed"):
+        list(store.list("bucket", ""))

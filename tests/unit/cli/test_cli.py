@@ -1,0 +1,145 @@
+"""The command line: one clear message for each mistake, and every option from three places."""
+
+from __future__ import annotations
+
+from typing import Dict, List
+
+import click
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ma_boot.cli.app import _from_environment, main
+from ma_boot.cli.run import run
+from ma_boot.node.request import BootRequest, as_options
+
+
+def parsed(arguments: List[str], environ: Dict[str, str]) -> Dict[str, object]:
+    """The values that `run` would get."""
+    context = run.make_context("run", list(arguments), default_map=_from_environment(run, environ))
+    return dict(context.params)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "Missing argument 'COMMAND [ARGS]...'"),
+        (["run"], "Missing argument 'COMMAND [ARGS]...'"),
+        (["--local", "--fault", "all", "--plan"], "Missing argument 'COMMAND [ARGS]...'"),
+        (["--lcal", "train.py"], "No such option"),
+        (["--rendezvous", "smoke", "train.py"], "'smoke' is not one of 'rank-table', 'mindspore'"),
+        (["--nodes", "0", "--local", "train.py"], "0 is not in the range"),
+        (["--stop-timeout", "soon", "train.py"], "'soon' is not a valid float"),
+        (["--json", "train.py"], "--json: only a plan is printed as JSON; give --plan too."),
+        (["--nodes", "2", "train.py"], "--nodes: only a rehearsal has this"),
+        (["--runner", "docker", "train.py"], "--runner: only a rehearsal has this"),
+        (["--local", "--runner", "docker", "train.py"], "name the job's image with --image"),
+        (["--local", "--keep", "--image", "i", "train.py"], "--image, --keep: only containers have this"),
+        (
+            ["--local", "--runner", "docker", "--image", "i", "--plan", "x"],
+            "only --runner process prints a plan",
+        ),
+        (["--local", "--runner", "docker", "--memory", "5q", "x"], "found '5q', expected bytes"),
+    ],
+)
+def test_a_wrong_command_line_is_one_message_and_64(
+    arguments: List[str], said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments, {}) == 64
+    output = capfd.readouterr()
+    assert said in output.err
+    assert "Traceback" not in output.err
+    assert output.out == ""
+
+
+def test_all_that_does_not_go_together_is_said_at_once(capfd: pytest.CaptureFixture[str]) -> None:
+    wrong = ["--nodes", "2", "--json", "--keep", "--fault", "hang rank=0", "--non-sink", "--copy-code", "*"]
+    assert main(wrong, {}) == 64
+    assert capfd.readouterr().err.splitlines()[:-1] == [
+        "ma_boot: Missing argument 'COMMAND [ARGS]...'.",
+        "--json: only a plan is printed as JSON; give --plan too.",
+        "--nodes, --fault, --keep: only a rehearsal has this; give --local too.",
+        "--non-sink: MindSpore's non-sink mode needs --rendezvous mpi",
+        "--copy-code: only with --workdir per-rank",
+    ]
+
+
+def test_a_variable_too_needs_what_its_option_needs(capfd: pytest.CaptureFixture[str]) -> None:
+    assert (
+        main(["--runner", "docker", "--image", "i", "x"], {"MABOOT_LOCAL": "1", "MABOOT_INPUT": "a=b"}) == 64
+    )
+    assert "MABOOT_INPUT: only --runner process has this." in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"]])
+def test_help_is_no_failure(arguments: List[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments, {}) == 0
+    assert "ma_boot" in capfd.readouterr().out
+
+
+def test_a_wrong_variable_is_a_wrong_command_line(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["train.py"], {"MABOOT_STOP_TIMEOUT": "soon"}) == 64
+    assert "'soon' is not a valid float" in capfd.readouterr().err
+
+
+def test_sizes_are_as_the_engines_write_them() -> None:
+    found = [parsed(["--memory", size, "x"], {})["memory"] for size in ("7", "8k", "512M", "64g")]
+    assert found == [7, 8 << 10, 512 << 20, 64 << 30]
+    assert parsed(["x"], {"MABOOT_SHM_SIZE": "1g"})["shm_size"] == 1 << 30
+    assert (parsed(["x"], {})["memory"], parsed(["x"], {})["shm_size"]) == (None, 2 << 30)
+
+
+def test_option_beats_variable_beats_default() -> None:
+    environ = {
+        "MABOOT_STOP_TIMEOUT": "7",
+        "MABOOT_CONDA_ENV": "e",
+        "MABOOT_SOURCE": "/a:/b",
+        "MABOOT_LOCAL": "1",
+    }
+    values = parsed(["--stop-timeout", "3", "train.py"], environ)
+    assert (values["stop_timeout"], values["conda_env"], values["upload_timeout"]) == (3.0, "e", 600.0)
+    assert (values["source"], values["local"]) == (("/a", "/b"), True)
+
+
+def test_every_option_has_a_variable() -> None:
+    options = [p for p in run.params if isinstance(p, click.Option) and p.opts[-1].startswith("--")]
+    wanted = {"MABOOT_" + option.opts[-1][2:].replace("-", "_").upper(): "1" for option in options}
+    assert set(_from_environment(run, wanted)) == {option.name for option in options}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [
+        (["train.py", "--plan", "--", "-x"], ("train.py", "--plan", "--", "-x")),
+        (["--", "run", "--plan"], ("run", "--plan")),
+        (["-m", "pkg.train", "-m", "x"], ("pkg.train", "-m", "x")),
+    ],
+)
+def test_everything_after_the_command_is_its_own(arguments: List[str], command: tuple[str, ...]) -> None:
+    values = parsed(arguments, {})
+    assert (values["command"], values["plan"]) == (command, False)
+
+
+TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1)
+SECONDS = st.floats(0, 1e6)
+
+
+@given(
+    st.builds(
+        BootRequest,
+        command=st.lists(TEXT, min_size=1).map(tuple),
+        python=st.none() | TEXT,
+        conda_env=st.none() | TEXT,
+        source=st.lists(TEXT).map(tuple),
+        path_mapping=st.none() | TEXT,
+        obs_root=st.none() | TEXT,
+        rendezvous=st.sampled_from(["rank-table", "mindspore"]),
+        rendezvous_port=st.none() | st.integers(1, 65535),
+        rank_table_timeout=SECONDS,
+        stop_timeout=SECONDS,
+        upload_timeout=SECONDS,
+    )
+)
+def test_a_request_survives_the_way_through_a_command_line(request: BootRequest) -> None:
+    values = parsed(list(as_options(request)), {})
+    assert BootRequest(**{name: values[name] for name in request.__dict__}) == request  # type: ignore[arg-type]

@@ -1,0 +1,78 @@
+"""What the first word of the training command decides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Tuple
+
+import pytest
+
+from ma_boot.environment.command import command_argv
+from ma_boot.errors import NotExecutable, NotFound, UsageError
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A home with a script, a program, and two code directories."""
+    for name, mode in {
+        "train.py": 0o644,
+        "run.sh": 0o644,
+        "tool": 0o755,
+        "no-x": 0o644,
+        "jobs/a/only.py": 0o644,
+        "jobs/a/both.py": 0o644,
+        "jobs/b/both.py": 0o644,
+        "bin/bash": 0o755,
+        "bin/torchrun": 0o755,
+    }.items():
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch(mode=mode)
+    return tmp_path
+
+
+def argv(home: Path, *command: str) -> Tuple[str, ...]:
+    found = command_argv(command, "/env/bin/python", str(home / "bin"), str(home), str(home / "jobs"))
+    return tuple(word.replace(str(home), "~") for word in found)
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (("train.py", "--lr", "1"), ("/env/bin/python", "~/train.py", "--lr", "1")),
+        (("-m", "pkg.train", "-v"), ("/env/bin/python", "-m", "pkg.train", "-v")),
+        (("run.sh", "-x"), ("~/bin/bash", "~/run.sh", "-x")),
+        (("torchrun", "train.py"), ("~/bin/torchrun", "train.py")),
+        (("./tool", ""), ("~/tool", "")),
+        (("only.py",), ("/env/bin/python", "~/jobs/a/only.py")),
+    ],
+)
+def test_the_command_is_run_as_what_it_is(
+    home: Path, command: Tuple[str, ...], expected: Tuple[str, ...]
+) -> None:
+    assert argv(home, *command) == expected
+
+
+@pytest.mark.parametrize(
+    ("command", "error", "said"),
+    [
+        (("missing.py",), NotFound, "looked for"),
+        (("/abs/only.py",), NotFound, "no such file"),
+        (("both.py",), NotFound, "several files"),
+        (("nothing",), NotFound, "no such program on the selected PATH"),
+        (("./nothing",), NotFound, "no such file"),
+        (("./no-x",), NotExecutable, "name its interpreter"),
+        (("--lcal",), UsageError, "no such option: --lcal"),
+        (("-m",), UsageError, "the name of a module"),
+    ],
+)
+def test_a_command_that_cannot_be_run(home: Path, command: Tuple[str, ...], error: type, said: str) -> None:
+    with pytest.raises(error, match=said):
+        argv(home, *command)
+
+
+def test_a_missing_script_is_told_every_place_that_was_looked_at(home: Path) -> None:
+    with pytest.raises(NotFound) as raised:
+        argv(home, "missing.py")
+    for place in ("missing.py", "jobs/a/missing.py", "jobs/b/missing.py"):
+        assert f"looked for {home}/{place}" in str(raised.value)

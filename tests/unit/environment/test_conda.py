@@ -1,0 +1,161 @@
+"""Selecting an environment, and what `conda activate` would change."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Dict, Optional
+
+import pytest
+
+from ma_boot.environment.conda import PythonEnvironment, activation, activation_scripts, find
+from ma_boot.environment.patch import applied
+from ma_boot.errors import ConfigError
+
+
+def make_env(prefix: Path, conda: bool = True) -> Path:
+    """An environment, as far as a directory tells."""
+    python = prefix / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.touch(mode=0o755)
+    if conda:
+        (prefix / "conda-meta").mkdir()
+    return python
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """An installation of conda in a home, with two environments."""
+    root = tmp_path / "anaconda3"
+    make_env(root)
+    make_env(root / "envs" / "python-3.7.10")
+    make_env(root / "envs" / "other")
+    return root
+
+
+class TestTheFourWays:
+    """Of the document develop-modelarts-1416."""
+
+    def test_1_the_images_two_variables(self, root: Path) -> None:
+        environ = {"ANACONDA_DIR": str(root), "DEFAULT_CONDA_ENV_NAME": "python-3.7.10", "PATH": "/usr/bin"}
+        assert find(None, None, environ, "/nowhere").prefix == str(root / "envs" / "python-3.7.10")
+
+    def test_2_an_absolute_python(self, root: Path) -> None:
+        python = str(root / "envs" / "other" / "bin" / "python")
+        found = find(python, None, {"DEFAULT_CONDA_ENV_NAME": "python-3.7.10"}, "/nowhere")
+        assert (found.python, found.name) == (python, "other")
+
+    def test_3_a_path_that_has_it(self, root: Path) -> None:
+        found = find(None, None, {"PATH": f"{root}/envs/other/bin:/usr/bin"}, "/nowhere")
+        assert (found.name, found.origin) == ("other", "PATH")
+
+    def test_4_a_name(self, root: Path) -> None:
+        environ = {"ANACONDA_DIR": str(root), "DEFAULT_CONDA_ENV_NAME": "python-3.7.10"}
+        assert find(None, "other", environ, "/nowhere").prefix == str(root / "envs" / "other")
+
+
+@pytest.mark.parametrize("name", ["anaconda", "anaconda3", "miniconda3", "miniforge3"])
+def test_conda_is_found_in_the_home(tmp_path: Path, name: str) -> None:
+    make_env(tmp_path / name / "envs" / "e")
+    assert find(None, "e", {}, str(tmp_path)).prefix == str(tmp_path / name / "envs" / "e")
+
+
+def test_base_is_the_installation_itself(root: Path) -> None:
+    assert find(None, "base", {"ANACONDA_DIR": str(root)}, "/nowhere").prefix == str(root)
+    assert find(str(root / "bin" / "python"), None, {}, "/nowhere").name == "base"
+
+
+def test_anaconda_dir_is_meant_exactly(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigError):
+        find(None, "other", {"ANACONDA_DIR": str(tmp_path / "empty")}, str(tmp_path))
+
+
+def test_a_name_that_does_not_exist_is_told_what_does(root: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as raised:
+        find(None, "typo", {}, str(tmp_path))
+    assert f"{root}/envs/typo" in str(raised.value)
+    assert f"base, other, python-3.7.10 in {root}" in str(raised.value)
+
+
+def test_no_environment_at_all_is_told_what_was_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as raised:
+        find(None, None, {"PATH": str(tmp_path)}, str(tmp_path))
+    for place in ("--python", "--conda-env", "DEFAULT_CONDA_ENV_NAME", f"PATH={tmp_path}"):
+        assert place in str(raised.value)
+
+
+@pytest.mark.parametrize(("python", "said"), [("python", "absolute"), ("/no/such", "does not exist")])
+def test_a_python_that_cannot_be_meant(python: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        find(python, None, {}, "/nowhere")
+
+
+class TestActivation:
+    """The patch, against what conda's own activator sets."""
+
+    def patched(self, prefix: Path, environ: Dict[str, str]) -> Dict[str, str]:
+        selected = PythonEnvironment(f"{prefix}/bin/python", str(prefix), "e", "test")
+        return applied(environ, activation(selected, environ))
+
+    def test_from_nothing(self, tmp_path: Path) -> None:
+        after = self.patched(tmp_path, {"PATH": "/usr/bin", "LD_LIBRARY_PATH": "/usr/local/lib"})
+        assert after == {
+            "PATH": f"{tmp_path}/bin:/usr/bin",
+            "LD_LIBRARY_PATH": f"{tmp_path}/lib:/usr/local/lib",
+            "CONDA_PREFIX": str(tmp_path),
+            "CONDA_DEFAULT_ENV": "e",
+            "CONDA_SHLVL": "1",
+        }
+
+    def test_from_another_environment(self, tmp_path: Path) -> None:
+        before = {"PATH": "/base/bin:/usr/bin", "CONDA_PREFIX": "/base", "CONDA_SHLVL": "1"}
+        after = self.patched(tmp_path, before)
+        assert after["PATH"] == f"{tmp_path}/bin:/usr/bin"
+        assert (after["CONDA_SHLVL"], after["CONDA_PREFIX_1"]) == ("2", "/base")
+
+    def test_again_changes_nothing(self, tmp_path: Path) -> None:
+        once = self.patched(tmp_path, {"PATH": "/usr/bin"})
+        assert self.patched(tmp_path, once) == once
+
+    def test_leaks_are_closed(self, tmp_path: Path) -> None:
+        after = self.patched(tmp_path, {"PATH": "", "PYTHONHOME": "/x", "VIRTUAL_ENV": "/opt/ma_boot"})
+        assert "PYTHONHOME" not in after
+        assert "VIRTUAL_ENV" not in after
+
+    def test_the_environments_variables_in_condas_order(self, tmp_path: Path) -> None:
+        packages = tmp_path / "etc" / "conda" / "env_vars.d"
+        packages.mkdir(parents=True)
+        (packages / "a.json").write_text('{"A": "package", "B": "package"}')
+        (tmp_path / "conda-meta").mkdir()
+        state = {"env_vars": {"B": "user", "C": "***unset***"}}
+        (tmp_path / "conda-meta" / "state").write_text(json.dumps(state))
+        after = self.patched(tmp_path, {"C": "outside"})
+        assert (after["A"], after["B"]) == ("package", "user")
+        assert "C" not in after
+
+    @pytest.mark.parametrize("text", ["{", "[]", '{"env_vars": []}'])
+    def test_a_broken_state_is_named(self, tmp_path: Path, text: str) -> None:
+        (tmp_path / "conda-meta").mkdir()
+        (tmp_path / "conda-meta" / "state").write_text(text)
+        with pytest.raises(ConfigError, match="conda-meta/state"):
+            self.patched(tmp_path, {})
+
+    @pytest.mark.parametrize(
+        ("origin", "path"), [("--python", "/venv/bin:/usr/bin"), ("PATH", "/usr/bin:/venv/bin")]
+    )
+    def test_a_python_outside_of_conda(self, origin: str, path: str) -> None:
+        environ = {"PATH": "/usr/bin:/venv/bin", "VIRTUAL_ENV": "/venv"}
+        selected = PythonEnvironment("/venv/bin/python", None, None, origin)
+        assert applied(environ, activation(selected, environ)) == {"PATH": path, "VIRTUAL_ENV": "/venv"}
+
+
+@pytest.mark.parametrize("prefix", [True, None])
+def test_activation_scripts_in_order(tmp_path: Path, prefix: Optional[bool]) -> None:
+    scripts = tmp_path / "etc" / "conda" / "activate.d"
+    scripts.mkdir(parents=True)
+    for name in ("b.sh", "a.sh", "c.csh"):
+        (scripts / name).touch()
+    selected = PythonEnvironment("/p", str(tmp_path) if prefix else None, None, "test")
+    found = [Path(script).name for script in activation_scripts(selected)]
+    assert found == (["a.sh", "b.sh"] if prefix else [])

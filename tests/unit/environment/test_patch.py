@@ -1,0 +1,37 @@
+"""Environment changes as data."""
+
+from __future__ import annotations
+
+from typing import Dict
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ma_boot.environment.patch import applied, difference, put_first, without
+
+ENVIRON = st.dictionaries(st.sampled_from("ABCDE"), st.text(max_size=3))
+
+
+@given(ENVIRON, ENVIRON)
+def test_the_difference_leads_from_one_to_the_other(before: Dict[str, str], after: Dict[str, str]) -> None:
+    assert applied(before, difference(before, after)) == after
+
+
+@given(ENVIRON)
+def test_nothing_differs_from_itself(environ: Dict[str, str]) -> None:
+    assert difference(environ, environ) == ()
+
+
+def test_applying_leaves_the_original_alone() -> None:
+    environ = {"A": "1"}
+    assert applied(environ, (("A", None), ("B", "2"), ("C", None))) == {"B": "2"}
+    assert environ == {"A": "1"}
+
+
+def test_an_entry_is_put_first_and_stands_nowhere_else() -> None:
+    assert put_first("/env/bin", "/usr/bin:/env/bin/:/bin::") == "/env/bin:/usr/bin:/bin"
+    assert put_first("/env/bin", "") == "/env/bin"
+
+
+def test_entries_are_dropped_however_they_are_spelt() -> None:
+    assert without("/a/../b:/c:/b/", {"/b"}) == ("/c",)

@@ -1,0 +1,109 @@
+"""What the engine streams while it builds and pushes, and what is shown of it."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Dict, Iterator, List
+
+import pytest
+
+from ma_boot.errors import UsageError
+from ma_boot.image import build, push
+from ma_boot.image.check import ImageRejected
+from ma_boot.image.engine import EngineRefused
+from ma_boot.image.progress import Progress, shown
+from ma_boot.reporting.console import Console
+from tests.functional.terminal import screen_lines
+
+DIGEST = "sha256:" + "0" * 64
+
+
+class Pipe:
+    """A console whose text can be read."""
+
+    def __init__(self, moving: bool = False) -> None:
+        self.reader, self._writer = os.pipe()
+        self.console = Console(self._writer, moving)
+        self.progress = Progress(self.console, lambda lines: None)
+
+    def text(self) -> str:
+        self.console.flush()
+        os.close(self._writer)
+        with os.fdopen(self.reader, "rb") as stream:
+            return stream.read().decode()
+
+
+@pytest.fixture
+def pipe() -> Pipe:
+    return Pipe()
+
+
+def steps() -> Iterator[Dict[str, Any]]:
+    yield {"stream": "Step 1/2 : FROM https://me:planted@host/base\n"}
+    yield {"stream": "earlier output\n"}
+    yield {"stream": "Step 2/2 : RUN make\n"}
+    yield {"stream": " ---> Running in 0123\nno rule\n"}
+
+
+def test_a_build_shows_its_steps_and_no_login(pipe: Pipe) -> None:
+    build.follow(steps(), pipe.progress)
+    assert pipe.text() == "Step 1/2 : FROM https://******@host/base\nStep 2/2 : RUN make\n"
+
+
+def test_on_a_terminal_output_moves() -> None:
+    pipe = Pipe(moving=True)
+    with shown(pipe.console) as progress:
+        build.follow(steps(), progress)
+        pipe.console.flush()
+    written = pipe.text()
+    assert "no rule" in written
+    lines = screen_lines(written.replace("\n", "\r\n").encode(), rows=24, columns=80)
+    assert list(filter(None, lines)) == ["Step 1/2 : FROM https://******@host/base", "Step 2/2 : RUN make"]
+
+
+def test_a_build_that_fails_ends_with_the_step_that_failed(pipe: Pipe) -> None:
+    stream = [*steps(), {"error": "make returned 2: https://me:planted@host"}]
+    with pytest.raises(EngineRefused) as raised:
+        build.follow(stream, pipe.progress)
+    assert "no rule" in str(raised.value)
+    assert "make returned 2" in str(raised.value)
+    assert "earlier output" not in str(raised.value)
+    assert "planted" not in str(raised.value) + pipe.text()
+
+
+def test_a_push_shows_each_layer_and_returns_the_digest(pipe: Pipe) -> None:
+    layer = {"current": 2_000_000, "total": 4_000_000}
+    stream: List[Dict[str, Any]] = [
+        {"status": "The push refers to repository [host/org/name]"},
+        {"status": "Pushing", "id": "aa", "progressDetail": layer},
+        {"status": "Layer already exists", "id": "bb"},
+        {"status": "Retrying in 5 seconds", "id": "aa"},
+        {"status": "Pushed", "id": "aa"},
+        {"progressDetail": {}, "aux": {"Tag": "v1", "Digest": DIGEST}},
+    ]
+    assert push.follow(stream, pipe.progress) == DIGEST
+    assert pipe.text() == (
+        "layer bb: layer already exists\nlayer aa: retrying in 5 seconds, 2.0 MB\nlayer aa: pushed, 2.0 MB\n"
+    )
+
+
+@pytest.mark.parametrize(("stream", "said"), [([{"error": "EOF"}], "EOF"), ([], "without a digest")])
+def test_a_push_that_fails(pipe: Pipe, stream: List[Dict[str, Any]], said: str) -> None:
+    with pytest.raises(push.PushFailed, match=said):
+        push.follow(stream, pipe.progress)
+    pipe.text()
+
+
+def test_build_arguments_with_and_without_a_value() -> None:
+    environ = {"PIP_INDEX_URL": "https://x"}
+    found = build.build_arguments(["A=1=2", "PIP_INDEX_URL", "B="], environ)
+    assert found == {"A": "1=2", "PIP_INDEX_URL": "https://x", "B": ""}
+    with pytest.raises(UsageError, match=r"C is no variable here(.|\n)*D is no variable here"):
+        build.build_arguments(["C", "D"], environ)
+
+
+def test_the_size_budget() -> None:
+    build.keep_within(2 * 10**9, 2.0, "image")
+    build.keep_within(2 * 10**9, None, "image")
+    with pytest.raises(ImageRejected, match=r"2\.10 GB, the budget is 2 GB"):
+        build.keep_within(2_100_000_000, 2.0, "image")

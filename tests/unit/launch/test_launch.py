@@ -1,0 +1,115 @@
+"""The launch plan: what each process gets."""
+
+from __future__ import annotations
+
+from typing import Dict
+
+import pytest
+
+from ma_boot.errors import ConfigError
+from ma_boot.launch import (
+    LaunchPlan,
+    Node,
+    Placement,
+    Way,
+    described,
+    placed_by_count,
+    plan_launch,
+    plan_text,
+)
+from ma_boot.modelarts.job import read_job
+
+OUTSIDE = {"PATH": "/usr/bin", "MY_TOKEN": "planted", "RANK_TABLE_FILE": "/user/config", "RANK_ID": "9"}
+
+
+def plan(rendezvous: str, index: int = 1, given: Dict[str, str] = OUTSIDE) -> LaunchPlan:
+    job = read_job(
+        {"MA_NUM_HOSTS": "2", "VC_TASK_INDEX": str(index), "MA_VJ_NAME": "ma-job-x", "MA_LOG_DIR": "/log"},
+        "host",
+    )
+    placement = Placement(4, (2 * index, 2 * index + 1), "/table.json")
+    node = Node(job, placement, ["python", "t.py"], "/home", given, ("10.0.0.1", 8118))
+    return plan_launch(node, Way(rendezvous))
+
+
+def test_a_rank_by_the_rank_table() -> None:
+    worker = plan("rank-table").workers[1]
+    assert worker.environ == {
+        "PATH": "/usr/bin",
+        "MY_TOKEN": "planted",
+        "RANK_TABLE_FILE": "/table.json",
+        "RANK_ID": "3",
+        "RANK_SIZE": "4",
+        "DEVICE_ID": "1",
+        "ASCEND_DEVICE_ID": "1",
+        "LOCAL_RANK": "1",
+        "MABOOT_FAILURE_FILE": "/log/modelarts-job-x-node-1-failure.json",
+        "JOB_ID": "modelarts-job-x",
+        "HCCL_CONNECT_TIMEOUT": "1800",
+        "ASCEND_PROCESS_LOG_PATH": "/log/modelarts-job-x/ascend/process_log/rank_3",
+    }
+    assert (worker.label, worker.rank, worker.local_rank, worker.cwd) == ("rank 3", 3, 1, "/home")
+    assert worker.log_file == "/log/modelarts-job-x-proc-rank-3-device-1.txt"
+
+
+def test_a_rank_of_the_dynamic_cluster() -> None:
+    worker = plan("mindspore").workers[1]
+    assert worker.environ == {
+        "PATH": "/usr/bin",
+        "MY_TOKEN": "planted",
+        "DEVICE_ID": "1",
+        "ASCEND_DEVICE_ID": "1",
+        "LOCAL_RANK": "1",
+        "MABOOT_FAILURE_FILE": "/log/modelarts-job-x-node-1-failure.json",
+        "MS_ROLE": "MS_WORKER",
+        "MS_WORKER_NUM": "4",
+        "MS_NODE_ID": "3",
+        "MS_SCHED_HOST": "10.0.0.1",
+        "MS_SCHED_PORT": "8118",
+    }
+
+
+def test_the_scheduler_is_on_node_0_only_and_is_no_rank() -> None:
+    assert [worker.label for worker in plan("mindspore", index=1).workers] == ["rank 2", "rank 3"]
+    scheduler, *ranks = plan("mindspore", index=0).workers
+    assert (scheduler.label, scheduler.rank, scheduler.environ["MS_ROLE"]) == ("scheduler", None, "MS_SCHED")
+    assert "MS_NODE_ID" not in scheduler.environ
+    assert scheduler.argv == ranks[0].argv
+
+
+def test_what_the_user_set_for_hccl_stays() -> None:
+    given = {"HCCL_CONNECT_TIMEOUT": "7200", "ASCEND_PROCESS_LOG_PATH": "/mine"}
+    worker = plan("rank-table", given=given).workers[0]
+    assert {name: worker.environ[name] for name in given} == given
+
+
+@pytest.mark.parametrize(
+    ("variables", "world_size", "ranks"),
+    [
+        ({}, 1, (0,)),
+        ({"MA_NUM_GPUS": "8"}, 8, tuple(range(8))),
+        ({"MA_NUM_HOSTS": "3", "VC_TASK_INDEX": "2", "MA_NUM_GPUS": "2"}, 6, (4, 5)),
+        ({"MA_NUM_HOSTS": "2", "VC_TASK_INDEX": "1"}, 2, (1,)),
+    ],
+)
+def test_ranks_by_counting(variables: Dict[str, str], world_size: int, ranks: tuple[int, ...]) -> None:
+    assert placed_by_count(read_job(variables, "host")) == Placement(world_size, ranks, None)
+
+
+def test_a_node_without_a_device_starts_nothing() -> None:
+    job = read_job({}, "host")
+    with pytest.raises(ConfigError, match="no device"):
+        plan_launch(Node(job, Placement(4, (), None), ["x"], "/", {}), Way())
+
+
+def test_the_plan_is_shown_as_differences_with_secrets_masked() -> None:
+    given = {**OUTSIDE, "NEW_SECRET": "planted"}
+    description = described(plan("mindspore", given=given), {"PATH": "/bin", "RANK_ID": "9"})
+    environment = description["workers"][0]["environment"]
+    assert environment["RANK_ID"] is None
+    assert environment["PATH"] == "/usr/bin"
+    assert environment["NEW_SECRET"] == "******"
+    text = plan_text([description])
+    assert "    - RANK_ID\n" in text
+    assert "    + MS_NODE_ID=2\n" in text
+    assert "planted" not in text

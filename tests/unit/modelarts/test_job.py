@@ -1,0 +1,68 @@
+"""The platform's variables."""
+
+from __future__ import annotations
+
+from typing import Dict
+
+import pytest
+
+from ma_boot.errors import ConfigError
+from ma_boot.modelarts.job import read_job
+
+PLATFORM = {
+    "MA_HOME": "/home/ma-user",
+    "MA_MOUNT_PATH": "/home/ma-user/modelarts",
+    "MA_JOB_DIR": "/home/ma-user/modelarts/user-job-dir",
+    "MA_LOG_DIR": "/home/ma-user/modelarts/log",
+    "MA_VJ_NAME": "ma-job-123",
+    "MA_NUM_HOSTS": "4",
+    "MA_NUM_GPUS": "8",
+    "VC_TASK_INDEX": "2",
+    "VC_WORKER_HOSTS": "a.example, b.example,c.example,d.example",
+    "MA_CURRENT_INSTANCE_NAME": "modelarts-job-123-worker-2",
+    "MA_CURRENT_HOST_IP": "192.168.0.7",
+    "RANK_TABLE_FILE": "/user/config",
+}
+
+
+def test_a_job_of_the_platform() -> None:
+    job = read_job(PLATFORM, "host")
+    assert job.name == "modelarts-job-123"
+    assert (job.node_rank, job.node_count, job.device_count) == (2, 4, 8)
+    assert job.worker_hosts == ("a.example", "b.example", "c.example", "d.example")
+    assert job.rank_table == "/user/config/jobstart_hccl.json"
+
+
+def test_a_container_without_any_variable_has_the_platforms_defaults() -> None:
+    job = read_job({}, "host")
+    assert (job.name, job.home, job.log_dir) == ("host", "/home/ma-user", "/home/ma-user/modelarts/log")
+    assert (job.node_rank, job.node_count, job.device_count, job.rank_table) == (0, 1, None, None)
+
+
+@pytest.mark.parametrize(
+    ("variables", "name", "value"),
+    [
+        ({"RANK_TABLE_FILE": "/data/table.json"}, "rank_table", "/data/table.json"),
+        ({"RANK_TABLE_FILE": ""}, "rank_table", None),
+        ({"BATCH_JOB_ID": "v1"}, "name", "v1"),
+        ({"BATCH_TASK_CURRENT_INSTANCE": "v1-0"}, "instance_name", "v1-0"),
+        ({"MA_MOUNT_PATH": "/mnt", "MA_LOG_DIR": ""}, "log_dir", "/mnt/log"),
+        ({"MA_NUM_HOSTS": "1", "VC_TASK_INDEX": "7"}, "node_rank", 0),
+        ({"MA_NUM_GPUS": "0"}, "device_count", None),
+    ],
+)
+def test_variables_that_differ(variables: Dict[str, str], name: str, value: object) -> None:
+    assert getattr(read_job({**PLATFORM, **variables}, "host"), name) == value
+
+
+def test_all_wrong_numbers_are_reported_at_once() -> None:
+    with pytest.raises(ConfigError) as raised:
+        read_job({"MA_NUM_HOSTS": "two", "MA_NUM_GPUS": "-1"}, "host")
+    assert "MA_NUM_HOSTS is 'two'" in str(raised.value)
+    assert "MA_NUM_GPUS is '-1'" in str(raised.value)
+
+
+@pytest.mark.parametrize(("index", "said"), [("4", "expected 0 to 3"), ("", "VC_TASK_INDEX is not set")])
+def test_a_node_that_cannot_know_its_rank(index: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        read_job({**PLATFORM, "VC_TASK_INDEX": index}, "host")

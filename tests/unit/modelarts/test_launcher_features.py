@@ -1,0 +1,107 @@
+"""What ModelArts' own launcher does for its engines: diagnostic modes, channels, the variables of its first version."""
+
+from __future__ import annotations
+
+import json
+from typing import Dict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ma_boot.launch import Node, Placement, Way, plan_launch
+from ma_boot.launch.diagnosis import diagnosis
+from ma_boot.modelarts.channels import Channel, read_channels
+from ma_boot.modelarts.job import read_job
+
+JOB = read_job({"MA_VJ_NAME": "ma-job-x", "MA_LOG_DIR": "/log"}, "host")
+MINDSPORE_LOG = "/log/modelarts-job-x/mindspore/log"
+GLOG = {"GLOG_log_dir": MINDSPORE_LOG, "GLOG_logtostderr": "0", "MS_OM_PATH": MINDSPORE_LOG}
+FAULTS = {
+    "PRINT_MODEL": "1",
+    "DUMP_GE_GRAPH": "2",
+    "DUMP_GRAPH_LEVEL": "2",
+    "ASCEND_GLOBAL_LOG_LEVEL": "1",
+    "ASCEND_HOST_LOG_FILE_NUM": "1000",
+    "NPU_COLLECT_PATH": "/log/modelarts-job-x/ascend/npu_collect/rank_3",
+}
+RECORDER = {**GLOG, "GLOG_v": "1", "MS_RDR_ENABLE": "1", "MS_RDR_PATH": MINDSPORE_LOG}
+
+
+@pytest.mark.parametrize(
+    ("asked", "given_to_the_rank"),
+    [
+        ({}, {}),
+        ({"MA_DIAG_MODE_ENV": "faults"}, FAULTS),
+        ({"MA_DIAG_MODE_ENV": "faults", "MA_ENGINE_VERSION": "mindspore_1.3.0-cann_5"}, FAULTS),
+        (
+            {"MA_DIAG_MODE_ENV": "faults", "MA_ENGINE_VERSION": "mindspore_1.10.0-cann_6"},
+            {**FAULTS, **RECORDER},
+        ),
+        (
+            {"MA_DIAG_MODE_ENV": "accuracy"},
+            {"MS_DIAGNOSTIC_DATA_PATH": "/log/modelarts-job-x/mindspore/diagnostic_data"},
+        ),
+        (
+            {"MA_RUN_MODE_ENV": "performance"},
+            {**GLOG, "ASCEND_GLOBAL_LOG_LEVEL": "3", "ASCEND_GLOBAL_EVENT_LEVEL": "0", "GLOG_v": "3"},
+        ),
+        ({"MA_RUN_MODE_ENV": "normal"}, {**GLOG, "GLOG_v": "1"}),
+        ({"MA_RUN_MODE_ENV": "normal", "GLOG_v": "0"}, {**GLOG, "GLOG_v": "0"}),
+    ],
+)
+def test_diagnostic_modes(asked: Dict[str, str], given_to_the_rank: Dict[str, str]) -> None:
+    assert diagnosis(JOB, asked, 3) == given_to_the_rank
+    node = Node(JOB, Placement(4, (3,), "/t.json"), ["python"], "/", asked, ("10.0.0.1", 1))
+    for way in ("rank-table", "mindspore", "torch", "none"):
+        environ = plan_launch(node, Way(way)).workers[-1].environ
+        assert {name: environ.get(name) for name in given_to_the_rank} == given_to_the_rank
+
+
+V2 = {
+    "inputs": [
+        {"name": "data_url", "local_dir": "/in/data_url_0", "remote": {"obs": {"obs_url": "s3://b/data/"}}}
+    ]
+}
+V2_DATASET = {
+    "inputs": [{"name": "d", "local_dir": "/in/d", "remote": {"datasets": {"obs_url": "/b/data/"}}}]
+}
+V1 = {
+    "inputs": [
+        {"parameter": {"label": "data_url", "value": "/in"}, "data_source": {"obs": {"obs_url": "/b/data/"}}}
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("document", "channel"),
+    [
+        (V2, Channel("data_url", "inputs", "/in/data_url_0", "s3://b/data/")),
+        (V2_DATASET, Channel("d", "inputs", "/in/d", "/b/data/")),
+        (V1, Channel("data_url", "inputs", "/in", "/b/data/")),
+        ({"inputs": [{"name": "n", "local_dir": "/in"}]}, Channel("n", "inputs", "/in", None)),
+    ],
+)
+def test_channels_of_both_shapes(document: object, channel: Channel) -> None:
+    assert read_channels({"MA_INPUTS": json.dumps(document)}) == ((channel,), ())
+
+
+@given(st.text() | st.dictionaries(st.sampled_from(["inputs", "x"]), st.none() | st.lists(st.integers() | st.dictionaries(st.text(), st.text())))
+       .map(json.dumps))  # fmt: skip
+def test_channels_that_are_none_are_a_problem_and_no_crash(text: str) -> None:
+    channels, problems = read_channels({"MA_INPUTS": text})
+    assert not (channels and problems)
+    assert all(problem.startswith("MA_INPUTS is not what the platform writes") for problem in problems)
+
+
+def test_the_variables_of_the_first_version_are_read() -> None:
+    old = {
+        "DLS_TASK_NUMBER": "2", "DLS_TASK_INDEX": "1", "BATCH_JOB_ID": "job1", "BATCH_TASK_CURRENT_INSTANCE": "job1-1",
+        "BATCH_TASK_LOG_PATH": "/v1/log", "BATCH_CUSTOM1_HOSTS": "b:6666", "BATCH_CUSTOM0_HOSTS": "a:6666",
+    }  # fmt: skip
+    job = read_job(old, "host")
+    assert (job.name, job.node_count, job.node_rank, job.instance_name) == ("job1", 2, 1, "job1-1")
+    assert (job.log_dir, job.worker_hosts) == ("/v1/log", ("a", "b"))
+    assert "DLS_TASK_INDEX for VC_TASK_INDEX" in job.said()
+    today = read_job({**old, "MA_NUM_HOSTS": "4", "VC_TASK_INDEX": "3"}, "host")
+    assert (today.node_count, today.node_rank) == (4, 3)

@@ -1,0 +1,235 @@
+"""One mapping in three formats: options, placeholders, and every mistake with its place."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, List, Sequence
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from path_mapping.errors import MappingInvalid
+from path_mapping.mapping.mapping_file import parse_mapping
+from path_mapping.mapping.routes import ObsUrl, PathMapping, Route, expanded
+
+YAML = """
+input:
+  # the images, shared out over the nodes
+  data:
+    obs: obs://bucket/data/
+    include: ['*.bin', '!*_batch.bin']
+    exclude: [tmp/]
+    shard: true
+    checksum: yes
+  labels.json: s3://bucket/labels.json
+output:
+  ckpt: {obs: 'obs://bucket/{job}/node-{node}/', interval: 600, required: false, delete: true}
+"""
+PLACES = {"job": "j1", "node": "3", "rank": "24"}
+
+
+def problems_of(text: str, source: str = "m.yaml", places: Any = PLACES) -> Sequence[str]:
+    with pytest.raises(MappingInvalid) as raised:
+        parse_mapping(text, source, places)
+    return raised.value.problems
+
+
+def rendered(mapping: Any) -> Dict[str, str]:
+    return {
+        "m.py": f"PATH_MAPPING_CONFIG = {mapping!r}",
+        "m.json": json.dumps(mapping),
+        "m.yaml": yaml.safe_dump(mapping, allow_unicode=True, sort_keys=False),
+    }
+
+
+def test_every_option_is_read() -> None:
+    assert parse_mapping(YAML, "m.yml", PLACES) == PathMapping(
+        (
+            Route(
+                "data",
+                ObsUrl("bucket", "data/"),
+                include=("*.bin", "!*_batch.bin"),
+                exclude=("tmp/",),
+                shard=True,
+                checksum=True,
+            ),
+            Route("labels.json", ObsUrl("bucket", "labels.json")),
+        ),
+        (Route("ckpt", ObsUrl("bucket", "j1/node-3/"), interval=600.0, required=False, delete=True),),
+    )
+
+
+@pytest.mark.parametrize("source", ["m.py", "m.json", "m.yaml"])
+def test_each_format_says_the_same(source: str) -> None:
+    text = rendered(yaml.safe_load(YAML))[source]
+    assert parse_mapping(text, source, PLACES) == parse_mapping(YAML, "m.yml", PLACES)
+
+
+@pytest.mark.parametrize(("source", "text"), [("m.yaml", ""), ("m.yaml", "input:\n"), ("m.json", "{}")])
+def test_an_empty_mapping_is_one_where_the_format_has_it(source: str, text: str) -> None:
+    if text:
+        assert parse_mapping(text, source) == PathMapping((), ())
+    else:
+        assert problems_of(text) == ("line 1: the document: expected a dict {'input': ..., 'output': ...}",)
+
+
+OPTION_MISTAKES = [
+    ("{shard: 1}", "input: 'a': no 'obs', expected 'obs': 'obs://bucket/path'"),
+    (
+        "{obs: 'obs://bucket/x', size: 1}",
+        "input: 'a': found the option 'size', expected one of obs, include,",
+    ),
+    ("{obs: 'obs://bucket/x', shard: 1}", "input: 'a': shard: found 1, expected true or false"),
+    ("{obs: 'obs://bucket/x', shard: 'no'}", "input: 'a': shard: found 'no', expected true or false"),
+    ("{obs: 'obs://bucket/x', interval: 9}", "input: 'a': 'interval' is for an output only"),
+    ("{obs: 'obs://bucket/x', include: '*'}", "input: 'a': include: found '*', expected a list of patterns"),
+    ("{obs: 'obs://bucket/x', include: [1]}", "input: 'a': include: found 1, expected a pattern as a string"),
+    ("{obs: 'obs://bucket/x', exclude: ['!']}", "exclude: found '!', expected a pattern as in a .gitignore"),
+    ("{obs: 'obs://bucket/x', exclude: ['# a']}", "exclude: found '# a', expected a pattern"),
+    ("{obs: 3}", "input: 'a': found 3, expected 'obs://bucket/path'"),
+    ("[obs]", "input: found a list, expected 'obs://bucket/path'"),
+    ("2020-01-01", "input: found 2020-01-01, expected 'obs://bucket/path'"),
+    ("obs://bucket/{jobs}", "found the placeholder {jobs}, expected {job}, {node} or {rank}"),
+    ("obs://bucket/{job", "found a single '{', expected '{{' for a brace in a name"),
+    ("obs://{job}/x", "found the bucket 'j1', expected 3 to 63"),
+]
+
+
+@pytest.mark.parametrize(("value", "said"), OPTION_MISTAKES)
+def test_a_mistake_in_an_option_is_named_with_its_line(value: str, said: str) -> None:
+    (problem,) = problems_of(f"input:\n  # comment\n  a: {value if value[0] in '{[2' else repr(value)}\n")
+    assert problem.startswith("line 3: ")
+    assert said in problem
+
+
+@pytest.mark.parametrize("seconds", ["0", "-3", "true", "'60'", ".inf", ".nan", "null"])
+def test_an_interval_is_a_number_of_seconds(seconds: str) -> None:
+    (problem,) = problems_of(f"output: {{a: {{obs: 'obs://bucket/x', interval: {seconds}}}}}")
+    assert "expected a number of seconds from 1" in problem
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "said"),
+    [
+        ("m.yaml", "input: {a: 'obs://bucket/x'}\ninput: {}", "line 2: 'input' stands twice"),
+        ("m.yaml", "input:\n  a: obs://bucket/x\n  a: obs://bucket/y", "line 3: input: 'a' stands in line 2 already"),
+        ("m.yaml", "input:\n  a: {obs: 'obs://bucket/x', obs: 'obs://bucket/y'}", "line 2: input: 'a': 'obs' stands twice"),
+        ("m.json", '{"input": {"a": "obs://bucket/x", "a": "obs://bucket/y"}}', "input: 'a' stands twice"),
+        ("m.json", '{"input": {"a": "obs://bucket/x", "./a": "obs://bucket/y"}}', "'./a' is the path of 'a' already"),
+        ("m.json", "{'input': {}}", "line 1: not JSON: "),
+        ("m.json", '{"input": NaN}', "found NaN, expected a number"),
+        ("m.yaml", "input: [", "line 1: not YAML: "),
+        ("m.yaml", "a: \0", "line 1: not YAML: the character '\\x00'"),
+        ("m.yaml", "input: &x {a: 'obs://bucket/x'}\noutput: *x", "found an alias"),
+        ("m.yaml", "input: !!python/object/apply:os.system ['true']", "not YAML|expected a dict"),
+        ("m.yaml", "- 1", "line 1: the document: expected a dict"),
+        ("m.py", "PATH_MAPPING_CONFIG = {'input': {'a': {'obs': 'obs://bucket/x', 'shard': f()}}}", "found f(), expected true"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_a_format_is_named(source: str, text: str, said: str) -> None:
+    problems = problems_of(text, source)
+    assert any(one in problem for problem in problems for one in said.split("|")), problems
+
+
+def test_all_mistakes_of_all_kinds_come_at_once() -> None:
+    text = """
+input:
+  a: {obs: http://x, shard: 2}
+  a/b: obs://bucket/x
+  c: obs://bucket/job/
+more: 1
+output:
+  c/out: obs://bucket/job/out
+  d: {obs: 'obs://bucket/{jo}', interval: soon}
+"""
+    assert problems_of(text) == (
+        "line 6: found the key 'more', expected 'input' or 'output'",
+        "line 3: input: 'a': found 'http://x', expected 'obs://bucket/path'",
+        "line 3: input: 'a': shard: found 2, expected true or false",
+        "line 9: output: 'd': found the placeholder {jo}, expected {job}, {node} or {rank}",
+        "line 9: output: 'd': interval: found 'soon', expected a number of seconds from 1",
+        "output: 'c/out' lies in the input 'c'",
+        "output: obs://bucket/job/out lies in the input obs://bucket/job/",
+    )
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "said"),
+    [
+        ({"a": "x/", "a/b": "y/"}, {}, ["input: 'a/b' lies in 'a': give each its own place"]),
+        ({"a/b": "x/", "a": "y/"}, {}, ["input: 'a' holds 'a/b': give each its own place"]),
+        ({".": "x/", "b": "y/"}, {}, ["input: 'b' lies in '.': give each its own place"]),
+        ({"a": "x/", "ab": "x2/", "b": "x/"}, {}, []),  # one source may have two targets; look-alikes
+        ({"/a": "x/", "a": "y/"}, {}, []),
+        ({}, {"a": "x/", "b": "x"}, ["output: 'b': obs://bucket/x is the same as obs://bucket/x/ of 'a': give each its own place"]),
+        ({}, {"a": "", "b": "x"}, ["output: 'b': obs://bucket/x lies in obs://bucket/ of 'a': give each its own place"]),
+        ({}, {"a": "x", "a/b": "y"}, []),  # a file that goes to two places
+        ({"a": "x/"}, {"a": "x/"}, []),  # to go on with what a run before has left
+        ({"a": "x/"}, {"a/b": "y/"}, ["output: 'a/b' lies in the input 'a'"]),
+        ({"a/b": "y/"}, {"a": "x/"}, []),
+        ({"a": "x/"}, {"b": "x/y"}, ["output: obs://bucket/x/y lies in the input obs://bucket/x/"]),
+    ],
+)  # fmt: skip
+def test_routes_that_must_not_be_together(
+    inputs: Dict[str, str], outputs: Dict[str, str], said: Sequence[str]
+) -> None:
+    sections = {"input": inputs, "output": outputs}
+    mapping = {
+        name: {key: f"obs://bucket/{url}" for key, url in urls.items()} for name, urls in sections.items()
+    }
+    if said:
+        assert list(problems_of(json.dumps(mapping), "m.json")) == said
+    else:
+        parse_mapping(json.dumps(mapping), "m.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("{job}/{node}/{rank}", "j1/3/24"), ("{{job}}", "{job}"), ("{{{job}}}", "{j1}"), ("a", "a"), ("", "")],
+)
+def test_placeholders_are_replaced(text: str, value: str) -> None:
+    assert expanded(text, PLACES) == value
+
+
+def test_a_placeholder_without_a_value_is_named() -> None:
+    (problem,) = problems_of("input: {'{rank}': 'obs://bucket/x'}", "m.yaml", {"job": "j"})
+    assert problem == "line 1: input: found {rank}, which has no value here"
+
+
+NAMES = st.text(st.sampled_from("ab{}é /.'\"\\#:\n*"), min_size=1, max_size=8)
+OPTIONS = st.fixed_dictionaries(
+    {"obs": st.sampled_from(["obs://bucket/x", "s3://my.bucket/{job}/"])},
+    optional={
+        "include": st.lists(st.sampled_from(["*.a", "b/", "!c"]), max_size=3),
+        "interval": st.one_of(st.integers(-1, 5), st.floats(allow_nan=False, allow_infinity=False)),
+        "shard": st.booleans(),
+        "other": st.none(),
+    },
+)
+MAPPINGS = st.dictionaries(
+    st.sampled_from(["input", "output"]),
+    st.dictionaries(NAMES, st.one_of(OPTIONS, NAMES, st.just("obs://bucket/y")), max_size=3),
+    max_size=2,
+)
+
+
+@given(MAPPINGS)
+def test_any_mapping_is_the_same_in_each_format(mapping: Any) -> None:
+    """Either the same routes, or as many mistakes."""
+    found: List[Any] = []
+    for source, text in rendered(mapping).items():
+        try:
+            found.append(parse_mapping(text, source, PLACES))
+        except MappingInvalid as error:
+            found.append(len(error.problems))
+    assert found[0] == found[1] == found[2]
+
+
+@given(st.text(), st.sampled_from(["m.json", "m.yaml"]))
+def test_no_text_breaks_a_reader(text: str, source: str) -> None:
+    try:
+        parse_mapping(text, source)
+    except MappingInvalid as error:
+        assert error.problems

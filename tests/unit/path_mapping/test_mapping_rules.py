@@ -1,0 +1,63 @@
+"""What a mapping must not say, and what a plan must not do: two sources for one file, a name that is none."""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+import pytest
+
+from path_mapping.errors import MappingInvalid
+from path_mapping.mapping.mapping_file import parse_mapping
+from path_mapping.mapping.routes import ObsUrl
+
+
+def problems_of(text: str) -> Sequence[str]:
+    with pytest.raises(MappingInvalid) as raised:
+        parse_mapping(text, "mapping.py")
+    return raised.value.problems
+
+
+@pytest.mark.parametrize(
+    ("text", "bucket", "key", "shown"),
+    [
+        ("obs://bucket", "bucket", "", "obs://bucket/"),
+        ("obs://bucket/", "bucket", "", "obs://bucket/"),
+        ("s3://my-bucket.1/a/b", "my-bucket.1", "a/b", "obs://my-bucket.1/a/b"),
+        ("obs://bucket/dir/", "bucket", "dir/", "obs://bucket/dir/"),
+    ],
+)
+def test_a_url_is_a_bucket_and_a_key(text: str, bucket: str, key: str, shown: str) -> None:
+    url = ObsUrl.parse(text)
+    assert (url.bucket, url.key, str(url)) == (bucket, key, shown)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "bucket/key", "http://bucket/key", "OBS://bucket/key", "obs:///key", "obs://ab/key", "obs://Bucket/key",
+        "obs://buck_et/key", "obs://-bucket/key", "obs://" + "b" * 64, "obs://buck..et/key", "obs://bucket//key",
+        "obs://bucket/a/../b", "obs://bucket/./b", "obs://bucket/a\0b", "obs://bucket/\ud800",
+    ],
+)  # fmt: skip
+def test_a_url_that_is_none_says_what_is_expected(text: str) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        ObsUrl.parse(text)
+
+
+@pytest.mark.parametrize("other", ["./a", "a/", "x/../a", ".//a"])
+def test_one_local_path_in_two_spellings_stands_twice(other: str) -> None:
+    found = problems_of(
+        f"PATH_MAPPING_CONFIG = {{'output': {{'a': 'obs://bucket/x',\n{other!r}: 'obs://bucket/y'}}}}"
+    )
+    assert found == (f"line 2: output: {other!r} is the path of line 1 already",)
+
+
+def test_an_input_may_be_an_output_too() -> None:
+    mapping = parse_mapping(
+        "PATH_MAPPING_CONFIG = {'input': {'a': 'obs://bucket/x'}, 'output': {'a': 'obs://bucket/x'}}", "x"
+    )
+    assert mapping.inputs == mapping.outputs
+
+
+def test_a_local_path_that_cannot_be_one_is_named() -> None:
+    assert len(problems_of(r"PATH_MAPPING_CONFIG = {'input': {'\ud800': 'obs://bucket/x'}}")) == 1

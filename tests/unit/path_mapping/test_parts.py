@@ -1,0 +1,140 @@
+"""Ranges, parts, crews and checksums: pure rules, for any size."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import List, Tuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from path_mapping.localfs import crc64
+from path_mapping.localfs.marks import Mark, mark_of, put_mark
+from path_mapping.localfs.part_journal import PartJournal
+from path_mapping.stores.obs_answers import crc64_of_content, md5_of_content, seconds_to_wait
+from path_mapping.transfer.parts import (
+    MIB,
+    MOST_THREADS,
+    batch_limit,
+    crew_size,
+    identity,
+    part_size,
+    parts_that_count,
+    spans,
+)
+
+MD5 = "d41d8cd98f00b204e9800998ecf8427e"
+
+
+@given(st.integers(0, 1 << 50), st.integers(MIB, 1 << 30))
+def test_parts_cover_the_file_exactly_and_are_never_too_many(size: int, least: int) -> None:
+    part = part_size(size, least)
+    assert part >= least
+    count = -(-size // part)
+    assert count <= 10_000
+    if count < 5_000:
+        cut = spans(size, part)
+        assert len(cut) == count
+        assert sum(span.length for span in cut) == size
+        assert [span.offset for span in cut] == [index * part for index in range(count)]
+        assert all(0 < span.length <= part for span in cut)
+
+
+@given(st.integers(0, 10**7), st.integers(0, 1 << 50), st.integers(1, 256), st.floats(0, 10, allow_nan=False))
+def test_a_crew_stays_small(files: int, size: int, cores: int, round_trip: float) -> None:
+    crew = crew_size(files, size, cores, round_trip)
+    assert 0 <= crew.processes <= min(4, cores)
+    assert 1 <= crew.threads * max(1, crew.processes) <= MOST_THREADS
+
+
+def test_few_files_need_no_process_and_far_ones_more_threads() -> None:
+    assert crew_size(3, 1000, 8, 0.0) == (0, 1)
+    assert crew_size(10_000, 160 * MIB, 2, 0.0005) == (2, 8)
+    assert crew_size(10_000, 160 * MIB, 2, 0.02) == (2, 50)
+    assert crew_size(10_000, 160 * MIB, 1, 0.0).processes == 0
+    assert crew_size(132, 2048 * MIB, 2, 0.0) == (0, 8)
+
+
+@given(st.integers(0, 10**7), st.integers(1, 200))
+def test_batches_get_smaller_towards_the_end(left: int, room: int) -> None:
+    assert 1 <= batch_limit(left, room) <= 16
+    assert batch_limit(left, room) <= max(1, left)
+
+
+def test_only_parts_of_the_planned_size_count() -> None:
+    found = ((1, 5, "a"), (2, 4, "b"), (9, 5, "c"))
+    assert parts_that_count(found, spans(12, 5)) == ["a", "", ""]
+
+
+@given(st.text(), st.text())
+def test_versions_have_different_names(one: str, other: str) -> None:
+    assert (identity("bucket", one, 5) == identity("bucket", other, 5)) == (one == other)
+
+
+@given(st.lists(st.binary(max_size=300), max_size=8))
+def test_the_crc_of_all_is_made_of_those_of_its_parts(parts: List[bytes]) -> None:
+    whole = crc64.update(b"".join(parts))
+    assert crc64.of_parts([crc64.update(part) for part in parts], list(map(len, parts))) == whole
+    running = 0
+    for part in parts:
+        running = crc64.update(bytearray(part), running)
+    assert running == whole
+
+
+@given(st.binary(max_size=2000), st.integers(0, (1 << 64) - 1))
+def test_both_libraries_agree(data: bytes, before: int) -> None:
+    native = crc64.by_liblzma()
+    assert native is not None
+    assert (
+        native(data, before) == crc64.by_crcmod()(data, before) == native(memoryview(bytearray(data)), before)
+    )
+    assert crc64.update(b"123456789") == 0x995DC9BBDF1939FA  # the check value of CRC-64/XZ
+
+
+@given(st.binary(max_size=200))
+def test_a_journal_of_any_content_is_read(content: bytes) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory, "journal").write_bytes(content)
+        folder = os.open(directory, os.O_RDONLY)
+        journal = PartJournal("journal", folder)
+        before = journal.known()
+        journal.note(7, 123)
+        assert journal.known() == {**before, 7: 123}
+        journal.forget()
+        assert journal.known() == {}
+        journal.close()
+        os.close(folder)
+
+
+def test_a_mark_says_what_the_file_is_a_copy_of(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"12345")
+    with path.open("rb") as file:
+        put_mark(file.fileno(), 5, '"etag with space"')
+    assert mark_of(path) == Mark(5, "etag with space", path.stat().st_mtime_ns)
+    assert mark_of(tmp_path / "nothing") is None
+
+
+@pytest.mark.parametrize(
+    ("headers", "md5", "crc"),
+    [
+        ({b"etag": f'"{MD5}"'.encode()}, MD5, None),
+        ({b"etag": f'"{MD5}-2"'.encode()}, None, None),
+        ({b"etag": f'"{MD5}"'.encode(), b"x-obs-server-side-encryption": b"kms"}, None, None),
+        ({b"etag": f'"{MD5}"'.encode(), b"x-obs-object-type": b"Appendable"}, None, None),
+        ({b"x-obs-checksum-crc64ecma": b"17"}, None, 17),
+        ({b"x-amz-checksum-crc64ecma": b"x"}, None, None),
+    ],
+)
+def test_what_an_answer_says_of_its_content(headers: dict[bytes, bytes], md5: object, crc: object) -> None:
+    assert md5_of_content(headers) == md5
+    assert crc64_of_content(headers) == crc
+
+
+@pytest.mark.parametrize(("header", "seconds"), [("3", 3.0), ("", None), ("soon", None), ("99999", 60.0)])
+def test_what_a_service_asks_to_wait(header: str, seconds: object) -> None:
+    found: Tuple[object, ...] = (seconds_to_wait(header),)
+    assert found == (seconds,)

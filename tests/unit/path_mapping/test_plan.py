@@ -1,0 +1,444 @@
+"""Which file is copied, skipped or refused: by keys, patterns, shards, records and contents."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from path_mapping.localfs.names import Clashes, no_key, printable, unsafe
+from path_mapping.mapping.routes import ObsUrl, Route
+from path_mapping.mapping.selection import FILE_COST, Part, selected, sharer
+from path_mapping.planning.compare import Entry, Local, judged_download, judged_upload
+from path_mapping.planning.plan import (
+    COPY,
+    DELETE,
+    MAKE,
+    REFUSE,
+    SKIP,
+    Ends,
+    Step,
+    plan_downloads,
+    plan_uploads,
+    source_of,
+)
+from path_mapping.planning.prepare import urgency
+from path_mapping.planning.space import Free, Need, shortages
+from path_mapping.stores.store import StoredObject
+
+BASE = Path("/base")
+ROUTE = Route("in", ObsUrl("bucket", "in/"))
+
+
+def never(name: str) -> str:
+    raise AssertionError(f"{name} is read, though that decides nothing")
+
+
+def downloads(
+    *objects: StoredObject,
+    route: Route = ROUTE,
+    entries: Sequence[Entry] = (),
+    local: Optional[Dict[str, Local]] = None,
+    md5: Callable[[str], str] = never,
+    part: Part = Part(),  # noqa: B008
+    folded: bool = False,
+) -> List[Step]:
+    source = source_of(route, objects, BASE)
+    assert source is not None
+    look = (local or {}).get
+    return list(plan_downloads(route, *source, entries, look, md5, part, folded))
+
+
+def uploads(
+    files: Dict[str, Local],
+    objects: Optional[Sequence[StoredObject]] = (),
+    route: Route = ROUTE,
+    entries: Sequence[Entry] = (),
+    md5: Callable[[str], str] = never,
+) -> List[Step]:
+    ends = Ends(BASE / "in", "bucket", "in/")
+    named: Optional[Iterator[Tuple[str, StoredObject]]] = None
+    if objects is not None:
+        named = ((found.key[len("in/") :], found) for found in objects)
+    return list(plan_uploads(route, ends, sorted(files.items()), named, entries, md5))
+
+
+def stored(name: str, size: int = 1, mark: str = "", md5: Optional[str] = None) -> StoredObject:
+    return StoredObject("in/" + name, size, md5, f'"{mark or md5}"' if mark or md5 else "")
+
+
+def file(size: int = 1, mtime_ns: int = 0) -> Local:
+    return Local("file", size, mtime_ns)
+
+
+def said(steps: Sequence[Step]) -> List[Tuple[str, str, str]]:
+    return [(step.action, step.name, step.reason) for step in steps]
+
+
+def md5_of(content: bytes) -> str:
+    return hashlib.md5(content).hexdigest()
+
+
+class TestKeys:
+    """Each odd key has one result."""
+
+    @pytest.mark.parametrize(
+        ("name", "reason"),
+        [
+            ("../esc", "a part that is '.' or '..'"),
+            ("a/../b", "a part that is '.' or '..'"),
+            ("./a", "a part that is '.' or '..'"),
+            ("/etc/passwd", "an empty part between two '/', or a '/' at an end"),
+            ("a//b", "an empty part between two '/', or a '/' at an end"),
+            ("a\0b", "a NUL character"),
+            ("x" * 256, "a part longer than 255 bytes"),
+            ("ü" * 128, "a part longer than 255 bytes"),
+            ("\ud800", "a character that a file name here cannot have"),
+        ],
+    )
+    def test_a_key_that_is_no_file_below_the_target_is_refused(self, name: str, reason: str) -> None:
+        assert said(downloads(stored(name))) == [(REFUSE, name, reason)]
+
+    @pytest.mark.parametrize(
+        "name", ["new\nline", "back\\slash", "-rf *", " ", "ü", "/".join(["d" * 200] * 5)]
+    )
+    def test_a_key_that_is_only_unusual_is_copied(self, name: str) -> None:
+        assert said(downloads(stored(name))) == [(COPY, name, "not here")]
+
+    def test_a_path_that_is_too_long_is_refused(self) -> None:
+        route = Route("/".join(["d" * 200] * 20), ObsUrl("bucket", "in/"))
+        (step,) = downloads(stored("a" * 100), route=route)
+        assert step.action == REFUSE
+        assert step.reason == "a path longer than 4095 bytes"
+
+    def test_a_marker_is_an_empty_directory(self) -> None:
+        found = downloads(
+            stored("", 0), stored("a/", 0), stored("b/", 0), local={"b/": Local("directory", 0, 0)}
+        )
+        assert said(found) == [(MAKE, "a/", "an empty directory"), (SKIP, "b/", "unchanged")]
+
+    def test_a_marker_with_content_is_refused(self) -> None:
+        assert [step.action for step in downloads(stored("a/", 1))] == [REFUSE]
+
+    def test_a_file_and_a_marker_of_one_name_are_the_file(self) -> None:
+        found = downloads(stored("a"), stored("a/", 0))
+        assert said(found) == [(COPY, "a", "not here"), (SKIP, "a/", "a is a file, not a directory")]
+
+    def test_a_file_is_no_directory(self) -> None:
+        names = ("a", "a!", "a-b", "a/b", "a/c/d", "a0")
+        found = said(downloads(*map(stored, names)))
+        assert [step[0] for step in found] == [COPY, COPY, COPY, REFUSE, REFUSE, COPY]
+        assert found[3][2] == "a is a file, not a directory"
+
+    @pytest.mark.parametrize(("folded", "action"), [(False, COPY), (True, REFUSE)])
+    def test_keys_that_differ_in_case_are_two_files_where_the_disk_has_two(
+        self, folded: bool, action: str
+    ) -> None:
+        found = downloads(stored("README"), stored("b"), stored("readme"), folded=folded)
+        assert [step.action for step in found] == [COPY, COPY, action]
+
+    def test_a_directory_in_the_place_of_a_file_is_refused(self) -> None:
+        local = {"a": Local("directory", 0, 0), "b/": Local("file", 0, 0), "c": Local("link", 1, 0)}
+        found = downloads(stored("a"), stored("b/", 0), stored("c"), local=local)
+        assert [step.action for step in found] == [REFUSE, REFUSE, COPY]
+
+    def test_look_alikes_are_not_even_looked_at(self) -> None:
+        def listing() -> Iterator[StoredObject]:
+            for key in ("data-1/x", "data.zip", "data/a", "data0"):
+                yield StoredObject(key, 1, None)
+            raise AssertionError("the rest of the listing is not needed")
+
+        source = source_of(Route("d", ObsUrl("bucket", "data")), listing(), BASE)
+        assert source is not None
+        assert [name for name, _ in source[1]] == ["a"]
+
+    def test_a_name_that_cannot_be_a_key_is_not_sent(self) -> None:
+        assert no_key("ü" * 512) is None
+        assert no_key("ü" * 512 + "x") == "its key would have 1025 bytes, OBS allows 1024"
+        assert no_key("\udcff") == "its name is not UTF-8, as a key must be"
+
+    def test_what_is_printed_stays_on_its_line(self) -> None:
+        assert printable("a\n\x1b[31m\u202eb\ud800") == "a\\n\\x1b[31m\\u202eb\\ud800"
+
+
+@given(st.lists(st.text(st.sampled_from("ab/.-"), min_size=1, max_size=5), unique=True), st.booleans())
+def test_clashes_are_found_as_a_simpler_rule_finds_them(names: List[str], folded: bool) -> None:
+    names = sorted(name for name in names if not unsafe(name))
+    clashes = Clashes(folded)
+    found = [name for name in names if clashes.problem(name)]
+    assert found == [name for name in names if any(name.startswith(other + "/") for other in names)]
+
+
+@given(st.lists(st.text(max_size=12), unique=True, max_size=8))
+def test_no_key_leaves_its_target(names: List[str]) -> None:
+    objects = sorted((stored(name) for name in names), key=lambda found: found.key)
+    if not objects:
+        return
+    for step in downloads(*objects):
+        if step.action == COPY:
+            path = os.path.join("/base/in", step.name)
+            assert os.path.normpath(path) == path
+            assert path.startswith("/base/in/")
+
+
+class TestSelection:
+    """Patterns, and shares."""
+
+    @pytest.mark.parametrize(
+        ("include", "exclude", "taken"),
+        [
+            ([], [], ["a.txt", "b.bin", "sub/", "sub/c.txt", "tmp/d.txt"]),
+            (["*.txt"], [], ["a.txt", "sub/c.txt", "tmp/d.txt"]),
+            (["/*.txt"], [], ["a.txt"]),
+            (["sub/"], [], ["sub/", "sub/c.txt"]),
+            (["*.txt", "!sub/*"], [], ["a.txt", "tmp/d.txt"]),
+            ([], ["tmp/", "*.bin"], ["a.txt", "sub/", "sub/c.txt"]),
+            (["*.txt"], ["tmp"], ["a.txt", "sub/c.txt"]),
+            (["**/c.txt"], [], ["sub/c.txt"]),
+        ],
+    )
+    def test_patterns_are_those_of_a_gitignore(
+        self, include: List[str], exclude: List[str], taken: List[str]
+    ) -> None:
+        chosen = selected(include, exclude) or bool
+        names = ["a.txt", "b.bin", "sub/", "sub/c.txt", "tmp/d.txt"]
+        assert [name for name in names if chosen(name)] == taken
+
+    def test_what_is_not_selected_is_neither_refused_nor_shared(self) -> None:
+        route = Route("in", ObsUrl("bucket", "in/"), exclude=("bad*",))
+        found = downloads(stored("bad//key"), stored("good"), route=route)
+        assert said(found) == [(SKIP, "bad//key", "not selected"), (COPY, "good", "not here")]
+
+    def test_each_node_fetches_only_its_part(self) -> None:
+        route = Route("in", ObsUrl("bucket", "in/"), shard=True)
+        objects = [stored(name, size) for name, size in zip("abcdef", (900_000, 10, 10, 10, 10, 900_000))]
+        parts = [downloads(*objects, route=route, part=Part(index, 3)) for index in range(3)]
+        names = [[step.name for step in steps if step.action == COPY] for steps in parts]
+        assert names == [["a"], ["b", "d", "f"], ["c", "e"]]
+        assert {step.reason for step in parts[0] if step.action == SKIP} == {"another node's part"}
+
+    def test_without_shard_each_node_fetches_all(self) -> None:
+        assert len([s for s in downloads(stored("a"), stored("b"), part=Part(1, 2)) if s.action == COPY]) == 2
+
+
+@given(st.lists(st.integers(0, 10_000_000), max_size=40), st.integers(1, 9))
+def test_shares_are_complete_distinct_and_balanced(sizes: List[int], count: int) -> None:
+    sharers = [sharer(Part(index, count)) for index in range(count)]
+    owners = [[index for index, mine in enumerate(sharers) if mine(size)] for size in sizes]
+    assert all(len(owner) == 1 for owner in owners)
+    loads = [
+        sum(size + FILE_COST for size, owner in zip(sizes, owners) if owner == [index])
+        for index in range(count)
+    ]
+    assert max(loads) - min(loads) <= max(sizes, default=0) + FILE_COST
+
+
+def test_a_part_is_one_of_its_count() -> None:
+    with pytest.raises(ValueError, match="expected 0 to 1"):
+        Part(2, 2)
+
+
+class TestDownloadAgain:
+    """What is here already."""
+
+    def test_what_is_as_recorded_is_skipped_without_a_look_at_its_content(self) -> None:
+        found = downloads(
+            stored("a", mark="x-3"), entries=[Entry("a", 1, 7, "x-3")], local={"a": file(mtime_ns=7)}
+        )
+        assert said(found) == [(SKIP, "a", "unchanged")]
+
+    @pytest.mark.parametrize(
+        ("entry", "local", "reason"),
+        [
+            (None, None, "not here"),
+            (Entry("a", 1, 7, "x-3"), None, "not here"),
+            (Entry("a", 1, 7, "x-3"), file(2, 7), "another size"),
+            (Entry("a", 1, 7, "x-3"), file(1, 8), "changed here"),
+            (Entry("a", 1, 7, "y-3"), file(1, 7), "changed in OBS"),
+            (Entry("a", 1, 7, ""), file(1, 7), "changed in OBS"),
+            (None, file(1, 7), "its content is not known"),
+        ],
+    )
+    def test_what_may_be_other_content_is_fetched(
+        self, entry: Optional[Entry], local: Optional[Local], reason: str
+    ) -> None:
+        entries = [entry] if entry else []
+        found = downloads(stored("a", mark="x-3"), entries=entries, local={"a": local} if local else {})
+        assert said(found) == [(COPY, "a", reason)]
+
+    @pytest.mark.parametrize(("content", "action"), [(b"a", SKIP), (b"b", COPY)])
+    def test_without_a_record_the_content_decides_where_its_md5_is_known(
+        self, content: bytes, action: str
+    ) -> None:
+        (step,) = downloads(
+            stored("a", md5=md5_of(b"a")), local={"a": file()}, md5=lambda name: md5_of(content)
+        )
+        assert step.action == action
+        assert step.learned == (action == SKIP)
+
+    @pytest.mark.parametrize(("content", "action"), [(b"a", SKIP), (b"b", COPY)])
+    def test_checksum_reads_what_the_record_trusts(self, content: bytes, action: str) -> None:
+        """Bits that rot keep their size and time."""
+        for md5, mark in ((md5_of(b"a"), ""), (None, "x-3")):
+            (step,) = downloads(
+                stored("a", md5=md5, mark=mark),
+                route=Route("in", ObsUrl("bucket", "in/"), checksum=True),
+                entries=[Entry("a", 1, 7, mark or md5 or "", md5_of(b"a"))],
+                local={"a": file(1, 7)},
+                md5=lambda name: md5_of(content),
+            )
+            assert step.action == action
+
+    def test_delete_takes_what_came_and_is_gone_but_nothing_else(self) -> None:
+        entries = [Entry(name, 1, 7, "x") for name in ("a", "b", "c", "d", "z")]
+        local = {"a": file(1, 7), "b": file(1, 8), "d": file(1, 7), "other": file(), "z": file(1, 7)}
+        for delete in (False, True):
+            route = Route("in", ObsUrl("bucket", "in/"), delete=delete)
+            found = downloads(stored("d", mark="x"), route=route, entries=entries, local=local)
+            gone = [step.name for step in found if step.action == DELETE]
+            assert gone == (["a", "z"] if delete else [])
+
+
+class TestUploadAgain:
+    """What is in OBS already."""
+
+    def test_an_output_is_compared_with_its_target(self) -> None:
+        files = {name: file(1, 7) for name in "abcdef"}
+        objects = [
+            stored("b", 2),
+            stored("c", mark="x"),
+            stored("d", mark="x"),
+            stored("e", mark="x"),
+            stored("f", mark="x"),
+        ]
+        entries = [Entry("c", 1, 7, "x"), Entry("d", 1, 7, ""), Entry("e", 1, 8, "x"), Entry("f", 1, 7, "y")]
+        assert said(uploads(files, objects, entries=entries)) == [
+            (COPY, "a", "not in OBS"),
+            (COPY, "b", "another size"),
+            (SKIP, "c", "unchanged"),
+            (SKIP, "d", "unchanged"),  # sent by the last run, which saw no mark
+            (COPY, "e", "changed here"),
+            (COPY, "f", "changed in OBS"),
+        ]  # fmt: skip
+
+    @pytest.mark.parametrize(("content", "action"), [(b"a", SKIP), (b"b", COPY)])
+    def test_without_a_record_the_content_decides(self, content: bytes, action: str) -> None:
+        (step,) = uploads({"a": file()}, [stored("a", md5=md5_of(b"a"))], md5=lambda name: md5_of(content))
+        assert step.action == action
+
+    def test_where_nobody_looked_the_record_decides(self) -> None:
+        found = uploads(
+            {"a": file(1, 7), "b": file(1, 8)}, None, entries=[Entry("a", 1, 7, ""), Entry("b", 1, 7, "")]
+        )
+        assert said(found) == [(SKIP, "a", "sent already"), (COPY, "b", "not sent yet")]
+
+    def test_empty_directories_become_markers_once(self) -> None:
+        files = {"a/": Local("directory", 0, 0), "b/": Local("directory", 0, 0)}
+        assert [(s.action, s.name) for s in uploads(files, [stored("b/", 0)])] == [(MAKE, "a/"), (SKIP, "b/")]
+
+    def test_special_files_are_left_out_and_bad_links_refused(self) -> None:
+        files = {
+            "p": Local("special", 0, 0, "neither"),
+            "q": Local("link", 0, 0, "a link out of the output, to /etc"),
+        }
+        assert [(s.action, s.name) for s in uploads(files)] == [(SKIP, "p"), (REFUSE, "q")]
+
+    def test_delete_takes_what_went_and_is_gone(self) -> None:
+        route = Route("in", ObsUrl("bucket", "in/"), delete=True)
+        entries = [Entry("a", 1, 7, ""), Entry("b", 1, 7, "")]
+        assert [s.name for s in uploads({"b": file(1, 7)}, None, route, entries) if s.action == DELETE] == [
+            "a"
+        ]
+
+    def test_delete_takes_nothing_behind_a_directory_that_cannot_be_read(self) -> None:
+        route = Route("in", ObsUrl("bucket", "in/"), delete=True)
+        files = {"a/": Local("directory", 0, 0, "cannot be read")}
+        assert [s.action for s in uploads(files, None, route, [Entry("a/b", 1, 7, "")])] == [REFUSE]
+
+
+CONTENTS = st.sampled_from([b"a", b"b", b"cc"])
+TIMES = st.integers(0, 2)
+
+
+@given(CONTENTS, CONTENTS, st.one_of(st.none(), CONTENTS), st.booleans(), st.booleans(), st.booleans())
+def test_what_is_skipped_has_the_right_content(
+    here: bytes, there: bytes, moved: Optional[bytes], plain: bool, checksum: bool, sending: bool
+) -> None:
+    """`moved` was the content on both sides when the record was made, None for no record.
+
+    A file that changed since has another time, an object another mark: that is all that either promises.
+    """
+    md5 = md5_of(there) if plain else None
+    found = StoredObject("k", len(there), md5, f'"{md5_of(there)}-2"' if not plain else f'"{md5}"')
+    local = file(len(here), 1 if here != moved else 0)
+    entry = None
+    if moved is not None:
+        mark = found.etag.strip('"') if there == moved else "before"
+        entry = Entry("k", len(moved), 0, mark, md5_of(moved) if checksum else "")
+    calls: List[bytes] = []
+
+    def read() -> str:
+        calls.append(here)
+        return md5_of(here)
+
+    if sending:
+        verdict = judged_upload(local, found, True, entry, checksum, read)
+    else:
+        verdict = judged_download(found, local, entry, checksum, read)
+    assert verdict.action in (COPY, SKIP)
+    assert here == there or verdict.action == COPY
+    assert len(calls) <= 1
+    if here == there == moved:
+        assert verdict.action == SKIP
+
+
+@given(st.lists(st.tuples(st.text("ab/", min_size=1, max_size=4), TIMES), max_size=6), st.booleans())
+def test_a_second_run_with_nothing_to_do_does_nothing(files: List[Tuple[str, int]], sending: bool) -> None:
+    names = {name: time for name, time in files if not unsafe(name)}
+    clashes = Clashes(False)
+    names = {name: names[name] for name in sorted(names) if not clashes.problem(name)}
+    if not names:
+        return
+    entries = [Entry(name, 1, time, f"m{time}") for name, time in names.items()]
+    objects = [stored(name, mark=f"m{time}") for name, time in names.items()]
+    local = {name: file(1, time) for name, time in names.items()}
+    steps = (
+        uploads(local, objects, entries=entries)
+        if sending
+        else downloads(*objects, entries=entries, local=local)
+    )
+    assert {step.action for step in steps} == {SKIP}
+
+
+def test_the_newest_and_smallest_goes_first() -> None:
+    minute = 60 * 10**9
+    files = {
+        "meta": (1_000, 10**9),
+        "weights": (10**9, 0),
+        "old log": (10, 60 * minute),
+        "older": (1, 600 * minute),
+    }
+    assert sorted(files, key=lambda name: urgency(*files[name])) == ["meta", "weights", "old log", "older"]
+
+
+class TestSpace:
+    """Before the first byte."""
+
+    def test_targets_on_one_disk_need_it_together(self) -> None:
+        needs = {Path("/a"): Need(60, 3, 0), Path("/b"): Need(50, 3, 0), Path("/c"): Need(1, 1, 0)}
+        disk, other = Free(100, 5), Free(100, None)
+        problems = shortages(needs, {Path("/a"): (1, disk), Path("/b"): (1, disk), Path("/c"): (2, other)})
+        assert len(problems) == 2
+        assert problems[0].startswith("/a, /b: needed are 0.000 GB")
+        assert problems[1] == "/a, /b: needed are 6 inodes, free 5: choose another disk"
+
+    def test_a_file_that_is_replaced_is_there_twice_for_a_moment(self) -> None:
+        need = Need().plus(10, None).plus(8, 8).plus(5, 2)
+        assert need == Need(13, 1, 8)
+        assert shortages({Path("/a"): need}, {Path("/a"): (1, Free(21, 1))}) == []
+        assert shortages({Path("/a"): need}, {Path("/a"): (1, Free(20, 1))}) != []

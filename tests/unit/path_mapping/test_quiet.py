@@ -1,0 +1,66 @@
+"""Which files may go while the training runs, and when."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Dict, List
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from path_mapping.transfer.periodic import open_for_writing
+from path_mapping.transfer.quiet import Look, Schedule, quiet, settle_seconds
+
+LOOKS = st.dictionaries(st.sampled_from("abcd"), st.builds(Look, st.integers(0, 1), st.integers(0, 1)))
+
+
+@given(LOOKS, LOOKS, st.sets(st.sampled_from("abcd")))
+def test_only_what_held_still_and_is_closed_is_quiet(
+    before: Dict[str, Look], now: Dict[str, Look], written: set[str]
+) -> None:
+    for path in "abcd":
+        still = path in before and path in now and before[path] == now[path]
+        assert (path in quiet(before, now, written)) == (still and path not in written)
+
+
+def test_a_short_interval_leaves_time_for_the_upload() -> None:
+    assert (settle_seconds(600), settle_seconds(2)) == (5, 1)
+
+
+@given(st.lists(st.floats(1, 100), min_size=1, max_size=4), st.lists(st.floats(0, 500), max_size=10))
+def test_each_route_is_due_one_interval_after_its_last_round(
+    intervals: List[float], rounds: List[float]
+) -> None:
+    schedule, now = Schedule.starting(intervals, 0.0), 0.0
+    last = [0.0] * len(intervals)
+    for took in rounds:
+        now += schedule.wait(now)
+        ready = schedule.ready(now)
+        assert ready == tuple(n for n, interval in enumerate(intervals) if last[n] + interval <= now)
+        assert ready
+        now += took
+        schedule = schedule.after(ready, now)
+        for number in ready:
+            last[number] = now
+
+
+def test_a_file_that_another_process_writes_is_seen(tmp_path: Path) -> None:
+    for name in ("read", "written", "closed", "outside"):
+        (tmp_path / name).write_text("x")
+    program = f"import sys\na = open({str(tmp_path / 'read')!r})\nb = open({str(tmp_path / 'written')!r}, 'a')\nprint(flush=True)\nsys.stdin.read()"
+    link = tmp_path / "link"
+    os.symlink(tmp_path, link)
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdin is not None
+        child.stdout.readline()
+        assert open_for_writing([tmp_path]) == {str(tmp_path / "written")}
+        assert open_for_writing([link]) == {str(link / "written")}
+        assert open_for_writing([tmp_path / "written", tmp_path / "writ"]) == {str(tmp_path / "written")}
+        child.stdin.close()
+    assert open_for_writing([tmp_path]) == set()

@@ -1,0 +1,137 @@
+"""How requests slow down and recover: a simulated service with a limit, and a real one."""
+
+from __future__ import annotations
+
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import List, Tuple
+
+import pytest
+
+from path_mapping.stores.obs_store import ObsStore
+from path_mapping.stores.store import Access
+from path_mapping.workers.rate_limit import Pace, Rate
+from path_mapping.workers.units import GetFile, Outcome
+from path_mapping.workers.worker_process import threads_on_the_data_path
+
+
+def simulated(capacity: float, seconds: float, clients: int) -> Tuple[int, int, Rate]:
+    """Requests that were served and refused by a service that serves `capacity` of them per second."""
+    rate, served, refused = Rate(), 0, 0
+    free = [0.0] * clients
+    tokens, last = capacity / 10, 0.0
+    now = 1000.0
+    end = now + seconds
+    free = [now] * clients
+    while now < end:
+        index = min(range(clients), key=free.__getitem__)
+        now = free[index]
+        start = now + rate.begin(now)
+        tokens = min(capacity / 10, tokens + (start - last) * capacity) if last else tokens
+        last = max(last, start)
+        if tokens >= 1:
+            tokens -= 1
+            served += 1
+        else:
+            refused += 1
+            rate.refused(start, None)
+        free[index] = start + 0.005
+    return served, refused, rate
+
+
+@pytest.mark.parametrize("capacity", [20.0, 200.0, 1000.0])
+def test_a_service_with_a_limit_is_used_well_and_not_flooded(capacity: float) -> None:
+    served, refused, _ = simulated(capacity, 60.0, 32)
+    assert served > 0.5 * capacity * 60
+    assert refused < 0.25 * served
+
+
+def test_a_service_without_a_limit_is_not_slowed() -> None:
+    served, refused, rate = simulated(1e9, 5.0, 32)
+    assert (refused, rate.limit) == (0, None)
+    assert served > 0.9 * 32 * 5 / 0.005
+
+
+def test_after_a_refusal_the_limit_goes_away_again() -> None:
+    rate = Rate()
+    for step in range(100):
+        rate.begin(1000.0 + step / 100)
+    rate.refused(1001.0, None)
+    limits: List[float] = []
+    now = 1001.0
+    while rate.limit is not None and now < 1100.0:
+        limits.append(rate.limit)
+        now += max(rate.begin(now), 0.001)
+    assert limits[0] == pytest.approx(50, rel=0.1)
+    assert limits == sorted(limits)
+    assert rate.limit is None
+    assert now < 1060.0
+
+
+def test_refusals_of_one_burst_count_once() -> None:
+    rate = Rate()
+    for step in range(100):
+        rate.begin(1000.0 + step / 100)
+    for step in range(50):
+        rate.refused(1001.0 + step / 1000, None)
+    assert rate.limit == pytest.approx(50, rel=0.1)
+
+
+def test_what_the_service_asks_for_is_waited() -> None:
+    rate = Rate()
+    rate.begin(1000.0)
+    rate.refused(1000.0, 7.0)
+    assert rate.begin(1001.0) == pytest.approx(6.0)
+
+
+class Limited(BaseHTTPRequestHandler):
+    """Serves 150 requests per second, and refuses the others."""
+
+    protocol_version = "HTTP/1.1"
+    lock = threading.Lock()
+    tokens, last = 15.0, 0.0
+    refused = 0
+
+    def log_message(self, format: str, *args: object) -> None: ...
+
+    def do_GET(self) -> None:
+        kind = type(self)
+        with kind.lock:
+            now = time.monotonic()
+            kind.tokens = min(15.0, kind.tokens + (now - kind.last) * 150) if kind.last else kind.tokens
+            kind.last = now
+            good = kind.tokens >= 1
+            kind.tokens -= good
+            kind.refused += not good
+        self.send_response(200 if good else 503)
+        self.send_header("Content-Length", "4")
+        self.end_headers()
+        self.wfile.write(b"good" if good else b"slow")
+
+
+def test_many_threads_get_all_from_a_service_that_refuses_most_at_first(tmp_path: Path) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Limited)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    access = ObsStore(f"http://127.0.0.1:{server.server_port}", "AK", "SK", None, None).access()
+    assert isinstance(access, Access)
+    crew = threads_on_the_data_path(access, 16, lambda number, size: None, Pace())
+    for number in range(600):
+        crew.submit(
+            [
+                GetFile(
+                    number, "bucket", f"{number}", 4, str(tmp_path / "in" / str(number)), str(tmp_path / "in")
+                )
+            ]
+        )
+    outcomes: List[Outcome] = []
+    while len(outcomes) < 600:
+        outcomes += crew.outcomes(30.0)
+    crew.close()
+    server.shutdown()
+    server.server_close()
+    assert [outcome.error for outcome in outcomes if outcome.error] == []
+    assert len(list((tmp_path / "in").iterdir())) == 600
+    assert 0 < Limited.refused < 300

@@ -1,0 +1,245 @@
+"""The documents agree with the code, and the two languages with each other."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import Dict, Iterator, List, Set, Tuple
+
+import click
+import pytest
+
+from ma_boot.cli.app import commands
+from ma_boot.errors import ExitCode
+from ma_boot.reporting.hints import ADVICE
+from ma_boot.reporting.store_advice import STORE_ADVICE
+from tests.unit.project.test_architecture import SOURCES
+
+ROOT = Path(__file__).parents[3]
+READMES = [ROOT / "README.md", ROOT / "README.zh-CN.md"]
+TROUBLES = [ROOT / "docs" / "troubleshooting.md", ROOT / "docs" / "troubleshooting.zh-CN.md"]
+DOCUMENTS = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/*.md"), *ROOT.glob("image/*.md")]
+)
+VALUE = "\0"  # stands for what a message is filled with
+
+
+def named(paths: List[Path]) -> List[str]:
+    return [str(path.relative_to(ROOT)) for path in paths]
+
+
+def code_blocks(text: str) -> List[str]:
+    """The blocks of commands and code; comments may be in another language."""
+    found = re.findall(r"^```(?:sh|python)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return [re.sub(r" *#.*", "", block) for block in found]
+
+
+def rows(text: str, title: str) -> List[List[str]]:
+    """The cells of the first table below a title."""
+    chapter = re.split(r"^#+ ", text, flags=re.MULTILINE)
+    below = next(part for part in chapter if part.startswith(title + "\n"))
+    table = [line for line in below.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in table[2:]]
+
+
+def options_in(text: str) -> Set[str]:
+    return set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", text))
+
+
+def in_tables(text: str) -> List[str]:
+    """The options of the tables' first columns, in their order."""
+    return [
+        one
+        for line in text.splitlines()
+        if line.startswith("| `-")
+        for one in sorted(options_in(line.split("|")[1]))
+    ]
+
+
+def all_commands(group: click.Command, *names: str) -> Iterator[Tuple[str, click.Command]]:
+    if isinstance(group, click.Group):
+        for name, command in group.commands.items():
+            yield from all_commands(command, *names, name)
+    else:
+        yield " ".join(names), group
+
+
+def long_options(command: click.Command) -> Set[str]:
+    return {name for param in command.params for name in param.opts if name.startswith("--")}
+
+
+ALL = dict(all_commands(commands))
+
+
+class TestOptions:
+    @pytest.mark.parametrize("name", ALL)
+    def test_every_option_stands_in_the_table_of_its_command(self, name: str) -> None:
+        page = (ROOT / "docs" / "options.md").read_text()
+        title = name.split()[0]
+        part = next(part for part in page.split("\n## ") if f"`ma_boot {title}`" in part.splitlines()[0])
+        assert long_options(ALL[name]) - options_in(part) == set()
+        if " " in name:  # and in a row that names the sub-command, or all of them
+            said = [line for line in part.splitlines() if f"`{name.split()[1]}`" in line or "| all |" in line]
+            assert long_options(ALL[name]) - options_in("\n".join(said)) == set()
+
+    @pytest.mark.parametrize("readme", READMES, ids=named(READMES))
+    def test_the_options_of_a_readme_exist(self, readme: Path) -> None:
+        given = set(in_tables(readme.read_text()))
+        assert len(given) > 15
+        assert given - long_options(ALL["run"]) == set()
+
+    def test_both_readmes_have_the_same_options(self) -> None:
+        english, chinese = (path.read_text() for path in READMES)
+        assert options_in(english) == options_in(chinese)
+        assert in_tables(english) == in_tables(chinese)
+
+    @pytest.mark.parametrize("page", [*READMES, ROOT / "docs" / "options.md"])
+    def test_defaults_are_those_of_the_code(self, page: Path) -> None:
+        of_run = page.read_text().split("## `ma_boot rank-table`")[0]
+        told = [
+            (option, default.strip(" `"))
+            for option, default in re.findall(
+                r"^\| `(--[a-z-]+)[^|]*\|([^|]+)\|[^|]+\|$", of_run, re.MULTILINE
+            )
+        ]
+        real = {
+            param.opts[-1]: f"{param.default:g}" if isinstance(param.default, float) else str(param.default)
+            for param in ALL["run"].params
+            if isinstance(param.default, (int, float, str)) and not isinstance(param.default, bool)
+        }
+        checked = [(option, default, real[option]) for option, default in told if default and option in real]
+        assert len(checked) >= 5
+        assert [row for row in checked if row[1].split(",")[0] != row[2]] == []
+
+
+class TestExitCodes:
+    TITLES = ("Exit codes", "退出码")
+
+    @pytest.mark.parametrize(("readme", "title"), list(zip(READMES, TITLES)), ids=named(READMES))
+    def test_those_of_the_code_stand_in_the_table_and_no_others(self, readme: Path, title: str) -> None:
+        cells = " ".join(row[0] for row in rows(readme.read_text(), title))
+        single = {
+            int(number) for number in re.findall(r"(?<![\d-])\d+(?![\d+-])", cells.replace("128+n", ""))
+        }
+        assert single == {int(code) for code in ExitCode}
+
+
+class TestLanguages:
+    def test_both_readmes_have_the_same_code(self) -> None:
+        english, chinese = (code_blocks(path.read_text()) for path in READMES)
+        assert len(english) >= 8
+        assert english == chinese
+
+    def test_both_readmes_have_the_same_chapters(self) -> None:
+        levels = [re.findall(r"^(#+) ", path.read_text(), re.MULTILINE) for path in READMES]
+        assert levels[0] == levels[1]
+
+    def test_both_name_each_other_at_the_top(self) -> None:
+        for pair in (READMES, TROUBLES):
+            for one, other in (pair, pair[::-1]):
+                assert f"]({other.name})" in one.read_text()[:200]
+
+    def test_both_have_the_same_error_texts(self) -> None:
+        english, chinese = (first_cells(path.read_text()) for path in TROUBLES)
+        assert english == chinese
+
+
+def first_cells(text: str) -> List[str]:
+    return [line.split("|")[1].strip() for line in text.splitlines() if line.startswith(("| `", "| ``"))]
+
+
+def anchors(text: str) -> Set[str]:
+    """As GitHub makes them: lower case, blanks to hyphens, no punctuation."""
+    outside = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    titles = re.findall(r"^#+ (.+)$", outside, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=named(DOCUMENTS))
+def test_every_link_into_the_repository_leads_somewhere(document: Path) -> None:
+    for words, link in re.findall(r"\[([^]]*)\]\(([^)\s]+)\)", document.read_text()):
+        if "://" in link:
+            continue
+        file, _, anchor = link.partition("#")
+        target = (document.parent / file).resolve() if file else document
+        assert target.exists(), link
+        assert not words.endswith(".md") or str(target).endswith("/" + words), words
+        assert not anchor or anchor in anchors(target.read_text()), link
+
+
+def messages() -> Iterator[str]:
+    """Every string of the sources, with `VALUE` where something is filled in."""
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+            elif isinstance(node, ast.JoinedStr):
+                parts = (part.value if isinstance(part, ast.Constant) else VALUE for part in node.values)
+                yield "".join(map(str, parts))
+
+
+SOURCE = "\n\n".join(messages())
+
+
+def quoted(text: str, kind: str) -> List[str]:
+    """The texts in the first column of the tables that are marked to be of ma_boot, of OBS, of others."""
+    marked = re.findall(rf"<!-- texts of {kind} -->(.*?)<!-- end of", text, re.DOTALL)
+    cells = [line.split("|")[1] for part in marked for line in part.splitlines() if line.startswith("| `")]
+    return [
+        one.strip()
+        for cell in cells
+        for one in re.findall(r"`` (.+?) ``|`([^`]+)`", cell)
+        for one in one
+        if one
+    ]
+
+
+def is_printed(text: str) -> bool:
+    """Whether one message of the sources has all parts of the text; one that is put together of two by a
+    colon may be found in two."""
+    text = re.sub(r'"\w+"', '"..."', text)  # a word in quotes is filled in
+    pieces = [re.escape(piece) for piece in text.split("...")]
+    if re.search(r"[^\n]*?".join(pieces), SOURCE):
+        return True
+    head, colon, rest = text.partition(": ")
+    return bool(colon) and all(
+        re.search(r"[^\n]*?".join(map(re.escape, part.split("..."))), SOURCE) for part in (head, rest)
+    )
+
+
+class TestTroubleshooting:
+    @pytest.mark.parametrize("page", TROUBLES, ids=named(TROUBLES))
+    def test_what_is_said_to_be_ours_is_printed_by_us(self, page: Path) -> None:
+        texts = quoted(page.read_text(), "ma_boot")
+        assert len(texts) > 80
+        assert [text for text in texts if not is_printed(text)] == []
+
+    @pytest.mark.parametrize("page", TROUBLES, ids=named(TROUBLES))
+    @pytest.mark.parametrize(("kind", "known"), [("OBS", STORE_ADVICE), ("others", ADVICE)])
+    def test_every_text_has_advice_and_every_advice_a_text(
+        self, page: Path, kind: str, known: Tuple[Tuple[str, str], ...]
+    ) -> None:
+        texts = quoted(page.read_text(), kind)
+        assert [text for text in texts if not any(re.search(one, text) for one, _ in known)] == []
+        whole = page.read_text()
+        assert [one for one, _ in known if not re.search(one, whole)] == []
+
+    @pytest.mark.parametrize("page", TROUBLES, ids=named(TROUBLES))
+    def test_every_exit_code_of_ours_has_a_text(self, page: Path) -> None:
+        codes: Dict[int, str] = {}
+        for line in page.read_text().splitlines():
+            cells = line.split("|")
+            if line.startswith("| `") and len(cells) > 4:
+                codes.update({int(code): cells[1] for code in re.findall(r"\d+", cells[2])})
+        assert {int(code) for code in ExitCode} - set(codes) == {0}
+
+    @pytest.mark.parametrize("readme", READMES, ids=named(READMES))
+    def test_the_frequent_texts_of_a_readme_are_explained(self, readme: Path) -> None:
+        title = "Troubleshooting" if readme == READMES[0] else "故障排查"
+        frequent = rows(readme.read_text(), title)
+        assert len(frequent) == 10
+        whole = TROUBLES[0].read_text()
+        for text, _ in frequent:
+            for one in re.findall(r"`([^`]+)`", text):
+                assert one.replace("train.py", "...") in whole or one in whole, one

@@ -1,0 +1,46 @@
+"""The lock of the toolkit's packages, which the image is built from, has all that pyproject.toml asks for."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from pathlib import Path
+from typing import Dict, Iterator, List
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+LOCK = Path(__file__).parents[3] / "image" / "toolkit.txt"
+PYTHONS = ["3.9", "3.10", "3.11", "3.12", "3.13"]
+
+
+def asked_for(name: str, python: str) -> Iterator[Requirement]:
+    """What a package needs on a Python, and what that needs, as far as it is installed here."""
+    for line in importlib.metadata.requires(name) or []:
+        found = Requirement(line)
+        environment = {"python_version": python, "python_full_version": f"{python}.0", "extra": ""}
+        if found.marker is None or found.marker.evaluate(environment):
+            yield found
+            yield from asked_for(found.name, python)
+
+
+def locked(python: str) -> Dict[str, str]:
+    """Name and version of each package that pip takes on a Python."""
+    lines: List[str] = LOCK.read_text().splitlines()
+    found = [Requirement(line) for line in lines if line and not line.startswith("#")]
+    return {
+        canonicalize_name(each.name): next(iter(each.specifier)).version
+        for each in found
+        if each.marker is None or each.marker.evaluate({"python_version": python})
+    }
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_the_lock_has_what_the_toolkit_needs(python: str) -> None:
+    versions = locked(python)
+    for needed in asked_for("ma-boot", python):
+        name = canonicalize_name(needed.name)
+        assert name in versions, f"{needed}: add it to image/toolkit.txt"
+        assert needed.specifier.contains(versions[name], prereleases=True), (
+            f"{needed}: locked {versions[name]}"
+        )

@@ -1,0 +1,100 @@
+"""The job form's inputs and outputs, paths that are re-rooted, and what bubblewrap is asked for."""
+
+from __future__ import annotations
+
+import json
+from typing import Dict, List
+
+import pytest
+
+from ma_boot.errors import UsageError
+from ma_boot.rehearsal.platform.job_form import appended, parse_channels, variables
+from ma_boot.rehearsal.platform.rerooted_paths import absolute_paths, rerooted
+from ma_boot.rehearsal.platform.simulated_job import SimulatedJob
+from ma_boot.rehearsal.sandbox.mounts import Entry, exact_paths, small_disks
+from path_mapping.mapping.mapping_file import parse_mapping
+
+JOB = SimulatedJob("1234", "/sandbox", nodes=2, devices_per_node=2)
+INPUTS = "/sandbox/node-1/home/ma-user/modelarts/inputs"
+
+
+def test_a_channel_is_an_argument_or_a_variable() -> None:
+    channels = parse_channels(
+        ["data_url=obs://bucket/data/", "extra@env=obs://bucket/extra/"], ["train_url=obs://bucket/out"]
+    )
+    assert appended(channels, JOB, 1) == (
+        f"--data_url={INPUTS}/data_url_0",
+        "--train_url=/sandbox/node-1/home/ma-user/modelarts/outputs/train_url_0",
+    )
+    found = variables(channels, JOB, 1)
+    assert found["extra"] == f"{INPUTS}/extra_0"
+    assert json.loads(found["MA_INPUTS"])["inputs"][0] == {
+        "name": "data_url",
+        "local_dir": f"{INPUTS}/data_url_0",
+        "remote": {"obs": {"obs_url": "obs://bucket/data/"}},
+    }
+
+
+def test_all_mistakes_of_the_job_form_at_once() -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_channels(["data_url", "x=/local"], ["y=obs://bucket/o", "y=obs://bucket/p"])
+    for said in (
+        "--input data_url: expected NAME=obs://",
+        "--input x=/local: found '/local'",
+        "y: expected once",
+    ):
+        assert said in str(caught.value)
+
+
+def test_a_rerooted_mapping_is_the_same_but_for_the_absolute_paths() -> None:
+    text = json.dumps(
+        {
+            "input": {"/cache/data": {"obs": "obs://bucket/{{x}}/", "include": ["*.bin"], "shard": True}},
+            "output": {"out": {"obs": "obs://bucket/out/", "interval": 30, "required": False}},
+        }
+    )
+    mapping = parse_mapping(text, "m.json")
+    assert absolute_paths(mapping) == ("/cache/data",)
+    again = parse_mapping(rerooted(mapping, "/sandbox/node-0"), "m.json")
+    assert again.outputs == mapping.outputs
+    assert again.inputs[0].local == "/sandbox/node-0/cache/data"
+    assert (again.inputs[0].remote, again.inputs[0].include, again.inputs[0].shard) == (
+        mapping.inputs[0].remote,
+        ("*.bin",),
+        True,
+    )
+
+
+TREE: Dict[str, List[Entry]] = {
+    "/": [
+        Entry("usr", None),
+        Entry("bin", "usr/bin"),
+        Entry("home", None),
+        Entry("cache", None),
+        Entry("user", None),
+    ],
+    "/home": [Entry("ma-user", None), Entry("alice", None)],
+    "/user": [Entry("config", None), Entry("shared", None)],
+}
+
+
+def test_the_sandbox_shows_everything_else_and_hides_the_three_paths() -> None:
+    options = exact_paths("/sandbox/node-0", {"/cache": 1000}, TREE.__getitem__)
+    words = " ".join(options)
+    for shown in ("--dev-bind /usr /usr", "--symlink usr/bin /bin", "--dev-bind /home/alice /home/alice",
+                  "--dev-bind /user/shared /user/shared", "--bind /sandbox/node-0/cache /cache",
+                  "--uid 1000", "--size 1000 --tmpfs /cache"):  # fmt: skip
+        assert shown in words
+    for hidden in (
+        "--dev-bind /cache",
+        "--dev-bind /home/ma-user",
+        "--dev-bind /home /home",
+        "--dev-bind /user /user",
+    ):
+        assert hidden not in words
+
+
+def test_small_disks_alone_leave_everything_as_it_is() -> None:
+    assert small_disks({"/sandbox/node-0/cache": 1}) == (
+        "--dev-bind", "/", "/", "--perms", "0777", "--size", "1", "--tmpfs", "/sandbox/node-0/cache",
+    )  # fmt: skip

@@ -1,0 +1,137 @@
+"""The words for faults: there and back, and what is said of wrong ones."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any, Dict, Optional
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ma_boot.errors import UsageError
+from ma_boot.rehearsal.faults.grammar import KINDS, PHASES, Fault, parse_faults
+
+SPANS = st.integers(0, 10**7).map(lambda milliseconds: milliseconds / 1000)
+VALUES: Dict[str, st.SearchStrategy[Any]] = {
+    "rank": st.integers(0, 255),
+    "node": st.integers(0, 31),
+    "pod": st.integers(0, 31),
+    "at": SPANS,
+    "line": st.integers(1, 10**6),
+    "phase": st.sampled_from(PHASES),
+    "lasts": SPANS,
+    "code": st.integers(1, 255),
+    "signal": st.sampled_from([name[3:] for name in signal.Signals.__members__]),
+    "grace": SPANS,
+    "size": st.integers(1, 10**9),
+    "path": st.sampled_from(["/cache", "/home/ma-user/modelarts/log", "/data/火"]),
+    "method": st.sampled_from(["GET", "PUT", "POST", "HEAD", "DELETE"]),
+    "key": st.text("ab/._-%=:é火", min_size=1),
+    "times": st.integers(1, 10**6),
+}
+
+
+@st.composite
+def faults(draw: st.DrawFn) -> Fault:
+    """Any fault that a job of 32 nodes with 8 devices each can have."""
+    kind = draw(st.sampled_from(sorted(KINDS)))
+    when = draw(st.sampled_from(["at", "line", "phase"]))
+    taken = [name for name in KINDS[kind].takes if name == when or name not in ("at", "line", "phase")]
+    chosen = [
+        *KINDS[kind].needs,
+        *draw(st.lists(st.sampled_from(taken), unique=True) if taken else st.just([])),
+    ]
+    return Fault(kind, **{name: draw(VALUES[name]) for name in chosen})
+
+
+@given(st.lists(faults(), max_size=4))
+def test_every_fault_has_words_and_they_mean_it(given_faults: list[Fault]) -> None:
+    for fault in given_faults:
+        assert parse_faults([str(fault)], 32, 8) == (fault,)
+
+
+@given(st.text())
+def test_any_text_is_a_fault_or_a_clear_mistake(text: str) -> None:
+    try:
+        parse_faults([text], 2, 2)
+    except UsageError as error:
+        assert "expected" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("kill rank=3 at=5s", Fault("kill", rank=3, at=5.0)),
+        ("kill signal=sigsegv rank=0 line=20", Fault("kill", rank=0, signal="SEGV", line=20)),
+        ("stop phase=rank-table grace=500ms", Fault("stop", phase="rank table", grace=0.5)),
+        ("table-torn for=2m", Fault("table-torn", lasts=120.0)),
+        ("disk-full node=1 path=/cache size=8m", Fault("disk-full", node=1, path="/cache", size=8 << 20)),
+        ("obs-503 key=data/ times=3", Fault("obs-503", key="data/", times=3)),
+    ],
+)
+def test_the_documented_words(text: str, fault: Fault) -> None:
+    assert parse_faults([text], 2, 2) == (fault,)
+
+
+def test_all_mistakes_are_told_at_once_with_what_was_expected() -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_faults(
+            ["kil rank=1", "kill at=soon line=3 color=red", "kill rank=9", "stop phase=sleep phase=run"], 2, 2
+        )
+    said = str(caught.value)
+    for part in (
+        "--fault 'kil rank=1': found 'kil', expected one of kill, exit",
+        "at=soon: expected a time, as 5s",
+        "found 'color=red', expected rank=, signal=, at=, line=",
+        "rank= is missing: expected a whole number from 0",
+        "expected one of at=, line=, phase=",
+        "rank=9: expected 0 to 3, as the job has 2 nodes x 2 devices",
+        "phase=sleep: expected one of job, environment",
+        "phase= is there twice",
+    ):
+        assert part in said
+    assert caught.value.exit_code == 64
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        (["kill rank=1", "kill rank=1 signal=KILL"], None),
+        (["kill rank=1 at=1s", "kill at=1000ms rank=1"], "--fault 'kill rank=1 at=1s': expected once"),
+        (["table-torn node=0", "table-empty node=1"], None),
+        (["table-torn", "table-empty node=1"], "expected one fault of a node's rank table"),
+        (["table-torn node=1", "table-late for=1s node=1"], "expected one fault of a node's rank table"),
+        (["absent node=1", "table-torn node=0"], "expected one fault of a node's rank table"),
+        (["absent node=1", "absent node=0"], "expected less than the job's 2 nodes"),
+        (["all", "kill rank=1"], "--fault 'all': expected it alone"),
+    ],
+)
+def test_faults_that_cannot_come_together_are_refused(texts: list[str], said: Optional[str]) -> None:
+    if said is None:
+        assert len(parse_faults(texts, 2, 2)) == len(texts)
+        return
+    with pytest.raises(UsageError) as caught:
+        parse_faults(texts, 2, 2)
+    assert said in str(caught.value)
+
+
+def test_a_table_of_one_device_has_no_address_twice() -> None:
+    with pytest.raises(UsageError, match="expected a job of several devices"):
+        parse_faults(["table-wrong"], 1, 1)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/home",
+        "/home/ma-user",
+        "/home/ma-user/modelarts/user-job-dir/x",
+        "/user/config",
+        "/cache/../../x",
+    ],
+)
+def test_a_small_disk_neither_hides_the_code_nor_leaves_the_node(path: str) -> None:
+    with pytest.raises(UsageError, match="expected a directory of the platform"):
+        parse_faults([f"disk-full node=0 size=1m path={path}"], 2, 2)

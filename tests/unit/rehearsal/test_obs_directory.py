@@ -1,0 +1,79 @@
+"""A plain directory, served as OBS: what is in it is there, and what comes is in it."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Iterator
+
+import pytest
+
+from ma_boot.rehearsal.obs_server import ObsServer
+from ma_boot.rehearsal.obs_server.storage.directory import DirectoryBuckets
+from path_mapping.errors import NotFound, StoreError
+from path_mapping.stores.open_store import open_store
+from path_mapping.stores.store import Store
+from tests.conftest import CREDENTIALS, KNOWN
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A directory with a bucket."""
+    bucket = tmp_path / "obs" / "bucket"
+    (bucket / "data" / "empty").mkdir(parents=True)
+    (bucket / "data" / "x").write_bytes(b"input")
+    (bucket / "data" / ".y.abc.ma_part").write_bytes(b"half")
+    return tmp_path / "obs"
+
+
+@pytest.fixture
+def served(root: Path, tmp_path: Path) -> Iterator[Store]:
+    """A client of the server."""
+    with ObsServer(tmp_path / "parts", KNOWN, buckets=DirectoryBuckets(root)) as server:
+        yield open_store({"OBS_ENDPOINT": server.url, **CREDENTIALS}, None)
+
+
+def write(store: Store, tmp_path: Path, key: str, content: bytes) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(content)
+    store.write("bucket", key, source, hashlib.md5(content).hexdigest(), lambda sent: None)
+
+
+def test_files_that_were_there_are_objects(served: Store) -> None:
+    listed = {one.key: one for one in served.list("bucket", "")}
+    assert set(listed) == {"data/x", "data/empty/"}
+    assert listed["data/x"].md5 == hashlib.md5(b"input").hexdigest()
+    assert b"".join(served.read("bucket", "data/x")) == b"input"
+
+
+def test_objects_become_files(served: Store, root: Path, tmp_path: Path) -> None:
+    write(served, tmp_path, "out/deep/a", b"1")
+    write(served, tmp_path, "out/deep/a", b"2")
+    write(served, tmp_path, "data/x", b"new")
+    assert (root / "bucket" / "out" / "deep" / "a").read_bytes() == b"2"
+    assert (root / "bucket" / "data" / "x").read_bytes() == b"new"
+    assert b"".join(served.read("bucket", "data/x")) == b"new"
+    assert not list(root.glob("bucket/.*"))
+
+
+def test_a_large_object_comes_in_parts(served: Store, root: Path, tmp_path: Path) -> None:
+    content = b"0123456789abcdef" * (3 << 20)
+    write(served, tmp_path, "out/large", content)
+    assert hashlib.md5((root / "bucket/out/large").read_bytes()).digest() == hashlib.md5(content).digest()
+
+
+def test_a_file_that_has_gone_is_no_object(served: Store, root: Path) -> None:
+    (root / "bucket" / "data" / "x").unlink()
+    with pytest.raises(NotFound):
+        list(served.read("bucket", "data/x"))
+
+
+@pytest.mark.parametrize("key", ["../escaped", "a//b", "data/x/below", "data", "link/file"])
+def test_a_key_that_no_file_can_have_is_refused(served: Store, root: Path, tmp_path: Path, key: str) -> None:
+    (root / "bucket" / "link").symlink_to(tmp_path)
+    with pytest.raises(StoreError):
+        write(served, tmp_path, key, b"x")
+    assert not (root / "escaped").exists()
+    assert not (tmp_path / "file").exists()
+    assert not list(root.glob("bucket/.*"))
+    assert (root / "bucket" / "data" / "x").read_bytes() == b"input"

@@ -1,0 +1,140 @@
+"""The pure parts of the OBS server: pages, ranges, conditions, checksums, addresses."""
+
+from __future__ import annotations
+
+from typing import List, Tuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ma_boot.rehearsal.obs_server.storage.listing import page
+from ma_boot.rehearsal.obs_server.wire import faults
+from ma_boot.rehearsal.obs_server.wire.conditions import is_modified, wanted_range
+from ma_boot.rehearsal.obs_server.wire.faults import Fault
+from ma_boot.rehearsal.obs_server.wire.refusals import Refusal
+from ma_boot.rehearsal.obs_server.wire.request import address, parse
+
+KEYS = st.lists(st.text("ab/", min_size=1, max_size=6), unique=True, max_size=20).map(sorted)
+
+
+def entries(keys: List[str], prefix: str, delimiter: str) -> List[Tuple[str, bool]]:
+    """What a listing without limits has, in order: names, and whether they are common prefixes."""
+    found = []
+    for key in keys:
+        if key.startswith(prefix):
+            cut = key.find(delimiter, len(prefix)) if delimiter else -1
+            found.append((key, False) if cut < 0 else (key[: cut + 1], True))
+    return sorted(set(found))
+
+
+@given(KEYS, st.text("ab/", max_size=2), st.sampled_from(["", "/"]), st.integers(1, 5))
+def test_the_pages_of_a_listing_are_the_whole_once(
+    keys: List[str], prefix: str, delimiter: str, limit: int
+) -> None:
+    found: List[Tuple[str, bool]] = []
+    marker = ""
+    while True:
+        one = page(keys, prefix, marker, delimiter, limit)
+        assert len(one.keys) + len(one.prefixes) <= limit
+        found += sorted([(key, False) for key in one.keys] + [(common, True) for common in one.prefixes])
+        if not one.next_marker:
+            break
+        assert one.next_marker > marker
+        marker = one.next_marker
+    assert found == entries(keys, prefix, delimiter)
+
+
+@given(KEYS, st.text("ab/", max_size=4))
+def test_a_marker_is_exclusive(keys: List[str], marker: str) -> None:
+    assert list(page(keys, "", marker, "", 1000).keys) == [key for key in keys if key > marker]
+
+
+@given(st.binary(max_size=30), st.integers(0, 40), st.integers(0, 40))
+def test_a_range_is_what_slicing_gives(content: bytes, first: int, last: int) -> None:
+    try:
+        chosen = wanted_range(f"bytes={first}-{last}", len(content))
+    except Refusal as refusal:
+        assert (refusal.code, content[first:]) == ("InvalidRange", b"")
+        return
+    if last < first:
+        assert chosen is None
+        return
+    assert chosen is not None
+    offset, length = chosen
+    assert content[offset : offset + length] == content[first : last + 1]
+
+
+@pytest.mark.parametrize(
+    ("header", "wanted"),
+    [
+        (None, None),
+        ("bytes=", None),
+        ("bytes=-", None),
+        ("bytes=1-2,4-5", None),
+        ("lines=1-2", None),
+        ("bytes=3-", (3, 7)),
+        ("bytes=-4", (6, 4)),
+        ("bytes=-400", (0, 10)),
+    ],
+)
+def test_other_ranges_of_ten_bytes(header: str, wanted: object) -> None:
+    assert wanted_range(header, 10) == wanted
+
+
+@pytest.mark.parametrize(
+    ("header", "size"), [("bytes=-0", 10), ("bytes=10-", 10), ("bytes=0-", 0), ("bytes=-1", 0)]
+)
+def test_a_range_of_nothing_is_refused(header: str, size: int) -> None:
+    with pytest.raises(Refusal):
+        wanted_range(header, size)
+
+
+def test_conditions() -> None:
+    assert is_modified({}, "e", 0)
+    assert is_modified({"if-match": '"x", "e"'}, "e", 0)
+    assert is_modified({"if-match": "*"}, "e", 0)
+    assert not is_modified({"if-none-match": "e"}, "e", 0)
+    assert is_modified({"if-modified-since": "no date"}, "e", 0)
+    with pytest.raises(Refusal):
+        is_modified({"copy-if-match": "x"}, "e", 0, "copy-")
+
+
+@pytest.mark.parametrize(
+    ("target", "host", "wanted"),
+    [
+        ("/", "127.0.0.1:80", ("", "")),
+        ("/bucket", "127.0.0.1:80", ("bucket", "")),
+        ("/bucket/", "127.0.0.1:80", ("bucket", "")),
+        ("/bucket//a/%2e%2E/b%20c?x=/y", "localhost", ("bucket", "/a/../b c")),
+        ("/a/b", "bucket.localhost:9000", ("bucket", "a/b")),
+        ("/", "buc.ket.localhost", ("buc.ket", "")),
+        ("http://bucket.localhost:9/a/b?x=http://y", "bucket.localhost:9", ("bucket", "a/b")),
+    ],
+)
+def test_addresses(target: str, host: str, wanted: object) -> None:
+    request = parse(f"GET {target} HTTP/1.1\r\nHost: {host}".encode())
+    assert address(request, "localhost") == wanted
+
+
+def test_parameters() -> None:
+    request = parse(b"GET /?uploads&prefix=&a=%2B+%3D&b=1=2& HTTP/1.1")
+    assert request.parameters == {"uploads": None, "prefix": "", "a": "+ =", "b": "1=2"}
+
+
+@pytest.mark.parametrize("head", [b"", b"GET /", b"GET / HTTP/2", b"\x16\x03\x01"])
+def test_what_is_no_request(head: bytes) -> None:
+    with pytest.raises(Refusal):
+        parse(head)
+
+
+def test_a_fault_of_an_unknown_kind_is_told() -> None:
+    with pytest.raises(ValueError, match="tpyo"):
+        Fault("tpyo")
+
+
+def test_a_fault_is_taken_as_often_as_it_was_ordered() -> None:
+    ordered = [Fault("503", "GET", "/a", times=2), Fault("404", "GET")]
+    taken = [faults.take(ordered, "GET", "/bucket/a?x") for _ in range(3)]
+    assert [fault.kind if fault else "" for fault in taken] == ["503", "503", "404"]
+    assert faults.take(ordered, "PUT", "/bucket/a") is None

@@ -1,0 +1,203 @@
+"""Signatures: what the SDK signs is accepted, what differs by a little is not, published examples hold."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from email.utils import formatdate
+from typing import Any, Dict, Optional, Sequence
+from urllib.parse import urlsplit
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from obs import ObsClient, auth, const, convertor
+
+from ma_boot.rehearsal.obs_server.wire.refusals import Refusal
+from ma_boot.rehearsal.obs_server.wire.request import Request
+from ma_boot.rehearsal.obs_server.wire.signatures import SIGNED_PARAMETERS, Credentials, verify
+
+NOW = 1_780_000_000.0
+KNOWN = [Credentials("AK", "SECRET")]
+DOMAIN = "obs.test.example"
+
+KEYS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30)
+VALUES = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=12)
+PARAMETERS = st.dictionaries(
+    st.sampled_from(
+        ["uploadId", "partNumber", "uploads", "acl", "prefix", "marker", "response-expires", "x y"]
+    ),
+    st.one_of(st.none(), st.text(st.characters(exclude_categories=["Cs"]), max_size=10)),
+    max_size=4,
+)
+HEADERS = st.dictionaries(
+    st.sampled_from(["content-md5", "content-type", "{}meta-color", "{}acl", "range", "user-agent"]),
+    VALUES,
+    max_size=4,
+)
+
+
+def refused(
+    request: Request, known: Sequence[Credentials] = KNOWN, now: float = NOW, bucket: str = ""
+) -> str:
+    """The code of the refusal; empty when the request is accepted."""
+    try:
+        verify(request, bucket, known, now)
+    except Refusal as refusal:
+        return refusal.code
+    return ""
+
+
+def signed(
+    signature: str, method: str, key: str, parameters: Any, headers: Dict[str, str], path_style: bool
+) -> Request:
+    """A request that the SDK has signed."""
+    adapter = convertor.Adapter(signature)
+    prefix = "x-obs-" if signature == "obs" else "x-amz-"
+    sent = {name.format(prefix): value for name, value in headers.items()}
+    sent["Date"] = formatdate(NOW, usegmt=True)
+    if signature == "v4":
+        moment = datetime.fromtimestamp(NOW, timezone.utc)
+        stamp = f"{moment:%Y%m%dT%H%M%SZ}"
+        sent["x-amz-date"] = stamp
+        signer = auth.V4Authentication("AK", "SECRET", "region", stamp[:8], stamp, path_style, adapter)
+    else:
+        signer = auth.Authentication("AK", "SECRET", path_style, adapter, DOMAIN, False)
+    sent["Authorization"] = signer.doAuth(method, "bucket", key, parameters, sent)["Authorization"]
+    client = ObsClient("AK", "SECRET", server=f"http://{DOMAIN}", path_style=path_style)
+    target = client.calling_format.get_url("bucket", key, parameters)
+    return Request(method, target, {name.lower(): value for name, value in sent.items()})
+
+
+@pytest.mark.parametrize("path_style", [True, False], ids=["path", "virtual"])
+@pytest.mark.parametrize("signature", ["obs", "v2", "v4"])
+@given(key=KEYS, parameters=PARAMETERS, headers=HEADERS)
+def test_what_the_sdk_signs_is_accepted(
+    signature: str, path_style: bool, key: str, parameters: Dict[str, Optional[str]], headers: Dict[str, str]
+) -> None:
+    request = signed(signature, "PUT", key, parameters, headers, path_style)
+    bucket = "" if path_style else "bucket"
+    assert refused(request, bucket=bucket) == ""
+    changed = [
+        Request("GET", request.target, request.headers),
+        Request("PUT", "/x" + request.target, request.headers),
+        Request("PUT", request.target, {**request.headers, "date": "", "x-amz-date": ""}),
+    ]
+    if "content-type" in request.headers:
+        changed.append(Request("PUT", request.target, {**request.headers, "content-type": "another type"}))
+    if parameters.get("uploadId") is not None:
+        changed.append(Request("PUT", request.target.replace("uploadId=", "uploadId=1"), request.headers))
+    assert all(refused(one, bucket=bucket) for one in changed)
+    assert refused(request, [Credentials("AK", "OTHER")], bucket=bucket) == "SignatureDoesNotMatch"
+    assert refused(request, [Credentials("OTHER", "SECRET")], bucket=bucket) == "InvalidAccessKeyId"
+
+
+@pytest.mark.parametrize("signature", ["obs", "v2"])
+def test_a_date_in_a_header_of_the_dialect_stands_for_the_other(signature: str) -> None:
+    own = {"{}date": formatdate(NOW, usegmt=True)}
+    request = signed(signature, "GET", "a", {}, own, True)
+    assert refused(request) == ""
+    assert refused(Request("GET", request.target, {**request.headers, "date": "another"})) == ""
+
+
+@pytest.mark.parametrize("token", [None, "TO/KEN+=="])
+@pytest.mark.parametrize("path_style", [True, False], ids=["path", "virtual"])
+@pytest.mark.parametrize("signature", ["obs", "v2", "v4"])
+@given(key=KEYS, parameters=PARAMETERS)
+def test_the_urls_of_the_sdk_are_accepted_until_they_end(
+    signature: str, path_style: bool, token: Optional[str], key: str, parameters: Dict[str, Optional[str]]
+) -> None:
+    client = ObsClient(
+        "AK",
+        "SECRET",
+        security_token=token,
+        server=f"http://{DOMAIN}",
+        path_style=path_style,
+        signature=signature,
+        client_mode="workflow",
+    )
+    before = datetime.now(timezone.utc).timestamp()
+    made = client.createSignedUrl("GET", "bucket", key, expires=60, queryParams=parameters)
+    url = urlsplit(made.signedUrl)
+    assert url.hostname is not None
+    headers = {"host": url.hostname}
+    request = Request("GET", f"{url.path}?{url.query}", headers)
+    known, bucket = [Credentials("AK", "SECRET", token)], "" if path_style else "bucket"
+    assert refused(request, known, before, bucket) == ""
+    assert refused(request, known, before + 65, bucket) == "AccessDenied"
+    assert refused(Request("PUT", request.target, headers), known, before, bucket) == "SignatureDoesNotMatch"
+    assert refused(request, [Credentials("AK", "SECRET", "another")], before, bucket) == "InvalidToken"
+
+
+def test_the_parameters_that_are_signed_are_the_sdks() -> None:
+    assert frozenset(const.ALLOWED_RESOURCE_PARAMTER_NAMES) == SIGNED_PARAMETERS
+
+
+EXAMPLE = [Credentials("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY")]
+MAY_2013 = datetime(2013, 5, 24, tzinfo=timezone.utc).timestamp()
+EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+
+def test_the_example_of_the_s3_reference_for_v4() -> None:
+    headers = {
+        "host": "examplebucket.s3.amazonaws.com",
+        "range": "bytes=0-9",
+        "x-amz-content-sha256": EMPTY,
+        "x-amz-date": "20130524T000000Z",
+        "authorization": "AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request,"
+        "SignedHeaders=host;range;x-amz-content-sha256;x-amz-date,"
+        "Signature=f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41",
+    }
+    assert refused(Request("GET", "/test.txt", headers), EXAMPLE, MAY_2013, "examplebucket") == ""
+
+
+def test_the_example_of_the_s3_reference_for_a_v4_url() -> None:
+    query = (
+        "X-Amz-Algorithm=AWS4-HMAC-SHA256"
+        "&X-Amz-Credential=AKIAIOSFODNN7EXAMPLE%2F20130524%2Fus-east-1%2Fs3%2Faws4_request"
+        "&X-Amz-Date=20130524T000000Z&X-Amz-Expires=86400&X-Amz-SignedHeaders=host"
+        "&X-Amz-Signature=aeeed9bbccd4d02ee5c0109b86d86835f995330da4c265957d157751f604d404"
+    )
+    request = Request("GET", f"/test.txt?{query}", {"host": "examplebucket.s3.amazonaws.com"})
+    assert refused(request, EXAMPLE, MAY_2013, "examplebucket") == ""
+    assert refused(request, EXAMPLE, MAY_2013 + 86401, "examplebucket") == "AccessDenied"
+
+
+def test_the_example_of_the_s3_reference_for_v2() -> None:
+    headers = {
+        "date": "Tue, 27 Mar 2007 19:36:42 +0000",
+        "authorization": "AWS AKIAIOSFODNN7EXAMPLE:bWq2s1WEIj+Ydj0vQ697zp+IXMU=",
+    }
+    at = datetime(2007, 3, 27, 19, 36, 42, tzinfo=timezone.utc).timestamp()
+    assert refused(Request("GET", "/photos/puppy.jpg", headers), EXAMPLE, at, "johnsmith") == ""
+
+
+@pytest.mark.parametrize("signature", ["obs", "v2", "v4"])
+def test_a_clock_that_is_wrong(signature: str) -> None:
+    request = signed(signature, "GET", "a", {}, {}, True)
+    assert refused(request, now=NOW + 14 * 60) == ""
+    assert refused(request, now=NOW + 16 * 60) == "RequestTimeTooSkewed"
+    assert refused(request, now=NOW - 16 * 60) == "RequestTimeTooSkewed"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"authorization": "OBS"},
+        {"authorization": "OBS AK"},
+        {"authorization": "OBS AK:x"},
+        {"authorization": "OBS AK:x", "date": "yesterday"},
+        {"authorization": "AWS4-HMAC-SHA256 Credential=AK"},
+        {"authorization": "AWS4-HMAC-SHA256", "x-amz-date": "20130524T000000Z"},
+        {"authorization": "Basic QUs6eA=="},
+    ],
+)
+@pytest.mark.parametrize(
+    "query", ["", "AccessKeyId=AK&Signature=x", "AccessKeyId=AK&Expires=x&Signature=x", "X-Amz-Signature=x"]
+)
+def test_what_is_no_signature_is_refused(headers: Dict[str, str], query: str) -> None:
+    assert refused(Request("GET", f"/bucket/a?{query}", headers)) in ("AccessDenied", "RequestTimeTooSkewed")
+
+
+def test_credentials_do_not_show_themselves() -> None:
+    assert "SECRET" not in repr(KNOWN)

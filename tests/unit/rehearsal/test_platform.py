@@ -1,0 +1,120 @@
+"""The stand-in for the platform: what each simulated node sees."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from pathlib import Path
+
+import pytest
+
+from ma_boot.errors import ConfigError, NotFound
+from ma_boot.modelarts.job import read_job
+from ma_boot.rank_table import NotYet, completed_document, convert, own_pod, parse
+from ma_boot.rehearsal.platform.code_directory import code_directory, code_files, copy_code
+from ma_boot.rehearsal.platform.simulated_job import SimulatedJob, node_environment, rank_table
+from ma_boot.rehearsal.platform.table_writes import stages
+
+JOB = SimulatedJob("1234", "/sandbox", nodes=3, devices_per_node=2)
+DOCUMENTED = [
+    "MA_HOME", "MA_JOB_DIR", "MA_MOUNT_PATH", "MA_LOG_DIR", "MA_SCRIPT_INTERPRETER", "WORKSPACE", "MA_CURRENT_IP",
+    "MA_NUM_GPUS", "MA_TASK_NAME", "MA_NUM_HOSTS", "VC_TASK_INDEX", "VC_WORKER_NUM", "VC_WORKER_HOSTS",
+    "MA_CURRENT_INSTANCE_NAME", "MA_SCHEDULE_CNT", "MA_PROC_START_CNT", "RANK_TABLE_FILE", "MA_VJ_NAME",
+    "MA_CURRENT_HOST_IP",
+]  # fmt: skip
+
+
+def test_every_documented_variable_is_there() -> None:
+    assert set(DOCUMENTED) <= set(node_environment(JOB, 1, "code", {}))
+
+
+def test_a_node_knows_itself_as_on_the_platform() -> None:
+    table = convert(parse(rank_table(JOB)))
+    for node in range(JOB.nodes):
+        job = read_job(node_environment(JOB, node, "code", {}), "host")
+        pod = own_pod(table, job.instance_name, job.host_ip, job.node_rank)
+        assert pod.name == f"ma-job-1234-worker-{node}"
+        assert [device.rank for device in pod.devices] == [2 * node, 2 * node + 1]
+        assert job.rank_table == f"/sandbox/node-{node}/user/config/jobstart_hccl.json"
+
+
+def test_another_jobs_variables_do_not_leak_in() -> None:
+    outside = {
+        "PATH": "/bin",
+        "MA_LOG_DIR": "/old",
+        "VC_X": "1",
+        "RANK_ID": "3",
+        "MABOOT_NODES": "9",
+        "MAIL": "m",
+    }
+    environ = node_environment(JOB, 0, "code", outside)
+    assert environ["MA_LOG_DIR"] == "/sandbox/node-0/home/ma-user/modelarts/log"
+    assert not {"VC_X", "RANK_ID", "MABOOT_NODES"} & set(environ)
+    assert (environ["PATH"], environ["MAIL"]) == ("/bin", "m")
+
+
+def test_every_node_has_a_loopback_address_of_its_own() -> None:
+    addresses = [JOB.address(node) for node in range(1024)]
+    assert len(set(addresses)) == 1024
+    assert all(ipaddress.ip_address(found).is_loopback for found in addresses)
+
+
+def test_the_table_goes_through_the_states_of_a_real_one() -> None:
+    initializing, torn, completed = stages(rank_table(JOB))
+    assert isinstance(completed_document(initializing), NotYet)
+    assert isinstance(completed_document(torn), NotYet)
+    assert completed_document(completed) == rank_table(JOB)
+    assert json.loads(completed)["group_list"][0]["instance_list"][0]["pod_name"].endswith("-2")
+
+
+class TestCode:
+    """The code directory."""
+
+    @pytest.fixture
+    def project(self, tmp_path: Path) -> Path:
+        for name in ("pkg/train.py", "pkg/data/x", ".git/HEAD", "pkg/__pycache__/train.pyc", "sandbox/huge"):
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text(name)
+        (tmp_path / "pkg" / "train.py").chmod(0o755)
+        return tmp_path
+
+    def test_it_is_the_scripts_own_directory(self, project: Path) -> None:
+        assert code_directory(["pkg/train.py", "-x"], None, str(project)) == (
+            project / "pkg",
+            ("train.py", "-x"),
+        )
+
+    def test_it_may_be_a_wider_one(self, project: Path) -> None:
+        assert code_directory(["pkg/train.py"], ".", str(project)) == (project, ("pkg/train.py",))
+
+    def test_a_program_needs_none(self, project: Path) -> None:
+        assert code_directory(["torchrun", "x"], None, str(project)) == (None, ("torchrun", "x"))
+
+    def test_mistakes_are_named(self, project: Path) -> None:
+        with pytest.raises(NotFound, match="no such file"):
+            code_directory(["missing.py"], None, str(project))
+        with pytest.raises(ConfigError, match="no such directory"):
+            code_directory(["pkg/train.py"], "nowhere", str(project))
+        with pytest.raises(ConfigError, match="is not in --code-dir"):
+            code_directory(["pkg/train.py"], "sandbox", str(project))
+
+    def test_what_is_no_code_stays(self, project: Path) -> None:
+        files = code_files(project, [project / "sandbox"])
+        assert [str(file) for file in files] == ["pkg/train.py", "pkg/data/x"]
+
+    def test_a_copy_is_as_obs_would_give_it(
+        self, project: Path, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
+        target = tmp_path_factory.mktemp("node") / "code"
+        copy_code(project, code_files(project, [project / "sandbox"]), target)
+        assert (target / "pkg" / "train.py").read_text() == "pkg/train.py"
+        assert not (target / "pkg" / "train.py").stat().st_mode & 0o111
+
+    def test_more_than_the_platform_takes_is_refused(self, project: Path) -> None:
+        (project / "images").mkdir()
+        for number in range(1001):
+            (project / "images" / f"{number}").touch()
+        with pytest.raises(
+            ConfigError, match=r"1000 files, 5 GB\); found 100\d files .* in images/ \(1001 files\)"
+        ):
+            code_files(project, [])

@@ -1,0 +1,103 @@
+"""The verdict: the full table of process result, upload result and stop signal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Optional
+
+import pytest
+
+from ma_boot.errors import BootError, ExitCode, InputMissing, NotFound, OutputLost, RankTableTimeout
+from ma_boot.reporting.exit_report import Ending, exit_code, failure_document, report_lines, verdict
+from ma_boot.reporting.journal import PhaseRecord
+from ma_boot.reporting.result import RunResult, WorkerExit
+
+
+def ended(rank: int, code: int, stopped: bool = False, signum: Optional[int] = None) -> WorkerExit:
+    return WorkerExit(
+        f"rank {rank}", rank, rank, 100 + rank, code, signum, 1000, 1.5, stopped, "/log", "first\nlast line\n"
+    )
+
+
+WELL = RunResult((ended(0, 0), ended(1, 0)))
+FAILED = RunResult((ended(1, 3), ended(0, 143, stopped=True, signum=15)))
+KILLED = RunResult((ended(0, 137, signum=9), ended(1, 143, stopped=True, signum=15)))
+STOPPED = RunResult((ended(0, 143, stopped=True, signum=15), ended(1, 0, stopped=True)))
+UNSTARTED = RunResult((ended(0, 143, stopped=True, signum=15),), NotFound("rank 1 could not be started"))
+LOST = OutputLost("not every output was uploaded")
+
+
+@pytest.mark.parametrize("lost", [None, LOST])
+@pytest.mark.parametrize("stopped_by", [None, 15, 2])
+@pytest.mark.parametrize(
+    ("run", "alone"), [(WELL, 0), (FAILED, 3), (KILLED, 137), (UNSTARTED, 127)], ids=["well", "3", "9", "127"]
+)
+def test_signal_before_process_before_upload(
+    run: RunResult, alone: int, stopped_by: Optional[int], lost: Optional[OutputLost]
+) -> None:
+    ending = Ending.of(None, [stopped_by] if stopped_by else [], None, run, lost)
+    if stopped_by:
+        assert exit_code(ending) == 128 + stopped_by
+    elif alone:
+        assert exit_code(ending) == alone
+    else:
+        assert exit_code(ending) == (74 if lost else 0)
+
+
+@pytest.mark.parametrize(("error", "code"), [(RankTableTimeout("x"), 75), (InputMissing("x"), 66)])
+def test_what_ended_the_boot_is_the_code(error: BootError, code: int) -> None:
+    assert exit_code(Ending.of(None, [], error, None, LOST)) == code
+
+
+def test_a_stop_is_never_success() -> None:
+    assert exit_code(Ending.of(None, [15], None, STOPPED, None)) == 143
+
+
+def test_the_cause_is_the_first_that_failed_by_itself() -> None:
+    assert FAILED.first_failure is not None
+    assert FAILED.first_failure.label == "rank 1"
+    assert STOPPED.first_failure is None
+
+
+def test_the_last_line_says_the_code_and_whose_it_is() -> None:
+    lines = report_lines(Ending.of(None, [], None, FAILED, LOST), [PhaseRecord("run", 1.5, "failed", "x")])
+    assert lines[-1] == "exit code 3: rank 1 ended with exit code 3 after 1.5 s (the training's own code)"
+    assert "  | last line" in lines
+    assert "rank 0 was killed by SIGTERM after 1.5 s: stopped by ma_boot" in lines
+    assert "not every output was uploaded" in lines
+
+
+RAISED = 'Traceback (most recent call last):\n  File "x"\n{}\n'
+
+
+def with_outputs(run: RunResult, *outputs: str) -> RunResult:
+    return replace(run, exits=tuple(replace(e, output=text) for e, text in zip(run.exits, outputs)))
+
+
+def test_an_exception_of_a_rank_that_is_not_the_first_to_end_is_said() -> None:
+    run = with_outputs(FAILED, "\n", RAISED.format("ValueError: no data"), "")
+    raised = [line for line in report_lines(Ending.of(None, [], None, run, None), []) if "ValueError" in line]
+    assert raised == [
+        "rank 0 was killed by SIGTERM after 1.5 s: stopped by ma_boot; its last exception: ValueError: no data"
+    ]
+    assert [
+        one["exception"] for one in failure_document(Ending.of(None, [], None, run, None))["processes"]
+    ].count("ValueError: no data") == 1
+
+
+def test_of_a_node_that_was_stopped_only_exceptions_are_said() -> None:
+    run = with_outputs(STOPPED, RAISED.format("KeyError: 'x'"), "")
+    lines = report_lines(Ending.of(None, [15], None, run, None), [])
+    assert len([line for line in lines if "stopped by ma_boot" in line]) == 1
+    assert lines[0].endswith("its last exception: KeyError: 'x'")
+
+
+def test_a_failure_before_a_stop_is_not_forgotten() -> None:
+    ending = Ending.of(None, [15], None, FAILED, None)
+    assert "before that, rank 1 ended with exit code 3" in verdict(ending).cause
+
+
+def test_the_failure_for_programs_is_short() -> None:
+    document = failure_document(Ending.of(None, [], RankTableTimeout("x" * 5000), None, None))
+    assert len(document["summary"]) == 1024
+    assert document["exit_code"] == ExitCode.RANK_TABLE_TIMEOUT

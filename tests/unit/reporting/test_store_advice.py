@@ -1,0 +1,68 @@
+"""What to do about what OBS, or the way to it, has said."""
+
+from __future__ import annotations
+
+import pytest
+
+from ma_boot.errors import StoreUnavailable
+from ma_boot.node.sync import as_ours
+from ma_boot.reporting.store_advice import STORE_ADVICE, with_store_advice
+from path_mapping.errors import Failure, MissingInputs, NoSpace, Refused, TransferFailed, Unreachable
+from path_mapping.stores.obs_answers import error_of_status
+
+DOING = "listing obs://bucket/data/"
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "says"),
+    [
+        (403, "SignatureDoesNotMatch", "OBS_SECRET_ACCESS_KEY"),
+        (403, "InvalidAccessKeyId", "OBS_SECURITY_TOKEN"),
+        (403, "ExpiredToken", "OBS_CREDENTIALS_FILE"),
+        (403, "RequestTimeTooSkewed", "clock"),
+        (403, "AccessDenied", "permission"),
+        (403, None, "permission"),
+        (301, "PermanentRedirect", "region"),
+        (503, "SlowDown", "not moved again"),
+        (404, "NoSuchBucket", "no such bucket"),
+    ],
+)
+def test_each_refusal_of_obs_says_what_to_do(status: int, code: str, says: str) -> None:
+    said = with_store_advice(str(error_of_status(DOING, status, code)))
+    assert said.count("\n  -> ") == 1
+    assert says in said.partition("\n  -> ")[2]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("no answer from https://obs: gaierror: [Errno -2] Name or service not known", "no address"),
+        ("no connection to obs.example:443: timed out", "nothing answers"),
+        ("ConnectionRefusedError: [Errno 111] Connection refused", "nothing answers"),
+        ("the path mapping needs OBS, but the environment does not have OBS_ENDPOINT", "--obs-root"),
+        ("the training ended well, but left nothing at these output paths:\n  - out", "required: false"),
+        ("SSLCertVerificationError: certificate verify failed: self-signed certificate", "SSL_CERT_FILE"),
+    ],
+)
+def test_each_failure_of_the_way_says_what_to_do(words: str, says: str) -> None:
+    assert says in with_store_advice(f"{DOING}: {words}").partition("\n  -> ")[2]
+
+
+def test_what_nobody_knows_is_left_as_it_is() -> None:
+    assert with_store_advice("some other words") == "some other words"
+
+
+def test_the_errors_of_a_download_carry_the_advice() -> None:
+    assert "\n  -> " in str(as_ours(Refused(f"{DOING}: HTTP 403 AccessDenied")))
+    assert "\n  -> " in str(as_ours(Unreachable(f"{DOING}: HTTP 503 SlowDown")))
+    assert "required" in str(as_ours(MissingInputs(["obs://bucket/none/"]))).partition("\n  -> ")[2]
+    assert "\n  -> " not in str(as_ours(NoSpace(["/cache: needed are 5 GB, free 1 GB"])))
+    several = [Failure(f"obs://bucket/{n}", "", Refused(f"{DOING}: HTTP 403")) for n in range(30)]
+    failed = as_ours(TransferFailed(several, 3))
+    assert isinstance(failed, StoreUnavailable)
+    assert str(failed).count("\n  -> ") == 1
+
+
+def test_no_piece_of_advice_is_said_for_anothers_text() -> None:
+    """The first that fits is taken: a later one must not be hidden by it altogether."""
+    assert len({sentence for _, sentence in STORE_ADVICE}) == len(STORE_ADVICE)

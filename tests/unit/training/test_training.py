@@ -1,0 +1,110 @@
+"""What training code imports, without MindSpore."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Dict, Optional
+
+import pytest
+
+import ma_boot
+from ma_boot.training import init_env
+from ma_boot.training.environment import rendezvous, wrong_settings
+
+FOR_TRAINING = Path(ma_boot.__file__).parent / "for_training"
+
+
+def alone(program: str) -> subprocess.CompletedProcess[str]:
+    """Runs a program in a python that sees the standard library and `for_training`, nothing else."""
+    preamble = f"import sys; sys.path.insert(0, {str(FOR_TRAINING)!r}); "
+    argv = [sys.executable, "-I", "-S", "-c", preamble + program]
+    return subprocess.run(argv, capture_output=True, text=True, check=False)
+
+
+def test_the_standard_library_is_enough_to_import_it() -> None:
+    done = alone("import ma_boot.training as t; print(t.init_env.__name__)")
+    assert (done.stdout, done.stderr) == ("init_env\n", "")
+
+
+def test_path_mapping_is_there_as_well() -> None:
+    assert (
+        alone("from path_mapping.mapping.mapping_file import parse_mapping; print('there')").stdout
+        == "there\n"
+    )
+
+
+def test_nothing_else_of_the_toolkit_is() -> None:
+    assert "No module named 'click'" in alone("import ma_boot, click").stderr
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, None),
+        ({"MS_ROLE": "MS_WORKER"}, "mindspore"),
+        ({"RANK_TABLE_FILE": "/t.json", "RANK_SIZE": "8", "RANK_ID": "0"}, "rank-table"),
+        ({"RANK_TABLE_FILE": "/t.json", "RANK_SIZE": "1", "RANK_ID": "0"}, None),
+        ({"RANK_SIZE": "8"}, None),
+        ({"OMPI_COMM_WORLD_SIZE": "4", "RANK_SIZE": "4"}, "mpi"),
+        ({"OMPI_COMM_WORLD_SIZE": "1"}, None),
+    ],
+)
+def test_the_rendezvous_is_the_one_that_was_set(environ: Dict[str, str], expected: Optional[str]) -> None:
+    assert rendezvous(environ) == expected
+
+
+def test_all_wrong_settings_are_named_at_once() -> None:
+    cfg = SimpleNamespace(seed="x", device_target="TPU", context_mode="lazy")
+    with pytest.raises(ValueError, match="Invalid device_target: TPU") as raised:
+        init_env(cfg)
+    assert "Invalid context_mode: lazy" in str(raised.value)
+    assert "Invalid seed: x" in str(raised.value)
+
+
+def test_right_settings_have_no_problem() -> None:
+    assert wrong_settings(SimpleNamespace(seed=1, device_target="None", context_mode="graph")) == []
+
+
+FAKE_MINDSPORE = """
+import sys, types
+calls = []
+ms = types.ModuleType("mindspore")  # a fake: there is no NPU here
+ms.GRAPH_MODE, ms.PYNATIVE_MODE = "graph mode", "pynative mode"
+ms.ParallelMode = types.SimpleNamespace(DATA_PARALLEL="data parallel")
+def record(name):
+    return lambda *args, **kwargs: calls.append((name, args, kwargs))
+for name in ("set_seed", "set_context", "set_device", "set_auto_parallel_context"):
+    setattr(ms, name, record(name))
+ms.get_context = lambda name: "Ascend"
+communication = types.ModuleType("mindspore.communication")
+communication.init = record("init")
+communication.get_rank, communication.get_group_size = lambda: 5, lambda: 8
+sys.modules.update({"mindspore": ms, "mindspore.communication": communication})
+"""
+
+
+@pytest.mark.parametrize(
+    ("device_num", "environ", "expected"),
+    [
+        ("None", {"MS_ROLE": "MS_WORKER", "DEVICE_ID": "1"}, "('Ascend', 1, 8, 5) True"),
+        ("8", {"RANK_TABLE_FILE": "/t.json", "RANK_SIZE": "8", "DEVICE_ID": "1"}, "('Ascend', 1, 8, 5) True"),
+        ("1", {"DEVICE_ID": "1"}, "('Ascend', 1, 1, 0) False"),
+        ("4", {"MS_ROLE": "MS_WORKER"}, "device_num is 4, but 8 processes were started"),
+        ("4", {}, "device_num is 4, but 1 processes were started"),
+    ],
+)
+def test_an_npus_process_joins_its_group_on_its_device(
+    device_num: str, environ: Dict[str, str], expected: str
+) -> None:
+    program = (
+        f"{FAKE_MINDSPORE}\nimport os; os.environ.update({environ!r})\n"
+        f"cfg = types.SimpleNamespace(seed=1, device_target='None', context_mode='graph', device_num={device_num})\n"
+        "from ma_boot.training import init_env\ninit_env(cfg)\n"
+        "assert ('set_device', ('Ascend', 1), {}) in calls, calls\n"
+        "print((cfg.device_target, cfg.device_id, cfg.device_num, cfg.rank_id), ('init', (), {}) in calls)"
+    )
+    done = alone(program)
+    assert expected in done.stdout + done.stderr
