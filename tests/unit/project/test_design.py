@@ -9,8 +9,9 @@ from typing import List, Set, Tuple
 
 import pytest
 
-from tests.unit.project.test_architecture import PURE, SOURCES
-from tests.unit.project.test_architecture import ROOT as CODE
+from tests.unit.project.imports import ROOT as CODE
+from tests.unit.project.imports import SOURCES
+from tests.unit.project.test_architecture import PURE
 
 ROOT = Path(__file__).parents[3]
 PACKAGES = {str(path.parent.relative_to(CODE)) for path in SOURCES} | {"tests", "benchmarks"}

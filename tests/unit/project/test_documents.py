@@ -14,7 +14,7 @@ from ma_boot.cli.app import commands
 from ma_boot.errors import ExitCode
 from ma_boot.reporting.hints import ADVICE
 from ma_boot.reporting.store_advice import STORE_ADVICE
-from tests.unit.project.test_architecture import SOURCES
+from tests.unit.project.imports import SOURCES
 
 ROOT = Path(__file__).parents[3]
 READMES = [ROOT / "README.md", ROOT / "README.zh-CN.md"]

@@ -1,0 +1,91 @@
+"""Who imports whom in `ma_boot` and `path_mapping`, read from the sources."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+from typing import Dict, Iterator, List, NamedTuple, Set, Tuple
+
+import ma_boot
+
+ROOT = Path(ma_boot.__file__).parents[1]  # the wheel's, for `make release-check`
+SOURCES = sorted([*ROOT.glob("ma_boot/**/*.py"), *ROOT.glob("path_mapping/**/*.py")])
+
+
+class Import(NamedTuple):
+    """`from module import name` (or `import module`, where `name` is empty), and its line."""
+
+    module: str
+    name: str
+    line: int
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
+def imports(path: Path) -> Tuple[Import, ...]:
+    """Every import of a file, wherever it stands: those for type checkers only, too."""
+    found: List[Import] = []
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            found += [Import(alias.name, "", node.lineno) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found += [Import(node.module or "", alias.name, node.lineno) for alias in node.names]
+    return tuple(found)
+
+
+def name_of(path: Path) -> str:
+    """The dotted name of a module: that of the folder for its `__init__.py`."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES: Dict[str, Path] = {name_of(path): path for path in SOURCES}
+ROOMS: Set[str] = {name for name, path in MODULES.items() if path.name == "__init__.py"}
+
+
+def room_of(module: str) -> str:
+    """The folder of a module; modules beside the folders of a package are rooms of their own."""
+    if module in ROOMS:
+        return module
+    room = module.rpartition(".")[0]
+    return module if room in {"ma_boot", "path_mapping"} else room
+
+
+def target(found: Import) -> str:
+    """The module of ours that an import loads; empty where it is somebody else's."""
+    whole = f"{found.module}.{found.name}"
+    return whole if whole in MODULES else found.module if found.module in MODULES else ""
+
+
+def definition(found: Import) -> str:
+    """The module that defines what an import names: through the exports of a room, if it is one's."""
+    at = target(found)
+    if at in ROOMS and found.name:
+        for exported in imports(MODULES[at]):
+            if exported.name == found.name and target(exported):
+                return definition(exported)
+    return at
+
+
+def own_imports(path: Path) -> Iterator[Import]:
+    """The imports of our own modules."""
+    return (found for found in imports(path) if target(found))
+
+
+def reached(module: str) -> Dict[str, str]:
+    """All modules of ours that a module needs, directly or not, each with the one that imports it."""
+    seen: Dict[str, str] = {}
+    todo = [module]
+    while todo:
+        at = todo.pop()
+        for found in own_imports(MODULES[at]):
+            needed = definition(found)
+            if needed not in seen and needed != module and needed not in {"ma_boot", "path_mapping"}:
+                seen[needed] = at
+                todo.append(needed)
+    return seen
