@@ -10,7 +10,7 @@ from typing import Optional, Sequence
 
 from ma_boot.errors import ConfigError
 from ma_boot.launch import WorkerSpec
-from ma_boot.modelarts.job import JobEnvironment
+from ma_boot.modelarts.job import JobEnvironment, instance_name
 from ma_boot.node.world import World
 from ma_boot.reporting.result import RunResult
 from ma_boot.supervisor.supervise import Limits, supervise
@@ -47,8 +47,9 @@ def train(workers: Sequence[WorkerSpec], world: World, limits: Limits, restarts:
 
     Each attempt has its own log files: those of the one before get a number.
     """
+    container = instance_name(world.environ)
     for attempt in itertools.count(1):
-        result = supervise(workers, world, limits)
+        result = supervise(workers, limits, world.inbox, world.journal, world.environ, container)
         if result.succeeded or attempt > restarts.most or world.inbox.stops:
             return result
         against = why_not_again(result, restarts.start_seconds)

@@ -8,7 +8,7 @@ from typing import Optional
 from ma_boot.errors import BootError, Stopped
 from ma_boot.launch import LaunchPlan
 from ma_boot.modelarts.driver import call_post_stop, start_slogd
-from ma_boot.modelarts.job import JobEnvironment, read_job
+from ma_boot.modelarts.job import JobEnvironment, instance_name, read_job
 from ma_boot.node import ranks, steps
 from ma_boot.node.attempts import check_restarts, train
 from ma_boot.node.node_setup import set_up
@@ -52,7 +52,8 @@ def boot(request: BootRequest, world: World) -> Ending:
             phase.detail = ranks.said_ranks(placement)
         with journal.phase("launch") as phase:
             plan = steps.plan_node(request, world, job, training, placement)
-            end_left_over(world, request.stop_timeout)
+            container = instance_name(world.environ)
+            end_left_over(container, request.stop_timeout, inbox, journal.say, journal.event)
             steps.prepare(plan, mapping)
             start_slogd(world.environ, journal.say)
             phase.detail = f"{len(plan.workers)} processes, rendezvous {request.rendezvous}"

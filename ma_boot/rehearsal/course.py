@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ma_boot.errors import CannotCreate
+from ma_boot.modelarts.job import instance_name
 from ma_boot.node.world import World
 from ma_boot.processes.task import Task
 from ma_boot.rehearsal.faults.grammar import Fault
@@ -82,7 +83,10 @@ class Course:
             self._beside("faults", lambda cancel: self._injector.run(watch, cancel)),
             self._beside("faults of OBS", self._watch_obs),
         ):
-            run = supervise(specs, self._world, self._limits)
+            world = self._world
+            run = supervise(
+                specs, self._limits, world.inbox, world.journal, world.environ, instance_name(world.environ)
+            )
         self._note_obs()
         return run
 

@@ -16,7 +16,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.errors import BootError, ConfigError, UsageError
 from ma_boot.launch import WorkerSpec
-from ma_boot.modelarts.job import TABLE_NAME
+from ma_boot.modelarts.job import TABLE_NAME, instance_name
 from ma_boot.modelarts.ports import free_port
 from ma_boot.node.request import BootRequest
 from ma_boot.node.sync import CANCEL_SECONDS
@@ -118,6 +118,7 @@ def run_nodes(
     `started` is the monotonic time at which the rehearsal began.
     """
     _begin(job, world)
+    container = instance_name(world.environ)
     planned = writes(table, range(job.nodes), rehearsal.rank_table_delay)
     writer = Task(
         "rank table",
@@ -126,7 +127,9 @@ def run_nodes(
     )
     try:
         with live_view(job, world.console):
-            run = supervise(specs, world, _limits(rehearsal.request))
+            run = supervise(
+                specs, _limits(rehearsal.request), world.inbox, world.journal, world.environ, container
+            )
     finally:
         writer.cancel()
     return _end(rehearsal, job, run, world, started)

@@ -12,15 +12,15 @@ import selectors
 import signal
 import time
 from dataclasses import dataclass, replace
-from typing import List, Optional, Sequence, Set
+from typing import List, Mapping, Optional, Sequence, Set
 
 from ma_boot.errors import BootError, CannotCreate, NotExecutable, NotFound, signal_name
 from ma_boot.launch import WorkerSpec
-from ma_boot.modelarts.job import instance_name
-from ma_boot.node.world import World
 from ma_boot.processes import orphan_guard
 from ma_boot.processes.children import guarded, signal_group, signal_process
 from ma_boot.processes.orphans import reap_orphans
+from ma_boot.processes.signals import SignalInbox
+from ma_boot.reporting.journal import Journal
 from ma_boot.reporting.result import RunResult, WorkerExit
 from ma_boot.supervisor.hang_detector import HangWatch
 from ma_boot.supervisor.oom import OomCounters
@@ -53,15 +53,23 @@ class Limits:
     silent_bytes: int = SILENT_BYTES
 
 
-def supervise(specs: Sequence[WorkerSpec], world: World, limits: Limits) -> RunResult:
+def supervise(
+    specs: Sequence[WorkerSpec],
+    limits: Limits,
+    inbox: SignalInbox,
+    journal: Journal,
+    environ: Mapping[str, str],
+    container: str,
+) -> RunResult:
     """Runs the processes to their end; a stop signal, or the first failure, ends them all.
 
+    `environ` is this process's environment, `container` the name of its container (empty if it has none).
     Whatever happens, nothing that they started is left: not when this function returns or raises, and not
     when ma_boot itself is killed.
     """
-    marker = orphan_guard.own_marker(instance_name(world.environ))
-    with guarded(marker, world.environ) as guard_pid:
-        crew = _Crew(marker, guard_pid, world, limits)
+    marker = orphan_guard.own_marker(container)
+    with guarded(marker, environ) as guard_pid:
+        crew = _Crew(marker, guard_pid, inbox, journal, limits)
         try:
             crew.start(specs)
             crew.watch()
@@ -74,12 +82,14 @@ def supervise(specs: Sequence[WorkerSpec], world: World, limits: Limits) -> RunR
 class _Crew:
     """The processes that run, and whether they are being stopped."""
 
-    def __init__(self, marker: str, guard_pid: int, world: World, limits: Limits) -> None:
+    def __init__(
+        self, marker: str, guard_pid: int, inbox: SignalInbox, journal: Journal, limits: Limits
+    ) -> None:
         self._marker = marker
         self._guard_pid = guard_pid
-        self._inbox = inbox = world.inbox
-        self._console = console = world.console
-        self._event = world.journal.event
+        self._inbox = inbox
+        self._console = console = journal.console
+        self._event = journal.event
         self._limits = limits
         self._workers: List[Worker] = []
         self._exits: List[WorkerExit] = []

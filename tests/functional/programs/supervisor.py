@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 from ma_boot.launch import WorkerSpec
-from ma_boot.node.world import World
 from ma_boot.processes.orphans import adopt_orphans
 from ma_boot.processes.signals import SignalInbox
 from ma_boot.reporting.console import Console
@@ -27,6 +26,5 @@ specs = [
 ]  # fmt: skip
 with SignalInbox() as inbox, Console() as console:
     console.line(f"supervisor {os.getpid()}")
-    world = World({}, "host", root, inbox, console, Journal(console))
-    result = supervise(specs, world, Limits(**json.loads(limits)))
+    result = supervise(specs, Limits(**json.loads(limits)), inbox, Journal(console), {}, "")
     console.line(result.summary())
