@@ -10,8 +10,8 @@ from typing import Iterator, Optional, Sequence
 
 import click
 
-from ma_boot.cli.completion import directories
 from ma_boot.cli.help import Group
+from ma_boot.cli.options.completion import directories
 from ma_boot.errors import Stopped
 from ma_boot.reporting.console import Console, can_move, print_lines
 
@@ -54,7 +54,7 @@ def build_command(
       ma_boot image build --tag my-training --platform linux/arm64 .
     """
     from ma_boot.image import build, check  # the engine's SDK is for those who build images
-    from ma_boot.image.engine import engine, image_attributes
+    from ma_boot.image.container_engine import engine, image_attributes
 
     values = build.build_arguments(arguments, ctx.obj)
     with stopped_by_sigterm(), engine(ctx.obj) as client:
@@ -98,7 +98,7 @@ def push_command(
       ma_boot image push my-training --region cn-north-4 --organization yours
     """
     from ma_boot.image import check, push, swr  # the engine's SDK is for those who build images
-    from ma_boot.image.engine import engine
+    from ma_boot.image.container_engine import engine
 
     target = swr.target(name, region, organization, repository, tag, registry)
     with stopped_by_sigterm(), engine(ctx.obj) as client:
@@ -128,7 +128,7 @@ def check_command(
       ma_boot image check my-training --arch aarch64
     """
     from ma_boot.image import check  # the engine's SDK is for those who build images
-    from ma_boot.image.engine import engine
+    from ma_boot.image.container_engine import engine
 
     with stopped_by_sigterm(), engine(ctx.obj) as client:
         findings = check.check(client, name, arch, command)

@@ -13,8 +13,8 @@ from typing import Any, Dict, List, Optional, Sequence
 
 import click
 
-from ma_boot.cli.completion import FILE, files
 from ma_boot.cli.help import Group
+from ma_boot.cli.options.completion import FILE, files
 from ma_boot.errors import ConfigError, InputMissing, RankTableInvalid, listed
 from ma_boot.modelarts.rank_table_file import wait_until_completed, write_atomically
 from ma_boot.processes.signals import SignalInbox
@@ -32,7 +32,7 @@ from ma_boot.rank_table import (
     parse,
     validate,
 )
-from ma_boot.rank_table.tools import hccn_addresses, merged, moved, of_machine, rows, tool_address
+from ma_boot.rank_table.operations import hccn_addresses, merged, moved, of_machine, rows, tool_address
 from ma_boot.reporting.console import print_lines
 
 HCCN_CONF = "/etc/hccn.conf"

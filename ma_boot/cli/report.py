@@ -7,7 +7,7 @@ from typing import Mapping, Optional, Sequence
 
 import click
 
-from ma_boot.cli.completion import FILE
+from ma_boot.cli.options.completion import FILE
 from ma_boot.reporting.console import print_lines
 
 

@@ -6,9 +6,9 @@ from typing import Any, List, Mapping, Sequence
 
 import click
 
-from ma_boot.cli.completion import files
 from ma_boot.cli.help import CommandWithTopics
 from ma_boot.cli.options import TOPICS, misfits
+from ma_boot.cli.options.completion import files
 
 
 @click.command(

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional
 
 import click
 
-from ma_boot.cli.completion import DIR, files
 from ma_boot.cli.help import Group
+from ma_boot.cli.options.completion import DIR, files
 from ma_boot.cli.options.option import SECONDS_ABOVE_0
 from path_mapping.mapping.selection import Part
 from path_mapping.stores.store import STALL_SECONDS

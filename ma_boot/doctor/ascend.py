@@ -14,7 +14,7 @@ from ma_boot.doctor.findings import ERROR, OK, WARNING, Finding, Patient
 from ma_boot.errors import ConfigError
 from ma_boot.modelarts.job import JobEnvironment
 from ma_boot.rank_table import Pod, RankTable, own_pod
-from ma_boot.rank_table.tools import tool_address
+from ma_boot.rank_table.operations import tool_address
 
 SECONDS = 30.0  # npu-smi takes some while npus are busy
 Ask = Callable[[Sequence[str]], Tuple[int, str]]

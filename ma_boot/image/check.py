@@ -7,9 +7,9 @@ import shlex
 from typing import TYPE_CHECKING, List, Optional, Sequence
 
 from ma_boot.errors import BootError, ExitCode, UsageError
-from ma_boot.image.engine import image_attributes
+from ma_boot.image.container_engine import image_attributes
 from ma_boot.image.facts import ImageFacts, from_metadata
-from ma_boot.image.inside import probed, started
+from ma_boot.image.probe import probed, started
 from ma_boot.image.rules import GENERAL, Finding
 from ma_boot.image.traps import TRAPS, architecture
 

@@ -13,7 +13,7 @@ from ma_boot.launch.launch_plan import (
     WorkerSpec,
     placed_by_count,
 )
-from ma_boot.launch.plan_launch import plan_launch, with_cores, with_rank_dirs, with_tee
+from ma_boot.launch.worker_specs import plan_launch, with_cores, with_rank_dirs, with_tee
 
 __all__ = [
     "DEVICE_IDS",

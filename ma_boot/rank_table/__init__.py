@@ -11,9 +11,9 @@ shape tells, not its path. Names: template two is what ModelArts gives (groups o
 texts say "v0.1"), template one is what HCCL and MindSpore want (servers with ranks; "v1.0").
 """
 
-from ma_boot.rank_table.convert import RANK_ORDERS, convert
-from ma_boot.rank_table.fake import fake
+from ma_boot.rank_table.fake_table import fake
 from ma_boot.rank_table.identity import own_pod
+from ma_boot.rank_table.rank_order import RANK_ORDERS, convert
 from ma_boot.rank_table.read import NotYet, completed_document, parse
 from ma_boot.rank_table.rules import PRODUCTS, validate
 from ma_boot.rank_table.table import Device, Finding, Pod, RankTable, Unreadable, errors

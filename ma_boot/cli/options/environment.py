@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ma_boot.cli.completion import FILE, files
+from ma_boot.cli.options.completion import FILE, files
 from ma_boot.cli.options.option import RunOption, Topic
 
 ENVIRONMENT = Topic(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ma_boot.cli.completion import DIR, FILE
+from ma_boot.cli.options.completion import DIR, FILE
 from ma_boot.cli.options.option import SECONDS, SECONDS_ABOVE_0, RunOption, Topic
 
 OBS = Topic(

@@ -6,7 +6,7 @@ from typing import Any, Tuple
 
 import click
 
-from ma_boot.cli.completion import FILE
+from ma_boot.cli.options.completion import FILE
 from ma_boot.cli.options.option import SECONDS, RunOption, Topic
 from ma_boot.launch.launch_plan import DEVICE_IDS
 from ma_boot.rank_table import PRODUCTS, RANK_ORDERS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ma_boot.cli.completion import DIR
+from ma_boot.cli.options.completion import DIR
 from ma_boot.cli.options.option import LOCAL, PROCESS, SECONDS, RunOption, Topic
 
 REHEARSAL = Topic(
