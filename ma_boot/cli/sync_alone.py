@@ -13,7 +13,15 @@ from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.errors import CannotCreate, InputMissing, listed
 from ma_boot.modelarts.job import read_job
-from ma_boot.node.sync import as_ours, bring_home, inputs_arriving, load_mapping, part_of, places_of, store_of
+from ma_boot.node.transfers import (
+    as_ours,
+    bring_home,
+    inputs_arriving,
+    load_mapping,
+    part_of,
+    places_of,
+    store_of,
+)
 from ma_boot.processes.signals import SignalInbox
 from ma_boot.reporting.console import Console, can_move, print_lines
 from ma_boot.reporting.journal import Journal

@@ -9,11 +9,12 @@ from ma_boot.errors import BootError, Stopped
 from ma_boot.launch import LaunchPlan
 from ma_boot.modelarts.driver import call_post_stop, start_slogd
 from ma_boot.modelarts.job import JobEnvironment, instance_name, read_job
-from ma_boot.node import ranks, steps
-from ma_boot.node.attempts import check_restarts, train
-from ma_boot.node.node_setup import set_up
+from ma_boot.node import launch_phase as steps
+from ma_boot.node import rank_table_phase as ranks
+from ma_boot.node.environment_phase import set_up
 from ma_boot.node.request import BootRequest
-from ma_boot.node.sync import NO_MAPPING, bring_home, inputs_arriving, outputs_leaving, part_of
+from ma_boot.node.run_phase import check_restarts, train
+from ma_boot.node.transfers import NO_MAPPING, bring_home, inputs_arriving, outputs_leaving, part_of
 from ma_boot.node.world import World
 from ma_boot.processes.left_over import end_left_over
 from ma_boot.reporting.exit_report import Ending

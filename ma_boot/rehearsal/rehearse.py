@@ -19,7 +19,7 @@ from ma_boot.launch import WorkerSpec
 from ma_boot.modelarts.job import TABLE_NAME, instance_name
 from ma_boot.modelarts.ports import free_port
 from ma_boot.node.request import BootRequest
-from ma_boot.node.sync import CANCEL_SECONDS
+from ma_boot.node.transfers import CANCEL_SECONDS
 from ma_boot.node.world import World
 from ma_boot.processes.task import Task
 from ma_boot.rehearsal.course import Course

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Callable, Dict, List, Sequence, Tuple
 
 from ma_boot.errors import UsageError, listed
-from ma_boot.node.sync import as_ours
+from ma_boot.node.transfers import as_ours
 from ma_boot.rehearsal.platform.simulated_job import SimulatedJob
 from path_mapping import errors as mapping_errors
 from path_mapping.mapping.routes import ObsUrl, Route

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ma_boot.node.node_setup import pip_command
+from ma_boot.node.environment_phase import pip_command
 from tests.functional.node import Node
 
 TRAIN = """

@@ -14,7 +14,7 @@ from typing import List
 
 import pytest
 
-from ma_boot.node.progress import TransferProgress
+from ma_boot.node.transfer_progress import TransferProgress
 from ma_boot.processes.signals import SignalInbox
 from ma_boot.reporting.console import Console
 from ma_boot.reporting.journal import Journal

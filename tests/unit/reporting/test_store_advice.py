@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ma_boot.errors import StoreUnavailable
-from ma_boot.node.sync import as_ours
+from ma_boot.node.transfers import as_ours
 from ma_boot.reporting.store_advice import STORE_ADVICE, with_store_advice
 from path_mapping.errors import Failure, MissingInputs, NoSpace, Refused, TransferFailed, Unreachable
 from path_mapping.stores.obs_answers import error_of_status

@@ -19,7 +19,7 @@ from ma_boot.errors import (
     listed,
 )
 from ma_boot.modelarts.job import JobEnvironment
-from ma_boot.node.progress import TransferProgress, note, summary
+from ma_boot.node.transfer_progress import TransferProgress, note, summary
 from ma_boot.processes.signals import SignalInbox
 from ma_boot.processes.task import Task
 from ma_boot.reporting.journal import Journal

@@ -20,7 +20,7 @@ from ma_boot.environment.training_environment import TrainingEnvironment
 from ma_boot.errors import ConfigError, NotFound
 from ma_boot.modelarts.job import JobEnvironment
 from ma_boot.node.request import BootRequest
-from ma_boot.node.sync import as_ours, store_of
+from ma_boot.node.transfers import as_ours, store_of
 from ma_boot.node.world import World
 from ma_boot.processes.children import run_child
 from path_mapping import errors as mapping_errors
