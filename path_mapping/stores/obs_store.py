@@ -39,7 +39,7 @@ from path_mapping.stores.obs_answers import (
 from path_mapping.stores.obs_files import PAGE, ObsFiles
 from path_mapping.stores.obs_signing import ObsSigning
 from path_mapping.stores.store import STALL_SECONDS, Access, Credentials, StoredObject
-from path_mapping.workers.units import Begun
+from path_mapping.stores.units import Begun
 
 PART = 16 << 20
 MULTIPART_FROM = 64 << 20

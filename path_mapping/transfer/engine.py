@@ -10,10 +10,10 @@ from typing import Callable, Deque, Dict, Iterable, Iterator, List, Optional, Se
 from path_mapping.errors import Cancelled, Expired, PathMappingError
 from path_mapping.planning.plan import Copy
 from path_mapping.stores.store import Credentials
+from path_mapping.stores.units import Batch, Outcome, Unit, bytes_of
 from path_mapping.transfer.jobs import Job
 from path_mapping.transfer.parts import BATCH_BYTES, batch_limit
 from path_mapping.workers.thread_pool import Crew
-from path_mapping.workers.units import Batch, Outcome, Unit, bytes_of
 
 LOOK_SECONDS = 0.1  # between two looks at `cancel`
 

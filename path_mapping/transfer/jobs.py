@@ -14,8 +14,7 @@ from path_mapping.localfs.marks import put_mark
 from path_mapping.localfs.part_journal import PartJournal
 from path_mapping.localfs.target_dir import Folder, allocate, is_locked
 from path_mapping.planning.plan import Copy
-from path_mapping.transfer.parts import RANGE, Span, identity, part_size, parts_that_count, spans
-from path_mapping.workers.units import (
+from path_mapping.stores.units import (
     BeginParts,
     Begun,
     EndParts,
@@ -28,6 +27,7 @@ from path_mapping.workers.units import (
     Ranged,
     Unit,
 )
+from path_mapping.transfer.parts import RANGE, Span, identity, part_size, parts_that_count, spans
 
 Number = Callable[[], int]
 

@@ -12,11 +12,11 @@ from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Seq
 from path_mapping.errors import PathMappingError
 from path_mapping.planning.plan import Copy
 from path_mapping.stores.store import Credentials, Signing, Store
+from path_mapping.stores.store_path import StorePath
 from path_mapping.transfer.engine import Engine, Progress, Tally
 from path_mapping.transfer.jobs import Job
 from path_mapping.transfer.parts import MIB, RANGE, Size, crew_size, is_small
 from path_mapping.workers.rate_limit import Pace
-from path_mapping.workers.store_path import StorePath
 from path_mapping.workers.thread_pool import Crew, Threads
 
 PROBES = 2  # small files that go first, one by one: the second one's time is that of a round trip

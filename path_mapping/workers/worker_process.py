@@ -12,9 +12,9 @@ from typing import Callable, Tuple
 
 from path_mapping.stores.exchange import Lines
 from path_mapping.stores.store import Access, Credentials
+from path_mapping.stores.units import Batch
 from path_mapping.workers.rate_limit import Pace
 from path_mapping.workers.thread_pool import Outcomes, Threads
-from path_mapping.workers.units import Batch
 
 _PR_SET_PDEATHSIG = 1
 IDLE_SECONDS = 3600.0
@@ -24,9 +24,9 @@ def threads_on_the_data_path(
     access: Access, number: int, moved: Callable[[int, int], None], pace: Pace
 ) -> Threads:
     """A crew of this process, with clients of its own."""
+    from path_mapping.stores.data_path import BUFFER, DataPath  # imports the SDK: slow
     from path_mapping.stores.exchange import Exchange
     from path_mapping.stores.obs_store import ObsStore
-    from path_mapping.workers.data_path import BUFFER, DataPath  # imports the SDK: slow
 
     store, lines = ObsStore.of(access), Lines()
 

@@ -12,8 +12,8 @@ from typing import Dict, List
 
 from path_mapping.errors import WorkersLost
 from path_mapping.stores.store import Access, Credentials
+from path_mapping.stores.units import Batch
 from path_mapping.workers.thread_pool import Outcomes
-from path_mapping.workers.units import Batch
 
 END_SECONDS = 5.0
 HERE = os.fspath(Path(__file__).parents[2])  # not in `sys.path` where a hook finds the package

@@ -103,7 +103,7 @@ PURE: Set[str] = {
     "path_mapping.localfs.names",
     "path_mapping.stores.store",
     "path_mapping.transfer.parts",
-    "path_mapping.workers.units",
+    "path_mapping.stores.units",
 }
 NOT_PURE = {"path_mapping.mapping.mapping_file": "reads the file"}
 EFFECTS = {

@@ -18,7 +18,7 @@ from path_mapping.localfs.atomic_file import (
     write_verified,
 )
 from path_mapping.stores.store import Store
-from path_mapping.workers.units import GetFile, PutFile, Unit
+from path_mapping.stores.units import GetFile, PutFile, Unit
 
 Item = TypeVar("Item")
 Moved = Callable[[int], None]

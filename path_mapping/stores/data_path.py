@@ -13,7 +13,7 @@ from path_mapping.localfs.target_dir import Folder, write_all
 from path_mapping.stores.exchange import NOTHING, Exchange, Request
 from path_mapping.stores.http_connection import Answer, Line
 from path_mapping.stores.obs_answers import base64_of_md5, crc64_of_content, md5_of_content, md5_of_etag
-from path_mapping.workers.units import (
+from path_mapping.stores.units import (
     BeginParts,
     EndParts,
     GetFile,
