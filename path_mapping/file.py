@@ -39,7 +39,7 @@ from path_mapping.mox.file_tree import (
     walk,
 )
 from path_mapping.mox.own_store import store, use
-from path_mapping.transfer.transfer import download, upload
+from path_mapping.transfer import download, upload
 
 __all__ = [
     "Entry",

@@ -11,7 +11,7 @@ from ma_boot.cli.help import Group
 from ma_boot.cli.options.completion import DIR, files
 from ma_boot.cli.options.option import SECONDS_ABOVE_0
 from path_mapping.mapping.selection import Part
-from path_mapping.stores.store import STALL_SECONDS
+from path_mapping.stores import STALL_SECONDS
 
 if TYPE_CHECKING:
     from ma_boot.cli.sync_alone import SyncRequest

@@ -32,8 +32,8 @@ from path_mapping.mapping.selection import Part
 from path_mapping.planning.plan import REFUSE, Step
 from path_mapping.planning.route_scan import Opened, opened_download, opened_upload
 from path_mapping.planning.space import Need, free_space, shortages
-from path_mapping.stores.store import Store
-from path_mapping.transfer.transfer import listing
+from path_mapping.stores import Store
+from path_mapping.transfer import listing
 
 _BATCH = 1000  # lines that are printed at once
 

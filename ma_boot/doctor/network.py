@@ -20,8 +20,7 @@ from ma_boot.launch.torch import PORT as TORCH_PORT
 from ma_boot.modelarts.job import JobEnvironment
 from ma_boot.modelarts.ports import check_free
 from path_mapping.errors import CredentialsMissing
-from path_mapping.stores.credentials import KEY_VARIABLES, from_file
-from path_mapping.stores.endpoint import endpoint_of
+from path_mapping.stores import KEY_VARIABLES, endpoint_of, read_credentials
 
 SECONDS = 10.0
 MOST_AT_ONCE = 32
@@ -109,7 +108,7 @@ def obs(patient: Patient, job: JobEnvironment) -> Iterator[Finding]:
 
 def _credentials_file(file: str) -> Finding:
     try:
-        from_file(Path(file))
+        read_credentials(Path(file))
     except CredentialsMissing as error:
         return Finding("credentials", ERROR, str(error), "write the answer of IAM there, whole, before a job")
     return Finding("credentials", OK, f"temporary credentials in {file}")

@@ -119,7 +119,7 @@ def _operator(text: str) -> Tuple[Optional[str], bool]:
 
 def _fetch(url: str, directory: str, request: BootRequest, world: World) -> None:
     from path_mapping.mapping.routes import ObsUrl, Route  # few jobs have operators of their own
-    from path_mapping.transfer.transfer import download
+    from path_mapping.transfer import download
 
     written = url if "://" in url else "obs:/" + url  # the platform writes /bucket/key as well
     try:

@@ -23,7 +23,7 @@ from ma_boot.node.transfers import load_mapping, places_of, store_of
 from ma_boot.node.world import World
 from ma_boot.supervisor.output import keep_earlier
 from path_mapping.mapping.routes import PathMapping
-from path_mapping.stores.store import Store
+from path_mapping.stores import Store
 
 DNS_SECONDS = 300.0
 

@@ -9,7 +9,7 @@ from typing import Callable, Iterator, Optional
 from ma_boot.reporting.console import Console
 from ma_boot.reporting.journal import Journal
 from ma_boot.reporting.terminal import drawn
-from path_mapping.transfer.transfer import Progress, Transferred
+from path_mapping.transfer import Progress, Transferred
 
 Update = Callable[[Progress], None]
 EVENT_SECONDS = 1.0  # between two events of how far a transfer is, at the least

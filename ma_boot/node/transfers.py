@@ -29,10 +29,8 @@ from path_mapping.mapping.mapping_file import read_mapping
 from path_mapping.mapping.routes import PathMapping, Route
 from path_mapping.mapping.selection import Part
 from path_mapping.planning.prepare import UploadChoice
-from path_mapping.stores.open_store import open_store
-from path_mapping.stores.store import Store
-from path_mapping.transfer.periodic import upload_periodically
-from path_mapping.transfer.transfer import Transferred, download, upload
+from path_mapping.stores import Store, open_store
+from path_mapping.transfer import Transferred, download, upload, upload_periodically
 
 CANCEL_SECONDS = 2.0
 MOST_NOTICES = 5

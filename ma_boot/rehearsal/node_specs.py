@@ -23,7 +23,7 @@ from ma_boot.rehearsal.platform.starts import SeenJob
 from ma_boot.rehearsal.sandbox.enter import in_sandbox
 from ma_boot.rehearsal.served_obs import ServedObs
 from path_mapping.mapping.routes import PathMapping
-from path_mapping.stores.store import Store
+from path_mapping.stores import Store
 
 
 @dataclass(frozen=True)

@@ -49,8 +49,7 @@ from ma_boot.reporting.page.in_time import write_in_time
 from ma_boot.reporting.result import RunResult
 from ma_boot.supervisor.supervise import Limits, supervise
 from path_mapping.errors import CredentialsMissing
-from path_mapping.stores.open_store import open_store
-from path_mapping.stores.store import Store
+from path_mapping.stores import Store, open_store
 
 __all__ = ["Rehearsal", "make_sandbox", "new_job", "node_log", "plan_rehearsal", "rehearse", "run_nodes"]
 PAGE_SECONDS = 30.0  # for the page of all nodes: nobody waits for this machine as a platform does

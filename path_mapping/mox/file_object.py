@@ -10,7 +10,7 @@ from typing import IO, Any, Callable, Iterator, Optional
 
 from path_mapping.localfs.atomic_file import CHUNK, chunks, md5_of
 from path_mapping.mapping.routes import ObsUrl
-from path_mapping.stores.file_store import FileStore
+from path_mapping.stores import FileStore
 
 
 class ObjectReader(io.RawIOBase):

@@ -7,8 +7,7 @@ import threading
 from pathlib import Path
 from typing import Dict, cast
 
-from path_mapping.stores.file_store import FileStore
-from path_mapping.stores.open_store import open_store
+from path_mapping.stores import FileStore, open_store
 
 OBS_ROOT = "PATH_MAPPING_OBS_ROOT"  # a directory that stands for OBS, in a rehearsal
 

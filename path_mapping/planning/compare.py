@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Callable, NamedTuple, Optional
 
-from path_mapping.stores.store import StoredObject
+from path_mapping.stores import StoredObject
 
 
 class Local(NamedTuple):

@@ -13,7 +13,7 @@ from path_mapping.localfs.names import LONGEST_PATH, Clashes, no_key, unsafe
 from path_mapping.mapping.routes import Route
 from path_mapping.mapping.selection import Part, selected, sharer
 from path_mapping.planning.compare import Entry, Local, Verdict, judged_download, judged_upload
-from path_mapping.stores.store import StoredObject
+from path_mapping.stores import StoredObject
 
 COPY, SKIP, REFUSE, MAKE, DELETE = "copy", "skip", "refuse", "make", "delete"
 

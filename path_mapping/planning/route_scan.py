@@ -26,7 +26,7 @@ from path_mapping.planning.plan import (
 )
 from path_mapping.planning.record import Record
 from path_mapping.planning.tree import files_below, folds_case, look
-from path_mapping.stores.store import StoredObject
+from path_mapping.stores import StoredObject
 
 Lister = Callable[[str, str], Iterator[StoredObject]]
 """The objects of a bucket whose keys begin so; none where there is no such bucket."""

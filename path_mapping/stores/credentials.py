@@ -13,7 +13,7 @@ KEY_VARIABLES = ("OBS_ACCESS_KEY_ID", "OBS_SECRET_ACCESS_KEY")
 FIELDS = ("access", "secret", "securitytoken")
 
 
-def from_variables(environ: Mapping[str, str]) -> Optional[Credentials]:
+def credentials_of(environ: Mapping[str, str]) -> Optional[Credentials]:
     """By OBS_ACCESS_KEY_ID, OBS_SECRET_ACCESS_KEY and OBS_SECURITY_TOKEN; None where the first two lack."""
     access_key, secret_key = (environ.get(name) for name in KEY_VARIABLES)
     if not (access_key and secret_key):
@@ -21,7 +21,7 @@ def from_variables(environ: Mapping[str, str]) -> Optional[Credentials]:
     return Credentials(access_key, secret_key, environ.get("OBS_SECURITY_TOKEN"))
 
 
-def from_file(file: Path) -> Credentials:
+def read_credentials(file: Path) -> Credentials:
     """By a file as IAM answers POST /v3.0/OS-CREDENTIAL/securitytokens (its API reference).
 
     That is `{"credential": {"access": ..., "secret": ..., "securitytoken": ...}}`, or the inner object alone.

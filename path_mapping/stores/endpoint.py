@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
-import ssl
-from typing import Mapping, Optional
+from typing import TYPE_CHECKING, Mapping, Optional
 from urllib.parse import SplitResult, urlsplit
-from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]  # of typeshed
 
 from path_mapping.errors import CredentialsMissing
+
+if TYPE_CHECKING:
+    import ssl
 
 
 def endpoint_of(environ: Mapping[str, str]) -> Optional[str]:
@@ -34,6 +34,8 @@ def address_of(endpoint: str) -> SplitResult:
 
 def bucket_in_path(host: str) -> bool:
     """True where the bucket cannot stand before the host: an IP address, or this machine."""
+    import ipaddress
+
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -43,6 +45,8 @@ def bucket_in_path(host: str) -> bool:
 
 def verifying(bundle: str) -> ssl.SSLContext:
     """A context that checks the chain and the host name."""
+    import ssl  # slow to import, as are the others: only where OBS is really opened
+
     try:
         return ssl.create_default_context(cafile=bundle)
     except OSError as error:  # ssl.SSLError is one
@@ -51,6 +55,8 @@ def verifying(bundle: str) -> ssl.SSLContext:
 
 def proxy_for(address: SplitResult, environ: Mapping[str, str]) -> Optional[str]:
     """The URL of the proxy that the environment names for this address; by the rules of curl and Python."""
+    from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]  # of typeshed
+
     name = f"{address.scheme}_proxy"
     proxy = environ.get(name) or (environ.get(name.upper()) if name == "https_proxy" else None)
     no_proxy = environ.get("no_proxy") or environ.get("NO_PROXY") or ""

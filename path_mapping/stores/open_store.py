@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Callable, Mapping, Optional
 
 from path_mapping.errors import CredentialsMissing
-from path_mapping.stores.credentials import KEY_VARIABLES, from_file, from_variables
-from path_mapping.stores.directory_store import DirectoryStore
+from path_mapping.stores.credentials import KEY_VARIABLES, credentials_of, read_credentials
 from path_mapping.stores.endpoint import address_of, endpoint_of, proxy_for
 from path_mapping.stores.store import STALL_SECONDS, Credentials, Store
 
@@ -32,10 +31,12 @@ def open_store(
     missing.
     """
     if obs_root is not None:
+        from path_mapping.stores.directory_store import DirectoryStore
+
         return DirectoryStore(obs_root)
     endpoint = endpoint_of(environ)
     file = environ.get("OBS_CREDENTIALS_FILE")
-    keys = from_file(Path(file)) if file else from_variables(environ)
+    keys = read_credentials(Path(file)) if file else credentials_of(environ)
     if not endpoint or keys is None:
         wanted = {"OBS_ENDPOINT (or S3_ENDPOINT)": endpoint}
         if keys is None:
@@ -47,7 +48,7 @@ def open_store(
     )
 
     if renew is None and file:
-        renew = partial(from_file, Path(file))
+        renew = partial(read_credentials, Path(file))
     return ObsStore(
         endpoint,
         keys.access_key,

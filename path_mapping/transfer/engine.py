@@ -9,7 +9,7 @@ from typing import Callable, Deque, Dict, Iterable, Iterator, List, Optional, Se
 
 from path_mapping.errors import Cancelled, Expired, PathMappingError
 from path_mapping.planning.plan import Copy
-from path_mapping.stores.store import Credentials
+from path_mapping.stores import Credentials
 from path_mapping.stores.units import Batch, Outcome, Unit, bytes_of
 from path_mapping.transfer.jobs import Job
 from path_mapping.transfer.parts import BATCH_BYTES, batch_limit

@@ -11,7 +11,7 @@ from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Seq
 
 from path_mapping.errors import PathMappingError
 from path_mapping.planning.plan import Copy
-from path_mapping.stores.store import Credentials, Signing, Store
+from path_mapping.stores import Credentials, Signing, Store
 from path_mapping.stores.store_path import StorePath
 from path_mapping.transfer.engine import Engine, Progress, Tally
 from path_mapping.transfer.jobs import Job

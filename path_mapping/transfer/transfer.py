@@ -31,8 +31,7 @@ from path_mapping.mapping.routes import Route
 from path_mapping.mapping.selection import Part
 from path_mapping.planning.plan import Copy
 from path_mapping.planning.prepare import Prepared, UploadChoice, prepared_downloads, prepared_uploads
-from path_mapping.stores.file_store import FileStore
-from path_mapping.stores.store import Store, StoredObject
+from path_mapping.stores import FileStore, Store, StoredObject
 from path_mapping.transfer.engine import Progress
 from path_mapping.transfer.jobs import GetLarge, Job, PutLarge, get_small, journal_of, put_small, temporary_of
 from path_mapping.transfer.moving import Moving, Work

@@ -8,7 +8,7 @@ import time
 from typing import Any, Callable, List, Optional, Protocol
 
 from path_mapping.errors import Cancelled, SlowDown, Unreachable
-from path_mapping.stores.store import Credentials
+from path_mapping.stores import Credentials
 from path_mapping.stores.units import Batch, Outcome, Unit
 from path_mapping.workers.rate_limit import Pace
 from path_mapping.workers.retry import retrying

@@ -10,8 +10,8 @@ import threading
 from multiprocessing.connection import Connection
 from typing import Callable, Tuple
 
+from path_mapping.stores import Access, Credentials
 from path_mapping.stores.exchange import Lines
-from path_mapping.stores.store import Access, Credentials
 from path_mapping.stores.units import Batch
 from path_mapping.workers.rate_limit import Pace
 from path_mapping.workers.thread_pool import Outcomes, Threads

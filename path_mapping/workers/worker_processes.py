@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Dict, List
 
 from path_mapping.errors import WorkersLost
-from path_mapping.stores.store import Access, Credentials
+from path_mapping.stores import Access, Credentials
 from path_mapping.stores.units import Batch
 from path_mapping.workers.thread_pool import Outcomes
 

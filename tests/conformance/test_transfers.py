@@ -24,7 +24,7 @@ from path_mapping.errors import (
 from path_mapping.localfs.names import is_record
 from path_mapping.mapping.routes import ObsUrl, Route
 from path_mapping.stores.obs_store import ObsStore
-from path_mapping.transfer.transfer import Progress, Transferred, download, upload
+from path_mapping.transfer import Progress, Transferred, download, upload
 from tests.conformance.clients import Account, Sdk
 from tests.conformance.conftest import RADOSGW
 from tests.conformance.relay import Relay

@@ -19,7 +19,7 @@ from ma_boot.rehearsal.obs_server import ObsServer
 from path_mapping.errors import Cancelled, WorkersLost
 from path_mapping.mapping.routes import ObsUrl, Route
 from path_mapping.stores.obs_store import ObsStore
-from path_mapping.transfer.transfer import Progress, download, upload
+from path_mapping.transfer import Progress, download, upload
 from tests.functional.node import eventually
 
 ROOT = Path(__file__).parents[2]

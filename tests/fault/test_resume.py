@@ -17,9 +17,9 @@ from ma_boot.rehearsal.obs_server import Fault, ObsServer
 from path_mapping.errors import Cancelled, Refused, Replaced, TransferFailed
 from path_mapping.localfs.atomic_file import Section
 from path_mapping.mapping.routes import ObsUrl, Route
+from path_mapping.stores import Credentials
 from path_mapping.stores.obs_store import ObsStore
-from path_mapping.stores.store import Credentials
-from path_mapping.transfer.transfer import Progress, Transferred, download, upload
+from path_mapping.transfer import Progress, Transferred, download, upload
 
 MIB = 1 << 20
 LARGE = random.Random(5).randbytes(33 * MIB + 12_345)  # three ranges: 16 MiB, 16 MiB, and the rest

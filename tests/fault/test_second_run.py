@@ -17,10 +17,9 @@ from path_mapping.localfs.names import is_record, record_path
 from path_mapping.mapping.routes import ObsUrl, Route
 from path_mapping.mapping.selection import Part
 from path_mapping.planning.prepare import UploadChoice
+from path_mapping.stores import Store, StoredObject, open_store
 from path_mapping.stores.obs_store import ObsStore
-from path_mapping.stores.open_store import open_store
-from path_mapping.stores.store import Store, StoredObject
-from path_mapping.transfer.transfer import Transferred, download, listing, upload
+from path_mapping.transfer import Transferred, download, listing, upload
 from tests.conftest import CREDENTIALS
 
 MIB = 1 << 20

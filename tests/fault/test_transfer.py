@@ -24,10 +24,10 @@ from path_mapping.errors import (
 )
 from path_mapping.localfs.names import is_record
 from path_mapping.mapping.routes import ObsUrl, Route
+from path_mapping.stores import Store, StoredObject
 from path_mapping.stores.obs_answers import error_of_status
 from path_mapping.stores.obs_store import ObsStore
-from path_mapping.stores.store import Store, StoredObject
-from path_mapping.transfer.transfer import Progress, Transferred, download, upload
+from path_mapping.transfer import Progress, Transferred, download, upload
 
 EMPTY_MD5 = "d41d8cd98f00b204e9800998ecf8427e"
 CONTENT = b"0123456789abcdef" * 20_000

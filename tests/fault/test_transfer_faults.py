@@ -24,9 +24,9 @@ from path_mapping.errors import (
 )
 from path_mapping.localfs.names import is_record
 from path_mapping.mapping.routes import ObsUrl, Route
+from path_mapping.stores import Store, StoredObject
 from path_mapping.stores.obs_store import ObsStore
-from path_mapping.stores.store import Store, StoredObject
-from path_mapping.transfer.transfer import Progress, Transferred, download, upload
+from path_mapping.transfer import Progress, Transferred, download, upload
 
 CONTENT = b"0123456789abcdef" * 20_000
 MIB = 1 << 20

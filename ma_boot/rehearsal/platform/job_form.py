@@ -22,9 +22,8 @@ from ma_boot.node.transfers import as_ours
 from ma_boot.rehearsal.platform.simulated_job import SimulatedJob
 from path_mapping import errors as mapping_errors
 from path_mapping.mapping.routes import ObsUrl, Route
-from path_mapping.stores.store import Store
-from path_mapping.transfer.periodic import upload_periodically
-from path_mapping.transfer.transfer import download, upload
+from path_mapping.stores import Store
+from path_mapping.transfer import download, upload, upload_periodically
 
 PERIOD_SECONDS = 30.0  # the default of CreateTrainingJob
 _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(@env)?=(.*)", re.DOTALL)

@@ -18,7 +18,7 @@ from ma_boot.node.transfer_progress import TransferProgress
 from ma_boot.processes.signals import SignalInbox
 from ma_boot.reporting.console import Console
 from ma_boot.reporting.journal import Journal
-from path_mapping.transfer.transfer import Progress
+from path_mapping.transfer import Progress
 from tests.functional.node import DEADLINE_SECONDS, RANK, Ended, Node, eventually
 from tests.synthetic import synthetic_job
 

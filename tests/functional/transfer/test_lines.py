@@ -16,12 +16,11 @@ import pytest
 from ma_boot.rehearsal.obs_server import ObsServer
 from path_mapping.errors import TransferFailed, Unreachable
 from path_mapping.mapping.routes import ObsUrl, Route
+from path_mapping.stores import Access, open_store
 from path_mapping.stores.endpoint import address_of, proxy_for
 from path_mapping.stores.http_connection import Line, LineError, Origin
 from path_mapping.stores.obs_store import ObsStore
-from path_mapping.stores.open_store import open_store
-from path_mapping.stores.store import Access
-from path_mapping.transfer.transfer import Progress, download, upload
+from path_mapping.transfer import Progress, download, upload
 from tests.conftest import CREDENTIALS
 
 

@@ -9,10 +9,9 @@ from typing import Callable, Iterator
 import pytest
 
 from path_mapping.errors import CredentialsMissing, NotFound, Refused, Unreachable
+from path_mapping.stores import Store, open_store
 from path_mapping.stores.obs_answers import error_of_status
 from path_mapping.stores.obs_store import ObsStore
-from path_mapping.stores.open_store import open_store
-from path_mapping.stores.store import Store
 from tests.conftest import CREDENTIALS
 from tests.functional.transfer.test_stores import put
 

@@ -10,9 +10,8 @@ import pytest
 
 from ma_boot.rehearsal.obs_server import ObsServer
 from path_mapping.errors import NotFound, Unreachable
+from path_mapping.stores import Store, open_store
 from path_mapping.stores.obs_store import ObsStore
-from path_mapping.stores.open_store import open_store
-from path_mapping.stores.store import Store
 from tests.conftest import CREDENTIALS
 
 

@@ -13,8 +13,7 @@ from path_mapping.errors import CredentialsMissing, MappingInvalid
 from path_mapping.mapping.mapping_file import parse_mapping, read_mapping
 from path_mapping.mapping.routes import ObsUrl, PathMapping, Route
 from path_mapping.planning.plan import plan_downloads, source_of
-from path_mapping.stores.open_store import open_store
-from path_mapping.stores.store import StoredObject
+from path_mapping.stores import StoredObject, open_store
 
 # As X2MindSpore generates it, filled in with its own two examples.
 GENERATED = """

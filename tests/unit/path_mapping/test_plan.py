@@ -29,7 +29,7 @@ from path_mapping.planning.plan import (
 )
 from path_mapping.planning.prepare import urgency
 from path_mapping.planning.space import Free, Need, shortages
-from path_mapping.stores.store import StoredObject
+from path_mapping.stores import StoredObject
 
 BASE = Path("/base")
 ROUTE = Route("in", ObsUrl("bucket", "in/"))

@@ -10,8 +10,8 @@ from typing import List, Tuple
 
 import pytest
 
+from path_mapping.stores import Access
 from path_mapping.stores.obs_store import ObsStore
-from path_mapping.stores.store import Access
 from path_mapping.stores.units import GetFile, Outcome
 from path_mapping.workers.rate_limit import Pace, Rate
 from path_mapping.workers.worker_process import threads_on_the_data_path

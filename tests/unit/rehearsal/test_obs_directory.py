@@ -11,8 +11,7 @@ import pytest
 from ma_boot.rehearsal.obs_server import ObsServer
 from ma_boot.rehearsal.obs_server.storage.directory import DirectoryBuckets
 from path_mapping.errors import NotFound, StoreError
-from path_mapping.stores.open_store import open_store
-from path_mapping.stores.store import Store
+from path_mapping.stores import Store, open_store
 from tests.conftest import CREDENTIALS, KNOWN
 
 
