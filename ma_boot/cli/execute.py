@@ -12,9 +12,7 @@ from ma_boot.launch import described, plan_text
 from ma_boot.node.boot import boot, plan_only
 from ma_boot.node.request import BootRequest
 from ma_boot.node.world import World
-from ma_boot.processes.children import forbid_core_files
-from ma_boot.processes.orphans import adopt_orphans
-from ma_boot.processes.signals import SignalInbox
+from ma_boot.processes import SignalInbox, adopt_orphans, forbid_core_files
 from ma_boot.reporting.console import Console, can_move, print_lines
 from ma_boot.reporting.exit_report import Ending, end_event, exit_code, report_lines, write_failure
 from ma_boot.reporting.journal import Journal

@@ -17,7 +17,7 @@ from ma_boot.cli.help import Group
 from ma_boot.cli.options.completion import FILE, files
 from ma_boot.errors import ConfigError, InputMissing, RankTableInvalid, listed
 from ma_boot.modelarts.rank_table_file import wait_until_completed, write_atomically
-from ma_boot.processes.signals import SignalInbox
+from ma_boot.processes import SignalInbox
 from ma_boot.rank_table import (
     PRODUCTS,
     RANK_ORDERS,

@@ -22,7 +22,7 @@ from ma_boot.node.transfers import (
     places_of,
     store_of,
 )
-from ma_boot.processes.signals import SignalInbox
+from ma_boot.processes import SignalInbox
 from ma_boot.reporting.console import Console, can_move, print_lines
 from ma_boot.reporting.journal import Journal
 from path_mapping.errors import PathMappingError

@@ -10,8 +10,7 @@ from typing import Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.environment.patch import Patch, difference
 from ma_boot.errors import ConfigError, listed
-from ma_boot.processes.children import run_child
-from ma_boot.processes.signals import SignalInbox
+from ma_boot.processes import SignalInbox, run_child
 
 _SHELLS_OWN = {"_", "SHLVL", "PWD", "OLDPWD"}
 

@@ -10,7 +10,7 @@ import ma_boot
 from ma_boot.environment.conda import PythonEnvironment, activation, activation_scripts, find
 from ma_boot.environment.patch import applied, put_first, without
 from ma_boot.environment.shell import sourced
-from ma_boot.processes.signals import SignalInbox
+from ma_boot.processes import SignalInbox
 
 PACKAGE_DIR = os.path.dirname(os.path.abspath(ma_boot.__file__))
 

@@ -17,8 +17,7 @@ from tenacity import (
 )
 
 from ma_boot.errors import ConfigError
-from ma_boot.processes.signals import SignalInbox
-from ma_boot.processes.task import Task
+from ma_boot.processes import SignalInbox, Task
 
 
 def address_of(host: str, timeout: float, say: Callable[[str], None], inbox: SignalInbox) -> str:

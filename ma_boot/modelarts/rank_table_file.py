@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Optional, Tuple, Union
 
 from ma_boot.errors import CannotCreate, RankTableTimeout, listed
-from ma_boot.processes.task import REMIND_SECONDS
+from ma_boot.processes import REMIND_SECONDS
 from ma_boot.rank_table import NotYet, completed_document
 
 POLL_SECONDS = 0.02  # of a stat; the file is read when that differs

@@ -15,8 +15,7 @@ from typing import Callable, Mapping, Optional, Tuple
 
 from ma_boot.errors import RankTableTimeout
 from ma_boot.modelarts.rank_table_file import wait_until_completed
-from ma_boot.processes.children import run_child
-from ma_boot.processes.signals import SignalInbox
+from ma_boot.processes import SignalInbox, run_child
 
 MODULE_DIR = "/usr/local/route"
 TOPOLOGY = "/user/config/ranktable_tor.json"

@@ -16,7 +16,7 @@ from ma_boot.node.request import BootRequest
 from ma_boot.node.run_phase import check_restarts, train
 from ma_boot.node.transfers import NO_MAPPING, bring_home, inputs_arriving, outputs_leaving, part_of
 from ma_boot.node.world import World
-from ma_boot.processes.left_over import end_left_over
+from ma_boot.processes import stop_leftovers
 from ma_boot.reporting.exit_report import Ending
 
 
@@ -54,7 +54,7 @@ def boot(request: BootRequest, world: World) -> Ending:
         with journal.phase("launch") as phase:
             plan = steps.plan_node(request, world, job, training, placement)
             container = instance_name(world.environ)
-            end_left_over(container, request.stop_timeout, inbox, journal.say, journal.event)
+            stop_leftovers(container, request.stop_timeout, inbox, journal.say, journal.event)
             steps.prepare(plan, mapping)
             start_slogd(world.environ, journal.say)
             phase.detail = f"{len(plan.workers)} processes, rendezvous {request.rendezvous}"

@@ -22,7 +22,7 @@ from ma_boot.modelarts.job import JobEnvironment
 from ma_boot.node.request import BootRequest
 from ma_boot.node.transfers import as_ours, store_of
 from ma_boot.node.world import World
-from ma_boot.processes.children import run_child
+from ma_boot.processes import run_child
 from path_mapping import errors as mapping_errors
 
 PRE_START = ("ma-pre-start.sh", "ma-pre-start.py")

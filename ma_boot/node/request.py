@@ -7,7 +7,7 @@ from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.launch import Way
 from ma_boot.node.run_phase import Restarts
-from ma_boot.supervisor.supervise import Limits
+from ma_boot.supervisor import Limits
 from path_mapping.stores import STALL_SECONDS
 
 

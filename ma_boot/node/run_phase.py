@@ -13,7 +13,7 @@ from ma_boot.launch import WorkerSpec
 from ma_boot.modelarts.job import JobEnvironment, instance_name
 from ma_boot.node.world import World
 from ma_boot.reporting.result import RunResult
-from ma_boot.supervisor.supervise import Limits, supervise
+from ma_boot.supervisor import Limits, supervise
 
 RELEASE_SECONDS = 15.0  # an NPU is not free at once when the process that used it has ended
 NPU = Path("/dev/davinci_manager")

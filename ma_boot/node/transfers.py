@@ -20,8 +20,7 @@ from ma_boot.errors import (
 )
 from ma_boot.modelarts.job import JobEnvironment
 from ma_boot.node.transfer_progress import TransferProgress, note, summary
-from ma_boot.processes.signals import SignalInbox
-from ma_boot.processes.task import Task
+from ma_boot.processes import SignalInbox, Task
 from ma_boot.reporting.journal import Journal
 from ma_boot.reporting.store_advice import with_store_advice
 from path_mapping import errors as mapping_errors

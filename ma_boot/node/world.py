@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Mapping
 
-from ma_boot.processes.signals import SignalInbox
+from ma_boot.processes import SignalInbox
 from ma_boot.reporting.console import Console
 from ma_boot.reporting.journal import Journal
 

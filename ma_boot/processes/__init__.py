@@ -1,1 +1,32 @@
-"""Signals, threads and child processes, before any knowledge of ranks."""
+"""Signals, threads and child processes; knows nothing of ranks."""
+
+from ma_boot.processes.children import adopt_orphans, forbid_core_files, reap_orphans, run_child
+from ma_boot.processes.leftovers import guarded, stop_leftovers
+from ma_boot.processes.orphan_guard import (
+    MARKER_VARIABLE,
+    own_marker,
+    processes_marked,
+    processes_with,
+)
+from ma_boot.processes.signals import SignalInbox, group_exists, kill_group, signal_group, signal_process
+from ma_boot.processes.task import REMIND_SECONDS, Task
+
+__all__ = [
+    "MARKER_VARIABLE",
+    "REMIND_SECONDS",
+    "SignalInbox",
+    "Task",
+    "adopt_orphans",
+    "forbid_core_files",
+    "group_exists",
+    "guarded",
+    "kill_group",
+    "own_marker",
+    "processes_marked",
+    "processes_with",
+    "reap_orphans",
+    "run_child",
+    "signal_group",
+    "signal_process",
+    "stop_leftovers",
+]

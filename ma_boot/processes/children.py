@@ -1,46 +1,18 @@
-"""Child processes and process groups: started in sessions of their own, signalled, and never left behind."""
+"""Child processes: run to their end in sessions of their own, and reaped as an init process would."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import resource
-import signal
 import subprocess
-import sys
 import time
-from typing import Callable, Iterator, Mapping, Optional, Sequence
+from typing import Callable, Collection, Mapping, Optional, Sequence
 
-from ma_boot.processes import orphan_guard
-from ma_boot.processes.signals import SignalInbox
+from ma_boot.processes.signals import SignalInbox, kill_group
 from ma_boot.processes.task import REMIND_SECONDS
 
-
-def signal_group(pgid: int, signum: int) -> bool:
-    """Sends the signal to a whole group; False when no process of it is left."""
-    try:
-        os.killpg(pgid, signum)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # what is left of it runs as another user
-        return True
-    return True
-
-
-def group_lives(pgid: int) -> bool:
-    """True while the group has a member, ended ones that nobody has taken included."""
-    return signal_group(pgid, 0)
-
-
-def end_group(pgid: int) -> None:
-    """Ends what is left of a group at once."""
-    signal_group(pgid, signal.SIGKILL)
-
-
-def signal_process(pid: int, signum: int) -> None:
-    """Sends the signal to one process, if it is there."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, signum)
+_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+_WNOTHREAD = 0x20000000  # linux/wait.h: only children of this thread, not those that other threads started
 
 
 def run_child(
@@ -53,60 +25,64 @@ def run_child(
     stdout: Optional[int] = None,
     pass_fds: Sequence[int] = (),
 ) -> int:
-    """Runs a program to its end and returns its code; what it leaves in its group is ended too.
+    """Runs a program and returns its exit code (-n for signal n), once its process group is gone too.
 
-    `remind` is called every 20 s. Raises `Stopped` at a stop signal, after the program is ended.
+    What is left of the group is killed. `remind` is called every 20 s.
+
+    Raises:
+        OSError: the program cannot be started.
+        Stopped: a stop signal arrived; the program has been killed.
     """
     process = subprocess.Popen(
         argv, env=dict(environ), cwd=cwd, stdin=subprocess.DEVNULL, stdout=stdout, pass_fds=pass_fds,
         start_new_session=True,
     )  # fmt: skip
-    said_at = time.monotonic()
+    reminded = time.monotonic()
     try:
         while process.poll() is None:
             inbox.check()
-            if time.monotonic() - said_at >= REMIND_SECONDS:
-                said_at = time.monotonic()
+            if time.monotonic() - reminded >= REMIND_SECONDS:
+                reminded = time.monotonic()
                 remind()
-            inbox.wait(said_at + REMIND_SECONDS - time.monotonic())
+            inbox.wait(reminded + REMIND_SECONDS - time.monotonic())
     finally:
-        end_group(process.pid)
+        kill_group(process.pid)
         process.wait()
     return process.returncode
 
 
-@contextlib.contextmanager
-def guarded(marker: str, environ: Mapping[str, str]) -> Iterator[int]:
-    """While the block runs, a guard process stands by that ends all marked processes when we are killed.
+def adopt_orphans() -> None:
+    """Makes this process the parent of all orphans among its descendants, as PID 1 is anyway.
 
-    The value is its pid. It does not carry a marker itself: one of a rehearsal around this node would have
-    it killed at the same moment as this node.
+    Raises:
+        OSError: the kernel refuses.
     """
-    read, write = os.pipe()
-    try:
-        process = subprocess.Popen(
-            [sys.executable, "-I", "-S", orphan_guard.__file__, marker],
-            cwd="/",
-            env={name: value for name, value in environ.items() if name != orphan_guard.VARIABLE},
-            stdin=read,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-    finally:
-        os.close(read)
-    try:
-        yield process.pid
-    finally:
-        process.kill()
-        process.wait()
-        os.close(write)
+    import ctypes  # only the commands that start processes pay for it
+
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
+
+
+def reap_orphans(own: Collection[int]) -> None:
+    """Reaps adopted processes that have ended; the pids in `own` are left to whoever started them.
+
+    Call it from the main thread after polling `own`: the kernel shows one ended child at a time.
+    """
+    while True:
+        try:
+            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT | _WNOTHREAD)
+        except ChildProcessError:
+            return
+        if ended is None or ended.si_pid in own:
+            return
+        os.waitid(os.P_PID, ended.si_pid, os.WEXITED | os.WNOHANG)
 
 
 def forbid_core_files() -> None:
-    """Core files of a crashed rank fill the container's disk (ModelArts' guide asks for `ulimit -c 0`).
+    """Sets `ulimit -c 0`, as ModelArts' guides ask: core files of crashed ranks fill the container's disk.
 
-    The hard limit stays: who wants core files can raise it again.
+    The hard limit stays, so that a script that wants core files can raise it again.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, hard))

@@ -1,45 +1,82 @@
-"""Processes that an earlier start in the same container left behind."""
+"""Processes that outlive ma_boot: a guard kills them if ma_boot is killed, the next start stops the rest."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
+import subprocess
+import sys
 import time
-from typing import Callable, Sequence
+from typing import Callable, Iterator, Mapping, Sequence
 
 from ma_boot.processes import orphan_guard
-from ma_boot.processes.children import signal_process
-from ma_boot.processes.signals import SignalInbox
+from ma_boot.processes.signals import SignalInbox, signal_process
 
-LOOK_SECONDS = 0.02  # between two looks: they are not our children
+POLL_SECONDS = 0.02  # they are not our children: no SIGCHLD comes
 MOST_NAMED = 5
 
 
-def end_left_over(
+@contextlib.contextmanager
+def guarded(marker: str, environ: Mapping[str, str]) -> Iterator[int]:
+    """Runs a guard process during the block, which kills all marked processes if this process is killed.
+
+    Yields the guard's pid. The guard itself carries no marker: with that of a rehearsal around this node, it
+    would be killed together with this node.
+
+    Raises:
+        OSError: the guard cannot be started.
+    """
+    read, write = os.pipe()
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", orphan_guard.__file__, marker],
+            cwd="/",
+            env={name: value for name, value in environ.items() if name != orphan_guard.MARKER_VARIABLE},
+            stdin=read,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    finally:
+        os.close(read)
+    try:
+        yield process.pid
+    finally:
+        process.kill()
+        process.wait()
+        os.close(write)
+
+
+def stop_leftovers(
     container: str,
     stop_timeout: float,
     inbox: SignalInbox,
     say: Callable[[str], None],
     event: Callable[..., None],
 ) -> None:
-    """Ends the processes of an earlier start in this container whose ma_boot is gone: SIGTERM, then SIGKILL.
+    """Stops what an earlier start in this container left running: it holds devices and ports.
 
-    They hold devices and ports that this start needs. Raises `Stopped` at a stop signal.
+    SIGTERM first, then SIGKILL after `stop_timeout` seconds.
+
+    Raises:
+        Stopped: a stop signal arrived meanwhile.
     """
-    found = orphan_guard.left_over(container)
+    found = orphan_guard.leftovers(container)
     if not found:
         return
-    say(f"stopping {len(found)} processes that an earlier start left: {_numbers(found)}")
+    say(f"stopping {len(found)} processes that an earlier start left: {_listed(found)}")
     event("left-over", pids=found)
     deadline = time.monotonic() + stop_timeout
     for pid in found:
         signal_process(pid, signal.SIGTERM)
-    while orphan_guard.left_over(container) and time.monotonic() < deadline:
+    while orphan_guard.leftovers(container) and time.monotonic() < deadline:
         inbox.check()
-        inbox.wait(LOOK_SECONDS)
-    for pid in orphan_guard.left_over(container):
+        inbox.wait(POLL_SECONDS)
+    for pid in orphan_guard.leftovers(container):
         signal_process(pid, signal.SIGKILL)
 
 
-def _numbers(pids: Sequence[int]) -> str:
+def _listed(pids: Sequence[int]) -> str:
     shown = ", ".join(map(str, pids[:MOST_NAMED]))
     return shown + (", ..." if len(pids) > MOST_NAMED else "")

@@ -1,10 +1,11 @@
-"""Finds and ends what a run of ma_boot leaves behind; run as a program, it outlives ma_boot to do so.
+"""Finds processes by the marker that they carry; run as a program, kills them once ma_boot is gone.
 
-Every process that ma_boot starts carries a marker in its environment, and hands it down to all that it
-starts itself, whatever session they go to. ma_boot keeps the write end of a pipe to the guard: the kernel
-closes it when ma_boot dies, of SIGKILL too, and the guard ends everything that carries the marker.
+Every process that ma_boot starts has a marker in its environment, which its own children inherit, whatever
+session they move to. ma_boot holds the write end of a pipe to the guard. When ma_boot dies, even of SIGKILL,
+the kernel closes the pipe, and the guard kills every process that carries the marker.
 
-It runs as `python -I -S guard.py MARKER`, so it imports only what costs nothing.
+It runs as `python -I -S orphan_guard.py MARKER`, so it imports only cheap modules of the
+standard library.
 """
 
 from __future__ import annotations
@@ -15,40 +16,41 @@ import sys
 import time
 from typing import Iterator, List, Optional, Tuple
 
-VARIABLE = "MABOOT_RUN"
-_ROUNDS = 200  # of 10 ms: a process in an uninterruptible sleep is not waited for any longer
+MARKER_VARIABLE = "MABOOT_RUN"
+_POLL_SECONDS = 0.01
+_POLLS = 200  # a process in uninterruptible sleep is not waited for any longer
 
 
 def own_marker(container: str) -> str:
-    """The marker of this process: its PID namespace, its pid, when it started, and its container's name."""
+    """The marker for what this process starts: PID namespace, pid, start time and name of the container."""
     return f"{_namespace()}:{os.getpid()}:{_started(os.getpid())}:{container}"
 
 
-def marked(marker: str) -> List[int]:
-    """The processes that carry the marker and live."""
-    return [pid for pid, found in carriers(VARIABLE) if found == marker]
+def processes_marked(marker: str) -> List[int]:
+    """The running processes that carry the marker."""
+    return [pid for pid, found in processes_with(MARKER_VARIABLE) if found == marker]
 
 
-def left_over(container: str) -> List[int]:
-    """Processes of this user in this container whose ma_boot is gone: an earlier start left them.
+def leftovers(container: str) -> List[int]:
+    """This user's marked processes in this container whose ma_boot is gone.
 
-    A machine may play several containers at a time: those of another name are not ours.
+    Several containers may share a PID namespace, in a rehearsal for example: their names tell them apart.
     """
-    alone = []
-    for pid, found in carriers(VARIABLE):
+    orphaned = []
+    for pid, found in processes_with(MARKER_VARIABLE):
         namespace, owner, started, name = (*found.split(":", 3), "", "", "")[:4]
         here = namespace == _namespace() and name == container
         if here and owner.isdecimal() and _started(int(owner)) != started:
-            alone.append(pid)
-    return alone
+            orphaned.append(pid)
+    return orphaned
 
 
-def carriers(name: str) -> Iterator[Tuple[int, str]]:
-    """All other processes that this user may look at and that have this variable, each with its value.
+def processes_with(variable: str) -> Iterator[Tuple[int, str]]:
+    """The other processes that were started with this environment variable, each with its value.
 
-    It is what they were started with; of an ended one the kernel shows none.
+    Those of other users are left out, as far as the kernel hides their environment, and so are zombies.
     """
-    start = name.encode() + b"="
+    start = variable.encode() + b"="
     for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))):
         if pid == os.getpid():
             continue
@@ -58,12 +60,12 @@ def carriers(name: str) -> Iterator[Tuple[int, str]]:
         except OSError:  # gone, or another user's
             continue
         if start in environ:
-            found = (variable for variable in environ.split(b"\0") if variable.startswith(start))
-            yield from ((pid, os.fsdecode(variable[len(start) :])) for variable in found)
+            found = (entry for entry in environ.split(b"\0") if entry.startswith(start))
+            yield from ((pid, os.fsdecode(entry[len(start) :])) for entry in found)
 
 
 def _started(pid: int) -> Optional[str]:
-    """When the process started, in ticks after the machine's start; None when it has ended."""
+    """The start time of the process in clock ticks after boot (proc(5), stat); None if it has ended."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()
@@ -79,10 +81,10 @@ def _namespace() -> str:
 def _guard(marker: str) -> None:
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(signum, signal.SIG_IGN)
-    while os.read(0, 1):  # nothing is ever written: this ends when ma_boot does
+    while os.read(0, 1):  # nothing is ever written: this returns when ma_boot has gone
         pass
-    for _ in range(_ROUNDS):  # again and again: a process may start another one meanwhile
-        found = marked(marker)
+    for _ in range(_POLLS):  # repeated: a process may start another one meanwhile
+        found = processes_marked(marker)
         if not found:
             return
         for pid in found:
@@ -90,7 +92,7 @@ def _guard(marker: str) -> None:
                 os.kill(pid, signal.SIGKILL)
             except OSError:
                 continue
-        time.sleep(0.01)
+        time.sleep(_POLL_SECONDS)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Signals as data: the handler records, the loop decides, and the kernel wakes the loop."""
+"""Signals: received as data by an inbox on which the main loop waits, and sent to processes and groups."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
 class SignalInbox:
-    """Collects the signals of this process while it is entered; use it in the main thread.
+    """Collects the stop signals of this process while it is entered; for the main thread.
 
-    SIGCHLD is caught only to wake the loop: who reaps is for the supervisor, who asks each of its own
-    children (a `waitpid(-1)` beside `Popen` would take their exit codes away).
+    SIGCHLD is caught only to wake the main loop. The supervisor polls each of its own children: a
+    `waitpid(-1)` beside `Popen` would steal their exit codes.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class SignalInbox:
         self._previous_wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         for signum in (*STOP_SIGNALS, signal.SIGCHLD):
             if signum == signal.SIGHUP and signal.getsignal(signum) == signal.SIG_IGN:
-                continue  # started by nohup: it stays so
+                continue  # started by nohup
             self._previous[signum] = signal.signal(signum, self._record)
         return self
 
@@ -49,11 +49,11 @@ class SignalInbox:
             self.stops.append(signum)
 
     def fileno(self) -> int:
-        """Readable whenever something has arrived since the last `drain`."""
+        """A descriptor that is readable when anything has arrived since the last `drain`."""
         return self._read
 
     def drain(self) -> None:
-        """Takes the wake-ups that have arrived, so that the next wait sleeps."""
+        """Consumes pending wake-ups, so that the next wait sleeps."""
         try:
             while os.read(self._read, 4096):
                 pass
@@ -62,15 +62,46 @@ class SignalInbox:
 
     def wake(self) -> None:
         """Wakes the waiting loop; may be called from any thread."""
-        with contextlib.suppress(BlockingIOError):  # full of wake-ups already
+        with contextlib.suppress(BlockingIOError):  # the pipe is full: the loop wakes anyway
             os.write(self._write, b"\0")
 
     def wait(self, seconds: float) -> None:
-        """Sleeps until something arrives, at most `seconds`."""
+        """Sleeps until something arrives, for at most `seconds`."""
         select.select([self._read], [], [], max(0.0, seconds))
         self.drain()
 
     def check(self) -> None:
-        """Raises `Stopped` once a stop signal has arrived."""
+        """Does nothing until a stop signal has arrived.
+
+        Raises:
+            Stopped: a stop signal has arrived.
+        """
         if self.stops:
             raise Stopped(self.stops[0])
+
+
+def signal_group(pgid: int, signum: int) -> bool:
+    """Sends the signal to a process group; returns False if the group has no members."""
+    try:
+        os.killpg(pgid, signum)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # the remaining members run as another user
+        return True
+    return True
+
+
+def group_exists(pgid: int) -> bool:
+    """Whether the group has any members, including zombies."""
+    return signal_group(pgid, 0)
+
+
+def kill_group(pgid: int) -> None:
+    """Sends SIGKILL to whatever is left of the group."""
+    signal_group(pgid, signal.SIGKILL)
+
+
+def signal_process(pid: int, signum: int) -> None:
+    """Sends the signal to a process, if it exists and belongs to this user."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signum)

@@ -1,4 +1,4 @@
-"""Work in a thread beside the main one, which stays free to hear signals."""
+"""Work in a background thread, so that the main thread stays free to react to signals."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Callable, Generic, List, Optional, TypeVar
 
 from ma_boot.processes.signals import SignalInbox
 
-REMIND_SECONDS = 20.0  # the platform takes half an hour without a line for a hang
+REMIND_SECONDS = 20.0  # ModelArts takes a process whose I/O stands still for hung (modelarts_trouble_0108)
 
 Result = TypeVar("Result")
 
 
 class Task(Generic[Result]):
-    """Runs `work(cancel)` at once; `work` is expected to look at the event often and to raise once it is set.
+    """Starts `work(cancel)` in a thread; the work should check the event often, and raise once it is set.
 
     The thread is a daemon: a call that hangs in the network cannot keep the process alive.
     """
@@ -31,7 +31,7 @@ class Task(Generic[Result]):
     def _run(self, work: Callable[[threading.Event], Result]) -> None:
         try:
             self._results.append(work(self._cancel))
-        except BaseException as error:  # carried to the thread that asks for the result
+        except BaseException as error:  # raised again in the thread that asks for the result
             self._error = error
         finally:
             self._finished.set()
@@ -39,15 +39,15 @@ class Task(Generic[Result]):
 
     @property
     def finished(self) -> bool:
-        """True once there is a result or an error."""
+        """Whether the work has returned or raised."""
         return self._finished.is_set()
 
     def cancel(self) -> None:
-        """Asks the work to end soon."""
+        """Asks the work to stop soon."""
         self._cancel.set()
 
     def check(self) -> None:
-        """Raises the work's error once it has failed."""
+        """Raises what the work has raised, if it has failed."""
         if self.finished and self._error is not None:
             raise self._error
 
@@ -57,9 +57,9 @@ class Task(Generic[Result]):
         deadline: float = math.inf,
         remind: Callable[[], None] = lambda: None,
     ) -> bool:
-        """Sleeps until the work is over, at most to the monotonic `deadline`; False when that came first.
+        """Waits for the work to finish; returns False if the monotonic `deadline` (seconds) comes first.
 
-        `check` is called at every wake-up and may raise; `remind` every 20 s, to say that there is life.
+        `check` is called at every wake-up and may raise; `remind` is called every 20 s, to report progress.
         """
         reminded = time.monotonic()
         while not self.finished:
@@ -74,6 +74,6 @@ class Task(Generic[Result]):
         return True
 
     def result(self) -> Result:
-        """What the work returned; raises what it raised. Only for a finished task."""
+        """What the work has returned, or raises what it has raised; only for a finished task."""
         self.check()
         return self._results[0]

@@ -12,7 +12,7 @@ from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 from ma_boot.errors import CannotCreate
 from ma_boot.modelarts.job import instance_name
 from ma_boot.node.world import World
-from ma_boot.processes.task import Task
+from ma_boot.processes import Task
 from ma_boot.rehearsal.faults.grammar import Fault
 from ma_boot.rehearsal.faults.inject import Injector, why_not
 from ma_boot.rehearsal.faults.verdict import Came
@@ -24,7 +24,7 @@ from ma_boot.rehearsal.platform.late_table import write_late
 from ma_boot.rehearsal.platform.starts import Counts
 from ma_boot.rehearsal.platform.table_writes import Write, renewed, stages, writes
 from ma_boot.reporting.result import RunResult
-from ma_boot.supervisor.supervise import Limits, supervise
+from ma_boot.supervisor import Limits, supervise
 
 _LOOK_SECONDS = 0.01
 _FROM_THE_START = ("absent", "disk-full", "table-late")

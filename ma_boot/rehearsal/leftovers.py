@@ -6,9 +6,7 @@ import signal
 import time
 from typing import List
 
-from ma_boot.processes import orphan_guard
-from ma_boot.processes.children import signal_process
-from ma_boot.processes.orphans import reap_orphans
+from ma_boot.processes import processes_with, reap_orphans, signal_process
 from ma_boot.rehearsal.platform.simulated_job import SimulatedJob
 
 _GONE_SECONDS = 10.0  # the guard of a node that was lost needs only milliseconds
@@ -32,4 +30,4 @@ def end_left_over(job: SimulatedJob) -> List[int]:
 
 def living(job: SimulatedJob) -> List[int]:
     """The processes of its nodes that live, as far as this user may look at them."""
-    return [pid for pid, name in orphan_guard.carriers("MA_VJ_NAME") if name == job.name]
+    return [pid for pid, name in processes_with("MA_VJ_NAME") if name == job.name]

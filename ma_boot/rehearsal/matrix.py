@@ -19,8 +19,7 @@ from typing import List, Optional, Sequence
 from ma_boot.errors import CannotCreate, UsageError
 from ma_boot.node.request import as_options
 from ma_boot.node.world import World
-from ma_boot.processes import orphan_guard
-from ma_boot.processes.children import guarded, signal_group
+from ma_boot.processes import MARKER_VARIABLE, guarded, own_marker, signal_group
 from ma_boot.rehearsal.faults import trivial_training
 from ma_boot.rehearsal.faults.catalogue import CASES, PATIENCE_SECONDS, Case
 from ma_boot.rehearsal.faults.grammar import parse_faults
@@ -72,7 +71,7 @@ class _Running:
             self._process = subprocess.Popen(
                 argv,
                 cwd=world.cwd,
-                env={**world.environ, orphan_guard.VARIABLE: orphan_guard.own_marker("")},
+                env={**world.environ, MARKER_VARIABLE: own_marker("")},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -117,7 +116,7 @@ def run_all(rehearsal: Rehearsal, world: World) -> int:
     done = [_Ended(case, 0.0, skipped=why) for case, why in waiting if why]
     open_cases = [case for case, why in waiting if not why]
     world.journal.say(f"{len(open_cases)} faults, each in a rehearsal of its own, in {directory}")
-    with guarded(orphan_guard.own_marker(""), world.environ):  # nothing goes on without us
+    with guarded(own_marker(""), world.environ):  # nothing goes on without us
         done += _run_cases(open_cases, rehearsal, directory, world)
     stops = world.inbox.stops
     world.journal.say("\n".join(_table(done, time.monotonic() - started)))

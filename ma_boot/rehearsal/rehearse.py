@@ -21,7 +21,7 @@ from ma_boot.modelarts.ports import free_port
 from ma_boot.node.request import BootRequest
 from ma_boot.node.transfers import CANCEL_SECONDS
 from ma_boot.node.world import World
-from ma_boot.processes.task import Task
+from ma_boot.processes import Task
 from ma_boot.rehearsal.course import Course
 from ma_boot.rehearsal.faults.verdict import write_verdicts
 from ma_boot.rehearsal.judge import verdicts_of
@@ -47,7 +47,7 @@ from ma_boot.rehearsal.served_obs import served
 from ma_boot.rehearsal.summary import cause, end_of_job, events_of, summary_lines
 from ma_boot.reporting.page.in_time import write_in_time
 from ma_boot.reporting.result import RunResult
-from ma_boot.supervisor.supervise import Limits, supervise
+from ma_boot.supervisor import Limits, supervise
 from path_mapping.errors import CredentialsMissing
 from path_mapping.stores import Store, open_store
 

@@ -1,1 +1,5 @@
-"""Starts, watches and ends the processes of a launch plan."""
+"""Starts, watches and stops the processes of a launch plan."""
+
+from ma_boot.supervisor.supervise import Limits, supervise
+
+__all__ = ["Limits", "supervise"]

@@ -9,8 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
-from ma_boot.processes.signals import SignalInbox
-from ma_boot.processes.task import Task
+from ma_boot.processes import SignalInbox, Task
 from ma_boot.supervisor.stacks import stack_of
 from ma_boot.supervisor.worker import Worker
 

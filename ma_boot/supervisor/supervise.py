@@ -16,10 +16,16 @@ from typing import List, Mapping, Optional, Sequence, Set
 
 from ma_boot.errors import BootError, CannotCreate, NotExecutable, NotFound, signal_name
 from ma_boot.launch import WorkerSpec
-from ma_boot.processes import orphan_guard
-from ma_boot.processes.children import guarded, signal_group, signal_process
-from ma_boot.processes.orphans import reap_orphans
-from ma_boot.processes.signals import SignalInbox
+from ma_boot.processes import (
+    MARKER_VARIABLE,
+    SignalInbox,
+    guarded,
+    own_marker,
+    processes_marked,
+    reap_orphans,
+    signal_group,
+    signal_process,
+)
 from ma_boot.reporting.journal import Journal
 from ma_boot.reporting.result import RunResult, WorkerExit
 from ma_boot.supervisor.hang_detector import HangWatch
@@ -67,7 +73,7 @@ def supervise(
     Whatever happens, nothing that they started is left: not when this function returns or raises, and not
     when ma_boot itself is killed.
     """
-    marker = orphan_guard.own_marker(container)
+    marker = own_marker(container)
     with guarded(marker, environ) as guard_pid:
         crew = _Crew(marker, guard_pid, inbox, journal, limits)
         try:
@@ -117,7 +123,7 @@ class _Crew:
             if self._inbox.stops:
                 return
             try:
-                worker = Worker(spec, {orphan_guard.VARIABLE: self._marker}, self._console)
+                worker = Worker(spec, {MARKER_VARIABLE: self._marker}, self._console)
             except (OSError, CannotCreate) as error:
                 self._not_started = error if isinstance(error, CannotCreate) else _spawn_error(spec, error)
                 self._begin_stop(str(self._not_started))
@@ -156,7 +162,7 @@ class _Crew:
     def sweep(self) -> None:
         """Ends whatever is there still, and takes the last output."""
         self._signal_groups(signal.SIGKILL)
-        for pid in orphan_guard.marked(self._marker):
+        for pid in processes_marked(self._marker):
             signal_process(pid, signal.SIGKILL)
         for worker in self._workers:
             worker.close()
@@ -307,7 +313,7 @@ class _Crew:
     def _rest(self) -> List[str]:
         """Whose group has members still, and processes that left their group."""
         groups = [worker.spec.label for worker in self._workers if not worker.gone]
-        strays = len(orphan_guard.marked(self._marker))
+        strays = len(processes_marked(self._marker))
         return groups or ([f"{strays} processes"] if strays else [])
 
     def _signal_groups(self, signum: int) -> None:
@@ -316,7 +322,7 @@ class _Crew:
                 signal_group(worker.pid, signum)
 
     def _signal_strays(self, signum: int) -> None:
-        for pid in orphan_guard.marked(self._marker):
+        for pid in processes_marked(self._marker):
             signal_process(pid, signum)
 
     def _own(self) -> List[int]:

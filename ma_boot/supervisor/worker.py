@@ -9,7 +9,7 @@ import time
 from typing import BinaryIO, Iterator, Mapping, Optional, Sequence, cast
 
 from ma_boot.launch import WorkerSpec
-from ma_boot.processes.children import end_group, group_lives
+from ma_boot.processes import group_exists, kill_group
 from ma_boot.reporting.console import Console
 from ma_boot.reporting.result import WorkerExit
 from ma_boot.supervisor.output import WorkerOutput
@@ -44,7 +44,7 @@ class Worker:
             self.output = WorkerOutput(pipe, spec.log_file, spec.label, console, spec.shown)
             self.descriptor = _pidfd(self.process.pid)
         except BaseException:
-            end_group(self.process.pid)
+            kill_group(self.process.pid)
             self.process.wait()
             raise
 
@@ -57,7 +57,7 @@ class Worker:
     def gone(self) -> bool:
         """Nothing is left of the process and its group: its number may be another's from now on."""
         if not self._gone and self.exit is not None:
-            self._gone = not group_lives(self.pid)
+            self._gone = not group_exists(self.pid)
         return self._gone
 
     def look(self, now_ns: int, stopping: bool) -> Optional[WorkerExit]:

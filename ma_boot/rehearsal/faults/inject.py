@@ -10,7 +10,7 @@ import time
 from functools import partial
 from typing import BinaryIO, Callable, Dict, List, Mapping, Optional, Sequence
 
-from ma_boot.processes.children import signal_group, signal_process
+from ma_boot.processes import signal_group, signal_process
 from ma_boot.rehearsal.faults.forced_exit import force_exit
 from ma_boot.rehearsal.faults.grammar import Fault
 from ma_boot.rehearsal.faults.watch import NodeSeen, RankSeen, Watch

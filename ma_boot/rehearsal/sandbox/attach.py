@@ -12,8 +12,7 @@ import subprocess
 import sys
 from typing import Optional, Sequence
 
-from ma_boot.processes.children import signal_process
-from ma_boot.processes.signals import SignalInbox
+from ma_boot.processes import SignalInbox, signal_process
 
 PROGRAM = "bwrap"
 _LOOK_SECONDS = 3600.0

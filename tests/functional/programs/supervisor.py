@@ -8,11 +8,10 @@ import sys
 from pathlib import Path
 
 from ma_boot.launch import WorkerSpec
-from ma_boot.processes.orphans import adopt_orphans
-from ma_boot.processes.signals import SignalInbox
+from ma_boot.processes import SignalInbox, adopt_orphans
 from ma_boot.reporting.console import Console
 from ma_boot.reporting.journal import Journal
-from ma_boot.supervisor.supervise import Limits, supervise
+from ma_boot.supervisor import Limits, supervise
 
 root, limits, adopt, *command = sys.argv[1:]
 if adopt == "adopt":

@@ -15,7 +15,7 @@ from typing import List
 import pytest
 
 from ma_boot.node.transfer_progress import TransferProgress
-from ma_boot.processes.signals import SignalInbox
+from ma_boot.processes import SignalInbox
 from ma_boot.reporting.console import Console
 from ma_boot.reporting.journal import Journal
 from path_mapping.transfer import Progress
