@@ -7,11 +7,11 @@ from types import MappingProxyType
 from typing import List, Mapping
 
 from path_mapping.errors import MappingInvalid
-from path_mapping.mapping.documents import read_json, read_yaml
-from path_mapping.mapping.entries import mapping_of
-from path_mapping.mapping.literal import VARIABLE, read_literal
 from path_mapping.mapping.overlaps import overlaps
+from path_mapping.mapping.python_literal import VARIABLE, read_literal
 from path_mapping.mapping.routes import PathMapping
+from path_mapping.mapping.schema import mapping_of
+from path_mapping.mapping.yaml_json import read_json, read_yaml
 
 _READERS = {".yaml": read_yaml, ".yml": read_yaml, ".json": read_json}
 NOTHING: Mapping[str, str] = MappingProxyType({})

@@ -15,11 +15,11 @@ from path_mapping.mapping.overlaps import overlaps
 from path_mapping.mapping.routes import PathMapping, Route
 from path_mapping.mapping.selection import Part
 from path_mapping.planning.compare import Entry, Local
+from path_mapping.planning.local_tree import look
 from path_mapping.planning.plan import COPY, DELETE, MAKE, REFUSE, SKIP, Copy, Ends, Step, local_path
 from path_mapping.planning.route_scan import Check, Lister, Opened, opened_download, opened_upload, quiet
 from path_mapping.planning.space import Need, free_space, shortages
 from path_mapping.planning.spool import Spool
-from path_mapping.planning.tree import look
 
 MOST_KEPT = 1000  # refusals and notices that are kept; all are counted
 

@@ -15,6 +15,7 @@ from path_mapping.localfs.names import record_path
 from path_mapping.mapping.routes import Route
 from path_mapping.mapping.selection import Part
 from path_mapping.planning.compare import Entry, Local
+from path_mapping.planning.local_tree import files_below, folds_case, look
 from path_mapping.planning.plan import (
     Ends,
     Step,
@@ -25,7 +26,6 @@ from path_mapping.planning.plan import (
     source_of,
 )
 from path_mapping.planning.record import Record
-from path_mapping.planning.tree import files_below, folds_case, look
 from path_mapping.stores import StoredObject
 
 Lister = Callable[[str, str], Iterator[StoredObject]]

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
-from path_mapping.planning.tree import existing
+from path_mapping.planning.local_tree import existing
 
 
 class Need(NamedTuple):

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, Optional, Tuple
 
 from path_mapping.errors import StoreError, Unreachable
-from path_mapping.localfs import crc64
+from path_mapping.localfs import checksums as crc64
 from path_mapping.localfs.atomic_file import CHANGED_ATTEMPTS, md5_of, new_md5, state_of
 from path_mapping.localfs.marks import put_mark
 from path_mapping.localfs.target_dir import Folder, write_all

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Callable, Dict, Iterable, Iterator, List, Optional, Protocol, Tuple
 
 from path_mapping.errors import Unreachable
-from path_mapping.localfs import crc64
+from path_mapping.localfs import checksums as crc64
 from path_mapping.localfs.atomic_file import CHANGED_ATTEMPTS, TEMPORARY, State, state_of, stem_of
 from path_mapping.localfs.marks import put_mark
 from path_mapping.localfs.part_journal import PartJournal

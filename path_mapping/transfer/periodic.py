@@ -12,9 +12,9 @@ from typing import Callable, Dict, Iterable, Optional, Sequence, Set
 from path_mapping.errors import Cancelled, PathMappingError
 from path_mapping.mapping.routes import Route
 from path_mapping.planning.compare import Local
+from path_mapping.planning.local_tree import files_below, look
 from path_mapping.planning.plan import local_path
 from path_mapping.planning.prepare import UploadChoice
-from path_mapping.planning.tree import files_below, look
 from path_mapping.stores import Store
 from path_mapping.transfer.quiet import Look, Schedule, quiet, settle_seconds
 from path_mapping.transfer.transfer import Transferred, upload

@@ -15,7 +15,7 @@ from ma_boot.rehearsal.obs_server.wire import answers
 from ma_boot.rehearsal.obs_server.wire.answers import Answer
 from ma_boot.rehearsal.obs_server.wire.conditions import is_modified, wanted_range
 from ma_boot.rehearsal.obs_server.wire.refusals import Refusal
-from path_mapping.localfs import crc64
+from path_mapping.localfs import checksums as crc64
 from path_mapping.localfs.atomic_file import chunks
 
 

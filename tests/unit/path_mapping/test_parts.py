@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from path_mapping.localfs import crc64
+from path_mapping.localfs import checksums as crc64
 from path_mapping.localfs.marks import Mark, mark_of, put_mark
 from path_mapping.localfs.part_journal import PartJournal
 from path_mapping.stores.obs_answers import crc64_of_content, md5_of_content, seconds_to_wait

@@ -16,7 +16,7 @@ from ma_boot.rehearsal.obs_server.storage.objects import Bucket, Buckets
 from ma_boot.rehearsal.obs_server.storage.stored import Stored
 from ma_boot.rehearsal.obs_server.wire.refusals import Refusal
 from path_mapping.errors import UnsafeTarget
-from path_mapping.localfs import crc64
+from path_mapping.localfs import checksums as crc64
 from path_mapping.localfs.atomic_file import TEMPORARY, chunks, contained, is_temporary
 from path_mapping.localfs.names import unsafe
 

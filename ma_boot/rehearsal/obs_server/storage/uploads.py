@@ -13,7 +13,7 @@ from typing import Dict, Iterable, List, Mapping, Sequence, Tuple
 from ma_boot.rehearsal.obs_server.storage.objects import Bucket
 from ma_boot.rehearsal.obs_server.storage.stored import Part, Stored, Upload
 from ma_boot.rehearsal.obs_server.wire.refusals import Refusal
-from path_mapping.localfs import crc64
+from path_mapping.localfs import checksums as crc64
 from path_mapping.localfs.atomic_file import chunks
 
 MIN_PART = 100 << 10  # OBS API reference, "Uploading Parts": the last one may be smaller

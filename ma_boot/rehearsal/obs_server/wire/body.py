@@ -11,7 +11,7 @@ from typing import BinaryIO, Iterator, Optional
 from ma_boot.rehearsal.obs_server.wire.connection import Connection
 from ma_boot.rehearsal.obs_server.wire.refusals import Refusal
 from ma_boot.rehearsal.obs_server.wire.request import Request
-from path_mapping.localfs import crc64
+from path_mapping.localfs import checksums as crc64
 
 CHUNK = 1 << 18
 MAX_DOCUMENT = 8 << 20  # a list of 1,000 keys of 1,024 bytes fits
