@@ -10,10 +10,10 @@
     ├── RankTableTimeout    75  the platform: the table was not completed in time
     ├── ConfigError         78  the user: configuration or environment
     ├── NotExecutable      126  the user: the command
-    └── NotFound           127  the user: the command
+    └── CommandNotFound     127  the user: the command
 
     Stopped             128+n  nobody: a signal ended the phase
-    Cancelled               -  nobody: a phase that ran beside it failed
+    PhaseCancelled          -  nobody: a phase that ran beside it failed
 
 A worker that fails is no error of ours: it is a value, `supervise.RunResult`.
 """
@@ -103,7 +103,7 @@ class NotExecutable(BootError):
     exit_code = ExitCode.NOT_EXECUTABLE
 
 
-class NotFound(BootError):
+class CommandNotFound(BootError):
     """The command does not exist."""
 
     exit_code = ExitCode.NOT_FOUND
@@ -117,7 +117,7 @@ class Stopped(Exception):
         self.signum = signum
 
 
-class Cancelled(Exception):
+class PhaseCancelled(Exception):
     """The phase was given up, because another one that ran beside it had failed."""
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Callable, Optional, Sequence, Union
 
 from path_mapping.errors import MissingInputs, StoreError, TransferFailed, Unreachable, UnsafeTarget
-from path_mapping.localfs.atomic_file import chunks, write_verified
-from path_mapping.mapping.routes import ObsUrl, Route
+from path_mapping.localfs import chunks, write_verified
+from path_mapping.mapping import ObsUrl, Route
 from path_mapping.mox import file_object
 from path_mapping.mox.file_tree import (
     Entry,

@@ -10,20 +10,22 @@ import click
 from ma_boot.cli.help import Group
 from ma_boot.cli.options.completion import DIR, files
 from ma_boot.cli.options.option import SECONDS_ABOVE_0
-from path_mapping.mapping.selection import Part
-from path_mapping.stores import STALL_SECONDS
+from path_mapping.mapping import Shard
 
 if TYPE_CHECKING:
     from ma_boot.cli.sync_alone import SyncRequest
+    from path_mapping.mapping import Shard
 
 
-def _share(ctx: click.Context, param: click.Parameter, value: Optional[str]) -> Optional[Part]:
+def _share(ctx: click.Context, param: click.Parameter, value: Optional[str]) -> Optional[Shard]:
     """`0/4` as the first of four parts."""
     index, _, count = (value or "").partition("/")
     if value is None:
         return None
     if index.isdecimal() and count.isdecimal() and int(index) < int(count):
-        return Part(int(index), int(count))
+        from path_mapping.mapping import Shard  # not for the help and a shell that completes
+
+        return Shard(int(index), int(count))
     raise click.BadParameter(f"found {value!r}, expected as in 0/4, 1/4, 2/4 or 3/4")
 
 
@@ -37,7 +39,7 @@ def _command(name: str) -> Callable[[Callable[..., int]], click.Command]:
             mapping: str,
             obs_root: Optional[str],
             checksum: bool,
-            shard: Optional[Part],
+            shard: Optional[Shard],
             stall_timeout: float,
             **more: Any,
         ) -> int:
@@ -55,7 +57,7 @@ def _command(name: str) -> Callable[[Callable[..., int]], click.Command]:
             click.option(
                 "--stall-timeout",
                 **SECONDS_ABOVE_0,
-                default=STALL_SECONDS,
+                default=60,
                 show_default=True,
                 help="A request of which nothing moves for so long has failed, and is made again.",
             ),

@@ -26,12 +26,18 @@ from ma_boot.processes import SignalInbox
 from ma_boot.reporting.console import Console, can_move, print_lines
 from ma_boot.reporting.journal import Journal
 from path_mapping.errors import PathMappingError
-from path_mapping.localfs.names import printable
-from path_mapping.mapping.routes import PathMapping, Route
-from path_mapping.mapping.selection import Part
-from path_mapping.planning.plan import REFUSE, Step
-from path_mapping.planning.route_scan import Opened, opened_download, opened_upload
-from path_mapping.planning.space import Need, free_space, shortages
+from path_mapping.localfs import printable
+from path_mapping.mapping import PathMapping, Route, Shard
+from path_mapping.planning import (
+    REFUSE,
+    RouteScan,
+    SpaceNeed,
+    Step,
+    free_space,
+    scan_download,
+    scan_upload,
+    shortages,
+)
 from path_mapping.stores import Store
 from path_mapping.transfer import listing
 
@@ -45,7 +51,7 @@ class SyncRequest:
     mapping: str
     obs_root: Optional[str]
     checksum: bool
-    shard: Optional[Part]
+    shard: Optional[Shard]
     stall_timeout: float
 
 
@@ -81,7 +87,7 @@ def upload(environ: Mapping[str, str], request: SyncRequest) -> int:
     return 0
 
 
-def _opened(environ: Mapping[str, str], request: SyncRequest) -> Tuple[Part, PathMapping, Store]:
+def _opened(environ: Mapping[str, str], request: SyncRequest) -> Tuple[Shard, PathMapping, Store]:
     """This node's part by the job's environment, the mapping, and the store."""
     job = read_job(environ, os.uname().nodename)
     mapping = load_mapping(request.mapping, places_of(job))
@@ -97,23 +103,23 @@ def _opened(environ: Mapping[str, str], request: SyncRequest) -> Tuple[Part, Pat
 class _Planned:
     """The steps of a mapping as they come, counted."""
 
-    def __init__(self, store: Store, part: Part) -> None:
+    def __init__(self, store: Store, part: Shard) -> None:
         self._lister = partial(listing, store, threading.Event())
         self._part = part
         self._totals: Dict[str, List[int]] = {}
         self._missing: List[str] = []
         self._refused = 0
-        self._needs: Dict[Path, Need] = {}
+        self._needs: Dict[Path, SpaceNeed] = {}
 
     def lines(self, mapping: PathMapping, as_json: bool) -> Iterator[str]:
         """A line for each file, then the totals; a section for each route."""
         try:
             for route in mapping.inputs:
-                one = opened_download(route, Path.cwd(), self._lister, self._part)
+                one = scan_download(route, Path.cwd(), self._lister, self._part)
                 yield from self._route("input", route, one, as_json)
             for route in mapping.outputs:
                 notices: List[str] = []
-                one = opened_upload(route, Path.cwd(), self._lister, notices.append, lambda *_: True)
+                one = scan_upload(route, Path.cwd(), self._lister, notices.append, lambda *_: True)
                 yield from self._route("output", route, one, as_json)
                 yield from (json.dumps({"notice": text}) if as_json else text for text in notices)
         except PathMappingError as error:
@@ -124,7 +130,7 @@ class _Planned:
         else:
             yield f"in all: {_counted(self._totals)}"
 
-    def _route(self, section: str, route: Route, one: Optional[Opened], as_json: bool) -> Iterator[str]:
+    def _route(self, section: str, route: Route, one: Optional[RouteScan], as_json: bool) -> Iterator[str]:
         way = "<-" if section == "input" else "->"
         if one is None:
             if section == "input" and route.required:
@@ -150,7 +156,7 @@ class _Planned:
             self._refused += 1
         if section == "input" and step.action == "copy":
             before = step.local.size if step.local is not None and step.local.kind == "file" else None
-            self._needs[target] = self._needs.get(target, Need()).plus(step.size, before)
+            self._needs[target] = self._needs.get(target, SpaceNeed()).plus(step.size, before)
 
     def judge(self) -> None:
         """Raises what a download would end with before its first byte."""

@@ -6,14 +6,16 @@ import os
 import shutil
 from typing import Optional, Sequence, Tuple
 
-from ma_boot.errors import NotExecutable, NotFound, UsageError, listed
+from ma_boot.errors import CommandNotFound, NotExecutable, UsageError, listed
 
 
 def command_argv(command: Sequence[str], python: str, path: str, cwd: str, job_dir: str) -> Tuple[str, ...]:
     """The argv to execute; everything after the command itself stays untouched.
 
     A `.py` file or `-m MODULE` is run by the selected python, a `.sh` file by bash (OBS keeps no x bit),
-    anything else is a program on the selected PATH. Raises `NotFound`, `NotExecutable` or `UsageError`.
+    anything else is a program on the selected PATH.
+
+    Raises `CommandNotFound`, `NotExecutable` or `UsageError`.
     """
     first, *rest = command
     if first == "-m":
@@ -46,14 +48,16 @@ def find_file(name: str, cwd: str, job_dir: str) -> str:
         return found[0]
     headline = f"{name}: several files in the job's code have this name" if found else f"{name}: no such file"
     looked = [here, *(os.path.join(code, name) for code in code_dirs or [os.path.join(job_dir, "*")])]
-    raise NotFound(listed(headline, found or [f"looked for {place}" for place in dict.fromkeys(looked)]))
+    raise CommandNotFound(
+        listed(headline, found or [f"looked for {place}" for place in dict.fromkeys(looked)])
+    )
 
 
 def _program(name: str, path: str, cwd: str) -> str:
     if os.sep in name:
         program = os.path.normpath(os.path.join(cwd, name))
         if not os.path.isfile(program):
-            raise NotFound(f"{name}: no such file (looked for {program})")
+            raise CommandNotFound(f"{name}: no such file (looked for {program})")
         if not os.access(program, os.X_OK):
             raise NotExecutable(
                 f"{program}: not executable; OBS keeps no x bit: name its interpreter before it"
@@ -61,5 +65,5 @@ def _program(name: str, path: str, cwd: str) -> str:
         return program
     found: Optional[str] = shutil.which(name, path=path)
     if found is None:
-        raise NotFound(f"{name}: no such program on the selected PATH={path}")
+        raise CommandNotFound(f"{name}: no such program on the selected PATH={path}")
     return os.path.abspath(found)

@@ -17,7 +17,7 @@ from ma_boot.environment.command import find_file
 from ma_boot.environment.patch import applied
 from ma_boot.environment.shell import environment_after
 from ma_boot.environment.training_environment import TrainingEnvironment
-from ma_boot.errors import ConfigError, NotFound
+from ma_boot.errors import CommandNotFound, ConfigError
 from ma_boot.modelarts.job import JobEnvironment
 from ma_boot.node.request import BootRequest
 from ma_boot.node.transfers import as_ours, store_of
@@ -60,7 +60,7 @@ def pip_command(python: str, file: str, environ: Mapping[str, str]) -> List[str]
 def _install(name: str, world: World, job: JobEnvironment, training: TrainingEnvironment) -> None:
     try:
         file = find_file(name, world.cwd, job.job_dir)
-    except NotFound as error:
+    except CommandNotFound as error:
         raise ConfigError(f"--requirements {error}") from error
     argv = pip_command(training.python, file, world.environ)
     world.journal.say(f"installing {file} into the environment of {training.python}")
@@ -75,7 +75,7 @@ def _pre_start(
         return training
     try:
         beside = os.path.dirname(find_file(first, world.cwd, job.job_dir))
-    except NotFound:  # an input will bring it
+    except CommandNotFound:  # an input will bring it
         return training
     for file in (os.path.join(beside, name) for name in PRE_START):
         if not os.path.isfile(file):
@@ -118,7 +118,7 @@ def _operator(text: str) -> Tuple[Optional[str], bool]:
 
 
 def _fetch(url: str, directory: str, request: BootRequest, world: World) -> None:
-    from path_mapping.mapping.routes import ObsUrl, Route  # few jobs have operators of their own
+    from path_mapping.mapping import ObsUrl, Route  # few jobs have operators of their own
     from path_mapping.transfer import download
 
     written = url if "://" in url else "obs:/" + url  # the platform writes /bucket/key as well

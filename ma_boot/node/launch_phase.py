@@ -9,7 +9,7 @@ from typing import Optional, Tuple
 
 from ma_boot.environment.command import command_argv, find_file
 from ma_boot.environment.training_environment import TrainingEnvironment, select_environment
-from ma_boot.errors import CannotCreate, ConfigError, NotFound, listed
+from ma_boot.errors import CannotCreate, CommandNotFound, ConfigError, listed
 from ma_boot.launch import LaunchPlan, Node, Placement, plan_launch, with_cores, with_rank_dirs, with_tee
 from ma_boot.launch.mindspore import PORT as MINDSPORE_PORT
 from ma_boot.launch.torch import PORT as TORCH_PORT
@@ -22,7 +22,7 @@ from ma_boot.node.request import BootRequest
 from ma_boot.node.transfers import load_mapping, places_of, store_of
 from ma_boot.node.world import World
 from ma_boot.supervisor.output import keep_earlier
-from path_mapping.mapping.routes import PathMapping
+from path_mapping.mapping import PathMapping
 from path_mapping.stores import Store
 
 DNS_SECONDS = 300.0
@@ -44,7 +44,7 @@ def read_mapping(request: BootRequest, world: World, job: JobEnvironment) -> Pat
         return load_mapping(None, {})
     try:
         return load_mapping(find_file(request.path_mapping, world.cwd, job.job_dir), places_of(job))
-    except NotFound as error:
+    except CommandNotFound as error:
         raise ConfigError(f"--path-mapping {error}") from error
 
 
@@ -102,7 +102,7 @@ def check_command(
     """Finds a missing command before hours of download, unless an input will bring it."""
     try:
         _argv(request, world, job, training)
-    except NotFound:
+    except CommandNotFound:
         brought = [os.path.normpath(os.path.join(world.cwd, route.local)) for route in mapping.inputs]
         script = os.path.normpath(os.path.join(world.cwd, request.command[0]))
         if not any(script == local or script.startswith(local + os.sep) for local in brought):

@@ -11,7 +11,7 @@ from typing import List, Sequence, Tuple
 from ma_boot.errors import CannotCreate, ConfigError
 from ma_boot.launch import LaunchPlan, WorkerSpec
 from ma_boot.redact import masked
-from path_mapping.mapping.routes import PathMapping
+from path_mapping.mapping import PathMapping
 
 ENVIRONMENT_FILE = "env.log"
 

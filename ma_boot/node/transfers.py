@@ -10,11 +10,11 @@ from typing import Any, Iterator, Mapping, Optional, Sequence
 
 from ma_boot.errors import (
     BootError,
-    Cancelled,
     CannotCreate,
     ConfigError,
     InputMissing,
     OutputLost,
+    PhaseCancelled,
     StoreUnavailable,
     listed,
 )
@@ -24,10 +24,8 @@ from ma_boot.processes import SignalInbox, Task
 from ma_boot.reporting.journal import Journal
 from ma_boot.reporting.store_advice import with_store_advice
 from path_mapping import errors as mapping_errors
-from path_mapping.mapping.mapping_file import read_mapping
-from path_mapping.mapping.routes import PathMapping, Route
-from path_mapping.mapping.selection import Part
-from path_mapping.planning.prepare import UploadChoice
+from path_mapping.mapping import PathMapping, Route, Shard, read_mapping
+from path_mapping.planning import UploadChoice
 from path_mapping.stores import Store, open_store
 from path_mapping.transfer import Transferred, download, upload, upload_periodically
 
@@ -71,9 +69,9 @@ def places_of(job: JobEnvironment) -> Mapping[str, str]:
     }
 
 
-def part_of(job: JobEnvironment) -> Part:
+def part_of(job: JobEnvironment) -> Shard:
     """This node's part of the inputs that are shared out."""
-    return Part(job.node_rank, job.node_count)
+    return Shard(job.node_rank, job.node_count)
 
 
 @contextmanager
@@ -83,7 +81,7 @@ def inputs_arriving(
     store: Optional[Store],
     journal: Journal,
     inbox: SignalInbox,
-    part: Part,
+    part: Shard,
 ) -> Iterator[Task[None]]:
     """Downloads the inputs in a thread while the block runs; the block ends when they are there.
 
@@ -218,7 +216,7 @@ def _say_notices(done: Transferred, journal: Journal) -> None:
 def as_ours(error: mapping_errors.PathMappingError) -> Exception:
     """The error of a download as one that carries its exit code."""
     if isinstance(error, mapping_errors.Cancelled):
-        return Cancelled("given up")
+        return PhaseCancelled("given up")
     if isinstance(error, mapping_errors.TransferFailed):
         return _by_cause(error, [failure.error for failure in error.failures])
     return _by_cause(error, [error])

@@ -11,8 +11,7 @@ from ma_boot.rehearsal.course import Course
 from ma_boot.rehearsal.faults.expect import Patience, expected
 from ma_boot.rehearsal.faults.verdict import End, Home, Verdict, judged, outputs_home
 from ma_boot.rehearsal.node_specs import Setting, node_mapping
-from path_mapping.mapping.routes import Route
-from path_mapping.planning.plan import local_path
+from path_mapping.mapping import Route
 
 
 def verdicts_of(setting: Setting, course: Course, code: int, cause: str) -> List[Verdict]:
@@ -46,7 +45,7 @@ def _home(setting: Setting) -> Optional[Home]:
         for fault in setting.rehearsal.faults
         if fault.stage == "disk"
     ]
-    if any(f"{local_path(*place)}/".startswith(f"{disk}/") for place in places for disk in disks):
+    if any(f"{route.path(base)}/".startswith(f"{disk}/") for route, base in places for disk in disks):
         return None
     return outputs_home(places, Path(setting.request.obs_root))
 

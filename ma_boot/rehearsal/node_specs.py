@@ -21,7 +21,7 @@ from ma_boot.rehearsal.platform.simulated_job import SimulatedJob, node_environm
 from ma_boot.rehearsal.platform.starts import SeenJob
 from ma_boot.rehearsal.sandbox.enter import in_sandbox
 from ma_boot.rehearsal.served_obs import ServedObs
-from path_mapping.mapping.routes import PathMapping
+from path_mapping.mapping import PathMapping
 from path_mapping.stores import Store
 
 

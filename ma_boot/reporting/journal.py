@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, TextIO
 
-from ma_boot.errors import Cancelled, CannotCreate, Stopped
+from ma_boot.errors import CannotCreate, PhaseCancelled, Stopped
 from ma_boot.reporting.console import Console
 
 
@@ -104,7 +104,7 @@ class Journal:
         try:
             yield phase
         except BaseException as error:
-            ended_early = isinstance(error, (Stopped, Cancelled))
+            ended_early = isinstance(error, (Stopped, PhaseCancelled))
             phase.outcome = "stopped" if ended_early else "failed"
             phase.detail = str(error).split("\n", 1)[0].rstrip(":")
             raise

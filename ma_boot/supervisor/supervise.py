@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import List, Mapping, Optional, Sequence, Set
 
-from ma_boot.errors import BootError, CannotCreate, NotExecutable, NotFound, signal_name
+from ma_boot.errors import BootError, CannotCreate, CommandNotFound, NotExecutable, signal_name
 from ma_boot.launch import WorkerSpec
 from ma_boot.processes import (
     MARKER_VARIABLE,
@@ -334,4 +334,4 @@ class _Crew:
 
 def _spawn_error(spec: WorkerSpec, error: OSError) -> BootError:
     message = f"{spec.label} could not be started: {error.filename or spec.argv[0]}: {error.strerror}"
-    return NotFound(message) if error.errno == errno.ENOENT else NotExecutable(message)
+    return CommandNotFound(message) if error.errno == errno.ENOENT else NotExecutable(message)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, Callable, Iterable, Iterator, List, NamedTuple, Optional, Union
+from typing import BinaryIO, Callable, Iterable, Iterator, List, NamedTuple, Optional
 
 from path_mapping.errors import Unreachable, UnsafeTarget
+from path_mapping.localfs.checksums import new_md5
 
 CHUNK = 1 << 20
 TEMPORARY = ".ma_part"
@@ -39,19 +39,6 @@ def chunks(path: Path) -> Iterator[bytes]:
             if not data:
                 return
             yield data
-
-
-def md5_of(pieces: Iterable[Union[bytes, memoryview]]) -> str:
-    """MD5 in hex, as an ETag has it: a checksum against damage, not against an enemy."""
-    digest = new_md5()
-    for piece in pieces:
-        digest.update(piece)
-    return digest.hexdigest()
-
-
-def new_md5() -> hashlib._Hash:
-    """An MD5 of nothing yet."""
-    return hashlib.md5(usedforsecurity=False)
 
 
 def is_temporary(name: str) -> bool:

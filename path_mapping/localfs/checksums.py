@@ -1,11 +1,16 @@
-"""CRC-64/XZ, the checksum that OBS gives: by liblzma where it is (6 GB/s), else by crcmod (0.5 GB/s)."""
+"""The checksums that OBS reports: MD5, as in an ETag, and CRC-64/XZ.
+
+The CRC is computed by liblzma where the system has it (6 GB/s), else by crcmod (0.5 GB/s).
+"""
 
 from __future__ import annotations
 
 import ctypes
 import ctypes.util
-from functools import cache, lru_cache
-from typing import Any, Callable, List, Union
+import hashlib
+import sys
+from functools import lru_cache
+from typing import Any, Callable, Iterable, List, Optional, Union
 
 Buffer = Union[bytes, bytearray, memoryview]
 Update = Callable[[Buffer, int], int]
@@ -14,18 +19,33 @@ _REFLECTED = 0xC96C5795D7870F42  # x^64 + x^62 + ... + 1 of ECMA-182, the lowest
 _BITS = 64
 
 
-@cache
-def _updater() -> Update:
+def new_md5() -> hashlib._Hash:
+    """An empty MD5: a checksum against damage, not against an attacker."""
+    if sys.version_info < (3, 9):  # noqa: UP036 -- training code may run on 3.7
+        return hashlib.md5()
+    return hashlib.md5(usedforsecurity=False)  # allowed in FIPS mode, too
+
+
+def md5_of(pieces: Iterable[Union[bytes, memoryview]]) -> str:
+    """The MD5 of the pieces in hex, as an ETag has it."""
+    digest = new_md5()
+    for piece in pieces:
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def crc64(data: Buffer, before: int = 0) -> int:
+    """The CRC-64 of the bytes that had the CRC-64 `before`, followed by `data`."""
+    return _fastest()(data, before)
+
+
+@lru_cache(maxsize=1)
+def _fastest() -> Update:
     return by_liblzma() or by_crcmod()
 
 
-def update(data: Buffer, before: int = 0) -> int:
-    """The CRC of what had the CRC `before`, and then `data`."""
-    return _updater()(data, before)
-
-
-def by_liblzma() -> Union[Update, None]:
-    """The update by liblzma; None where there is none. Other threads run meanwhile."""
+def by_liblzma() -> Optional[Update]:
+    """`crc64` by liblzma, None if it is not installed; it releases the GIL."""
     for name in ("liblzma.so.5", ctypes.util.find_library("lzma")):
         try:
             native: Any = ctypes.CDLL(name).lzma_crc64 if name else None
@@ -50,7 +70,7 @@ def by_liblzma() -> Union[Update, None]:
 
 
 def by_crcmod() -> Update:
-    """The update by crcmod, which the SDK brings along."""
+    """`crc64` by crcmod, which the SDK depends on."""
     import crcmod  # type: ignore[import-untyped]
 
     whole: Callable[[Buffer, int], int] = crcmod.mkCrcFun(
@@ -59,16 +79,11 @@ def by_crcmod() -> Update:
     return lambda data, before: whole(bytes(data), before)
 
 
-def combined(first: int, second: int, second_size: int) -> int:
-    """The CRC of two pieces, one after the other, from the CRC of each; costs some microseconds."""
-    return _times(_shift(second_size), first) ^ second
-
-
-def of_parts(crcs: List[int], sizes: List[int]) -> int:
-    """The CRC of all parts, one after the other."""
+def crc64_of_parts(crcs: List[int], sizes: List[int]) -> int:
+    """The CRC-64 of a whole from those of its consecutive parts, and their sizes in bytes."""
     whole = 0
     for crc, size in zip(crcs, sizes):
-        whole = combined(whole, crc, size)
+        whole = _times(_shift(size), whole) ^ crc
     return whole
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple, Optional, Union
 ATTRIBUTE = "user.path_mapping"
 
 
-class Mark(NamedTuple):
+class FileMark(NamedTuple):
     """The object's size and ETag, and the file's time of change (ns) when it was written."""
 
     size: int
@@ -31,11 +31,11 @@ def put_mark(file: int, size: int, etag: str) -> None:
         return  # no such thing on this file system
 
 
-def mark_of(path: Union[str, os.PathLike[str]]) -> Optional[Mark]:
+def read_mark(path: Union[str, os.PathLike[str]]) -> Optional[FileMark]:
     """The note on a file; None where there is none, or no file."""
     try:
         text = os.getxattr(path, ATTRIBUTE, follow_symlinks=False).decode("utf-8")
         size, mtime_ns, etag = text.split(" ", 2)
-        return Mark(int(size), etag, int(mtime_ns))
+        return FileMark(int(size), etag, int(mtime_ns))
     except (OSError, ValueError):
         return None

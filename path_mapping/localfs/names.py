@@ -9,7 +9,6 @@ from typing import List, Optional
 LONGEST_NAME = 255  # bytes, of one part of a path
 LONGEST_PATH = 4095  # bytes
 LONGEST_KEY = 1024  # bytes, of OBS
-RECORD = ".ma_sync"
 
 
 def unsafe(name: str) -> Optional[str]:
@@ -52,16 +51,6 @@ def printable(text: str) -> str:
     """The key or name on one line, without what would move a terminal's cursor."""
     clean = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
     return clean.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-def record_path(target: Path) -> Path:
-    """Beside the target, not in it: training code lists its data directory."""
-    return target.parent / f".{target.name[:200]}{RECORD}"
-
-
-def is_record(name: str) -> bool:
-    """True for a record's own files, which are never uploaded."""
-    return name.startswith(".") and name.endswith((RECORD, RECORD + "-journal"))
 
 
 class Clashes:

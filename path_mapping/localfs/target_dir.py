@@ -17,7 +17,7 @@ from path_mapping.localfs.atomic_file import TEMPORARY, contained, is_temporary,
 _numbers = itertools.count()
 
 
-class Folder:
+class TargetDir:
     """The directory `path`, made where it is missing; no link that comes later can lead out of `root`.
 
     Raises `UnsafeTarget` for a link that is there already, and `OSError` for the disk.

@@ -9,7 +9,7 @@ Scalar = Union[str, int, float, bool, None]
 
 
 @dataclass(frozen=True)
-class Node:
+class Value:
     """One value: a `Scalar`, a list, a mapping, or what is none of these.
 
     `line` counts from 1, None where the format does not tell; `shown` is the value as it is written, short.
@@ -20,24 +20,24 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Plain(Node):
+class ScalarValue(Value):
     """A string, a number, true, false or nothing."""
 
     value: Scalar
 
 
 @dataclass(frozen=True)
-class Items(Node):
+class Items(Value):
     """A list."""
 
-    items: Tuple[Node, ...]
+    items: Tuple[Value, ...]
 
 
 @dataclass(frozen=True)
-class Pairs(Node):
+class Pairs(Value):
     """A mapping, with every pair that is written: a key may stand twice."""
 
-    pairs: Tuple[Tuple[Node, Node], ...]
+    pairs: Tuple[Tuple[Value, Value], ...]
 
 
 def brief(text: str) -> str:
@@ -45,7 +45,7 @@ def brief(text: str) -> str:
     return text[:60]
 
 
-def place(node: Node, *names: str) -> str:
+def place(node: Value, *names: str) -> str:
     """Where it stands, as a message begins: `line 3: input: `."""
     where = [f"line {node.line}"] if node.line else []
     return "".join(f"{part}: " for part in (*where, *names))

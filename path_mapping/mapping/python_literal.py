@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from typing import List, Optional
 
-from path_mapping.mapping.document import Items, Node, Pairs, Plain, brief
+from path_mapping.mapping.document import Items, Pairs, ScalarValue, Value, brief
 
 VARIABLE = "PATH_MAPPING_CONFIG"
 
 
-def read_literal(text: str, problems: List[str]) -> Optional[Node]:
+def read_literal(text: str, problems: List[str]) -> Optional[Value]:
     """The value of the one assignment; anything else that would be executed is a problem.
 
     That is the file which X2MindSpore generates (x2ms_adapter/modelarts/path_mapping_config.py). Beside the
@@ -53,16 +53,16 @@ def _target(statement: ast.stmt) -> Optional[str]:
     return target.id if isinstance(target, ast.Name) else None
 
 
-def _node(value: ast.expr) -> Node:
+def _node(value: ast.expr) -> Value:
     line, shown = value.lineno, brief(ast.unparse(value))
     if isinstance(value, ast.Dict):
         pairs = []
         for key, item in zip(value.keys, value.values):
-            name = Node(item.lineno, "**") if key is None else _node(key)
+            name = Value(item.lineno, "**") if key is None else _node(key)
             pairs.append((name, _node(item)))
         return Pairs(line, shown, tuple(pairs))
     if isinstance(value, (ast.List, ast.Tuple)):
         return Items(line, shown, tuple(_node(item) for item in value.elts))
     if isinstance(value, ast.Constant) and isinstance(value.value, (str, int, float, type(None))):
-        return Plain(line, shown, value.value)
-    return Node(line, shown)  # code: a call, a name, an f-string
+        return ScalarValue(line, shown, value.value)
+    return Value(line, shown)  # code: a call, a name, an f-string

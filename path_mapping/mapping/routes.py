@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Mapping, Optional, Tuple
 
 PLACEHOLDERS = ("job", "node", "rank")
@@ -60,6 +62,10 @@ class Route:
     required: bool = True
     delete: bool = False
     checksum: bool = False
+
+    def path(self, base: Path) -> Path:
+        """The local path, normalized; a relative one starts at `base`."""
+        return Path(os.path.normpath(base / self.local))
 
 
 @dataclass(frozen=True)

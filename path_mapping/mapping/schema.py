@@ -6,7 +6,7 @@ import math
 import os
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-from path_mapping.mapping.document import Items, Node, Pairs, Plain, place
+from path_mapping.mapping.document import Items, Pairs, ScalarValue, Value, place
 from path_mapping.mapping.routes import ObsUrl, PathMapping, Route, expanded, is_text
 from path_mapping.mapping.selection import wrong_pattern
 
@@ -15,14 +15,14 @@ _OPTIONS = ("obs", "include", "exclude", "interval", "shard", "required", "delet
 _ONLY = {"interval": "output", "shard": "input"}
 
 
-def mapping_of(root: Node, title: str, places: Mapping[str, str], problems: List[str]) -> PathMapping:
+def mapping_of(root: Value, title: str, places: Mapping[str, str], problems: List[str]) -> PathMapping:
     """The mapping in a document; `title` is how a message calls the whole of it."""
     sections = _sections(root, title, problems)
     routes = {name: _routes(node, name, places, problems) for name, node in sections.items()}
     return PathMapping(tuple(routes.get("input", ())), tuple(routes.get("output", ())))
 
 
-def _sections(root: Node, title: str, problems: List[str]) -> Dict[str, Pairs]:
+def _sections(root: Value, title: str, problems: List[str]) -> Dict[str, Pairs]:
     if not isinstance(root, Pairs):
         problems.append(f"{place(root, title)}expected a dict {{'input': ..., 'output': ...}}")
         return {}
@@ -33,7 +33,7 @@ def _sections(root: Node, title: str, problems: List[str]) -> Dict[str, Pairs]:
             problems.append(f"{place(key)}found the key {key.shown}, expected 'input' or 'output'")
         elif name in sections:
             problems.append(f"{place(key)}{name!r} stands twice")
-        elif isinstance(node, Plain) and node.value is None:
+        elif isinstance(node, ScalarValue) and node.value is None:
             sections[name] = Pairs(node.line, node.shown, ())  # YAML: nothing but comments below it
         elif not isinstance(node, Pairs):
             problems.append(f"{place(node)}{name!r}: expected a dict {{local path: 'obs://...'}}")
@@ -44,7 +44,7 @@ def _sections(root: Node, title: str, problems: List[str]) -> Dict[str, Pairs]:
 
 def _routes(section: Pairs, name: str, places: Mapping[str, str], problems: List[str]) -> List[Route]:
     routes: List[Route] = []
-    seen: Dict[str, Tuple[str, Node]] = {}
+    seen: Dict[str, Tuple[str, Value]] = {}
     for key, node in section.pairs:
         local = _local(key, name, places, problems)
         options = _options(node, local or key.shown, name, places, problems)
@@ -58,14 +58,14 @@ def _routes(section: Pairs, name: str, places: Mapping[str, str], problems: List
     return routes
 
 
-def _repeated(local: str, first: str, node: Node) -> str:
+def _repeated(local: str, first: str, node: Value) -> str:
     where = f"line {node.line}" if node.line else repr(first)
     if local == first:
         return f"{local!r} stands in {where} already" if node.line else f"{local!r} stands twice"
     return f"{local!r} is the path of {where} already"
 
 
-def _local(key: Node, section: str, places: Mapping[str, str], problems: List[str]) -> Optional[str]:
+def _local(key: Value, section: str, places: Mapping[str, str], problems: List[str]) -> Optional[str]:
     text = _string(key)
     if not text or not is_text(text):
         problems.append(f"{place(key, section)}found {key.shown}, expected a local path as a string")
@@ -78,13 +78,13 @@ def _local(key: Node, section: str, places: Mapping[str, str], problems: List[st
 
 
 def _options(
-    node: Node, local: str, section: str, places: Mapping[str, str], problems: List[str]
+    node: Value, local: str, section: str, places: Mapping[str, str], problems: List[str]
 ) -> Optional[Dict[str, Any]]:
     """The arguments of the `Route`; None without a URL that is one."""
     if not isinstance(node, Pairs):
         url = _url(node, place(node, section), places, problems)
         return None if url is None else {"remote": url}
-    found: Dict[str, Node] = {}
+    found: Dict[str, Value] = {}
     for key, value in node.pairs:
         name = _string(key)
         where = place(key, section, repr(local))
@@ -108,7 +108,7 @@ def _options(
     return None if url is None else {"remote": url, **values}
 
 
-def _url(node: Node, where: str, places: Mapping[str, str], problems: List[str]) -> Optional[ObsUrl]:
+def _url(node: Value, where: str, places: Mapping[str, str], problems: List[str]) -> Optional[ObsUrl]:
     text = _string(node)
     if text is None:
         problems.append(f"{where}found {node.shown}, expected 'obs://bucket/path'")
@@ -120,7 +120,7 @@ def _url(node: Node, where: str, places: Mapping[str, str], problems: List[str])
         return None
 
 
-def _patterns(node: Node, where: str, problems: List[str]) -> Tuple[str, ...]:
+def _patterns(node: Value, where: str, problems: List[str]) -> Tuple[str, ...]:
     items = node.items if isinstance(node, Items) else ()
     if not isinstance(node, Items):
         problems.append(f"{where}found {node.shown}, expected a list of patterns as ['*.ckpt']")
@@ -134,22 +134,22 @@ def _patterns(node: Node, where: str, problems: List[str]) -> Tuple[str, ...]:
     return tuple(patterns)
 
 
-def _seconds(node: Node, where: str, problems: List[str]) -> Optional[float]:
-    value = node.value if isinstance(node, Plain) else None
+def _seconds(node: Value, where: str, problems: List[str]) -> Optional[float]:
+    value = node.value if isinstance(node, ScalarValue) else None
     if isinstance(value, (int, float)) and not isinstance(value, bool) and 1 <= value < math.inf:
         return float(value)
     problems.append(f"{where}found {node.shown}, expected a number of seconds from 1")
     return None
 
 
-def _flag(node: Node, where: str, problems: List[str]) -> bool:
-    if isinstance(node, Plain) and isinstance(node.value, bool):
+def _flag(node: Value, where: str, problems: List[str]) -> bool:
+    if isinstance(node, ScalarValue) and isinstance(node.value, bool):
         return node.value
     problems.append(f"{where}found {node.shown}, expected true or false")
     return False
 
 
-_READERS: Dict[str, Callable[[Node, str, List[str]], Any]] = {
+_READERS: Dict[str, Callable[[Value, str, List[str]], Any]] = {
     "include": _patterns,
     "exclude": _patterns,
     "interval": _seconds,
@@ -160,5 +160,5 @@ _READERS: Dict[str, Callable[[Node, str, List[str]], Any]] = {
 }
 
 
-def _string(node: Node) -> Optional[str]:
-    return node.value if isinstance(node, Plain) and isinstance(node.value, str) else None
+def _string(node: Value) -> Optional[str]:
+    return node.value if isinstance(node, ScalarValue) and isinstance(node.value, str) else None

@@ -10,7 +10,7 @@ FILE_COST = 64 << 10  # bytes: what a request costs, so that empty files are sha
 
 
 @dataclass(frozen=True)
-class Part:
+class Shard:
     """This node's number, from 0, among the nodes that share the work."""
 
     index: int = 0
@@ -47,7 +47,7 @@ def wrong_pattern(pattern: str) -> Optional[str]:
     return None if meant else "expected a pattern as in a .gitignore, which can match a file"
 
 
-def sharer(part: Part) -> Callable[[int], bool]:
+def sharer(part: Shard) -> Callable[[int], bool]:
     """Whether the next file, of this size in bytes, is this node's part.
 
     Each file goes to the node that has the least so far, in the order of the keys: so every node decides the

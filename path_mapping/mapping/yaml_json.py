@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any, List, Optional, Set, Tuple
 
-from path_mapping.mapping.document import Items, Node, Pairs, Plain, brief
+from path_mapping.mapping.document import Items, Pairs, ScalarValue, Value, brief
 
 
-def read_json(text: str, problems: List[str]) -> Optional[Node]:
+def read_json(text: str, problems: List[str]) -> Optional[Value]:
     """The document; JSON's reader tells no lines."""
     try:
         return _of_json(json.loads(text, object_pairs_hook=_Object, parse_constant=_no_number))
@@ -27,17 +27,17 @@ def _no_number(text: str) -> None:
     raise ValueError(f"found {text}, expected a number")
 
 
-def _of_json(value: Any) -> Node:
+def _of_json(value: Any) -> Value:
     if isinstance(value, _Object):
-        pairs = tuple((Plain(None, repr(name), name), _of_json(item)) for name, item in value)
+        pairs = tuple((ScalarValue(None, repr(name), name), _of_json(item)) for name, item in value)
         return Pairs(None, brief(repr(dict(value))), pairs)
     shown = brief(repr(value))
     if isinstance(value, list):
         return Items(None, shown, tuple(map(_of_json, value)))
-    return Plain(None, shown, value)
+    return ScalarValue(None, shown, value)
 
 
-def read_yaml(text: str, problems: List[str]) -> Optional[Node]:
+def read_yaml(text: str, problems: List[str]) -> Optional[Value]:
     """The document, by the rules of `yaml.safe_load`; an alias is a problem, nobody needs one here."""
     import yaml  # slow to import, and few mappings are YAML
 
@@ -46,7 +46,7 @@ def read_yaml(text: str, problems: List[str]) -> Optional[Node]:
         return None
     try:
         root = loader.get_single_node()
-        return Plain(1, "nothing", None) if root is None else _of_yaml(root, loader, set(), problems)
+        return ScalarValue(1, "nothing", None) if root is None else _of_yaml(root, loader, set(), problems)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         problems.append(f"line {line}: not YAML: {error.problem}")
@@ -68,13 +68,13 @@ def _printable(text: str, problems: List[str]) -> bool:
     return not found
 
 
-def _of_yaml(node: Any, loader: Any, seen: Set[int], problems: List[str]) -> Node:
+def _of_yaml(node: Any, loader: Any, seen: Set[int], problems: List[str]) -> Value:
     import yaml
 
     line, shown = node.start_mark.line + 1, brief(_shown(node))
     if id(node) in seen:
         problems.append(f"line {line}: found an alias of this value, expected each value written out")
-        return Plain(line, shown, None)
+        return ScalarValue(line, shown, None)
     seen.add(id(node))
     if isinstance(node, yaml.MappingNode):
         pairs = [
@@ -86,7 +86,7 @@ def _of_yaml(node: Any, loader: Any, seen: Set[int], problems: List[str]) -> Nod
         return Items(line, shown, tuple(_of_yaml(item, loader, seen, problems) for item in node.value))
     value = loader.construct_object(node)
     plain = isinstance(value, (str, int, float, type(None)))
-    return Plain(line, shown, value) if plain else Node(line, shown)  # a date, or bytes
+    return ScalarValue(line, shown, value) if plain else Value(line, shown)  # a date, or bytes
 
 
 def _shown(node: Any) -> str:

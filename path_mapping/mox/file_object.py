@@ -8,8 +8,8 @@ import tempfile
 from pathlib import Path
 from typing import IO, Any, Callable, Iterator, Optional
 
-from path_mapping.localfs.atomic_file import CHUNK, chunks, md5_of
-from path_mapping.mapping.routes import ObsUrl
+from path_mapping.localfs import CHUNK, chunks, md5_of
+from path_mapping.mapping import ObsUrl
 from path_mapping.stores import FileStore
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 from path_mapping.errors import NotFound
-from path_mapping.localfs.atomic_file import new_md5
-from path_mapping.mapping.routes import ObsUrl
+from path_mapping.localfs import new_md5
+from path_mapping.mapping import ObsUrl
 from path_mapping.mox.own_store import store
 
 

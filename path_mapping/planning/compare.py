@@ -10,7 +10,7 @@ from typing import Callable, NamedTuple, Optional
 from path_mapping.stores import StoredObject
 
 
-class Local(NamedTuple):
+class LocalEntry(NamedTuple):
     """What is at a local path: `kind` is file, directory, link or special; `mtime_ns` in nanoseconds.
 
     `problem` says why it cannot be uploaded.
@@ -22,7 +22,7 @@ class Local(NamedTuple):
     problem: str = ""
 
 
-class Entry(NamedTuple):
+class RecordEntry(NamedTuple):
     """What a record says of a file: as it was here, and the mark that its object had then.
 
     `mark` is empty for a file that was sent and whose object has not been seen since; `md5` is that of the
@@ -36,7 +36,7 @@ class Entry(NamedTuple):
     md5: str = ""
 
 
-class Verdict(NamedTuple):
+class Comparison(NamedTuple):
     """`action` is copy, skip or refuse; `md5` that of the local file, where it was computed.
 
     `learned`: the two are the same, and the record does not say so yet.
@@ -53,68 +53,68 @@ def mark_of(found: StoredObject) -> str:
     return found.etag.strip('"')
 
 
-def judged_download(
+def compare_download(
     found: StoredObject,
-    local: Optional[Local],
-    entry: Optional[Entry],
+    local: Optional[LocalEntry],
+    entry: Optional[RecordEntry],
     checksum: bool,
     md5: Callable[[], str],
-) -> Verdict:
+) -> Comparison:
     """Whether an object is to be fetched over what is here."""
     if local is None:
-        return Verdict("copy", "not here")
+        return Comparison("copy", "not here")
     if local.kind == "directory":
-        return Verdict("refuse", "a directory is in the place of this file")
+        return Comparison("refuse", "a directory is in the place of this file")
     if local.kind != "file":
-        return Verdict("copy", "no file is in its place")
+        return Comparison("copy", "no file is in its place")
     if local.size != found.size:
-        return Verdict("copy", "another size")
+        return Comparison("copy", "another size")
     return _judged(found, local, entry, checksum, md5, sent=False)
 
 
-def judged_upload(
-    local: Local,
+def compare_upload(
+    local: LocalEntry,
     found: Optional[StoredObject],
     looked: bool,
-    entry: Optional[Entry],
+    entry: Optional[RecordEntry],
     checksum: bool,
     md5: Callable[[], str],
-) -> Verdict:
+) -> Comparison:
     """Whether a file is to be sent; `looked` is False when nobody listed the target."""
     if not looked:
         known = entry is not None and _as_recorded(local, entry)
-        return Verdict("skip", "sent already") if known else Verdict("copy", "not sent yet")
+        return Comparison("skip", "sent already") if known else Comparison("copy", "not sent yet")
     if found is None:
-        return Verdict("copy", "not in OBS")
+        return Comparison("copy", "not in OBS")
     if local.size != found.size:
-        return Verdict("copy", "another size")
+        return Comparison("copy", "another size")
     return _judged(found, local, entry, checksum, md5, sent=True)
 
 
 def _judged(
     found: StoredObject,
-    local: Local,
-    entry: Optional[Entry],
+    local: LocalEntry,
+    entry: Optional[RecordEntry],
     checksum: bool,
     md5: Callable[[], str],
     sent: bool,
-) -> Verdict:
+) -> Comparison:
     """For two of the same size: by the record, else by content where the object's is known."""
     mark = mark_of(found)
     same_mark = entry is not None and entry.mark == mark != ""
     trusted = same_mark or (sent and entry is not None and entry.mark == "")
     if entry is not None and trusted and _as_recorded(local, entry) and not checksum:
-        return Verdict("skip", "unchanged", entry.md5, learned=not same_mark)
+        return Comparison("skip", "unchanged", entry.md5, learned=not same_mark)
     expected = (entry.md5 if entry is not None and same_mark else "") or found.md5
     if expected:
         actual = md5()
         if actual == expected:
-            return Verdict("skip", "the same content", actual, learned=True)
-        return Verdict("copy", "other content", actual)
+            return Comparison("skip", "the same content", actual, learned=True)
+        return Comparison("copy", "other content", actual)
     if entry is None or checksum:
-        return Verdict("copy", "its content is not known")
-    return Verdict("copy", "changed here" if trusted else "changed in OBS")
+        return Comparison("copy", "its content is not known")
+    return Comparison("copy", "changed here" if trusted else "changed in OBS")
 
 
-def _as_recorded(local: Local, entry: Entry) -> bool:
+def _as_recorded(local: LocalEntry, entry: RecordEntry) -> bool:
     return (local.size, local.mtime_ns) == (entry.size, entry.mtime_ns)

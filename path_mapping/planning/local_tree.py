@@ -7,21 +7,21 @@ import stat
 from pathlib import Path
 from typing import Iterator, List, Optional, Tuple, Union
 
-from path_mapping.localfs.atomic_file import is_temporary
-from path_mapping.localfs.names import is_record, shown
-from path_mapping.planning.compare import Local
+from path_mapping.localfs import is_temporary, shown
+from path_mapping.planning.compare import LocalEntry
+from path_mapping.planning.record import is_record
 
-Found = Tuple[str, Local]
+Found = Tuple[str, LocalEntry]
 
 
-def look(path: Union[str, Path]) -> Optional[Local]:
+def look(path: Union[str, Path]) -> Optional[LocalEntry]:
     """What is at the path, itself: a link is not followed; None for nothing."""
     try:
         status = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     kinds = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link"}
-    return Local(kinds.get(stat.S_IFMT(status.st_mode), "special"), status.st_size, status.st_mtime_ns)
+    return LocalEntry(kinds.get(stat.S_IFMT(status.st_mode), "special"), status.st_size, status.st_mtime_ns)
 
 
 def files_below(root: Path) -> Iterator[Found]:
@@ -41,7 +41,7 @@ def _below(directory: str, prefix: str, inside: str) -> Iterator[Found]:
         names = _sorted(directory)
     except OSError as error:
         if not isinstance(error, FileNotFoundError):  # gone since it was listed
-            yield prefix or "./", Local("directory", 0, 0, f"cannot be read: {error.strerror}")
+            yield prefix or "./", LocalEntry("directory", 0, 0, f"cannot be read: {error.strerror}")
         return
     empty = True
     for name in names:
@@ -56,7 +56,7 @@ def _below(directory: str, prefix: str, inside: str) -> Iterator[Found]:
             yield prefix + name, found
     if empty and prefix:
         status = os.stat(directory)
-        yield prefix, Local("directory", 0, status.st_mtime_ns)
+        yield prefix, LocalEntry("directory", 0, status.st_mtime_ns)
 
 
 def _sorted(directory: str) -> List[str]:
@@ -66,24 +66,24 @@ def _sorted(directory: str) -> List[str]:
     return names
 
 
-def _file(path: str, inside: str) -> Optional[Local]:
+def _file(path: str, inside: str) -> Optional[LocalEntry]:
     """What is at the path of a file; None for what is gone, and for a link to a directory inside."""
     try:
         status = os.lstat(path)
         if stat.S_ISLNK(status.st_mode):
             problem = _link_problem(path, inside)
             if problem:
-                return Local("link", 0, 0, problem)
+                return LocalEntry("link", 0, 0, problem)
             status = os.stat(path)
             if stat.S_ISDIR(status.st_mode):
                 return None
     except FileNotFoundError:
         return None
     except OSError as error:
-        return Local("file", 0, 0, f"cannot be read: {error.strerror}")
+        return LocalEntry("file", 0, 0, f"cannot be read: {error.strerror}")
     if not stat.S_ISREG(status.st_mode):
-        return Local("special", 0, 0, "neither a file nor a directory")
-    return Local("file", status.st_size, status.st_mtime_ns)
+        return LocalEntry("special", 0, 0, "neither a file nor a directory")
+    return LocalEntry("file", status.st_size, status.st_mtime_ns)
 
 
 def _link_problem(path: str, inside: str) -> Optional[str]:

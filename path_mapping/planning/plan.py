@@ -9,10 +9,15 @@ from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Callable, Iterable, Iterator, NamedTuple, Optional, Tuple
 
-from path_mapping.localfs.names import LONGEST_PATH, Clashes, no_key, unsafe
-from path_mapping.mapping.routes import Route
-from path_mapping.mapping.selection import Part, selected, sharer
-from path_mapping.planning.compare import Entry, Local, Verdict, judged_download, judged_upload
+from path_mapping.localfs import LONGEST_PATH, Clashes, no_key, unsafe
+from path_mapping.mapping import Route, Shard, selected, sharer
+from path_mapping.planning.compare import (
+    Comparison,
+    LocalEntry,
+    RecordEntry,
+    compare_download,
+    compare_upload,
+)
 from path_mapping.stores import StoredObject
 
 COPY, SKIP, REFUSE, MAKE, DELETE = "copy", "skip", "refuse", "make", "delete"
@@ -53,7 +58,7 @@ class Step(NamedTuple):
     size: int
     reason: str
     etag: str = ""
-    local: Optional[Local] = None
+    local: Optional[LocalEntry] = None
     md5: str = ""
     learned: bool = False
 
@@ -84,16 +89,11 @@ class Ends:
         return self.single or copy.key[len(self.prefix) :]
 
 
-def local_path(route: Route, base: Path) -> Path:
-    """The route's local path; a relative one starts at `base`."""
-    return Path(os.path.normpath(base / route.local))
-
-
 def directory_ends(route: Route, base: Path) -> Ends:
     """The route as a directory below its URL."""
     key = route.remote.key
     prefix = key if not key or key.endswith("/") else key + "/"
-    return Ends(local_path(route, base), route.remote.bucket, prefix)
+    return Ends(route.path(base), route.remote.bucket, prefix)
 
 
 Objects = Iterator[Tuple[str, StoredObject]]
@@ -109,7 +109,7 @@ def source_of(route: Route, objects: Iterable[StoredObject], base: Path) -> Opti
     listed, key = iter(objects), route.remote.key
     first = next(listed, None)
     if first is not None and first.key == key and key and not key.endswith("/"):
-        target = local_path(route, base)
+        target = route.path(base)
         if route.local.endswith("/"):
             target = target / PurePosixPath(key).name
         ends = Ends(target.parent, route.remote.bucket, key, target.name)
@@ -131,17 +131,17 @@ def _below(prefix: str, objects: Iterable[StoredObject]) -> Objects:
 class Recorded:
     """The entries of a record beside names that come in the same order."""
 
-    def __init__(self, entries: Iterable[Entry]) -> None:
+    def __init__(self, entries: Iterable[RecordEntry]) -> None:
         self._entries = iter(entries)
         self._next = next(self._entries, None)
 
-    def before(self, name: Optional[str]) -> Iterator[Entry]:
+    def before(self, name: Optional[str]) -> Iterator[RecordEntry]:
         """The entries that come before the name, each once; all that are left for None."""
         while self._next is not None and (name is None or self._next.name < name):
             yield self._next
             self._next = next(self._entries, None)
 
-    def at(self, name: str) -> Optional[Entry]:
+    def at(self, name: str) -> Optional[RecordEntry]:
         """The entry of the name, which is taken."""
         found = self._next
         if found is None or found.name != name:
@@ -154,12 +154,12 @@ def plan_downloads(
     route: Route,
     ends: Ends,
     objects: Objects,
-    entries: Iterable[Entry],
-    look: Callable[[str], Optional[Local]],
+    entries: Iterable[RecordEntry],
+    look: Callable[[str], Optional[LocalEntry]],
     md5: Callable[[str], str],
-    part: Part = Part(),  # noqa: B008 -- a frozen value
+    part: Shard = Shard(),  # noqa: B008 -- a frozen value
     folded: bool = False,
-    noted: Callable[[str], Optional[Entry]] = lambda name: None,
+    noted: Callable[[str], Optional[RecordEntry]] = lambda name: None,
 ) -> Iterator[Step]:
     """A step for each object of an input, in the order of their names.
 
@@ -167,7 +167,7 @@ def plan_downloads(
     `noted` is what the file itself says that it is a copy of: a run that was killed has no record of it.
     """
     chosen, clashes, recorded = selected(route.include, route.exclude), Clashes(folded), Recorded(entries)
-    mine = sharer(part if route.shard else Part())
+    mine = sharer(part if route.shard else Shard())
     room = LONGEST_PATH - len(os.fsencode(ends.root)) - 1
     for name, found in objects:
         yield from _gone(recorded.before(name), route, look)
@@ -189,7 +189,7 @@ def plan_downloads(
         else:
             local = look(name)
             known = entry or (noted(name) if local is not None else None)
-            verdict = judged_download(found, local, known, route.checksum, partial(md5, name))
+            verdict = compare_download(found, local, known, route.checksum, partial(md5, name))
             if known is not entry and verdict.action == SKIP:
                 verdict = verdict._replace(learned=True)  # the file says it, and the record shall
             yield _step(verdict, name, found.size, found, local)
@@ -203,7 +203,7 @@ def _too_long(name: str, room: int) -> Optional[str]:
     return f"a path longer than {LONGEST_PATH} bytes"
 
 
-def _directory(name: str, local: Optional[Local]) -> Step:
+def _directory(name: str, local: Optional[LocalEntry]) -> Step:
     if local is None:
         return Step(MAKE, name, 0, "an empty directory")
     if local.kind in ("directory", "link"):
@@ -212,13 +212,15 @@ def _directory(name: str, local: Optional[Local]) -> Step:
 
 
 def _step(
-    verdict: Verdict, name: str, size: int, found: Optional[StoredObject], local: Optional[Local]
+    verdict: Comparison, name: str, size: int, found: Optional[StoredObject], local: Optional[LocalEntry]
 ) -> Step:
     etag = found.etag if found is not None else ""
     return Step(verdict.action, name, size, verdict.reason, etag, local, verdict.md5, verdict.learned)
 
 
-def _gone(entries: Iterable[Entry], route: Route, look: Callable[[str], Optional[Local]]) -> Iterator[Step]:
+def _gone(
+    entries: Iterable[RecordEntry], route: Route, look: Callable[[str], Optional[LocalEntry]]
+) -> Iterator[Step]:
     """Files that came by this route, are as they came, and are not in OBS any more."""
     for entry in entries:
         local = look(entry.name) if route.delete else None
@@ -233,11 +235,11 @@ def _gone(entries: Iterable[Entry], route: Route, look: Callable[[str], Optional
 def plan_uploads(
     route: Route,
     ends: Ends,
-    files: Iterable[Tuple[str, Local]],
+    files: Iterable[Tuple[str, LocalEntry]],
     objects: Optional[Objects],
-    entries: Iterable[Entry],
+    entries: Iterable[RecordEntry],
     md5: Callable[[str], str],
-    wanted: Callable[[str, Local], bool] = lambda name, local: True,
+    wanted: Callable[[str, LocalEntry], bool] = lambda name, local: True,
 ) -> Iterator[Step]:
     """A step for each local file of an output, in the order of their names.
 
@@ -263,14 +265,14 @@ def plan_uploads(
             action, reason = (SKIP, "unchanged") if there else (MAKE, "an empty directory")
             yield Step(action, name, 0, reason, local=local)
         else:
-            verdict = judged_upload(
+            verdict = compare_upload(
                 local, found, stored is not None, entry, route.checksum, partial(md5, name)
             )
             yield _step(verdict, name, local.size, found, local)
     yield from _unsent(recorded.before(None), route, whole)
 
 
-def _unsent(entries: Iterable[Entry], route: Route, whole: bool) -> Iterator[Step]:
+def _unsent(entries: Iterable[RecordEntry], route: Route, whole: bool) -> Iterator[Step]:
     """Files that went by this route and are gone; not after a problem: they may be behind it."""
     for entry in entries:
         if route.delete and whole:

@@ -9,16 +9,13 @@ from pathlib import Path
 from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from path_mapping.errors import Failure, MissingInputs, NoSpace, PathMappingError, UnsafeTarget
-from path_mapping.localfs.atomic_file import chunks, md5_of
-from path_mapping.localfs.names import printable, shown
-from path_mapping.mapping.overlaps import overlaps
-from path_mapping.mapping.routes import PathMapping, Route
-from path_mapping.mapping.selection import Part
-from path_mapping.planning.compare import Entry, Local
+from path_mapping.localfs import chunks, md5_of, printable, shown
+from path_mapping.mapping import PathMapping, Route, Shard, overlaps
+from path_mapping.planning.compare import LocalEntry, RecordEntry
 from path_mapping.planning.local_tree import look
-from path_mapping.planning.plan import COPY, DELETE, MAKE, REFUSE, SKIP, Copy, Ends, Step, local_path
-from path_mapping.planning.route_scan import Check, Lister, Opened, opened_download, opened_upload, quiet
-from path_mapping.planning.space import Need, free_space, shortages
+from path_mapping.planning.plan import COPY, DELETE, MAKE, REFUSE, SKIP, Copy, Ends, Step
+from path_mapping.planning.route_scan import Check, Lister, RouteScan, quiet, scan_download, scan_upload
+from path_mapping.planning.space import SpaceNeed, free_space, shortages
 from path_mapping.planning.spool import Spool
 
 MOST_KEPT = 1000  # refusals and notices that are kept; all are counted
@@ -34,7 +31,7 @@ class UploadChoice:
 
     listed: bool = True
     hurry: bool = False
-    wanted: Callable[[Path, Local], bool] = lambda path, local: True
+    wanted: Callable[[Path, LocalEntry], bool] = lambda path, local: True
 
 
 class _Todo(NamedTuple):
@@ -64,7 +61,7 @@ class Totals:
             self.same += not step.local.problem
 
 
-class Prepared:
+class PreparedTransfer:
     """What is to be done for some routes: read as often as one likes, and told what was done.
 
     `refused` has the objects that can be no files, `blocked` the files that cannot be moved as they are here,
@@ -74,14 +71,14 @@ class Prepared:
     """
 
     def __init__(
-        self, opened: Sequence[Optional[Opened]], routes: Sequence[Route], check: Check = quiet
+        self, opened: Sequence[Optional[RouteScan]], routes: Sequence[Route], check: Check = quiet
     ) -> None:
         self.missing = tuple(route for route, one in zip(routes, opened) if one is None)
         self.refused: List[Failure] = []
         self.blocked: List[Failure] = []
         self.notices: List[str] = []
         self.totals = Totals()
-        self.needs: Dict[Path, Need] = {}
+        self.needs: Dict[Path, SpaceNeed] = {}
         self.unrecorded: Set[Tuple[Path, Path]] = set()
         self._opened = opened
         self._todo: Spool[_Todo] = Spool()
@@ -89,9 +86,9 @@ class Prepared:
             if one is not None:
                 self._take(number, one, check)
 
-    def _take(self, number: int, one: Opened, check: Check) -> None:
-        learned: Spool[Entry] = Spool()
-        need = Need()
+    def _take(self, number: int, one: RouteScan, check: Check) -> None:
+        learned: Spool[RecordEntry] = Spool()
+        need = SpaceNeed()
         for step in one.steps:
             check()
             self.totals.add(step)
@@ -105,7 +102,9 @@ class Prepared:
                 )
             elif step.learned and local is not None:
                 self.unrecorded.add(((one.ends.root / step.name).parent, one.ends.root))
-                learned.add(Entry(step.name, local.size, local.mtime_ns, step.etag.strip('"'), step.md5))
+                learned.add(
+                    RecordEntry(step.name, local.size, local.mtime_ns, step.etag.strip('"'), step.md5)
+                )
             elif step.action == REFUSE or (local is not None and local.problem):
                 self._tell(one.ends, step)
         self.needs[one.ends.local] = need
@@ -157,7 +156,7 @@ class Prepared:
             todo.mtime_ns,
         )
 
-    def _one(self, number: int) -> Opened:
+    def _one(self, number: int) -> RouteScan:
         one = self._opened[number]
         assert one is not None, "only what was found has steps"
         return one
@@ -180,12 +179,12 @@ class Prepared:
         if local is not None and copy.etag:
             md5 = md5_of(chunks(copy.local)) if one.route.checksum else ""
             name = one.ends.name_of(copy)
-            one.record.put(Entry(name, local.size, local.mtime_ns, copy.etag.strip('"'), md5))
+            one.record.put(RecordEntry(name, local.size, local.mtime_ns, copy.etag.strip('"'), md5))
 
     def sent(self, copy: Copy, etag: str = "") -> None:
         """The file is in OBS, with this ETag where the answer had one."""
         one = self._one(copy.route)
-        one.record.put(Entry(one.ends.name_of(copy), copy.size, copy.mtime_ns, etag.strip('"')))
+        one.record.put(RecordEntry(one.ends.name_of(copy), copy.size, copy.mtime_ns, etag.strip('"')))
 
     def deleted(self, copy: Copy) -> None:
         """It is gone on both sides."""
@@ -209,24 +208,24 @@ def urgency(size: int, age_ns: int) -> Tuple[int, int]:
     return int(math.log2(max(age_ns, 0) / 60e9 + 1)), size
 
 
-def prepared_downloads(
+def prepare_downloads(
     routes: Sequence[Route],
     base: Path,
     lister: Lister,
-    part: Part = Part(),  # noqa: B008 -- a frozen value
+    part: Shard = Shard(),  # noqa: B008 -- a frozen value
     check: Check = quiet,
-) -> Prepared:
+) -> PreparedTransfer:
     """All inputs; raises before anything is written.
 
     `MissingInputs` for required ones that do not exist, `UnsafeTarget` for keys that cannot be files, and
     `NoSpace`.
     """
     _refuse_overlaps(PathMapping(_absolute(routes, base), ()))
-    opened = [opened_download(route, base, lister, part, check) for route in routes]
+    opened = [scan_download(route, base, lister, part, check) for route in routes]
     missing = [str(route.remote) for route, one in zip(routes, opened) if one is None and route.required]
     if missing:
         raise MissingInputs(missing)
-    prepared = Prepared(opened, routes, check)
+    prepared = PreparedTransfer(opened, routes, check)
     try:
         if prepared.refused:
             raise UnsafeTarget([f"{one.target}: {one.error}" for one in prepared.refused])
@@ -239,25 +238,25 @@ def prepared_downloads(
     return prepared
 
 
-def prepared_uploads(
+def prepare_uploads(
     routes: Sequence[Route],
     base: Path,
     lister: Lister,
     choice: UploadChoice = UploadChoice(),
     check: Check = quiet,
-) -> Prepared:
+) -> PreparedTransfer:
     """All outputs; what cannot be sent is in `blocked`, and keeps nothing else back."""
     _refuse_overlaps(PathMapping((), tuple(routes)))
     notices: List[str] = []
     looking = lister if choice.listed else None
-    opened = [opened_upload(one, base, looking, notices.append, choice.wanted, check) for one in routes]
-    prepared = Prepared(opened, routes, check)
+    opened = [scan_upload(one, base, looking, notices.append, choice.wanted, check) for one in routes]
+    prepared = PreparedTransfer(opened, routes, check)
     prepared.notices[:0] = notices
     return prepared
 
 
 def _absolute(routes: Iterable[Route], base: Path) -> Tuple[Route, ...]:
-    return tuple(Route(str(local_path(route, base)), route.remote) for route in routes)
+    return tuple(Route(str(route.path(base)), route.remote) for route in routes)
 
 
 def _refuse_overlaps(mapping: PathMapping) -> None:

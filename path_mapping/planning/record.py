@@ -13,8 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Iterator, List, Sequence
 
-from path_mapping.planning.compare import Entry
+from path_mapping.planning.compare import RecordEntry
 
+_SUFFIX = ".ma_sync"
 _BATCH = 200
 _BATCH_SECONDS = 1.0  # so much work a kill can cost, or 200 small files
 _WAIT_SECONDS = 2.0  # for another process that writes
@@ -22,6 +23,16 @@ _SCHEMA = """CREATE TABLE IF NOT EXISTS entries (
     way TEXT, name TEXT, size INTEGER, mtime_ns INTEGER, mark TEXT, md5 TEXT, PRIMARY KEY (way, name)
 ) WITHOUT ROWID"""
 _COLUMNS = "name, size, mtime_ns, mark, md5"
+
+
+def record_path(target: Path) -> Path:
+    """The file beside the target, not in it: training code lists its data directory."""
+    return target.parent / f".{target.name[:200]}{_SUFFIX}"
+
+
+def is_record(name: str) -> bool:
+    """Whether this is the name of a record or of SQLite's journal of it, which are never uploaded."""
+    return name.startswith(".") and name.endswith((_SUFFIX, f"{_SUFFIX}-journal"))
 
 
 class Record:
@@ -34,11 +45,11 @@ class Record:
         self._path = path
         self._way = way
         self._lock = threading.Lock()
-        self._pending: List[Entry] = []
+        self._pending: List[RecordEntry] = []
         self._written = time.monotonic()
         self._usable = True
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[RecordEntry]:
         """All of them, in the order of their names."""
         if not self._path.is_file():
             return
@@ -46,11 +57,11 @@ class Record:
         with suppress(sqlite3.Error):
             database = self._connect()
             try:
-                yield from map(Entry._make, database.execute(query, (self._way,)))
+                yield from map(RecordEntry._make, database.execute(query, (self._way,)))
             finally:
                 database.close()
 
-    def put(self, entry: Entry) -> None:
+    def put(self, entry: RecordEntry) -> None:
         """Notes one; it is on the disk after some more, or at `close`."""
         with self._lock:
             self._pending.append(entry)

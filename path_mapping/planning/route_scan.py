@@ -9,23 +9,19 @@ from pathlib import Path
 from typing import Callable, Iterator, Optional, Tuple
 
 from path_mapping.errors import StoreError
-from path_mapping.localfs.atomic_file import chunks, md5_of
-from path_mapping.localfs.marks import mark_of
-from path_mapping.localfs.names import record_path
-from path_mapping.mapping.routes import Route
-from path_mapping.mapping.selection import Part
-from path_mapping.planning.compare import Entry, Local
+from path_mapping.localfs import chunks, md5_of, read_mark
+from path_mapping.mapping import Route, Shard
+from path_mapping.planning.compare import LocalEntry, RecordEntry
 from path_mapping.planning.local_tree import files_below, folds_case, look
 from path_mapping.planning.plan import (
     Ends,
     Step,
     directory_ends,
-    local_path,
     plan_downloads,
     plan_uploads,
     source_of,
 )
-from path_mapping.planning.record import Record
+from path_mapping.planning.record import Record, record_path
 from path_mapping.stores import StoredObject
 
 Lister = Callable[[str, str], Iterator[StoredObject]]
@@ -40,7 +36,7 @@ def quiet() -> None:
 
 
 @dataclass(frozen=True)
-class Opened:
+class RouteScan:
     """A route whose two sides are known: its steps can be read once."""
 
     route: Route
@@ -49,9 +45,9 @@ class Opened:
     steps: Iterator[Step]
 
 
-def opened_download(
-    route: Route, base: Path, lister: Lister, part: Part, check: Check = quiet
-) -> Optional[Opened]:
+def scan_download(
+    route: Route, base: Path, lister: Lister, part: Shard, check: Check = quiet
+) -> Optional[RouteScan]:
     """None for an input that does not exist."""
     found = source_of(route, lister(route.remote.bucket, route.remote.key), base)
     if found is None:
@@ -61,35 +57,35 @@ def opened_download(
 
     root = str(ends.root)
 
-    def there(name: str) -> Optional[Local]:
+    def there(name: str) -> Optional[LocalEntry]:
         try:
             return look(os.path.join(root, name.rstrip("/")))  # faster than a Path, and there are a million
         except OSError:  # nobody may look: then the transfer will say why
             return None
 
-    def noted(name: str) -> Optional[Entry]:
-        mark = mark_of(os.path.join(root, name))
-        return Entry(name, mark.size, mark.mtime_ns, mark.etag) if mark is not None else None
+    def noted(name: str) -> Optional[RecordEntry]:
+        mark = read_mark(os.path.join(root, name))
+        return RecordEntry(name, mark.size, mark.mtime_ns, mark.etag) if mark is not None else None
 
     md5, folded = partial(_md5, check, ends.root), folds_case(ends.root)
     steps = plan_downloads(route, ends, objects, record.entries(), there, md5, part, folded, noted)
-    return Opened(route, ends, record, steps)
+    return RouteScan(route, ends, record, steps)
 
 
-def opened_upload(
+def scan_upload(
     route: Route,
     base: Path,
     lister: Optional[Lister],
     notice: Callable[[str], None],
-    wanted: Callable[[Path, Local], bool],
+    wanted: Callable[[Path, LocalEntry], bool],
     check: Check = quiet,
-) -> Optional[Opened]:
+) -> Optional[RouteScan]:
     """None for an output with nothing at its local path; without a lister the record alone decides.
 
     A directory goes below the URL; a file gets exactly the URL's key, or its own name below a URL that ends
     in `/`. A target that cannot be listed is a notice: everything is sent then.
     """
-    local = local_path(route, base)
+    local = route.path(base)
     found = _source(local)
     if found is None:
         return None
@@ -107,11 +103,11 @@ def opened_upload(
         objects = _named(ends, _forgiving(lister(ends.bucket, ends.prefix), route, notice))
     record = Record(record_path(ends.local), f"upload {route.remote}")
 
-    def may_go(name: str, one: Local) -> bool:
+    def may_go(name: str, one: LocalEntry) -> bool:
         return wanted(ends.root / name, one)
 
     md5 = partial(_md5, check, ends.root)
-    return Opened(
+    return RouteScan(
         route, ends, record, plan_uploads(route, ends, files, objects, record.entries(), md5, may_go)
     )
 
@@ -125,7 +121,7 @@ def _md5(check: Check, root: Path, name: str) -> str:
     return md5_of(pieces())
 
 
-def _source(local: Path) -> Optional[Local]:
+def _source(local: Path) -> Optional[LocalEntry]:
     """What an output is; a link there leads to it."""
     try:
         found = look(local)
@@ -133,13 +129,13 @@ def _source(local: Path) -> Optional[Local]:
             return look(Path(os.path.realpath(local))) or found._replace(problem="a link to nothing")
         return found
     except OSError as error:
-        return Local("file", 0, 0, f"cannot be read: {error.strerror}")
+        return LocalEntry("file", 0, 0, f"cannot be read: {error.strerror}")
 
 
-def _single(found: Local) -> Local:
+def _single(found: LocalEntry) -> LocalEntry:
     if found.kind == "file" or found.problem:
         return found
-    return Local("file", 0, 0, "neither a file nor a directory")
+    return LocalEntry("file", 0, 0, "neither a file nor a directory")
 
 
 def _named(ends: Ends, objects: Iterator[StoredObject]) -> Iterator[Tuple[str, StoredObject]]:

@@ -9,28 +9,28 @@ from typing import Dict, List, NamedTuple, Optional, Tuple
 from path_mapping.planning.local_tree import existing
 
 
-class Need(NamedTuple):
+class SpaceNeed(NamedTuple):
     """Bytes and files that a target will need; `largest` file that is replaced, which is there twice then."""
 
     size: int = 0
     files: int = 0
     largest: int = 0
 
-    def plus(self, size: int, before: Optional[int]) -> Need:
+    def plus(self, size: int, before: Optional[int]) -> SpaceNeed:
         """One more file of this size; `before` is that of the file it replaces."""
         if before is None:
-            return Need(self.size + size, self.files + 1, self.largest)
-        return Need(self.size + max(0, size - before), self.files, max(self.largest, size))
+            return SpaceNeed(self.size + size, self.files + 1, self.largest)
+        return SpaceNeed(self.size + max(0, size - before), self.files, max(self.largest, size))
 
 
-class Free(NamedTuple):
+class FreeSpace(NamedTuple):
     """What a disk has for us; None for a file system that does not count its files."""
 
     size: int
     files: Optional[int]
 
 
-def shortages(needs: Dict[Path, Need], free: Dict[Path, Tuple[int, Free]]) -> List[str]:
+def shortages(needs: Dict[Path, SpaceNeed], free: Dict[Path, Tuple[int, FreeSpace]]) -> List[str]:
     """What does not fit; `free` has for each target its device, and what that has. Targets share devices."""
     problems: List[str] = []
     for device in dict.fromkeys(device for device, _ in free.values()):
@@ -49,9 +49,9 @@ def shortages(needs: Dict[Path, Need], free: Dict[Path, Tuple[int, Free]]) -> Li
     return problems
 
 
-def free_space(target: Path) -> Tuple[int, Free]:
+def free_space(target: Path) -> Tuple[int, FreeSpace]:
     """The device that the target is, or will be, on, and its room for users that are not root."""
     there = next(existing(target))
     found = os.statvfs(there)
     files = found.f_favail if found.f_files else None
-    return os.stat(there).st_dev, Free(found.f_bavail * found.f_frsize, files)
+    return os.stat(there).st_dev, FreeSpace(found.f_bavail * found.f_frsize, files)

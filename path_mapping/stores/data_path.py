@@ -6,10 +6,16 @@ import os
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, Optional, Tuple
 
 from path_mapping.errors import StoreError, Unreachable
-from path_mapping.localfs import checksums as crc64
-from path_mapping.localfs.atomic_file import CHANGED_ATTEMPTS, md5_of, new_md5, state_of
-from path_mapping.localfs.marks import put_mark
-from path_mapping.localfs.target_dir import Folder, write_all
+from path_mapping.localfs import (
+    CHANGED_ATTEMPTS,
+    TargetDir,
+    crc64,
+    md5_of,
+    new_md5,
+    put_mark,
+    state_of,
+    write_all,
+)
 from path_mapping.stores.exchange import NOTHING, Exchange, Request
 from path_mapping.stores.http_connection import Answer, Line
 from path_mapping.stores.obs_answers import base64_of_md5, crc64_of_content, md5_of_content, md5_of_etag
@@ -45,7 +51,7 @@ class DataPath:
         self._store = store
         self._exchange = exchange
         self._buffer = memoryview(buffer)
-        self._folder: Optional[Folder] = None
+        self._folder: Optional[TargetDir] = None
         self._acts: Dict[type, Callable[[Any, Moved], Any]] = {
             GetFile: self._get_file,
             GetRange: self._get_range,
@@ -69,13 +75,13 @@ class DataPath:
             self._folder.close()
             self._folder = None
 
-    def _enter(self, directory: str, root: str) -> Folder:
+    def _enter(self, directory: str, root: str) -> TargetDir:
         if self._folder is None or self._folder.path != directory:
             self._leave()
-            self._folder = Folder(directory, root)
+            self._folder = TargetDir(directory, root)
         return self._folder
 
-    def _create(self, directory: str, root: str, name: str) -> Tuple[Folder, str, int]:
+    def _create(self, directory: str, root: str, name: str) -> Tuple[TargetDir, str, int]:
         folder = self._enter(directory, root)
         return (folder, *folder.create(name))
 
@@ -111,7 +117,7 @@ class DataPath:
             write_all(file, piece, offset)
             offset += len(piece)
             if wanted is not None:
-                crc = crc64.update(piece, crc)
+                crc = crc64(piece, crc)
             elif digest is not None:
                 digest.update(piece)
             moved(len(piece))
@@ -149,7 +155,7 @@ class DataPath:
                 if done + len(piece) > unit.length:
                     break
                 write_all(file, piece, unit.offset + done)
-                crc = crc64.update(piece, crc)
+                crc = crc64(piece, crc)
                 done += len(piece)
                 moved(len(piece))
             if done != unit.length:
@@ -169,7 +175,7 @@ class DataPath:
     def _crc_of(self, file: int, offset: int, size: int) -> int:
         crc = 0
         for piece in self._pieces(file, offset, size):
-            crc = crc64.update(piece, crc)
+            crc = crc64(piece, crc)
         return crc
 
     def _md5_of(self, file: int, offset: int, size: int) -> str:
@@ -246,7 +252,7 @@ class DataPath:
                 pass
         crc = crc64_of_content(answer.headers)
         if crc is not None:
-            here = crc64.update(small) if small is not None else self._crc_of(file, offset, size)
+            here = crc64(small) if small is not None else self._crc_of(file, offset, size)
             if here != crc:
                 raise Unreachable(f"{request.doing}: in OBS the CRC-64 is {crc}, here {here}")
             return answer.text("etag")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Callable, Iterator, Optional
 
 from path_mapping.errors import NotFound, Refused
-from path_mapping.localfs.atomic_file import chunks, md5_of
+from path_mapping.localfs import chunks, md5_of
 from path_mapping.stores.file_store import Known
 from path_mapping.stores.store import StoredObject
 

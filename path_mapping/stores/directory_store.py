@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Callable, Iterator
 
 from path_mapping.errors import NotFound, Refused, StoreError, Unreachable, UnsafeTarget
-from path_mapping.localfs.atomic_file import (
+from path_mapping.localfs import (
     chunks,
     contained,
     is_temporary,
     make_directories,
     md5_of,
+    unsafe,
     write_verified,
 )
-from path_mapping.localfs.names import unsafe
 from path_mapping.stores.directory_files import DirectoryFiles
 from path_mapping.stores.store import StoredObject
 

@@ -6,7 +6,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Callable, Iterator, Optional
 
 from path_mapping.errors import NotFound, Refused, Unreachable
-from path_mapping.localfs.atomic_file import CHUNK
+from path_mapping.localfs import CHUNK
 from path_mapping.stores.file_store import Known
 from path_mapping.stores.store import StoredObject
 

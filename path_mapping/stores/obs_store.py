@@ -27,7 +27,7 @@ from obs import (
 )
 
 from path_mapping.errors import Expired, NotFound, PathMappingError, Refused, StoreError, Unreachable
-from path_mapping.localfs.atomic_file import CHUNK, Section, new_md5
+from path_mapping.localfs import CHUNK, Section, new_md5
 from path_mapping.stores.endpoint import address_of, bucket_in_path, verifying
 from path_mapping.stores.obs_answers import (
     base64_of_md5,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Callable, Iterable, Iterator, TypeVar
 
 from path_mapping.errors import Cancelled, StoreError
-from path_mapping.localfs.atomic_file import (
+from path_mapping.localfs import (
     CHANGED_ATTEMPTS,
     chunks,
     contained,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Callable, Deque, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 from path_mapping.errors import Cancelled, Expired, PathMappingError
-from path_mapping.planning.plan import Copy
+from path_mapping.planning import Copy
 from path_mapping.stores import Credentials
 from path_mapping.stores.units import Batch, Outcome, Unit, bytes_of
 from path_mapping.transfer.jobs import Job

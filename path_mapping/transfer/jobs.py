@@ -8,12 +8,20 @@ from contextlib import suppress
 from typing import Callable, Dict, Iterable, Iterator, List, Optional, Protocol, Tuple
 
 from path_mapping.errors import Unreachable
-from path_mapping.localfs import checksums as crc64
-from path_mapping.localfs.atomic_file import CHANGED_ATTEMPTS, TEMPORARY, State, state_of, stem_of
-from path_mapping.localfs.marks import put_mark
-from path_mapping.localfs.part_journal import PartJournal
-from path_mapping.localfs.target_dir import Folder, allocate, is_locked
-from path_mapping.planning.plan import Copy
+from path_mapping.localfs import (
+    CHANGED_ATTEMPTS,
+    TEMPORARY,
+    PartJournal,
+    State,
+    TargetDir,
+    allocate,
+    crc64_of_parts,
+    is_locked,
+    put_mark,
+    state_of,
+    stem_of,
+)
+from path_mapping.planning import Copy
 from path_mapping.stores.units import (
     BeginParts,
     Begun,
@@ -106,7 +114,7 @@ class GetLarge:
     def begin(self) -> Iterator[Unit]:
         """Each range, with what the journal says of it."""
         directory, root = os.fspath(self.copy.local.parent), os.fspath(self.copy.root)
-        self._folder = Folder(directory, root)
+        self._folder = TargetDir(directory, root)
         try:
             known = self._open()
         except BaseException:
@@ -173,7 +181,7 @@ class GetLarge:
 
     def _finish(self) -> Iterable[Unit]:
         lengths = [span.length for span in self._spans]
-        crc = crc64.of_parts([self._crcs[index] for index in range(len(lengths))], lengths)
+        crc = crc64_of_parts([self._crcs[index] for index in range(len(lengths))], lengths)
         if self._whole is not None and crc != self._whole:
             if self._again:
                 wanted = f"in OBS the CRC-64 is {self._whole}, here {crc}"

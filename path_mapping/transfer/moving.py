@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Sequence
 
 from path_mapping.errors import PathMappingError
-from path_mapping.planning.plan import Copy
+from path_mapping.planning import Copy
 from path_mapping.stores import Credentials, Signing, Store
 from path_mapping.stores.store_path import StorePath
 from path_mapping.transfer.engine import Engine, Progress, Tally

@@ -10,11 +10,8 @@ from pathlib import Path
 from typing import Callable, Dict, Iterable, Optional, Sequence, Set
 
 from path_mapping.errors import Cancelled, PathMappingError
-from path_mapping.mapping.routes import Route
-from path_mapping.planning.compare import Local
-from path_mapping.planning.local_tree import files_below, look
-from path_mapping.planning.plan import local_path
-from path_mapping.planning.prepare import UploadChoice
+from path_mapping.mapping import Route
+from path_mapping.planning import LocalEntry, UploadChoice, files_below, look
 from path_mapping.stores import Store
 from path_mapping.transfer.quiet import Look, Schedule, quiet, settle_seconds
 from path_mapping.transfer.transfer import Transferred, upload
@@ -57,13 +54,13 @@ def upload_periodically(
 def _round(
     routes: Sequence[Route], base: Path, store: Store, cancel: threading.Event
 ) -> Optional[Transferred]:
-    roots = [local_path(route, base) for route in routes]
+    roots = [route.path(base) for route in routes]
     before = _looks(roots)
     if cancel.wait(min(settle_seconds(route.interval or 0.0) for route in routes)):
         return None
     settled = quiet(before, _looks(roots), open_for_writing(roots))
 
-    def wanted(path: Path, local: Local) -> bool:
+    def wanted(path: Path, local: LocalEntry) -> bool:
         """Only as it was when it was quiet: what has changed since waits for the next round."""
         return str(path) in settled and before[str(path)] == Look(local.size, local.mtime_ns)
 

@@ -24,13 +24,9 @@ from path_mapping.errors import (
     Unreachable,
     UnsafeTarget,
 )
-from path_mapping.localfs.atomic_file import contained, make_directories, new_md5
-from path_mapping.localfs.names import shown
-from path_mapping.localfs.target_dir import leftovers
-from path_mapping.mapping.routes import Route
-from path_mapping.mapping.selection import Part
-from path_mapping.planning.plan import Copy
-from path_mapping.planning.prepare import Prepared, UploadChoice, prepared_downloads, prepared_uploads
+from path_mapping.localfs import contained, leftovers, make_directories, new_md5, shown
+from path_mapping.mapping import Route, Shard
+from path_mapping.planning import Copy, PreparedTransfer, UploadChoice, prepare_downloads, prepare_uploads
 from path_mapping.stores import FileStore, Store, StoredObject
 from path_mapping.transfer.engine import Progress
 from path_mapping.transfer.jobs import GetLarge, Job, PutLarge, get_small, journal_of, put_small, temporary_of
@@ -65,7 +61,7 @@ def download(
     *,
     cancel: threading.Event,
     progress: Callable[[Progress], None],
-    part: Part = Part(),  # noqa: B008 -- a frozen value
+    part: Shard = Shard(),  # noqa: B008 -- a frozen value
 ) -> Transferred:
     """Fetches all inputs; relative local paths start at `base`. What is here already is not fetched again.
 
@@ -76,7 +72,7 @@ def download(
     """
     started = time.monotonic()
     lister, check = partial(listing, store, cancel), partial(_check, cancel)
-    with closing(prepared_downloads(routes, base, lister, part, check)) as prepared:
+    with closing(prepare_downloads(routes, base, lister, part, check)) as prepared:
         failures = list(prepared.blocked)
         _change_directories(prepared, failures)
         moving = Moving(store, cancel, progress)
@@ -113,7 +109,7 @@ def upload(
     """
     started = time.monotonic()
     lister, check = partial(listing, store, cancel), partial(_check, cancel)
-    with closing(prepared_uploads(routes, base, lister, choice, check)) as prepared:
+    with closing(prepare_uploads(routes, base, lister, choice, check)) as prepared:
         failures = list(prepared.blocked)
         _mark_directories(prepared, store, cancel, failures)
         moving = Moving(store, cancel, progress)
@@ -135,7 +131,7 @@ def upload(
 
 
 def _transferred(
-    prepared: Prepared, moving: Moving, failures: Sequence[Failure], started: float
+    prepared: PreparedTransfer, moving: Moving, failures: Sequence[Failure], started: float
 ) -> Transferred:
     if failures:
         raise TransferFailed(failures, moving.whole)
@@ -150,7 +146,7 @@ def _transferred(
     )
 
 
-def _change_directories(prepared: Prepared, failures: List[Failure]) -> None:
+def _change_directories(prepared: PreparedTransfer, failures: List[Failure]) -> None:
     """Makes the empty directories of the inputs, and takes away what is no longer in OBS."""
     for target in prepared.targets():
         try:
@@ -173,7 +169,7 @@ def _change_directories(prepared: Prepared, failures: List[Failure]) -> None:
 
 
 def _mark_directories(
-    prepared: Prepared, store: Store, cancel: threading.Event, failures: List[Failure]
+    prepared: PreparedTransfer, store: Store, cancel: threading.Event, failures: List[Failure]
 ) -> None:
     """Stores `name/` for each empty directory of the outputs."""
     nothing, empty = Path(os.devnull), new_md5().hexdigest()
@@ -187,7 +183,7 @@ def _mark_directories(
 
 
 def _delete_objects(
-    prepared: Prepared, store: Store, cancel: threading.Event, failures: List[Failure]
+    prepared: PreparedTransfer, store: Store, cancel: threading.Event, failures: List[Failure]
 ) -> None:
     """Deletes what this route once sent and no longer has."""
     if not isinstance(store, FileStore):
@@ -231,7 +227,7 @@ def _check(cancel: threading.Event) -> None:
         raise Cancelled("the transfer was given up")
 
 
-def _unfinished(prepared: Prepared, ranges_from: int) -> Tuple[Set[str], Set[Tuple[Path, Path]]]:
+def _unfinished(prepared: PreparedTransfer, ranges_from: int) -> Tuple[Set[str], Set[Tuple[Path, Path]]]:
     """The names of the unfinished files that this run, or the next, takes up; and the directories, each with
     its route's root, where there may be others."""
     own: Set[str] = set()

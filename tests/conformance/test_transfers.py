@@ -21,8 +21,8 @@ from path_mapping.errors import (
     Unreachable,
     UnsafeTarget,
 )
-from path_mapping.localfs.names import is_record
 from path_mapping.mapping.routes import ObsUrl, Route
+from path_mapping.planning.record import is_record
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.transfer import Progress, Transferred, download, upload
 from tests.conformance.clients import Account, Sdk

@@ -12,11 +12,12 @@ import pytest
 
 from ma_boot.rehearsal.obs_server import Fault, ObsServer
 from path_mapping.errors import NoSpace, TransferFailed
-from path_mapping.localfs.atomic_file import chunks, md5_of
-from path_mapping.localfs.names import is_record, record_path
+from path_mapping.localfs.atomic_file import chunks
+from path_mapping.localfs.checksums import md5_of
 from path_mapping.mapping.routes import ObsUrl, Route
-from path_mapping.mapping.selection import Part
+from path_mapping.mapping.selection import Shard
 from path_mapping.planning.prepare import UploadChoice
+from path_mapping.planning.record import is_record, record_path
 from path_mapping.stores import Store, StoredObject, open_store
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.transfer import Transferred, download, listing, upload
@@ -32,7 +33,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, obs: ObsServer) -> Sto
     return open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
 
 
-def fetch(store: Store, base: Path, part: Part = Part(), **options: object) -> Transferred:  # noqa: B008
+def fetch(store: Store, base: Path, part: Shard = Shard(), **options: object) -> Transferred:  # noqa: B008
     route = Route("in", ObsUrl("bucket", "data/"), **options)  # type: ignore[arg-type]
     return download([route], base, store, cancel=threading.Event(), progress=lambda now: None, part=part)
 
@@ -154,7 +155,7 @@ def test_each_node_has_its_part(store: Store, tmp_path: Path) -> None:
     write(tmp_path, FILES)
     send(store, tmp_path)
     for index in range(3):
-        fetch(store, tmp_path / str(index), Part(index, 3), shard=True)
+        fetch(store, tmp_path / str(index), Shard(index, 3), shard=True)
     parts = [tree(tmp_path / str(index) / "in") for index in range(3)]
     assert {name: content for part in parts for name, content in part.items()} == tree(tmp_path / "out")
     assert sum(map(len, parts)) == 5

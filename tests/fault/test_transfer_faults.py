@@ -22,8 +22,8 @@ from path_mapping.errors import (
     Unreachable,
     UnsafeTarget,
 )
-from path_mapping.localfs.names import is_record
 from path_mapping.mapping.routes import ObsUrl, Route
+from path_mapping.planning.record import is_record
 from path_mapping.stores import Store, StoredObject
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.transfer import Progress, Transferred, download, upload

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping
 
-from ma_boot.errors import ConfigError, NotExecutable, NotFound
+from ma_boot.errors import CommandNotFound, ConfigError, NotExecutable
 from ma_boot.image.container_engine import EngineRefused, image_attributes
 from ma_boot.image.facts import ARCHITECTURES, LABEL, docker_platform
 from ma_boot.rehearsal.containers.container_plan import RUN_LABEL, ContainerPlan, NetworkPlan
@@ -131,7 +131,7 @@ def start(client: DockerClient, name: str) -> Any:
     except APIError as error:
         text = str(error.explanation or error)
         if "executable file not found" in text or "no such file or directory" in text:
-            raise NotFound(
+            raise CommandNotFound(
                 f"{name}: its image has no ma_boot: expected one of `ma_boot image build` ({text})"
             ) from error
         if "permission denied" in text or "exec format error" in text:

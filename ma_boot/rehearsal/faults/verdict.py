@@ -11,8 +11,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.rehearsal.faults.expect import Expected
 from ma_boot.rehearsal.faults.grammar import Fault
-from path_mapping.mapping.routes import Route
-from path_mapping.planning.plan import local_path
+from path_mapping.mapping import Route
 
 FILE = "verdicts.json"
 COLUMNS = 88  # of a terminal's 100, behind what stands before each line
@@ -156,7 +155,7 @@ def outputs_home(places: Sequence[Tuple[Route, Path]], obs_root: Path) -> Option
         return None
     files, lost = 0, []
     for route, base in places:
-        local = local_path(route, base)
+        local = route.path(base)
         for path in _files(local):
             files += 1
             below = "" if path == local else path.relative_to(local).as_posix()

@@ -15,8 +15,7 @@ from ma_boot.rehearsal.obs_server.wire import answers
 from ma_boot.rehearsal.obs_server.wire.answers import Answer
 from ma_boot.rehearsal.obs_server.wire.conditions import is_modified, wanted_range
 from ma_boot.rehearsal.obs_server.wire.refusals import Refusal
-from path_mapping.localfs import checksums as crc64
-from path_mapping.localfs.atomic_file import chunks
+from path_mapping.localfs import chunks, crc64
 
 
 def put(call: Call) -> Answer:
@@ -178,5 +177,5 @@ def _append_bytes(source: BinaryIO, size: int, target: BinaryIO) -> None:
 def _crc64_of(path: Path) -> int:
     crc = 0
     for piece in chunks(path):
-        crc = crc64.update(piece, crc)
+        crc = crc64(piece, crc)
     return crc

@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Collection, List, Optional, Sequence, Tuple
 
-from ma_boot.errors import CannotCreate, ConfigError, NotFound
+from ma_boot.errors import CannotCreate, CommandNotFound, ConfigError
 
 MOST_FILES = 1000
 MOST_BYTES = 5 << 30
@@ -22,7 +22,7 @@ def code_directory(
     """The directory that plays the code directory, and the command with its script as a path in it.
 
     By default that is the script's own directory; a command that is no script has none unless `code_dir`
-    names it. Raises `NotFound` and `ConfigError`.
+    names it. Raises `CommandNotFound` and `ConfigError`.
     """
     first, *rest = command
     code = Path(cwd, code_dir).resolve() if code_dir else None
@@ -32,7 +32,7 @@ def code_directory(
         return code, tuple(command)
     script = Path(cwd, first).resolve()
     if not script.is_file():
-        raise NotFound(f"{first}: no such file (looked for {script})")
+        raise CommandNotFound(f"{first}: no such file (looked for {script})")
     if code is None:
         code = script.parent
     if code not in script.parents:

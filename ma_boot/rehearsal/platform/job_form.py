@@ -21,7 +21,7 @@ from ma_boot.errors import UsageError, listed
 from ma_boot.node.transfers import as_ours
 from ma_boot.rehearsal.platform.simulated_job import SimulatedJob
 from path_mapping import errors as mapping_errors
-from path_mapping.mapping.routes import ObsUrl, Route
+from path_mapping.mapping import ObsUrl, Route
 from path_mapping.stores import Store
 from path_mapping.transfer import download, upload, upload_periodically
 

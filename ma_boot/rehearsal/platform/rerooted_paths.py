@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from path_mapping.errors import MappingInvalid
-from path_mapping.mapping.mapping_file import read_mapping
-from path_mapping.mapping.routes import PathMapping, Route
+from path_mapping.mapping import PathMapping, Route, read_mapping
 
 _ONLY_WHERE_SET = ("include", "exclude", "interval", "shard", "delete", "checksum")
 

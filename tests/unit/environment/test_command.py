@@ -8,7 +8,7 @@ from typing import Tuple
 import pytest
 
 from ma_boot.environment.command import command_argv
-from ma_boot.errors import NotExecutable, NotFound, UsageError
+from ma_boot.errors import CommandNotFound, NotExecutable, UsageError
 
 
 @pytest.fixture
@@ -56,11 +56,11 @@ def test_the_command_is_run_as_what_it_is(
 @pytest.mark.parametrize(
     ("command", "error", "said"),
     [
-        (("missing.py",), NotFound, "looked for"),
-        (("/abs/only.py",), NotFound, "no such file"),
-        (("both.py",), NotFound, "several files"),
-        (("nothing",), NotFound, "no such program on the selected PATH"),
-        (("./nothing",), NotFound, "no such file"),
+        (("missing.py",), CommandNotFound, "looked for"),
+        (("/abs/only.py",), CommandNotFound, "no such file"),
+        (("both.py",), CommandNotFound, "several files"),
+        (("nothing",), CommandNotFound, "no such program on the selected PATH"),
+        (("./nothing",), CommandNotFound, "no such file"),
         (("./no-x",), NotExecutable, "name its interpreter"),
         (("--lcal",), UsageError, "no such option: --lcal"),
         (("-m",), UsageError, "the name of a module"),
@@ -72,7 +72,7 @@ def test_a_command_that_cannot_be_run(home: Path, command: Tuple[str, ...], erro
 
 
 def test_a_missing_script_is_told_every_place_that_was_looked_at(home: Path) -> None:
-    with pytest.raises(NotFound) as raised:
+    with pytest.raises(CommandNotFound) as raised:
         argv(home, "missing.py")
     for place in ("missing.py", "jobs/a/missing.py", "jobs/b/missing.py"):
         assert f"looked for {home}/{place}" in str(raised.value)

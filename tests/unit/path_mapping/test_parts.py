@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from path_mapping.localfs import checksums as crc64
-from path_mapping.localfs.marks import Mark, mark_of, put_mark
+from path_mapping.localfs.checksums import by_crcmod, by_liblzma, crc64, crc64_of_parts
+from path_mapping.localfs.marks import FileMark, put_mark, read_mark
 from path_mapping.localfs.part_journal import PartJournal
 from path_mapping.stores.obs_answers import crc64_of_content, md5_of_content, seconds_to_wait
 from path_mapping.transfer.parts import (
@@ -76,22 +76,20 @@ def test_versions_have_different_names(one: str, other: str) -> None:
 
 @given(st.lists(st.binary(max_size=300), max_size=8))
 def test_the_crc_of_all_is_made_of_those_of_its_parts(parts: List[bytes]) -> None:
-    whole = crc64.update(b"".join(parts))
-    assert crc64.of_parts([crc64.update(part) for part in parts], list(map(len, parts))) == whole
+    whole = crc64(b"".join(parts))
+    assert crc64_of_parts([crc64(part) for part in parts], list(map(len, parts))) == whole
     running = 0
     for part in parts:
-        running = crc64.update(bytearray(part), running)
+        running = crc64(bytearray(part), running)
     assert running == whole
 
 
 @given(st.binary(max_size=2000), st.integers(0, (1 << 64) - 1))
 def test_both_libraries_agree(data: bytes, before: int) -> None:
-    native = crc64.by_liblzma()
+    native = by_liblzma()
     assert native is not None
-    assert (
-        native(data, before) == crc64.by_crcmod()(data, before) == native(memoryview(bytearray(data)), before)
-    )
-    assert crc64.update(b"123456789") == 0x995DC9BBDF1939FA  # the check value of CRC-64/XZ
+    assert native(data, before) == by_crcmod()(data, before) == native(memoryview(bytearray(data)), before)
+    assert crc64(b"123456789") == 0x995DC9BBDF1939FA  # the check value of CRC-64/XZ
 
 
 @given(st.binary(max_size=200))
@@ -114,8 +112,8 @@ def test_a_mark_says_what_the_file_is_a_copy_of(tmp_path: Path) -> None:
     path.write_bytes(b"12345")
     with path.open("rb") as file:
         put_mark(file.fileno(), 5, '"etag with space"')
-    assert mark_of(path) == Mark(5, "etag with space", path.stat().st_mtime_ns)
-    assert mark_of(tmp_path / "nothing") is None
+    assert read_mark(path) == FileMark(5, "etag with space", path.stat().st_mtime_ns)
+    assert read_mark(tmp_path / "nothing") is None
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from path_mapping.localfs.names import Clashes, no_key, printable, unsafe
 from path_mapping.mapping.routes import ObsUrl, Route
-from path_mapping.mapping.selection import FILE_COST, Part, selected, sharer
-from path_mapping.planning.compare import Entry, Local, judged_download, judged_upload
+from path_mapping.mapping.selection import FILE_COST, Shard, selected, sharer
+from path_mapping.planning.compare import LocalEntry, RecordEntry, compare_download, compare_upload
 from path_mapping.planning.plan import (
     COPY,
     DELETE,
@@ -28,7 +28,7 @@ from path_mapping.planning.plan import (
     source_of,
 )
 from path_mapping.planning.prepare import urgency
-from path_mapping.planning.space import Free, Need, shortages
+from path_mapping.planning.space import FreeSpace, SpaceNeed, shortages
 from path_mapping.stores import StoredObject
 
 BASE = Path("/base")
@@ -42,10 +42,10 @@ def never(name: str) -> str:
 def downloads(
     *objects: StoredObject,
     route: Route = ROUTE,
-    entries: Sequence[Entry] = (),
-    local: Optional[Dict[str, Local]] = None,
+    entries: Sequence[RecordEntry] = (),
+    local: Optional[Dict[str, LocalEntry]] = None,
     md5: Callable[[str], str] = never,
-    part: Part = Part(),  # noqa: B008
+    part: Shard = Shard(),  # noqa: B008
     folded: bool = False,
 ) -> List[Step]:
     source = source_of(route, objects, BASE)
@@ -55,10 +55,10 @@ def downloads(
 
 
 def uploads(
-    files: Dict[str, Local],
+    files: Dict[str, LocalEntry],
     objects: Optional[Sequence[StoredObject]] = (),
     route: Route = ROUTE,
-    entries: Sequence[Entry] = (),
+    entries: Sequence[RecordEntry] = (),
     md5: Callable[[str], str] = never,
 ) -> List[Step]:
     ends = Ends(BASE / "in", "bucket", "in/")
@@ -72,8 +72,8 @@ def stored(name: str, size: int = 1, mark: str = "", md5: Optional[str] = None) 
     return StoredObject("in/" + name, size, md5, f'"{mark or md5}"' if mark or md5 else "")
 
 
-def file(size: int = 1, mtime_ns: int = 0) -> Local:
-    return Local("file", size, mtime_ns)
+def file(size: int = 1, mtime_ns: int = 0) -> LocalEntry:
+    return LocalEntry("file", size, mtime_ns)
 
 
 def said(steps: Sequence[Step]) -> List[Tuple[str, str, str]]:
@@ -118,7 +118,7 @@ class TestKeys:
 
     def test_a_marker_is_an_empty_directory(self) -> None:
         found = downloads(
-            stored("", 0), stored("a/", 0), stored("b/", 0), local={"b/": Local("directory", 0, 0)}
+            stored("", 0), stored("a/", 0), stored("b/", 0), local={"b/": LocalEntry("directory", 0, 0)}
         )
         assert said(found) == [(MAKE, "a/", "an empty directory"), (SKIP, "b/", "unchanged")]
 
@@ -143,7 +143,11 @@ class TestKeys:
         assert [step.action for step in found] == [COPY, COPY, action]
 
     def test_a_directory_in_the_place_of_a_file_is_refused(self) -> None:
-        local = {"a": Local("directory", 0, 0), "b/": Local("file", 0, 0), "c": Local("link", 1, 0)}
+        local = {
+            "a": LocalEntry("directory", 0, 0),
+            "b/": LocalEntry("file", 0, 0),
+            "c": LocalEntry("link", 1, 0),
+        }
         found = downloads(stored("a"), stored("b/", 0), stored("c"), local=local)
         assert [step.action for step in found] == [REFUSE, REFUSE, COPY]
 
@@ -217,18 +221,20 @@ class TestSelection:
     def test_each_node_fetches_only_its_part(self) -> None:
         route = Route("in", ObsUrl("bucket", "in/"), shard=True)
         objects = [stored(name, size) for name, size in zip("abcdef", (900_000, 10, 10, 10, 10, 900_000))]
-        parts = [downloads(*objects, route=route, part=Part(index, 3)) for index in range(3)]
+        parts = [downloads(*objects, route=route, part=Shard(index, 3)) for index in range(3)]
         names = [[step.name for step in steps if step.action == COPY] for steps in parts]
         assert names == [["a"], ["b", "d", "f"], ["c", "e"]]
         assert {step.reason for step in parts[0] if step.action == SKIP} == {"another node's part"}
 
     def test_without_shard_each_node_fetches_all(self) -> None:
-        assert len([s for s in downloads(stored("a"), stored("b"), part=Part(1, 2)) if s.action == COPY]) == 2
+        assert (
+            len([s for s in downloads(stored("a"), stored("b"), part=Shard(1, 2)) if s.action == COPY]) == 2
+        )
 
 
 @given(st.lists(st.integers(0, 10_000_000), max_size=40), st.integers(1, 9))
 def test_shares_are_complete_distinct_and_balanced(sizes: List[int], count: int) -> None:
-    sharers = [sharer(Part(index, count)) for index in range(count)]
+    sharers = [sharer(Shard(index, count)) for index in range(count)]
     owners = [[index for index, mine in enumerate(sharers) if mine(size)] for size in sizes]
     assert all(len(owner) == 1 for owner in owners)
     loads = [
@@ -240,7 +246,7 @@ def test_shares_are_complete_distinct_and_balanced(sizes: List[int], count: int)
 
 def test_a_part_is_one_of_its_count() -> None:
     with pytest.raises(ValueError, match="expected 0 to 1"):
-        Part(2, 2)
+        Shard(2, 2)
 
 
 class TestDownloadAgain:
@@ -248,7 +254,7 @@ class TestDownloadAgain:
 
     def test_what_is_as_recorded_is_skipped_without_a_look_at_its_content(self) -> None:
         found = downloads(
-            stored("a", mark="x-3"), entries=[Entry("a", 1, 7, "x-3")], local={"a": file(mtime_ns=7)}
+            stored("a", mark="x-3"), entries=[RecordEntry("a", 1, 7, "x-3")], local={"a": file(mtime_ns=7)}
         )
         assert said(found) == [(SKIP, "a", "unchanged")]
 
@@ -256,16 +262,16 @@ class TestDownloadAgain:
         ("entry", "local", "reason"),
         [
             (None, None, "not here"),
-            (Entry("a", 1, 7, "x-3"), None, "not here"),
-            (Entry("a", 1, 7, "x-3"), file(2, 7), "another size"),
-            (Entry("a", 1, 7, "x-3"), file(1, 8), "changed here"),
-            (Entry("a", 1, 7, "y-3"), file(1, 7), "changed in OBS"),
-            (Entry("a", 1, 7, ""), file(1, 7), "changed in OBS"),
+            (RecordEntry("a", 1, 7, "x-3"), None, "not here"),
+            (RecordEntry("a", 1, 7, "x-3"), file(2, 7), "another size"),
+            (RecordEntry("a", 1, 7, "x-3"), file(1, 8), "changed here"),
+            (RecordEntry("a", 1, 7, "y-3"), file(1, 7), "changed in OBS"),
+            (RecordEntry("a", 1, 7, ""), file(1, 7), "changed in OBS"),
             (None, file(1, 7), "its content is not known"),
         ],
     )
     def test_what_may_be_other_content_is_fetched(
-        self, entry: Optional[Entry], local: Optional[Local], reason: str
+        self, entry: Optional[RecordEntry], local: Optional[LocalEntry], reason: str
     ) -> None:
         entries = [entry] if entry else []
         found = downloads(stored("a", mark="x-3"), entries=entries, local={"a": local} if local else {})
@@ -288,14 +294,14 @@ class TestDownloadAgain:
             (step,) = downloads(
                 stored("a", md5=md5, mark=mark),
                 route=Route("in", ObsUrl("bucket", "in/"), checksum=True),
-                entries=[Entry("a", 1, 7, mark or md5 or "", md5_of(b"a"))],
+                entries=[RecordEntry("a", 1, 7, mark or md5 or "", md5_of(b"a"))],
                 local={"a": file(1, 7)},
                 md5=lambda name: md5_of(content),
             )
             assert step.action == action
 
     def test_delete_takes_what_came_and_is_gone_but_nothing_else(self) -> None:
-        entries = [Entry(name, 1, 7, "x") for name in ("a", "b", "c", "d", "z")]
+        entries = [RecordEntry(name, 1, 7, "x") for name in ("a", "b", "c", "d", "z")]
         local = {"a": file(1, 7), "b": file(1, 8), "d": file(1, 7), "other": file(), "z": file(1, 7)}
         for delete in (False, True):
             route = Route("in", ObsUrl("bucket", "in/"), delete=delete)
@@ -316,7 +322,12 @@ class TestUploadAgain:
             stored("e", mark="x"),
             stored("f", mark="x"),
         ]
-        entries = [Entry("c", 1, 7, "x"), Entry("d", 1, 7, ""), Entry("e", 1, 8, "x"), Entry("f", 1, 7, "y")]
+        entries = [
+            RecordEntry("c", 1, 7, "x"),
+            RecordEntry("d", 1, 7, ""),
+            RecordEntry("e", 1, 8, "x"),
+            RecordEntry("f", 1, 7, "y"),
+        ]
         assert said(uploads(files, objects, entries=entries)) == [
             (COPY, "a", "not in OBS"),
             (COPY, "b", "another size"),
@@ -333,32 +344,34 @@ class TestUploadAgain:
 
     def test_where_nobody_looked_the_record_decides(self) -> None:
         found = uploads(
-            {"a": file(1, 7), "b": file(1, 8)}, None, entries=[Entry("a", 1, 7, ""), Entry("b", 1, 7, "")]
+            {"a": file(1, 7), "b": file(1, 8)},
+            None,
+            entries=[RecordEntry("a", 1, 7, ""), RecordEntry("b", 1, 7, "")],
         )
         assert said(found) == [(SKIP, "a", "sent already"), (COPY, "b", "not sent yet")]
 
     def test_empty_directories_become_markers_once(self) -> None:
-        files = {"a/": Local("directory", 0, 0), "b/": Local("directory", 0, 0)}
+        files = {"a/": LocalEntry("directory", 0, 0), "b/": LocalEntry("directory", 0, 0)}
         assert [(s.action, s.name) for s in uploads(files, [stored("b/", 0)])] == [(MAKE, "a/"), (SKIP, "b/")]
 
     def test_special_files_are_left_out_and_bad_links_refused(self) -> None:
         files = {
-            "p": Local("special", 0, 0, "neither"),
-            "q": Local("link", 0, 0, "a link out of the output, to /etc"),
+            "p": LocalEntry("special", 0, 0, "neither"),
+            "q": LocalEntry("link", 0, 0, "a link out of the output, to /etc"),
         }
         assert [(s.action, s.name) for s in uploads(files)] == [(SKIP, "p"), (REFUSE, "q")]
 
     def test_delete_takes_what_went_and_is_gone(self) -> None:
         route = Route("in", ObsUrl("bucket", "in/"), delete=True)
-        entries = [Entry("a", 1, 7, ""), Entry("b", 1, 7, "")]
+        entries = [RecordEntry("a", 1, 7, ""), RecordEntry("b", 1, 7, "")]
         assert [s.name for s in uploads({"b": file(1, 7)}, None, route, entries) if s.action == DELETE] == [
             "a"
         ]
 
     def test_delete_takes_nothing_behind_a_directory_that_cannot_be_read(self) -> None:
         route = Route("in", ObsUrl("bucket", "in/"), delete=True)
-        files = {"a/": Local("directory", 0, 0, "cannot be read")}
-        assert [s.action for s in uploads(files, None, route, [Entry("a/b", 1, 7, "")])] == [REFUSE]
+        files = {"a/": LocalEntry("directory", 0, 0, "cannot be read")}
+        assert [s.action for s in uploads(files, None, route, [RecordEntry("a/b", 1, 7, "")])] == [REFUSE]
 
 
 CONTENTS = st.sampled_from([b"a", b"b", b"cc"])
@@ -379,7 +392,7 @@ def test_what_is_skipped_has_the_right_content(
     entry = None
     if moved is not None:
         mark = found.etag.strip('"') if there == moved else "before"
-        entry = Entry("k", len(moved), 0, mark, md5_of(moved) if checksum else "")
+        entry = RecordEntry("k", len(moved), 0, mark, md5_of(moved) if checksum else "")
     calls: List[bytes] = []
 
     def read() -> str:
@@ -387,9 +400,9 @@ def test_what_is_skipped_has_the_right_content(
         return md5_of(here)
 
     if sending:
-        verdict = judged_upload(local, found, True, entry, checksum, read)
+        verdict = compare_upload(local, found, True, entry, checksum, read)
     else:
-        verdict = judged_download(found, local, entry, checksum, read)
+        verdict = compare_download(found, local, entry, checksum, read)
     assert verdict.action in (COPY, SKIP)
     assert here == there or verdict.action == COPY
     assert len(calls) <= 1
@@ -404,7 +417,7 @@ def test_a_second_run_with_nothing_to_do_does_nothing(files: List[Tuple[str, int
     names = {name: names[name] for name in sorted(names) if not clashes.problem(name)}
     if not names:
         return
-    entries = [Entry(name, 1, time, f"m{time}") for name, time in names.items()]
+    entries = [RecordEntry(name, 1, time, f"m{time}") for name, time in names.items()]
     objects = [stored(name, mark=f"m{time}") for name, time in names.items()]
     local = {name: file(1, time) for name, time in names.items()}
     steps = (
@@ -430,15 +443,19 @@ class TestSpace:
     """Before the first byte."""
 
     def test_targets_on_one_disk_need_it_together(self) -> None:
-        needs = {Path("/a"): Need(60, 3, 0), Path("/b"): Need(50, 3, 0), Path("/c"): Need(1, 1, 0)}
-        disk, other = Free(100, 5), Free(100, None)
+        needs = {
+            Path("/a"): SpaceNeed(60, 3, 0),
+            Path("/b"): SpaceNeed(50, 3, 0),
+            Path("/c"): SpaceNeed(1, 1, 0),
+        }
+        disk, other = FreeSpace(100, 5), FreeSpace(100, None)
         problems = shortages(needs, {Path("/a"): (1, disk), Path("/b"): (1, disk), Path("/c"): (2, other)})
         assert len(problems) == 2
         assert problems[0].startswith("/a, /b: needed are 0.000 GB")
         assert problems[1] == "/a, /b: needed are 6 inodes, free 5: choose another disk"
 
     def test_a_file_that_is_replaced_is_there_twice_for_a_moment(self) -> None:
-        need = Need().plus(10, None).plus(8, 8).plus(5, 2)
-        assert need == Need(13, 1, 8)
-        assert shortages({Path("/a"): need}, {Path("/a"): (1, Free(21, 1))}) == []
-        assert shortages({Path("/a"): need}, {Path("/a"): (1, Free(20, 1))}) != []
+        need = SpaceNeed().plus(10, None).plus(8, 8).plus(5, 2)
+        assert need == SpaceNeed(13, 1, 8)
+        assert shortages({Path("/a"): need}, {Path("/a"): (1, FreeSpace(21, 1))}) == []
+        assert shortages({Path("/a"): need}, {Path("/a"): (1, FreeSpace(20, 1))}) != []

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ma_boot.errors import ConfigError, NotFound
+from ma_boot.errors import CommandNotFound, ConfigError
 from ma_boot.modelarts.job import read_job
 from ma_boot.rank_table import NotYet, completed_document, convert, own_pod, parse
 from ma_boot.rehearsal.platform.code_directory import code_directory, code_files, copy_code
@@ -91,7 +91,7 @@ class TestCode:
         assert code_directory(["torchrun", "x"], None, str(project)) == (None, ("torchrun", "x"))
 
     def test_mistakes_are_named(self, project: Path) -> None:
-        with pytest.raises(NotFound, match="no such file"):
+        with pytest.raises(CommandNotFound, match="no such file"):
             code_directory(["missing.py"], None, str(project))
         with pytest.raises(ConfigError, match="no such directory"):
             code_directory(["pkg/train.py"], "nowhere", str(project))

@@ -7,7 +7,7 @@ from typing import Optional
 
 import pytest
 
-from ma_boot.errors import BootError, ExitCode, InputMissing, NotFound, OutputLost, RankTableTimeout
+from ma_boot.errors import BootError, CommandNotFound, ExitCode, InputMissing, OutputLost, RankTableTimeout
 from ma_boot.reporting.exit_report import Ending, exit_code, failure_document, report_lines, verdict
 from ma_boot.reporting.journal import PhaseRecord
 from ma_boot.reporting.result import RunResult, WorkerExit
@@ -23,7 +23,9 @@ WELL = RunResult((ended(0, 0), ended(1, 0)))
 FAILED = RunResult((ended(1, 3), ended(0, 143, stopped=True, signum=15)))
 KILLED = RunResult((ended(0, 137, signum=9), ended(1, 143, stopped=True, signum=15)))
 STOPPED = RunResult((ended(0, 143, stopped=True, signum=15), ended(1, 0, stopped=True)))
-UNSTARTED = RunResult((ended(0, 143, stopped=True, signum=15),), NotFound("rank 1 could not be started"))
+UNSTARTED = RunResult(
+    (ended(0, 143, stopped=True, signum=15),), CommandNotFound("rank 1 could not be started")
+)
 LOST = OutputLost("not every output was uploaded")
 
 

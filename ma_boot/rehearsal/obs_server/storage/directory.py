@@ -16,9 +16,7 @@ from ma_boot.rehearsal.obs_server.storage.objects import Bucket, Buckets
 from ma_boot.rehearsal.obs_server.storage.stored import Stored
 from ma_boot.rehearsal.obs_server.wire.refusals import Refusal
 from path_mapping.errors import UnsafeTarget
-from path_mapping.localfs import checksums as crc64
-from path_mapping.localfs.atomic_file import TEMPORARY, chunks, contained, is_temporary
-from path_mapping.localfs.names import unsafe
+from path_mapping.localfs import TEMPORARY, chunks, contained, crc64, is_temporary, unsafe
 
 _NO_CONTENT = os.devnull  # of the object `key/`, which is a directory
 
@@ -119,6 +117,6 @@ def _with_checksums(stored: Stored) -> Stored:
     md5, crc, size = hashlib.md5(), 0, 0
     for piece in chunks(Path(stored.path)):
         md5.update(piece)
-        crc = crc64.update(piece, crc)
+        crc = crc64(piece, crc)
         size += len(piece)
     return replace(stored, size=size, etag=md5.hexdigest(), crc64=crc)

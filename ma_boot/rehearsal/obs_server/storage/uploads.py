@@ -13,8 +13,7 @@ from typing import Dict, Iterable, List, Mapping, Sequence, Tuple
 from ma_boot.rehearsal.obs_server.storage.objects import Bucket
 from ma_boot.rehearsal.obs_server.storage.stored import Part, Stored, Upload
 from ma_boot.rehearsal.obs_server.wire.refusals import Refusal
-from path_mapping.localfs import checksums as crc64
-from path_mapping.localfs.atomic_file import chunks
+from path_mapping.localfs import chunks, crc64
 
 MIN_PART = 100 << 10  # OBS API reference, "Uploading Parts": the last one may be smaller
 MAX_PARTS = 10_000
@@ -120,6 +119,6 @@ def _join(parts: Iterable[Part], path: Path) -> Tuple[int, int]:
     with path.open("wb", buffering=0) as target:
         for part in parts:
             for piece in chunks(Path(part.path)):
-                crc = crc64.update(piece, crc)
+                crc = crc64(piece, crc)
                 target.write(piece)
         return target.tell(), crc

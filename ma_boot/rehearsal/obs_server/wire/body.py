@@ -11,7 +11,7 @@ from typing import BinaryIO, Iterator, Optional
 from ma_boot.rehearsal.obs_server.wire.connection import Connection
 from ma_boot.rehearsal.obs_server.wire.refusals import Refusal
 from ma_boot.rehearsal.obs_server.wire.request import Request
-from path_mapping.localfs import checksums as crc64
+from path_mapping.localfs import crc64
 
 CHUNK = 1 << 18
 MAX_DOCUMENT = 8 << 20  # a list of 1,000 keys of 1,024 bytes fits
@@ -59,7 +59,7 @@ class Body:
         if self.length > MAX_DOCUMENT or self._chunked:
             raise Refusal("MalformedXML", f"a document of at most {MAX_DOCUMENT} bytes was expected")
         content = b"".join(self.pieces())
-        self._check(prefix, hashlib.md5(content), hashlib.sha256(content).hexdigest(), crc64.update(content))
+        self._check(prefix, hashlib.md5(content), hashlib.sha256(content).hexdigest(), crc64(content))
         return content
 
     def drained(self) -> bool:
@@ -116,7 +116,7 @@ class Body:
         md5, sha256, crc, size = hashlib.md5(), self._sha256(), 0, 0
         for piece in self.pieces():
             md5.update(piece)
-            crc = crc64.update(piece, crc)
+            crc = crc64(piece, crc)
             if sha256 is not None:
                 sha256.update(piece)
             file.write(piece if self.lose_from is None else piece[: max(0, self.lose_from - size)])
