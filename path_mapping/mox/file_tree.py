@@ -1,4 +1,4 @@
-"""What is where, on local paths and in OBS: the half of `path_mapping.file` that moves no content."""
+"""Looks up, lists, creates and removes files and directories, on local paths and in OBS."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ import shutil
 from pathlib import Path
 from typing import Any, Iterator, List, NamedTuple, Optional, Tuple, Union
 
-from path_mapping.errors import NotFound
+from path_mapping.errors import NotFound, StoreError, Unreachable, UnsafeTarget
 from path_mapping.localfs import new_md5
 from path_mapping.mapping import ObsUrl
 from path_mapping.mox.own_store import store
+
+MoxFileRespException = StoreError
+MoxFileReadException = Unreachable
+MoxFileNameDuplicateException = UnsafeTarget
 
 
 class MoxFileNotExistsException(NotFound, FileNotFoundError):
@@ -22,7 +26,7 @@ class MoxFileNotExistsException(NotFound, FileNotFoundError):
 
 
 class Stat(NamedTuple):
-    """Bytes, nanoseconds since 1970, and whether it is a directory."""
+    """A file or directory: its length in bytes, its mtime in nanoseconds since the epoch."""
 
     length: int
     mtime_nsec: int
@@ -30,7 +34,11 @@ class Stat(NamedTuple):
 
 
 def url_of(path: Union[str, os.PathLike[str]]) -> Optional[ObsUrl]:
-    """The URL, with one `/` for several; None for a local path. Raises `ValueError` for a wrong URL."""
+    """The URL, repeated slashes merged into one; None for a local path.
+
+    Raises:
+        ValueError: the URL has no bucket, or is otherwise invalid.
+    """
     text = os.fspath(path)
     match = re.match(r"(?:obs|s3)://", text)
     if match is None:
@@ -39,7 +47,7 @@ def url_of(path: Union[str, os.PathLike[str]]) -> Optional[ObsUrl]:
 
 
 def exists(url: str, **_: Any) -> bool:
-    """Whether there is a file, an object or a directory."""
+    """True if a file, an object or a directory exists."""
     place = url_of(url)
     if place is None:
         return os.path.exists(url)
@@ -47,13 +55,17 @@ def exists(url: str, **_: Any) -> bool:
 
 
 def is_directory(url: str, **_: Any) -> bool:
-    """Whether there is a directory, or anything below the URL."""
+    """True for a local directory, and for a URL with any object below it."""
     place = url_of(url)
     return os.path.isdir(url) if place is None else _is_prefix(place)
 
 
 def stat(url: str, **_: Any) -> Stat:
-    """Size, time and kind; raises `MoxFileNotExistsException`."""
+    """The size, time and kind of a file or directory.
+
+    Raises:
+        MoxFileNotExistsException: there is neither.
+    """
     place = url_of(url)
     if place is None:
         try:
@@ -70,7 +82,13 @@ def stat(url: str, **_: Any) -> Stat:
 
 
 def get_size(url: str, recursive: bool = False, **_: Any) -> int:
-    """Bytes of a file; of a directory 0, or with `recursive`, and always of a local one, of all below it."""
+    """The size of a file in bytes; of a directory 0, or with `recursive` the sum of everything below it.
+
+    A local directory is always summed up.
+
+    Raises:
+        MoxFileNotExistsException: there is no such file or directory.
+    """
     place, found = url_of(url), stat(url)
     if not found.is_directory:
         return found.length
@@ -88,9 +106,12 @@ def list_directory(
     skip_dir: bool = False,
     **_: Any,
 ) -> List[str]:
-    """The names in a directory, sorted; with `recursive` the paths below it, those of directories too.
+    """The names in a directory, sorted; with `recursive` the relative paths of everything below it.
 
-    A directory's name has a `/` at its end when `remove_sep` is false.
+    Names of directories end with `/` if `remove_sep` is false.
+
+    Raises:
+        MoxFileNotExistsException: there is no such directory.
     """
     names: List[str] = []
     for top, directories, files in walk(url):
@@ -105,7 +126,11 @@ def list_directory(
 
 
 def walk(url: str, topdown: bool = True, **settings: Any) -> Iterator[Tuple[str, List[str], List[str]]]:
-    """As `os.walk`; raises `MoxFileNotExistsException` where there is no directory."""
+    """Like `os.walk`.
+
+    Raises:
+        MoxFileNotExistsException: there is no such directory.
+    """
     place = url_of(url)
     if not is_directory(url):
         raise missing(url)
@@ -127,31 +152,35 @@ def walk(url: str, topdown: bool = True, **settings: Any) -> Iterator[Tuple[str,
 
 
 class Entry(NamedTuple):
-    """One name in a directory, as `os.DirEntry`."""
+    """One name in a directory, like `os.DirEntry`."""
 
     name: str
     path: str
     directory: bool
 
     def is_dir(self, follow_symlinks: bool = True) -> bool:
-        """Whether it is a directory."""
+        """True for a directory."""
         return self.directory
 
     def is_file(self, follow_symlinks: bool = True) -> bool:
-        """Whether it is a file."""
+        """True for a file."""
         return not self.directory
 
     def is_symlink(self) -> bool:
-        """Never: OBS has none."""
+        """Always false: OBS has no symbolic links."""
         return False
 
     def stat(self, follow_symlinks: bool = True) -> Stat:
-        """As `stat`."""
+        """The same as `stat(entry.path)`."""
         return stat(self.path)
 
 
 def scan_dir(url: str) -> Iterator[Any]:
-    """As `os.scandir`."""
+    """Like `os.scandir`.
+
+    Raises:
+        MoxFileNotExistsException: there is no such directory.
+    """
     if url_of(url) is None:
         yield from os.scandir(url)
         return
@@ -162,7 +191,7 @@ def scan_dir(url: str) -> Iterator[Any]:
 
 
 def glob(url: str) -> List[str]:
-    """The paths that match, sorted; `*` and `?` stay within one name."""
+    """The existing paths that match, sorted; a wildcard never matches a `/`."""
     place = url_of(url)
     if place is None:
         return sorted(local_globbing.glob(url))
@@ -179,7 +208,7 @@ def glob(url: str) -> List[str]:
 
 
 def make_dirs(url: str, **_: Any) -> None:
-    """Makes a directory and those above it; one that is there is well."""
+    """Creates a directory and its parents; it may exist already."""
     place = url_of(url)
     if place is None:
         os.makedirs(url, exist_ok=True)
@@ -189,7 +218,11 @@ def make_dirs(url: str, **_: Any) -> None:
 
 
 def mk_dir(url: str, **_: Any) -> None:
-    """Makes a directory in one that exists."""
+    """Creates a directory; its parent must exist.
+
+    Raises:
+        FileNotFoundError: there is no such parent.
+    """
     place = url_of(url)
     if place is None:
         os.mkdir(url)
@@ -201,7 +234,11 @@ def mk_dir(url: str, **_: Any) -> None:
 
 
 def remove(url: str, recursive: bool = False, **_: Any) -> None:
-    """Deletes a file; with `recursive` a directory and all below it. Of what is not there, nothing."""
+    """Deletes a file; with `recursive` a directory and everything below it. It need not exist.
+
+    Raises:
+        ValueError: the URL is a whole bucket, which is never deleted.
+    """
     place = url_of(url)
     if place is None:
         if os.path.isdir(url) and not os.path.islink(url):
@@ -219,7 +256,7 @@ def remove(url: str, recursive: bool = False, **_: Any) -> None:
 
 
 def prefix_of(place: ObsUrl) -> str:
-    """What all keys below the URL begin with."""
+    """The common prefix of all keys below the URL."""
     return place.key if not place.key or place.key.endswith("/") else place.key + "/"
 
 
@@ -228,7 +265,7 @@ def _names_object(place: ObsUrl) -> bool:
 
 
 def is_object(place: ObsUrl) -> bool:
-    """Whether there is an object of exactly this key."""
+    """True if there is an object with exactly this key."""
     return _names_object(place) and store().find(place.bucket, place.key) is not None
 
 
@@ -240,5 +277,5 @@ def _is_prefix(place: ObsUrl) -> bool:
 
 
 def missing(url: str) -> MoxFileNotExistsException:
-    """The error for what is not there."""
+    """The error for a path that does not exist."""
     return MoxFileNotExistsException(f"{url}: no such file or directory")

@@ -1,4 +1,4 @@
-"""`shift('os', 'mox')`: Python's own file functions, which take URLs of OBS as well."""
+"""`shift('os', 'mox')`: Python's own file functions accept URLs as well."""
 
 from __future__ import annotations
 
@@ -9,82 +9,103 @@ import os
 import shutil
 from typing import Any, Callable, Dict, Tuple
 
-from path_mapping import file as mox
+from path_mapping.mox.copying import copy, copy_parallel, rename
+from path_mapping.mox.file_object import File
+from path_mapping.mox.file_tree import (
+    exists,
+    get_size,
+    is_directory,
+    list_directory,
+    make_dirs,
+    missing,
+    mk_dir,
+    remove,
+    scan_dir,
+    stat,
+    walk,
+)
+from path_mapping.mox.file_tree import glob as glob_urls
 
 _SCHEMES = ("obs://", "s3://")
 _originals: Dict[Tuple[Any, str], Any] = {}
 
 
 def _stat(path: str, **settings: Any) -> os.stat_result:
-    found = mox.stat(path)
+    found = stat(path)
     mode, seconds = 0o040750 if found.is_directory else 0o100640, found.mtime_nsec // 10**9
     return os.stat_result((mode, 0, 0, 1, 0, 0, found.length, seconds, seconds, seconds))
 
 
 def _is_file(path: str) -> bool:
-    return mox.exists(path) and not mox.is_directory(path)
+    return exists(path) and not is_directory(path)
 
 
 def _make_dirs(path: str, mode: int = 0o777, exist_ok: bool = False) -> None:
-    if not exist_ok and mox.exists(path):
+    if not exist_ok and exists(path):
         raise FileExistsError(17, "File exists", path)
-    mox.make_dirs(path)
+    make_dirs(path)
 
 
 def _open(path: str, mode: str = "r", *settings: Any, **more: Any) -> Any:
-    return mox.File(path, mode)
+    return File(path, mode)
 
 
 def _remove(path: str, **settings: Any) -> None:
-    if not mox.exists(path):
-        raise mox.MoxFileNotExistsException(f"{path}: no such file or directory")
-    mox.remove(path)
+    if not exists(path):
+        raise missing(path)
+    remove(path)
 
 
 def _copy_tree(source: str, target: str, *settings: Any, **more: Any) -> str:
-    mox.copy_parallel(source, target)
+    copy_parallel(source, target)
     return target
 
 
 def _copy_file(source: str, target: str, **settings: Any) -> str:
-    mox.copy(source, target)
+    copy(source, target)
     return target
 
 
 _FUNCTIONS: Tuple[Tuple[Any, str, Callable[..., Any]], ...] = (
     (builtins, "open", _open),
-    (glob, "glob", lambda pattern, **settings: mox.glob(pattern)),
-    (os, "listdir", mox.list_directory),
+    (glob, "glob", lambda pattern, **settings: glob_urls(pattern)),
+    (os, "listdir", list_directory),
     (os, "makedirs", _make_dirs),
-    (os, "mkdir", lambda path, mode=0o777: mox.mk_dir(path)),
+    (os, "mkdir", lambda path, mode=0o777: mk_dir(path)),
     (os, "remove", _remove),
-    (os, "rename", mox.rename),
-    (os, "scandir", mox.scan_dir),
+    (os, "rename", rename),
+    (os, "scandir", scan_dir),
     (os, "stat", _stat),
-    (os, "walk", mox.walk),
-    (os.path, "exists", mox.exists),
-    (os.path, "getsize", mox.get_size),
-    (os.path, "isdir", mox.is_directory),
+    (os, "walk", walk),
+    (os.path, "exists", exists),
+    (os.path, "getsize", get_size),
+    (os.path, "isdir", is_directory),
     (os.path, "isfile", _is_file),
     (shutil, "copyfile", _copy_file),
     (shutil, "copytree", _copy_tree),
-    (shutil, "rmtree", lambda path, *settings, **more: mox.remove(path, recursive=True)),
+    (shutil, "rmtree", lambda path, *settings, **more: remove(path, recursive=True)),
 )
 
 
-def shift_to_urls() -> None:
-    """Replaces them, once; local paths go where they went before."""
-    for module, name, on_urls in _FUNCTIONS:
-        if (module, name) not in _originals:
-            original = _originals[module, name] = getattr(module, name)
-            setattr(module, name, _either(original, on_urls))
+def shift(source: str, target: str) -> None:
+    """`shift('os', 'mox')` makes Python's own functions accept URLs; `shift('mox', 'os')` undoes it.
 
+    Local paths still go to the original functions.
 
-def shift_back() -> None:
-    """Puts Python's own back."""
-    while _originals:
-        (module, name), original = _originals.popitem()
-        setattr(module, name, original)
+    Raises:
+        ValueError: any other pair of names.
+    """
+    if (source, target) == ("os", "mox"):
+        for module, name, on_urls in _FUNCTIONS:
+            if (module, name) not in _originals:
+                original = _originals[module, name] = getattr(module, name)
+                setattr(module, name, _either(original, on_urls))
+    elif (source, target) == ("mox", "os"):
+        while _originals:
+            (module, name), original = _originals.popitem()
+            setattr(module, name, original)
+    else:
+        raise ValueError(f"found shift({source!r}, {target!r}), expected shift('os', 'mox') or the reverse")
 
 
 def _either(original: Callable[..., Any], on_urls: Callable[..., Any]) -> Callable[..., Any]:

@@ -176,11 +176,13 @@ def plan_downloads(
             continue  # the marker of the route's own directory
         marker = name.endswith("/") and found.size == 0
         problem = unsafe(name[:-1] if marker else name) or _too_long(name, room)
-        if chosen is not None and not chosen(name):
+        wanted = chosen is None or chosen(name)
+        clash = clashes.problem(name) if wanted and not problem else None
+        if not wanted:
             yield Step(SKIP, name, found.size, "not selected")
         elif problem:
             yield Step(REFUSE, name, found.size, problem)
-        elif (clash := clashes.problem(name)) is not None:
+        elif clash is not None:
             yield Step(SKIP if marker else REFUSE, name, found.size, clash)  # a marker has nothing to lose
         elif marker:
             yield _directory(name, look(name))

@@ -24,9 +24,9 @@ FILES = {"a.txt": b"hello", "b.jpg": b"\xff\xd8", "sub/c.txt": b"c" * 100, "sub/
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Each test has stores of its own."""
     monkeypatch.setattr(own_store, "_settings", {})
-    own_store.use()
+    own_store.set_auth()
     yield
-    own_store.use()
+    own_store.set_auth()
 
 
 @pytest.fixture
@@ -306,7 +306,7 @@ class TestUrls:
 
     def test_a_listing_of_several_pages_is_whole(self, obs_base: str, obs: ObsServer) -> None:
         for number in range(1005):
-            mox.file.store().write(
+            own_store.store().write(
                 "bucket",
                 f"base/{number:04}/f" if number % 2 else f"base/{number:04}",
                 Path(os.devnull),
