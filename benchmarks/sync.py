@@ -38,8 +38,8 @@ KEYS = {
 OURS = """
 import sys, threading
 from pathlib import Path
-from path_mapping.config import ObsUrl, Route
-from path_mapping.obs_store import ObsStore
+from path_mapping.mapping import ObsUrl, Route
+from path_mapping.stores.obs_store import ObsStore
 from path_mapping import transfer
 way, url, local, key = sys.argv[1:]
 getattr(transfer, way)([Route(local, ObsUrl("bucket", key))], Path("/"), ObsStore(url, "a", "b", None, None),

@@ -28,9 +28,9 @@ KILLS = 20
 PROGRAM = """
 import sys, threading
 from pathlib import Path
-from path_mapping.config import ObsUrl, Route
+from path_mapping.mapping import ObsUrl, Route
 from path_mapping.errors import Cancelled, WorkersLost
-from path_mapping.obs_store import ObsStore
+from path_mapping.stores.obs_store import ObsStore
 from path_mapping import transfer
 way, url, base, local, key = sys.argv[1:]
 store = ObsStore(url, "AKPLANTED", "SKPLANTED", None, None, multipart_from=6 << 20, part=5 << 20)

@@ -258,8 +258,8 @@ def test_a_full_disk_leaves_nothing_half(obs: ObsServer, store: ObsStore, tmp_pa
     program = f"""
 import resource, signal, threading
 from pathlib import Path
-from path_mapping.config import ObsUrl, Route
-from path_mapping.obs_store import ObsStore
+from path_mapping.mapping import ObsUrl, Route
+from path_mapping.stores.obs_store import ObsStore
 from path_mapping.transfer import download
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))  # write() fails as on a full disk
