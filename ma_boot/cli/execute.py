@@ -73,7 +73,7 @@ def rehearse_here(request: BootRequest, options: Mapping[str, Any], environ: Map
         world = _world(environ, inbox, console)
         adopt_orphans()
         if options["fault"] == ALL_FAULTS:
-            from ma_boot.rehearsal.matrix import run_all
+            from ma_boot.rehearsal.catalogue_run import run_all
 
             return run_all(rehearsal, world)
         return rehearse(rehearsal, world)

@@ -14,15 +14,15 @@ from ma_boot.modelarts.job import instance_name
 from ma_boot.node.world import World
 from ma_boot.processes import Task
 from ma_boot.rehearsal.faults.grammar import Fault
-from ma_boot.rehearsal.faults.inject import Injector, why_not
 from ma_boot.rehearsal.faults.verdict import Came
-from ma_boot.rehearsal.faults.watch import Watch
+from ma_boot.rehearsal.injector import Injector, why_not
 from ma_boot.rehearsal.leftovers import end_left_over
 from ma_boot.rehearsal.node_specs import Setting, fetch_inputs, make_nodes, node_spec
 from ma_boot.rehearsal.platform import starts
 from ma_boot.rehearsal.platform.late_table import write_late
 from ma_boot.rehearsal.platform.starts import Counts
 from ma_boot.rehearsal.platform.table_writes import Write, renewed, stages, writes
+from ma_boot.rehearsal.watch import Watch
 from ma_boot.reporting.result import RunResult
 from ma_boot.supervisor import Limits, supervise
 

@@ -10,7 +10,7 @@ from typing import Dict, List
 
 import pytest
 
-from ma_boot.rehearsal.live import painted, view
+from ma_boot.rehearsal.live_view import painted, view
 from ma_boot.reporting.console import Console
 from ma_boot.reporting.timeline.events import read_events
 from ma_boot.reporting.timeline.merge import timeline

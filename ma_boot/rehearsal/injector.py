@@ -13,7 +13,7 @@ from typing import BinaryIO, Callable, Dict, List, Mapping, Optional, Sequence
 from ma_boot.processes import signal_group, signal_process
 from ma_boot.rehearsal.faults.forced_exit import force_exit
 from ma_boot.rehearsal.faults.grammar import Fault
-from ma_boot.rehearsal.faults.watch import NodeSeen, RankSeen, Watch
+from ma_boot.rehearsal.watch import NodeSeen, RankSeen, Watch
 
 _LOOK_SECONDS = 0.01
 GRACE_SECONDS = 30.0  # Kubernetes' own; ModelArts names none
