@@ -64,7 +64,7 @@ def _as_json(plans: Sequence[Dict[str, Any]]) -> str:
 
 def rehearse_here(request: BootRequest, options: Mapping[str, Any], environ: Mapping[str, str]) -> int:
     """Rehearses a job in processes, or every fault of the catalogue; returns the exit code."""
-    from ma_boot.rehearsal.faults.grammar import ALL_FAULTS
+    from ma_boot.rehearsal.faults import ALL_FAULTS
     from ma_boot.rehearsal.rehearse import rehearse
     from ma_boot.rehearsal.requested import rehearsal_of  # a job on the platform needs none of it
 

@@ -67,12 +67,8 @@ class _Events:
                 size = file.stat().st_size
                 if self._known.get(file, (-1,))[0] != size:
                     text = file.read_text(encoding="utf-8", errors="replace")
-                    self._known[file] = (size, read_events(text, _as_it_is))
+                    self._known[file] = (size, read_events(text, str))
         return timeline([events for _, events in self._known.values()])
-
-
-def _as_it_is(text: str) -> str:
-    return text
 
 
 Row = Tuple[str, str, str]

@@ -23,7 +23,6 @@ from ma_boot.node.transfers import CANCEL_SECONDS
 from ma_boot.node.world import World
 from ma_boot.processes import Task
 from ma_boot.rehearsal.course import Course
-from ma_boot.rehearsal.faults.verdict import write_verdicts
 from ma_boot.rehearsal.live_view import live_view
 from ma_boot.rehearsal.node_specs import (
     Rehearsal,
@@ -44,7 +43,7 @@ from ma_boot.rehearsal.platform.table_writes import writes
 from ma_boot.rehearsal.sandbox.enter import check_is_here
 from ma_boot.rehearsal.served_obs import served
 from ma_boot.rehearsal.summary import cause, end_of_job, events_of, summary_lines
-from ma_boot.rehearsal.verdicts import verdicts_of
+from ma_boot.rehearsal.verdicts import verdicts_of, write_verdicts
 from ma_boot.reporting.page.in_time import write_in_time
 from ma_boot.reporting.result import RunResult
 from ma_boot.supervisor import Limits, supervise

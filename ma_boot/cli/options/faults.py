@@ -10,7 +10,7 @@ from ma_boot.cli.options.option import LOCAL, PROCESS, RunOption, Topic
 
 
 def _kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> List[str]:
-    from ma_boot.rehearsal.faults.grammar import KINDS  # only a rehearsal and a shell that completes need it
+    from ma_boot.rehearsal.faults import KINDS  # only a rehearsal and a shell that completes need it
 
     return [kind for kind in ("all", *KINDS) if kind.startswith(incomplete)]
 
