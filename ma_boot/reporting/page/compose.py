@@ -9,7 +9,7 @@ from ma_boot.reporting.page.lanes import lanes
 from ma_boot.reporting.page.markup import escaped, section
 from ma_boot.reporting.page.sections import ends_of_logs, facts, happenings, processes, verdict
 from ma_boot.reporting.page.style import CHANGE_LANGUAGE, CHOOSE_LANGUAGE, STYLE
-from ma_boot.reporting.page.throughput import transfers
+from ma_boot.reporting.page.transfers import transfers
 from ma_boot.reporting.page.words import Text
 from ma_boot.reporting.timeline.job_timeline import Timeline
 

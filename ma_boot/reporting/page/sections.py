@@ -7,8 +7,8 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.reporting.explain import last_words
 from ma_boot.reporting.hints import advice_for
+from ma_boot.reporting.page.headline import headline, meaning, missing_nodes, node_list
 from ma_boot.reporting.page.markup import both, escaped, folded, ranges, table
-from ma_boot.reporting.page.verdict import headline, meaning, missing_nodes, node_list
 from ma_boot.reporting.page.words import MARKS, PARTS, Text, code_shown, duration, same, size
 from ma_boot.reporting.timeline.job_timeline import STOPPED, WELL, Life, Mark, Timeline, Verdict
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Dict, List, Optional, Sequence, Tuple
 
+from ma_boot.reporting.timeline.boot_run import as_start, mark_of
 from ma_boot.reporting.timeline.events import Event, EventFile, clocked, whole, words
 from ma_boot.reporting.timeline.job_timeline import (
     CAUSE,
@@ -18,7 +19,6 @@ from ma_boot.reporting.timeline.job_timeline import (
     Timeline,
     Verdict,
 )
-from ma_boot.reporting.timeline.node_start import as_start, mark_of
 
 FAR_SECONDS = 1800.0  # a start that ended so long before the next one is another story
 MOST_STARTS = 20

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ma_boot.reporting.page.compose import page_text
 from ma_boot.reporting.page.scale import MOST_TICKS, ticks
-from ma_boot.reporting.page.throughput import rates
+from ma_boot.reporting.page.transfers import rates
 from ma_boot.reporting.timeline.events import read_events
 from ma_boot.reporting.timeline.job_timeline import CAUSE, STOPPED, UNKNOWN, WELL, Timeline, Transfer
 from ma_boot.reporting.timeline.merge import timeline
