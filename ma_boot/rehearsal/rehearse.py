@@ -96,7 +96,9 @@ def _end(rehearsal: Rehearsal, job: SimulatedJob, run: RunResult, world: World, 
     world.journal.event("job-end", exit_code=code, **end_of_job(job, run, world.inbox.stops))
     world.journal.close()
     events = [Path(job.events_file), *(file for node in range(job.nodes) for file in events_of(job, node))]
-    made = write_in_time(events, Path(job.page_file), world, PAGE_SECONDS)
+    made = write_in_time(
+        events, Path(job.page_file), world.environ, world.inbox, world.journal.say, PAGE_SECONDS
+    )
     page = job.page_file if made else None
     seconds = time.monotonic() - started
     world.journal.say("\n".join(summary_lines(job, run, code, seconds, rehearsal.request, page)))

@@ -23,7 +23,7 @@ def page_text(line: Timeline, tails: Mapping[str, str]) -> str:
 
     It loads nothing from anywhere, and says all that matters without its script.
     """
-    code = line.verdict.exit_code
+    code = line.outcome.exit_code
     title = f"{line.job or 'ma_boot'}: {'no end' if code is None else f'exit code {code}'}"
     head = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
