@@ -49,7 +49,7 @@ def test_hints_are_few_and_name_what_they_are_for() -> None:
         (403, "AccessDenied", "permission"),
         (403, None, "permission"),
         (301, "PermanentRedirect", "region"),
-        (503, "SlowDown", "not moved again"),
+        (503, "SlowDown", "not transferred again"),
         (404, "NoSuchBucket", "no such bucket"),
     ],
 )
@@ -62,9 +62,9 @@ def test_each_refusal_of_obs_says_what_to_do(status: int, code: str, says: str) 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("no answer from https://obs: gaierror: [Errno -2] Name or service not known", "no address"),
-        ("no connection to obs.example:443: timed out", "nothing answers"),
-        ("ConnectionRefusedError: [Errno 111] Connection refused", "nothing answers"),
+        ("no answer from https://obs: gaierror: [Errno -2] Name or service not known", "cannot be resolved"),
+        ("no connection to obs.example:443: timed out", "no response"),
+        ("ConnectionRefusedError: [Errno 111] Connection refused", "no response"),
         ("the path mapping needs OBS, but the environment does not have OBS_ENDPOINT", "--obs-root"),
         ("the training ended well, but left nothing at these output paths:\n  - out", "required: false"),
         ("SSLCertVerificationError: certificate verify failed: self-signed certificate", "SSL_CERT_FILE"),
