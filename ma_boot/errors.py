@@ -1,21 +1,21 @@
-"""What can go wrong before and after the training, as errors that carry their exit code.
+"""The errors of ma_boot and their exit codes.
 
     BootError
-    ├── UsageError          64  the user: the command line
-    ├── RankTableInvalid    65  the platform: the table is completed, and wrong
-    ├── InputMissing        66  the user: an input of the mapping does not exist
-    ├── StoreUnavailable    69  the network or the credentials: OBS does not answer, or refuses
-    ├── CannotCreate        73  the container: a directory or file cannot be made
-    ├── OutputLost          74  the network or the container: an output could not be uploaded
-    ├── RankTableTimeout    75  the platform: the table was not completed in time
-    ├── ConfigError         78  the user: configuration or environment
-    ├── NotExecutable      126  the user: the command
-    └── CommandNotFound     127  the user: the command
+    ├── UsageError          64  the command line is wrong
+    ├── RankTableInvalid    65  the rank table is completed, but invalid
+    ├── InputMissing        66  an input does not exist
+    ├── StoreUnavailable    69  OBS does not answer, or rejects the credentials
+    ├── CannotCreate        73  a directory or file cannot be created
+    ├── OutputLost          74  an output could not be uploaded
+    ├── RankTableTimeout    75  the rank table was not completed in time
+    ├── ConfigError         78  the configuration or environment is wrong
+    ├── NotExecutable      126  the command cannot be executed
+    └── CommandNotFound    127  the command does not exist
 
-    Stopped             128+n  nobody: a signal ended the phase
-    PhaseCancelled          -  nobody: a phase that ran beside it failed
+    Stopped              128+n  a signal stopped the phase
+    PhaseCancelled           -  a concurrent phase failed
 
-A worker that fails is no error of ours: it is a value, `supervise.RunResult`.
+A process of the training that fails is not an error here but a value, `RunResult`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Sequence
 
 
 class ExitCode(IntEnum):
-    """The exit codes that are ours; 1-125 otherwise belong to the training (design, section 7)."""
+    """The exit codes of ma_boot; any other one is that of the training. 64 to 78 are those of sysexits.h."""
 
     SUCCESS = 0
     USAGE = 64
@@ -44,7 +44,7 @@ class ExitCode(IntEnum):
 
 
 class BootError(Exception):
-    """A failure that the message explains completely: no traceback is shown for it."""
+    """A failure that its message explains completely; it is shown without a traceback."""
 
     exit_code: int = ExitCode.INTERNAL
 
@@ -56,31 +56,31 @@ class UsageError(BootError):
 
 
 class RankTableInvalid(BootError):
-    """The rank table is completed but breaks its own rules; the message lists every problem."""
+    """The rank table is completed, but invalid; the message lists every problem."""
 
     exit_code = ExitCode.RANK_TABLE_INVALID
 
 
 class InputMissing(BootError):
-    """Inputs that the mapping names do not exist in OBS."""
+    """An input does not exist."""
 
     exit_code = ExitCode.INPUT_MISSING
 
 
 class StoreUnavailable(BootError):
-    """OBS could not be reached, or refused the credentials."""
+    """OBS, or another server, does not answer or rejects the credentials."""
 
     exit_code = ExitCode.STORE_UNAVAILABLE
 
 
 class CannotCreate(BootError):
-    """A directory or file could not be made: permission, full disk, a name that is taken."""
+    """A directory or file cannot be created: no permission, full disk, name in use."""
 
     exit_code = ExitCode.CANNOT_CREATE
 
 
 class OutputLost(BootError):
-    """The training ended well, but an output did not reach OBS."""
+    """The training succeeded, but an output could not be uploaded."""
 
     exit_code = ExitCode.OUTPUT_LOST
 
@@ -98,7 +98,7 @@ class ConfigError(BootError):
 
 
 class NotExecutable(BootError):
-    """The command exists but cannot be executed."""
+    """The command exists, but cannot be executed."""
 
     exit_code = ExitCode.NOT_EXECUTABLE
 
@@ -110,7 +110,7 @@ class CommandNotFound(BootError):
 
 
 class Stopped(Exception):
-    """A stop signal ended the phase that was running."""
+    """A stop signal ended the current phase."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(f"stopped by {signal_name(signum)}")
@@ -118,11 +118,11 @@ class Stopped(Exception):
 
 
 class PhaseCancelled(Exception):
-    """The phase was given up, because another one that ran beside it had failed."""
+    """The phase was cancelled because a concurrent one failed."""
 
 
 def signal_name(signum: int) -> str:
-    """`SIGTERM` for 15; `signal 77` for a number that has no name."""
+    """`SIGTERM` for 15; `signal 77` for a number without a name."""
     try:
         return signal.Signals(signum).name
     except ValueError:
@@ -130,5 +130,5 @@ def signal_name(signum: int) -> str:
 
 
 def listed(headline: str, problems: Sequence[str]) -> str:
-    """A message of one headline and one line for each problem."""
+    """A message with a headline and a line for each problem."""
     return "\n".join([headline, *(f"  - {problem}" for problem in problems)])

@@ -8,7 +8,7 @@ from typing import Mapping, Optional
 
 import click
 
-from ma_boot.cli.options.completion import files
+from ma_boot.cli.options import files
 from ma_boot.errors import ExitCode
 from ma_boot.reporting.console import print_lines
 

@@ -6,8 +6,7 @@ from typing import Any, List, Optional, Sequence
 
 import click
 
-from ma_boot.cli.options import RunOption, Topic
-from ma_boot.cli.options.completion import files
+from ma_boot.cli.options import RunOption, Topic, files
 
 ALL = "all"
 

@@ -7,7 +7,7 @@ from typing import Mapping, Optional, Sequence
 
 import click
 
-from ma_boot.cli.options.completion import FILE
+from ma_boot.cli.options import FILE
 from ma_boot.reporting.console import print_lines
 
 
@@ -36,7 +36,7 @@ def report(environ: Mapping[str, str], events: Sequence[Path], output: Optional[
     Example:
       ma_boot report log/*-events.jsonl --output job.html
     """
-    from ma_boot.modelarts.rank_table_file import write_atomically
+    from ma_boot.modelarts import write_atomically
     from ma_boot.reporting.page.read import page_of
 
     page = output or events[0].with_name("report.html")

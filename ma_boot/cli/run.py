@@ -7,8 +7,7 @@ from typing import Any, List, Mapping, Sequence
 import click
 
 from ma_boot.cli.help import CommandWithTopics
-from ma_boot.cli.options import TOPICS, misfits
-from ma_boot.cli.options.completion import files
+from ma_boot.cli.options import TOPICS, files, misfits
 
 
 @click.command(
@@ -53,7 +52,7 @@ def run(ctx: click.Context, /, command: Sequence[str], **options: Any) -> int:
 
 def _missing(ctx: click.Context) -> List[str]:
     """What has to be there, and is not."""
-    from ma_boot.rehearsal.faults import ALL_FAULTS
+    from ma_boot.rehearsal.faults.grammar import ALL_FAULTS
 
     options = ctx.params
     missing = []

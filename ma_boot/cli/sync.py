@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional
 import click
 
 from ma_boot.cli.help import Group
-from ma_boot.cli.options.completion import DIR, files
-from ma_boot.cli.options.option import SECONDS_ABOVE_0
+from ma_boot.cli.options import DIR, SECONDS_ABOVE_0, files
 from path_mapping.mapping import Shard
 
 if TYPE_CHECKING:

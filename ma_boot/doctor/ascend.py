@@ -12,9 +12,8 @@ from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 from ma_boot.doctor import npu
 from ma_boot.doctor.findings import ERROR, OK, WARNING, Finding, Patient
 from ma_boot.errors import ConfigError
-from ma_boot.modelarts.job import JobEnvironment
+from ma_boot.modelarts import JobEnvironment, tool_address
 from ma_boot.rank_table import Pod, RankTable, own_pod
-from ma_boot.rank_table.operations import tool_address
 
 SECONDS = 30.0  # npu-smi takes some while npus are busy
 Ask = Callable[[Sequence[str]], Tuple[int, str]]
@@ -100,7 +99,7 @@ def _addresses(own: Pod, ask: Ask) -> Iterator[Finding]:
     if wrong:
         yield Finding(
             "card address", ERROR, "\n".join(wrong),
-            "HCCL would say EI0014: the table is another job's, or was made for other addresses",
+            "HCCL would report EI0014: the table belongs to another job's, or was made for other addresses",
         )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from typing import Iterator, List, Tuple
 
 from ma_boot.doctor.findings import ERROR, OK, WARNING, Finding, Patient
 from ma_boot.image.facts import PLATFORM_GID, PLATFORM_UID
-from ma_boot.modelarts.job import JobEnvironment
+from ma_boot.modelarts import JobEnvironment
 
 _OWNER = f"{PLATFORM_UID}:{PLATFORM_GID}"
 # The name, the resource, and what ModelArts' check wants of nodes with InfiniBand.

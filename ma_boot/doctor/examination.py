@@ -8,9 +8,9 @@ from typing import Iterator, List, Optional, Tuple
 
 from ma_boot.doctor import ascend, container, network, platform
 from ma_boot.doctor.findings import ERROR, OK, WARNING, Finding, Patient
-from ma_boot.environment.conda import existing, find
+from ma_boot.environment import existing_environments, find_environment
 from ma_boot.errors import ConfigError
-from ma_boot.modelarts.job import JobEnvironment, read_job
+from ma_boot.modelarts import JobEnvironment, read_job
 from ma_boot.rank_table import NotYet, RankTable, Unreadable, completed_document, parse
 
 
@@ -52,11 +52,13 @@ def _environment(
     patient: Patient, job: JobEnvironment, python: Optional[str], conda_env: Optional[str]
 ) -> Iterator[Finding]:
     try:
-        found = find(python, conda_env, patient.environ, job.home)
+        found = find_environment(python, conda_env, patient.environ, job.home)
     except ConfigError as error:
         yield Finding("python", ERROR, str(error), "name one that exists: --conda-env or --python")
         return
-    yield Finding("python", OK, f"{found.python} by {found.origin}; {existing(patient.environ, job.home)}")
+    yield Finding(
+        "python", OK, f"{found.python} by {found.origin}; {existing_environments(patient.environ, job.home)}"
+    )
 
 
 def _rank_table(patient: Patient, job: JobEnvironment) -> Tuple[Optional[RankTable], List[Finding]]:

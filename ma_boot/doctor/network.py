@@ -15,10 +15,8 @@ from urllib.parse import urlsplit
 
 from ma_boot.doctor.findings import ERROR, OK, WARNING, Finding, Patient
 from ma_boot.errors import ConfigError
-from ma_boot.launch.mindspore import PORT as MINDSPORE_PORT
-from ma_boot.launch.torch import PORT as TORCH_PORT
-from ma_boot.modelarts.job import JobEnvironment
-from ma_boot.modelarts.ports import check_free
+from ma_boot.launch import MINDSPORE_PORT, TORCH_PORT
+from ma_boot.modelarts import JobEnvironment, check_free
 from path_mapping.errors import CredentialsMissing
 from path_mapping.stores import KEY_VARIABLES, endpoint_of, read_credentials
 

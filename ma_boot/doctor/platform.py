@@ -6,8 +6,7 @@ from typing import Iterator, Mapping, Optional
 
 from ma_boot.doctor.findings import ERROR, OK, WARNING, Finding
 from ma_boot.errors import ConfigError
-from ma_boot.modelarts.channels import read_channels
-from ma_boot.modelarts.job import JobEnvironment
+from ma_boot.modelarts import JobEnvironment, read_channels
 from ma_boot.rank_table import RankTable, errors, own_pod, validate
 
 

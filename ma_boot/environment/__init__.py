@@ -1,1 +1,19 @@
-"""The training's environment and command."""
+"""The environment and the command of the training."""
+
+from ma_boot.environment.command import command_argv, find_file
+from ma_boot.environment.conda import existing_environments, find_environment
+from ma_boot.environment.patch import applied, difference
+from ma_boot.environment.shell import environment_after
+from ma_boot.environment.training_environment import TrainingEnvironment, select_environment
+
+__all__ = [
+    "TrainingEnvironment",
+    "applied",
+    "command_argv",
+    "difference",
+    "environment_after",
+    "existing_environments",
+    "find_environment",
+    "find_file",
+    "select_environment",
+]

@@ -1,4 +1,4 @@
-"""The training command: what its first word is decides how it is run."""
+"""The training command: its first word decides how it is run."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ from ma_boot.errors import CommandNotFound, NotExecutable, UsageError, listed
 
 
 def command_argv(command: Sequence[str], python: str, path: str, cwd: str, job_dir: str) -> Tuple[str, ...]:
-    """The argv to execute; everything after the command itself stays untouched.
+    """The argv to execute; everything after the command itself is passed on unchanged.
 
-    A `.py` file or `-m MODULE` is run by the selected python, a `.sh` file by bash (OBS keeps no x bit),
-    anything else is a program on the selected PATH.
-
-    Raises `CommandNotFound`, `NotExecutable` or `UsageError`.
+    A `.py` file or `-m MODULE` is run by `python`, a `.sh` file by bash (OBS does not preserve the executable
+    bit), anything else is a program on `path`. Raises `UsageError` if `command` begins with another option,
+    `CommandNotFound` if it does not exist, `NotExecutable` if the user may not execute it.
     """
     first, *rest = command
     if first == "-m":
         if not rest:
-            raise UsageError("-m: expected the name of a module after it")
+            raise UsageError("-m: expected the name of a module")
         return (python, *command)
     if first.startswith("-"):
         raise UsageError(
-            f"no such option: {first}; options of ma_boot stand before COMMAND, see ma_boot run --help"
+            f"no such option: {first}; options of ma_boot go before COMMAND, see ma_boot run --help"
         )
     if first.endswith(".py"):
         return (python, find_file(first, cwd, job_dir), *rest)
@@ -34,10 +33,10 @@ def command_argv(command: Sequence[str], python: str, path: str, cwd: str, job_d
 
 
 def find_file(name: str, cwd: str, job_dir: str) -> str:
-    """The file's absolute path: from the working directory, else the one match in the job's code.
+    """The file's absolute path: in the working directory, else the only match in the job's code.
 
-    ModelArts puts the code into `$MA_JOB_DIR/<last part of its OBS path>`, while the boot command starts
-    in the home directory; several matches are never guessed among.
+    ModelArts puts the code into `$MA_JOB_DIR/<last part of its OBS path>`, but runs the boot command in the
+    home directory. Raises `CommandNotFound` if there is no match, or more than one.
     """
     here = os.path.join(cwd, name)
     if os.path.isfile(here):
@@ -60,7 +59,8 @@ def _program(name: str, path: str, cwd: str) -> str:
             raise CommandNotFound(f"{name}: no such file (looked for {program})")
         if not os.access(program, os.X_OK):
             raise NotExecutable(
-                f"{program}: not executable; OBS keeps no x bit: name its interpreter before it"
+                f"{program}: not executable (OBS does not preserve the executable bit): put its interpreter "
+                "before it"
             )
         return program
     found: Optional[str] = shutil.which(name, path=path)

@@ -1,12 +1,12 @@
-"""Which Python environment the training gets, and what `conda activate` would do, as a patch.
+"""Selects the training's Python environment, and computes what `conda activate` would change.
 
-ModelArts starts the boot command without a shell, so `conda activate` does not exist there. Its
-documentation (develop-modelarts-1416) names four ways to select an environment; `find` knows all of them:
+ModelArts starts the boot command without a shell, so `conda activate` is not available. Its documentation
+(develop-modelarts-1416) describes four ways to select an environment, all supported by `find_environment`:
 
 1. `ANACONDA_DIR` and `DEFAULT_CONDA_ENV_NAME` in the image,
 2. the absolute path of the environment's python: `--python`,
-3. a `PATH` that has it already,
-4. `conda run -n NAME`: `--conda-env NAME`, without conda's buffered output and swallowed signals.
+3. a `PATH` that contains it,
+4. `conda run -n NAME`: `--conda-env NAME`, without conda's output buffering and lost signals.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _UNSET_BY_CONDA = "***unset***"
 
 @dataclass(frozen=True)
 class PythonEnvironment:
-    """The python that runs the training, and the conda environment around it, where there is one.
+    """The python that runs the training, and its conda environment, if it is in one.
 
-    `prefix` and `name` are None for a python outside of conda; `origin` says in the user's words what
+    `prefix` and `name` are None for a python outside of conda; `origin` is the option or variable that
     selected it.
     """
 
@@ -39,12 +39,12 @@ class PythonEnvironment:
     origin: str
 
 
-def find(
+def find_environment(
     python: Optional[str], conda_env: Optional[str], environ: Mapping[str, str], home: str
 ) -> PythonEnvironment:
-    """Selects the environment: `--python`, `--conda-env`, the image's two variables, `PATH`; first one wins.
+    """The environment selected by `--python`, `--conda-env`, the image's variables or `PATH`, in this order.
 
-    Raises `ConfigError` that lists what was looked for and which environments exist.
+    Raises `ConfigError`, which lists the places searched and the environments that exist, if it is not found.
     """
     roots = _conda_roots(environ, home)
     if python:
@@ -54,24 +54,20 @@ def find(
     default = environ.get("DEFAULT_CONDA_ENV_NAME")
     if default:
         return _by_name(default, f"DEFAULT_CONDA_ENV_NAME={default}", roots)
-    on_path = shutil.which("python", path=environ.get("PATH", "")) or shutil.which(
-        "python3", path=environ.get("PATH", "")
-    )
+    path = environ.get("PATH", "")
+    on_path = shutil.which("python", path=path) or shutil.which("python3", path=path)
     if on_path:
         return _by_python(os.path.abspath(on_path), "PATH", roots)
+    conda_dir = environ.get("ANACONDA_DIR")
+    variables = f"only ANACONDA_DIR={conda_dir}" if conda_dir else "not set"
     raise ConfigError(
         listed(
             "no Python environment for the training was found; looked for",
             [
                 "--python: not given",
                 "--conda-env: not given",
-                "ANACONDA_DIR and DEFAULT_CONDA_ENV_NAME: "
-                + (
-                    f"only ANACONDA_DIR={environ['ANACONDA_DIR']}"
-                    if environ.get("ANACONDA_DIR")
-                    else "not set"
-                ),
-                f"python or python3 on PATH={environ.get('PATH', '')}: none",
+                f"ANACONDA_DIR and DEFAULT_CONDA_ENV_NAME: {variables}",
+                f"python or python3 on PATH={path}: none",
                 _existing(roots),
             ],
         )
@@ -79,7 +75,7 @@ def find(
 
 
 def _conda_roots(environ: Mapping[str, str], home: str) -> Tuple[str, ...]:
-    """Where conda may be installed; `ANACONDA_DIR` is meant exactly, without a second guess."""
+    """Where conda may be installed; only in `ANACONDA_DIR` if that is set."""
     if environ.get("ANACONDA_DIR"):
         return (environ["ANACONDA_DIR"],)
     return tuple(os.path.join(home, name) for name in ROOT_NAMES)
@@ -118,20 +114,20 @@ def _by_name(name: str, origin: str, roots: Tuple[str, ...]) -> PythonEnvironmen
 
 
 def _prefix(root: str, name: str) -> str:
-    """`base` has no directory of its own under `envs`: it is the installation itself."""
+    """`base` is the installation itself, not a directory under `envs`."""
     return root if name == "base" else os.path.join(root, "envs", name)
 
 
 def _name_of(prefix: str) -> str:
-    """The name by which conda would show it: a name under `envs`, `base`, else the path."""
+    """The name that conda shows: that of a directory under `envs`, `base`, else the path."""
     parent = os.path.dirname(prefix)
     if os.path.basename(parent) == "envs":
         return os.path.basename(prefix)
     return "base" if os.path.isdir(os.path.join(prefix, "envs")) else prefix
 
 
-def existing(environ: Mapping[str, str], home: str) -> str:
-    """The environments that exist, in a sentence."""
+def existing_environments(environ: Mapping[str, str], home: str) -> str:
+    """The conda environments that exist, as a phrase for messages."""
     return _existing(_conda_roots(environ, home))
 
 
@@ -153,10 +149,11 @@ def _is_executable(path: str) -> bool:
 
 
 def activation(selected: PythonEnvironment, environ: Mapping[str, str]) -> Patch:
-    """What `conda activate` changes, short of its scripts, as a patch on `environ`.
+    """What `conda activate` changes in `environ`, without its scripts.
 
-    A python outside of conda gets its directory at the head of `PATH`. `PYTHONHOME`, and a `VIRTUAL_ENV`
-    that is another environment's, are taken away: they would send the training to foreign packages.
+    The directory of a python outside of conda is prepended to `PATH`. `PYTHONHOME`, and the `VIRTUAL_ENV` of
+    another environment, are removed: the training would import packages from there. Raises `ConfigError` if
+    a file of the conda environment is not valid JSON.
     """
     prefix = selected.prefix or os.path.dirname(os.path.dirname(selected.python))
     changes: Dict[str, Optional[str]] = {"PYTHONHOME": None}
@@ -173,7 +170,7 @@ def activation(selected: PythonEnvironment, environ: Mapping[str, str]) -> Patch
         old = environ.get("CONDA_PREFIX")
         kept = os.pathsep.join(without(path, {os.path.join(old, "bin")})) if old else path
         changes["PATH"] = put_first(os.path.join(prefix, "bin"), kept)
-        # develop-modelarts-1416 advises it for ".so not found" of an environment
+        # develop-modelarts-1416 recommends it if a library of the environment is not found.
         changes["LD_LIBRARY_PATH"] = put_first(
             os.path.join(prefix, "lib"), environ.get("LD_LIBRARY_PATH", "")
         )
@@ -202,7 +199,7 @@ def _read_json(file: Path) -> Dict[str, object]:
     try:
         document = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{file}: expected JSON as conda writes it, found: {error}") from error
+        raise ConfigError(f"{file}: expected JSON written by conda, found: {error}") from error
     if not isinstance(document, dict):
         raise ConfigError(f"{file}: expected a JSON object, found {type(document).__name__}")
     return document
@@ -215,7 +212,7 @@ def _variables(document: object, file: Path) -> Dict[str, Optional[str]]:
 
 
 def activation_scripts(selected: PythonEnvironment) -> Tuple[str, ...]:
-    """The scripts that `conda activate` sources, in its order."""
+    """The scripts that `conda activate` sources, in the same order."""
     if selected.prefix is None:
         return ()
     scripts: List[Path] = sorted(Path(selected.prefix, "etc", "conda", "activate.d").glob("*.sh"))

@@ -1,4 +1,4 @@
-"""Environment changes as data: `(name, value)` sets a variable, `(name, None)` takes it away."""
+"""Changes of an environment as data: `(name, value)` sets a variable, `(name, None)` removes it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Patch = Tuple[Tuple[str, Optional[str]], ...]
 
 
 def applied(environ: Mapping[str, str], patch: Patch) -> Dict[str, str]:
-    """The environment after the patch; `environ` itself stays as it is."""
+    """A copy of the environment with the patch applied."""
     result = dict(environ)
     for name, value in patch:
         if value is None:
@@ -20,18 +20,18 @@ def applied(environ: Mapping[str, str], patch: Patch) -> Dict[str, str]:
 
 
 def difference(before: Mapping[str, str], after: Mapping[str, str]) -> Patch:
-    """The patch that leads from one environment to the other, in the order of the names."""
+    """The patch that turns `before` into `after`, ordered by name."""
     names = sorted(before.keys() | after.keys())
     return tuple((name, after.get(name)) for name in names if before.get(name) != after.get(name))
 
 
 def put_first(entry: str, path: str) -> str:
-    """The search path with `entry` at its head and nowhere else; empty entries (they mean ".") go."""
+    """The search path with `entry` moved or added to the front; empty entries (they mean ".") are removed."""
     return os.pathsep.join([entry, *without(path, {entry})])
 
 
 def without(path: str, dropped: Iterable[str]) -> Tuple[str, ...]:
-    """The entries of a search path, without the empty and the dropped ones."""
+    """The entries of a search path, without empty ones and those in `dropped`."""
     unwanted = {os.path.normpath(entry) for entry in dropped}
     return tuple(
         entry for entry in path.split(os.pathsep) if entry and os.path.normpath(entry) not in unwanted

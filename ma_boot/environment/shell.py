@@ -1,4 +1,4 @@
-"""Sources shell files with bash and brings home what they do to the environment."""
+"""Sources shell files with bash and returns what they change in the environment."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from ma_boot.environment.patch import Patch, difference
 from ma_boot.errors import ConfigError, listed
 from ma_boot.processes import SignalInbox, run_child
 
-_SHELLS_OWN = {"_", "SHLVL", "PWD", "OLDPWD"}
+_SET_BY_SHELL = {"_", "SHLVL", "PWD", "OLDPWD"}
 
 
 def sourced(
     files: Sequence[str], environ: Mapping[str, str], inbox: SignalInbox, say: Callable[[str], None]
 ) -> Patch:
-    """The patch that sourcing the files, in their order, in one bash makes of `environ`.
+    """The changes that the files, sourced in order in one bash, make to `environ`.
 
-    What the files print goes to standard error; a file that returns non-zero is named there and does not
-    end anything, as in a shell. Raises `ConfigError` for files that do not exist, for a file that exits
-    the shell, and where there is no bash.
+    Their output goes to standard error; a file that returns non-zero is reported there but is not an error,
+    as in a shell. Raises `ConfigError` if a file does not exist or exits the shell, or if there is no bash,
+    and `Stopped` at a stop signal.
     """
     if not files:
         return ()
@@ -34,16 +34,17 @@ def sourced(
         script, environ, inbox, lambda: say("shell files are still being sourced"), ", ".join(files)
     )
     if not after:
-        raise ConfigError(f"a sourced file ended its shell with code {code}: " + ", ".join(files))
+        raise ConfigError(f"a sourced file exited the shell with code {code}: {', '.join(files)}")
     return _changes(environ, after)
 
 
 def environment_after(
     file: str, environ: Mapping[str, str], inbox: SignalInbox, remind: Callable[[], None], cwd: str
 ) -> Tuple[int, Patch]:
-    """The exit code of a script that may end its shell, and the patch that it makes of `environ`.
+    """The exit code of a script, which may exit its shell, and the changes that it makes to `environ`.
 
-    It runs in `cwd`; what it prints goes to standard error. Raises `ConfigError` where there is no bash.
+    It runs in `cwd`; its output goes to standard error. Raises `ConfigError` if there is no bash, and
+    `Stopped` at a stop signal.
     """
     end = "trap 'ma_boot_code=$?; command -p env -0 >&@DUMP@; exit $ma_boot_code' EXIT\n"
     code, after = _in_bash(f"{end}. {shlex.quote(file)}\n", environ, inbox, remind, file, cwd)
@@ -58,10 +59,10 @@ def _in_bash(
     what: str,
     cwd: Optional[str] = None,
 ) -> Tuple[int, Dict[str, str]]:
-    """Runs a script that writes its environment to the descriptor that `@DUMP@` stands for."""
+    """Runs a script that writes its environment to a descriptor, for which `@DUMP@` is a placeholder."""
     bash = shutil.which("bash")
     if bash is None:
-        raise ConfigError("bash was not found on PATH: it is needed to source " + what)
+        raise ConfigError(f"bash was not found on PATH: it is needed to source {what}")
     with tempfile.TemporaryFile() as dump:
         argv = [bash, "--noprofile", "--norc", "-c", script.replace("@DUMP@", str(dump.fileno()))]
         code = run_child(argv, environ, inbox, remind, cwd=cwd, stdout=2, pass_fds=[dump.fileno()])
@@ -70,8 +71,8 @@ def _in_bash(
 
 
 def _changes(environ: Mapping[str, str], after: Mapping[str, str]) -> Patch:
-    kept = {name: value for name, value in environ.items() if name not in _SHELLS_OWN}
-    return difference(kept, {name: value for name, value in after.items() if name not in _SHELLS_OWN})
+    kept = {name: value for name, value in environ.items() if name not in _SET_BY_SHELL}
+    return difference(kept, {name: value for name, value in after.items() if name not in _SET_BY_SHELL})
 
 
 def _source_line(file: str) -> str:
@@ -80,6 +81,6 @@ def _source_line(file: str) -> str:
 
 
 def _parse_environ(dump: bytes) -> Dict[str, str]:
-    """`env -0` output; bytes that are not UTF-8 survive as `os.environ` would have them."""
+    """Parses the output of `env -0`; bytes that are not UTF-8 are kept as in `os.environ`."""
     entries = (os.fsdecode(entry).partition("=") for entry in dump.split(b"\0") if entry)
     return {name: value for name, equals, value in entries if equals and not name.startswith("BASH_FUNC_")}

@@ -1,4 +1,4 @@
-"""The environment of the training processes: selected, activated, sourced."""
+"""Selects, activates and sources the environment of the training processes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Callable, Dict, Mapping, Optional, Sequence
 
 import ma_boot
-from ma_boot.environment.conda import PythonEnvironment, activation, activation_scripts, find
+from ma_boot.environment.conda import PythonEnvironment, activation, activation_scripts, find_environment
 from ma_boot.environment.patch import applied, put_first, without
 from ma_boot.environment.shell import sourced
 from ma_boot.processes import SignalInbox
@@ -17,7 +17,7 @@ PACKAGE_DIR = os.path.dirname(os.path.abspath(ma_boot.__file__))
 
 @dataclass(frozen=True)
 class TrainingEnvironment:
-    """The python that runs the training and the environment that every process starts from."""
+    """The python that runs the training, and the environment on which that of each process is based."""
 
     python: str
     environ: Mapping[str, str]
@@ -33,21 +33,21 @@ def select_environment(
     inbox: SignalInbox,
     say: Callable[[str], None],
 ) -> TrainingEnvironment:
-    """What `conda activate` and then `source FILE...` would leave, with the selected environment first.
+    """The environment after `conda activate` and `source FILE...`, the selected one first in search paths.
 
-    Raises `ConfigError`, and `Stopped` when a signal comes while a script runs.
+    Raises `ConfigError` if the environment or a file cannot be used, `Stopped` at a stop signal.
     """
-    found = find(python, conda_env, environ, home)
+    found = find_environment(python, conda_env, environ, home)
     activated = applied(environ, activation(found, environ))
     after = applied(activated, sourced((*activation_scripts(found), *sources), activated, inbox, say))
     ordered = _selected_first(found, after)
     ordered["PYTHONUNBUFFERED"] = "1"
-    ordered["PYTHONPATH"] = training_path(ordered.get("PYTHONPATH", ""))
+    ordered["PYTHONPATH"] = _training_path(ordered.get("PYTHONPATH", ""))
     return TrainingEnvironment(found.python, ordered, f"{found.python} by {found.origin}")
 
 
 def _selected_first(found: PythonEnvironment, environ: Mapping[str, str]) -> Dict[str, str]:
-    """A sourced file (CANN's set_env.sh) puts itself before everything; the environment goes before it."""
+    """Moves the environment before the entries that a sourced file (CANN's set_env.sh) has prepended."""
     result = dict(environ)
     if found.prefix is not None:
         for name, part in (("PATH", "bin"), ("LD_LIBRARY_PATH", "lib")):
@@ -55,10 +55,10 @@ def _selected_first(found: PythonEnvironment, environ: Mapping[str, str]) -> Dic
     return result
 
 
-def training_path(pythonpath: str) -> str:
-    """The user's PYTHONPATH without the toolkit's own entry, and behind it what training code may import.
+def _training_path(pythonpath: str) -> str:
+    """The user's PYTHONPATH without the toolkit's own entry, followed by what training code may import.
 
-    `for_training` shows `ma_boot` and `path_mapping`, and nothing else of the toolkit's environment.
+    `for_training` makes `ma_boot` and `path_mapping` importable, and nothing else of the toolkit.
     """
     users = without(pythonpath, {os.path.dirname(PACKAGE_DIR)})
     return os.pathsep.join([*users, os.path.join(PACKAGE_DIR, "for_training")])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Any, Dict, List, Mapping, Sequence
 
-from ma_boot.environment.patch import difference
+from ma_boot.environment import difference
 from ma_boot.launch.launch_plan import LaunchPlan
 from ma_boot.redact import masked
 

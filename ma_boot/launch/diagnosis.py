@@ -8,7 +8,7 @@ from __future__ import annotations
 import os.path
 from typing import Dict, Mapping, Optional, Tuple
 
-from ma_boot.modelarts.job import JobEnvironment
+from ma_boot.modelarts import JobEnvironment
 
 _FAULTS = {
     "PRINT_MODEL": "1",

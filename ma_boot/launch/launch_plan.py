@@ -5,11 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Mapping, Optional, Sequence, Tuple
 
-from ma_boot.modelarts.job import JobEnvironment
-
-RENDEZVOUS = ("rank-table", "mindspore", "torch", "mpi", "none")
-DEVICE_IDS = ("logical", "physical")
-WORKDIRS = ("shared", "per-rank")
+from ma_boot.modelarts import JobEnvironment
 
 
 @dataclass(frozen=True)

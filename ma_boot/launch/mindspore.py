@@ -5,11 +5,11 @@ from __future__ import annotations
 import os.path
 from typing import Dict, Optional
 
-from ma_boot.environment.patch import applied
+from ma_boot.environment import applied
 from ma_boot.launch.launch_plan import Node, WorkerSpec
 from ma_boot.launch.rank_table import NO_TABLE
 
-PORT = 8118  # msrun's default
+MINDSPORE_PORT = 8118  # msrun's default
 
 
 def of_rank(node: Node, local_rank: int) -> Dict[str, Optional[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os.path
 from typing import Dict, Optional
 
-from ma_boot.environment.patch import applied
+from ma_boot.environment import applied
 from ma_boot.errors import ConfigError
 from ma_boot.launch.launch_plan import Node, WorkerSpec
 

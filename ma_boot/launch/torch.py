@@ -7,7 +7,7 @@ from typing import Dict, Optional
 from ma_boot.launch.launch_plan import Node
 from ma_boot.launch.rank_table import NO_TABLE
 
-PORT = 29500  # torchrun's default
+TORCH_PORT = 29500  # torchrun's default
 
 
 def of_rank(node: Node, local_rank: int) -> Dict[str, Optional[str]]:

@@ -6,7 +6,7 @@ import os.path
 from dataclasses import replace
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
-from ma_boot.environment.patch import applied
+from ma_boot.environment import applied
 from ma_boot.errors import ConfigError
 from ma_boot.launch import mindspore, mpi, rank_table, torch
 from ma_boot.launch.arguments import expanded, node_variables

@@ -1,1 +1,44 @@
-"""What the platform and the machine tell a node, and what they want of it."""
+"""What ModelArts and the machine tell a node, and what they expect of it."""
+
+from ma_boot.modelarts.channels import Channel, read_channels
+from ma_boot.modelarts.cpu_affinity import bound_cores, read_machine
+from ma_boot.modelarts.dns import address_of, own_address
+from ma_boot.modelarts.driver import call_post_stop, start_slogd
+from ma_boot.modelarts.hccn import card_addresses, tool_address
+from ma_boot.modelarts.job import (
+    PLATFORM_GID,
+    PLATFORM_HOME,
+    PLATFORM_UID,
+    TABLE_NAME,
+    JobEnvironment,
+    instance_name,
+    read_job,
+)
+from ma_boot.modelarts.ports import check_free, free_port
+from ma_boot.modelarts.rank_table_file import wait_until_completed, write_atomically
+from ma_boot.modelarts.route_plan import planned_route
+
+__all__ = [
+    "PLATFORM_GID",
+    "PLATFORM_HOME",
+    "PLATFORM_UID",
+    "TABLE_NAME",
+    "Channel",
+    "JobEnvironment",
+    "address_of",
+    "bound_cores",
+    "call_post_stop",
+    "card_addresses",
+    "check_free",
+    "free_port",
+    "instance_name",
+    "own_address",
+    "planned_route",
+    "read_channels",
+    "read_job",
+    "read_machine",
+    "start_slogd",
+    "tool_address",
+    "wait_until_completed",
+    "write_atomically",
+]

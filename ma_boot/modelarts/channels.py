@@ -1,4 +1,4 @@
-"""The job's inputs and outputs as ModelArts tells a container of them: `MA_INPUTS`, `MA_OUTPUTS`. Pure."""
+"""The job's inputs and outputs, from ModelArts' variables `MA_INPUTS` and `MA_OUTPUTS`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ VARIABLES = (("MA_INPUTS", "inputs"), ("MA_OUTPUTS", "outputs"))
 
 @dataclass(frozen=True)
 class Channel:
-    """One of them: the platform fills `local_dir` before the boot command, or uploads it; `url` is in OBS."""
+    """An input or output: `local_dir` is filled before the boot command, or uploaded; `url` is in OBS."""
 
     name: str
     kind: str  # "inputs" or "outputs"
@@ -20,10 +20,10 @@ class Channel:
 
 
 def read_channels(environ: Mapping[str, str]) -> Tuple[Tuple[Channel, ...], Tuple[str, ...]]:
-    """The channels, and what is wrong with the variables that tell of them.
+    """The channels, and what is wrong with the variables.
 
-    They have the shape of today's jobs (`name`, `local_dir`, `remote`), or that of the platform's first
-    version (`parameter`, `data_source`): both are in ModelArts' launcher (davincirun, `common.py`).
+    An entry has the keys of current jobs (`name`, `local_dir`, `remote`) or those of the platform's first
+    version (`parameter`, `data_source`); ModelArts' launcher (davincirun, `common.py`) reads both.
     """
     found: List[Channel] = []
     problems: List[str] = []
@@ -35,7 +35,7 @@ def read_channels(environ: Mapping[str, str]) -> Tuple[Tuple[Channel, ...], Tupl
             entries = json.loads(text)[kind]
             found += [_channel(kind, entry) for entry in entries]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            problems.append(f"{variable} is not what the platform writes ({type(error).__name__}: {error})")
+            problems.append(f"{variable} is not in the platform's format ({type(error).__name__}: {error})")
     return tuple(found), tuple(problems)
 
 

@@ -1,4 +1,4 @@
-"""Which cores each rank may use: `--bind-cores`. Pure, but for reading what the machine looks like."""
+"""The cores that each rank may use (`--bind-cores`), and the machine's topology from `/sys`."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, FrozenSet, List, Mapping, Sequence, Tuple
 
-BIND_CORES = ("none", "equal", "numa")
-_HUAWEI = "0x19e5"
-_ACCELERATOR = "0x1200"  # PCI class "processing accelerator", without its interface byte
+_HUAWEI = "0x19e5"  # PCI vendor
+_ACCELERATOR = "0x1200"  # PCI class "processing accelerator", without the interface byte
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What a node has: the cores that this process may use, those of each NUMA node, and the NUMA node of
-    each NPU (in the order of PCI addresses, which is that of physical device ids), as far as `/sys` tells."""
+    """The cores that this process may use, those of each NUMA node, and the NUMA node of each NPU.
+
+    `device_numa` is in the order of PCI addresses, which is the order of physical device ids; -1 is unknown.
+    """
 
     allowed: FrozenSet[int]
     numa: Mapping[int, FrozenSet[int]]
@@ -22,11 +23,12 @@ class Machine:
 
 
 def bound_cores(mode: str, machine: Machine, device_ids: Sequence[int]) -> Tuple[Tuple[int, ...], ...]:
-    """The cores of each local rank, `()` where it is not bound; `device_ids` are the physical devices.
+    """The cores of each local rank, `()` for one that is not bound; `device_ids` are the physical devices.
 
-    `equal`: contiguous shares of the allowed cores, as the model zoo's scripts do it by `taskset`. `numa`:
-    the ranks of one NUMA node share its allowed cores; where the devices' nodes are unknown, the ranks go to
-    the nodes in equal contiguous shares. Without a core for each rank nobody is bound.
+    Mode "none" binds no rank. "equal" assigns contiguous shares of the allowed cores, as the scripts of
+    MindSpore's model zoo do with `taskset`. "numa" divides the allowed cores of each NUMA node among the
+    ranks whose devices are attached to it; if a device's NUMA node is unknown, the ranks are distributed
+    evenly over the nodes. No rank is bound if there are fewer cores than ranks.
     """
     count = len(device_ids)
     if mode == "none" or len(machine.allowed) < count:
@@ -63,21 +65,21 @@ def _shares(cores: Sequence[int], count: int) -> Tuple[Tuple[int, ...], ...]:
 
 
 def read_machine(allowed: FrozenSet[int], sys: Path = Path("/sys")) -> Machine:
-    """This node's cores and devices, as `/sys` shows them; what it does not show is left out."""
+    """This node's cores and devices as far as `/sys` shows them; `allowed` are those of this process."""
     numa = {
-        int(directory.name[4:]): cores_of(_text(directory / "cpulist"))
+        int(directory.name[4:]): cores_of(_read(directory / "cpulist"))
         for directory in sys.glob("devices/system/node/node[0-9]*")
     }
     devices = [
-        int(_text(directory / "numa_node") or -1)
+        int(_read(directory / "numa_node") or -1)
         for directory in sorted(sys.glob("bus/pci/devices/*"))
-        if _text(directory / "vendor") == _HUAWEI and _text(directory / "class").startswith(_ACCELERATOR)
+        if _read(directory / "vendor") == _HUAWEI and _read(directory / "class").startswith(_ACCELERATOR)
     ]
     return Machine(allowed, numa, tuple(devices))
 
 
 def cores_of(text: str) -> FrozenSet[int]:
-    """`0-3,8` as the kernel lists cores."""
+    """The cores in a list of the kernel's format, such as `0-3,8`."""
     cores: List[int] = []
     for part in filter(None, text.strip().split(",")):
         first, _, last = part.partition("-")
@@ -85,7 +87,7 @@ def cores_of(text: str) -> FrozenSet[int]:
     return frozenset(cores)
 
 
-def _text(file: Path) -> str:
+def _read(file: Path) -> str:
     try:
         return file.read_text().strip()
     except OSError:

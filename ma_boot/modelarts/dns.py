@@ -1,38 +1,35 @@
-"""The address of a worker by its name; its DNS entry may come later than this node."""
+"""Looks up addresses by host name; the DNS entry of a worker may be created after this node starts."""
 
 from __future__ import annotations
 
 import socket
 import threading
-from typing import Callable
-
-from tenacity import (
-    RetryCallState,
-    Retrying,
-    retry_if_exception_type,
-    sleep_using_event,
-    stop_after_delay,
-    stop_when_event_set,
-    wait_random_exponential,
-)
+from typing import TYPE_CHECKING, Callable
 
 from ma_boot.errors import ConfigError
 from ma_boot.processes import SignalInbox, Task
 
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
+
 
 def address_of(host: str, timeout: float, say: Callable[[str], None], inbox: SignalInbox) -> str:
-    """The host's IPv4 address, asked for again for `timeout` seconds; raises `ConfigError` or `Stopped`."""
+    """The host's IPv4 address, retried for `timeout` seconds.
+
+    Raises `ConfigError` if it has none by then, `Stopped` at a stop signal.
+    """
+    import tenacity  # only jobs of several nodes need it
 
     def tell(state: RetryCallState) -> None:
         if state.attempt_number == 1 or state.attempt_number % 10 == 0:
-            say(f"{host} has no address yet (asked {state.attempt_number} times)")
+            say(f"{host} has no address yet (attempt {state.attempt_number})")
 
     def look_up(cancel: threading.Event) -> str:
-        policy = Retrying(
-            retry=retry_if_exception_type(OSError),
-            stop=stop_after_delay(timeout) | stop_when_event_set(cancel),
-            wait=wait_random_exponential(multiplier=0.1, max=3),
-            sleep=sleep_using_event(cancel),
+        policy = tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(OSError),
+            stop=tenacity.stop_after_delay(timeout) | tenacity.stop_when_event_set(cancel),
+            wait=tenacity.wait_random_exponential(multiplier=0.1, max=3),
+            sleep=tenacity.sleep_using_event(cancel),
             before_sleep=tell,
             reraise=True,
         )
@@ -48,3 +45,11 @@ def address_of(host: str, timeout: float, say: Callable[[str], None], inbox: Sig
         ) from error
     finally:
         task.cancel()
+
+
+def own_address() -> str:
+    """The IPv4 address of this host's name; raises `ConfigError` if it has none."""
+    try:
+        return socket.gethostbyname(socket.gethostname())
+    except OSError as error:
+        raise ConfigError(f"this host's name has no address ({error}): give --server-id") from error

@@ -1,4 +1,4 @@
-"""What old Ascend drivers want to be called in a container: ModelArts' own launcher does so (davincirun)."""
+"""Runs the programs that old Ascend drivers need in a container, as ModelArts' launcher (davincirun) does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ POST_STOP_SECONDS = 10.0
 
 
 def start_slogd(environ: Mapping[str, str], say: Callable[[str], None], tools: Path = TOOLS) -> None:
-    """Starts the driver's log daemon where there is one; it is left alone, and goes with the container."""
+    """Starts the driver's log daemon if it is installed; it runs until the container ends."""
     daemon = tools / "docker" / "slogd"
     if not daemon.is_file():
         return
@@ -22,11 +22,11 @@ def start_slogd(environ: Mapping[str, str], say: Callable[[str], None], tools: P
     except OSError as error:
         say(f"{daemon} could not be started: {error.strerror}")
     else:
-        say(f"{daemon} is started")
+        say(f"started {daemon}")
 
 
 def call_post_stop(environ: Mapping[str, str], say: Callable[[str], None], tools: Path = TOOLS) -> None:
-    """Calls the driver's script for a container's end where there is one, for 10 s at most."""
+    """Runs the driver's script for the end of a container if it is installed, for at most 10 s."""
     script = tools / "docker_stop_post_sys.sh"
     if not script.is_file():
         return
@@ -42,4 +42,4 @@ def call_post_stop(environ: Mapping[str, str], say: Callable[[str], None], tools
     except (OSError, subprocess.TimeoutExpired) as error:
         say(f"{script}: {error}")
     else:
-        say(f"{script} is called, exit code {done.returncode}")
+        say(f"{script} ended with exit code {done.returncode}")

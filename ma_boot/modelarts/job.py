@@ -3,31 +3,39 @@
 from __future__ import annotations
 
 import os.path
+import re
 from dataclasses import dataclass
 from typing import Dict, List, Mapping, Optional, Tuple, Union
 
 from ma_boot.errors import ConfigError, listed
-from ma_boot.modelarts.old_variables import with_replacements
 
-DEFAULT_HOME = "/home/ma-user"
+PLATFORM_UID, PLATFORM_GID = 1000, 100  # ma-user and ma-group: ModelArts' specifications for custom images
+PLATFORM_HOME = "/home/ma-user"
 TABLE_NAME = "jobstart_hccl.json"
+# The names of ModelArts' first version (V1), which its guide on permission problems pairs with today's.
+OLD_NAMES = {
+    "DLS_TASK_NUMBER": "MA_NUM_HOSTS",
+    "DLS_TASK_INDEX": "VC_TASK_INDEX",
+    "BATCH_TASK_LOG_PATH": "MA_LOG_DIR",
+    "VK_TASK_INDEX": "VC_TASK_INDEX",  # Volcano's own name
+}
+_OLD_HOSTS = re.compile(r"BATCH_CUSTOM(\d+)_HOSTS")
 
 
 @dataclass(frozen=True)
 class JobEnvironment:
     """One node's view of its job (ModelArts documentation, develop-modelarts-0104 and -1416).
 
-    `name` is the job's name as it stands in log names; `node_rank` counts from 0; `node_count_given` is
-    False where 1 is only assumed; `device_count` is the number of cards that the platform gives this
-    container, None where it does not say; `worker_hosts` are the nodes' addresses in order of node rank;
-    `host` is what the platform calls this container. `rank_table` is a file, or None where the job has none;
-    `start_count` and `schedule_count` say how often the platform has run the boot command in this container,
-    and put the job on machines (`MA_PROC_START_CNT`, `MA_SCHEDULE_CNT`). `route_plan` says that the user
-    asked for ModelArts' dynamic routing.
+    `name` is the job's name as used in log file names; `node_rank` counts from 0; `node_count_given` is False
+    if the count of 1 is a default; `device_count` is the number of cards of this container, None if unknown;
+    `worker_hosts` are the nodes' addresses in order of node rank; `host` is the platform's name for this
+    container. `rank_table` is a file, or None if the job has none; `start_count` and `schedule_count` are how
+    often the platform has run the boot command in this container, and scheduled the job
+    (`MA_PROC_START_CNT`, `MA_SCHEDULE_CNT`). `route_plan` is whether the user asked for dynamic routing.
 
-    `group_rank` is the node's place in the order of the ranks, and `master_index` the master's place among
-    the hosts: `node_rank` and 0, unless the platform re-ordered the nodes by their network
-    (`RANK_AFTER_ACC`, `MA_MASTER_INDEX`). `replaced` are old variables that were read instead of today's.
+    `group_rank` is the node's position in the order of the ranks, and `master_index` the master's among the
+    hosts: `node_rank` and 0, unless the platform has reordered the nodes by their network (`RANK_AFTER_ACC`,
+    `MA_MASTER_INDEX`). `replaced` lists old variables that were read in place of today's.
     """
 
     name: str
@@ -53,21 +61,21 @@ class JobEnvironment:
 
     @property
     def failure_file(self) -> str:
-        """Where a failure is left for programs; the training may write it itself."""
+        """The failure for programs, as JSON; the training may write the file itself."""
         return os.path.join(self.log_dir, f"{self.name}-node-{self.node_rank}-failure.json")
 
     @property
     def page_file(self) -> str:
-        """Where the picture of this node goes."""
+        """The HTML report of this node."""
         return os.path.join(self.log_dir, f"{self.name}-node-{self.node_rank}-report.html")
 
     @property
     def events_file(self) -> str:
-        """Where the node's events go."""
+        """The events of this node, as JSON lines."""
         return os.path.join(self.log_dir, f"{self.name}-node-{self.node_rank}-events.jsonl")
 
     def event(self) -> Dict[str, Union[str, int]]:
-        """The fields of the event that begins each start of the boot command."""
+        """The fields of the event at each start of the boot command."""
         return {
             "name": self.name,
             "nodes": self.node_count,
@@ -77,32 +85,32 @@ class JobEnvironment:
         }
 
     def said(self) -> str:
-        """The job in one line: `name, node 0 of 2`, and whether it is not the first start."""
+        """The job in one line: `name, node 0 of 2`, and whether it was started or scheduled before."""
         text = f"{self.name}, node {self.node_rank} of {self.node_count}"
         if self.start_count > 1:
             text += f", start {self.start_count} in this container (MA_PROC_START_CNT)"
         if self.schedule_count > 1:
             text += f", scheduled {self.schedule_count} times (MA_SCHEDULE_CNT)"
         if self.group_rank != self.node_rank:
-            text += f", node {self.group_rank} by the network (RANK_AFTER_ACC)"
+            text += f", reordered to node {self.group_rank} (RANK_AFTER_ACC)"
         if self.replaced:
-            text += f"; old variables read: {', '.join(self.replaced)}"
+            text += f"; old variables used: {', '.join(self.replaced)}"
         return text
 
 
 def instance_name(environ: Mapping[str, str]) -> str:
-    """The name of this container in the job; empty where no platform gives one."""
+    """The platform's name for this container; empty outside of the platform."""
     return environ.get("BATCH_TASK_CURRENT_INSTANCE") or environ.get("MA_CURRENT_INSTANCE_NAME") or ""
 
 
 def read_job(environ: Mapping[str, str], hostname: str) -> JobEnvironment:
-    """Reads the platform's variables; raises `ConfigError` with every problem of them.
+    """Reads the platform's variables; raises `ConfigError` with every problem.
 
-    Defaults are the platform's own, so that `ma_boot` also starts in a container that has none of them.
+    Unset variables have the platform's default values, so that `ma_boot` also runs outside of it.
     """
     problems: List[str] = []
-    environ, replaced = with_replacements(environ)
-    home = environ.get("MA_HOME") or environ.get("HOME") or DEFAULT_HOME
+    environ, replaced = _with_replacements(environ)
+    home = environ.get("MA_HOME") or environ.get("HOME") or PLATFORM_HOME
     mount_path = environ.get("MA_MOUNT_PATH") or os.path.join(home, "modelarts")
     node_count = _number(environ, "MA_NUM_HOSTS", 1, 1, problems)
     node_rank = 0
@@ -117,7 +125,7 @@ def read_job(environ: Mapping[str, str], hostname: str) -> JobEnvironment:
     if problems:
         raise ConfigError(
             listed(
-                "the platform's variables do not fit together (set none of them in the job form or image):",
+                "the platform's variables are inconsistent (do not set them in the job form or the image):",
                 problems,
             )
         )
@@ -147,24 +155,44 @@ def read_job(environ: Mapping[str, str], hostname: str) -> JobEnvironment:
     )
 
 
+def _with_replacements(environ: Mapping[str, str]) -> Tuple[Dict[str, str], Tuple[str, ...]]:
+    """The environment with today's names for old ones, unless both are set; and what was replaced.
+
+    `BATCH_CUSTOM<N>_HOSTS` (`host:port` of node N) together become `VC_WORKER_HOSTS`. The launcher reads
+    `BATCH_JOB_ID` and `BATCH_TASK_CURRENT_INSTANCE` beside their successors; so does `read_job`.
+    """
+    result = dict(environ)
+    replaced: List[str] = []
+    for old, new in OLD_NAMES.items():
+        if environ.get(old) and not result.get(new):
+            result[new] = environ[old]
+            replaced.append(f"{old} for {new}")
+    numbers = sorted(int(match.group(1)) for match in map(_OLD_HOSTS.fullmatch, environ) if match)
+    if numbers and not environ.get("VC_WORKER_HOSTS"):
+        hosts = (environ[f"BATCH_CUSTOM{number}_HOSTS"].rpartition(":")[0] for number in numbers)
+        result["VC_WORKER_HOSTS"] = ",".join(hosts)
+        replaced.append("BATCH_CUSTOM<N>_HOSTS for VC_WORKER_HOSTS")
+    return result, tuple(replaced)
+
+
 def _number(
     environ: Mapping[str, str], name: str, lowest: int, default: Optional[int], problems: List[str]
 ) -> int:
-    """The variable as a number; what is wrong with it goes to `problems`."""
+    """The variable as a number; an invalid one is added to `problems`."""
     text = environ.get(name, "").strip()
     if not text and default is not None:
         return default
     if text.isdecimal() and int(text) >= lowest:
         return int(text)
     found = repr(text) if text else "not set"
-    problems.append(f"{name} is {found}: expected a whole number from {lowest}")
+    problems.append(f"{name} is {found}: expected an integer of at least {lowest}")
     return lowest
 
 
 def _node(
     environ: Mapping[str, str], name: str, default: Optional[int], count: int, problems: List[str]
 ) -> int:
-    """The variable as the number of a node."""
+    """The variable as the index of a node."""
     node = _number(environ, name, 0, default, problems)
     if node >= count:
         problems.append(f"{name} is {node}, MA_NUM_HOSTS is {count}: expected 0 to {count - 1}")
@@ -172,7 +200,7 @@ def _node(
 
 
 def _job_name(environ: Mapping[str, str], hostname: str) -> str:
-    """As the official launcher names a job: V1 name, else the V2 name in its log form, else the host."""
+    """The name in log files, as in the platform's launcher: V1, else V2 in its log form, else the host."""
     if environ.get("BATCH_JOB_ID"):
         return environ["BATCH_JOB_ID"]
     if environ.get("MA_VJ_NAME"):
@@ -181,7 +209,7 @@ def _job_name(environ: Mapping[str, str], hostname: str) -> str:
 
 
 def _table_file(value: str) -> Optional[str]:
-    """The platform names a directory (`/user/config`); HCCL, and users at home, name a `.json` file."""
+    """The platform names a directory (`/user/config`); HCCL and users name a `.json` file."""
     if not value:
         return None
     return value if value.endswith(".json") else os.path.join(value, TABLE_NAME)

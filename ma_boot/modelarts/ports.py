@@ -1,4 +1,4 @@
-"""Ports that the processes will listen at: taken ones are found before anything is started."""
+"""Ports that the processes will listen on: checked before anything is started."""
 
 from __future__ import annotations
 
@@ -10,25 +10,24 @@ from ma_boot.errors import ConfigError
 
 
 def check_free(ports: Sequence[int]) -> None:
-    """Raises `ConfigError` for a port that another process of this machine listens at."""
+    """Raises `ConfigError` if this process cannot listen on one of the ports."""
     for port in ports:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections of an ended one linger
+            # Connections of a process that has ended may still be in TIME_WAIT.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind(("", port))
             except OSError as error:
-                if error.errno != errno.EADDRINUSE:
-                    why = f"this user may not listen there ({error.strerror})"
-                else:
-                    why = "another process listens there"
+                in_use = error.errno == errno.EADDRINUSE
+                why = "in use by another process" if in_use else f"not allowed ({error.strerror})"
                 raise ConfigError(
-                    f"port {port}, where the processes are to meet: {why}; choose another one with "
-                    "--rendezvous-port, the same on all nodes"
+                    f"rendezvous port {port}: {why}; choose another one with --rendezvous-port, the same on "
+                    "all nodes"
                 ) from error
 
 
 def free_port() -> int:
-    """A port that is free at the moment: two rehearsals on one machine must not meet."""
+    """A port that is free at the moment, so that rehearsals on one machine do not share one."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

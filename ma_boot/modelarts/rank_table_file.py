@@ -1,4 +1,4 @@
-"""The rank table on disk: wait until the platform has completed it, write ours in one step."""
+"""The rank table on disk: waits until the platform has completed it, and writes files atomically."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ma_boot.errors import CannotCreate, RankTableTimeout, listed
 from ma_boot.processes import REMIND_SECONDS
 from ma_boot.rank_table import NotYet, completed_document
 
-POLL_SECONDS = 0.02  # of a stat; the file is read when that differs
-TRUST_SECONDS = 1.0  # some mounts tell no new time: then it is read all the same
+POLL_SECONDS = 0.02  # between two calls of stat; the file is read if the result differs
+REREAD_SECONDS = 1.0  # the file is read anyway: some mounts do not update the time
 
 
 def wait_until_completed(
@@ -23,28 +23,28 @@ def wait_until_completed(
     sleep: Callable[[float], None],
     check: Callable[[], None],
     say: Callable[[str], None],
-    taken: Callable[[Dict[str, Any]], Optional[NotYet]],
+    accept: Callable[[Dict[str, Any]], Optional[NotYet]] = lambda document: None,
     decode: Callable[[bytes], str] = bytes.decode,
 ) -> Dict[str, Any]:
-    """The completed table's document, at most `timeout` seconds from now.
+    """Waits at most `timeout` seconds for the completed table and returns its document.
 
-    The file is opened anew by its path at each look, since a ConfigMap is replaced by swapping a link.
-    `sleep` may return early; `check` raises to end the wait; `say` gets a line whenever the reason for
-    waiting changes and at least every 20 s (the platform takes half an hour of silence for a hang);
-    `taken` tells why a completed table is not to be taken all the same; `decode` makes text of the file and
-    raises `ValueError` for half of one. Raises `RankTableTimeout` with the
-    last reason and the age of the file, and whatever `taken` raises.
+    The file is reopened by path each time, since a ConfigMap is updated by replacing a symbolic link. `sleep`
+    may return early; `check` raises to cancel the wait; `say` gets a line whenever the reason for waiting
+    changes, and at least every 20 s (ModelArts takes half an hour of silence for a hang). `accept` returns a
+    reason to keep waiting although the table is completed; `decode` raises `ValueError` if the file is
+    incomplete. Raises `RankTableTimeout` with the last reason and the age of the file, and what `check` and
+    `accept` raise.
     """
     started = time.monotonic()
     reason, said_at = "", started
-    mark, looked_at, state = (0, 0, 0), 0.0, NotYet("")
+    status, read_at, state = (0, 0, 0), 0.0, NotYet("")
     while True:
         check()
         now = time.monotonic()
-        if _mark(path) != mark or now - looked_at >= TRUST_SECONDS:
-            mark, looked_at = _mark(path), now
-            found = _look(path, decode)
-            refused = found if isinstance(found, NotYet) else taken(found)
+        if _status(path) != status or now - read_at >= REREAD_SECONDS:
+            status, read_at = _status(path), now
+            found = _read(path, decode)
+            refused = found if isinstance(found, NotYet) else accept(found)
             if refused is None and not isinstance(found, NotYet):
                 return found
             state = refused or state
@@ -56,8 +56,8 @@ def wait_until_completed(
         sleep(min(POLL_SECONDS, timeout))
 
 
-def _mark(path: str) -> Tuple[int, int, int]:
-    """What changes when the file does, through every link; a large table is not read anew for nothing."""
+def _status(path: str) -> Tuple[int, int, int]:
+    """What changes with the file, through all links: a large table is read only if it has changed."""
     try:
         status = os.stat(path)
     except OSError:
@@ -65,7 +65,7 @@ def _mark(path: str) -> Tuple[int, int, int]:
     return (status.st_ino, status.st_mtime_ns, status.st_size)
 
 
-def _look(path: str, decode: Callable[[bytes], str]) -> Union[Dict[str, Any], NotYet]:
+def _read(path: str, decode: Callable[[bytes], str]) -> Union[Dict[str, Any], NotYet]:
     try:
         return completed_document(decode(Path(path).read_bytes()))
     except FileNotFoundError:
@@ -73,7 +73,7 @@ def _look(path: str, decode: Callable[[bytes], str]) -> Union[Dict[str, Any], No
     except OSError as error:
         return NotYet(f"the file cannot be read: {error.strerror}")
     except ValueError as error:
-        return NotYet(f"the file is not whole yet: {error}")
+        return NotYet(f"the file is not complete yet: {error}")
 
 
 def _timeout_message(path: str, timeout: float, reason: str) -> str:
@@ -81,8 +81,8 @@ def _timeout_message(path: str, timeout: float, reason: str) -> str:
         f"the rank table was not completed within {timeout:.0f} s: {path}: {reason}{_age(path)}; check",
         [
             "the job's events: did every node of the job start?",
-            "RANK_TABLE_FILE in the job's environment: /user/config on ModelArts",
-            "a longer time (--rank-table-timeout, of `rank-table wait` --timeout), when nodes come later",
+            "RANK_TABLE_FILE in the job's environment variables: /user/config on ModelArts",
+            "the timeout (--rank-table-timeout, or --timeout of `rank-table wait`), if nodes start late",
         ],
     )
 
@@ -96,9 +96,9 @@ def _age(path: str) -> str:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Writes the file so that a reader sees all of it or the one before; mode 0640, parents are made.
+    """Writes the file with mode 0640, creating parent directories; readers see the old or the new contents.
 
-    Raises `CannotCreate`.
+    Raises `CannotCreate` if the system refuses.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

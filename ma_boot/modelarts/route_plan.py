@@ -1,8 +1,8 @@
-"""ModelArts' dynamic routing: ranks re-ordered by the network's topology (`ROUTE_PLAN=true`).
+"""ModelArts' dynamic routing: reorders the ranks by the topology of the network (`ROUTE_PLAN=true`).
 
-The platform mounts a module `route_plan` into `/usr/local/route` and a topology into `/user/config`, base64
-of gzip of JSON. How they are called is known from ModelArts' own launcher (davincirun, `sdr.py`); the module
-is compiled for some versions of Python, so it runs in the training's python, in a process of its own.
+The platform mounts a module `route_plan` in `/usr/local/route` and a topology file in `/user/config`: JSON,
+compressed with gzip and encoded in base64. The way to call the module is that of ModelArts' launcher
+(davincirun, `sdr.py`). It is compiled for certain versions of Python, so it is run by the training's python.
 """
 
 from __future__ import annotations
@@ -39,12 +39,13 @@ def planned_route(
     say: Callable[[str], None],
     module_dir: str = MODULE_DIR,
 ) -> Optional[Tuple[Path, Tuple[int, ...]]]:
-    """The re-ordered table's file and this node's ranks in it; None, said why, where the order stays.
+    """The file of the reordered table and this node's ranks in it; None, with a message, if the order stays.
 
-    `TOPO_FILE_PATH` and `ROUTE_TOPO_WAIT_TIME` (seconds) are honoured as the platform's launcher does.
+    `TOPO_FILE_PATH` and `ROUTE_TOPO_WAIT_TIME` (seconds) are honoured as by the platform's launcher. Raises
+    `Stopped` at a stop signal.
     """
     if not any(Path(module_dir).glob("route_plan*")):
-        say(f"ROUTE_PLAN is set, but there is no route_plan module in {module_dir}: the rank table stays")
+        say(f"ROUTE_PLAN is set, but there is no route_plan module in {module_dir}: rank table unchanged")
         return None
     source = environ.get("TOPO_FILE_PATH") or TOPOLOGY
     try:
@@ -54,11 +55,10 @@ def planned_route(
             sleep=inbox.wait,
             check=inbox.check,
             say=say,
-            taken=lambda document: None,
-            decode=decompressed,
+            decode=_decompressed,
         )
     except (RankTableTimeout, ValueError) as error:
-        say(f"no topology for the route plan, the rank table stays: {str(error).splitlines()[0]}")
+        say(f"no topology for the route plan, rank table unchanged: {str(error).splitlines()[0]}")
         return None
     directory = table_file.parent
     (directory / "topology.json").write_text(json.dumps(topology), encoding="utf-8")
@@ -69,19 +69,19 @@ def planned_route(
         [python, "-c", _PROGRAM, module_dir, *map(str, arguments)],
         environ,
         inbox,
-        lambda: say("route_plan is still at work"),
+        lambda: say("route_plan is still running"),
         cwd=str(directory),
     )
     done, ranks = json.loads(answer.read_text()) if answer.exists() else (False, [])
     if not done or not planned.exists():
-        say(f"route_plan gave no table (exit code {code}): the rank table stays")
+        say(f"route_plan returned no table (exit code {code}): rank table unchanged")
         return None
     return planned, tuple(ranks)
 
 
-def decompressed(data: bytes) -> str:
-    """The topology's JSON; raises `ValueError` for what is not (yet) one."""
+def _decompressed(data: bytes) -> str:
+    """The topology's JSON; raises `ValueError` if the data is incomplete."""
     try:
         return gzip.decompress(base64.b64decode(data)).decode("utf-8")
     except (OSError, EOFError) as error:
-        raise ValueError(f"no whole gzip: {error}") from error
+        raise ValueError(f"incomplete gzip data: {error}") from error

@@ -7,8 +7,7 @@ from typing import Optional
 
 from ma_boot.errors import BootError, Stopped
 from ma_boot.launch import LaunchPlan
-from ma_boot.modelarts.driver import call_post_stop, start_slogd
-from ma_boot.modelarts.job import JobEnvironment, instance_name, read_job
+from ma_boot.modelarts import JobEnvironment, call_post_stop, instance_name, read_job, start_slogd
 from ma_boot.node import launch_phase as steps
 from ma_boot.node import rank_table_phase as ranks
 from ma_boot.node.environment_phase import set_up

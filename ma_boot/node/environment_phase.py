@@ -13,12 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ma_boot.environment.command import find_file
-from ma_boot.environment.patch import applied
-from ma_boot.environment.shell import environment_after
-from ma_boot.environment.training_environment import TrainingEnvironment
+from ma_boot.environment import TrainingEnvironment, applied, environment_after, find_file
 from ma_boot.errors import CommandNotFound, ConfigError
-from ma_boot.modelarts.job import JobEnvironment
+from ma_boot.modelarts import JobEnvironment
 from ma_boot.node.request import BootRequest
 from ma_boot.node.transfers import as_ours, store_of
 from ma_boot.node.world import World

@@ -7,21 +7,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Optional, Tuple
 
-from ma_boot.environment.command import command_argv, find_file
-from ma_boot.environment.training_environment import TrainingEnvironment, select_environment
+from ma_boot.environment import TrainingEnvironment, command_argv, find_file, select_environment
 from ma_boot.errors import CannotCreate, CommandNotFound, ConfigError, listed
-from ma_boot.launch import LaunchPlan, Node, Placement, plan_launch, with_cores, with_rank_dirs, with_tee
-from ma_boot.launch.mindspore import PORT as MINDSPORE_PORT
-from ma_boot.launch.torch import PORT as TORCH_PORT
-from ma_boot.modelarts.channels import read_channels
-from ma_boot.modelarts.cpu_affinity import bound_cores, read_machine
-from ma_boot.modelarts.job import JobEnvironment
-from ma_boot.modelarts.ports import check_free
+from ma_boot.launch import (
+    MINDSPORE_PORT,
+    TORCH_PORT,
+    LaunchPlan,
+    Node,
+    Placement,
+    plan_launch,
+    with_cores,
+    with_rank_dirs,
+    with_tee,
+)
+from ma_boot.modelarts import JobEnvironment, bound_cores, check_free, read_channels, read_machine
 from ma_boot.node.rank_dirs import code_to_copy, make_rank_dirs
 from ma_boot.node.request import BootRequest
 from ma_boot.node.transfers import load_mapping, places_of, store_of
 from ma_boot.node.world import World
-from ma_boot.reporting.earlier_files import keep_earlier
+from ma_boot.supervisor.output import keep_earlier
 from path_mapping.mapping import PathMapping
 from path_mapping.stores import Store
 
@@ -156,9 +160,7 @@ def master_address(job: JobEnvironment, world: World) -> str:
         raise ConfigError(
             f"VC_WORKER_HOSTS is {found}, but the job has {job.node_count} nodes: expected the name of each"
         )
-    from ma_boot.modelarts.dns import (
-        address_of,  # tenacity is slow to import, and few jobs need a name resolved
-    )
+    from ma_boot.modelarts import address_of
 
     return address_of(job.worker_hosts[job.master_index], DNS_SECONDS, world.journal.say, world.inbox)
 

@@ -7,18 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Mapping, Optional, Sequence, Tuple
 
-from ma_boot.environment.training_environment import TrainingEnvironment
+from ma_boot.environment import TrainingEnvironment
 from ma_boot.errors import ConfigError, RankTableInvalid, listed
 from ma_boot.launch import Placement, placed_by_count
-from ma_boot.modelarts.job import TABLE_NAME, JobEnvironment
-from ma_boot.modelarts.rank_table_file import wait_until_completed, write_atomically
+from ma_boot.modelarts import TABLE_NAME, JobEnvironment, wait_until_completed, write_atomically
 from ma_boot.node.request import BootRequest
 from ma_boot.node.world import World
 from ma_boot.rank_table import (
-    Finding,
     NotYet,
     Pod,
     RankTable,
+    TableFinding,
     Unreadable,
     convert,
     errors,
@@ -53,7 +52,7 @@ def find_ranks(
         sleep=world.inbox.wait,
         check=check_both,
         say=world.journal.say,
-        taken=lambda completed: None if request.by_hand else _stale(completed, job),
+        accept=lambda completed: None if request.by_hand else _stale(completed, job),
     )
     table = _valid_table(request, world, document)
     in_place = request.rank_table_file is not None and "group_list" not in document
@@ -109,7 +108,7 @@ def _parsed(document: Mapping[str, Any]) -> RankTable:
         raise _wrong(error.findings) from error
 
 
-def _wrong(findings: Sequence[Finding]) -> RankTableInvalid:
+def _wrong(findings: Sequence[TableFinding]) -> RankTableInvalid:
     problems = listed("the rank table is completed, but wrong:", [str(finding) for finding in findings])
     return RankTableInvalid(
         f"{problems}\n  -> one that the platform wrote: start the job again, and report it if it stays so; "
@@ -214,7 +213,7 @@ def by_route(
         return placement
     if not job.route_plan or placement.table_file is None or table is None or not table.pods:
         return placement
-    from ma_boot.modelarts.route_plan import planned_route  # few jobs ask for it
+    from ma_boot.modelarts import planned_route  # few jobs ask for it
 
     server = own_pod(table, job.instance_name, job.host_ip, job.node_rank).server_id
     found = planned_route(

@@ -10,7 +10,7 @@ from typing import Optional, Sequence
 
 from ma_boot.errors import ConfigError
 from ma_boot.launch import WorkerSpec
-from ma_boot.modelarts.job import JobEnvironment, instance_name
+from ma_boot.modelarts import JobEnvironment, instance_name
 from ma_boot.node.world import World
 from ma_boot.reporting.result import RunResult
 from ma_boot.supervisor import Limits, supervise

@@ -1,4 +1,4 @@
-"""Rank tables as a library: read every template, validate, order the ranks, write template one. Pure.
+"""Rank tables as a library: read any template, validate, order the ranks, write template one. Pure.
 
     from ma_boot.rank_table import completed_document, convert, errors, parse, validate
 
@@ -6,32 +6,36 @@
     problems = errors(validate(table, product="910a"))
     text = convert(table).dumps()               # template one, the same bytes on every node
 
-Text and JSON documents in, frozen values out; the standard library alone. Which template a document is, its
-shape tells, not its path. Names: template two is what ModelArts gives (groups of pods, no ranks; its older
-texts say "v0.1"), template one is what HCCL and MindSpore want (servers with ranks; "v1.0").
+It takes text and JSON documents and returns frozen values; it needs the standard library only. The template
+is detected from the shape of the document. Template two is what ModelArts provides (groups of pods, no ranks;
+older documents call it "v0.1"), template one is what HCCL and MindSpore read (servers with ranks; "v1.0").
 """
 
 from ma_boot.rank_table.fake_table import fake
 from ma_boot.rank_table.identity import own_pod
-from ma_boot.rank_table.rank_order import RANK_ORDERS, convert
+from ma_boot.rank_table.operations import machine_table, merged, moved, rows
+from ma_boot.rank_table.rank_order import convert
 from ma_boot.rank_table.read import NotYet, completed_document, parse
 from ma_boot.rank_table.rules import PRODUCTS, validate
-from ma_boot.rank_table.table import Device, Finding, Pod, RankTable, Unreadable, errors
+from ma_boot.rank_table.table import Device, Pod, RankTable, TableFinding, Unreadable, errors
 
 __all__ = [
     "PRODUCTS",
-    "RANK_ORDERS",
     "Device",
-    "Finding",
     "NotYet",
     "Pod",
     "RankTable",
+    "TableFinding",
     "Unreadable",
     "completed_document",
     "convert",
     "errors",
     "fake",
+    "machine_table",
+    "merged",
+    "moved",
     "own_pod",
     "parse",
+    "rows",
     "validate",
 ]

@@ -1,4 +1,4 @@
-"""Tables of jobs that do not exist: for rehearsals, tests, and trying things out."""
+"""Generates tables for jobs that do not exist: for rehearsals, tests and experiments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def fake(
     pod_name: Callable[[int], str] = "ma-job-fake-worker-{}".format,
     server_id: Callable[[int], str] = lambda node: f"192.168.{node // 250}.{1 + node % 250}",
 ) -> Dict[str, Any]:
-    """A completed document in template two, the pods in an order of arrival that is not their order."""
+    """A completed document of template two; the pods are in reverse order, since no order is guaranteed."""
     instances: List[Dict[str, Any]] = [
         {
             "devices": [
@@ -33,5 +33,5 @@ def fake(
 
 
 def device_ip(node: int, device: int) -> str:
-    """An address for a card: one network for each card of a server, as in the documents' samples."""
+    """An address for a card: each card of a server is in its own network, as in ModelArts' samples."""
     return f"192.{1 + device}.{node // 250}.{1 + node % 250}"

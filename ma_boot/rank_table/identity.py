@@ -1,4 +1,4 @@
-"""Which pod of a table this container is."""
+"""Finds the pod of a table that is this container."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ma_boot.rank_table.table import Pod, RankTable
 def own_pod(
     table: RankTable, instance_name: Optional[str], host_ip: Optional[str], task_index: Optional[int]
 ) -> Pod:
-    """The pod that this container is: by exact pod name, by the name with its prefix normalised
-    (`modelarts-job-` against `ma-job-`), by `MA_CURRENT_HOST_IP`, by `VC_TASK_INDEX` as the number at the
-    end of the pod name (the place in a table that has no names). Raises `ConfigError` with the candidates.
+    """The pod that is this container.
 
-    The first of these that exactly one pod fits decides; several are never guessed among. A table of one pod
-    needs no identity, unless a name that is given contradicts it.
+    Pods are matched by exact name, by name with the prefix normalised (`modelarts-job-` to `ma-job-`), by
+    `MA_CURRENT_HOST_IP`, and by `VC_TASK_INDEX` as the number at the end of the name (the position, if the
+    table has no names); the first rule that matches exactly one pod decides. The only pod of a table matches
+    unless both names are known. Raises `ConfigError` that lists the pods if no rule matches one.
     """
     if len(table.pods) == 1 and (instance_name is None or table.pods[0].name is None):
         return table.pods[0]
@@ -27,14 +27,14 @@ def own_pod(
         [pod for pod in pods if host_ip and pod.server_id == host_ip],
         [pod for place, pod in enumerate(pods) if _index(pod, place) == index],
     ]
-    for fitting in rules:
-        if len(fitting) == 1:
-            return fitting[0]
+    for matching in rules:
+        if len(matching) == 1:
+            return matching[0]
     raise ConfigError(
         listed(
             "this node was not found in the rank table: "
             f"MA_CURRENT_INSTANCE_NAME={instance_name}, MA_CURRENT_HOST_IP={host_ip}, "
-            f"VC_TASK_INDEX={task_index}; the table has",
+            f"VC_TASK_INDEX={task_index}; the table contains",
             [f"pod {pod.name} on server {pod.server_id}, {len(pod.devices)} devices" for pod in table.pods],
         )
     )

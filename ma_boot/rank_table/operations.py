@@ -1,25 +1,22 @@
-"""What people do with tables by hand: merge, compare, make one for a machine. Pure."""
+"""Merges, compares and lists tables, and makes the table of one machine."""
 
 from __future__ import annotations
 
 import re
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
-from ma_boot.rank_table.table import Device, Finding, RankTable
-
-_HCCN_ADDRESS = re.compile(r"^\s*address_(\d+)\s*=\s*(\S+)\s*$", re.MULTILINE)
-_TOOL_ADDRESS = re.compile(r"ipaddr\s*:\s*(\S+)")
+from ma_boot.rank_table.table import RankTable, TableFinding
 
 
-def merged(tables: Sequence[RankTable]) -> Tuple[Dict[str, Any], List[Finding]]:
-    """One document out of tables of version 1.0 or 1.2, the ranks numbered anew.
+def merged(tables: Sequence[RankTable]) -> Tuple[Dict[str, Any], List[TableFinding]]:
+    """One document from tables of version 1.0 or 1.2, with ranks renumbered, and the findings about them.
 
-    Servers stand in the natural order of their ids (10.0.0.2 before 10.0.0.10), whatever the order of the
-    tables: a shell's wildcard gives `hccl_10` before `hccl_2`. A server that stands in two tables, and a
-    table of another version, is a finding; so is, later, whatever `validate` finds.
+    Servers are in the natural order of their ids (10.0.0.2 before 10.0.0.10), whatever the order of the
+    tables: a shell's wildcard expands to `hccl_10` before `hccl_2`. A server in two tables, or a table of
+    another version, is a finding; the document itself is left to `validate`.
     """
     findings = [
-        Finding(f"table {i}", f"version {table.template}", "1.0 or 1.2")
+        TableFinding(f"table {i}", f"version {table.template}", "1.0 or 1.2")
         for i, table in enumerate(tables, start=1)
         if table.template not in ("1.0", "1.2")
     ]
@@ -29,11 +26,11 @@ def merged(tables: Sequence[RankTable]) -> Tuple[Dict[str, Any], List[Finding]]:
         servers += table.document.get("server_list", ())
         for entry in table.document.get("super_pod_list", ()):
             super_pods.setdefault(entry["super_pod_id"], []).extend(entry["server_list"])
-    servers.sort(key=lambda server: natural(str(server["server_id"])))
+    servers.sort(key=lambda server: _natural(str(server["server_id"])))
     for here, there in zip(servers, servers[1:]):
         if here["server_id"] == there["server_id"]:
             findings.append(
-                Finding("server_list", f"server {here['server_id']} in two tables", "each server once")
+                TableFinding("server_list", f"server {here['server_id']} in two tables", "each server once")
             )
     document: Dict[str, Any] = {
         "status": "completed",
@@ -59,14 +56,14 @@ def _renumbered(servers: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
     return numbered
 
 
-def natural(text: str) -> List[Tuple[int, int, str]]:
-    """A sort key under which 10 comes after 2."""
+def _natural(text: str) -> List[Tuple[int, int, str]]:
+    """A sort key by which 10 comes after 2."""
     parts = re.findall(r"\d+|\D+", text)
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts]
 
 
 def moved(before: RankTable, after: RankTable) -> List[str]:
-    """Each rank that is somewhere else than before, in one line; empty for tables that agree."""
+    """A line for each rank whose place has changed; empty for tables that agree."""
     was, now = _places(before), _places(after)
     return [
         f"rank {rank}: {was.get(rank, 'nowhere')} -> {now.get(rank, 'nowhere')}"
@@ -84,8 +81,8 @@ def _places(table: RankTable) -> Dict[int, str]:
     }
 
 
-def of_machine(server_id: str, addresses: Mapping[int, str]) -> Dict[str, Any]:
-    """The document of one server whose cards have these addresses, ranks in the order of the cards."""
+def machine_table(server_id: str, addresses: Mapping[int, str]) -> Dict[str, Any]:
+    """The document of one server with these addresses by card, ranks in the order of the cards."""
     devices = [
         {"device_id": str(device), "device_ip": addresses[device], "rank_id": str(rank)}
         for rank, device in enumerate(sorted(addresses))
@@ -98,26 +95,17 @@ def of_machine(server_id: str, addresses: Mapping[int, str]) -> Dict[str, Any]:
     }
 
 
-def hccn_addresses(text: str) -> Dict[int, str]:
-    """The cards' addresses in `/etc/hccn.conf`: lines `address_0=192.98.92.100`."""
-    return {int(device): address for device, address in _HCCN_ADDRESS.findall(text)}
-
-
-def tool_address(text: str) -> str:
-    """The address in what `hccn_tool -i N -ip -g` prints (`ipaddr:192.98.92.100`); empty for none."""
-    found = _TOOL_ADDRESS.search(text)
-    return found.group(1) if found else ""
-
-
 def rows(table: RankTable) -> List[Dict[str, Any]]:
-    """The table as one row for each rank, in the order of the ranks."""
+    """The table as a row for each rank, in rank order."""
     found = [
-        {"rank": device.rank, "pod": pod.name, "server_id": pod.server_id, **_card(device)}
+        {
+            "rank": device.rank,
+            "pod": pod.name,
+            "server_id": pod.server_id,
+            "device_id": device.device_id,
+            "device_ip": device.device_ip,
+        }
         for pod in table.pods
         for device in pod.devices
     ]
     return sorted(found, key=lambda row: (row["rank"] is None, row["rank"] or 0))
-
-
-def _card(device: Device) -> Dict[str, Any]:
-    return {"device_id": device.device_id, "device_ip": device.device_ip}

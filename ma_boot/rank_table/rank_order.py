@@ -1,22 +1,21 @@
-"""Orders the ranks and writes template one, version 1.0."""
+"""Assigns ranks to a table of template two, and converts it to template one, version 1.0."""
 
 from __future__ import annotations
 
 from typing import Any, Dict, List, Sequence, Tuple
 
-from ma_boot.rank_table.table import Device, Finding, Pod, RankTable
-
-RANK_ORDERS = ("pod", "server")
+from ma_boot.rank_table.table import Device, Pod, RankTable, TableFinding
 
 
 def convert(table: RankTable, rank_order: str = "pod", host_nic_ip: str = "") -> RankTable:
-    """The table with ranks, as template one; a table that has ranks already stays as it is.
+    """The table with ranks, as template one; a table that already has ranks is returned unchanged.
 
-    `rank_order` "pod": by the number at the end of the pod names, over all groups, so that rank 0 is on the
-    node that `VC_TASK_INDEX` calls 0. "server": by `server_id` as text, then by device, which is how HCCL
-    itself reads template two (and what MindSpore's guide advises). Where the two differ, or a name has no
-    number (the order of the file stays), a warning is added to the findings. `host_nic_ip` is written into
-    each server where it is given ("reserve", for MindSpore 1.x). Unknown fields are kept; strings only.
+    `rank_order` "pod" orders by the number at the end of the pod names, across all groups, so that rank 0 is
+    on the node with `VC_TASK_INDEX` 0. "server" orders by `server_id` as text, then by device, which is how
+    HCCL itself reads template two (and what MindSpore's guide recommends). A warning is added to the findings
+    if the two orders differ, or if a name has no number (the order of the file is kept). `host_nic_ip`, if
+    not empty, is written into each server ("reserve", for MindSpore 1.x). Unknown fields are kept, and all
+    values are strings.
     """
     if table.template != "two":
         return table
@@ -24,10 +23,11 @@ def convert(table: RankTable, rank_order: str = "pod", host_nic_ip: str = "") ->
     by_server = sorted(table.pods, key=lambda pod: (pod.server_id, _first_device(pod)))
     if [pod.name for pod in by_pod] != [pod.name for pod in by_server]:
         warnings.append(
-            Finding(
+            TableFinding(
                 "group_list",
-                f"pods in the order {_names(by_pod)} by their numbers",
-                f"{_names(by_server)} by server_id, if HCCL read the table; ranks are given by {rank_order}",
+                f"pods in the order {_names(by_pod)} by pod number",
+                f"{_names(by_server)} by server_id, as HCCL would read the table; ranks are assigned by "
+                f"{rank_order}",
                 fatal=False,
             )
         )
@@ -36,14 +36,14 @@ def convert(table: RankTable, rank_order: str = "pod", host_nic_ip: str = "") ->
     return RankTable("1.0", pods, document, (*table.findings, *warnings))
 
 
-def _by_pod_number(pods: Sequence[Pod]) -> Tuple[List[Pod], List[Finding]]:
+def _by_pod_number(pods: Sequence[Pod]) -> Tuple[List[Pod], List[TableFinding]]:
     numbers = [(pod.name or "").rpartition("-")[2] for pod in pods]
     if all(number.isascii() and number.isdecimal() for number in numbers):
         order = sorted(range(len(pods)), key=lambda i: (int(numbers[i]), pods[i].name or ""))
         return [pods[i] for i in order], []
     odd = next(pod.name for pod, number in zip(pods, numbers) if not number.isdecimal())
-    warning = Finding(
-        "pod_name", repr(odd), "a number at its end; ranks follow the order of the file", fatal=False
+    warning = TableFinding(
+        "pod_name", repr(odd), "a name ending in a number; ranks follow the order of the file", fatal=False
     )
     return list(pods), [warning]
 
@@ -69,7 +69,7 @@ def _numbered(pods: Sequence[Pod]) -> Tuple[Pod, ...]:
 
 
 def _template_one(pods: Sequence[Pod], host_nic_ip: str) -> Dict[str, Any]:
-    """Two pods of one server are merged into one entry, in the order of their ranks."""
+    """The document; pods on the same server become one entry, devices in rank order."""
     servers: Dict[str, Dict[str, Any]] = {}
     for pod in pods:
         server = servers.setdefault(pod.server_id, {"server_id": pod.server_id, "device": []})

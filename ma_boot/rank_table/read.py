@@ -1,38 +1,39 @@
-"""From text to a table: every template, detected by its shape."""
+"""Parses text into a table; the template is detected from the shape of the document."""
 
 from __future__ import annotations
 
 import json
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
-from ma_boot.rank_table.table import Device, Finding, Pod, RankTable, Unreadable, errors
+from ma_boot.rank_table.table import Device, Pod, RankTable, TableFinding, Unreadable, errors
 
 _DEVICE_FIELDS = {"device_id", "device_ip", "rank_id"}
 _POD_FIELDS = {"pod_name", "server_id", "devices", "device"}
-MISSING = "EI0017"  # HCCL: "Config ... is missing in the ranktable file", "property value ... is not string!"
-INVALID = "EI0014"  # HCCL: "Value [...] for ranktable variable [...] is invalid"
+# Codes and texts of HCCL's parser of rank tables.
+MISSING = "EI0017"  # "Config ... is missing in the ranktable file", "property value ... is not string!"
+INVALID = "EI0014"  # "Value [...] for ranktable variable [...] is invalid"
 
 
 class NotYet(NamedTuple):
-    """Why a table cannot be used yet, in words for the log."""
+    """Why a table cannot be used yet, as a phrase for the log."""
 
     reason: str
 
 
 def completed_document(text: str) -> Union[Dict[str, Any], NotYet]:
-    """The document once it says `completed`; else why it is not ready.
+    """The document if its status is `completed`, else why it is not ready.
 
-    The table is written by somebody else while we read, not atomically: empty, half a document, or no
-    more than a status are states that every job passes through.
+    The platform does not write the file atomically: an empty file, half a document and a document with only
+    a status are states that every job goes through.
     """
     if not text.strip():
         return NotYet("the file is empty")
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
-        return NotYet(f"the file is not whole JSON yet ({len(text)} characters)")
+        return NotYet(f"the file is not complete JSON yet ({len(text)} characters)")
     if not isinstance(document, dict):
-        return NotYet(f"the file holds a JSON {type(document).__name__}, expected an object")
+        return NotYet(f"the file contains a JSON {type(document).__name__}, expected an object")
     status = document.get("status")
     if status is None:
         return NotYet("the table has no status yet")
@@ -42,9 +43,10 @@ def completed_document(text: str) -> Union[Dict[str, Any], NotYet]:
 
 
 def parse(document: Mapping[str, Any]) -> RankTable:
-    """Reads a document of any template; raises `Unreadable` with everything that has no sensible reading.
+    """Reads a document of any template.
 
-    What can be read but is wrong (counts, duplicates, ranks) is for `rules.validate`.
+    Raises `Unreadable` with every part that is missing or has the wrong type. Wrong values (counts,
+    duplicates, ranks) are left to `validate`.
     """
     reading = _Reading()
     if "rank_list" in document:  # its numbers are numbers
@@ -56,28 +58,28 @@ def parse(document: Mapping[str, Any]) -> RankTable:
         return reading.table(template, reading.servers(strings), strings)
     if "group_list" not in document:
         expected = "group_list (template two), server_list (1.0, 1.2) or rank_list (2.0)"
-        reading.report("$", "none of them", expected, MISSING)
+        reading.report("$", "no known list", expected, MISSING)
         return reading.table("", (), strings)
     return reading.table("two", reading.groups(strings), strings)
 
 
 class _Reading:
-    """Reads the parts of one document, and keeps what it finds wrong with them."""
+    """Reads the parts of one document and collects what is wrong with them."""
 
     def __init__(self) -> None:
-        self.findings: List[Finding] = []
+        self.findings: List[TableFinding] = []
 
     def report(self, path: str, found: str, expected: str, hccl: str = "", fatal: bool = True) -> None:
-        self.findings.append(Finding(path, found, expected, hccl, fatal))
+        self.findings.append(TableFinding(path, found, expected, hccl, fatal))
 
     def table(self, template: str, pods: Sequence[Pod], document: Mapping[str, Any]) -> RankTable:
-        """The table, unless something fatal was found on the way to it."""
+        """The table; raises `Unreadable` if something fatal was found."""
         if errors(self.findings):
             raise Unreadable(errors(self.findings))
         return RankTable(template, tuple(pods), document, tuple(self.findings))
 
     def strings(self, value: Any, path: str) -> Any:
-        """The value with numbers as strings, each with a warning; HCCL refuses numbers."""
+        """The value with numbers as strings, and a warning for each; HCCL rejects numbers."""
         if isinstance(value, dict):
             dot = f"{path}." if path else ""
             return {key: self.strings(item, f"{dot}{key}") for key, item in value.items()}
@@ -97,7 +99,7 @@ class _Reading:
         return pods
 
     def servers(self, document: Mapping[str, Any]) -> List[Pod]:
-        """The servers in the order of their ranks, which is what `VC_TASK_INDEX` counts."""
+        """The servers in rank order, which is the order that `VC_TASK_INDEX` counts in."""
         found = self.objects(document, "server_list", "")
         pods = [self.pod(server, at, None, "device", ranked=True) for at, server in found]
         return sorted(pods, key=lambda pod: min((device.rank or 0 for device in pod.devices), default=-1))
@@ -117,7 +119,7 @@ class _Reading:
         return Device(device_id, ip, rank, more)
 
     def objects(self, holder: Mapping[str, Any], key: str, at: str) -> List[Tuple[str, Mapping[str, Any]]]:
-        """The objects in the list under a key, each with its path; what is no object is reported."""
+        """The objects in the list under a key, each with its path; anything else is reported."""
         path = f"{at}.{key}" if at else key
         value = holder.get(key)
         if not isinstance(value, list):

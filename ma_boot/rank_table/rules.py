@@ -1,8 +1,8 @@
-"""What a table must fulfil, so that HCCL takes it: each rule a function, all findings at once.
+"""HCCL's rules for rank tables: a function for each rule, which yields its findings.
 
 The rules are those of the HCCL documentation (rank_table_config_910, _a2, _a3), of its parser, and of
-MindSpore's guide to distributed training on Ascend; what depends on the product is an error where the
-product is known and a warning where it is not.
+MindSpore's guide to distributed training on Ascend. A rule that depends on the product is an error if the
+product is known, else a warning.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections import Counter
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.rank_table.read import INVALID, MISSING
-from ma_boot.rank_table.table import Device, Finding, RankTable
+from ma_boot.rank_table.table import Device, RankTable, TableFinding
 
-PRODUCTS = ("910a", "910b", "a3")
 _HIGHEST_DEVICE = {"910a": 7, "910b": 15, "a3": 15}
-_PATH_ERROR = "EI0004"
+PRODUCTS = tuple(_HIGHEST_DEVICE)
+_INVALID_TABLE = "EI0004"  # HCCL: "super_device_id[] is invalid"
 
 
-def validate(table: RankTable, product: Optional[str] = None) -> List[Finding]:
-    """Every finding about the table, those of its reading included; `errors` picks the fatal ones.
+def validate(table: RankTable, product: Optional[str] = None) -> List[TableFinding]:
+    """All findings, including those made while reading; `errors` selects the fatal ones.
 
-    `product` is one of `PRODUCTS`, or None where it is not known. A 2.0 table is not looked into.
+    `product` is one of `PRODUCTS`, or None if it is not known. The contents of a 2.0 table are not checked.
     """
     findings = list(table.findings)
     if table.template == "2.0":
@@ -35,14 +35,14 @@ def validate(table: RankTable, product: Optional[str] = None) -> List[Finding]:
         findings += _ranks(table)
         findings += _super_pods(table)
     if table.world_size == 0:
-        findings.append(Finding("$", "no device in the whole table", "one at the least", MISSING))
+        findings.append(TableFinding("$", "no device in the whole table", "at least one", MISSING))
     findings += _addresses(table)
     findings += _devices(table, product)
     findings += _shape(table, product)
     return findings
 
 
-def _counts_of_template_two(document: Mapping[str, Any]) -> Iterator[Finding]:
+def _counts_of_template_two(document: Mapping[str, Any]) -> Iterator[TableFinding]:
     groups = document["group_list"]
     yield from _count(document, "group_count", len(groups), "")
     for g, group in enumerate(groups):
@@ -52,54 +52,53 @@ def _counts_of_template_two(document: Mapping[str, Any]) -> Iterator[Finding]:
         yield from _count(group, "device_count", sum(len(pod["devices"]) for pod in instances), at)
 
 
-def _servers_of_template_one(table: RankTable) -> Iterator[Finding]:
+def _servers_of_template_one(table: RankTable) -> Iterator[TableFinding]:
     needed = table.template == "1.0"
     yield from _count(table.document, "server_count", len(table.pods), "", needed)
     yield from _unique("server_id", [pod.server_id for pod in table.pods])
     version = table.document.get("version")
     if version not in ("1.0", "1.2"):
-        yield Finding("version", repr(version), '"1.0" or "1.2"', MISSING)
+        yield TableFinding("version", repr(version), '"1.0" or "1.2"', MISSING)
 
 
 def _count(
     holder: Mapping[str, Any], key: str, counted: int, at: str, needed: bool = True
-) -> Iterator[Finding]:
+) -> Iterator[TableFinding]:
     declared = holder.get(key)
     if declared is None:
         if needed:
-            yield Finding(at + key, "nothing", f'"{counted}", as many as are listed', MISSING)
+            yield TableFinding(at + key, "nothing", f'"{counted}", as many as are listed', MISSING)
     elif declared != str(counted):
-        yield Finding(at + key, repr(declared), f'"{counted}", as many as are listed', INVALID)
+        yield TableFinding(at + key, repr(declared), f'"{counted}", as many as are listed', INVALID)
 
 
-def _unique(what: str, values: Sequence[str]) -> Iterator[Finding]:
+def _unique(what: str, values: Sequence[str]) -> Iterator[TableFinding]:
     for value, times in Counter(values).items():
         if times > 1:
-            yield Finding(what, f"{value} {times} times", "each only once", INVALID)
+            yield TableFinding(what, f"{value} {times} times", "unique values", INVALID)
 
 
-def _ranks(table: RankTable) -> Iterator[Finding]:
+def _ranks(table: RankTable) -> Iterator[TableFinding]:
     ranks = [device.rank for pod in table.pods for device in pod.devices if device.rank is not None]
     twice = sorted(rank for rank, times in Counter(ranks).items() if times > 1)
     missing = sorted(set(range(len(ranks))) - set(ranks))
     if twice:
-        yield Finding("rank_id", f"{_some(twice)} more than once", "each rank once", INVALID)
+        yield TableFinding("rank_id", f"{_some(twice)} more than once", "each rank once", INVALID)
     if missing:
-        yield Finding("rank_id", f"no {_some(missing)}", f"each of 0 to {len(ranks) - 1}", INVALID)
+        yield TableFinding("rank_id", f"no {_some(missing)}", f"each of 0 to {len(ranks) - 1}", INVALID)
     if not twice and not missing:
         yield from _interleaved(table)
 
 
-def _interleaved(table: RankTable) -> Iterator[Finding]:
-    """The ranks of a server stand together: HCCL builds its rings from that."""
+def _interleaved(table: RankTable) -> Iterator[TableFinding]:
+    """The ranks of a server are consecutive: HCCL builds its rings from them."""
     for server, devices in table.servers().items():
         ranks = sorted(device.rank or 0 for device in devices)
         if ranks and ranks[-1] - ranks[0] != len(ranks) - 1:
-            expected = "ranks that no other server's stand between"
-            yield Finding(f"server {server}", f"ranks {_some(ranks)}", expected, INVALID)
+            yield TableFinding(f"server {server}", f"ranks {_some(ranks)}", "consecutive ranks", INVALID)
 
 
-def _addresses(table: RankTable) -> Iterator[Finding]:
+def _addresses(table: RankTable) -> Iterator[TableFinding]:
     families: Dict[int, str] = {}
     addresses = []
     for at, device in _located(table):
@@ -108,44 +107,44 @@ def _addresses(table: RankTable) -> Iterator[Finding]:
         try:
             families.setdefault(ipaddress.ip_address(device.device_ip).version, device.device_ip)
         except ValueError:
-            yield Finding(f"{at}.device_ip", repr(device.device_ip), "an IPv4 or IPv6 address", INVALID)
+            yield TableFinding(f"{at}.device_ip", repr(device.device_ip), "an IPv4 or IPv6 address", INVALID)
         addresses.append(device.device_ip)
     if len(families) > 1:
-        yield Finding("device_ip", " and ".join(families.values()), "addresses of one family", INVALID)
+        yield TableFinding("device_ip", " and ".join(families.values()), "addresses of one family", INVALID)
     yield from _unique("device_ip", addresses)
 
 
-def _devices(table: RankTable, product: Optional[str]) -> Iterator[Finding]:
+def _devices(table: RankTable, product: Optional[str]) -> Iterator[TableFinding]:
     highest = _HIGHEST_DEVICE.get(product or "", 15)
     single = len(table.servers()) == 1
     for at, device in _located(table):
         if int(device.device_id) > highest:
-            yield Finding(
+            yield TableFinding(
                 f"{at}.device_id", device.device_id, f"0 to {highest}", INVALID, fatal=product is not None
             )
         if device.device_ip is None and (product == "910a" or not single):
-            yield Finding(f"{at}.device_ip", "nothing", "an address", MISSING, fatal=product is not None)
+            yield TableFinding(f"{at}.device_ip", "nothing", "an address", MISSING, fatal=product is not None)
         for port in ("device_port", "host_port"):
             yield from _port(device, at, port)
     for server, devices in table.servers().items():
         yield from _unique(f"server {server}: device_id", [str(int(device.device_id)) for device in devices])
 
 
-def _port(device: Device, at: str, key: str) -> Iterator[Finding]:
+def _port(device: Device, at: str, key: str) -> Iterator[TableFinding]:
     value = device.more.get(key)
     if value is not None and not (str(value).isdecimal() and 1 <= int(value) <= 65535):
-        yield Finding(f"{at}.{key}", repr(value), "1 to 65535", INVALID)
+        yield TableFinding(f"{at}.{key}", repr(value), "1 to 65535", INVALID)
 
 
-def _shape(table: RankTable, product: Optional[str]) -> Iterator[Finding]:
-    """How many cards on how many servers: 1, 2, 4 or 8 of one 910A server, all 8 of each of several."""
+def _shape(table: RankTable, product: Optional[str]) -> Iterator[TableFinding]:
+    """Cards per server: on a 910A 1, 2, 4 or 8 of a single server, all 8 of each of several servers."""
     servers = table.servers()
     for server in [server for server, devices in servers.items() if not devices]:
-        yield Finding(f"server {server}", "no device", "one at the least", MISSING)
+        yield TableFinding(f"server {server}", "no device", "at least one", MISSING)
     sizes = {server: len(devices) for server, devices in servers.items() if devices}
     if len(set(sizes.values())) > 1 and product not in ("910b", "a3"):
-        yield Finding(
-            "server_list", f"{_sizes(sizes)} devices", "equally many on every server", "E_PARA",
+        yield TableFinding(
+            "server_list", f"{_sizes(sizes)} devices", "the same number on every server", "E_PARA",
             fatal=product is not None,
         )  # fmt: skip
     if product in ("910b", "a3"):
@@ -153,7 +152,7 @@ def _shape(table: RankTable, product: Optional[str]) -> Iterator[Finding]:
     yield from _shape_of_910a(servers, fatal=product is not None)
 
 
-def _shape_of_910a(servers: Mapping[str, Sequence[Device]], fatal: bool) -> Iterator[Finding]:
+def _shape_of_910a(servers: Mapping[str, Sequence[Device]], fatal: bool) -> Iterator[TableFinding]:
     several = len(servers) > 1
     expected = "8 on each of several 910A servers" if several else "1, 2, 4 or 8 on a 910A"
     odd = {
@@ -162,24 +161,24 @@ def _shape_of_910a(servers: Mapping[str, Sequence[Device]], fatal: bool) -> Iter
         if len(devices) not in ((8,) if several else (1, 2, 4, 8))
     }
     if odd:
-        yield Finding("server_list", f"{_sizes(odd)} devices", expected, INVALID, fatal)
+        yield TableFinding("server_list", f"{_sizes(odd)} devices", expected, INVALID, fatal)
     for server, devices in servers.items():
         ids = sorted(int(device.device_id) for device in devices)
         if len(ids) in (2, 4) and len({device // 4 for device in ids}) > 1:
-            group = "devices of one group of a 910A, 0-3 or 4-7"
-            yield Finding(f"server {server}", f"devices {_some(ids)}", group, INVALID, fatal)
+            group = "devices of one group of the 910A, 0-3 or 4-7"
+            yield TableFinding(f"server {server}", f"devices {_some(ids)}", group, INVALID, fatal)
 
 
-def _super_pods(table: RankTable) -> Iterator[Finding]:
+def _super_pods(table: RankTable) -> Iterator[TableFinding]:
     """Version 1.2: `super_device_id` and `super_pod_list` of the A3."""
     listed = table.document.get("super_pod_list")
     for at, device in _located(table):
         if device.more.get("super_device_id") == "":
-            yield Finding(f"{at}.super_device_id", "''", "an id, or no such field", _PATH_ERROR)
+            yield TableFinding(f"{at}.super_device_id", "''", "an id, or no such field", _INVALID_TABLE)
     if listed is None:
         return
     if not isinstance(listed, list) or not all(isinstance(entry, dict) for entry in listed):
-        yield Finding("super_pod_list", type(listed).__name__, "a list of objects", MISSING)
+        yield TableFinding("super_pod_list", type(listed).__name__, "a list of objects", MISSING)
         return
     yield from _unique("super_pod_id", [str(entry.get("super_pod_id")) for entry in listed])
     owners: List[Tuple[str, str]] = []
@@ -187,20 +186,20 @@ def _super_pods(table: RankTable) -> Iterator[Finding]:
         found = entry.get("server_list")
         if not isinstance(found, list) or not all(isinstance(server, dict) for server in found):
             at = f"super_pod_list[{i}].server_list"
-            yield Finding(at, type(found).__name__, "a list of objects", MISSING)
+            yield TableFinding(at, type(found).__name__, "a list of objects", MISSING)
             continue
         owners += [(str(server.get("server_id")), str(entry.get("super_pod_id"))) for server in found]
     yield from _super_pod_servers(table, owners)
 
 
-def _super_pod_servers(table: RankTable, owners: Sequence[Tuple[str, str]]) -> Iterator[Finding]:
+def _super_pod_servers(table: RankTable, owners: Sequence[Tuple[str, str]]) -> Iterator[TableFinding]:
     servers = set(table.servers())
     named = [server for server, _ in owners]
     yield from _unique("super_pod_list: server_id", named)
     for server in sorted(set(named) - servers):
-        yield Finding("super_pod_list", f"server {server}", "a server of server_list", INVALID)
+        yield TableFinding("super_pod_list", f"server {server}", "a server of server_list", INVALID)
     for server in sorted(servers - set(named)):
-        yield Finding("super_pod_list", f"no server {server}", "every server of server_list", INVALID)
+        yield TableFinding("super_pod_list", f"no server {server}", "every server of server_list", INVALID)
     pod_of = dict(owners)
     ids: Dict[str, List[str]] = {}
     for pod in table.pods:
@@ -212,7 +211,7 @@ def _super_pod_servers(table: RankTable, owners: Sequence[Tuple[str, str]]) -> I
 
 
 def _located(table: RankTable) -> Iterator[Tuple[str, Device]]:
-    """Each device with where it is, in words that fit every template."""
+    """Each device with its place, described in a way that suits every template."""
     for pod in table.pods:
         for device in pod.devices:
             yield f"{pod.name or 'server ' + pod.server_id}, device {device.device_id}", device

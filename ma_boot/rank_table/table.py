@@ -1,4 +1,4 @@
-"""What a rank table is, once it has been read; and what can be wrong with it."""
+"""A rank table that has been read, and what can be wrong with it."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
-TEMPLATES = ("two", "1.0", "1.2", "2.0")
-
 
 @dataclass(frozen=True)
-class Finding:
-    """Something in a table: where (a JSON path), what was found, what was expected.
+class TableFinding:
+    """A defect of a table: where (a JSON path), what was found, what was expected.
 
-    `hccl` is the error that HCCL would have reported for it after the start, empty where there is none;
-    `fatal` is False for what it only deserves a warning.
+    `hccl` is the error code that HCCL would report for it once the training runs, empty if there is none;
+    `fatal` is False for a warning.
     """
 
     path: str
@@ -24,28 +22,28 @@ class Finding:
     fatal: bool = True
 
     def __str__(self) -> str:
-        later = f" (HCCL would say {self.hccl})" if self.hccl else ""
+        later = f" (HCCL would report {self.hccl})" if self.hccl else ""
         return f"{self.path}: found {self.found}, expected {self.expected}{later}"
 
 
-def errors(findings: Iterable[Finding]) -> List[Finding]:
-    """Those findings that make a table unusable."""
+def errors(findings: Iterable[TableFinding]) -> List[TableFinding]:
+    """The findings that make a table unusable."""
     return [finding for finding in findings if finding.fatal]
 
 
 class Unreadable(ValueError):
-    """The document is no rank table of any template; `findings` has every reason."""
+    """The document does not match any template; `findings` lists every reason."""
 
-    def __init__(self, findings: Iterable[Finding]) -> None:
+    def __init__(self, findings: Iterable[TableFinding]) -> None:
         self.findings = tuple(findings)
         super().__init__("; ".join(str(finding) for finding in self.findings))
 
 
 @dataclass(frozen=True)
 class Device:
-    """One card: its physical id in its server, the address of its network port, and its rank in the job.
+    """One card: its physical id within its server, the address of its network port, and its rank in the job.
 
-    `rank` is None as long as none is given (template two). `more` has the fields that are not interpreted.
+    `rank` is None in template two, which has no ranks. `more` holds the fields that are not interpreted.
     """
 
     device_id: str
@@ -56,9 +54,9 @@ class Device:
 
 @dataclass(frozen=True)
 class Pod:
-    """One container of the job and its devices; templates with ranks know no pod names.
+    """One container of the job and its devices; `name` is None in templates with ranks.
 
-    `more` has the fields of the server or instance that are not interpreted.
+    `more` holds the fields of the server or instance that are not interpreted.
     """
 
     name: Optional[str]
@@ -69,31 +67,31 @@ class Pod:
 
 @dataclass(frozen=True)
 class RankTable:
-    """A completed table; `template` is one of `TEMPLATES`.
+    """A completed table; `template` is "two", "1.0", "1.2" or "2.0".
 
-    `document` is the JSON it was read from, numbers replaced by the strings that they should have been
-    (HCCL refuses numbers), and `findings` what was noticed on the way. A 2.0 table is passed through: it
-    has no `pods` here, and its `world_size` is what it declares.
+    `document` is the JSON it was read from, with numbers replaced by strings (HCCL rejects numbers);
+    `findings` are those made while reading. A 2.0 table is passed through: it has no `pods`, and its
+    `world_size` is the one it declares.
     """
 
     template: str
     pods: Tuple[Pod, ...]
     document: Mapping[str, Any]
-    findings: Tuple[Finding, ...] = ()
+    findings: Tuple[TableFinding, ...] = ()
 
     @property
     def world_size(self) -> int:
-        """The number of ranks: counted, since the counts that tables declare have been wrong before."""
+        """The number of ranks, counted: the counts that tables declare can be wrong."""
         if self.template == "2.0":
             return int(self.document["rank_count"])
         return sum(len(pod.devices) for pod in self.pods)
 
     def dumps(self) -> str:
-        """The document as a file holds it; equal tables give equal bytes."""
+        """The document as text for a file; equal tables give equal bytes."""
         return json.dumps(self.document, indent=2, ensure_ascii=False) + "\n"
 
     def servers(self) -> Dict[str, List[Device]]:
-        """The devices by server, in the order of the table; two pods of one server are one server."""
+        """The devices by `server_id`, in table order; pods on the same server are merged."""
         devices: Dict[str, List[Device]] = {}
         for pod in self.pods:
             devices.setdefault(pod.server_id, []).extend(pod.devices)

@@ -11,7 +11,6 @@ from typing import BinaryIO, Optional
 
 from ma_boot.errors import CannotCreate
 from ma_boot.reporting.console import Console
-from ma_boot.reporting.earlier_files import keep_earlier
 
 READ_BYTES = 1 << 20
 PIPE_READS = 32  # more than the largest pipe (1 MiB) holds, however small the pieces are
@@ -155,3 +154,13 @@ def _new_log(path: Path) -> BinaryIO:
         return path.open("wb", buffering=0)
     except OSError as error:
         raise CannotCreate(f"cannot make the log file {path}: {error.strerror}") from error
+
+
+def keep_earlier(path: Path) -> None:
+    """Moves a file that is in the way aside, under the first free number."""
+    number = 1
+    while path.exists():
+        aside = path.with_name(f"{path.stem}.{number}{path.suffix}")
+        if not aside.exists():
+            path.rename(aside)
+        number += 1

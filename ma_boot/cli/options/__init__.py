@@ -1,16 +1,34 @@
-"""The options of `ma_boot run`: a module for each topic, in the order of the help."""
+"""The options of `ma_boot run`: a module for each topic, in the order of the help.
 
+Words that other rooms know, such as the kinds of rendezvous, are spelled out here: loading those rooms would
+slow down `--help` and completion. A test compares them.
+"""
+
+from ma_boot.cli.options.completion import DIR, FILE, directories, files
 from ma_boot.cli.options.containers import CONTAINERS
 from ma_boot.cli.options.environment import ENVIRONMENT
 from ma_boot.cli.options.faults import FAULTS
 from ma_boot.cli.options.obs import OBS
-from ma_boot.cli.options.option import RunOption, Topic, misfits
+from ma_boot.cli.options.option import SECONDS, SECONDS_ABOVE_0, RunOption, Topic, misfits
 from ma_boot.cli.options.plan import PLAN_TOPIC
-from ma_boot.cli.options.ranks import RANKS
+from ma_boot.cli.options.ranks import PRODUCT, RANK_ORDER, RANKS
 from ma_boot.cli.options.rehearsal import REHEARSAL
 from ma_boot.cli.options.running import RUNNING
 from ma_boot.cli.options.start import START
 
-__all__ = ["TOPICS", "RunOption", "Topic", "misfits"]
+__all__ = [
+    "DIR",
+    "FILE",
+    "PRODUCT",
+    "RANK_ORDER",
+    "SECONDS",
+    "SECONDS_ABOVE_0",
+    "TOPICS",
+    "RunOption",
+    "Topic",
+    "directories",
+    "files",
+    "misfits",
+]
 
 TOPICS = (ENVIRONMENT, OBS, RANKS, START, RUNNING, PLAN_TOPIC, REHEARSAL, FAULTS, CONTAINERS)

@@ -1,4 +1,4 @@
-"""What a shell offers for a value: click asks for it where completion is set up, see `ma_boot --help`."""
+"""Shell completion of files and directories, and the settings of options that take one."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
 
 
 def files(ctx: click.Context, param: click.Parameter, incomplete: str) -> List[CompletionItem]:
-    """The shell's own names of files."""
+    """Lets the shell complete a file name."""
     return _paths("file", incomplete)
 
 
 def directories(ctx: click.Context, param: click.Parameter, incomplete: str) -> List[CompletionItem]:
-    """The shell's own names of directories."""
+    """Lets the shell complete a directory name."""
     return _paths("dir", incomplete)
 
 
 def _paths(kind: str, incomplete: str) -> List[CompletionItem]:
-    from click.shell_completion import CompletionItem  # only a shell that completes needs it
+    from click.shell_completion import CompletionItem  # needed for completion only
 
     return [CompletionItem(incomplete, type=kind)]
 

@@ -1,4 +1,4 @@
-"""Options for a rehearsal in containers of the job's image."""
+"""Options for rehearsals in containers of the job's image."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def _bytes(ctx: click.Context, param: click.Parameter, value: Optional[str]) -> 
     match = re.match(r"(\d+)([kmg]?)$", value.lower())
     if match is not None:
         return int(match.group(1)) << {"": 0, "k": 10, "m": 20, "g": 30}[match.group(2)]
-    raise click.BadParameter(f"found {value!r}, expected bytes, or a number with k, m or g, as 512m")
+    raise click.BadParameter(f"found {value!r}, expected a number of bytes, or one with k, m or g (512m)")
 
 
 CONTAINERS = Topic(
     "containers",
-    "a rehearsal in containers of the job's image",
+    "rehearsals in containers of the job's image",
     (
         "ma_boot --local --runner docker --image my-training --nodes 2 train.py",
         "ma_boot --local --runner docker --image my-training --memory 64g train.py",
@@ -31,31 +31,31 @@ CONTAINERS = Topic(
             "--runner",
             type=click.Choice(["process", "docker"]),
             default="process",
-            needs=(LOCAL,),
-            help="Each node is a process, or a container of --image.",
+            requires=(LOCAL,),
+            help="Run each node as a process, or as a container of --image.",
         ),
-        RunOption("--image", metavar="IMAGE", needs=(LOCAL, DOCKER), help="The job's image."),
+        RunOption("--image", metavar="IMAGE", requires=(LOCAL, DOCKER), help="The job's image."),
         RunOption(
             "--offline",
             is_flag=True,
-            needs=(LOCAL, DOCKER),
-            help="No Internet for the nodes; --obs-root is served.",
+            requires=(LOCAL, DOCKER),
+            help="No Internet access for the nodes; serve --obs-root as OBS.",
         ),
         RunOption(
             "--memory",
             callback=_bytes,
             metavar="SIZE",
-            needs=(LOCAL, DOCKER),
-            help="Memory of a node, as 512m or 64g.",
+            requires=(LOCAL, DOCKER),
+            help="Memory limit of a node, e.g. 512m or 64g.",
         ),
         RunOption(
             "--shm-size",
             callback=_bytes,
             metavar="SIZE",
             default="2g",
-            needs=(LOCAL, DOCKER),
-            help="/dev/shm of a node.",
+            requires=(LOCAL, DOCKER),
+            help="Size of a node's /dev/shm.",
         ),
-        RunOption("--keep", is_flag=True, needs=(LOCAL, DOCKER), help="Leave the containers for a look."),
+        RunOption("--keep", is_flag=True, requires=(LOCAL, DOCKER), help="Keep the containers afterwards."),
     ),
 )

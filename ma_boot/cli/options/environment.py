@@ -1,4 +1,4 @@
-"""Options for the environment of the training: its python, conda environment and packages."""
+"""Options for the training's environment: its python, conda environment and packages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ma_boot.cli.options.option import RunOption, Topic
 
 ENVIRONMENT = Topic(
     "environment",
-    "the python, conda environment and packages of the training",
+    "Python, conda environment and packages of the training",
     (
         "ma_boot --conda-env torch --requirements pip-requirements.txt train.py",
         "ma_boot --python /opt/python/bin/python3 -m package.train --epochs 90",
@@ -24,25 +24,25 @@ ENVIRONMENT = Topic(
             "--python",
             metavar="PATH",
             shell_complete=files,
-            help="Absolute path of the python that runs the training.",
+            help="Absolute path of the training's python.",
         ),
         RunOption(
             "--conda-env",
             metavar="NAME",
             everyday="Conda environment of the training.",
-            help="Conda environment of the training, as `conda run -n NAME`.",
+            help="Conda environment of the training, as in `conda run -n NAME`.",
         ),
         RunOption(
             "--source",
             **FILE,
             multiple=True,
-            help="Shell file to source before, e.g. CANN's set_env.sh.",
+            help="Shell file to source first, e.g. CANN's set_env.sh.",
         ),
         RunOption(
             "--requirements",
             **FILE,
-            everyday="Packages to install before.",
-            help="Packages to install before, once on each node, e.g. pip-requirements.txt.",
+            everyday="Packages to install first.",
+            help="Packages to install first, once per node, e.g. pip-requirements.txt.",
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""The option for faults of a rehearsal, and the words for them."""
+"""The option for the faults of a rehearsal, and a description of their syntax."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ma_boot.cli.options.option import LOCAL, PROCESS, RunOption, Topic
 
 
 def _kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> List[str]:
-    from ma_boot.rehearsal.faults import KINDS  # only a rehearsal and a shell that completes need it
+    from ma_boot.rehearsal.faults.grammar import KINDS  # needed for completion only
 
     return [kind for kind in ("all", *KINDS) if kind.startswith(incomplete)]
 
 
 FAULTS = Topic(
     "faults",
-    "what goes wrong in a rehearsal",
+    "faults to inject into a rehearsal",
     (
         "ma_boot --local --devices-per-node 4 --fault 'kill rank=3 at=5s' train.py",
         "ma_boot --local --nodes 2 --fault 'lost node=1 phase=run' train.py",
@@ -28,14 +28,14 @@ FAULTS = Topic(
             "--fault",
             multiple=True,
             metavar="FAULT",
-            needs=(LOCAL, PROCESS),
+            requires=(LOCAL, PROCESS),
             shell_complete=_kinds,
-            help="What goes wrong; may be given several times. all: each fault of the catalogue in a "
-            "rehearsal of its own, and a table.",
+            help="A fault to inject; may be repeated. all: one rehearsal for each fault of the catalogue, "
+            "and a table of the results.",
         ),
     ),
     """\
-FAULT is a kind and its KEY=VALUE, with blanks between.
+FAULT is a kind followed by KEY=VALUE pairs, separated by spaces.
 
 \b
   a rank      kill [signal=SEGV], exit [code=N], hang [for=TIME],
@@ -48,9 +48,9 @@ FAULT is a kind and its KEY=VALUE, with blanks between.
               [for=TIME] [node=N]; table-never, table-wrong: [node=N]
   OBS         obs-403, obs-404, obs-500, obs-503, obs-expired, obs-reset,
               obs-cut, obs-corrupt, obs-slow, obs-stall, obs-hang:
-              [method=GET] [key=PART] [times=N]; they need --obs-root
+              [method=GET] [key=PART] [times=N]; require --obs-root
   disk        disk-full node=N path=DIR size=SIZE
 
-Times are 5s, 200ms or 2m, sizes 512k, 8m or 1g; phases job, environment, inputs, rank-table, launch, run,
-outputs.""",
+Times are written 5s, 200ms or 2m, sizes 512k, 8m or 1g. The phases are job, environment, inputs, rank-table,
+launch, run and outputs.""",
 )

@@ -1,4 +1,4 @@
-"""Options for the inputs and outputs in OBS."""
+"""Options for inputs and outputs in OBS."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ma_boot.cli.options.option import SECONDS, SECONDS_ABOVE_0, RunOption, Topi
 
 OBS = Topic(
     "obs",
-    "the inputs and outputs of the training in OBS",
+    "inputs and outputs of the training in OBS",
     (
         "ma_boot --path-mapping path_mapping_config.py train.py",
         "ma_boot --path-mapping path_mapping_config.py --upload-timeout 1800 train.py",
@@ -16,22 +16,19 @@ OBS = Topic(
         RunOption(
             "--path-mapping",
             **FILE,
-            everyday="Inputs and outputs in OBS: path_mapping_config.py.",
-            help="path_mapping_config.py: inputs and outputs in OBS.",
+            everyday="Inputs and outputs in OBS.",
+            help="Inputs and outputs in OBS, e.g. path_mapping_config.py.",
         ),
-        RunOption("--obs-root", **DIR, help="Take obs://BUCKET/KEY from DIR/BUCKET/KEY instead of OBS."),
+        RunOption("--obs-root", **DIR, help="Use DIR/BUCKET/KEY instead of obs://BUCKET/KEY."),
         RunOption(
-            "--upload-timeout",
-            **SECONDS,
-            default=600,
-            help="Longest last upload.",
+            "--upload-timeout", **SECONDS, default=600, help="Timeout of the upload after the training."
         ),
         RunOption(
             "--stall-timeout",
             **SECONDS_ABOVE_0,
             default=60,
-            help="A request to OBS of which nothing moves for so long has failed, and is made again.",
+            help="Retry a request to OBS that has transferred nothing for this long.",
         ),
     ),
-    "See `ma_boot sync --help` for moving them without a job.",
+    "See `ma_boot sync --help` for transfers without a job.",
 )

@@ -1,8 +1,7 @@
-"""An option of `ma_boot run`: click's, and beside it what it needs and whether people need it every day."""
+"""An option of `ma_boot run`: click's, with the options that it requires and a text for the short help."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Dict, List, NamedTuple, Tuple
 
 import click
@@ -12,46 +11,44 @@ SECONDS: Dict[str, Any] = {"type": click.FloatRange(min=0), "metavar": "SECONDS"
 SECONDS_ABOVE_0: Dict[str, Any] = {"type": click.FloatRange(min=0, min_open=True), "metavar": "SECONDS"}
 
 
-class Need(NamedTuple):
-    """The value that another option must have, and what is said of options that are given without it."""
+class Requirement(NamedTuple):
+    """The value that another option must have, and the message if it does not."""
 
     option: str
     value: object
-    said: str
+    message: str
 
 
-LOCAL = Need("local", True, "only a rehearsal has this; give --local too.")
-DOCKER = Need("runner", "docker", "only containers have this; give --runner docker too.")
-PROCESS = Need("runner", "process", "only --runner process has this.")
-PROCESS_PLAN = Need("runner", "process", "only --runner process prints a plan.")
-PLAN = Need("plan", True, "only a plan is printed as JSON; give --plan too.")
+LOCAL = Requirement("local", True, "only for rehearsals; add --local.")
+DOCKER = Requirement("runner", "docker", "only for containers; add --runner docker.")
+PROCESS = Requirement("runner", "process", "only with --runner process.")
+PLAN = Requirement("plan", True, "only for plans; add --plan.")
 
 
 class RunOption(click.Option):
-    """An option that has a meaning where its `needs` are met.
+    """An option that is allowed only if its requirements are met.
 
-    `everyday` are its words on the short page of the help, empty for one that is not there.
+    `everyday` is its text on the short help page, empty if it is not shown there.
     """
 
     def __init__(
-        self, *names: str, needs: Tuple[Need, ...] = (), everyday: str = "", **settings: Any
+        self, *names: str, requires: Tuple[Requirement, ...] = (), everyday: str = "", **settings: Any
     ) -> None:
         super().__init__(names, **{"show_default": "default" in settings, **settings})
-        self.needs = needs
+        self.requires = requires
         self.everyday = everyday
 
     @property
     def variable(self) -> str:
-        """The environment variable that gives it too; empty for one without a long name."""
+        """The environment variable that sets it; empty for an option without a long name."""
         long = self.opts[-1]
         return "MABOOT_" + long[2:].replace("-", "_").upper() if long.startswith("--") else ""
 
 
-@dataclass(frozen=True)
-class Topic:
-    """Options that belong together: a page of the help, which is `ma_boot --help NAME`.
+class Topic(NamedTuple):
+    """Options that belong together, shown by `ma_boot --help NAME`.
 
-    `about` is half a sentence, `examples` are command lines, `more` is a text below the options.
+    `about` is a phrase, `examples` are command lines, `more` is a text below the options.
     """
 
     name: str
@@ -62,16 +59,16 @@ class Topic:
 
 
 def misfits(ctx: click.Context) -> List[str]:
-    """The options that were given without what they need: a line for each need that is not met.
+    """A line for each requirement that is not met, with the options given despite it.
 
-    One that a variable gave is called by the variable.
+    An option set by its environment variable is listed by the name of the variable.
     """
-    unmet: Dict[Need, List[str]] = {}
+    unmet: Dict[Requirement, List[str]] = {}
     for option in ctx.command.params:
         source = ctx.get_parameter_source(option.name or "")
         if isinstance(option, RunOption) and source is not ParameterSource.DEFAULT:
-            missing = [need for need in option.needs if ctx.params[need.option] != need.value]
+            missing = [one for one in option.requires if ctx.params[one.option] != one.value]
             if missing:
                 name = option.variable if source is ParameterSource.DEFAULT_MAP else option.opts[-1]
                 unmet.setdefault(missing[0], []).append(name)
-    return [f"{', '.join(names)}: {need.said}" for need, names in unmet.items()]
+    return [f"{', '.join(names)}: {requirement.message}" for requirement, names in unmet.items()]

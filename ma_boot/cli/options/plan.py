@@ -1,12 +1,12 @@
-"""Options for a look before a job: at the container, and at what would be started."""
+"""Options for checks before a job: of the container, and of what would be started."""
 
 from __future__ import annotations
 
-from ma_boot.cli.options.option import PLAN, PROCESS_PLAN, RunOption, Topic
+from ma_boot.cli.options.option import PLAN, PROCESS, RunOption, Topic
 
 PLAN_TOPIC = Topic(
     "plan",
-    "a look at the container and at what would be started",
+    "check the container, and show what would be started",
     (
         "ma_boot --preflight train.py",
         "ma_boot --local --nodes 2 --devices-per-node 8 --plan --json train.py",
@@ -16,16 +16,16 @@ PLAN_TOPIC = Topic(
             "--preflight",
             is_flag=True,
             everyday="Check the container first.",
-            help="Check the container first: the cheap half of ma_boot doctor.",
+            help="Check the container first: the quick checks of ma_boot doctor.",
         ),
         RunOption(
             "--plan",
             is_flag=True,
-            needs=(PROCESS_PLAN,),
-            everyday="Print what would be started, and stop.",
-            help="Print what would be started, and stop.",
+            requires=(PROCESS,),
+            everyday="Print what would be started, and exit.",
+            help="Print what would be started, and exit.",
         ),
-        RunOption("--json", "as_json", is_flag=True, needs=(PLAN,), help="Print the plan as JSON."),
+        RunOption("--json", "as_json", is_flag=True, requires=(PLAN,), help="Print the plan as JSON."),
     ),
-    "See `ma_boot doctor --help` for the whole examination.",
+    "See `ma_boot doctor --help` for all checks.",
 )

@@ -1,4 +1,4 @@
-"""Options for the ranks of a node: the rank table, and the devices."""
+"""Options for the ranks of a node: rank table and devices."""
 
 from __future__ import annotations
 
@@ -8,26 +8,27 @@ import click
 
 from ma_boot.cli.options.completion import FILE
 from ma_boot.cli.options.option import SECONDS, RunOption, Topic
-from ma_boot.launch.launch_plan import DEVICE_IDS
-from ma_boot.rank_table import PRODUCTS, RANK_ORDERS
+
+PRODUCT = click.Choice(["910a", "910b", "a3"])
+RANK_ORDER = click.Choice(["pod", "server"])
 
 
 def _devices(ctx: click.Context, param: click.Parameter, value: Any) -> Tuple[int, ...]:
-    """Sorted; 910 servers want the devices of a job beside each other (PyTorch's guide for NPU)."""
+    """Sorted; on 910 servers the devices of a job must be adjacent (PyTorch's guide for NPUs)."""
     parts = str(value).split(",") if value else []
     if not all(part.strip().isdecimal() for part in parts):
-        raise click.BadParameter(f"found {value!r}, expected numbers as 1,2")
+        raise click.BadParameter(f"found {value!r}, expected numbers such as 1,2")
     devices = tuple(sorted(map(int, parts)))
     if len(set(devices)) != len(devices):
-        raise click.BadParameter(f"found {value!r}, which names a device twice")
+        raise click.BadParameter(f"found {value!r}, which contains a device twice")
     if devices and devices[-1] - devices[0] + 1 != len(devices):
-        raise click.BadParameter(f"found {value!r}, expected devices that are adjacent, as 1,2 or 2,3")
+        raise click.BadParameter(f"found {value!r}, expected adjacent devices such as 1,2 or 2,3")
     return devices
 
 
 RANKS = Topic(
     "ranks",
-    "the ranks of a node and their devices, by the rank table",
+    "ranks of a node and their devices",
     (
         "ma_boot --devices 1,2 train.py",
         "ma_boot --rank-table-file hccl_16p.json --rank-size 16 --rank-start 8 train.py",
@@ -35,45 +36,40 @@ RANKS = Topic(
     (
         RunOption(
             "--rank-order",
-            type=click.Choice(RANK_ORDERS),
+            type=RANK_ORDER,
             default="pod",
-            help="Ranks by the number of the pod, or by server_id.",
+            help="Order ranks by pod number or by server_id.",
         ),
         RunOption(
             "--devices",
             metavar="LIST",
             callback=_devices,
-            everyday="Devices of each node to use, as 1,2.",
-            help="Devices of each node to use, adjacent ones, as 1,2.",
+            everyday="Devices of each node to use, e.g. 1,2.",
+            help="Devices of each node to use, which must be adjacent, e.g. 1,2.",
         ),
         RunOption(
             "--device-id",
-            type=click.Choice(DEVICE_IDS),
+            type=click.Choice(["logical", "physical"]),
             default="logical",
-            help="DEVICE_ID: place in this container, or number in the machine.",
+            help="DEVICE_ID: number within the container, or within the server.",
         ),
-        RunOption(
-            "--product", type=click.Choice(PRODUCTS), help="Ascend product, for the rules of its rank tables."
-        ),
+        RunOption("--product", type=PRODUCT, help="Ascend product whose rules for rank tables apply."),
         RunOption(
             "--host-nic-ip", metavar="TEXT", help="host_nic_ip of each server (reserve, for MindSpore 1.x)."
         ),
         RunOption(
-            "--rank-table-timeout",
-            **SECONDS,
-            default=1800,
-            help="Longest wait for the rank table.",
+            "--rank-table-timeout", **SECONDS, default=1800, help="How long to wait for the rank table."
         ),
         RunOption(
             "--rank-table-file",
             **FILE,
-            help="The rank table, instead of the platform's; template one is used where it is.",
+            help="Rank table to use instead of the platform's; not copied if it is template one.",
         ),
         RunOption(
             "--rank-size",
             metavar="N",
             type=click.IntRange(min=1),
-            help="Number of ranks in --rank-table-file, as the start scripts of X2MindSpore take it.",
+            help="Number of ranks in --rank-table-file, as in X2MindSpore's start script.",
         ),
         RunOption(
             "--rank-start", metavar="RANK", type=click.IntRange(min=0), help="First rank of this machine."
@@ -82,5 +78,5 @@ RANKS = Topic(
             "--device-start", metavar="DEVICE", type=click.IntRange(min=0), help="Device of the first rank."
         ),
     ),
-    "See `ma_boot rank-table --help` for rank tables without a job.",
+    "See `ma_boot rank-table --help` for working with rank tables without a job.",
 )

@@ -1,4 +1,4 @@
-"""Options for the time while the processes run: output, restarts, hangs, the stop."""
+"""Options for running processes: output, restarts, hangs, stopping."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ma_boot.cli.options.option import SECONDS, SECONDS_ABOVE_0, RunOption, Topi
 def _tee(ctx: click.Context, param: click.Parameter, value: str) -> str:
     if value in ("all", "first", "none") or all(part.isdecimal() for part in value.split(",")):
         return value
-    raise click.BadParameter(f"found {value!r}, expected all, first, none, or ranks as 0,3")
+    raise click.BadParameter(f"found {value!r}, expected all, first, none, or ranks such as 0,3")
 
 
 RUNNING = Topic(
     "running",
-    "output, restarts, hangs and the stop of the processes",
+    "output, restarts, hangs and stopping of the processes",
     (
         "ma_boot --tee first --max-restarts 3 train.py",
         "ma_boot --hang-timeout 1800 --hang-action stop train.py",
@@ -26,38 +26,39 @@ RUNNING = Topic(
             default="all",
             metavar="RANKS",
             callback=_tee,
-            help="Ranks whose output is shown here, not in their files only: all, first, none, or as 0,3.",
+            help="Ranks whose output is shown, besides being written to files: all, first, none, or a list "
+            "such as 0,3.",
         ),
         RunOption(
             "--stop-timeout",
             **SECONDS,
             default=15,
-            help="Between SIGTERM and SIGKILL for the processes.",
+            help="Time between SIGTERM and SIGKILL.",
         ),
         RunOption(
             "--max-restarts",
             type=click.IntRange(min=0),
             metavar="N",
             default=0,
-            help="Start all processes again after a failure; jobs of one node only.",
+            help="Restart all processes after a failure; for jobs of one node.",
         ),
         RunOption(
             "--start-seconds",
             **SECONDS,
             default=10,
-            help="An earlier failure is no reason for a restart.",
+            help="Do not restart after a failure earlier than this.",
         ),
         RunOption(
             "--hang-timeout",
             **SECONDS_ABOVE_0,
-            everyday="Watch for processes that do nothing for so long.",
-            help="Watch for processes without output and CPU time for so long.",
+            everyday="Detect processes that are idle for this long.",
+            help="Detect processes that produce no output and use no CPU for this long.",
         ),
         RunOption(
             "--hang-action",
             type=click.Choice(["report", "stop"]),
             default="report",
-            help="What to do about a hang.",
+            help="What to do if the processes hang.",
         ),
     ),
 )

@@ -1,12 +1,10 @@
-"""Options for how the processes start: how they find each other, how many, where."""
+"""Options for starting the processes: rendezvous, number, directory, cores."""
 
 from __future__ import annotations
 
 import click
 
 from ma_boot.cli.options.option import RunOption, Topic
-from ma_boot.launch.launch_plan import RENDEZVOUS, WORKDIRS
-from ma_boot.modelarts.cpu_affinity import BIND_CORES
 
 START = Topic(
     "start",
@@ -18,45 +16,45 @@ START = Topic(
     (
         RunOption(
             "--rendezvous",
-            type=click.Choice(RENDEZVOUS),
+            type=click.Choice(["rank-table", "mindspore", "torch", "mpi", "none"]),
             everyday="rank-table, mindspore, torch, mpi or none.",
-            help="How the processes find each other; if not given rank-table, or none with --per-node.",
+            help="How the processes find each other; default: rank-table, or none with --per-node.",
         ),
         RunOption(
             "--rendezvous-port",
             metavar="PORT",
             type=click.IntRange(1, 65535),
-            help="Port of the first node where they meet: 8118 for mindspore, else 29500.",
+            help="Rendezvous port on the first node; default: 8118 for mindspore, else 29500.",
         ),
         RunOption(
             "--per-node",
             is_flag=True,
-            help="Start COMMAND once on each node: it starts the processes itself, as torchrun does. Its "
-            "arguments may name $MABOOT_NNODES, $MABOOT_NODE_RANK, $MABOOT_NPROC, $MABOOT_WORLD_SIZE, "
+            help="Start COMMAND once per node, if it starts the processes itself, like torchrun. Its "
+            "arguments may contain $MABOOT_NNODES, $MABOOT_NODE_RANK, $MABOOT_NPROC, $MABOOT_WORLD_SIZE, "
             "$MABOOT_MASTER_ADDR and $MABOOT_MASTER_PORT.",
         ),
         RunOption(
             "--non-sink",
             is_flag=True,
-            help="MindSpore's non-sink mode, with mpi: GRAPH_OP_RUN=1, HCCL_WHITELIST_DISABLE=1.",
+            help="MindSpore's non-sink mode, for mpi: GRAPH_OP_RUN=1, HCCL_WHITELIST_DISABLE=1.",
         ),
         RunOption(
             "--workdir",
-            type=click.Choice(WORKDIRS),
-            help="Where the processes run: here (shared), or each in a fresh device_<rank>, which is what "
-            "--rank-start and its like mean.",
+            type=click.Choice(["shared", "per-rank"]),
+            help="Run the processes in the current directory (shared), or each in a new device_<rank>, the "
+            "default with --rank-start and the like.",
         ),
         RunOption(
             "--copy-code",
             metavar="GLOB",
             multiple=True,
-            help="Files beside the script to copy into each device_<rank>.",
+            help="Files next to the script to copy into each device_<rank>.",
         ),
         RunOption(
             "--bind-cores",
-            type=click.Choice(BIND_CORES),
+            type=click.Choice(["none", "equal", "numa"]),
             default="none",
-            help="Cores of each rank: equal shares, or those near its device.",
+            help="Bind ranks to cores: equal shares, or those close to the rank's device.",
         ),
     ),
 )

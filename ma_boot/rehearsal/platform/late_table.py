@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Callable, Sequence
 
 from ma_boot.errors import CannotCreate
-from ma_boot.modelarts.job import TABLE_NAME
+from ma_boot.modelarts import TABLE_NAME
 from ma_boot.rehearsal.platform.table_writes import Write
 
 

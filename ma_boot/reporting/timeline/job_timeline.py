@@ -1,4 +1,4 @@
-"""What the events of a job tell, as frozen values; times are in seconds after the first event. Pure."""
+"""What a page shows of a job, as frozen values; times in seconds after the first event. Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
-class PhaseSpan:
-    """A phase of a node; without an event of its end, `end` is None and `outcome` is empty."""
+class Phase:
+    """A phase of a node; `end` is None for one whose end was not written. `outcome` is empty then."""
 
     name: str
     start: float
@@ -24,34 +24,34 @@ class PhaseSpan:
 
 
 @dataclass(frozen=True)
-class ProcessSpan:
-    """One process: its start, first output and end; `first_output` and `end` are None where unknown.
+class Life:
+    """One process: its start, its first output and its end, each of the last two None where unknown.
 
-    `code` is the exit code as a shell shows it. `stopped` means that ma_boot was already stopping all
-    processes. `role` is one of `CAUSE`, `FOLLOWED`, `STOPPED`, `WELL` and `UNKNOWN`.
+    `code` is as a shell shows it; `stopped` that ma_boot had begun to stop everything; `part` one of `CAUSE`,
+    `FOLLOWED`, `STOPPED`, `WELL` and `UNKNOWN`.
     """
 
     label: str
     rank: Optional[int]
     start: float
-    first_output: Optional[float]
+    first: Optional[float]
     end: Optional[float]
     code: Optional[int]
     signal: Optional[int]
     stopped: bool
     oom: str
     log_file: str
-    role: str = UNKNOWN
+    part: str = UNKNOWN
 
     @property
     def failed(self) -> bool:
-        """Whether it failed on its own."""
+        """It ended with an error, by itself."""
         return self.code not in (None, 0) and not self.stopped
 
 
 @dataclass(frozen=True)
-class Incident:
-    """A restart, stop, hang, fault or the like: `kind` is that of the event, `label` names those affected."""
+class Mark:
+    """Something that happened: `kind` is the event's, `label` whom it met, `text` what it says."""
 
     kind: str
     at: float
@@ -61,8 +61,9 @@ class Incident:
 
 
 @dataclass(frozen=True)
-class TransferSpan:
-    """A transfer; `samples` are (time, bytes so far), and `end` is None for one that did not finish."""
+class Transfer:
+    """Files on their way; `samples` are moments with the bytes so far; `end` is None where it is unknown;
+    `retries` are the requests that were made again."""
 
     direction: str
     start: float
@@ -74,18 +75,20 @@ class TransferSpan:
 
 
 @dataclass(frozen=True)
-class BootRun:
-    """One run of the boot command on a node; `exit_code` is None without an event of its end.
+class Start:
+    """One start of the boot command on a node; `exit_code` is None where no end was written.
 
-    `by` is whose exit code it is: `signal`, `ma_boot`, `training`, `output`, or empty.
+    `by` says whose the exit code is: `signal`, `ma_boot`, `training`, `output`, or nothing; of a whole
+    rehearsal also `node`, for a node of this label that ended without a word, whose `life` has its log.
     """
 
     begin: float
     end: float
-    phases: Tuple[PhaseSpan, ...]
-    processes: Tuple[ProcessSpan, ...]
-    incidents: Tuple[Incident, ...]
-    transfers: Tuple[TransferSpan, ...]
+    host: str
+    phases: Tuple[Phase, ...]
+    lives: Tuple[Life, ...]
+    marks: Tuple[Mark, ...]
+    transfers: Tuple[Transfer, ...]
     exit_code: Optional[int]
     by: str
     cause: str
@@ -94,55 +97,47 @@ class BootRun:
 
 
 @dataclass(frozen=True)
-class NodeTimeline:
-    """A node with its recent runs, oldest first; `earlier` is the number of runs that are left out."""
+class Node:
+    """A node with the starts that are drawn, in order; `earlier` were too long before them."""
 
     number: int
-    runs: Tuple[BootRun, ...]
+    starts: Tuple[Start, ...]
     earlier: int = 0
 
 
 @dataclass(frozen=True)
-class JobOutcome:
-    """How the job ended, with the node and the process that caused it, where they are known.
-
-    `by` is as in `BootRun`; of a whole rehearsal it may be `node`, for the node `label` that ended without
-    an event of its end. `process` then has that node's log.
-    """
+class Verdict:
+    """How the job ended: the node and the process that it is due to, where there are such."""
 
     exit_code: Optional[int]
     by: str
     cause: str
     node: Optional[int] = None
-    process: Optional[ProcessSpan] = None
+    life: Optional[Life] = None
     signal: Optional[int] = None
     label: str = ""
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """A whole job; `began` is the wall-clock time of its first event, `seconds` its duration."""
+    """All of a job; `began` is the wall time of its first event, `seconds` how long it took."""
 
     job: str
     began: float
     seconds: float
     expected_nodes: Optional[int]
-    nodes: Tuple[NodeTimeline, ...]
-    incidents: Tuple[Incident, ...]
-    outcome: JobOutcome
+    nodes: Tuple[Node, ...]
+    marks: Tuple[Mark, ...]
+    verdict: Verdict
     unreadable: int = 0
 
-    def all_runs(self) -> Iterator[Tuple[int, BootRun]]:
-        """Every run with its node's number, by node."""
-        return ((node.number, run) for node in self.nodes for run in node.runs)
-
-    def last_processes(self) -> Iterator[Tuple[int, ProcessSpan]]:
-        """The processes of each node's last run with its number; of restarted ones the last attempt."""
+    def lives(self) -> Iterator[Tuple[int, Life]]:
+        """The processes of each node's last start, with the node; of each the last attempt."""
         for node in self.nodes:
-            last = {process.label: process for run in node.runs[-1:] for process in run.processes}
-            yield from ((node.number, process) for process in last.values())
+            last = {life.label: life for start in node.starts[-1:] for life in start.lives}
+            yield from ((node.number, life) for life in last.values())
 
-    def all_incidents(self) -> Tuple[Incident, ...]:
-        """The incidents of the job and of all nodes, oldest first."""
-        found = [incident for _, run in self.all_runs() for incident in run.incidents]
-        return tuple(sorted([*self.incidents, *found], key=lambda incident: incident.at))
+    def all_marks(self) -> Tuple[Mark, ...]:
+        """What happened, on all nodes, in order."""
+        found = [mark for node in self.nodes for start in node.starts for mark in start.marks]
+        return tuple(sorted([*self.marks, *found], key=lambda mark: mark.at))

@@ -24,8 +24,8 @@ def test_they_are_called_where_they_are(tmp_path: Path) -> None:
     eventually((tmp_path / "slogd.called").exists, "slogd ran")
     eventually(lambda: (tmp_path / "slogd.called").read_text() == "value\n", "with its environment")
     assert (tmp_path / "stop.called").exists()
-    assert said[0].endswith("slogd is started")
-    assert said[1].endswith("docker_stop_post_sys.sh is called, exit code 3")
+    assert said[0] == f"started {tmp_path}/docker/slogd"
+    assert said[1].endswith("docker_stop_post_sys.sh ended with exit code 3")
 
 
 def test_a_driver_without_them(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_a_planner_that_fails_changes_nothing(
 ) -> None:
     said: List[str] = []
     assert planned(tmp_path, table, inbox, module, said) is None
-    assert "route_plan gave no table" in said[-1]
+    assert "route_plan returned no table" in said[-1]
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ class TestTorch:
             node.variables["RANK_TABLE_FILE"] = ""
             ended = node.boot("--rendezvous", "torch", "--rendezvous-port", str(port), RANK, "print:started")
         assert ended.code == 78
-        assert f"port {port}, where the processes are to meet: another process listens there" in ended.output
+        assert f"rendezvous port {port}: in use by another process" in ended.output
         assert "started" not in ended.output
 
     def test_without_names_of_the_nodes(self, node: Node) -> None:

@@ -19,11 +19,15 @@ from tests.functional.node import RANK, Ended, Node, eventually
 CONFIG = """\
 PATH_MAPPING_CONFIG = {
     'input': {
-        # fetched before the training, 'local path': 'obs or s3 URL'
+        # Add path mapping here for downloading data before training
+        # format: <local path>: <obs/s3 path>
+        # For example: '/data/dataset/imagenet': 'obs://dataset/imagenet',
         INPUTS
     },
     'output': {
-        # sent after it
+        # Add path mapping here for uploading output after training
+        # format: <local path>: <obs/s3 path>
+        # For example: './checkpoints': 'obs://outputs/',
         OUTPUTS
     }
 }

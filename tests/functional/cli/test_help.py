@@ -18,7 +18,7 @@ from ma_boot.cli.options import TOPICS, RunOption, misfits
 from ma_boot.cli.run import run
 from ma_boot.node.request import conflicts, requested
 from ma_boot.rank_table import fake
-from ma_boot.rehearsal.faults import KINDS
+from ma_boot.rehearsal.faults.grammar import KINDS
 from tests.synthetic import synthetic_job
 
 LINES, COLUMNS = 40, 80
@@ -113,9 +113,9 @@ def test_every_path_completes() -> None:
         assert offered.type == ("dir" if "DIR" in str(param.metavar) else "file"), param.opts
 
 
-def test_every_need_is_an_option_of_run() -> None:
+def test_every_requirement_is_an_option_of_run() -> None:
     names = {param.name for param in run.params}
-    assert {need.option for p in run.params if isinstance(p, RunOption) for need in p.needs} <= names
+    assert {one.option for p in run.params if isinstance(p, RunOption) for one in p.requires} <= names
 
 
 def test_every_kind_of_fault_is_explained(capfd: pytest.CaptureFixture[str]) -> None:

@@ -171,7 +171,7 @@ def test_diff_tells_who_moved(tmp_path: Path, two: str) -> None:
     [
         (["show", "/no/such.json"], "", 66, "No such file"),
         (["show", "-"], '{"status":"initializing"}', 65, 'status is "initializing"'),
-        (["convert", "-"], '{"status":"completed"}', 65, "none of them"),
+        (["convert", "-"], '{"status":"completed"}', 65, "no known list"),
         (["wait", "--timeout", "0", "/no/such.json"], "", 75, "does not exist yet"),
         (["generate", "--devices", "0,x"], "", 64, "found x, expected numbers"),
         (["melt"], "", 64, "No such command 'melt'"),

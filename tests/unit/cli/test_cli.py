@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from ma_boot.cli.app import _from_environment, main
 from ma_boot.cli.run import run
+from ma_boot.launch.worker_specs import _OF_RANK
 from ma_boot.node.request import BootRequest, as_options
+from ma_boot.rank_table import PRODUCTS
 
 
 def parsed(arguments: List[str], environ: Dict[str, str]) -> Dict[str, object]:
@@ -30,16 +32,16 @@ def parsed(arguments: List[str], environ: Dict[str, str]) -> Dict[str, object]:
         (["--rendezvous", "smoke", "train.py"], "'smoke' is not one of 'rank-table', 'mindspore'"),
         (["--nodes", "0", "--local", "train.py"], "0 is not in the range"),
         (["--stop-timeout", "soon", "train.py"], "'soon' is not a valid float"),
-        (["--json", "train.py"], "--json: only a plan is printed as JSON; give --plan too."),
-        (["--nodes", "2", "train.py"], "--nodes: only a rehearsal has this"),
-        (["--runner", "docker", "train.py"], "--runner: only a rehearsal has this"),
+        (["--json", "train.py"], "--json: only for plans; add --plan."),
+        (["--nodes", "2", "train.py"], "--nodes: only for rehearsals"),
+        (["--runner", "docker", "train.py"], "--runner: only for rehearsals"),
         (["--local", "--runner", "docker", "train.py"], "name the job's image with --image"),
-        (["--local", "--keep", "--image", "i", "train.py"], "--image, --keep: only containers have this"),
+        (["--local", "--keep", "--image", "i", "train.py"], "--image, --keep: only for containers"),
         (
             ["--local", "--runner", "docker", "--image", "i", "--plan", "x"],
-            "only --runner process prints a plan",
+            "--plan: only with --runner process.",
         ),
-        (["--local", "--runner", "docker", "--memory", "5q", "x"], "found '5q', expected bytes"),
+        (["--local", "--runner", "docker", "--memory", "5q", "x"], "found '5q', expected a number of bytes"),
     ],
 )
 def test_a_wrong_command_line_is_one_message_and_64(
@@ -57,18 +59,18 @@ def test_all_that_does_not_go_together_is_said_at_once(capfd: pytest.CaptureFixt
     assert main(wrong, {}) == 64
     assert capfd.readouterr().err.splitlines()[:-1] == [
         "ma_boot: Missing argument 'COMMAND [ARGS]...'.",
-        "--json: only a plan is printed as JSON; give --plan too.",
-        "--nodes, --fault, --keep: only a rehearsal has this; give --local too.",
+        "--json: only for plans; add --plan.",
+        "--nodes, --fault, --keep: only for rehearsals; add --local.",
         "--non-sink: MindSpore's non-sink mode needs --rendezvous mpi",
         "--copy-code: only with --workdir per-rank",
     ]
 
 
-def test_a_variable_too_needs_what_its_option_needs(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_variable_has_the_requirements_of_its_option(capfd: pytest.CaptureFixture[str]) -> None:
     assert (
         main(["--runner", "docker", "--image", "i", "x"], {"MABOOT_LOCAL": "1", "MABOOT_INPUT": "a=b"}) == 64
     )
-    assert "MABOOT_INPUT: only --runner process has this." in capfd.readouterr().err
+    assert "MABOOT_INPUT: only with --runner process." in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"]])
@@ -105,6 +107,14 @@ def test_every_option_has_a_variable() -> None:
     options = [p for p in run.params if isinstance(p, click.Option) and p.opts[-1].startswith("--")]
     wanted = {"MABOOT_" + option.opts[-1][2:].replace("-", "_").upper(): "1" for option in options}
     assert set(_from_environment(run, wanted)) == {option.name for option in options}
+
+
+def test_options_offer_what_the_rooms_know() -> None:
+    types = {param.name: param.type for param in run.params}
+    assert isinstance(types["rendezvous"], click.Choice)
+    assert set(types["rendezvous"].choices) == {*_OF_RANK, "mpi"}
+    assert isinstance(types["product"], click.Choice)
+    assert tuple(types["product"].choices) == PRODUCTS
 
 
 @pytest.mark.parametrize(

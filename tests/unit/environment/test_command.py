@@ -61,7 +61,7 @@ def test_the_command_is_run_as_what_it_is(
         (("both.py",), CommandNotFound, "several files"),
         (("nothing",), CommandNotFound, "no such program on the selected PATH"),
         (("./nothing",), CommandNotFound, "no such file"),
-        (("./no-x",), NotExecutable, "name its interpreter"),
+        (("./no-x",), NotExecutable, "put its interpreter before it"),
         (("--lcal",), UsageError, "no such option: --lcal"),
         (("-m",), UsageError, "the name of a module"),
     ],

@@ -8,7 +8,7 @@ from typing import Dict, Optional
 
 import pytest
 
-from ma_boot.environment.conda import PythonEnvironment, activation, activation_scripts, find
+from ma_boot.environment.conda import PythonEnvironment, activation, activation_scripts, find_environment
 from ma_boot.environment.patch import applied
 from ma_boot.errors import ConfigError
 
@@ -38,49 +38,51 @@ class TestTheFourWays:
 
     def test_1_the_images_two_variables(self, root: Path) -> None:
         environ = {"ANACONDA_DIR": str(root), "DEFAULT_CONDA_ENV_NAME": "python-3.7.10", "PATH": "/usr/bin"}
-        assert find(None, None, environ, "/nowhere").prefix == str(root / "envs" / "python-3.7.10")
+        assert find_environment(None, None, environ, "/nowhere").prefix == str(
+            root / "envs" / "python-3.7.10"
+        )
 
     def test_2_an_absolute_python(self, root: Path) -> None:
         python = str(root / "envs" / "other" / "bin" / "python")
-        found = find(python, None, {"DEFAULT_CONDA_ENV_NAME": "python-3.7.10"}, "/nowhere")
+        found = find_environment(python, None, {"DEFAULT_CONDA_ENV_NAME": "python-3.7.10"}, "/nowhere")
         assert (found.python, found.name) == (python, "other")
 
     def test_3_a_path_that_has_it(self, root: Path) -> None:
-        found = find(None, None, {"PATH": f"{root}/envs/other/bin:/usr/bin"}, "/nowhere")
+        found = find_environment(None, None, {"PATH": f"{root}/envs/other/bin:/usr/bin"}, "/nowhere")
         assert (found.name, found.origin) == ("other", "PATH")
 
     def test_4_a_name(self, root: Path) -> None:
         environ = {"ANACONDA_DIR": str(root), "DEFAULT_CONDA_ENV_NAME": "python-3.7.10"}
-        assert find(None, "other", environ, "/nowhere").prefix == str(root / "envs" / "other")
+        assert find_environment(None, "other", environ, "/nowhere").prefix == str(root / "envs" / "other")
 
 
 @pytest.mark.parametrize("name", ["anaconda", "anaconda3", "miniconda3", "miniforge3"])
 def test_conda_is_found_in_the_home(tmp_path: Path, name: str) -> None:
     make_env(tmp_path / name / "envs" / "e")
-    assert find(None, "e", {}, str(tmp_path)).prefix == str(tmp_path / name / "envs" / "e")
+    assert find_environment(None, "e", {}, str(tmp_path)).prefix == str(tmp_path / name / "envs" / "e")
 
 
 def test_base_is_the_installation_itself(root: Path) -> None:
-    assert find(None, "base", {"ANACONDA_DIR": str(root)}, "/nowhere").prefix == str(root)
-    assert find(str(root / "bin" / "python"), None, {}, "/nowhere").name == "base"
+    assert find_environment(None, "base", {"ANACONDA_DIR": str(root)}, "/nowhere").prefix == str(root)
+    assert find_environment(str(root / "bin" / "python"), None, {}, "/nowhere").name == "base"
 
 
 def test_anaconda_dir_is_meant_exactly(root: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError):
-        find(None, "other", {"ANACONDA_DIR": str(tmp_path / "empty")}, str(tmp_path))
+        find_environment(None, "other", {"ANACONDA_DIR": str(tmp_path / "empty")}, str(tmp_path))
 
 
 def test_a_name_that_does_not_exist_is_told_what_does(root: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as raised:
-        find(None, "typo", {}, str(tmp_path))
+        find_environment(None, "typo", {}, str(tmp_path))
     assert f"{root}/envs/typo" in str(raised.value)
     assert f"base, other, python-3.7.10 in {root}" in str(raised.value)
 
 
 def test_no_environment_at_all_is_told_what_was_looked_for(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as raised:
-        find(None, None, {"PATH": str(tmp_path)}, str(tmp_path))
+        find_environment(None, None, {"PATH": str(tmp_path)}, str(tmp_path))
     for place in ("--python", "--conda-env", "DEFAULT_CONDA_ENV_NAME", f"PATH={tmp_path}"):
         assert place in str(raised.value)
 
@@ -88,7 +90,7 @@ def test_no_environment_at_all_is_told_what_was_looked_for(tmp_path: Path) -> No
 @pytest.mark.parametrize(("python", "said"), [("python", "absolute"), ("/no/such", "does not exist")])
 def test_a_python_that_cannot_be_meant(python: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        find(python, None, {}, "/nowhere")
+        find_environment(python, None, {}, "/nowhere")
 
 
 class TestActivation:

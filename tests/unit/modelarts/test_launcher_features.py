@@ -91,7 +91,7 @@ def test_channels_of_both_shapes(document: object, channel: Channel) -> None:
 def test_channels_that_are_none_are_a_problem_and_no_crash(text: str) -> None:
     channels, problems = read_channels({"MA_INPUTS": text})
     assert not (channels and problems)
-    assert all(problem.startswith("MA_INPUTS is not what the platform writes") for problem in problems)
+    assert all(problem.startswith("MA_INPUTS is not in the platform's format") for problem in problems)
 
 
 def test_the_variables_of_the_first_version_are_read() -> None:

@@ -1,4 +1,4 @@
-"""Rank tables, as the platform documents them and as they may come instead."""
+"""Rank tables: the documents' own, and what comes instead of them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from ma_boot.errors import ConfigError
 from ma_boot.rank_table import (
-    Finding,
     NotYet,
+    TableFinding,
     Unreadable,
     completed_document,
     convert,
@@ -26,19 +26,19 @@ from ma_boot.rank_table import (
     validate,
 )
 
-# One pod with one card, whose device_id is its number on the server.
+# The sample of develop-modelarts-1416.
 SAMPLE: Dict[str, Any] = {
     "group_count": "1",
     "group_list": [
         {
             "device_count": "1",
-            "group_name": "job-flowers",
+            "group_name": "job-trainjob",
             "instance_count": "1",
             "instance_list": [
                 {
-                    "devices": [{"device_id": "4", "device_ip": "192.5.10.21"}],
-                    "pod_name": "job7c0ffee-job-flowers-0",
-                    "server_id": "172.16.4.9",
+                    "devices": [{"device_id": "4", "device_ip": "192.1.10.254"}],
+                    "pod_name": "jobxxxxxxxx-job-trainjob-0",
+                    "server_id": "192.168.0.25",
                 }
             ],
         }
@@ -52,11 +52,11 @@ SAMPLE_AS_ONE = """{
   "server_count": "1",
   "server_list": [
     {
-      "server_id": "172.16.4.9",
+      "server_id": "192.168.0.25",
       "device": [
         {
           "device_id": "4",
-          "device_ip": "192.5.10.21",
+          "device_ip": "192.1.10.254",
           "rank_id": "0"
         }
       ]
@@ -112,14 +112,14 @@ def ranks(document: Dict[str, Any], rank_order: str = "pod") -> Dict[str, List[i
     return {pod.name or pod.server_id: [d.rank or 0 for d in pod.devices] for pod in table.pods}
 
 
-def said(findings: Sequence[Finding]) -> str:
+def said(findings: Sequence[TableFinding]) -> str:
     return "\n".join(map(str, findings))
 
 
 class TestConvert:
     """Template two to template one."""
 
-    def test_the_platforms_layout_byte_for_byte(self) -> None:
+    def test_the_documents_sample_byte_for_byte(self) -> None:
         assert convert(parse(SAMPLE)).dumps() == SAMPLE_AS_ONE
 
     def test_ranks_follow_the_pods_numbers_not_the_file_nor_the_servers(self) -> None:
@@ -135,7 +135,7 @@ class TestConvert:
     @pytest.mark.parametrize("rank_order", ["pod", "server"])
     def test_the_two_orders_differing_is_a_warning(self, rank_order: str) -> None:
         table = convert(parse(template_two([instance(0, "10.0.0.9"), instance(1, "10.0.0.10")])), rank_order)
-        assert "by server_id, if HCCL read the table" in said(table.findings)
+        assert "by server_id, as HCCL would read the table" in said(table.findings)
         assert errors(table.findings) == []
 
     def test_pod_10_comes_after_pod_2(self) -> None:
@@ -148,7 +148,7 @@ class TestConvert:
     def test_pods_without_a_number_keep_the_order_of_the_file_with_a_warning(self) -> None:
         table = convert(parse(template_two([instance(1, "b"), {**instance(0, "a"), "pod_name": "master"}])))
         assert [pod.name for pod in table.pods] == ["job-1", "master"]
-        assert "found 'master', expected a number at its end" in said(table.findings)
+        assert "found 'master', expected a name ending in a number" in said(table.findings)
 
     def test_two_pods_of_a_server_are_one_server_and_stay_two_pods(self) -> None:
         document = template_two([instance(0, "a"), {**instance(1, "a"), "devices": [{"device_id": "5"}]}])
@@ -234,12 +234,12 @@ A3 = a3()
 
 MUTATIONS = [
     # template two
-    (changed(["group_count"], "2", SAMPLE), "group_count: found '2', expected \"1\", as many as are listed (HCCL would say EI0014)"),
-    (changed(["group_count"], None, SAMPLE), "group_count: found nothing, expected \"1\", as many as are listed (HCCL would say EI0017)"),
+    (changed(["group_count"], "2", SAMPLE), "group_count: found '2', expected \"1\", as many as are listed (HCCL would report EI0014)"),
+    (changed(["group_count"], None, SAMPLE), "group_count: found nothing, expected \"1\", as many as are listed (HCCL would report EI0017)"),
     (changed(["group_list", 0, "instance_count"], "2", SAMPLE), "group_list[0].instance_count: found '2'"),
     (changed(["group_list", 0, "device_count"], "8", SAMPLE), "group_list[0].device_count: found '8'"),
     (changed(["group_list", 0, "device_count"], None, SAMPLE), "group_list[0].device_count: found nothing"),
-    (changed(["group_list"], {}, SAMPLE), "group_list: found dict {}, expected a list (HCCL would say EI0017)"),
+    (changed(["group_list"], {}, SAMPLE), "group_list: found dict {}, expected a list (HCCL would report EI0017)"),
     (changed(["group_list", 0], "g", SAMPLE), "group_list[0]: found str 'g', expected an object"),
     (changed(["group_list", 0, "instance_list"], None, SAMPLE), "group_list[0].instance_list: found nothing"),
     (changed([*POD], "pod", SAMPLE), "instance_list[0]: found str 'pod', expected an object"),
@@ -255,7 +255,7 @@ MUTATIONS = [
     (changed([*POD, "devices", 0, "device_ip"], "192.2.0.2", EIGHT), "device_ip: found 192.2.0.2 2 times"),
     (changed([*POD, "devices", 0, "device_id"], "1", EIGHT), "server 192.168.0.2: device_id: found 1 2 times"),
     (changed([*POD, "pod_name"], "ma-job-fake-worker-0", EIGHT), "pod_name: found ma-job-fake-worker-0 2 times"),
-    (template_two(), "$: found no device in the whole table, expected one at the least"),
+    (template_two(), "$: found no device in the whole table, expected at least one"),
     # template one
     (changed(["server_count"], "3", TEMPLATE_ONE), "server_count: found '3', expected \"2\""),
     (changed(["server_count"], None, TEMPLATE_ONE), "server_count: found nothing"),
@@ -267,9 +267,9 @@ MUTATIONS = [
     (changed([*DEVICE, "rank_id"], None, TEMPLATE_ONE), "device[0].rank_id: found nothing"),
     (changed([*DEVICE, "rank_id"], "-1", TEMPLATE_ONE), "rank_id: found '-1', expected a number"),
     (changed([*DEVICE, "device_port"], "70000", TEMPLATE_ONE), "device_port: found '70000', expected 1 to 65535"),
-    ({"status": "completed"}, "$: found none of them, expected group_list (template two)"),
+    ({"status": "completed"}, "$: found no known list, expected group_list (template two)"),
     # 1.2
-    (changed([*DEVICE, "super_device_id"], "", A3), "super_device_id: found '', expected an id, or no such field (HCCL would say EI0004)"),
+    (changed([*DEVICE, "super_device_id"], "", A3), "super_device_id: found '', expected an id, or no such field (HCCL would report EI0004)"),
     (changed([*DEVICE, "super_device_id"], "1", A3), "super pod 0: super_device_id: found 1 2 times"),
     (changed(["super_pod_list"], "x", A3), "super_pod_list: found str, expected a list of objects"),
     (changed(["super_pod_list", 0, "server_list"], "x", A3), "super_pod_list[0].server_list: found str"),
@@ -278,7 +278,7 @@ MUTATIONS = [
 ]  # fmt: skip
 
 
-def problems(document: Dict[str, Any], product: Optional[str] = None) -> List[Finding]:
+def problems(document: Dict[str, Any], product: Optional[str] = None) -> List[TableFinding]:
     """Everything fatal about a document."""
     try:
         return errors(validate(parse(document), product))
@@ -319,7 +319,7 @@ def on_910(*devices: int, servers: int = 1) -> Dict[str, Any]:
             "910a",
             "192.168.0.2: 4, 192.168.0.1: 4 devices, expected 8 on each of several",
         ),
-        (on_910(3, 4), "910a", "found devices 3, 4, expected devices of one group of a 910A, 0-3 or 4-7"),
+        (on_910(3, 4), "910a", "found devices 3, 4, expected devices of one group of the 910A, 0-3 or 4-7"),
         (on_910(0, 1, 4, 5), "910a", "expected devices of one group"),
         (on_910(8), "910a", "device_id: found 8, expected 0 to 7"),
         (changed([*POD, "devices", 0, "device_ip"], None, SAMPLE), "910a", "device_ip: found nothing"),
@@ -337,7 +337,7 @@ def test_what_the_product_forbids_is_fatal_only_where_it_is_known(
 def test_what_may_be_wrong_on_some_product_is_a_warning_on_an_unknown_one() -> None:
     findings = validate(parse(on_910(3, 4, servers=2)))
     assert ": 2 devices, expected 8 on each of several 910A servers" in said(findings)
-    assert "found devices 3, 4, expected devices of one group of a 910A" in said(findings)
+    assert "found devices 3, 4, expected devices of one group of the 910A" in said(findings)
     assert errors(findings) == []
 
 
@@ -360,14 +360,12 @@ def test_ranks_of_two_servers_must_not_interleave() -> None:
     for server in range(2):
         for device in range(2):
             document["server_list"][server]["device"][device]["rank_id"] = str(server + 2 * device)
-    assert "server 10.0.0.0: found ranks 0, 2, expected ranks that no other server's stand between" in said(
-        problems(document)
-    )
+    assert "server 10.0.0.0: found ranks 0, 2, expected consecutive ranks" in said(problems(document))
 
 
 def test_servers_of_different_sizes_are_a_mistake_only_of_a_910a() -> None:
     document = template_two([instance(0, "a", 8), instance(1, "b", 4)])
-    assert "devices, expected equally many on every server" in said(problems(document, "910a"))
+    assert "devices, expected the same number on every server" in said(problems(document, "910a"))
     assert problems(document, "910b") == []
 
 
@@ -376,7 +374,7 @@ def test_servers_of_different_sizes_are_a_mistake_only_of_a_910a() -> None:
     [
         ("", "the file is empty"),
         (" \n", "the file is empty"),
-        ('{"group_count": "1", "gro', "not whole JSON"),
+        ('{"group_count": "1", "gro', "not complete JSON"),
         ("[]", "a JSON list"),
         ("{}", "no status yet"),
         ('{"status":"initializing"}', 'status is "initializing"'),
@@ -507,7 +505,7 @@ class TestWhoAmI:
         assert "pod ma-job-x-worker-1 on server 10.0.0.2, 1 devices" in str(raised.value)
 
     def test_the_only_pod_needs_no_name(self) -> None:
-        assert own_pod(parse(SAMPLE), None, None, None).server_id == "172.16.4.9"
+        assert own_pod(parse(SAMPLE), None, None, None).server_id == "192.168.0.25"
 
     def test_the_only_pod_may_not_be_somebody_elses(self) -> None:
         with pytest.raises(ConfigError):

@@ -1,0 +1,87 @@
+"""Reads and writes the rank tables of `ma_boot rank-table`; `-` is standard input or output."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Mapping, Optional, Sequence
+
+from ma_boot.errors import InputMissing, RankTableInvalid, listed
+from ma_boot.modelarts import write_atomically
+from ma_boot.rank_table import (
+    NotYet,
+    RankTable,
+    TableFinding,
+    Unreadable,
+    completed_document,
+    convert,
+    errors,
+    parse,
+    validate,
+)
+from ma_boot.reporting.console import print_lines
+
+
+def all_findings(file: str, product: Optional[str]) -> Sequence[TableFinding]:
+    """Everything that is wrong with the table in a file.
+
+    Raises `InputMissing` if the file cannot be read, `RankTableInvalid` if the table is not completed.
+    """
+    try:
+        return validate(parse(_document(file)), product)
+    except Unreadable as error:
+        return error.findings
+
+
+def read_table(file: str, product: Optional[str] = None) -> RankTable:
+    """The valid table in a file; warnings go to standard error.
+
+    Raises `InputMissing` if the file cannot be read, `RankTableInvalid` if the table is not valid.
+    """
+    return checked(_document(file), product, file)
+
+
+def checked(document: Mapping[str, Any], product: Optional[str], name: str = "the table") -> RankTable:
+    """The valid table; warnings go to standard error. Raises `RankTableInvalid` with every error."""
+    try:
+        table = parse(document)
+    except Unreadable as error:
+        refuse(error.findings, name)
+        raise
+    refuse(validate(table, product), name)
+    return table
+
+
+def refuse(findings: Sequence[TableFinding], name: str = "the table") -> None:
+    """Raises `RankTableInvalid` if a finding is fatal, else prints them as warnings."""
+    fatal = [str(finding) for finding in errors(findings)]
+    if fatal:
+        raise RankTableInvalid(listed(f"{name} is not a valid rank table:", fatal))
+    for finding in findings:
+        print_lines(f"warning: {finding}", 2)
+
+
+def ranked(table: RankTable, rank_order: str, host_nic_ip: str = "") -> RankTable:
+    """The table with ranks, as template one; new warnings go to standard error."""
+    converted = convert(table, rank_order, host_nic_ip)
+    refuse(converted.findings[len(table.findings) :])
+    return converted
+
+
+def write_table(table: RankTable, output: str) -> None:
+    """Writes the table to a file; raises `CannotCreate` if that fails."""
+    if output == "-":
+        print_lines(table.dumps().rstrip("\n"))
+    else:
+        write_atomically(Path(output).absolute(), table.dumps())
+
+
+def _document(file: str) -> Mapping[str, Any]:
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputMissing(f"{file}: {error}") from error
+    document = completed_document(text)
+    if isinstance(document, NotYet):
+        raise RankTableInvalid(f"{file}: {document.reason}")
+    return document
