@@ -12,7 +12,7 @@ from ma_boot.launch import WorkerSpec
 from ma_boot.processes import group_exists, kill_group
 from ma_boot.reporting.console import Console
 from ma_boot.reporting.result import WorkerExit
-from ma_boot.supervisor.output import WorkerOutput
+from ma_boot.supervisor.worker_output import WorkerOutput
 
 
 class Worker:

@@ -9,7 +9,7 @@ from typing import Sequence
 from ma_boot.modelarts import write_atomically
 from ma_boot.node.world import World
 from ma_boot.processes import Task
-from ma_boot.supervisor.output import keep_earlier
+from ma_boot.supervisor.worker_output import keep_earlier
 
 PATIENCE_SECONDS = 5.0
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ma_boot.reporting.console import Console
-from ma_boot.supervisor.output import BAR_SECONDS, WorkerOutput
+from ma_boot.supervisor.worker_output import BAR_SECONDS, WorkerOutput
 from tests.functional.node import RANK, Node, eventually, pids
 from tests.functional.supervisor.test_supervise import driven, start_limited
 
