@@ -1,72 +1,75 @@
-"""Notices processes that neither print nor compute, and asks them where they stand."""
+"""Detects processes that neither print nor use CPU time, and gets their stacks."""
 
 from __future__ import annotations
 
 import math
 import os
+import shutil
+import signal
+import subprocess
 import sys
 import time
 from dataclasses import dataclass
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from ma_boot.processes import SignalInbox, Task
-from ma_boot.supervisor.stacks import stack_of
+from ma_boot.reporting.journal import Journal
 from ma_boot.supervisor.worker import Worker
 
-LOOKS = 8  # in the time after which a process counts as hung
-LONGEST_BETWEEN = 30.0
-IDLE_SHARE = 0.01  # of a core: what a process's timers use while it waits
+CHECKS = 8  # within the timeout
+LONGEST_INTERVAL = 30.0  # seconds
+IDLE_SHARE = 0.01  # of a core: what a waiting process uses for its timers
+PY_SPY_SECONDS = 20.0
+_SIGUSR1_BIT = 1 << (signal.SIGUSR1 - 1)
 
 
 @dataclass(frozen=True)
-class Sign:
-    """The last sign of life: when it came, and the CPU seconds of the session at that moment."""
+class LastActivity:
+    """When a worker was last active (monotonic, seconds), and the CPU seconds of its session by then."""
 
     when: float
     cpu: float
 
-    def next(self, now: float, cpu: float, heard: float) -> Sign:
-        """The sign of now, if there was output since (`heard`) or CPU time worth the name; else this one."""
+    def updated(self, now: float, cpu: float, heard: float) -> LastActivity:
+        """The activity by now, from the CPU seconds and the time of the last output (`heard`)."""
         if cpu - self.cpu > IDLE_SHARE * (now - self.when):
-            return Sign(now, cpu)
-        return Sign(heard, cpu) if heard > self.when else self
+            return LastActivity(now, cpu)
+        return LastActivity(heard, cpu) if heard > self.when else self
 
 
-class HangWatch:
-    """Watches sessions of processes; `timeout` in seconds, None for nothing to watch."""
+class HangDetector:
+    """Reports each worker once that was inactive for `timeout` seconds; None to detect nothing."""
 
-    def __init__(self, timeout: Optional[float], inbox: SignalInbox, say: Callable[[str], None]) -> None:
+    def __init__(self, timeout: Optional[float], inbox: SignalInbox, journal: Journal) -> None:
         self._timeout = timeout
         self._inbox = inbox
-        self._say = say
-        self._signs: Dict[int, Sign] = {}
+        self._journal = journal
+        self._activities: Dict[int, LastActivity] = {}
         self._known: List[int] = []
         self._asking: Optional[Tuple[List[str], Task[List[str]]]] = None
-        self._next = time.monotonic() + self._between()
+        self._next = time.monotonic() + self._interval()
 
-    def _between(self) -> float:
-        return min(LONGEST_BETWEEN, self._timeout / LOOKS) if self._timeout else math.inf
+    def _interval(self) -> float:
+        return min(LONGEST_INTERVAL, self._timeout / CHECKS) if self._timeout else math.inf
 
-    def next_look(self) -> float:
-        """Seconds until `look` should be called."""
-        return max(0.0, self._next - time.monotonic())
+    def patience(self) -> float:
+        """Seconds until `check` should be called; while stacks are collected, their end wakes the inbox."""
+        return math.inf if self._asking is not None else max(0.0, self._next - time.monotonic())
 
-    def look(self, workers: Sequence[Worker]) -> List[str]:
-        """The labels of those that hang, once, after it is printed where they stand."""
-        if self._timeout is None:
-            return []
+    def check(self, workers: Sequence[Worker]) -> List[str]:
+        """The labels of workers that hang, once their stacks have been printed; mostly none."""
         if self._asking is not None:
-            return self._answered()
+            return self._answered(*self._asking)
         now = time.monotonic()
-        if now < self._next:
+        if self._timeout is None or now < self._next:
             return []
-        self._next = now + self._between()
-        cpu = cpu_seconds()
+        self._next = now + self._interval()
+        cpu = session_cpu_seconds()
         for worker in workers:
             used = cpu.get(worker.pid, 0.0)
-            before = self._signs.get(worker.pid, Sign(now, used))
-            self._signs[worker.pid] = before.next(now, used, worker.output.heard)
-        hung = [worker for worker in workers if now - self._signs[worker.pid].when >= self._timeout]
+            before = self._activities.get(worker.pid, LastActivity(now, used))
+            self._activities[worker.pid] = before.updated(now, used, worker.output.heard)
+        hung = [worker for worker in workers if now - self._activities[worker.pid].when >= self._timeout]
         new = [worker for worker in hung if worker.pid not in self._known]
         self._known = [worker.pid for worker in hung]
         if new:
@@ -75,7 +78,7 @@ class HangWatch:
 
     def _ask(self, workers: Sequence[Worker]) -> None:
         labels = [worker.spec.label for worker in workers]
-        self._say(f"[ma_boot] {', '.join(labels)}: no output and no CPU time for {self._timeout:.0f} s")
+        self._journal.say(f"{', '.join(labels)}: no output and no CPU time for {self._timeout:.0f} s")
         own = os.path.dirname(sys.executable)
         asked = [(w.spec.label, w.pid, f"{w.spec.environ.get('PATH', '')}:{own}") for w in workers]
 
@@ -84,19 +87,18 @@ class HangWatch:
 
         self._asking = (labels, Task("stacks", ask, self._inbox))
 
-    def _answered(self) -> List[str]:
-        assert self._asking is not None
-        labels, task = self._asking
+    def _answered(self, labels: List[str], task: Task[List[str]]) -> List[str]:
         if not task.finished:
             return []
         self._asking = None
         for answer in task.result():
-            self._say("[ma_boot] " + answer.rstrip("\n").replace("\n", "\n[ma_boot]   "))
+            self._journal.say(answer.rstrip("\n").replace("\n", "\n  "))
+        self._journal.event("hang", labels=labels)
         return labels
 
 
-def cpu_seconds() -> Dict[int, float]:
-    """The CPU time of each session: of its processes, and of those that these have waited for."""
+def session_cpu_seconds() -> Dict[int, float]:
+    """The CPU seconds of each session: those of its processes, and of the children that they have reaped."""
     ticks = os.sysconf("SC_CLK_TCK")
     used: Dict[int, float] = {}
     for name in filter(str.isdecimal, os.listdir("/proc")):
@@ -108,3 +110,36 @@ def cpu_seconds() -> Dict[int, float]:
         session = int(fields[3])
         used[session] = used.get(session, 0.0) + sum(map(int, fields[11:15])) / ticks
     return used
+
+
+def stack_of(pid: int, path: str) -> str:
+    """The stacks of a Python process, or why there are none; `path` is searched for py-spy.
+
+    Without py-spy, a process that catches SIGUSR1 gets it: faulthandler prints the stacks to its own output.
+    Any other process would be ended by that signal.
+    """
+    spy = shutil.which("py-spy", path=path)
+    if spy is not None:
+        try:
+            done = subprocess.run(
+                [spy, "dump", "--pid", str(pid)],
+                stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PY_SPY_SECONDS, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return f"py-spy did not answer within {PY_SPY_SECONDS:.0f} s"
+        if done.returncode == 0:
+            return done.stdout
+    if _catches_sigusr1(pid):
+        os.kill(pid, signal.SIGUSR1)
+        return "sent SIGUSR1, the stacks are in its own output"
+    failed = f"py-spy failed: {done.stderr.strip()}" if spy is not None else "py-spy is not installed"
+    return f"no stacks: {failed}, and the script does not call faulthandler.register(signal.SIGUSR1)"
+
+
+def _catches_sigusr1(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+            caught = next((line.split()[1] for line in file if line.startswith("SigCgt:")), "0")
+    except OSError:
+        return False
+    return bool(int(caught, 16) & _SIGUSR1_BIT)

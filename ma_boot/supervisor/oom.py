@@ -1,4 +1,4 @@
-"""Whether the kernel killed for want of memory: by its own counters, not by guessing."""
+"""Whether the kernel killed a process because memory ran out: read from its own counters."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from typing import Iterator, Optional, Tuple
 
 
 class OomCounters:
-    """The `oom_kill` counters of this container's control group and of the machine, as they are at first.
+    """The `oom_kill` counters of this container's control group and of the machine, at the time of creation.
 
-    Control groups of version 2 and 1 (Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/memory.rst);
-    `/proc/vmstat` counts for the whole machine, from Linux 4.13 on.
+    Sources: the kernel's Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst; `/proc/vmstat`
+    counts for the whole machine (Linux 4.13).
     """
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
-        self._group = next(filter(None, map(_readable, _group_files(root))), None)
+        self._group = next((files for files in _group_files(root) if _counter(files[0]) is not None), None)
         self._group_before = _counter(self._group[0]) if self._group else None
         self._machine_before = _counter(root / "proc/vmstat")
 
     def evidence(self) -> Optional[str]:
-        """What the counters say has happened since; None when nothing was killed."""
+        """What the kernel has killed since then; None if nothing."""
         if self._group and self._group_before is not None:
             events, limit = self._group
             now = _counter(events)
             if now is not None and now > self._group_before:
                 size = _text(limit).strip()
-                allowed = f", which may use {int(size) >> 20} MiB" if size.isdecimal() else ""
+                allowed = f" (limit {int(size) >> 20} MiB)" if size.isdecimal() else ""
                 return f"the kernel killed {now - self._group_before} processes of this container{allowed}"
         now = _counter(self._root / "proc/vmstat")
         if now is not None and self._machine_before is not None and now > self._machine_before:
@@ -35,9 +35,9 @@ class OomCounters:
 
 
 def _group_files(root: Path) -> Iterator[Tuple[Path, Path]]:
-    """Where the counter and the limit of this process's control group may be, the likeliest first.
+    """Where the counter and the limit of this process's control group may be, the likeliest place first.
 
-    In a container the path is that of the host, or the group is mounted as the root.
+    In a container, the path in /proc/self/cgroup may be that of the host, while the group is mounted as root.
     """
     mounted = root / "sys/fs/cgroup"
     for line in _text(root / "proc/self/cgroup").splitlines():
@@ -49,10 +49,6 @@ def _group_files(root: Path) -> Iterator[Tuple[Path, Path]]:
         elif "memory" in controllers.split(","):
             for place in (mounted / "memory" / path.lstrip("/"), mounted / "memory"):
                 yield place / "memory.oom_control", place / "memory.limit_in_bytes"
-
-
-def _readable(files: Tuple[Path, Path]) -> Optional[Tuple[Path, Path]]:
-    return files if _counter(files[0]) is not None else None
 
 
 def _counter(file: Path) -> Optional[int]:

@@ -1,4 +1,4 @@
-"""One process of a plan: started in a session of its own, watched by a descriptor, and its end."""
+"""One process of a plan: started in a session of its own, and how it ended."""
 
 from __future__ import annotations
 
@@ -10,24 +10,29 @@ from typing import BinaryIO, Iterator, Mapping, Optional, Sequence, cast
 
 from ma_boot.launch import WorkerSpec
 from ma_boot.processes import group_exists, kill_group
-from ma_boot.reporting.console import Console
+from ma_boot.reporting.journal import Journal
 from ma_boot.reporting.result import WorkerExit
 from ma_boot.supervisor.worker_output import WorkerOutput
 
 
 class Worker:
-    """A started process with its output.
+    """A process that was started, and its output; `exit` is None until its end is recorded.
 
-    `descriptor` becomes readable at its end (pidfd, Linux 5.3); None where the kernel has none: then SIGCHLD
-    wakes the supervisor, who asks every process.
+    `pidfd` becomes readable when the process ends (pidfd_open(2), Linux 5.3). On an older kernel it is None,
+    and the process has to be polled: SIGCHLD tells when.
     """
 
-    def __init__(self, spec: WorkerSpec, marker: Mapping[str, str], console: Console) -> None:
-        """Raises `OSError` when it cannot be started, and `CannotCreate` without its log file."""
+    def __init__(self, spec: WorkerSpec, marker: Mapping[str, str], journal: Journal) -> None:
+        """Starts the process with the variables of `marker` added to its environment.
+
+        Raises:
+            OSError: it cannot be started.
+            CannotCreate: its log file cannot be created.
+        """
         self.spec = spec
         self.exit: Optional[WorkerExit] = None
         self._gone = False
-        with _bound_to(spec.cores):
+        with _affinity(spec.cores):
             self.process = subprocess.Popen(
                 spec.argv,
                 cwd=spec.cwd,
@@ -38,11 +43,10 @@ class Worker:
                 bufsize=0,
                 start_new_session=True,
             )
-        self.started_ns = time.monotonic_ns()
+        self._started_ns = time.monotonic_ns()
         try:
-            pipe = cast(BinaryIO, self.process.stdout)
-            self.output = WorkerOutput(pipe, spec.log_file, spec.label, console, spec.shown)
-            self.descriptor = _pidfd(self.process.pid)
+            self.output = WorkerOutput(cast(BinaryIO, self.process.stdout), spec, journal)
+            self.pidfd = _pidfd(self.process.pid)
         except BaseException:
             kill_group(self.process.pid)
             self.process.wait()
@@ -55,18 +59,18 @@ class Worker:
 
     @property
     def gone(self) -> bool:
-        """Nothing is left of the process and its group: its number may be another's from now on."""
+        """Whether the process and its whole group have ended: their number may be reused from now on."""
         if not self._gone and self.exit is not None:
             self._gone = not group_exists(self.pid)
         return self._gone
 
-    def look(self, now_ns: int, stopping: bool) -> Optional[WorkerExit]:
-        """The end of the process, when it is new; takes its last output."""
-        if self.exit is not None or self.process.poll() is None:
-            return None
-        if self.descriptor is not None:
-            os.close(self.descriptor)
-            self.descriptor = None
+    def collect(self, now_ns: int, stopped: bool) -> WorkerExit:
+        """Records the end of the process, once it has ended, and takes its last output.
+
+        `now_ns` is the monotonic clock in nanoseconds; `stopped` says that the end was not its own doing.
+        """
+        if self.pidfd is not None:
+            os.close(self.pidfd)
         self.output.take()
         code = self.process.returncode
         self.exit = WorkerExit(
@@ -77,22 +81,18 @@ class Worker:
             code=code if code >= 0 else 128 - code,
             signal=-code if code < 0 else None,
             ended_ns=now_ns,
-            seconds=(now_ns - self.started_ns) / 1e9,
-            stopped=stopping,
+            seconds=(now_ns - self._started_ns) / 1e9,
+            stopped=stopped,
             log_file=self.spec.log_file,
             output=self.output.tail(),
             log_lost=self.output.lost,
         )
         return self.exit
 
-    def close(self) -> None:
-        """Takes what the process's group printed since, and lets go of everything."""
-        self.output.finish()
-
 
 @contextlib.contextmanager
-def _bound_to(cores: Sequence[int]) -> Iterator[None]:
-    """A process that is started meanwhile inherits these cores; nothing runs on others before."""
+def _affinity(cores: Sequence[int]) -> Iterator[None]:
+    """A process that is started in the block inherits these cores; so it never runs on others."""
     if not cores:
         yield
         return

@@ -1,4 +1,4 @@
-"""What one process prints: raw bytes to its file, whole prefixed lines to the console."""
+"""The output of one worker: raw bytes to its log file, whole lines with a prefix to the console."""
 
 from __future__ import annotations
 
@@ -10,48 +10,52 @@ from pathlib import Path
 from typing import BinaryIO, Optional
 
 from ma_boot.errors import CannotCreate
-from ma_boot.reporting.console import Console
+from ma_boot.launch import WorkerSpec
+from ma_boot.reporting.journal import Journal
 
 READ_BYTES = 1 << 20
-PIPE_READS = 32  # more than the largest pipe (1 MiB) holds, however small the pieces are
+PIPE_READS = 32  # more than enough to empty the largest pipe (1 MiB)
 LONGEST_LINE = 1 << 16
 TAIL_BYTES = 1 << 16
-BAR_SECONDS = 5.0  # a progress bar's states that are overwritten at once: one line for as long
-_F_SETPIPE_SZ = 1031  # linux/fcntl.h; Python has the name from 3.10 on
+PROGRESS_SECONDS = 5.0  # a progress bar that overwrites itself is shown once in this time
+_F_SETPIPE_SZ = 1031  # linux/fcntl.h; Python has the name since 3.10
 
 
 class WorkerOutput:
-    """Reads one process's pipe; never blocks, and never raises for what is printed or the disk refuses.
+    """Reads the pipe of a worker; never blocks, and never fails because of what is printed or of a full disk.
 
-    `shown` says whether the console gets it; the file always does, byte for byte. `first_ns` is the monotonic
-    clock at the first output.
+    `shown` says whether the console gets the output; the log file always gets it, byte for byte. `lost`
+    counts the bytes that the log file did not take, `heard` is when the last output came (monotonic seconds).
     """
 
-    def __init__(self, source: BinaryIO, log_file: str, label: str, console: Console, shown: bool) -> None:
-        """Raises `CannotCreate` where the log file cannot be made."""
-        self.shown = shown
+    def __init__(self, source: BinaryIO, spec: WorkerSpec, journal: Journal) -> None:
+        """Creates the log file.
+
+        Raises:
+            CannotCreate: the log file cannot be created.
+        """
+        self.shown = spec.shown
         self.lost = 0
         self.heard = time.monotonic()
-        self.first_ns: Optional[int] = None
-        self._tail = bytearray()
         self._source = source
-        self._label = label
-        self._prefix = f"[{label}] ".encode()
-        self._console = console
+        self._spec = spec
+        self._journal = journal
+        self._prefix = f"[{spec.label}] ".encode()
+        self._silent = True
+        self._tail = bytearray()
         self._partial = b""
-        self._bar_shown = 0.0
-        self._log_file = log_file
+        self._progress_shown = 0.0
         os.set_blocking(source.fileno(), False)
-        with contextlib.suppress(OSError):  # a limit of this user's: then it stays 64 KiB
+        with contextlib.suppress(OSError):  # over this user's limit (pipe(7)): the pipe keeps its 64 KiB
             fcntl.fcntl(source.fileno(), _F_SETPIPE_SZ, READ_BYTES)
-        self._log: Optional[BinaryIO] = _new_log(Path(log_file))
+        self._log: Optional[BinaryIO] = _new_log(Path(spec.log_file))
 
     def fileno(self) -> int:
-        """The pipe's read end, for a selector."""
+        """The read end of the pipe, for a selector."""
         return self._source.fileno()
 
     def pump(self) -> Optional[bool]:
-        """Takes what is there: True for some output, False for none at the moment, None at the end."""
+        """Reads once: True for some output, False if there is none at the moment, None at the end of file."""
         try:
             data = os.read(self._source.fileno(), READ_BYTES)
         except BlockingIOError:
@@ -59,9 +63,12 @@ class WorkerOutput:
         if not data:
             return None
         self.heard = time.monotonic()
-        if self.first_ns is None:
-            self.first_ns = time.monotonic_ns()
-        self._keep(data)
+        if self._silent:
+            self._silent = False
+            self._journal.event(
+                "first-output", label=self._spec.label, rank=self._spec.rank, first_ns=time.monotonic_ns()
+            )
+        self._write(data)
         self._tail += data[-TAIL_BYTES:]
         if len(self._tail) > 2 * TAIL_BYTES:
             del self._tail[:-TAIL_BYTES]
@@ -70,29 +77,29 @@ class WorkerOutput:
         return True
 
     def take(self) -> None:
-        """Takes all that is in the pipe, without waiting for whoever holds its other end."""
-        for _ in range(PIPE_READS):  # bounded: a grandchild may go on writing for ever
+        """Empties the pipe, without waiting for processes that hold its other end."""
+        for _ in range(PIPE_READS):  # bounded: a grandchild may write forever
             if not self.pump():
                 return
 
     def tail(self) -> str:
-        """The last 64 KiB that were printed, for a report."""
+        """The last 64 KiB of the output, for the report."""
         return self._tail[-TAIL_BYTES:].decode("utf-8", "replace")
 
     def hide(self) -> None:
-        """From now on only the file gets it; a line that has begun is printed as far as it is known."""
+        """Shows nothing more on the console, after what is known of the current line."""
         self._print_rest()
         self.shown = False
 
-    def finish(self) -> None:
-        """Takes and prints the rest, with a last line that has no end, and closes everything."""
+    def close(self) -> None:
+        """Reads and prints the rest, including a last line without a newline, and closes pipe and file."""
         self.take()
         self._print_rest()
         self._source.close()
         if self._log is not None:
             self._log.close()
 
-    def _keep(self, data: bytes) -> None:
+    def _write(self, data: bytes) -> None:
         rest = memoryview(data)
         while rest and self._log is not None:
             try:
@@ -100,16 +107,16 @@ class WorkerOutput:
             except OSError as error:  # a full disk must not stop the training
                 self._log.close()
                 self._log = None
-                self._console.line(
-                    f"[ma_boot] {self._label}: its log file ends here: {self._log_file}: {error.strerror}"
+                self._journal.say(
+                    f"{self._spec.label}: its log file ends here: {self._spec.log_file}: {error.strerror}"
                 )
         self.lost += len(rest)
 
     def _print(self, data: bytes) -> None:
-        """Prints the lines that are complete now; memory stays bounded for a line that never is."""
+        """Prints complete lines, and a line that gets too long in pieces: memory is bounded."""
         text = self._partial + data
         if b"\r" in text:
-            lines, self._partial = self._settled(text)
+            lines, self._partial = self._as_displayed(text)
         else:
             end = text.rfind(b"\n") + 1
             lines, self._partial = text[:end], text[end:]
@@ -119,21 +126,21 @@ class WorkerOutput:
         if lines:
             self._emit(lines)
 
-    def _settled(self, text: bytes) -> tuple[bytes, bytes]:
-        """The complete lines as a terminal shows them at last, and the rest.
+    def _as_displayed(self, text: bytes) -> tuple[bytes, bytes]:
+        """The complete lines as a terminal would leave them, and the rest.
 
-        A carriage return begins the line anew: of a progress bar's states the last one counts, and every
-        5 s the one of that moment.
+        A carriage return restarts the line: of a progress bar only the last state counts, and every 5 s the
+        current one.
         """
         *whole, rest = text.replace(b"\r\n", b"\n").split(b"\n")
         lines = [line.rstrip(b"\r").rpartition(b"\r")[2] for line in whole]
         body = rest.rstrip(b"\r")
         *overwritten, state = body.split(b"\r")
         now = time.monotonic()
-        if any(overwritten) and now - self._bar_shown >= BAR_SECONDS:
-            self._bar_shown = now
+        if any(overwritten) and now - self._progress_shown >= PROGRESS_SECONDS:
+            self._progress_shown = now
             lines.append(next(filter(None, reversed(overwritten))))
-        ending = rest[len(body) :][:1]  # the newline of a \r\n may still come
+        ending = rest[len(body) :][:1]  # it may be the beginning of \r\n
         return b"".join(line + b"\n" for line in lines), state + ending
 
     def _print_rest(self) -> None:
@@ -143,17 +150,17 @@ class WorkerOutput:
             self._emit(rest + b"\n")
 
     def _emit(self, lines: bytes) -> None:
-        self._console.write(self._prefix + lines[:-1].replace(b"\n", b"\n" + self._prefix) + b"\n")
+        self._journal.console.write(self._prefix + lines[:-1].replace(b"\n", b"\n" + self._prefix) + b"\n")
 
 
 def _new_log(path: Path) -> BinaryIO:
-    """A new file of this name; one that an earlier attempt left gets a number: `x.txt` becomes `x.1.txt`."""
+    """Creates the file; that of an earlier attempt gets a number: `x.txt` becomes `x.1.txt`."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         keep_earlier(path)
         return path.open("wb", buffering=0)
     except OSError as error:
-        raise CannotCreate(f"cannot make the log file {path}: {error.strerror}") from error
+        raise CannotCreate(f"cannot create the log file {path}: {error.strerror}") from error
 
 
 def keep_earlier(path: Path) -> None:

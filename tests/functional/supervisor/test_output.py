@@ -15,8 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ma_boot.launch import WorkerSpec
 from ma_boot.reporting.console import Console
-from ma_boot.supervisor.worker_output import BAR_SECONDS, WorkerOutput
+from ma_boot.reporting.journal import Journal
+from ma_boot.supervisor.worker_output import PROGRESS_SECONDS, WorkerOutput
 from tests.functional.node import RANK, Node, eventually, pids
 from tests.functional.supervisor.test_supervise import driven, start_limited
 
@@ -35,13 +37,14 @@ def printed(pieces: List[bytes], directory: Path) -> bytes:
     (directory / "log.txt").unlink(missing_ok=True)
     screen = os.open(directory / "screen", os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
     source, sink = os.pipe()
+    spec = WorkerSpec("rank 3", (), "", {}, str(directory / "log.txt"), 3)
     with Console(screen) as console:
-        output = WorkerOutput(os.fdopen(source, "rb", 0), str(directory / "log.txt"), "rank 3", console, True)
+        output = WorkerOutput(os.fdopen(source, "rb", 0), spec, Journal(console))
         for piece in pieces:
             os.write(sink, piece)
             output.pump()
         os.close(sink)
-        output.finish()
+        output.close()
     os.close(screen)
     assert (directory / "log.txt").read_bytes() == b"".join(pieces)
     return (directory / "screen").read_bytes()
@@ -89,7 +92,7 @@ class TestLines:
     def test_a_bar_is_shown_every_few_seconds_only(self, tmp_path: Path) -> None:
         screen = printed([b"\r%d%%" % number for number in range(100)], tmp_path)
         assert len(screen.splitlines()) == 2
-        assert BAR_SECONDS >= 1
+        assert PROGRESS_SECONDS >= 1
 
 
 class TestSelection:
@@ -191,8 +194,8 @@ class TestLimits:
     def test_before_the_collectors_limit_the_files_alone_go_on(self, node: Node) -> None:
         limits = json.dumps({"quiet_bytes": 100_000, "silent_bytes": 200_000})
         output = driven(node, "lines:100000", limits=limits)
-        assert "all processes but the first go on in their log files only" in output
-        assert re.search(r"MiB of output: all processes go on in their log files only", output)
+        assert "all processes but the first now print to their log files only" in output
+        assert re.search(r"MiB of output: all processes now print to their log files only", output)
         assert output.splitlines()[-1] == "2 processes ended with 0"
         assert len(output) < 6_000_000
         for rank in range(2):

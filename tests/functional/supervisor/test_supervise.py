@@ -14,7 +14,7 @@ from typing import List
 
 import pytest
 
-from ma_boot.supervisor.stacks import stack_of
+from ma_boot.supervisor.hang_detector import stack_of
 from tests.functional.node import RANK, Booting, Node, alive, eventually, pids
 
 DRIVER = str(Path(__file__).parents[1] / "programs" / "supervisor.py")
@@ -98,7 +98,7 @@ class TestOrphans:
     def test_a_daemon_in_its_own_session_is_ended_with_the_job(self, node: Node) -> None:
         ended = node.boot(RANK, f"daemon:{node.root}/pid")
         assert ended.code == 0, ended.output
-        assert "left processes behind: stopping them" in ended.output
+        assert "stopping processes left behind: 2 detached processes" in ended.output
         assert "kill" not in [event["kind"] for event in node.events()]
         assert not any(alive(pid) for pid in pids(node.root, "pid.*", 2))
 
@@ -314,7 +314,7 @@ class TestHangs:
         argv = [sys.executable, RANK, "dump-on-usr1", f"ready:{tmp_path}/pid", "sleep"]
         with subprocess.Popen(argv, stderr=subprocess.PIPE, env={}) as process:
             eventually(lambda: (tmp_path / "pid.-").exists(), "it is ready")
-            assert "its answer is in its own output" in stack_of(process.pid, "")
+            assert "the stacks are in its own output" in stack_of(process.pid, "")
             assert process.stderr is not None
             assert b"most recent call first" in process.stderr.readline() + process.stderr.readline()
             process.kill()

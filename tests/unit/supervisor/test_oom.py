@@ -30,9 +30,9 @@ def write(root: Path, files: Dict[str, str], kills: int) -> None:
 @pytest.mark.parametrize(
     ("files", "part"),
     [
-        (V2, "2 processes of this container, which may use 512 MiB"),
+        (V2, "2 processes of this container (limit 512 MiB)"),
         (IN_CONTAINER, "2 processes of this container"),
-        (V1, "2 processes of this container, which may use 1024 MiB"),
+        (V1, "2 processes of this container (limit 1024 MiB)"),
         (MACHINE, "2 processes of this machine"),
     ],
     ids=["v2", "container", "v1", "machine"],

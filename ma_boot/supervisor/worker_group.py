@@ -1,0 +1,93 @@
+"""All processes of a run and what they start in turn: started, signalled, and not left behind."""
+
+from __future__ import annotations
+
+import errno
+import signal
+from typing import List, Optional, Sequence
+
+from ma_boot.errors import BootError, CannotCreate, CommandNotFound, NotExecutable
+from ma_boot.launch import WorkerSpec
+from ma_boot.processes import (
+    MARKER_VARIABLE,
+    SignalInbox,
+    processes_marked,
+    reap_orphans,
+    signal_group,
+    signal_process,
+)
+from ma_boot.reporting.journal import Journal
+from ma_boot.supervisor.worker import Worker
+
+
+class WorkerGroup:
+    """The workers, with their process groups, and whatever else carries `marker` in its environment.
+
+    What is left at the end of the `with` block is killed.
+    """
+
+    def __init__(self, marker: str) -> None:
+        self.workers: List[Worker] = []
+        self._marker = marker
+
+    def __enter__(self) -> WorkerGroup:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._signal_groups(signal.SIGKILL)
+        self._signal_detached(signal.SIGKILL)
+        for worker in self.workers:
+            worker.output.close()
+        reap_orphans([worker.pid for worker in self.running()])
+
+    def start(self, specs: Sequence[WorkerSpec], inbox: SignalInbox, journal: Journal) -> Optional[BootError]:
+        """Starts the processes in this order; returns why one cannot be started, then none after it is.
+
+        A stop signal ends the start, too.
+        """
+        for spec in specs:
+            if inbox.stops:
+                break
+            try:
+                worker = Worker(spec, {MARKER_VARIABLE: self._marker}, journal)
+            except CannotCreate as error:
+                return error
+            except OSError as error:
+                kind = CommandNotFound if error.errno == errno.ENOENT else NotExecutable
+                what = error.filename or spec.argv[0]
+                return kind(f"{spec.label} could not be started: {what}: {error.strerror}")
+            self.workers.append(worker)
+            journal.event(
+                "start", label=spec.label, rank=spec.rank, pid=worker.pid, cores=list(spec.cores),
+                log_file=spec.log_file,
+            )  # fmt: skip
+        return None
+
+    def running(self) -> List[Worker]:
+        """The workers whose end is not known yet."""
+        return [worker for worker in self.workers if worker.exit is None]
+
+    def labels(self) -> List[str]:
+        """The labels of the workers that are running."""
+        return [worker.spec.label for worker in self.running()]
+
+    def left_behind(self) -> List[str]:
+        """What is left of the workers' process groups, or else of what they started outside of them."""
+        groups = [f"children of {worker.spec.label}" for worker in self.workers if not worker.gone]
+        detached = 0 if groups else len(processes_marked(self._marker))
+        return groups or ([f"{detached} detached processes"] if detached else [])
+
+    def signal(self, signum: int) -> None:
+        """Signals the process groups; once all workers have ended, also processes outside of the groups."""
+        self._signal_groups(signum)
+        if not self.running():
+            self._signal_detached(signum)
+
+    def _signal_groups(self, signum: int) -> None:
+        for worker in self.workers:
+            if not worker.gone:
+                signal_group(worker.pid, signum)
+
+    def _signal_detached(self, signum: int) -> None:
+        for pid in processes_marked(self._marker):
+            signal_process(pid, signum)
