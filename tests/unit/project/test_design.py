@@ -1,78 +1,67 @@
-"""docs/design.md: every package has its chapter, and every module and test that it names exists."""
+"""docs/design.md: its picture has every room, and every file, test and target that it names exists."""
 
 from __future__ import annotations
 
 import ast
 import re
 from pathlib import Path
-from typing import List, Set, Tuple
+from typing import List, Set
 
-import pytest
-
+from tests.unit.project.imports import ROOMS
 from tests.unit.project.imports import ROOT as CODE
-from tests.unit.project.imports import SOURCES
-from tests.unit.project.test_architecture import PURE
 
 ROOT = Path(__file__).parents[3]
-PACKAGES = {str(path.parent.relative_to(CODE)) for path in SOURCES} | {"tests", "benchmarks"}
-TESTS = {
-    node.name
-    for path in ROOT.glob("tests/**/test_*.py")
-    for node in ast.walk(ast.parse(path.read_text()))
-    if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
-}
+TEXT = (ROOT / "docs" / "design.md").read_text()
 
 
-def names(text: str) -> List[str]:
+def chapter(title: str) -> str:
+    """The text below a title, up to the next one of its rank."""
+    return re.split(r"^## ", TEXT.partition(f"## {title}\n")[2], flags=re.MULTILINE)[0]
+
+
+def quoted() -> List[str]:
     """What stands in backquotes."""
-    return re.findall(r"`([^`\n]+)`", text)
+    return re.findall(r"`([^`\n]+)`", TEXT)
 
 
-def chapters() -> List[Tuple[Set[str], str]]:
-    """The packages that each chapter is about, and its text; what comes before all of them is about none."""
-    before, *parts = re.split(r"^## ", (ROOT / "docs" / "design.md").read_text(), flags=re.MULTILINE)
-    titled = [part.partition("\n") for part in parts]
-    return [(set(), before), *((set(names(title)), text) for title, _, text in titled)]
+def functions_of_tests() -> Set[str]:
+    return {
+        node.name
+        for path in ROOT.glob("tests/**/test_*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    }
 
 
-def test_every_package_has_one_chapter() -> None:
-    written = [package for packages, _ in chapters() for package in packages]
-    of_training = {"ma_boot/for_training/ma_boot", "ma_boot/for_training/path_mapping"}
-    assert sorted(written) == sorted(PACKAGES - of_training | {"ma_boot/for_training"})
+def test_the_picture_has_every_room_and_fits_a_screen() -> None:
+    picture = [line for line in chapter("The rooms").splitlines() if line.startswith("    ")]
+    assert 10 < len(picture) <= 24
+    drawn = set(re.findall(r"\w+", "\n".join(picture)))
+    inside = {room.rpartition(".")[2] for room in ROOMS if ".for_training." not in room}
+    assert inside - drawn == set()
 
 
-TITLES = ["+".join(sorted(packages)) or "all" for packages, _ in chapters()]
+def test_the_way_of_the_data_is_short() -> None:
+    way = [line for line in chapter("The way of the data").splitlines() if line.startswith("    ")]
+    assert 5 < len(way) <= 15
 
 
-@pytest.mark.parametrize(("packages", "text"), chapters(), ids=TITLES)
-def test_what_a_chapter_names_exists(packages: Set[str], text: str) -> None:
-    drawn = re.findall(r"\b\w+\.py\b", "\n".join(line for line in text.splitlines() if line[:4] == "    "))
-    for name in [*names(text), *drawn]:
-        if re.fullmatch(r"test_\w+", name):
-            assert name in TESTS, f"{name}: no such test"
-        elif re.fullmatch(r"[\w./-]+\.(py|md|sh|toml)|(tests|ma_boot)/[\w/]+", name):
-            paths = [name, *(f"{package}/{name}" for package in packages)]
-            places = [root / path for root in (ROOT, CODE) for path in paths]
-            assert any(place.exists() for place in places), f"{name}: no such file"
+def test_every_file_and_folder_that_is_named_exists() -> None:
+    named = [name for name in quoted() if re.fullmatch(r"(\w[\w.-]*/)+[\w.-]*|\w+\.(py|md|toml)", name)]
+    assert len(named) > 20
+    places = {
+        name: [*(root / name for root in (ROOT, CODE)), *CODE.glob(f"ma_boot/**/{name}")] for name in named
+    }
+    assert [name for name, paths in places.items() if not any(path.exists() for path in paths)] == []
 
 
-def test_what_is_called_pure_is_held_pure() -> None:
-    lists = [
-        (packages, names(listed))
-        for packages, text in chapters()
-        for listed in re.findall(r"Pure: ((?:`[^`]+`[^`.]*)+)", text)
-    ]
-    assert len(lists) > 6
-    for packages, modules in lists:
-        assert [name for name in modules if not any(f"{at}/{name}" in PURE for at in packages)] == []
+def test_every_invariant_has_tests_that_exist() -> None:
+    rows = [line for line in chapter("What must not break").splitlines() if line.startswith("| ")][1:]
+    assert len(rows) > 25
+    assert [row for row in rows if not re.search(r"`test_\w+`", row)] == []
+    assert set(re.findall(r"`(test_\w+)`", TEXT)) - functions_of_tests() == set()
 
 
 def test_every_target_of_make_that_is_named_exists() -> None:
-    named = re.findall(r"`make ([\w-]+)`", "".join(text for _, text in chapters()))
-    assert named
+    named = re.findall(r"`make ([\w-]+)`", TEXT)
     assert [target for target in named if f"\n{target}:" not in (ROOT / "Makefile").read_text()] == []
-
-
-def test_enough_is_named_to_be_worth_it() -> None:
-    text = "".join(text for _, text in chapters())
-    assert len(set(names(text)) & TESTS) > 80
