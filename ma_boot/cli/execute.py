@@ -13,7 +13,7 @@ from ma_boot.node.boot import boot, plan_only
 from ma_boot.node.request import BootRequest
 from ma_boot.node.world import World
 from ma_boot.processes import SignalInbox, adopt_orphans, forbid_core_files
-from ma_boot.reporting.console import Console, can_move, print_lines
+from ma_boot.reporting.console import Console, is_interactive, print_lines
 from ma_boot.reporting.exit_report import Ending, end_event, exit_code, report_lines, write_failure
 from ma_boot.reporting.journal import Journal
 from ma_boot.reporting.page.in_time import write_in_time
@@ -21,7 +21,7 @@ from ma_boot.reporting.page.in_time import write_in_time
 
 def boot_here(request: BootRequest, environ: Mapping[str, str]) -> int:
     """Boots this node of a job; returns its exit code."""
-    with SignalInbox() as inbox, Console(moving=can_move(environ)) as console:
+    with SignalInbox() as inbox, Console(interactive=is_interactive(environ)) as console:
         adopt_orphans()
         forbid_core_files()
         world = _world(environ, inbox, console)
@@ -40,7 +40,8 @@ def _page_here(ending: Ending, world: World) -> Optional[str]:
     if ending.job is None:
         return None
     events, page = Path(ending.job.events_file), Path(ending.job.page_file)
-    return str(page) if write_in_time([events], page, world) else None
+    made = write_in_time([events], page, world.environ, world.inbox, world.journal.say)
+    return str(page) if made else None
 
 
 def print_plan(request: BootRequest, options: Mapping[str, Any], environ: Mapping[str, str]) -> int:
@@ -64,16 +65,16 @@ def _as_json(plans: Sequence[Dict[str, Any]]) -> str:
 
 def rehearse_here(request: BootRequest, options: Mapping[str, Any], environ: Mapping[str, str]) -> int:
     """Rehearses a job in processes, or every fault of the catalogue; returns the exit code."""
-    from ma_boot.rehearsal.faults.grammar import ALL_FAULTS
+    from ma_boot.rehearsal.faults import ALL_FAULTS
     from ma_boot.rehearsal.rehearse import rehearse
     from ma_boot.rehearsal.requested import rehearsal_of  # a job on the platform needs none of it
 
     rehearsal = rehearsal_of(request, options)
-    with SignalInbox() as inbox, Console(moving=can_move(environ)) as console:
+    with SignalInbox() as inbox, Console(interactive=is_interactive(environ)) as console:
         world = _world(environ, inbox, console)
         adopt_orphans()
         if options["fault"] == ALL_FAULTS:
-            from ma_boot.rehearsal.matrix import run_all
+            from ma_boot.rehearsal.catalogue_run import run_all
 
             return run_all(rehearsal, world)
         return rehearse(rehearsal, world)
@@ -90,7 +91,7 @@ def rehearse_in_containers(
     )
 
     rehearsal, containers = rehearsal_of(request, options), containers_of(options)
-    with SignalInbox() as inbox, Console(moving=can_move(environ)) as console:
+    with SignalInbox() as inbox, Console(interactive=is_interactive(environ)) as console:
         adopt_orphans()
         return in_containers.rehearse_in_containers(rehearsal, containers, _world(environ, inbox, console))
 

@@ -13,7 +13,7 @@ import click
 from ma_boot.cli.help import Group
 from ma_boot.cli.options import directories
 from ma_boot.errors import Stopped
-from ma_boot.reporting.console import Console, can_move, print_lines
+from ma_boot.reporting.console import Console, is_interactive, print_lines
 
 
 @click.group("image", cls=Group)
@@ -58,7 +58,7 @@ def build_command(
 
     values = build.build_arguments(arguments, ctx.obj)
     with stopped_by_sigterm(), engine(ctx.obj) as client:
-        with Console(moving=can_move(ctx.obj)) as console:
+        with Console(interactive=is_interactive(ctx.obj)) as console:
             build.build(client, Path(context), tag, values, platform, console)
         size = int(image_attributes(client, tag)["Size"])
         print_lines(f"{tag}: {size / 1e9:.2f} GB")
@@ -107,7 +107,7 @@ def push_command(
         if findings:
             print_lines(check.as_text(name, findings))
         check.refuse(name, findings)
-        with Console(moving=can_move(ctx.obj)) as console:
+        with Console(interactive=is_interactive(ctx.obj)) as console:
             digest = push.push(client, name, target, login, console)
     print_lines(swr.job_form(target, digest, command or "ma_boot train.py"))
 

@@ -52,7 +52,7 @@ def run(ctx: click.Context, /, command: Sequence[str], **options: Any) -> int:
 
 def _missing(ctx: click.Context) -> List[str]:
     """What has to be there, and is not."""
-    from ma_boot.rehearsal.faults.grammar import ALL_FAULTS
+    from ma_boot.rehearsal.faults import ALL_FAULTS
 
     options = ctx.params
     missing = []

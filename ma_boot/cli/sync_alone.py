@@ -23,7 +23,7 @@ from ma_boot.node.transfers import (
     store_of,
 )
 from ma_boot.processes import SignalInbox
-from ma_boot.reporting.console import Console, can_move, print_lines
+from ma_boot.reporting.console import Console, is_interactive, print_lines
 from ma_boot.reporting.journal import Journal
 from path_mapping.errors import PathMappingError
 from path_mapping.localfs import printable
@@ -67,7 +67,7 @@ def plan(environ: Mapping[str, str], request: SyncRequest, as_json: bool) -> int
 def download(environ: Mapping[str, str], request: SyncRequest) -> int:
     """Fetches the inputs."""
     job_part, found, store = _opened(environ, request)
-    with SignalInbox() as inbox, Console(moving=can_move(environ)) as console:
+    with SignalInbox() as inbox, Console(interactive=is_interactive(environ)) as console:
         journal = Journal(console)
         arriving = inputs_arriving(found.inputs, Path.cwd(), store, journal, inbox, request.shard or job_part)
         with arriving:
@@ -78,7 +78,7 @@ def download(environ: Mapping[str, str], request: SyncRequest) -> int:
 def upload(environ: Mapping[str, str], request: SyncRequest) -> int:
     """Stores the outputs."""
     _, found, store = _opened(environ, request)
-    with SignalInbox() as inbox, Console(moving=can_move(environ)) as console:
+    with SignalInbox() as inbox, Console(interactive=is_interactive(environ)) as console:
         journal = Journal(console)
         lost = bring_home(found.outputs, Path.cwd(), store, journal, inbox, math.inf, all_expected=True)
         inbox.check()

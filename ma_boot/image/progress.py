@@ -37,5 +37,5 @@ class Progress:
     def state(self, text: str) -> None:
         """How far it is: replaced on a terminal; elsewhere a line at most every 10 s."""
         self._show([without_logins(text)[:_WIDTH]])
-        if not self._console.moving and time.monotonic() - self._said >= PLAIN_SECONDS:
+        if not self._console.interactive and time.monotonic() - self._said >= PLAIN_SECONDS:
             self.line(text)

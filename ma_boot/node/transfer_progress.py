@@ -8,7 +8,7 @@ from typing import Callable, Iterator, Optional
 
 from ma_boot.reporting.console import Console
 from ma_boot.reporting.journal import Journal
-from ma_boot.reporting.terminal import drawn
+from ma_boot.reporting.terminal import rendered
 from path_mapping.transfer import Progress, Transferred
 
 Update = Callable[[Progress], None]
@@ -36,7 +36,7 @@ class TransferProgress:
     def shown(self) -> Iterator[Update]:
         """What the transfer calls; on a terminal there is a bar until the block ends."""
         with ExitStack() as stack:
-            if self._journal.console.moving:
+            if self._journal.console.interactive:
                 self._bar = stack.enter_context(_bar(self._what, self._journal.console))
             self._begun = self._noted = time.monotonic()
             yield self._update
@@ -86,7 +86,7 @@ def _bar(what: str, console: Console) -> Iterator[Update]:
             files = f"{now.files_done}/{now.files} files"
             bar.update(task, completed=now.bytes_done, total=now.bytes, files=files)
             if time.monotonic() - drawn_at >= BAR_SECONDS:
-                show(drawn(bar.get_renderable(), console.size.columns))
+                show(rendered(bar.get_renderable(), console.size.columns))
                 drawn_at = time.monotonic()
 
         yield update

@@ -21,8 +21,8 @@ from ma_boot.errors import (
 from ma_boot.modelarts import JobEnvironment
 from ma_boot.node.transfer_progress import TransferProgress, note, summary
 from ma_boot.processes import SignalInbox, Task
+from ma_boot.reporting.hints import with_store_hint
 from ma_boot.reporting.journal import Journal
-from ma_boot.reporting.store_advice import with_store_advice
 from path_mapping import errors as mapping_errors
 from path_mapping.mapping import PathMapping, Route, Shard, read_mapping
 from path_mapping.planning import UploadChoice
@@ -53,7 +53,7 @@ def store_of(environ: Mapping[str, str], cwd: str, obs_root: Optional[str], stal
     try:
         return open_store(environ, root, stall_timeout=stall_timeout)
     except mapping_errors.PathMappingError as error:
-        raise ConfigError(with_store_advice(str(error))) from error
+        raise ConfigError(with_store_hint(str(error))) from error
 
 
 def places_of(job: JobEnvironment) -> Mapping[str, str]:
@@ -186,7 +186,7 @@ def bring_home(
         _give_up(task)
         return lost
     except (mapping_errors.PathMappingError, OSError) as error:
-        return OutputLost(with_store_advice(f"not every output was uploaded: {error}"))
+        return OutputLost(with_store_hint(f"not every output was uploaded: {error}"))
     return None
 
 
@@ -201,7 +201,7 @@ def _judge_missing(missing: Sequence[Route], journal: Journal, all_expected: boo
     expected = [f"{route.local} (for {route.remote})" for route in missing if route.required]
     if all_expected and expected:
         lost = listed("the training ended well, but left nothing at these output paths:", expected)
-        raise OutputLost(with_store_advice(lost))
+        raise OutputLost(with_store_hint(lost))
     paths = [f"{route.local} (for {route.remote})" for route in missing]
     journal.say(listed("nothing to upload from", paths))
 
@@ -226,7 +226,7 @@ def _by_cause(error: mapping_errors.PathMappingError, causes: Sequence[Exception
     ours = (OSError, mapping_errors.UnsafeTarget, mapping_errors.NoSpace)
     if any(isinstance(cause, ours) for cause in causes):
         return CannotCreate(f"inputs: {error}")
-    message = with_store_advice(f"inputs: {error}")
+    message = with_store_hint(f"inputs: {error}")
     if any(isinstance(cause, (mapping_errors.MissingInputs, mapping_errors.NotFound)) for cause in causes):
         return InputMissing(message)
     return StoreUnavailable(message)

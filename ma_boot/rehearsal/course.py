@@ -13,16 +13,15 @@ from ma_boot.errors import CannotCreate
 from ma_boot.modelarts import instance_name
 from ma_boot.node.world import World
 from ma_boot.processes import Task
-from ma_boot.rehearsal.faults.grammar import Fault
-from ma_boot.rehearsal.faults.inject import Injector, why_not
-from ma_boot.rehearsal.faults.verdict import Came
-from ma_boot.rehearsal.faults.watch import Watch
+from ma_boot.rehearsal.faults import Fault, InjectedFault
+from ma_boot.rehearsal.injector import Injector, why_not_injected
 from ma_boot.rehearsal.leftovers import end_left_over
 from ma_boot.rehearsal.node_specs import Setting, fetch_inputs, make_nodes, node_spec
 from ma_boot.rehearsal.platform import starts
 from ma_boot.rehearsal.platform.late_table import write_late
 from ma_boot.rehearsal.platform.starts import Counts
 from ma_boot.rehearsal.platform.table_writes import Write, renewed, stages, writes
+from ma_boot.rehearsal.watch import Watch
 from ma_boot.reporting.result import RunResult
 from ma_boot.supervisor import Limits, supervise
 
@@ -40,7 +39,7 @@ class Course:
     """
 
     def __init__(self, setting: Setting, limits: Limits, world: World) -> None:
-        self.came: List[Came] = []
+        self.injected: List[InjectedFault] = []
         self.missed: Dict[Fault, str] = {}
         self.ended = 0.0
         self.starts = 0
@@ -63,7 +62,7 @@ class Course:
             self.starts += 1
             self.left += end_left_over(self._setting.job)
             self._tell_missed(watch)
-            fault, self._injector.begins_again = self._injector.begins_again, None
+            fault, self._injector.restarts_job = self._injector.restarts_job, None
             if fault is None or run.succeeded or self._world.inbox.stops:
                 return run
             counts = _next(counts, fault)
@@ -134,16 +133,16 @@ class Course:
 
     def _note(self, fault: Fault, problem: Optional[str]) -> None:
         with self._lock:
-            if any(came.fault is fault for came in self.came):
+            if any(one.fault is fault for one in self.injected):
                 return
-            self.came.append(Came(fault, time.monotonic(), problem))
+            self.injected.append(InjectedFault(fault, time.monotonic(), problem))
         self._world.journal.event("fault", fault=str(fault), problem=problem)
         self._world.journal.say(f"fault: {fault}" + (f": {problem}" if problem else ""))
 
     def _tell_missed(self, watch: Watch) -> None:
-        watch.look()
-        open_faults = set(self._setting.rehearsal.faults) - {came.fault for came in self.came}
-        self.missed = {fault: why_not(fault, watch) for fault in open_faults}
+        watch.poll()
+        open_faults = set(self._setting.rehearsal.faults) - {one.fault for one in self.injected}
+        self.missed = {fault: why_not_injected(fault, watch) for fault in open_faults}
 
     def _watch(self) -> Watch:
         job = self._setting.job

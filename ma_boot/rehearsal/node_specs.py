@@ -13,7 +13,7 @@ from ma_boot.launch import WorkerSpec
 from ma_boot.node.request import BootRequest, as_options
 from ma_boot.node.world import World
 from ma_boot.processes import SignalInbox, Task
-from ma_boot.rehearsal.faults.grammar import Fault
+from ma_boot.rehearsal.faults import Fault
 from ma_boot.rehearsal.platform.code_directory import copy_code
 from ma_boot.rehearsal.platform.job_form import Channel, appended, bring_inputs, variables
 from ma_boot.rehearsal.platform.rerooted_paths import absolute_paths, mapping_of, rerooted

@@ -22,9 +22,7 @@ from ma_boot.node.transfers import CANCEL_SECONDS
 from ma_boot.node.world import World
 from ma_boot.processes import Task
 from ma_boot.rehearsal.course import Course
-from ma_boot.rehearsal.faults.verdict import write_verdicts
-from ma_boot.rehearsal.judge import verdicts_of
-from ma_boot.rehearsal.live import live_view
+from ma_boot.rehearsal.live_view import live_view
 from ma_boot.rehearsal.node_specs import (
     Rehearsal,
     Setting,
@@ -44,6 +42,7 @@ from ma_boot.rehearsal.platform.table_writes import writes
 from ma_boot.rehearsal.sandbox.enter import check_is_here
 from ma_boot.rehearsal.served_obs import served
 from ma_boot.rehearsal.summary import cause, end_of_job, events_of, summary_lines
+from ma_boot.rehearsal.verdicts import verdicts_of, write_verdicts
 from ma_boot.reporting.page.in_time import write_in_time
 from ma_boot.reporting.result import RunResult
 from ma_boot.supervisor import Limits, supervise
@@ -96,7 +95,9 @@ def _end(rehearsal: Rehearsal, job: SimulatedJob, run: RunResult, world: World, 
     world.journal.event("job-end", exit_code=code, **end_of_job(job, run, world.inbox.stops))
     world.journal.close()
     events = [Path(job.events_file), *(file for node in range(job.nodes) for file in events_of(job, node))]
-    made = write_in_time(events, Path(job.page_file), world, PAGE_SECONDS)
+    made = write_in_time(
+        events, Path(job.page_file), world.environ, world.inbox, world.journal.say, PAGE_SECONDS
+    )
     page = job.page_file if made else None
     seconds = time.monotonic() - started
     world.journal.say("\n".join(summary_lines(job, run, code, seconds, rehearsal.request, page)))

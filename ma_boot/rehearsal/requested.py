@@ -9,7 +9,7 @@ from typing import Any, List, Mapping, Tuple
 from ma_boot.errors import UsageError
 from ma_boot.node.request import BootRequest
 from ma_boot.rehearsal.containers.container_plan import ContainerOptions
-from ma_boot.rehearsal.faults.grammar import ALL_FAULTS, Fault, parse_faults
+from ma_boot.rehearsal.faults import ALL_FAULTS, Fault, parse_faults
 from ma_boot.rehearsal.node_specs import Rehearsal
 from ma_boot.rehearsal.platform.job_form import parse_channels
 

@@ -11,10 +11,10 @@ from typing import Dict, Iterator, List, Mapping, Sequence
 from urllib.parse import quote
 
 from ma_boot.errors import CannotCreate
-from ma_boot.rehearsal.faults.grammar import Fault
+from ma_boot.rehearsal.faults import Fault
 from ma_boot.rehearsal.obs_server import Credentials, ObsServer
 from ma_boot.rehearsal.obs_server import Fault as Broken
-from ma_boot.rehearsal.obs_server.storage.directory import DirectoryBuckets
+from ma_boot.rehearsal.obs_server.storage.directory_buckets import DirectoryBuckets
 
 _KINDS = {"obs-cut": "cut", "obs-corrupt": "flip", "obs-slow": "trickle"}  # the others have their own names
 _HOST = "127.0.0.1"

@@ -8,9 +8,9 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 from ma_boot.errors import signal_name
 from ma_boot.node.request import BootRequest
-from ma_boot.rehearsal.platform.event_lines import events_in
 from ma_boot.rehearsal.platform.simulated_job import SimulatedJob
 from ma_boot.reporting.result import RunResult
+from ma_boot.reporting.timeline.events import Event, read_events
 
 _WORST_FIRST = ("failed", "stopped", "done")
 
@@ -19,7 +19,7 @@ def summary_lines(
     job: SimulatedJob, run: RunResult, code: int, seconds: float, request: BootRequest, page: Optional[str]
 ) -> List[str]:
     """At most 15 lines; each phase with the time of its slowest node, and what the worst one found."""
-    shown: Dict[str, Dict[str, Any]] = {}
+    shown: Dict[str, Event] = {}
     for node in range(job.nodes):
         for phase in _phases(job, node):
             known = shown.setdefault(phase["phase"], phase)
@@ -55,11 +55,11 @@ def events_of(job: SimulatedJob, node: int) -> List[Path]:
     return sorted(Path(job.log_dir(node)).glob("*-events.jsonl"))
 
 
-def _phases(job: SimulatedJob, node: int) -> Iterator[Dict[str, Any]]:
+def _phases(job: SimulatedJob, node: int) -> Iterator[Event]:
     """The phases that the node's last start has recorded; none for a node that ended before it could."""
     for file in events_of(job, node):
-        phases: List[Dict[str, Any]] = []
-        for event in events_in(file.read_bytes().splitlines()):
+        phases: List[Event] = []
+        for event in read_events(file.read_text(encoding="utf-8", errors="replace"), str).events:
             if event["kind"] == "phase-start" and event["phase"] == "job":
                 phases.clear()
             elif event["kind"] == "phase-end":

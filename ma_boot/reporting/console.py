@@ -1,4 +1,4 @@
-"""Standard output, written by a thread of its own: a reader that stands still never stops the training."""
+"""Standard output, written by a thread of its own: a stalled reader never stops the training."""
 
 from __future__ import annotations
 
@@ -10,32 +10,37 @@ import time
 from collections import deque
 from typing import Callable, Deque, Iterator, Mapping, Optional, Sequence
 
-ROOM_BYTES = 4 << 20
+QUEUE_BYTES = 4 << 20
 PATIENCE_SECONDS = 5.0
 _WRITE_BYTES = 1 << 17
-_AS_WIDE_AS_IT_IS, _WRAPPED, _PLAIN = b"\x1b[?7l", b"\x1b[?7h", b"\x1b[0m"
+_NO_WRAP, _WRAP, _NO_STYLE = b"\x1b[?7l", b"\x1b[?7h", b"\x1b[0m"
 
 Show = Callable[[Sequence[str]], None]
 
 
-def can_move(environ: Mapping[str, str], descriptor: int = 1) -> bool:
-    """Whether this is a terminal, before which a person sits, and on which lines can be taken back."""
+def is_interactive(environ: Mapping[str, str], descriptor: int = 1) -> bool:
+    """Whether this is a terminal on which lines can be redrawn."""
     return os.isatty(descriptor) and environ.get("TERM", "dumb") != "dumb"
 
 
 class Console:
-    """The only writer of standard output: lines of different processes never mix within a line.
+    """The only writer of standard output: output of different processes never mixes within a line.
 
-    What is written waits in a queue. A slow reader slows the writers down: they ask `pause` before they take
-    more output. A reader that takes nothing for 5 s is waited for no longer: lines are dropped, counted, and
-    said when it comes back. One that went away ends the printing, not the job.
+    Output is queued. A slow reader slows the writers down: they ask `pause` before they take more output. If
+    the reader takes nothing for 5 s (`patience`), lines are dropped and counted, and their number is printed
+    when it reads again. A reader that has gone ends the printing, not the job.
 
-    Where it is moving (`can_move`), lines can be shown below all that is printed. The printing thread alone
-    paints them, and they never enter the queue: nothing of the output is touched.
+    On an interactive console (`is_interactive`) lines can be shown below the output. They are drawn by the
+    printing thread and never enter the queue, so the output itself is not changed.
+
+    `accepted` counts the bytes taken so far; `room_again` is called in the printing thread when there is room
+    after a `pause`.
     """
 
-    def __init__(self, descriptor: int = 1, moving: bool = False, patience: float = PATIENCE_SECONDS) -> None:
-        self.moving = moving
+    def __init__(
+        self, descriptor: int = 1, interactive: bool = False, patience: float = PATIENCE_SECONDS
+    ) -> None:
+        self.interactive = interactive
         self.accepted = 0
         self.dropped_lines = 0
         self.room_again: Callable[[], None] = lambda: None
@@ -44,12 +49,12 @@ class Console:
         self._changed = threading.Condition()
         self._queue: Deque[bytes] = deque()
         self._queued = 0
-        self._moved = time.monotonic()
-        self._unsaid = 0
+        self._progressed = time.monotonic()
+        self._unreported = 0
         self._gone = False
-        self._awaited = False
+        self._paused = False
         self._below: Sequence[str] = ()
-        self._painted = 0  # how many of them the terminal shows
+        self._drawn = 0  # how many of them are on the terminal
         self._thread: Optional[threading.Thread] = None
 
     def __enter__(self) -> Console:
@@ -60,17 +65,21 @@ class Console:
 
     @property
     def size(self) -> os.terminal_size:
-        """Of the terminal, in columns and lines; raises `OSError` where there is none."""
+        """The size of the terminal, in columns and lines.
+
+        Raises:
+            OSError: Standard output is not a terminal.
+        """
         columns, lines = os.get_terminal_size(self._descriptor)
-        return os.terminal_size((columns or 80, lines or 24))  # an engine's terminal may have no size
+        return os.terminal_size((columns or 80, lines or 24))  # 0 on the terminal of a container engine
 
     @contextlib.contextmanager
     def below(self) -> Iterator[Show]:
-        """What shows lines below the output, in place of those before, until the block ends.
+        """Yields what shows lines below the output, in place of earlier ones, until the block ends.
 
-        Each may have colours, and stays one line. On a console that is not moving nothing is shown.
+        They may have colours and are cut at the terminal's width. Without a terminal nothing is shown.
         """
-        over = not self.moving
+        over = not self.interactive
 
         def show(lines: Sequence[str]) -> None:
             with self._changed:
@@ -90,13 +99,13 @@ class Console:
         self.write(text.encode("utf-8", "backslashreplace") + b"\n")
 
     def write(self, data: bytes) -> None:
-        """Takes bytes that end with a newline; returns at once."""
+        """Queues bytes that end with a newline; returns at once."""
         with self._changed:
-            if self._gone or (self._queued > ROOM_BYTES and self._stuck()):
+            if self._gone or (self._queued > QUEUE_BYTES and self._stuck()):
                 self._drop(data)
                 return
             if not self._queue:
-                self._moved = time.monotonic()
+                self._progressed = time.monotonic()
             self.accepted += len(data)
             self._queue.append(data)
             self._queued += len(data)
@@ -106,26 +115,26 @@ class Console:
             self._changed.notify_all()
 
     def pause(self) -> float:
-        """For how many seconds nothing more should be written: 0 when there is room, or no hope."""
+        """How many seconds to wait before more is written: 0 if there is room, or the reader has gone."""
         with self._changed:
-            if self._queued <= ROOM_BYTES or self._gone:
+            if self._queued <= QUEUE_BYTES or self._gone:
                 return 0.0
-            self._awaited = True
-            return max(0.0, self._moved + self._patience - time.monotonic())
+            self._paused = True
+            return max(0.0, self._progressed + self._patience - time.monotonic())
 
     def flush(self) -> None:
-        """Returns when everything is printed, or the reader takes nothing any more."""
+        """Waits until everything is printed, or the reader has stalled or gone."""
         with self._changed:
             while self._queue and not self._gone and not self._stuck():
-                self._changed.wait(max(0.001, self._moved + self._patience - time.monotonic()))
+                self._changed.wait(max(0.001, self._progressed + self._patience - time.monotonic()))
 
     def _stuck(self) -> bool:
-        return time.monotonic() - self._moved >= self._patience
+        return time.monotonic() - self._progressed >= self._patience
 
     def _drop(self, data: bytes) -> None:
         lines = data.count(b"\n")
         self.dropped_lines += lines
-        self._unsaid += lines
+        self._unreported += lines
 
     def _print(self) -> None:
         while True:
@@ -139,35 +148,35 @@ class Console:
                 self._queued -= len(data)
                 if not whole:
                     self._give_up()
-                elif self._unsaid and self._queued <= ROOM_BYTES // 2:
-                    self._say_dropped()
+                elif self._unreported and self._queued <= QUEUE_BYTES // 2:
+                    self._report_dropped()
                 self._changed.notify_all()
-                room = self._awaited and self._queued <= ROOM_BYTES
-                self._awaited = self._awaited and not room
+                room = self._paused and self._queued <= QUEUE_BYTES
+                self._paused = self._paused and not room
             if room:
                 self.room_again()
 
     def _with_below(self, data: bytes, last: bool) -> bytes:
-        """The data in place of what is below, which comes back after the last of the queue."""
-        away = b"\x1b[%dF\x1b[J" % self._painted if self._painted else b""
+        """The data in place of the lines below, which are drawn again at the end of the queue."""
+        away = b"\x1b[%dF\x1b[J" % self._drawn if self._drawn else b""
         lines = self._below if last else ()
-        self._painted = len(lines)
+        self._drawn = len(lines)
         if not lines:
             return away + data
         text = "".join(line + "\n" for line in lines).encode("utf-8", "backslashreplace")
-        return away + data + _AS_WIDE_AS_IT_IS + text.replace(b"\n", _PLAIN + b"\n") + _WRAPPED
+        return away + data + _NO_WRAP + text.replace(b"\n", _NO_STYLE + b"\n") + _WRAP
 
     def _put(self, data: bytes) -> bool:
         rest = memoryview(data)
         while rest:
             try:
                 rest = rest[os.write(self._descriptor, rest[:_WRITE_BYTES]) :]
-            except BlockingIOError:  # somebody who shares it made it so
+            except BlockingIOError:  # another process that shares the descriptor made it non-blocking
                 select.select([], [self._descriptor], [])
                 continue
             except OSError:
                 return False
-            self._moved = time.monotonic()
+            self._progressed = time.monotonic()
         return True
 
     def _give_up(self) -> None:
@@ -177,15 +186,17 @@ class Console:
         self._queue.clear()
         self._queued = 0
 
-    def _say_dropped(self) -> None:
-        notice = f"[ma_boot] {self._unsaid} lines are not shown here: standard output was blocked\n".encode()
-        self._unsaid = 0
+    def _report_dropped(self) -> None:
+        notice = (
+            f"[ma_boot] {self._unreported} lines are not shown here: standard output was blocked\n".encode()
+        )
+        self._unreported = 0
         self._queue.append(notice)
         self._queued += len(notice)
 
 
 def print_lines(text: str, descriptor: int = 1) -> None:
-    """Prints the text and returns when it is printed, however slow its reader is, or the reader is gone."""
+    """Prints the text at once, without a `Console`; waits for a slow reader, ignores one that has gone."""
     rest = memoryview(text.encode("utf-8", "backslashreplace") + b"\n")
     with contextlib.suppress(OSError):
         while rest:

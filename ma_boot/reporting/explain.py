@@ -1,53 +1,67 @@
-"""Why a process ended, as far as its exit code and its last words tell. Pure."""
+"""Explains why a process ended, by its exit code and the end of its output. Pure."""
 
 from __future__ import annotations
 
 import re
-from typing import List, Optional, Sequence
+from typing import List, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.reporting.result import WorkerExit
 
 TAIL_LINES = 20
 MOST_TRACEBACK_LINES = 30
 MOST_MESSAGE_LINES = 20
-_TRACEBACK = "Traceback (most recent call last):"
-_FOLLOWS = re.compile(r"(During handling of the above exception|The above exception was the direct cause)")
-_TORCH_PREFIX = re.compile(r"^\[rank\d+\]: ?")  # of each line of a traceback, where there is a process group
-_SENTENCES = {
-    139: "segmentation fault: mostly packages that do not fit together (ModelArts' guide on exit code 139)",
-    134: "abort: the process, or a library of it, ended itself (ModelArts' exit code 134)",
-    135: "bus error: a mapped file or /dev/shm may be full",
-    132: "illegal instruction: a package built for another kind of processor",
-    143: "SIGTERM came from outside of ma_boot",
-    126: "the command cannot be executed",
-    127: "the command, or one that it calls, does not exist",
+# What a shell or the kernel means by these codes, in English and Chinese; 134 and 139 as in ModelArts'
+# troubleshooting guide.
+EXIT_CODES: Mapping[int, Tuple[str, str]] = {
+    126: ("the command cannot be executed", "命令无法执行"),
+    127: ("the command, or one that it runs, does not exist", "命令或其调用的命令不存在"),
+    132: (
+        "illegal instruction: a package was built for a different CPU",
+        "非法指令：有软件包是为其他型号的 CPU 编译的",
+    ),
+    134: ("abort: the process or one of its libraries aborted", "进程或其依赖库调用了 abort"),
+    135: (
+        "bus error: /dev/shm or the disk of a mapped file may be full",
+        "总线错误：/dev/shm 或映射文件所在磁盘可能已满",
+    ),
+    137: ("killed by SIGKILL, not by ma_boot", "被 SIGKILL 杀死，并非 ma_boot 所为"),
+    139: ("segmentation fault: usually incompatible packages", "段错误：通常是软件包版本不兼容"),
+    143: ("terminated by SIGTERM, not by ma_boot", "被 SIGTERM 终止，并非 ma_boot 所为"),
 }
+_TRACEBACK = "Traceback (most recent call last):"
+_CHAINED = re.compile(r"(During handling of the above exception|The above exception was the direct cause)")
+_TORCH_PREFIX = re.compile(r"^\[rank\d+\]: ?")  # of each line of a traceback within a process group
+_MPIRUN_TAG = r"\[\d+,{}\]<(?:stdout|stderr)>: ?"
+_MPIRUN_FAILURES = (  # Open MPI 4
+    re.compile(r"The first process to do so was:\s+Process name: \[\[\d+,\d+\],\s?(\d+)\]"),
+    re.compile(r"mpirun noticed that process rank (\d+) with PID \d+ on node \S+ exited on signal"),
+)
 
 
-def sentence(ended: WorkerExit) -> Optional[str]:
-    """What stands behind the code, in a sentence; None where the code says nothing by itself.
+def explanation(ended: WorkerExit) -> Optional[str]:
+    """What the exit code means; None where it is the program's own.
 
-    137, and 247 which is -9 as a launcher in between passes it on, mean out of memory to ModelArts' guide:
-    here the kernel's counters decide.
+    ModelArts' guide takes 137, and 247 (-9 as passed on by a launcher in between), for out of memory: here
+    the kernel's counters decide.
     """
-    if ended.code in (137, 247):
-        if ended.oom is not None:
-            return f"out of memory: {ended.oom}"
-        return (
-            "SIGKILL, not from ma_boot, and the kernel counted no kill for want of memory: look for who sent "
-            "it in the job's events, and in the logs of the other nodes"
-        )
-    return _SENTENCES.get(ended.code)
+    if ended.code not in (137, 247):
+        return EXIT_CODES.get(ended.code, (None,))[0]
+    if ended.oom is not None:
+        return f"out of memory: {ended.oom}"
+    return (
+        "SIGKILL, not from ma_boot, and the kernel counted no OOM kill: look for the sender in the job's "
+        "events and in the logs of the other nodes"
+    )
 
 
 def last_words(output: str) -> List[str]:
-    """The last Python traceback of an output, with those it followed from, or else its last 20 lines."""
+    """The last Python traceback of an output with those that it is chained to, or else its last 20 lines."""
     lines = _lines(output)
-    starts = [number for number, line in enumerate(lines) if _TRACEBACK in line]
+    starts = _tracebacks(lines)
     if not starts:
         return lines[-TAIL_LINES:]
     end = _end_of_traceback(lines, starts[-1])
-    while len(starts) > 1 and any(map(_FOLLOWS.search, lines[starts[-2] : starts[-1]])):
+    while len(starts) > 1 and any(map(_CHAINED.search, lines[starts[-2] : starts[-1]])):
         starts.pop()
     found = lines[starts[-1] : end]
     if len(found) <= MOST_TRACEBACK_LINES:
@@ -56,17 +70,39 @@ def last_words(output: str) -> List[str]:
 
 
 def last_exception(output: str) -> Optional[str]:
-    """The exception of the last Python traceback of an output, as `ValueError: no such layer`."""
+    """The exception of the last Python traceback of an output, such as `ValueError: no such layer`."""
     lines = _lines(output)
-    starts = [number for number, line in enumerate(lines) if _TRACEBACK in line]
+    starts = _tracebacks(lines)
     if not starts:
         return None
     traceback = lines[starts[-1] + 1 : _end_of_traceback(lines, starts[-1])]
     return next((line for line in traceback if line and not line[0].isspace()), None)
 
 
+def failed_mpi_rank(output: str) -> Optional[int]:
+    """The rank that mpirun reports as the first to fail; None for any other output."""
+    found = next(filter(None, (pattern.search(output) for pattern in _MPIRUN_FAILURES)), None)
+    return int(found.group(1)) if found else None
+
+
+def output_of_failed_rank(output: str) -> str:
+    """Of mpirun's output only what the rank printed that failed first, without tags; any other unchanged.
+
+    With `--tag-output` Open MPI tags each piece that it reads, which may begin in the middle of a line.
+    """
+    rank = failed_mpi_rank(output)
+    if rank is None:
+        return output
+    tag = re.compile(_MPIRUN_TAG.format(rank))
+    return "\n".join(tag.sub("", line) for line in output.splitlines() if tag.match(line)) or output
+
+
+def _tracebacks(lines: Sequence[str]) -> List[int]:
+    return [number for number, line in enumerate(lines) if _TRACEBACK in line]
+
+
 def _end_of_traceback(lines: Sequence[str], start: int) -> int:
-    """Frames are indented; then comes the exception, whose message may have several lines."""
+    """Frames are indented; the exception follows, whose message may have several lines."""
     end = start + 1
     while end < len(lines) and (not lines[end] or lines[end][0].isspace()):
         end += 1
@@ -77,7 +113,7 @@ def _end_of_traceback(lines: Sequence[str], start: int) -> int:
 
 
 def _lines(text: str) -> List[str]:
-    """The lines of an output, without PyTorch's own prefix of a rank; of a progress bar its last state."""
+    """The lines of an output, without PyTorch's rank prefix; of a progress bar only its last state."""
     lines = text.replace("\r\n", "\n").rstrip("\n").split("\n")
     shown = (line.rstrip("\r").rpartition("\r")[2] for line in lines)
     return [_TORCH_PREFIX.sub("", line) for line in shown] if text else []

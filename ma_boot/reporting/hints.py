@@ -1,7 +1,8 @@
-"""What to do about errors that are known: one line of advice for each text found in an output. Pure.
+"""Hints for known errors, by texts in a process's output or in an error of OBS. Pure.
 
-To add one: a pattern as the output has it, and a sentence that says what to do. Sources: ModelArts' trouble
-shooting guide, CANN's HCCL fault diagnosis (EI and EJ codes), ModelArts' own launcher.
+To add one: a pattern of the text, and a sentence that says what to do. Sources: ModelArts' troubleshooting
+guide, CANN's HCCL fault diagnosis (EI and EJ codes), ModelArts' own launcher, the error codes of the OBS API
+reference.
 """
 
 from __future__ import annotations
@@ -9,100 +10,163 @@ from __future__ import annotations
 import re
 from typing import List, Tuple
 
-MOST_ADVICE = 3
-ADVICE: Tuple[Tuple[str, str], ...] = (
+MOST_HINTS = 3
+OUTPUT_HINTS: Tuple[Tuple[str, str], ...] = (
     (
         r"EI0004|is not a valid real path",
-        "HCCL could not read its rank table: RANK_TABLE_FILE must name the file that ma_boot wrote; "
-        "does the script, or a sourced file, set it again?",
+        "HCCL could not read its rank table: RANK_TABLE_FILE must name the file that ma_boot wrote; does the "
+        "script or a sourced file set it again?",
     ),
     (
         r"EI0014|ranktable config devId",
-        "HCCL found another device or address than the rank table has: does the script choose the "
-        "device itself? It must take DEVICE_ID as ma_boot sets it, and not touch "
-        "ASCEND_RT_VISIBLE_DEVICES",
+        "HCCL found a different device or address than in the rank table: does the script choose the device "
+        "itself? It must use DEVICE_ID as ma_boot sets it and leave ASCEND_RT_VISIBLE_DEVICES alone",
     ),
     (
         r"EI0017",
-        "HCCL misses a field of the rank table: `ma_boot rank-table validate FILE` names all of them",
+        "a field is missing in HCCL's rank table: `ma_boot rank-table validate FILE` lists every problem",
     ),
     (
         r"EJ0001|previous training process",
-        "a process of an earlier start still held the NPU: wait some 15 s, and look for it with `npu-"
-        "smi info`",
+        "a process of an earlier run still held the NPU: wait about 15 s, or find it with `npu-smi info`",
     ),
     (
         r"Connection (closed|reset) by (remote )?peer|remote worker crashing|Socket Timeout.*store",
-        "this rank lost its peer, so mostly another one failed before it: look for the exceptions of the "
-        "other ranks, here and in the reports of the other nodes",
+        "this rank lost its peer, so another one probably failed first: look for exceptions of the other "
+        "ranks, here and in the reports of the other nodes",
     ),
     (
         r"EI0006|Getting socket times out|[Ww]ait for connection.{0,40}time ?out",
-        "a rank did not connect in time: look at the logs of the other nodes for the first failure; "
-        "HCCL_CONNECT_TIMEOUT must be longer than the nodes' start differs",
+        "a rank did not connect in time: look for the first failure in the logs of the other nodes; "
+        "HCCL_CONNECT_TIMEOUT must exceed the difference between the nodes' start times",
     ),
     (
         r"EI0002|[Nn]otify.{0,40}time ?out|HCCL_EXEC_TIMEOUT",
-        "a collective operation waited for a rank that did not come: look for the first failure on "
-        "the other ranks, and for ranks with fewer steps than others",
+        "a collective operation timed out waiting for a rank: look for the first failure on the other ranks, "
+        "and for ranks that run fewer steps than others",
     ),
     (
         r"retCode ?= ?0x91",
-        "MindSpore could not execute its graph, mostly for want of data or for wrong parameters: look "
-        "at the plog (ASCEND_PROCESS_LOG_PATH)",
+        "MindSpore could not execute its graph, usually because of missing data or wrong parameters: see the "
+        "plog (ASCEND_PROCESS_LOG_PATH)",
     ),
     (
         r"No space left on device|\[Errno 28\]",
-        "the disk is full: `/cache` is the large one, a tree of more than 500,000 files fills it too, "
-        "and inputs, outputs and code share it",
+        "the disk is full: `/cache` is the large one, shared by inputs, outputs and code; a tree of more "
+        "than 500,000 files fills it too",
     ),
     (
         r"UpdateTopoState|The scheduler.{0,40}(disconnect|lost|time)",
-        "MindSpore's scheduler lost a worker: that worker's log has the cause",
+        "MindSpore's scheduler lost a worker: the cause is in that worker's log",
     ),
     (
         r"unrecognized arguments?: .*--(data_url|train_url|init_method|world_size|rank)",
-        "the platform appends such arguments: parse with `parse_known_args()`",
+        "the platform appends such arguments: parse them with `parse_known_args()`",
     ),
     (
         r"EADDRINUSE|[Aa]ddress already in use",
-        "a port was taken: by a process of an earlier start, or by a second job on this machine",
+        "a port is in use, by a process of an earlier run or by a second job on this machine",
     ),
     (
         r"[Nn]etwork is unreachable|Name or service not known|Temporary failure in name resolution",
-        "ModelArts' nodes may have no way to the Internet: take packages and data from OBS",
+        "ModelArts' nodes may have no Internet access: load packages and data from OBS",
     ),
     (
         r"libascendcl\.so|libhccl\.so|libge_runner\.so",
-        "CANN's libraries were not found: give --source /usr/local/Ascend/ascend-toolkit/set_env.sh, "
-        "or the like",
+        "CANN's libraries were not found: add --source /usr/local/Ascend/ascend-toolkit/set_env.sh or the "
+        "equivalent of your image",
     ),
     (
         r"Permission denied: '?/home/ma-user",
-        "the image's user must be uid 1000, and own the directory: `ma-user` of another number may "
-        "not write there",
+        "the image's user must be uid 1000 and own the directory: a `ma-user` with another uid may not write "
+        "there",
     ),
     (
         r"exec format error|Exec format error",
-        "the program is for another kind of processor than this node's (aarch64 or x86_64)",
+        "the program was built for another architecture than this node's (aarch64 or x86_64)",
     ),
     (
         r"Bus error|unable to open shared memory|/dev/shm",
-        "/dev/shm may be full: fewer data loader workers",
+        "/dev/shm may be full: use fewer data loader workers",
     ),
     (
         r"The specified key does not exist|NoSuchKey",
-        "an object was not there: does the path begin with the bucket?",
+        "an object does not exist: does the path begin with the bucket?",
     ),
 )
-_SEARCHES = tuple((re.compile(pattern), sentence) for pattern, sentence in ADVICE)
+STORE_HINTS: Tuple[Tuple[str, str], ...] = (  # the first match counts
+    (
+        r"SignatureDoesNotMatch",
+        "OBS_SECRET_ACCESS_KEY does not belong to OBS_ACCESS_KEY_ID: copy both again, without spaces",
+    ),
+    (
+        r"InvalidAccessKeyId|InvalidToken",
+        "OBS does not know OBS_ACCESS_KEY_ID: was it deleted? Temporary keys need OBS_SECURITY_TOKEN, "
+        "permanent ones must not have it",
+    ),
+    (
+        r"ExpiredToken|TokenRefreshRequired",
+        "the temporary credentials have expired: create new ones, or set OBS_CREDENTIALS_FILE to a file that "
+        "is kept up to date",
+    ),
+    (r"RequestTimeTooSkewed", "the node's clock is off by more than 15 minutes: see `ma_boot doctor`"),
+    (
+        r"HTTP 30[127]|HTTP 405|PermanentRedirect",
+        "the bucket is in another region: OBS_ENDPOINT must be that of the bucket's region, and the job must "
+        "run in the same one",
+    ),
+    (
+        r"NoSuchBucket",
+        "there is no such bucket in the region of OBS_ENDPOINT: does the URL begin with its name?",
+    ),
+    (
+        r"HTTP 40[13]|AccessDenied",
+        "the owner of OBS_ACCESS_KEY_ID lacks a permission: list and read for inputs, write for outputs (IAM "
+        "or the bucket policy); a bucket of another account or region gives the same error",
+    ),
+    (
+        r"HTTP 429|HTTP 503|SlowDown",
+        "OBS had too many requests: start again; finished files are not transferred again",
+    ),
+    (
+        r"gaierror|Name or service not known|name resolution",
+        "the host name cannot be resolved: is OBS_ENDPOINT correct (https://obs.REGION.example.com), and "
+        " does the job's network resolve the name?",
+    ),
+    (
+        r"CERTIFICATE_VERIFY_FAILED|certificate verify failed",
+        "the certificate's authority is not trusted here: set SSL_CERT_FILE to its CA bundle; a wrong clock "
+        "is another possible cause",
+    ),
+    (
+        r"[Cc]onnection refused|timed out|unreachable|no connection to|no answer from",
+        "no response: is OBS_ENDPOINT that of the job's region, and can the job's network reach it (VPC, "
+        "proxy, https_proxy)? `ma_boot doctor` tests it",
+    ),
+    (
+        r"not in OBS, neither an object nor anything below it",
+        "check the bucket, upper and lower case, and `/` at the end (a directory); for an optional input set "
+        "required: false",
+    ),
+    (
+        r"left nothing at these output paths",
+        "does the training write there, relative to the directory where ma_boot was started? For an output "
+        "that may be empty set required: false",
+    ),
+    (
+        r"the environment does not have",
+        "set them in the job's environment variables on ModelArts; in a rehearsal use --obs-root DIR instead",
+    ),
+)
 
 
-def advice_for(output: str) -> List[str]:
-    """The advice for what an output shows, at most three pieces, each with the text that called for it."""
-    found = []
-    for pattern, sentence in _SEARCHES:
-        match = pattern.search(output)
-        if match:
-            found.append(f"{match.group(0)}: {sentence}")
-    return found[:MOST_ADVICE]
+def hints_for(output: str) -> List[str]:
+    """The hints for an output, at most three, each after the text that it is for."""
+    matches = ((re.search(pattern, output), hint) for pattern, hint in OUTPUT_HINTS)
+    return [f"{match.group(0)}: {hint}" for match, hint in matches if match][:MOST_HINTS]
+
+
+def with_store_hint(message: str) -> str:
+    """The message of an error of OBS or of the way to it, followed by a hint where there is one."""
+    hint = next((hint for pattern, hint in STORE_HINTS if re.search(pattern, message)), None)
+    return message if hint is None else f"{message}\n  -> {hint}"

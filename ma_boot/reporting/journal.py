@@ -1,4 +1,4 @@
-"""What a node says of itself: a line and an event for each phase, with its duration."""
+"""The journal of a node: a line on the console and an event for each phase, with its duration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ma_boot.reporting.console import Console
 
 @dataclass(frozen=True)
 class PhaseRecord:
-    """One phase that is over: `outcome` is `done`, `failed` or `stopped`, `detail` what it found."""
+    """A phase that has ended: `outcome` is `done`, `failed` or `stopped`, `detail` its result in words."""
 
     name: str
     seconds: float
@@ -24,8 +24,8 @@ class PhaseRecord:
     detail: str
 
 
-class Phase:
-    """A phase that runs; whoever runs it sets `outcome` and `detail` for the line that ends it."""
+class RunningPhase:
+    """A phase that goes on; the code in it sets `outcome` and `detail` for the line at its end."""
 
     def __init__(self) -> None:
         self.outcome = "done"
@@ -33,10 +33,10 @@ class Phase:
 
 
 class Journal:
-    """Says lines on the console, and writes events to a file once it is known where that lies.
+    """Prints lines on the console, and writes events to a file as soon as its path is known.
 
-    Events carry the wall clock for people and the monotonic clock (nanoseconds) for durations. A journal
-    that cannot be written any more is no reason to end a training: it is said once.
+    Events have the wall clock for people and the monotonic clock (nanoseconds) for durations. An event file
+    that can no longer be written does not end a training: it is reported once.
     """
 
     def __init__(self, console: Console) -> None:
@@ -46,12 +46,15 @@ class Journal:
         self._file: Optional[TextIO] = None
         self._node: Optional[int] = None
         self._opened = False
-        self._writing = threading.Lock()  # transfers have threads of their own
+        self._writing = threading.Lock()  # transfers write events from threads of their own
 
     def open(self, path: Path, node: Optional[int]) -> None:
-        """Events go to the end of this file from now on; the ones before are written first.
+        """Appends events to this file from now on, beginning with those so far.
 
-        `node` is None for events of the whole job. Raises `CannotCreate`.
+        `node` is None for events of the whole job.
+
+        Raises:
+            CannotCreate: The file cannot be created or written to.
         """
         self._node = node
         self._opened = True
@@ -68,17 +71,17 @@ class Journal:
         self._waiting.clear()
 
     def close(self) -> None:
-        """Ends the event file."""
+        """Closes the event file; later events are dropped."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def say(self, text: str) -> None:
-        """Prints a line of ma_boot's own; further lines of the text are indented below it."""
+        """Prints a message of ma_boot, each of its lines with the prefix `[ma_boot] `."""
         self.console.line("[ma_boot] " + text.replace("\n", "\n[ma_boot] "))
 
     def event(self, kind: str, **fields: Any) -> None:
-        """Writes one event."""
+        """Records an event with these fields, which must be JSON values."""
         entry = {"time": time.time(), "monotonic_ns": time.monotonic_ns(), "kind": kind, **fields}
         if not self._opened:
             self._waiting.append(entry)
@@ -97,9 +100,9 @@ class Journal:
                 self.say(f"events are no longer written: {error.strerror}")
 
     @contextmanager
-    def phase(self, name: str) -> Iterator[Phase]:
-        """Times a phase; its end is said and recorded however it ends."""
-        phase, started = Phase(), time.monotonic()
+    def phase(self, name: str) -> Iterator[RunningPhase]:
+        """Times a phase; its end is printed and recorded however it ends."""
+        phase, started = RunningPhase(), time.monotonic()
         self.event("phase-start", phase=name)
         try:
             yield phase

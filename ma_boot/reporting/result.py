@@ -1,4 +1,4 @@
-"""How the processes of a node ended, and whose fault it was: the values that the report is made of. Pure."""
+"""How the processes of a node ended, and which of them is the cause. Pure."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ WELL = "ended with 0"
 class WorkerExit:
     """How one process ended: `code` as a shell shows it (128+n for signal n), `seconds` after its start.
 
-    `ended_ns` is the monotonic clock in nanoseconds; ends that were seen together stand in the order in
-    which the kernel reported them. `stopped` says that the end came after ma_boot had begun to stop
-    everything: it is no cause. `output` is the end of what it printed; `log_lost` the number of bytes that
-    its log file did not take; `oom` the evidence that the kernel killed it for want of memory.
+    `ended_ns` is the monotonic clock in nanoseconds; processes that were found to have ended at the same
+    time are in the order in which the kernel reported them. `stopped` means that ma_boot was already stopping
+    all processes, so this one is not the cause. `output` is the end of what it printed, `log_lost` the number
+    of bytes that could not be written to its log file, `oom` the evidence that the kernel OOM-killed it.
     """
 
     label: str
@@ -38,7 +38,7 @@ class WorkerExit:
     oom: Optional[str] = None
 
     def how(self) -> str:
-        """The end in words."""
+        """The end in words, without the process's name."""
         if self.signal is not None:
             return f"was killed by {signal_name(self.signal)}"
         return f"ended with exit code {self.code}"
@@ -48,8 +48,8 @@ class WorkerExit:
 class RunResult:
     """How all processes ended, in the order of their ends.
 
-    `not_started` is why one could not be spawned; `hung` are the labels of those whose hang ended the run;
-    `left` those that even SIGKILL did not end.
+    `not_started` is why a process could not be spawned; `hung` are the labels of those whose hang ended the
+    run, and `left` of those that even SIGKILL did not end.
     """
 
     exits: Tuple[WorkerExit, ...]
@@ -59,25 +59,25 @@ class RunResult:
 
     @property
     def first_failure(self) -> Optional[WorkerExit]:
-        """The cause: the first process that failed by itself."""
+        """The cause: the first process that failed on its own."""
         return next((ended for ended in self.exits if ended.code != 0 and not ended.stopped), None)
 
     @property
     def succeeded(self) -> bool:
-        """Every process was started and ended with 0."""
+        """Whether every process was started and ended with 0."""
         return self.not_started is None and not self.left and all(ended.code == 0 for ended in self.exits)
 
     @property
     def outcome(self) -> str:
-        """The run as the outcome of a phase."""
+        """The outcome of the phase: `done`, `failed` or `stopped`."""
         if self.succeeded:
             return "done"
         return "failed" if self.first_failure or self.not_started or self.hung else "stopped"
 
-    def part(self, ended: WorkerExit) -> str:
+    def role(self, ended: WorkerExit) -> str:
         """What this end was in the run: `CAUSE`, `FOLLOWED`, `STOPPED` or `WELL`.
 
-        A process that fails by itself after the first one, before it was stopped, mostly lost its peer.
+        A process that fails on its own after the first one, before it is stopped, usually lost its peer.
         """
         if ended is self.first_failure:
             return CAUSE

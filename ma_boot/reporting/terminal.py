@@ -1,4 +1,4 @@
-"""Lines for a terminal, drawn by rich: loaded only where somebody sees them."""
+"""Lines for a terminal, rendered by rich, which is imported only where they are shown."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
-def drawn(what: RenderableType, columns: int) -> List[str]:
-    """What rich makes of it, as lines of at most that many columns."""
+def rendered(content: RenderableType, columns: int) -> List[str]:
+    """What rich makes of the content, as lines of at most that many columns."""
     from rich.console import Console
 
     text = io.StringIO()
-    Console(file=text, force_terminal=True, width=columns, color_system="standard").print(what)
+    Console(file=text, force_terminal=True, width=columns, color_system="standard").print(content)
     return text.getvalue().rstrip("\n").split("\n")

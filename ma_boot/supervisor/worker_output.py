@@ -11,6 +11,7 @@ from typing import BinaryIO, Optional
 
 from ma_boot.errors import CannotCreate
 from ma_boot.launch import WorkerSpec
+from ma_boot.reporting.earlier_files import keep_earlier
 from ma_boot.reporting.journal import Journal
 
 READ_BYTES = 1 << 20
@@ -161,13 +162,3 @@ def _new_log(path: Path) -> BinaryIO:
         return path.open("wb", buffering=0)
     except OSError as error:
         raise CannotCreate(f"cannot create the log file {path}: {error.strerror}") from error
-
-
-def keep_earlier(path: Path) -> None:
-    """Moves a file that is in the way aside, under the first free number."""
-    number = 1
-    while path.exists():
-        aside = path.with_name(f"{path.stem}.{number}{path.suffix}")
-        if not aside.exists():
-            path.rename(aside)
-        number += 1

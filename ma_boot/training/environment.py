@@ -55,9 +55,9 @@ def wrong_settings(cfg: Any) -> List[str]:
     for name, allowed in (("device_target", TARGETS), ("context_mode", MODES)):
         value = getattr(cfg, name, None)
         if value not in allowed:
-            problems.append(f"Invalid {name}: {value}, should be in {list(allowed)}")
+            problems.append(f"{name}: found {value!r}, expected one of {list(allowed)}")
     if not isinstance(getattr(cfg, "seed", None), int):
-        problems.append(f"Invalid seed: {getattr(cfg, 'seed', None)}, should be a whole number")
+        problems.append(f"seed: found {getattr(cfg, 'seed', None)!r}, expected a whole number")
     return problems
 
 
@@ -95,7 +95,8 @@ def _join_group(ms: Any, cfg: Any) -> Any:
     from mindspore.communication import get_group_size, get_rank, init
 
     init()
-    ms.set_auto_parallel_context(parallel_mode=ms.ParallelMode.DATA_PARALLEL, gradients_mean=True)
+    settings = {"parallel_mode": ms.ParallelMode.DATA_PARALLEL, "gradients_mean": True}
     if hasattr(cfg, "all_reduce_fusion_config"):
-        ms.set_auto_parallel_context(all_reduce_fusion_config=cfg.all_reduce_fusion_config)
+        settings["all_reduce_fusion_config"] = cfg.all_reduce_fusion_config
+    ms.set_auto_parallel_context(**settings)
     return get_rank(), get_group_size()

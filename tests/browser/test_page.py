@@ -11,7 +11,7 @@ import pytest
 
 from ma_boot.reporting.page.compose import page_text
 from ma_boot.reporting.timeline.events import read_events
-from ma_boot.reporting.timeline.merge import timeline
+from ma_boot.reporting.timeline.merge import timeline_of
 from tests.browser.conftest import Open
 from tests.functional.node import PROGRAMS
 from tests.synthetic import synthetic_job
@@ -45,7 +45,7 @@ def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The page of 64 nodes with eight ranks each."""
-    line = timeline([read_events(text, str) for text in synthetic_job(64, 8, fails=133)])
+    line = timeline_of([read_events(text, str) for text in synthetic_job(64, 8, fails=133)])
     page = tmp_path_factory.mktemp("large") / "report.html"
     page.write_text(page_text(line, {f"/log/proc-rank-{rank}.txt": f"step {rank}\n" for rank in range(512)}))
     return str(page)

@@ -11,7 +11,7 @@ import pytest
 import trustme
 
 from ma_boot.rehearsal.obs_server import ObsServer
-from ma_boot.rehearsal.obs_server.storage.directory import DirectoryBuckets
+from ma_boot.rehearsal.obs_server.storage.directory_buckets import DirectoryBuckets
 from path_mapping.stores import Store, open_store
 from tests.conftest import CREDENTIALS, KNOWN
 

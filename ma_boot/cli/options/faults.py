@@ -10,7 +10,7 @@ from ma_boot.cli.options.option import LOCAL, PROCESS, RunOption, Topic
 
 
 def _kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> List[str]:
-    from ma_boot.rehearsal.faults.grammar import KINDS  # needed for completion only
+    from ma_boot.rehearsal.faults import KINDS  # needed for completion only
 
     return [kind for kind in ("all", *KINDS) if kind.startswith(incomplete)]
 

@@ -1,20 +1,24 @@
-"""The catalogue of `--fault all`: faults with what ma_boot is expected to do about each. Pure."""
+"""The catalogue of `--fault all`. Pure."""
 
 from __future__ import annotations
 
+import os.path
 from dataclasses import dataclass
 from typing import Optional, Tuple
 
 from ma_boot.errors import ExitCode
-from ma_boot.rehearsal.faults.expect import WELL, Expected
+from ma_boot.rehearsal.faults.expect import SUCCESS, Expected
 
-PATIENCE_SECONDS = 6.0  # of all its rehearsals for the rank table: some wait in vain
+TABLE_SECONDS = 6.0  # --rank-table-timeout of all cases, since some wait for a table that never comes
+TRIVIAL_TRAINING = os.path.join(os.path.dirname(__file__), "trivial_training.py")
 
 
 @dataclass(frozen=True)
 class Case:
-    """A rehearsal of its own: the fault in its words, options of ma_boot beside it, and whether it needs
-    inputs and outputs in OBS. `expected` is there where the fault's own rule does not tell."""
+    """One rehearsal: its `--fault`, and further options; `moves` if it needs inputs and outputs in OBS.
+
+    `expected` is set where the fault's own rule leaves the outcome open.
+    """
 
     fault: str
     options: Tuple[str, ...] = ()
@@ -22,10 +26,10 @@ class Case:
     expected: Optional[Expected] = None
 
 
-_IMPATIENT = ("--stall-timeout", "1")
-_BRIEF_UPLOAD = (*_IMPATIENT, "--upload-timeout", "3")
-_HANGS = ("--hang-timeout", "1.5", "--hang-action", "stop", "--stop-timeout", "1")
-_NO_ROOM = Expected(ExitCode.CANNOT_CREATE, "inputs")
+_STALL = ("--stall-timeout", "1")
+_SHORT_UPLOAD = (*_STALL, "--upload-timeout", "3")
+_STOP_HANG = ("--hang-timeout", "1.5", "--hang-action", "stop", "--stop-timeout", "1")
+_NO_SPACE = Expected(ExitCode.CANNOT_CREATE, "inputs")
 
 CASES: Tuple[Case, ...] = (
     # ranks
@@ -37,7 +41,7 @@ CASES: Tuple[Case, ...] = (
     Case("kill rank=1 signal=TERM at=1s"),
     Case("exit rank=1 code=3 at=500ms"),
     Case("exit rank=2 code=255 line=4"),
-    Case("hang rank=1 at=500ms", _HANGS),
+    Case("hang rank=1 at=500ms", _STOP_HANG),
     Case("hang rank=0 at=500ms for=1s"),
     Case("flood rank=1 size=32m at=500ms"),
     # nodes
@@ -80,19 +84,19 @@ CASES: Tuple[Case, ...] = (
     Case("obs-403", moves=True),
     Case("obs-404 key=data/", moves=True),
     Case("obs-503 times=2", moves=True),
-    Case("obs-503", _IMPATIENT, moves=True),
+    Case("obs-503", _STALL, moves=True),
     Case("obs-500 times=1", moves=True),
     Case("obs-expired", moves=True),
     Case("obs-reset key=data/ times=2", moves=True),
     Case("obs-cut key=data/ times=2", moves=True),
     Case("obs-corrupt key=data/ times=1", moves=True),
     Case("obs-slow key=data/", moves=True),
-    Case("obs-stall key=data/ times=1", _IMPATIENT, moves=True),
-    Case("obs-hang times=1", _IMPATIENT, moves=True),
+    Case("obs-stall key=data/ times=1", _STALL, moves=True),
+    Case("obs-hang times=1", _STALL, moves=True),
     Case("obs-503 method=PUT times=2", moves=True),
     Case("obs-403 method=PUT", moves=True),
-    Case("obs-hang method=PUT", _BRIEF_UPLOAD, moves=True),
+    Case("obs-hang method=PUT", _SHORT_UPLOAD, moves=True),
     # disks
-    Case("disk-full node=1 path=/home/ma-user/data size=8k", moves=True, expected=_NO_ROOM),
-    Case("disk-full node=0 path=/home/ma-user/modelarts/log size=8k", expected=WELL),
+    Case("disk-full node=1 path=/home/ma-user/data size=8k", moves=True, expected=_NO_SPACE),
+    Case("disk-full node=0 path=/home/ma-user/modelarts/log size=8k", expected=SUCCESS),
 )

@@ -1,4 +1,4 @@
-"""What ma_boot is expected to do about each fault, in a rehearsal whose training itself is well. Pure."""
+"""What ma_boot is expected to do about each fault, provided that the training itself succeeds. Pure."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ from typing import Callable, Dict, Optional
 from ma_boot.errors import ExitCode
 from ma_boot.rehearsal.faults.grammar import Fault
 
-_TRIES = 3  # that many faults in a row every request survives
-_SOON = 1.0
+_SURVIVED = 3  # consecutive faults of one request that its retries survive
+_MARGIN_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class Expected:
-    """The job's exit code, words of the cause that it names, whether every output is in OBS at the end (None:
-    not promised), and how often the platform has started the job by then."""
+    """The end of a job: its exit code, words in the cause, whether every output is in OBS (None: not
+    promised), and how many times the platform has started the job."""
 
     code: int
-    says: str = ""
-    home: Optional[bool] = None
+    cause: str = ""
+    uploaded: Optional[bool] = None
     starts: int = 1
 
 
 @dataclass(frozen=True)
 class Patience:
-    """The limits in seconds by which a fault without an end ends the job; `hangs_end`: ma_boot stops a run
-    that hangs."""
+    """The limits, in seconds, after which ma_boot ends a job whose fault is permanent; `ends_hangs` says that
+    it stops a run that hangs."""
 
     stop_timeout: float
     rank_table_timeout: float
-    hangs_end: bool
+    ends_hangs: bool
 
 
-WELL = Expected(0, "success", True)
-_AGAIN = Expected(0, "success", True, starts=2)
+SUCCESS = Expected(0, "success", True)
+_SECOND_START = Expected(0, "success", True, starts=2)
 _NO_TABLE = Expected(ExitCode.RANK_TABLE_TIMEOUT, "the rank table was not completed")
 
 
 def expected(fault: Fault, patience: Patience) -> Optional[Expected]:
-    """The end of a rehearsal with this fault alone; None where it depends on the training."""
-    if fault.kind.startswith("obs-"):
-        return _of_obs(fault)
+    """The end of a job with this fault alone; None where it depends on the training."""
+    if fault.stage == "obs":
+        return _with_obs_fault(fault)
     return _RULES[fault.kind](fault, patience) if fault.kind in _RULES else None
 
 
@@ -57,8 +57,8 @@ def _exited(fault: Fault, patience: Patience) -> Expected:
 
 def _hung(fault: Fault, patience: Patience) -> Optional[Expected]:
     if fault.lasts is not None:
-        return None if patience.hangs_end else WELL
-    return Expected(ExitCode.HUNG, "hung", True) if patience.hangs_end else None
+        return None if patience.ends_hangs else SUCCESS
+    return Expected(ExitCode.HUNG, "hung", True) if patience.ends_hangs else None
 
 
 def _lost(fault: Fault, patience: Patience) -> Expected:
@@ -71,19 +71,19 @@ def _stopped(fault: Fault, patience: Patience) -> Optional[Expected]:
     return Expected(128 + signal.SIGTERM, "SIGTERM", True)
 
 
-def _delayed(fault: Fault, patience: Patience) -> Expected:
-    """A table that is wrong for a time, or for ever."""
-    if fault.lasts is None or fault.lasts + _SOON >= patience.rank_table_timeout:
+def _table_delayed(fault: Fault, patience: Patience) -> Expected:
+    """For a table that is wrong for some time, or for good."""
+    if fault.lasts is None or fault.lasts + _MARGIN_SECONDS >= patience.rank_table_timeout:
         return _NO_TABLE
-    return WELL
+    return SUCCESS
 
 
-def _of_obs(fault: Fault) -> Optional[Expected]:
+def _with_obs_fault(fault: Fault) -> Optional[Expected]:
     if fault.kind == "obs-slow":
-        return WELL
-    lasting = fault.times is None or fault.times > _TRIES
+        return SUCCESS
+    lasting = fault.times is None or fault.times > _SURVIVED
     if not lasting and fault.kind not in ("obs-403", "obs-404"):
-        return WELL
+        return SUCCESS
     if fault.method not in (None, "GET", "PUT") or not lasting:
         return None
     if fault.method == "PUT":
@@ -97,19 +97,19 @@ _RULES: Dict[str, Callable[[Fault, Patience], Optional[Expected]]] = {
     "kill": _killed,
     "exit": _exited,
     "hang": _hung,
-    "flood": lambda fault, patience: WELL,
+    "flood": lambda fault, patience: SUCCESS,
     "absent": lambda fault, patience: _NO_TABLE,
     "lost": _lost,
-    "rescheduled": lambda fault, patience: _AGAIN,
-    "restart": lambda fault, patience: _AGAIN,
+    "rescheduled": lambda fault, patience: _SECOND_START,
+    "restart": lambda fault, patience: _SECOND_START,
     "stop": _stopped,
-    "table-late": _delayed,
+    "table-late": _table_delayed,
     "table-never": lambda fault, patience: _NO_TABLE,
-    "table-torn": _delayed,
-    "table-empty": _delayed,
-    "table-lacks": _delayed,
-    "table-stale": _delayed,
-    "table-regresses": lambda fault, patience: WELL,
-    "table-rewritten": lambda fault, patience: WELL,
+    "table-torn": _table_delayed,
+    "table-empty": _table_delayed,
+    "table-lacks": _table_delayed,
+    "table-stale": _table_delayed,
+    "table-regresses": lambda fault, patience: SUCCESS,
+    "table-rewritten": lambda fault, patience: SUCCESS,
     "table-wrong": lambda fault, patience: Expected(ExitCode.RANK_TABLE_INVALID, "completed, but wrong"),
 }

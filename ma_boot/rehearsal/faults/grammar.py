@@ -1,12 +1,12 @@
-"""The words for a fault: `kill rank=3 at=5s` becomes a value, and a value these words again. Pure.
+"""The grammar of `--fault`: `kill rank=3 at=5s` becomes a value, and `str` gives the text back. Pure.
 
 FAULT  := KIND [KEY=VALUE]...          one fault; `--fault` may be given several times
 kill, exit, hang, flood                a rank: rank=R, and when: at=TIME after its start, or line=K of its log
 absent, lost, rescheduled, restart     a node, or the job: node=N, and when: at=TIME, or phase=NAME
-stop                                   SIGTERM, as phase=NAME begins or at=TIME; SIGKILL after grace=TIME
-table-torn, table-late, ...            the rank table, of all nodes or of node=N; for=TIME, else for ever
-obs-403, obs-reset, obs-slow, ...      answers of OBS: method=GET, key=TEXT (a part of it), times=N
-disk-full                              node=N, at path=DIRECTORY after size=SIZE
+stop                                   SIGTERM as phase=NAME begins or at=TIME; SIGKILL after grace=TIME
+table-torn, table-late, ...            the rank table, of all nodes or of node=N; for=TIME, else permanently
+obs-403, obs-reset, obs-slow, ...      responses of OBS: method=GET, key=TEXT (a substring), times=N
+disk-full                              node=N, path=DIRECTORY holds only size=SIZE
 TIME := 5s | 200ms | 2m                SIZE := 512k | 8m | 1g
 """
 
@@ -19,7 +19,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 
 from ma_boot.errors import UsageError, listed
 
-ALL_FAULTS = ("all",)  # instead of faults: each of the catalogue
+ALL_FAULTS = ("all",)  # the value of --fault that stands for the whole catalogue
 PHASES = ("job", "environment", "inputs", "rank table", "launch", "run", "outputs")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "": 1.0}
 _SIZES = {"g": 30, "m": 20, "k": 10, "": 0}
@@ -27,10 +27,10 @@ _SIZES = {"g": 30, "m": 20, "k": 10, "": 0}
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault: `kind` says what, `rank`, `node` or `key` whom, `at`, `line` or `phase` when.
+    """One fault: `kind` says what happens, `rank`, `node` or `key` where, `at`, `line` or `phase` when.
 
-    Times in seconds (`at` after the start of the rank or node, `lasts` None for ever, `grace` before
-    SIGKILL), `size` in bytes; `signal` is a name without SIG.
+    Times are in seconds: `at` counts from the start of the rank or node, `lasts` is None for a permanent
+    fault, `grace` passes before SIGKILL. `size` is in bytes; `signal` is a name without SIG.
     """
 
     kind: str
@@ -52,7 +52,7 @@ class Fault:
 
     @property
     def stage(self) -> str:
-        """Who makes it: `rank`, `node`, `table`, `obs` or `disk`."""
+        """What it breaks: `rank`, `node`, `table`, `obs` or `disk`."""
         return KINDS[self.kind].stage
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ class Fault:
 
 
 class Kind(NamedTuple):
-    """What a kind of fault is, which keys it needs, and which it may have."""
+    """A kind of fault: what it breaks, its description, the keys it requires and those it also takes."""
 
     stage: str
     meaning: str
@@ -74,7 +74,7 @@ class Kind(NamedTuple):
 
 
 class _Key(NamedTuple):
-    """How a key's value is read (`ValueError` for a wrong one), shown, and described."""
+    """How a key's value is read (`ValueError` if it is invalid), printed and described."""
 
     read: Callable[[str], Any]
     show: Callable[[Any], str]
@@ -87,42 +87,46 @@ _OBS = ("method", "key", "times")
 KINDS: Dict[str, Kind] = {
     "kill": Kind("rank", "the rank dies of a signal", ("rank",), ("signal", *_WHEN_RANK)),
     "exit": Kind("rank", "the rank ends with an exit code", ("rank",), ("code", *_WHEN_RANK)),
-    "hang": Kind("rank", "the rank stands still", ("rank",), ("lasts", *_WHEN_RANK)),
-    "flood": Kind("rank", "the rank prints without end, up to a size", ("rank",), ("size", *_WHEN_RANK)),
-    "absent": Kind("node", "the node never starts; the rank table is never completed", ("node",)),
+    "hang": Kind("rank", "the rank stops running (SIGSTOP)", ("rank",), ("lasts", *_WHEN_RANK)),
+    "flood": Kind("rank", "the rank floods its output, up to a size", ("rank",), ("size", *_WHEN_RANK)),
+    "absent": Kind("node", "the node never starts, so the rank table is never completed", ("node",)),
     "lost": Kind("node", "everything on the node is killed at once", ("node",), _WHEN_NODE),
     "rescheduled": Kind(
-        "node", "the node is rebuilt elsewhere, the others start again; without node= all are rebuilt",
+        "node", "the node is rebuilt elsewhere, the others restart; without node= all are rebuilt",
         (), ("node", *_WHEN_NODE),
     ),
     "restart": Kind("node", "the boot command runs again in place", (), ("signal", *_WHEN_NODE)),
-    "stop": Kind("node", "SIGTERM, and SIGKILL after the grace", (), ("node", "grace", *_WHEN_NODE)),
-    "table-late": Kind("table", "nothing is written before that", ("lasts",), ("node",)),
+    "stop": Kind("node", "SIGTERM, then SIGKILL after the grace period", (), ("node", "grace", *_WHEN_NODE)),
+    "table-late": Kind("table", "the file does not exist before that", ("lasts",), ("node",)),
     "table-never": Kind("table", "it stays `initializing`", (), ("node",)),
-    "table-torn": Kind("table", "half of it", (), ("node", "lasts")),
+    "table-torn": Kind("table", "only half of the file", (), ("node", "lasts")),
     "table-empty": Kind("table", "an empty file", (), ("node", "lasts")),
     "table-regresses": Kind("table", "completed, `initializing` again, completed", (), ("node", "lasts")),
-    "table-lacks": Kind("table", "completed without a pod", ("pod",), ("node", "lasts")),
-    "table-stale": Kind("table", "that of an earlier attempt, with other pods", (), ("node", "lasts")),
-    "table-wrong": Kind("table", "completed, with an address twice", (), ("node",)),
-    "table-rewritten": Kind("table", "replaced again and again, as a ConfigMap", (), ("node", "lasts")),
+    "table-lacks": Kind("table", "completed, but lacks a pod", ("pod",), ("node", "lasts")),
+    "table-stale": Kind("table", "left by an earlier attempt, with other pods", (), ("node", "lasts")),
+    "table-wrong": Kind("table", "completed, but with a duplicate address", (), ("node",)),
+    "table-rewritten": Kind("table", "replaced repeatedly, like a ConfigMap", (), ("node", "lasts")),
     "obs-403": Kind("obs", "access denied", (), _OBS),
     "obs-404": Kind("obs", "no such object", (), _OBS),
     "obs-500": Kind("obs", "internal error", (), _OBS),
     "obs-503": Kind("obs", "slow down", (), _OBS),
     "obs-expired": Kind("obs", "the credentials have expired", (), _OBS),
     "obs-reset": Kind("obs", "the connection is reset", (), _OBS),
-    "obs-cut": Kind("obs", "half of the answer, and the end", (), _OBS),
-    "obs-corrupt": Kind("obs", "a wrong bit in the answer", (), _OBS),
+    "obs-cut": Kind("obs", "half of the response, then the connection ends", (), _OBS),
+    "obs-corrupt": Kind("obs", "a flipped bit in the response", (), _OBS),
     "obs-slow": Kind("obs", "a few kilobytes a second", (), _OBS),
-    "obs-stall": Kind("obs", "half of the answer, and silence", (), _OBS),
-    "obs-hang": Kind("obs", "no answer", (), _OBS),
-    "disk-full": Kind("disk", "a directory has only so much room", ("node", "path", "size")),
+    "obs-stall": Kind("obs", "half of the response, then silence", (), _OBS),
+    "obs-hang": Kind("obs", "no response", (), _OBS),
+    "disk-full": Kind("disk", "a directory runs out of space", ("node", "path", "size")),
 }  # fmt: skip
 
 
 def parse_faults(texts: Sequence[str], nodes: int, devices_per_node: int) -> Tuple[Fault, ...]:
-    """The faults for a job of this shape; raises `UsageError` with every mistake of all of them."""
+    """Parses faults for a job of this shape.
+
+    Raises:
+        UsageError: lists every mistake in all of them.
+    """
     found: List[Fault] = []
     problems: List[str] = []
     for text in texts:
@@ -133,15 +137,15 @@ def parse_faults(texts: Sequence[str], nodes: int, devices_per_node: int) -> Tup
         problems += [f"--fault {text!r}: {problem}" for problem in wrong]
     problems += _clashes(found, nodes)
     if problems:
-        raise UsageError(listed("faults that cannot be made:", problems))
+        raise UsageError(listed("invalid faults:", problems))
     return tuple(found)
 
 
 def _parsed(text: str) -> Tuple[Optional[Fault], List[str]]:
-    """The fault, or what is wrong with its words."""
+    """The fault, or None and its mistakes."""
     kind, *pairs = text.split() or [""]
     if text == "all":
-        return None, ["expected it alone: it is the whole catalogue, each fault in a rehearsal of its own"]
+        return None, ["expected on its own: it runs the whole catalogue, each fault in a separate rehearsal"]
     if kind not in KINDS:
         return None, [f"found {kind!r}, expected one of {', '.join(KINDS)}"]
     allowed = (*KINDS[kind].needs, *KINDS[kind].takes)
@@ -151,8 +155,8 @@ def _parsed(text: str) -> Tuple[Optional[Fault], List[str]]:
         word, equals, written = pair.partition("=")
         name = _NAME_OF.get(word, word)
         if not equals or name not in allowed or name in values:
-            problem = "is there twice" if name in values else f"found {pair!r}, expected {_allowed(allowed)}"
-            problems.append(problem if name not in values else f"{word}= {problem}")
+            expected = f"found {pair!r}, expected {_allowed(allowed)}"
+            problems.append(f"{word}=: duplicate key, expected once" if name in values else expected)
             continue
         try:
             values[name] = _KEYS[name].read(written)
@@ -164,17 +168,17 @@ def _parsed(text: str) -> Tuple[Optional[Fault], List[str]]:
         f"{_KEY_OF.get(name, name)}= is missing: expected {_KEYS[name].expected}" for name in missing
     ]
     if sum(name in values for name in ("at", "line", "phase")) > 1:
-        problems.append("expected one of at=, line=, phase=: a fault comes once")
+        problems.append("expected only one of at=, line=, phase=")
     return (None if problems else Fault(kind, **values)), problems
 
 
 def _clashes(faults: Sequence[Fault], nodes: int) -> List[str]:
-    """Faults that cannot come in one rehearsal: one that is there twice, two of the same rank table."""
+    """Faults that exclude each other: duplicates, and two of the same rank table."""
     texts = [str(fault) for fault in faults]
     found = [f"--fault {text!r}: expected once" for text in sorted(set(texts)) if texts.count(text) > 1]
     absent = {fault.node for fault in faults if fault.kind == "absent"}
     if len(absent) == nodes:
-        found.append(f"--fault 'absent': expected less than the job's {nodes} nodes: nothing would start")
+        found.append(f"--fault 'absent': expected fewer than the job's {nodes} nodes: none would start")
     tables = [fault for fault in dict.fromkeys(faults) if fault.stage == "table"]
     for number, one in enumerate(tables):
         others = [
@@ -182,23 +186,23 @@ def _clashes(faults: Sequence[Fault], nodes: int) -> List[str]:
         ]
         others += [fault for fault in faults if fault.kind == "absent"]
         found += [
-            f"--fault {str(other)!r}, --fault {str(one)!r}: expected one fault of a node's rank table"
+            f"--fault {str(other)!r}, --fault {str(one)!r}: expected at most one fault per rank table"
             for other in others
         ]
     return found
 
 
 def _allowed(names: Sequence[str]) -> str:
-    return ", ".join(f"{_KEY_OF.get(name, name)}=" for name in names) or "nothing more"
+    return ", ".join(f"{_KEY_OF.get(name, name)}=" for name in names) or "no keys"
 
 
 def _misplaced(fault: Fault, nodes: int, devices_per_node: int) -> List[str]:
-    """Ranks and nodes that the job does not have."""
+    """Ranks and nodes outside the job."""
     if fault.kind == "table-wrong" and nodes * devices_per_node == 1:
-        return ["expected a job of several devices: one address cannot be there twice"]
+        return ["expected a job of several devices: a single address has no duplicate"]
     ends = {"rank": nodes * devices_per_node, "node": nodes, "pod": nodes}
     return [
-        f"{name}={getattr(fault, name)}: expected 0 to {end - 1}, as the job has {nodes} nodes "
+        f"{name}={getattr(fault, name)}: expected 0 to {end - 1}: the job has {nodes} nodes "
         f"x {devices_per_node} devices"
         for name, end in ends.items()
         if getattr(fault, name) is not None and getattr(fault, name) >= end
@@ -260,7 +264,7 @@ def _matching(pattern: str, expected: str) -> _Key:
 
 
 def _directory(text: str) -> str:
-    """Where a small disk may be: not above what each node needs, its code and its rank table, nor in it."""
+    """Where a small disk may be: not on the way to the code or the rank table, nor in them."""
     needed = ("/home/ma-user/modelarts/user-job-dir", "/user/config")
     plain = re.fullmatch(r"(/[^/\s]+)+", text) and not {".", ".."} & set(text.split("/"))
     near = any(f"{place}/".startswith(f"{text}/") or text.startswith(f"{place}/") for place in needed)
@@ -270,7 +274,7 @@ def _directory(text: str) -> str:
 
 
 _NUMBER = _number(0, 10**9)
-_SPAN = _Key(_seconds, _show_seconds, "a time, as 5s, 200ms or 2m")
+_SPAN = _Key(_seconds, _show_seconds, "a time such as 5s, 200ms or 2m")
 _KEYS: Dict[str, _Key] = {
     "rank": _NUMBER,
     "node": _NUMBER,
@@ -278,15 +282,15 @@ _KEYS: Dict[str, _Key] = {
     "at": _SPAN,
     "line": _number(1, 10**9),
     "phase": _Key(_phase, lambda name: str(name).replace(" ", "-"), f"one of {', '.join(PHASES)}"
-                  " (with - for the blank)"),
+                  " (with - for the space)"),
     "lasts": _SPAN,
     "code": _number(1, 255),
-    "signal": _Key(_signal, str, "the name of a signal, as KILL, SEGV or TERM"),
+    "signal": _Key(_signal, str, "the name of a signal, such as KILL, SEGV or TERM"),
     "grace": _SPAN,
-    "size": _Key(_bytes, _show_bytes, "a size, as 512k, 8m or 1g"),
-    "path": _Key(_directory, str, "a directory of the platform that may be empty, as /cache"),
+    "size": _Key(_bytes, _show_bytes, "a size such as 512k, 8m or 1g"),
+    "path": _Key(_directory, str, "a directory of the platform that may be empty, such as /cache"),
     "method": _matching("GET|PUT|POST|HEAD|DELETE", "GET, PUT, POST, HEAD or DELETE"),
-    "key": _matching(r"\S+", "a part of the object's key"),
+    "key": _matching(r"\S+", "a substring of the object's key"),
     "times": _number(1, 10**9),
 }  # fmt: skip
 _KEY_OF = {"lasts": "for"}

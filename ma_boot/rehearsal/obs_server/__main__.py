@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from ma_boot.rehearsal.obs_server import Credentials, ObsServer
-from ma_boot.rehearsal.obs_server.storage.directory import DirectoryBuckets
+from ma_boot.rehearsal.obs_server.storage.directory_buckets import DirectoryBuckets
 from ma_boot.reporting.console import print_lines
 
 

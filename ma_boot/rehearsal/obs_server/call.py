@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Dict, List, Optional
 from xml.etree import ElementTree
 
-from ma_boot.rehearsal.obs_server.storage.objects import Bucket, Buckets
+from ma_boot.rehearsal.obs_server.storage.buckets import Bucket, Buckets
+from ma_boot.rehearsal.obs_server.storage.refusals import Refusal
 from ma_boot.rehearsal.obs_server.storage.uploads import Uploads
 from ma_boot.rehearsal.obs_server.wire.body import Body
-from ma_boot.rehearsal.obs_server.wire.refusals import Refusal
 from ma_boot.rehearsal.obs_server.wire.request import Request
 
 KEPT_HEADERS = (

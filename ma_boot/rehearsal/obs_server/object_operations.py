@@ -10,11 +10,11 @@ from typing import BinaryIO, Dict, Tuple
 from urllib.parse import unquote
 
 from ma_boot.rehearsal.obs_server.call import Call
-from ma_boot.rehearsal.obs_server.storage.stored import Stored
+from ma_boot.rehearsal.obs_server.storage.objects import Stored
+from ma_boot.rehearsal.obs_server.storage.refusals import Refusal
 from ma_boot.rehearsal.obs_server.wire import answers
 from ma_boot.rehearsal.obs_server.wire.answers import Answer
 from ma_boot.rehearsal.obs_server.wire.conditions import is_modified, wanted_range
-from ma_boot.rehearsal.obs_server.wire.refusals import Refusal
 from path_mapping.localfs import chunks, crc64
 
 

@@ -8,9 +8,9 @@ from urllib.parse import unquote, unquote_plus
 from ma_boot.rehearsal.obs_server import object_operations, part_operations
 from ma_boot.rehearsal.obs_server.call import Call, texts
 from ma_boot.rehearsal.obs_server.storage.listing import PAGE
+from ma_boot.rehearsal.obs_server.storage.refusals import Refusal
 from ma_boot.rehearsal.obs_server.wire import answers
 from ma_boot.rehearsal.obs_server.wire.answers import Answer, Listing
-from ma_boot.rehearsal.obs_server.wire.refusals import Refusal
 from ma_boot.rehearsal.obs_server.wire.signatures import SIGNED_PARAMETERS
 
 PLAIN = {  # parameters that choose no other operation

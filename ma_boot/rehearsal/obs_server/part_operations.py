@@ -8,13 +8,13 @@ from pathlib import Path
 from ma_boot.rehearsal.obs_server.call import Call, texts
 from ma_boot.rehearsal.obs_server.object_operations import marks, source_of
 from ma_boot.rehearsal.obs_server.storage.listing import PAGE
-from ma_boot.rehearsal.obs_server.storage.stored import Part, Upload
+from ma_boot.rehearsal.obs_server.storage.objects import Part, Upload
+from ma_boot.rehearsal.obs_server.storage.refusals import Refusal
 from ma_boot.rehearsal.obs_server.storage.uploads import MAX_PARTS
 from ma_boot.rehearsal.obs_server.wire import answers
 from ma_boot.rehearsal.obs_server.wire.answers import Answer
 from ma_boot.rehearsal.obs_server.wire.body import CHUNK
 from ma_boot.rehearsal.obs_server.wire.conditions import wanted_range
-from ma_boot.rehearsal.obs_server.wire.refusals import Refusal
 
 
 def begin(call: Call) -> Answer:

@@ -22,13 +22,13 @@ from typing import Iterable, List, NamedTuple, Optional, Set, Tuple
 
 from ma_boot.rehearsal.obs_server.call import Call, Store
 from ma_boot.rehearsal.obs_server.operations import perform
-from ma_boot.rehearsal.obs_server.storage.objects import Buckets
+from ma_boot.rehearsal.obs_server.storage.buckets import Buckets
+from ma_boot.rehearsal.obs_server.storage.refusals import Refusal
 from ma_boot.rehearsal.obs_server.wire import answers, faults
 from ma_boot.rehearsal.obs_server.wire.answers import Answer
 from ma_boot.rehearsal.obs_server.wire.body import Body
 from ma_boot.rehearsal.obs_server.wire.connection import Connection
 from ma_boot.rehearsal.obs_server.wire.faults import Fault
-from ma_boot.rehearsal.obs_server.wire.refusals import Refusal
 from ma_boot.rehearsal.obs_server.wire.request import Request, address, bucket_in_host, parse
 from ma_boot.rehearsal.obs_server.wire.signatures import Credentials, prefix_of, verify
 

@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from ma_boot.rehearsal.faults.grammar import Fault
+from ma_boot.rehearsal.faults import Fault
 
 INITIALIZING = '{"status":"initializing"}'
 _EARLY = 3  # parts of the delay: missing, initializing, half written

@@ -9,7 +9,7 @@ from ma_boot.reporting.page.lanes import lanes
 from ma_boot.reporting.page.markup import escaped, section
 from ma_boot.reporting.page.sections import ends_of_logs, facts, happenings, processes, verdict
 from ma_boot.reporting.page.style import CHANGE_LANGUAGE, CHOOSE_LANGUAGE, STYLE
-from ma_boot.reporting.page.throughput import transfers
+from ma_boot.reporting.page.transfers import transfers
 from ma_boot.reporting.page.words import Text
 from ma_boot.reporting.timeline.job_timeline import Timeline
 
@@ -23,7 +23,7 @@ def page_text(line: Timeline, tails: Mapping[str, str]) -> str:
 
     It loads nothing from anywhere, and says all that matters without its script.
     """
-    code = line.verdict.exit_code
+    code = line.outcome.exit_code
     title = f"{line.job or 'ma_boot'}: {'no end' if code is None else f'exit code {code}'}"
     head = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'

@@ -1,40 +1,45 @@
-"""Writes the page of a run that is over: in time, and never a reason for another exit code."""
+"""Writes the page of a run that has ended: within a few seconds, and without changing its exit code."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Sequence
+from typing import Callable, Mapping, Sequence
 
 from ma_boot.modelarts import write_atomically
-from ma_boot.node.world import World
-from ma_boot.processes import Task
-from ma_boot.supervisor.worker_output import keep_earlier
+from ma_boot.processes import SignalInbox, Task
+from ma_boot.reporting.earlier_files import keep_earlier
 
 PATIENCE_SECONDS = 5.0
 
 
 def write_in_time(
-    events: Sequence[Path], page: Path, world: World, patience: float = PATIENCE_SECONDS
+    events: Sequence[Path],
+    page: Path,
+    environ: Mapping[str, str],
+    inbox: SignalInbox,
+    say: Callable[[str], None],
+    patience: float = PATIENCE_SECONDS,
 ) -> bool:
-    """Writes the page of these event files, and keeps an earlier one; True when it is there.
+    """Writes the page of these event files, and keeps an earlier one; True if it was written.
 
-    It takes `patience` seconds at the most. What goes wrong is said, and nothing else follows from it.
+    It takes at most `patience` seconds. An error is reported by `say` and otherwise ignored. `environ` has
+    the secrets that are masked in the page.
     """
 
     def work(cancel: object) -> None:
-        from ma_boot.reporting.page.read import page_of  # here an error of any kind has no consequences
+        from ma_boot.reporting.page.read import page_of  # so that an error of the import is ignored, too
 
-        text = page_of(events, world.environ)
+        text = page_of(events, environ)
         keep_earlier(page)
         write_atomically(page, text)
 
-    task = Task("page", work, world.inbox)
+    task = Task("page", work, inbox)
     try:
         if task.wait(lambda: None, time.monotonic() + patience):
             task.result()
             return True
-        world.journal.say(f"no page was made: {patience:.0f} s were not enough for {page}")
+        say(f"no page was made: {patience:.0f} s were not enough for {page}")
     except Exception as error:  # the job's own end is what counts
-        world.journal.say(f"no page was made: {type(error).__name__}: {error}")
+        say(f"no page was made: {type(error).__name__}: {error}")
     return False

@@ -7,8 +7,17 @@ from typing import Dict, Iterable, List, Sequence, Tuple
 
 from ma_boot.reporting.page.markup import both, escaped, ranges
 from ma_boot.reporting.page.scale import UNITS, figure, place, ticks
-from ma_boot.reporting.page.words import MARKS, PARTS, PHASES, Text, code_shown, duration, phase_name
-from ma_boot.reporting.timeline.job_timeline import CAUSE, FOLLOWED, Life, Node, Phase, Start, Timeline
+from ma_boot.reporting.page.words import MARKS, PARTS, PHASES, Text, code_shown, phase_name
+from ma_boot.reporting.timeline.job_timeline import (
+    CAUSE,
+    FOLLOWED,
+    BootRun,
+    NodeTimeline,
+    PhaseSpan,
+    ProcessSpan,
+    Timeline,
+)
+from ma_boot.reporting.units import duration
 
 NARROWEST = 1.0  # of UNITS: what is over in a moment is to be seen too
 SMALLEST_PHASE = 2.0  # of UNITS: phases that are shorter are left out of a dense drawing
@@ -61,7 +70,7 @@ def lanes(line: Timeline, room: int) -> str:
     )
 
 
-def _fitting(nodes: Sequence[Node], drawn: Sequence[str], room: int) -> List[str]:
+def _fitting(nodes: Sequence[NodeTimeline], drawn: Sequence[str], room: int) -> List[str]:
     """The drawings that fit, in order; those of nodes where something failed are the last to go."""
     chosen = set()
     for number in sorted(range(len(nodes)), key=lambda number: not _has_failure(nodes[number])):
@@ -79,8 +88,8 @@ def _fitting(nodes: Sequence[Node], drawn: Sequence[str], room: int) -> List[str
     return found
 
 
-def _has_failure(node: Node) -> bool:
-    return any(life.part in (CAUSE, FOLLOWED) for start in node.starts for life in start.lives)
+def _has_failure(node: NodeTimeline) -> bool:
+    return any(life.role in (CAUSE, FOLLOWED) for start in node.runs for life in start.processes)
 
 
 def grid(seconds: float) -> str:
@@ -103,12 +112,10 @@ def _moment(left: float, said: str) -> str:
 
 
 def _legend(line: Timeline) -> str:
-    phases = dict.fromkeys(
-        phase.name for node in line.nodes for start in node.starts for phase in start.phases
-    )
-    parts = dict.fromkeys(life.part for node in line.nodes for start in node.starts for life in start.lives)
-    kinds = dict.fromkeys(mark.kind for mark in line.all_marks())
-    if any(len(node.starts) > 1 for node in line.nodes):
+    phases = dict.fromkeys(phase.name for node in line.nodes for start in node.runs for phase in start.phases)
+    parts = dict.fromkeys(life.role for node in line.nodes for start in node.runs for life in start.processes)
+    kinds = dict.fromkeys(mark.kind for mark in line.all_incidents())
+    if any(len(node.runs) > 1 for node in line.nodes):
         kinds["start"] = None
     silent = Text("before its first line", "首行输出之前")
     entries = [
@@ -127,20 +134,20 @@ def _legend(line: Timeline) -> str:
 
 
 def _has_failed_phase(line: Timeline) -> bool:
-    starts = [start for node in line.nodes for start in node.starts]
+    starts = [start for node in line.nodes for start in node.runs]
     return any(phase.outcome == "failed" for start in starts for phase in start.phases)
 
 
-def _labels(node: Node) -> Dict[str, int]:
+def _labels(node: NodeTimeline) -> Dict[str, int]:
     """The row of each process, in the order of the ranks."""
-    ranks = {life.label: life.rank for start in node.starts for life in start.lives}
+    ranks = {life.label: life.rank for start in node.runs for life in start.processes}
     ordered = sorted(ranks, key=lambda label: (ranks[label] is not None, ranks[label] or 0))
     return {label: row for row, label in enumerate(ordered)}
 
 
-def _node(node: Node, seconds: float, density: Density) -> str:
+def _node(node: NodeTimeline, seconds: float, density: Density) -> str:
     rows = _labels(node)
-    placed = _stacked(phase for start in node.starts for phase in start.phases)
+    placed = _stacked(phase for start in node.runs for phase in start.phases)
     levels = 1 + max((level for level, _ in placed), default=0)
     phases = _named_phases if density.named_phases else _strips
     top = 0 if density.named_phases else levels * density.phase + 1
@@ -158,10 +165,10 @@ def _node(node: Node, seconds: float, density: Density) -> str:
     return f"<div class=lane><div class=nm>{names}</div><div class=dr>{before}{svg}</div></div>"
 
 
-def _names(node: Node, rows: Dict[str, int], levels: int, density: Density, height: int) -> str:
+def _names(node: NodeTimeline, rows: Dict[str, int], levels: int, density: Density, height: int) -> str:
     """What stands before a node's drawing: each process where there is room, else the span of the ranks."""
-    lives = [life for start in node.starts for life in start.lives]
-    hit = next((life.label for life in lives if life.part == CAUSE), None)
+    processes = [life for start in node.runs for life in start.processes]
+    hit = next((life.label for life in processes if life.role == CAUSE), None)
     mark = " class=hit" if hit else ""
     name = f"<u>{node.number}</u>"  # the word before it comes with the style, hundreds of times
     if density.named_rows:
@@ -172,11 +179,11 @@ def _names(node: Node, rows: Dict[str, int], levels: int, density: Density, heig
         return found
     if height < 2 * NAME_HEIGHT:
         return f"<b{mark}>{name}</b>"
-    ranks = hit or ranges([life.rank for life in lives if life.rank is not None])
+    ranks = hit or ranges([life.rank for life in processes if life.rank is not None])
     return f"<b{mark}>{name}</b><i{mark}>{escaped(ranks)}</i>"
 
 
-def _stacked(phases: Iterable[Phase]) -> List[Tuple[int, Phase]]:
+def _stacked(phases: Iterable[PhaseSpan]) -> List[Tuple[int, PhaseSpan]]:
     """Each phase with its level: phases at the same time lie above each other."""
     ends: List[float] = []
     found = []
@@ -188,18 +195,20 @@ def _stacked(phases: Iterable[Phase]) -> List[Tuple[int, Phase]]:
     return found
 
 
-def _end_of(phase: Phase, node: Node) -> float:
+def _end_of(phase: PhaseSpan, node: NodeTimeline) -> float:
     """Where the bar of a phase ends: without an end, where the node's events do."""
     if phase.end is not None:
         return phase.end
-    return next((start.end for start in node.starts if start.end >= phase.start), phase.start)
+    return next((start.end for start in node.runs if start.end >= phase.start), phase.start)
 
 
 def _phase_class(name: str) -> str:
     return str(_PHASE_NUMBERS.get(name, 9))
 
 
-def _named_phases(placed: Sequence[Tuple[int, Phase]], node: Node, seconds: float, density: Density) -> str:
+def _named_phases(
+    placed: Sequence[Tuple[int, PhaseSpan]], node: NodeTimeline, seconds: float, density: Density
+) -> str:
     bars = []
     for level, phase in placed:
         left, right = place(phase.start, seconds), place(_end_of(phase, node), seconds)
@@ -216,7 +225,9 @@ def _named_phases(placed: Sequence[Tuple[int, Phase]], node: Node, seconds: floa
     return f'<div class="phs" style="height:{levels * density.phase}px">{"".join(bars)}</div>'
 
 
-def _strips(placed: Sequence[Tuple[int, Phase]], node: Node, seconds: float, density: Density) -> str:
+def _strips(
+    placed: Sequence[Tuple[int, PhaseSpan]], node: NodeTimeline, seconds: float, density: Density
+) -> str:
     paths: Dict[str, List[str]] = {}
     for level, phase in placed:
         left, right = place(phase.start, seconds), place(_end_of(phase, node), seconds)
@@ -235,29 +246,29 @@ def _part_class(part: str) -> str:
     return "l" + part[0]
 
 
-def _lives(node: Node, rows: Dict[str, int], seconds: float, density: Density, top: int) -> List[str]:
+def _lives(node: NodeTimeline, rows: Dict[str, int], seconds: float, density: Density, top: int) -> List[str]:
     found = []
-    for start in node.starts:
-        for life in start.lives:
+    for start in node.runs:
+        for life in start.processes:
             y = top + rows[life.label] * density.row + density.row / 2
             found.append(_life(life, start, y, seconds))
     return found
 
 
-def _life(life: Life, start: Start, y: float, seconds: float) -> str:
+def _life(life: ProcessSpan, start: BootRun, y: float, seconds: float) -> str:
     end = start.end if life.end is None else life.end
     left, right = place(life.start, seconds), place(end, seconds)
-    spoke = right if life.first is None else place(min(life.first, end), seconds)
+    spoke = right if life.first_output is None else place(min(life.first_output, end), seconds)
     right = max(right, left + NARROWEST)
     quiet = f'<path class=q d="M{figure(left)} {figure(y)}H{figure(spoke)}"/>' if spoke - left > 0.05 else ""
     if spoke >= right - 0.05:  # not a word: the end alone has its colour
         spoke = right - NARROWEST
-    bar = f'<path class={_part_class(life.part)} d="M{figure(spoke)} {figure(y)}H{figure(right)}"/>'
-    dot = f'<path class=lx d="M{figure(right)} {figure(y)}h0"/>' if life.part == CAUSE else ""
+    bar = f'<path class={_part_class(life.role)} d="M{figure(spoke)} {figure(y)}H{figure(right)}"/>'
+    dot = f'<path class=lx d="M{figure(right)} {figure(y)}h0"/>' if life.role == CAUSE else ""
     return f"<g><title>{escaped(_title(life, end))}</title>{quiet}{bar}{dot}</g>"
 
 
-def _title(life: Life, end: float) -> str:
+def _title(life: ProcessSpan, end: float) -> str:
     """The process in a line, in words that are the same in both languages."""
     lived = f"{life.start:.1f}–{end:.1f} s"
     code = "?" if life.code is None else code_shown(life.code, life.signal or 0)
@@ -265,13 +276,13 @@ def _title(life: Life, end: float) -> str:
 
 
 def _marks(
-    node: Node, rows: Dict[str, int], seconds: float, density: Density, top: int, height: int
+    node: NodeTimeline, rows: Dict[str, int], seconds: float, density: Density, top: int, height: int
 ) -> List[str]:
     found = []
-    for number, start in enumerate(node.starts):
+    for number, start in enumerate(node.runs):
         if number:
             found.append(_across("mr", start.begin, seconds, height))
-        for mark in start.marks:
+        for mark in start.incidents:
             if mark.kind in _LANE_MARKS:
                 found.append(_across(_LANE_MARKS[mark.kind], mark.at, seconds, height))
             elif mark.kind in _DOT_MARKS:

@@ -14,7 +14,7 @@ from ma_boot.reporting.page.compose import page_text
 from ma_boot.reporting.page.sections import read_logs
 from ma_boot.reporting.timeline.events import EventFile, read_events
 from ma_boot.reporting.timeline.job_timeline import CAUSE, Timeline
-from ma_boot.reporting.timeline.merge import job_names, timeline
+from ma_boot.reporting.timeline.merge import job_names, timeline_of
 
 MOST_EVENT_BYTES = 64 << 20  # of one file: its end
 LARGEST_TAIL = 16_000  # bytes of the log of the cause; of all the others together `ALL_TAILS`
@@ -35,7 +35,7 @@ def page_of(events: Sequence[Path], environ: Mapping[str, str]) -> str:
     names = job_names(files)
     if len(names) > 1:
         raise ConfigError(listed("a page is of one job, the events are of several:", names))
-    line = timeline(files)
+    line = timeline_of(files)
     return page_text(line, tails(line, events, hide))
 
 
@@ -56,14 +56,14 @@ def tails(line: Timeline, events: Sequence[Path], hide: Callable[[str], str]) ->
     for life in wanted:
         if room <= 0:
             break
-        size = LARGEST_TAIL if life.part == CAUSE else each
+        size = LARGEST_TAIL if life.role == CAUSE else each
         for place in (Path(life.log_file), *(parent / Path(life.log_file).name for parent in beside)):
             try:
                 text = _end_of(place, size)
             except (OSError, ValueError):  # not here, or no name of a file at all
                 continue
             found[life.log_file] = hide(_as_read(text))
-            room -= 0 if life.part == CAUSE else size
+            room -= 0 if life.role == CAUSE else size
             break
     return found
 

@@ -6,11 +6,12 @@ from datetime import datetime, timezone
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.reporting.explain import last_words
-from ma_boot.reporting.hints import advice_for
+from ma_boot.reporting.hints import hints_for
+from ma_boot.reporting.page.headline import headline, meaning, missing_nodes, node_list
 from ma_boot.reporting.page.markup import both, escaped, folded, ranges, table
-from ma_boot.reporting.page.verdict import headline, meaning, missing_nodes, node_list
-from ma_boot.reporting.page.words import MARKS, PARTS, Text, code_shown, duration, same, size
-from ma_boot.reporting.timeline.job_timeline import STOPPED, WELL, Life, Mark, Timeline, Verdict
+from ma_boot.reporting.page.words import MARKS, PARTS, Text, code_shown, same
+from ma_boot.reporting.timeline.job_timeline import STOPPED, WELL, Incident, JobOutcome, ProcessSpan, Timeline
+from ma_boot.reporting.units import duration, size
 
 MOST_MARKS = 60
 MOST_LOGS = 64
@@ -22,7 +23,7 @@ _ORDER = ("cause", "followed", "unknown", "stopped", "well")
 
 def verdict(line: Timeline, tails: Mapping[str, str]) -> str:
     """The top of the page: the cause in plain words, the exit code and what it means, the last words."""
-    found = line.verdict
+    found = line.outcome
     code = found.exit_code
     tone = "open" if code is None else "good" if code == 0 else "bad"
     badge = Text("no exit code", "无退出码") if code is None else Text(f"exit code {code}", f"退出码 {code}")
@@ -38,16 +39,16 @@ def verdict(line: Timeline, tails: Mapping[str, str]) -> str:
     )
 
 
-def _last_words(found: Verdict, tails: Mapping[str, str]) -> Tuple[str, str]:
+def _last_words(found: JobOutcome, tails: Mapping[str, str]) -> Tuple[str, str]:
     """What the failing process printed last, and advice where it is known."""
-    tail = tails.get(found.life.log_file, "") if found.life else ""
-    if not tail or found.life is None:
+    tail = tails.get(found.process.log_file, "") if found.process else ""
+    if not tail or found.process is None:
         return "", ""
     lines = "\n".join(text[:300] for text in last_words(tail))
-    label = found.life.label
+    label = found.process.label
     heading = Text(f"The last words of {label}", f"{label} 的最后输出")
     words = folded(both(heading), f"<pre>{escaped(lines)}</pre>", opened=True)
-    advised = advice_for(tail)
+    advised = hints_for(tail)
     if not advised:
         return words, ""
     items = "".join(f"<li>{escaped(text[:600])}</li>" for text in advised)
@@ -58,14 +59,14 @@ def facts(line: Timeline) -> str:
     """The job in numbers."""
     began = datetime.fromtimestamp(line.began, timezone.utc)
     stamp = f"<time>{began:%Y-%m-%d %H:%M:%S} UTC</time>" if line.began else ""
-    every = [t for node in line.nodes for start in node.starts for t in start.transfers]
-    restarts = sum(mark.kind == "restart" for mark in line.all_marks())
-    again = sum(len(node.starts) - 1 for node in line.nodes)
+    every = [t for node in line.nodes for start in node.runs for t in start.transfers]
+    restarts = sum(mark.kind == "restart" for mark in line.all_incidents())
+    again = sum(len(node.runs) - 1 for node in line.nodes)
     entries = [
         (Text("began", "开始"), stamp),
         (Text("took", "历时"), escaped(duration(line.seconds))),
         (Text("nodes", "节点"), _nodes(line)),
-        (Text("processes", "进程"), str(sum(1 for _ in line.lives()))),
+        (Text("processes", "进程"), str(sum(1 for _ in line.last_processes()))),
         (Text("downloaded", "已下载"), _moved(sum(t.bytes for t in every if t.direction == "download"))),
         (Text("uploaded", "已上传"), _moved(sum(t.bytes for t in every if t.direction == "upload"))),
         (Text("restarts of the processes", "进程重启"), str(restarts or "")),
@@ -112,8 +113,8 @@ def _notices(line: Timeline) -> str:
 
 def happenings(line: Timeline) -> str:
     """Restarts, stops, hangs, faults and the like, in order; what is alike on several nodes in one line."""
-    alike: Dict[Tuple[str, str, str], List[Mark]] = {}
-    for mark in line.all_marks():
+    alike: Dict[Tuple[str, str, str], List[Incident]] = {}
+    for mark in line.all_incidents():
         alike.setdefault((mark.kind, mark.label, mark.text), []).append(mark)
     marks = list(alike.values())
     rows = []
@@ -133,33 +134,33 @@ def happenings(line: Timeline) -> str:
 
 def processes(line: Timeline) -> str:
     """The ends of all processes: those that ended alike in one line, and each where they are few."""
-    lives = list(line.lives())
-    groups: Dict[Tuple[str, Optional[int], Optional[int]], List[Tuple[int, Life]]] = {}
-    for node, life in lives:
-        groups.setdefault((life.part, life.code, life.signal), []).append((node, life))
+    processes = list(line.last_processes())
+    groups: Dict[Tuple[str, Optional[int], Optional[int]], List[Tuple[int, ProcessSpan]]] = {}
+    for node, life in processes:
+        groups.setdefault((life.role, life.code, life.signal), []).append((node, life))
     ordered = sorted(groups.items(), key=lambda group: _ORDER.index(group[0][0]))[:MOST_GROUPS]
     head = [
         Text("processes", "进程"), Text("nodes", "节点"), Text("exit code", "退出码"),
         Text("what it was", "角色"), Text("lived", "存活"), Text("first output after", "首次输出"),
     ]  # fmt: skip
     drawn = table(head, [_group(members) for _, members in ordered])
-    if len(groups) < len(lives) <= MOST_PROCESSES:
-        each = table(head, [_group([one]) for one in lives])
+    if len(groups) < len(processes) <= MOST_PROCESSES:
+        each = table(head, [_group([one]) for one in processes])
         drawn += folded(both(Text("Each process", "逐个进程")), each)
     return drawn
 
 
-def _group(members: Sequence[Tuple[int, Life]]) -> List[str]:
+def _group(members: Sequence[Tuple[int, ProcessSpan]]) -> List[str]:
     life = members[0][1]
     lived = [one.end - one.start for _, one in members if one.end is not None]
-    spoke = [one.first - one.start for _, one in members if one.first is not None]
+    spoke = [one.first_output - one.start for _, one in members if one.first_output is not None]
     code = "?" if life.code is None else code_shown(life.code, life.signal or 0)
-    part = f'<b class="l{life.part[0]}"></b>{both(PARTS[life.part])}'
+    part = f'<b class="l{life.role[0]}"></b>{both(PARTS[life.role])}'
     nodes = ranges([node for node, _ in members])
     return [named([one for _, one in members]), nodes, escaped(code), part, _spread(lived), _spread(spoke)]
 
 
-def named(members: Sequence[Life]) -> str:
+def named(members: Sequence[ProcessSpan]) -> str:
     """`rank 0-7, scheduler`."""
     found = ranges([life.rank for life in members if life.rank is not None])
     others = [life.label for life in members if life.rank is None]
@@ -185,7 +186,7 @@ def ends_of_logs(line: Timeline, tails: Mapping[str, str], room: int) -> str:
         where = Text(
             f"{life.label} · node {node} · exit code {code}", f"{life.label} · 节点 {node} · 退出码 {code}"
         )
-        summary = f'<b class="l{life.part[0]}"></b>{both(where)}'
+        summary = f'<b class="l{life.role[0]}"></b>{both(where)}'
         part = folded(summary, f"<p class=file>{escaped(life.log_file)}</p><pre>{escaped(tail)}</pre>")
         room -= len(part.encode("utf-8"))
         if room < 0:
@@ -194,7 +195,7 @@ def ends_of_logs(line: Timeline, tails: Mapping[str, str], room: int) -> str:
     if not found:
         return ""
     drawn = f'<div class="logs">{"".join(found)}</div>'
-    left = sum(1 for _ in line.lives()) - len(found)
+    left = sum(1 for _ in line.last_processes()) - len(found)
     if left:
         text = Text(
             f"{left} further processes: their ends are not in this page, but in the log directory.",
@@ -204,19 +205,21 @@ def ends_of_logs(line: Timeline, tails: Mapping[str, str], room: int) -> str:
     return drawn
 
 
-def read_logs(line: Timeline) -> List[Life]:
+def read_logs(line: Timeline) -> List[ProcessSpan]:
     """Whose logs are to be read: those of interest, and that of a node which ended without a word."""
-    life = line.verdict.life
+    life = line.outcome.process
     wanted = [life for _, life in wanted_logs(line)]
     return wanted if life is None or life in wanted or not life.log_file else [life, *wanted]
 
 
-def wanted_logs(line: Timeline) -> List[Tuple[int, Life]]:
+def wanted_logs(line: Timeline) -> List[Tuple[int, ProcessSpan]]:
     """The processes in the order in which their logs are of interest: the cause, then others that failed."""
 
-    def order(one: Tuple[int, Life]) -> Tuple[int, float]:
+    def order(one: Tuple[int, ProcessSpan]) -> Tuple[int, float]:
         life = one[1]
-        by_rank = life.part in (WELL, STOPPED) or life.end is None
-        return _ORDER.index(life.part), (life.rank or 0) if by_rank else (life.end or 0.0)
+        by_rank = life.role in (WELL, STOPPED) or life.end is None
+        return _ORDER.index(life.role), (life.rank or 0) if by_rank else (life.end or 0.0)
 
-    return sorted(((node, life) for node, life in line.lives() if life.log_file), key=order)[:MOST_LOGS]
+    return sorted(((node, life) for node, life in line.last_processes() if life.log_file), key=order)[
+        :MOST_LOGS
+    ]

@@ -36,17 +36,6 @@ CODES: Dict[int, Text] = {
     126: Text("the command cannot be executed", "命令无法执行"),
     127: Text("the command does not exist", "命令不存在"),
 }
-CRASHES: Dict[int, Text] = {
-    132: Text(
-        "illegal instruction: a package built for another kind of processor",
-        "非法指令：某个软件包是为另一种处理器编译的",
-    ),
-    134: Text("abort: the process, or a library of it, ended itself", "abort：进程或其库主动中止"),
-    135: Text("bus error: a mapped file or /dev/shm may be full", "总线错误：/dev/shm 或映射文件可能已满"),
-    137: Text("killed by SIGKILL, and not by ma_boot", "被 SIGKILL 强杀，并非 ma_boot 所为"),
-    139: Text("segmentation fault: mostly packages that do not fit together", "段错误：多为软件包版本不匹配"),
-    143: Text("ended by SIGTERM", "被 SIGTERM 终止"),
-}
 PARTS: Dict[str, Text] = {
     "cause": Text("the cause", "起因"),
     "followed": Text("failed after it", "随后失败"),
@@ -79,24 +68,6 @@ MARKS: Dict[str, Text] = {
 def phase_name(name: str) -> Text:
     """A phase in both languages."""
     return PHASES.get(name, same(name))
-
-
-def duration(seconds: float) -> str:
-    """`0.4 s`, `12.3 s`, `4:05 min`, `2:04:05 h`: the same in both languages."""
-    if seconds < 100:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02} h" if hours else f"{minutes}:{rest:02} min"
-
-
-def size(count: float) -> str:
-    """`3.1 MB`: decimal units."""
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if count < 999.5:
-            return f"{count:.0f} {unit}" if unit == "B" or count >= 99.5 else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} PB"
 
 
 def code_shown(code: int, signal: int = 0) -> str:

@@ -1,4 +1,4 @@
-"""The lines of an event file as events; nothing that stands in them can make it fail. Pure."""
+"""Parses the lines of an event file; no content whatsoever makes it fail. Pure."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-MOST_CHARACTERS = 4000  # of one text
-DEEPEST = 8
+MOST_CHARACTERS = 4000  # of one string
+MOST_DEPTH = 8
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 Event = Mapping[str, Any]
@@ -17,14 +17,14 @@ Hide = Callable[[str], str]
 
 @dataclass(frozen=True)
 class EventFile:
-    """The events of one file in its order, and how many of its lines are none."""
+    """The events of one file in order, and the number of lines that could not be parsed."""
 
     events: Tuple[Event, ...]
     unreadable: int
 
 
 def read_events(text: str, hide: Hide) -> EventFile:
-    """Reads JSON lines; a torn line is counted. `hide` takes the secrets out of each text in them."""
+    """Parses JSON lines; torn lines are counted. `hide` masks the secrets in each string."""
     events: List[Event] = []
     unreadable = 0
     for line in text.split("\n"):
@@ -35,14 +35,14 @@ def read_events(text: str, hide: Hide) -> EventFile:
         except (ValueError, RecursionError):
             found = None
         if isinstance(found, dict) and isinstance(found.get("kind"), str):
-            events.append({str(name)[:100]: _clean(value, hide, DEEPEST) for name, value in found.items()})
+            events.append({str(name)[:100]: _clean(value, hide, MOST_DEPTH) for name, value in found.items()})
         else:
             unreadable += 1
     return EventFile(tuple(events), unreadable)
 
 
 def shown(text: str) -> str:
-    """The text without what a page cannot hold: control characters, halves of characters."""
+    """The text without characters that a page cannot hold: control characters and lone surrogates."""
     return _CONTROLS.sub("", text)
 
 
@@ -71,27 +71,27 @@ def whole(event: Event, name: str, highest: int = 1_000_000) -> Optional[int]:
 
 
 def words(event: Event, name: str, most: int = 300) -> str:
-    """A text of at most `most` characters; empty where there is none."""
+    """A string, cut to `most` characters; empty for anything else."""
     value = event.get(name)
     return value[:most] if isinstance(value, str) else ""
 
 
 def several(event: Event, name: str) -> Tuple[str, ...]:
-    """The texts of a list."""
+    """The strings of a list; empty for anything else."""
     value = event.get(name)
     return tuple(part[:100] for part in value if isinstance(part, str)) if isinstance(value, list) else ()
 
 
 def clocked(events: Tuple[Event, ...]) -> Tuple[Tuple[float, Event], ...]:
-    """Each event of one start with its wall time in seconds since 1970.
+    """Each event of one run with its wall-clock time in seconds since 1970.
 
-    The monotonic clock decides where there is one, set by the first event that has both: a wall clock that is
-    put right meanwhile tears nothing apart.
+    The first event with both clocks fixes the offset of the monotonic clock, which gives all later times:
+    setting the wall clock meanwhile does not matter.
     """
     offset: Optional[float] = None
     last = 0.0
     found: Dict[int, float] = {}
-    for place, event in enumerate(events):
+    for index, event in enumerate(events):
         wall, steady = number(event, "time", 4e9), number(event, "monotonic_ns", 1e19)
         if offset is None and wall is not None and steady is not None:
             offset = wall - steady / 1e9
@@ -99,12 +99,12 @@ def clocked(events: Tuple[Event, ...]) -> Tuple[Tuple[float, Event], ...]:
             last = offset + steady / 1e9
         elif wall is not None:
             last = wall
-        found[place] = last
+        found[index] = last
     known = next((at for at in found.values() if at > 0), 0.0)
-    return tuple((max(found[place], known), event) for place, event in enumerate(events))
+    return tuple((max(found[index], known), event) for index, event in enumerate(events))
 
 
 def moment(event: Event, name: str, at: float) -> float:
-    """The wall time of a field on the monotonic clock, by the event's own clocks; `at` where it has none."""
+    """The wall-clock time of a monotonic field of an event that happened at `at`; `at` if it has none."""
     steady, field = number(event, "monotonic_ns", 1e19), number(event, name, 1e19)
     return at if steady is None or field is None else at - (steady - field) / 1e9

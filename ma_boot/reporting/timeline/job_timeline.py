@@ -1,4 +1,4 @@
-"""What a page shows of a job, as frozen values; times in seconds after the first event. Pure."""
+"""What the events of a job tell, as frozen values; times are in seconds after the first event. Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
-class Phase:
-    """A phase of a node; `end` is None for one whose end was not written. `outcome` is empty then."""
+class PhaseSpan:
+    """A phase of a node; without an event of its end, `end` is None and `outcome` is empty."""
 
     name: str
     start: float
@@ -24,34 +24,34 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Life:
-    """One process: its start, its first output and its end, each of the last two None where unknown.
+class ProcessSpan:
+    """One process: its start, first output and end; `first_output` and `end` are None where unknown.
 
-    `code` is as a shell shows it; `stopped` that ma_boot had begun to stop everything; `part` one of `CAUSE`,
-    `FOLLOWED`, `STOPPED`, `WELL` and `UNKNOWN`.
+    `code` is the exit code as a shell shows it. `stopped` means that ma_boot was already stopping all
+    processes. `role` is one of `CAUSE`, `FOLLOWED`, `STOPPED`, `WELL` and `UNKNOWN`.
     """
 
     label: str
     rank: Optional[int]
     start: float
-    first: Optional[float]
+    first_output: Optional[float]
     end: Optional[float]
     code: Optional[int]
     signal: Optional[int]
     stopped: bool
     oom: str
     log_file: str
-    part: str = UNKNOWN
+    role: str = UNKNOWN
 
     @property
     def failed(self) -> bool:
-        """It ended with an error, by itself."""
+        """Whether it failed on its own."""
         return self.code not in (None, 0) and not self.stopped
 
 
 @dataclass(frozen=True)
-class Mark:
-    """Something that happened: `kind` is the event's, `label` whom it met, `text` what it says."""
+class Incident:
+    """A restart, stop, hang, fault or the like: `kind` is that of the event, `label` names those affected."""
 
     kind: str
     at: float
@@ -61,9 +61,8 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Transfer:
-    """Files on their way; `samples` are moments with the bytes so far; `end` is None where it is unknown;
-    `retries` are the requests that were made again."""
+class TransferSpan:
+    """A transfer; `samples` are (time, bytes so far), and `end` is None for one that did not finish."""
 
     direction: str
     start: float
@@ -75,20 +74,18 @@ class Transfer:
 
 
 @dataclass(frozen=True)
-class Start:
-    """One start of the boot command on a node; `exit_code` is None where no end was written.
+class BootRun:
+    """One run of the boot command on a node; `exit_code` is None without an event of its end.
 
-    `by` says whose the exit code is: `signal`, `ma_boot`, `training`, `output`, or nothing; of a whole
-    rehearsal also `node`, for a node of this label that ended without a word, whose `life` has its log.
+    `by` is whose exit code it is: `signal`, `ma_boot`, `training`, `output`, or empty.
     """
 
     begin: float
     end: float
-    host: str
-    phases: Tuple[Phase, ...]
-    lives: Tuple[Life, ...]
-    marks: Tuple[Mark, ...]
-    transfers: Tuple[Transfer, ...]
+    phases: Tuple[PhaseSpan, ...]
+    processes: Tuple[ProcessSpan, ...]
+    incidents: Tuple[Incident, ...]
+    transfers: Tuple[TransferSpan, ...]
     exit_code: Optional[int]
     by: str
     cause: str
@@ -97,47 +94,55 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Node:
-    """A node with the starts that are drawn, in order; `earlier` were too long before them."""
+class NodeTimeline:
+    """A node with its recent runs, oldest first; `earlier` is the number of runs that are left out."""
 
     number: int
-    starts: Tuple[Start, ...]
+    runs: Tuple[BootRun, ...]
     earlier: int = 0
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """How the job ended: the node and the process that it is due to, where there are such."""
+class JobOutcome:
+    """How the job ended, with the node and the process that caused it, where they are known.
+
+    `by` is as in `BootRun`; of a whole rehearsal it may be `node`, for the node `label` that ended without
+    an event of its end. `process` then has that node's log.
+    """
 
     exit_code: Optional[int]
     by: str
     cause: str
     node: Optional[int] = None
-    life: Optional[Life] = None
+    process: Optional[ProcessSpan] = None
     signal: Optional[int] = None
     label: str = ""
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """All of a job; `began` is the wall time of its first event, `seconds` how long it took."""
+    """A whole job; `began` is the wall-clock time of its first event, `seconds` its duration."""
 
     job: str
     began: float
     seconds: float
     expected_nodes: Optional[int]
-    nodes: Tuple[Node, ...]
-    marks: Tuple[Mark, ...]
-    verdict: Verdict
+    nodes: Tuple[NodeTimeline, ...]
+    incidents: Tuple[Incident, ...]
+    outcome: JobOutcome
     unreadable: int = 0
 
-    def lives(self) -> Iterator[Tuple[int, Life]]:
-        """The processes of each node's last start, with the node; of each the last attempt."""
-        for node in self.nodes:
-            last = {life.label: life for start in node.starts[-1:] for life in start.lives}
-            yield from ((node.number, life) for life in last.values())
+    def all_runs(self) -> Iterator[Tuple[int, BootRun]]:
+        """Every run with its node's number, by node."""
+        return ((node.number, run) for node in self.nodes for run in node.runs)
 
-    def all_marks(self) -> Tuple[Mark, ...]:
-        """What happened, on all nodes, in order."""
-        found = [mark for node in self.nodes for start in node.starts for mark in start.marks]
-        return tuple(sorted([*self.marks, *found], key=lambda mark: mark.at))
+    def last_processes(self) -> Iterator[Tuple[int, ProcessSpan]]:
+        """The processes of each node's last run with its number; of restarted ones the last attempt."""
+        for node in self.nodes:
+            last = {process.label: process for run in node.runs[-1:] for process in run.processes}
+            yield from ((node.number, process) for process in last.values())
+
+    def all_incidents(self) -> Tuple[Incident, ...]:
+        """The incidents of the job and of all nodes, oldest first."""
+        found = [incident for _, run in self.all_runs() for incident in run.incidents]
+        return tuple(sorted([*self.incidents, *found], key=lambda incident: incident.at))

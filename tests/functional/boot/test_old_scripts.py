@@ -1,6 +1,7 @@
-"""The guides' own start scripts beside the `ma_boot` line that replaces each: what the training sees, for real.
+"""A start script of each kind that the guides describe, and the `ma_boot` line that replaces it.
 
-Every row of the migration table is a test here.
+Both are run, and what the training sees is compared. Every row of the migration table is a test here. The
+scripts are our own; with `MABOOT_ORIGINALS=DIR` the published ones in DIR are compared too.
 """
 
 from __future__ import annotations
@@ -20,8 +21,12 @@ from ma_boot.rank_table import convert, fake, parse
 from tests.functional.node import eventually
 
 ROOT = Path(__file__).parents[3]
-ORIGINALS = Path(__file__).parents[1] / "originals"
-# Of a shell, of Python's and pytest's start, and of MPI's inner life: no part of what a script gives the training.
+START_SCRIPTS = {"own": Path(__file__).parents[1] / "start_scripts"}
+if "MABOOT_ORIGINALS" in os.environ:
+    START_SCRIPTS["published"] = Path(os.environ["MABOOT_ORIGINALS"])
+# X2MindSpore's published script has a gap for the command that trains.
+GAP, COMMAND = '"please input your shell script here"', 'python "${execute_path}"/train.py --epochs 2'
+# Set by the shell, Python, pytest and MPI themselves, not by a start script for the training.
 NOISE = ("_", "PWD", "OLDPWD", "SHLVL", "LINES", "COLUMNS", "PYTEST_", "OMPI_", "PMIX_", "ORTE_", "OPAL_")
 TRAIN = """
 import json, os, sys
@@ -36,7 +41,7 @@ os.rename(file.name, file.name[:-5])
 
 
 def migration_table() -> Dict[str, str]:
-    """The documentation's table: what stands at the start of a row, and the new line."""
+    """The table of docs/migration.md: the start of each row, and the new line."""
     text = (ROOT / "docs" / "migration.md").read_text()
     rows = text.partition("<!-- migration table -->")[2].partition("<!-- end of the migration table -->")[0]
     found = re.findall(r"^\| `(.+?)`.* \| `(.+)` \|$", rows, re.MULTILINE)
@@ -48,7 +53,7 @@ TABLE = migration_table()
 
 
 def new_line(old: str, **replaced: str) -> str:
-    """The row's line, which begins with `old`; what is only an example in it is replaced."""
+    """The new line of the row that begins with `old`, with its examples replaced."""
     (found,) = (row for row in TABLE if row.startswith(old))
     line = TABLE[found]
     for name, value in replaced.items():
@@ -60,8 +65,8 @@ def new_line(old: str, **replaced: str) -> str:
     return line
 
 
-class Bench:
-    """A machine of its own for one way of starting: the project, its rank table, a place for what is seen."""
+class Machine:
+    """A machine of its own for one way of starting: the project, its rank table, and what the ranks saw."""
 
     def __init__(self, root: Path, devices: Sequence[int] = (2,)) -> None:
         self.root = root
@@ -74,35 +79,43 @@ class Bench:
             (root / name).write_text(TRAIN + "\ndef test_train(): pass\n")
         (root / "resnet.py").write_text("")
         (root / "config.yaml").write_text("lr: 1\n")
-        shutil.copytree(ORIGINALS, root / "scripts")
         document = fake(len(devices), devices[0])
         self.table = root / f"rank_table_{sum(devices)}pcs.json"
         self.table.write_text(convert(parse(document)).dumps())
 
-    @property
-    def environ(self) -> Dict[str, str]:
-        path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
-        return {"PATH": path, "HOME": str(self.root / "home"), "SEEN": str(self.seen_dir), "MY_OWN": "kept"}
+    def run_script(
+        self, script: Path, *arguments: str, directory: str = "scripts", ranks: int = 2
+    ) -> List[Mapping[str, str]]:
+        """Runs a start script from a directory of the project."""
+        target = self.root / directory / script.name
+        target.parent.mkdir(exist_ok=True)
+        target.write_text(script.read_text().replace(GAP, COMMAND))
+        return self.run(["bash", str(target.relative_to(self.root)), *arguments], ranks=ranks)
 
-    def original(self, script: str, *arguments: str, ranks: int = 2) -> List[Mapping[str, str]]:
-        subprocess.run(
-            ["bash", script, *arguments],
-            cwd=self.root, env=self.environ, check=True, stdout=subprocess.PIPE, timeout=60,
-        )  # fmt: skip
-        return self.seen(ranks)
-
-    def ma_boot(self, line: str, more: Mapping[str, str] = {}, ranks: int = 2) -> List[Mapping[str, str]]:
+    def run_line(self, line: str, more: Mapping[str, str] = {}, ranks: int = 2) -> List[Mapping[str, str]]:
         """Runs a line as a user types it."""
+        return self.run(["bash", "-c", line], more, ranks)
+
+    def run(
+        self, argv: Sequence[str], more: Mapping[str, str] = {}, ranks: int = 2
+    ) -> List[Mapping[str, str]]:
+        """Runs a program to its end; returns the environment of each rank."""
+        path = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
+        environ = {
+            "PATH": path,
+            "HOME": str(self.root / "home"),
+            "SEEN": str(self.seen_dir),
+            "MY_OWN": "kept",
+        }
         done = subprocess.run(
-            ["bash", "-c", line],
-            cwd=self.root, env={**self.environ, **more}, check=False, timeout=60,
+            argv, cwd=self.root, env={**environ, **more}, check=False, timeout=60,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout
         return self.seen(ranks)
 
     def seen(self, count: int) -> List[Mapping[str, str]]:
-        """What each rank saw, by rank, paths as if both machines had the same."""
+        """What each rank saw, by rank, with paths as if all machines had the same."""
         files = eventually(
             lambda: (
                 len(found := [f for f in self.seen_dir.iterdir() if f.suffix != ".part"]) == count and found
@@ -116,80 +129,90 @@ class Bench:
 
 
 @pytest.fixture
-def benches(tmp_path: Path) -> List[Bench]:
-    return [Bench(tmp_path / "theirs"), Bench(tmp_path / "ours")]
+def old(tmp_path: Path) -> Machine:
+    """Where a start script runs."""
+    return Machine(tmp_path / "old")
+
+
+@pytest.fixture
+def new(tmp_path: Path) -> Machine:
+    """Where the line runs that replaces it."""
+    return Machine(tmp_path / "new")
+
+
+@pytest.fixture(params=START_SCRIPTS)
+def scripts(request: pytest.FixtureRequest) -> Path:
+    """The directory of the start scripts."""
+    return START_SCRIPTS[request.param]
 
 
 def given(environ: Mapping[str, str]) -> Dict[str, str]:
     return {name: value for name, value in environ.items() if not name.startswith(NOISE)}
 
 
-def assert_all_is_there(theirs: Sequence[Mapping[str, str]], ours: Sequence[Mapping[str, str]]) -> None:
-    """Every variable of the original, with the same value, in each rank; ours may have more."""
-    assert len(theirs) == len(ours)
-    for original, replacement in zip(theirs, ours):
+def assert_all_is_there(script: Sequence[Mapping[str, str]], line: Sequence[Mapping[str, str]]) -> None:
+    """Every variable of the script's ranks has the same value in the line's; those may have more."""
+    assert len(script) == len(line)
+    for original, replacement in zip(script, line):
         wanted = {name: value for name, value in given(original).items() if name not in ("PATH", "LC_CTYPE")}
         assert {name: replacement.get(name) for name in wanted} == wanted
 
 
-def test_run_sh(benches: List[Bench]) -> None:
-    theirs, ours = benches
-    original = theirs.original("scripts/run.sh", "/path/dataset", "2")
-    replacement = ours.ma_boot(new_line("run.sh"))
+def test_run_sh(scripts: Path, old: Machine, new: Machine) -> None:
+    original = old.run_script(scripts / "run.sh", "/path/dataset", "2")
+    replacement = new.run_line(new_line("run.sh"))
     assert_all_is_there(original, replacement)
     assert replacement[1]["DATA_PATH"] == "/path/dataset"
     assert replacement[1]["DEVICE_ID"] == replacement[1]["RANK_ID"] == "1"
-    assert ours.scripts[1] == "ROOT/device_1/resnet50_distributed_training.py"  # as the original: the copy
-    assert "RANK_ID=1\n" in (ours.root / "device_1" / "env.log").read_text()
+    assert new.scripts[1] == "ROOT/device_1/resnet50_distributed_training.py"  # as the original: the copy
+    assert "RANK_ID=1\n" in (new.root / "device_1" / "env.log").read_text()
 
 
 @pytest.mark.parametrize("start", ["0", "8"])
-def test_run_cluster_sh(tmp_path: Path, start: str) -> None:
-    theirs, ours = (Bench(tmp_path / name, devices=(8, 8)) for name in ("theirs", "ours"))
-    shutil.copy(theirs.root / "scripts" / "run_cluster.sh", theirs.root)
-    table = str(theirs.table)
-    original = theirs.original("run_cluster.sh", "/path/dataset", table, "16", start, ranks=8)
-    line = new_line("run_cluster.sh", table=str(ours.table), start=f"--rank-start {start}")
-    replacement = ours.ma_boot(line, ranks=8)
+def test_run_cluster_sh(scripts: Path, tmp_path: Path, start: str) -> None:
+    old, new = (Machine(tmp_path / name, devices=(8, 8)) for name in ("old", "new"))
+    arguments = ("/path/dataset", str(old.table), "16", start)
+    original = old.run_script(scripts / "run_cluster.sh", *arguments, directory=".", ranks=8)
+    line = new_line("run_cluster.sh", table=str(new.table), start=f"--rank-start {start}")
+    replacement = new.run_line(line, ranks=8)
     assert_all_is_there(original, replacement)
-    assert theirs.cwds == ours.cwds  # device_<rank>, for ranks from RANK_START on
+    assert old.cwds == new.cwds  # device_<rank>, for ranks from RANK_START on
     for rank in range(int(start), int(start) + 8):
-        assert (ours.root / f"device_{rank}" / f"train{rank}.log").is_file()
+        log = Path(f"device_{rank}", f"train{rank}.log")
+        assert (old.root / log).is_file()
+        assert (new.root / log).is_file()
 
 
-def test_run_distributed_ascend_sh_of_x2mindspore(benches: List[Bench]) -> None:
-    theirs, ours = benches
-    original = theirs.original("scripts/run_distributed_ascend.sh", str(theirs.table), "2", "0", "4")
-    replacement = ours.ma_boot(new_line("run_distributed_ascend.sh", table=str(ours.table)))
+def test_run_distributed_ascend_sh_of_x2mindspore(scripts: Path, old: Machine, new: Machine) -> None:
+    original = old.run_script(scripts / "run_distributed_ascend.sh", str(old.table), "2", "0", "4")
+    replacement = new.run_line(new_line("run_distributed_ascend.sh", table=str(new.table)))
     assert_all_is_there(original, replacement)
     assert [environ["DEVICE_ID"] for environ in replacement] == ["4", "5"]
-    assert theirs.cwds == ours.cwds == ["ROOT/device_0", "ROOT/device_1"]
-    assert theirs.scripts == ours.scripts
+    assert old.cwds == new.cwds == ["ROOT/device_0", "ROOT/device_1"]
+    assert old.scripts == new.scripts
     for rank in (0, 1):
         log = Path(f"device_{rank}", f"train{rank}.log")
-        assert (theirs.root / log).read_text() == (ours.root / log).read_text() == "training --epochs 2\n"
+        assert (old.root / log).read_text() == (new.root / log).read_text() == "training --epochs 2\n"
 
 
-def test_run_distribution_ascend_sh(benches: List[Bench]) -> None:
-    theirs, ours = benches
-    original = theirs.original(
-        "scripts/run_distribution_ascend.sh", "2", "0", "rank_table_2pcs.json", "config.yaml"
+def test_run_distribution_ascend_sh(scripts: Path, old: Machine, new: Machine) -> None:
+    original = old.run_script(
+        scripts / "run_distribution_ascend.sh", "2", "0", "rank_table_2pcs.json", "config.yaml"
     )
-    replacement = ours.ma_boot(new_line("run_distribution_ascend.sh DEVICE_NUM START_ID"))
+    replacement = new.run_line(new_line("run_distribution_ascend.sh DEVICE_NUM START_ID"))
     assert_all_is_there(original, replacement)
     for rank in (0, 1):
-        own = ours.root / f"device_{rank}"
-        copied = {path.name for path in (theirs.root / "scripts" / f"train_parallel{rank}").iterdir()}
+        own = new.root / f"device_{rank}"
+        copied = {path.name for path in (old.root / "scripts" / f"train_parallel{rank}").iterdir()}
         assert copied - {"log.txt"} == {path.name for path in own.iterdir()}
         assert (own / "src" / "net.py").is_file()
-    assert ours.scripts == ["ROOT/device_0/train.py", "ROOT/device_1/train.py"]
+    assert new.scripts == ["ROOT/device_0/train.py", "ROOT/device_1/train.py"]
 
 
 @pytest.mark.openmpi
-def test_run_distribution_ascend_sh_with_mpirun(benches: List[Bench]) -> None:
-    theirs, ours = benches
-    original = theirs.original("scripts/run_distribution_mpirun.sh", "2", "config.yaml")
-    replacement = ours.ma_boot(new_line("run_distribution_ascend.sh DEVICE_NUM CONFIG_PATH"))
+def test_run_distribution_ascend_sh_with_mpirun(scripts: Path, old: Machine, new: Machine) -> None:
+    original = old.run_script(scripts / "run_distribution_mpirun.sh", "2", "config.yaml")
+    replacement = new.run_line(new_line("run_distribution_ascend.sh DEVICE_NUM CONFIG_PATH"))
     assert_all_is_there(original, replacement)
     for rank, environ in enumerate(replacement):
         assert environ["OMPI_COMM_WORLD_RANK"] == str(rank)
@@ -198,60 +221,51 @@ def test_run_distribution_ascend_sh_with_mpirun(benches: List[Bench]) -> None:
 
 
 @pytest.mark.openmpi
-def test_mpirun_in_non_sink_mode(benches: List[Bench]) -> None:
-    theirs, ours = benches
+def test_mpirun_in_non_sink_mode(old: Machine, new: Machine) -> None:
     root = "--allow-run-as-root --oversubscribe" if os.geteuid() == 0 else "--oversubscribe"
-    script = theirs.root / "non_sink.sh"
-    script.write_text(f"GRAPH_OP_RUN=1 HCCL_WHITELIST_DISABLE=1 mpirun {root} -n 2 python train.py\n")
-    original = theirs.original("non_sink.sh")
-    replacement = ours.ma_boot(new_line("GRAPH_OP_RUN=1 HCCL_WHITELIST_DISABLE=1 mpirun"))
+    original = old.run_line(f"GRAPH_OP_RUN=1 HCCL_WHITELIST_DISABLE=1 mpirun {root} -n 2 python train.py")
+    replacement = new.run_line(new_line("GRAPH_OP_RUN=1 HCCL_WHITELIST_DISABLE=1 mpirun"))
     assert_all_is_there(original, replacement)
     assert {environ["GRAPH_OP_RUN"] for environ in replacement} == {"1"}
 
 
-def test_the_path_manager_of_x2mindspore(benches: List[Bench]) -> None:
-    _, ours = benches
-    (ours.root / "obs" / "dataset").mkdir(parents=True)
-    (ours.root / "obs" / "dataset" / "a").write_text("input")
-    (ours.root / "obs" / "outputs").mkdir()
+def test_the_path_manager_of_x2mindspore(new: Machine) -> None:
+    (new.root / "obs" / "dataset").mkdir(parents=True)
+    (new.root / "obs" / "dataset" / "a").write_text("input")
+    (new.root / "obs" / "outputs").mkdir()
     mapping = {"input": {"data": "obs://dataset/"}, "output": {"config.yaml": "obs://outputs/c.yaml"}}
-    (ours.root / "path_mapping_config.py").write_text(f"PATH_MAPPING_CONFIG = {mapping!r}\n")
-    more = {"MABOOT_OBS_ROOT": "obs", "RANK_TABLE_FILE": str(ours.table)}
-    ours.ma_boot(new_line("ModelArtsPathManager"), more)
-    assert (ours.root / "data" / "a").read_text() == "input"
-    assert (ours.root / "obs" / "outputs" / "c.yaml").read_text() == "lr: 1\n"
+    (new.root / "path_mapping_config.py").write_text(f"PATH_MAPPING_CONFIG = {mapping!r}\n")
+    more = {"MABOOT_OBS_ROOT": "obs", "RANK_TABLE_FILE": str(new.table)}
+    new.run_line(new_line("ModelArtsPathManager"), more)
+    assert (new.root / "data" / "a").read_text() == "input"
+    assert (new.root / "obs" / "outputs" / "c.yaml").read_text() == "lr: 1\n"
 
 
-def test_main_py_of_pytorchs_guide(benches: List[Bench]) -> None:
-    """`device_id_to_process_device_map` of the guide, as it stands there, beside what each process gets."""
-    _, ours = benches
-    devices = [int(device) for device in ["1", "2"]]
-    devices.sort()
-    process_device_map = dict(enumerate(devices))
-    shutil.copy(ours.root / "train.py", ours.root / "main.py")
-    replacement = ours.ma_boot(new_line("main.py --addr"))
+def test_main_py_of_pytorchs_guide(new: Machine) -> None:
+    """The guide gives process i the i-th smallest device of `--device_list`."""
+    shutil.copy(new.root / "train.py", new.root / "main.py")
+    replacement = new.run_line(new_line("main.py --addr"))
     got = {int(environ["LOCAL_RANK"]): int(environ["DEVICE_ID"]) for environ in replacement}
-    assert got == process_device_map
+    assert got == {0: 1, 1: 2}
     assert {environ["MASTER_ADDR"] for environ in replacement} == {"127.0.0.1"}  # the guide's default
     assert all(environ["MASTER_PORT"] for environ in replacement)
 
 
-def platform_table(bench: Bench) -> Dict[str, str]:
-    """A node of ModelArts, as far as its launcher looks."""
-    config = bench.root / "user-config"
+def platform_table(machine: Machine) -> Dict[str, str]:
+    """Makes the machine a node of ModelArts, as far as its launcher looks; returns the platform's variables."""
+    config = machine.root / "user-config"
     config.mkdir()
     (config / "jobstart_hccl.json").write_text(json.dumps(fake(1, 2)))
     return {
-        "MA_HOME": str(bench.root / "home"), "MA_MOUNT_PATH": str(bench.root / "home" / "modelarts"),
+        "MA_HOME": str(machine.root / "home"), "MA_MOUNT_PATH": str(machine.root / "home" / "modelarts"),
         "RANK_TABLE_FILE": str(config), "MA_VJ_NAME": "ma-job-1", "MA_NUM_GPUS": "2",
     }  # fmt: skip
 
 
-def test_modelarts_own_launcher(benches: List[Bench]) -> None:
-    """davincirun is no part of this project: what it gives each process stands in its `fmk.py`."""
-    _, ours = benches
-    platform = platform_table(ours)
-    seen = ours.ma_boot(new_line("run_ascend.py"), platform)
+def test_modelarts_own_launcher(new: Machine) -> None:
+    """The expected values are what davincirun sets for each process; it is not part of this project."""
+    platform = platform_table(new)
+    seen = new.run_line(new_line("run_ascend.py"), platform)
     for rank, environ in enumerate(seen):
         log = f"ROOT/home/modelarts/log/modelarts-job-1/ascend/process_log/rank_{rank}"
         wanted = {
@@ -262,23 +276,21 @@ def test_modelarts_own_launcher(benches: List[Bench]) -> None:
         assert {name: environ.get(name) for name in wanted} == wanted
 
 
-def test_conda_run(benches: List[Bench]) -> None:
-    _, ours = benches
-    prefix = ours.root / "anaconda3" / "envs" / "mine"
+def test_conda_run(new: Machine) -> None:
+    prefix = new.root / "anaconda3" / "envs" / "mine"
     (prefix / "bin").mkdir(parents=True)
     (prefix / "conda-meta").mkdir()
     (prefix / "bin" / "python").symlink_to(sys.executable)
-    more = {**platform_table(ours), "ANACONDA_DIR": str(ours.root / "anaconda3")}
-    seen = ours.ma_boot(new_line("export LD_LIBRARY_PATH", conda="--conda-env mine"), more)
+    more = {**platform_table(new), "ANACONDA_DIR": str(new.root / "anaconda3")}
+    seen = new.run_line(new_line("export LD_LIBRARY_PATH", conda="--conda-env mine"), more)
     for environ in seen:
         assert environ["LD_LIBRARY_PATH"].split(":")[0] == "ROOT/anaconda3/envs/mine/lib"
         assert environ["CONDA_DEFAULT_ENV"] == "mine"
 
 
-def test_torchruns_variables(benches: List[Bench]) -> None:
-    """Real torchrun is in test_torch.py: the same training runs in both ways there."""
-    _, ours = benches
-    seen = ours.ma_boot(new_line("torchrun"), {"MA_NUM_GPUS": "2"})
+def test_torchruns_variables(new: Machine) -> None:
+    """The comparison with a real torchrun is in test_torch.py."""
+    seen = new.run_line(new_line("torchrun"), {"MA_NUM_GPUS": "2"})
     names = (
         "RANK",
         "LOCAL_RANK",
@@ -293,28 +305,26 @@ def test_torchruns_variables(benches: List[Bench]) -> None:
     ]  # fmt: skip
 
 
-def test_msruns_variables(benches: List[Bench]) -> None:
-    """Real msrun is in test_mindspore_ways.py: the same training runs in both ways there."""
-    _, ours = benches
-    seen = ours.ma_boot(new_line("msrun"), {"MA_NUM_GPUS": "2"}, ranks=3)  # and the scheduler
+def test_msruns_variables(new: Machine) -> None:
+    """The comparison with a real msrun is in test_mindspore_ways.py."""
+    seen = new.run_line(new_line("msrun"), {"MA_NUM_GPUS": "2"}, ranks=3)  # and the scheduler
     workers = [environ for environ in seen if environ["MS_ROLE"] == "MS_WORKER"]
     assert [environ["MS_NODE_ID"] for environ in workers] == ["0", "1"]
     assert {environ["MS_WORKER_NUM"] for environ in seen} == {"2"}
 
 
-def test_a_second_run_starts_in_fresh_directories_and_masks_secrets(benches: List[Bench]) -> None:
-    _, ours = benches
+def test_a_second_run_starts_in_fresh_directories_and_masks_secrets(new: Machine) -> None:
     line = "ma_boot --rank-table-file rank_table_2pcs.json --workdir per-rank train.py"
-    ours.ma_boot(line)
-    (ours.root / "device_0" / "left.ckpt").write_text("of the first run")
-    shutil.rmtree(ours.seen_dir)
-    ours.seen_dir.mkdir()
-    ours.ma_boot(line, more={"OBS_SECRET_ACCESS_KEY": "planted"})
-    assert [path.name for path in (ours.root / "device_0").iterdir()] == ["env.log"]
-    log = (ours.root / "device_0" / "env.log").read_text()
+    new.run_line(line)
+    (new.root / "device_0" / "left.ckpt").write_text("of the first run")
+    shutil.rmtree(new.seen_dir)
+    new.seen_dir.mkdir()
+    new.run_line(line, more={"OBS_SECRET_ACCESS_KEY": "planted"})
+    assert [path.name for path in (new.root / "device_0").iterdir()] == ["env.log"]
+    log = (new.root / "device_0" / "env.log").read_text()
     assert "OBS_SECRET_ACCESS_KEY=******\n" in log
     assert "planted" not in log
-    assert not os.path.exists(ours.root / "device_0" / "train0.log")
+    assert not os.path.exists(new.root / "device_0" / "train0.log")
 
 
 def test_every_row_of_the_table_is_tested() -> None:

@@ -19,15 +19,11 @@ from tests.functional.node import RANK, Ended, Node, eventually
 CONFIG = """\
 PATH_MAPPING_CONFIG = {
     'input': {
-        # Add path mapping here for downloading data before training
-        # format: <local path>: <obs/s3 path>
-        # For example: '/data/dataset/imagenet': 'obs://dataset/imagenet',
+        # fetched before the training, 'local path': 'obs or s3 URL'
         INPUTS
     },
     'output': {
-        # Add path mapping here for uploading output after training
-        # format: <local path>: <obs/s3 path>
-        # For example: './checkpoints': 'obs://outputs/',
+        # sent after it
         OUTPUTS
     }
 }

@@ -14,7 +14,7 @@ from typing import Iterator, List
 
 import pytest
 
-from ma_boot.rehearsal.faults.grammar import KINDS
+from ma_boot.rehearsal.faults import KINDS
 
 BIN = str(Path(sys.executable).parent)
 PATH = f"{BIN}:/usr/bin:/bin"

@@ -18,7 +18,7 @@ from ma_boot.cli.options import TOPICS, RunOption, misfits
 from ma_boot.cli.run import run
 from ma_boot.node.request import conflicts, requested
 from ma_boot.rank_table import fake
-from ma_boot.rehearsal.faults.grammar import KINDS
+from ma_boot.rehearsal.faults import KINDS
 from tests.synthetic import synthetic_job
 
 LINES, COLUMNS = 40, 80

@@ -73,7 +73,7 @@ def test_a_rank_that_raises_is_the_cause(tmp_path: Path) -> None:
         assert [
             line for line in said if re.match("rank 3 .*; its last exception: ValueError: planted in", line)
         ]
-        assert [line for line in said if line.startswith("advice: this rank lost its peer")]
+        assert [line for line in said if line.startswith("hint: this rank lost its peer")]
 
 
 def test_torchrun_once_on_each_node(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from typing import Any, Dict, List, Tuple
 
 import pytest
 
-from ma_boot.rehearsal.faults.forced_exit import force_exit
-from ma_boot.rehearsal.faults.verdict import FILE
+from ma_boot.rehearsal.injector import force_exit
+from ma_boot.rehearsal.verdicts import FILE
 from tests.functional.node import Ended, alive, eventually
 from tests.functional.rehearsal.test_rehearsal import (
     MAPPING,
@@ -99,7 +99,7 @@ def test_an_exit_code_cannot_be_forced_on_what_is_gone() -> None:
 def test_a_fault_that_does_not_come_is_no_good_verdict(laptop: Path) -> None:
     ended = with_fault(laptop, "--fault", "kill rank=1 at=10m", "project/train.py")
     assert ended.code == 0
-    assert verdicts(laptop)[0]["wrong"] == ["it did not come: rank 1 had ended before"]
+    assert verdicts(laptop)[0]["wrong"] == ["the fault was not injected: rank 1 had already ended"]
 
 
 @pytest.mark.parametrize(("fault", "code"), [("kill rank=1 line=1", 137), ("rescheduled node=0 at=4s", 0)])
@@ -115,7 +115,7 @@ def test_a_process_that_nothing_ended_is_no_good_verdict(laptop: Path, fault: st
     ended = with_fault(laptop, "--fault", fault, "project/train.py")
     assert ended.code == code, ended.output
     (wrong,) = verdicts(laptop)[0]["wrong"]
-    assert wrong.startswith("processes still ran when it was over: ")
+    assert wrong.startswith("processes still running at the end: ")
     left = [int(pid) for pid in wrong.rpartition(": ")[2].split(", ")]
     assert left
     assert not any(alive(pid) for pid in left)

@@ -10,10 +10,10 @@ from typing import Dict, List
 
 import pytest
 
-from ma_boot.rehearsal.live import painted, view
+from ma_boot.rehearsal.live_view import painted, view
 from ma_boot.reporting.console import Console
 from ma_boot.reporting.timeline.events import read_events
-from ma_boot.reporting.timeline.merge import timeline
+from ma_boot.reporting.timeline.merge import timeline_of
 from tests.functional.terminal import Shown, in_terminal, screen_lines
 from tests.synthetic import synthetic_job
 
@@ -64,7 +64,7 @@ def test_what_is_written_meanwhile_is_whole_and_in_order() -> None:
 
     reader = threading.Thread(target=take)
     reader.start()
-    with Console(write_end, moving=True) as console:
+    with Console(write_end, interactive=True) as console:
         with console.below() as show:
             for number in range(2000):
                 console.write(b"line %d\n" % number)
@@ -84,7 +84,9 @@ def test_what_is_written_meanwhile_is_whole_and_in_order() -> None:
 
 @pytest.mark.parametrize(("nodes", "most"), [(2, 17), (64, 17), (64, 2)])
 def test_it_is_never_larger_than_its_part_of_the_terminal(nodes: int, most: int) -> None:
-    rows = view(timeline([read_events(text, str) for text in synthetic_job(nodes, 8, fails=9)]), nodes, 71.0)
+    rows = view(
+        timeline_of([read_events(text, str) for text in synthetic_job(nodes, 8, fails=9)]), nodes, 71.0
+    )
     lines = painted(rows, 60, most)
     assert len(lines) == min(nodes + 1, most)
     assert "71.0 s" in lines[0]

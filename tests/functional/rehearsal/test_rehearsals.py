@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ma_boot.rehearsal.faults.catalogue import CASES
+from ma_boot.rehearsal.faults import CASES
 from tests.functional.rehearsal.test_faults import bubblewrap
 
 __all__ = ["bubblewrap"]

@@ -188,7 +188,7 @@ class TestLimits:
         assert ended.code == 0, ended.output
         assert "rank 0: its log file ends here" in ended.output
         assert "[rank 0] the end\n" in ended.output
-        assert re.search(r"rank 0: \d+ bytes are not in .*rank-0-device-0.txt", ended.output)
+        assert re.search(r"rank 0: \d+ bytes are missing in .*rank-0-device-0.txt", ended.output)
         assert len(node.logs()[LOG.format(0)]) == 20_000
 
     def test_before_the_collectors_limit_the_files_alone_go_on(self, node: Node) -> None:

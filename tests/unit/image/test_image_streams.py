@@ -21,9 +21,9 @@ DIGEST = "sha256:" + "0" * 64
 class Pipe:
     """A console whose text can be read."""
 
-    def __init__(self, moving: bool = False) -> None:
+    def __init__(self, interactive: bool = False) -> None:
         self.reader, self._writer = os.pipe()
-        self.console = Console(self._writer, moving)
+        self.console = Console(self._writer, interactive)
         self.progress = Progress(self.console, lambda lines: None)
 
     def text(self) -> str:
@@ -51,7 +51,7 @@ def test_a_build_shows_its_steps_and_no_login(pipe: Pipe) -> None:
 
 
 def test_on_a_terminal_output_moves() -> None:
-    pipe = Pipe(moving=True)
+    pipe = Pipe(interactive=True)
     with shown(pipe.console) as progress:
         build.follow(steps(), progress)
         pipe.console.flush()

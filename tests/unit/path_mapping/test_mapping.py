@@ -15,17 +15,15 @@ from path_mapping.mapping.routes import ObsUrl, PathMapping, Route
 from path_mapping.planning.plan import plan_downloads, source_of
 from path_mapping.stores import StoredObject, open_store
 
-# As X2MindSpore generates it, filled in with its own two examples.
+# Shaped as X2MindSpore generates it: single quotes, comments within the dictionaries, commas at their ends.
 GENERATED = """
 PATH_MAPPING_CONFIG = {
     'input': {
-        # Add path mapping here for downloading data before training
-        # format: <local path>: <obs/s3 path>
-        # For example:
-        '/data/dataset/imagenet': 'obs://dataset/imagenet',
+        # fetched before the training
+        '/data/flowers': 'obs://pictures/flowers',
     },
     'output': {
-        './checkpoints': 's3://outputs/',
+        './models': 's3://trained/',
     }
 }
 """
@@ -33,8 +31,8 @@ PATH_MAPPING_CONFIG = {
 
 def test_the_generated_file_is_read_unchanged() -> None:
     assert parse_mapping(GENERATED, "x") == PathMapping(
-        (Route("/data/dataset/imagenet", ObsUrl("dataset", "imagenet")),),
-        (Route("./checkpoints", ObsUrl("outputs", "")),),
+        (Route("/data/flowers", ObsUrl("pictures", "flowers")),),
+        (Route("./models", ObsUrl("trained", "")),),
     )
 
 

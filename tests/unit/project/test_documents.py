@@ -12,8 +12,7 @@ import pytest
 
 from ma_boot.cli.app import commands
 from ma_boot.errors import ExitCode
-from ma_boot.reporting.hints import ADVICE
-from ma_boot.reporting.store_advice import STORE_ADVICE
+from ma_boot.reporting.hints import OUTPUT_HINTS, STORE_HINTS
 from tests.unit.project.imports import SOURCES
 
 ROOT = Path(__file__).parents[3]
@@ -216,8 +215,8 @@ class TestTroubleshooting:
         assert [text for text in texts if not is_printed(text)] == []
 
     @pytest.mark.parametrize("page", TROUBLES, ids=named(TROUBLES))
-    @pytest.mark.parametrize(("kind", "known"), [("OBS", STORE_ADVICE), ("others", ADVICE)])
-    def test_every_text_has_advice_and_every_advice_a_text(
+    @pytest.mark.parametrize(("kind", "known"), [("OBS", STORE_HINTS), ("others", OUTPUT_HINTS)])
+    def test_every_text_has_a_hint_and_every_hint_a_text(
         self, page: Path, kind: str, known: Tuple[Tuple[str, str], ...]
     ) -> None:
         texts = quoted(page.read_text(), kind)

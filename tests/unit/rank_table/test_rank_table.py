@@ -1,4 +1,4 @@
-"""Rank tables: the documents' own, and what comes instead of them."""
+"""Rank tables, as the platform documents them and as they may come instead."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from ma_boot.rank_table import (
     validate,
 )
 
-# The sample of develop-modelarts-1416.
+# One pod with one card, whose device_id is its number on the server.
 SAMPLE: Dict[str, Any] = {
     "group_count": "1",
     "group_list": [
         {
             "device_count": "1",
-            "group_name": "job-trainjob",
+            "group_name": "job-flowers",
             "instance_count": "1",
             "instance_list": [
                 {
-                    "devices": [{"device_id": "4", "device_ip": "192.1.10.254"}],
-                    "pod_name": "jobxxxxxxxx-job-trainjob-0",
-                    "server_id": "192.168.0.25",
+                    "devices": [{"device_id": "4", "device_ip": "192.5.10.21"}],
+                    "pod_name": "job7c0ffee-job-flowers-0",
+                    "server_id": "172.16.4.9",
                 }
             ],
         }
@@ -52,11 +52,11 @@ SAMPLE_AS_ONE = """{
   "server_count": "1",
   "server_list": [
     {
-      "server_id": "192.168.0.25",
+      "server_id": "172.16.4.9",
       "device": [
         {
           "device_id": "4",
-          "device_ip": "192.1.10.254",
+          "device_ip": "192.5.10.21",
           "rank_id": "0"
         }
       ]
@@ -119,7 +119,7 @@ def said(findings: Sequence[TableFinding]) -> str:
 class TestConvert:
     """Template two to template one."""
 
-    def test_the_documents_sample_byte_for_byte(self) -> None:
+    def test_the_platforms_layout_byte_for_byte(self) -> None:
         assert convert(parse(SAMPLE)).dumps() == SAMPLE_AS_ONE
 
     def test_ranks_follow_the_pods_numbers_not_the_file_nor_the_servers(self) -> None:
@@ -505,7 +505,7 @@ class TestWhoAmI:
         assert "pod ma-job-x-worker-1 on server 10.0.0.2, 1 devices" in str(raised.value)
 
     def test_the_only_pod_needs_no_name(self) -> None:
-        assert own_pod(parse(SAMPLE), None, None, None).server_id == "192.168.0.25"
+        assert own_pod(parse(SAMPLE), None, None, None).server_id == "172.16.4.9"
 
     def test_the_only_pod_may_not_be_somebody_elses(self) -> None:
         with pytest.raises(ConfigError):

@@ -12,18 +12,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ma_boot.rank_table import NotYet, completed_document, convert, errors, own_pod, parse, validate
-from ma_boot.rehearsal.faults.catalogue import CASES
-from ma_boot.rehearsal.faults.expect import WELL, Expected, Patience, expected
-from ma_boot.rehearsal.faults.grammar import KINDS, Fault, parse_faults
-from ma_boot.rehearsal.faults.verdict import Came, End, Home, Verdict, judged, outputs_home
+from ma_boot.rehearsal.faults import (
+    CASES,
+    KINDS,
+    Fault,
+    FaultVerdict,
+    InjectedFault,
+    JobEnd,
+    OutputFiles,
+    Patience,
+    expected,
+    parse_faults,
+    verdict_on,
+)
+from ma_boot.rehearsal.faults.expect import SUCCESS, Expected
 from ma_boot.rehearsal.platform import starts
 from ma_boot.rehearsal.platform.simulated_job import SimulatedJob, rank_table
 from ma_boot.rehearsal.platform.table_writes import writes
+from ma_boot.rehearsal.verdicts import compared_outputs
 from path_mapping.mapping.routes import ObsUrl, Route
 
 JOB = SimulatedJob("1234", "/sandbox", nodes=3, devices_per_node=2)
 TABLE = rank_table(JOB)
-PATIENCE = Patience(15.0, 1800.0, hangs_end=False)
+PATIENCE = Patience(15.0, 1800.0, ends_hangs=False)
 
 
 def contents(words: str, node: int = 0) -> List[str]:
@@ -99,9 +110,9 @@ def test_the_catalogue_has_every_kind_and_says_what_is_expected() -> None:
     assert len(CASES) >= 40
     assert {fault.kind for fault in faults} == set(KINDS)
     assert len({str(fault) for fault in faults}) == len(CASES)
-    impatient = Patience(1.0, 6.0, hangs_end=True)
+    impatient = Patience(1.0, 6.0, ends_hangs=True)
     for case, fault in zip(CASES, faults):
-        patience = impatient if "--hang-action" in case.options else Patience(15.0, 6.0, hangs_end=False)
+        patience = impatient if "--hang-action" in case.options else Patience(15.0, 6.0, ends_hangs=False)
         assert case.expected or expected(fault, patience), case.fault
 
 
@@ -119,16 +130,18 @@ def test_the_expected_exit_codes(words: str, code: int) -> None:
     assert found.code == code
 
 
-SUCCESS = End(0, "success", 12.5, home=Home(4, ()))
+SUCCEEDED = JobEnd(0, "success", 12.5, outputs=OutputFiles(4, ()))
 
 
-def verdict(wanted: Optional[Expected], end: End = SUCCESS, came: Union[float, str] = 10.0) -> Verdict:
+def verdict(
+    wanted: Optional[Expected], end: JobEnd = SUCCEEDED, came: Union[float, str] = 10.0
+) -> FaultVerdict:
     fault = Fault("kill", rank=1)
-    return judged(fault, Came(fault, came) if isinstance(came, float) else came, end, wanted)
+    return verdict_on(fault, InjectedFault(fault, came) if isinstance(came, float) else came, end, wanted)
 
 
 def test_a_verdict_says_what_how_long_and_what_was_lost() -> None:
-    found = verdict(WELL)
+    found = verdict(SUCCESS)
     assert found.wrong == ()
     assert found.lines() == [
         "fault: kill rank=1",
@@ -144,25 +157,27 @@ def test_a_verdict_says_what_how_long_and_what_was_lost() -> None:
     [
         ({"code": 1, "cause": "rank 0 failed"}, "expected exit code 0, found 1: rank 0 failed"),
         ({"cause": "rank 0 failed"}, "expected 'success' as the cause, found 'rank 0 failed'"),
-        ({"home": Home(4, ("/a",))}, "expected all outputs in OBS"),
+        ({"outputs": OutputFiles(4, ("/a",))}, "expected all outputs in OBS"),
         ({"starts": 2}, "expected 1 starts of the job, found 2"),
-        ({"left": (17,)}, "processes still ran when it was over: 17"),
+        ({"left": (17,)}, "processes still running at the end: 17"),
     ],
 )
 def test_a_verdict_that_is_not_the_expected_one_says_why(changes: Dict[str, Any], wrong: str) -> None:
-    found = verdict(WELL, replace(SUCCESS, **changes))
+    found = verdict(SUCCESS, replace(SUCCEEDED, **changes))
     assert found.wrong == (wrong,)
     assert found.lines()[-1] == f"  NOT as expected: {wrong}"
 
 
-def test_a_verdict_of_a_fault_that_did_not_come_says_why() -> None:
-    assert verdict(WELL, came="rank 1 printed 3 lines").wrong == ("it did not come: rank 1 printed 3 lines",)
+def test_a_verdict_on_a_fault_that_was_not_injected_says_why() -> None:
+    assert verdict(SUCCESS, came="rank 1 printed 3 lines").wrong == (
+        "the fault was not injected: rank 1 printed 3 lines",
+    )
     assert verdict(None).wrong is None
-    assert verdict(None, replace(SUCCESS, left=(17,))).wrong is not None
+    assert verdict(None, replace(SUCCEEDED, left=(17,))).wrong is not None
 
 
 def test_a_line_of_a_verdict_fits_the_screen() -> None:
-    assert max(map(len, verdict(WELL, replace(SUCCESS, code=1, cause="x" * 500)).lines())) <= 90
+    assert max(map(len, verdict(SUCCESS, replace(SUCCEEDED, code=1, cause="x" * 500)).lines())) <= 90
 
 
 def test_an_output_is_home_when_its_content_is(tmp_path: Path) -> None:
@@ -171,6 +186,6 @@ def test_an_output_is_home_when_its_content_is(tmp_path: Path) -> None:
     (tmp_path / "out" / "x").write_text("new")
     (tmp_path / "obs" / "bucket" / "x").write_text("old")
     places = [(Route("out", ObsUrl.parse("obs://bucket/")), tmp_path)]
-    assert outputs_home(places, tmp_path / "obs") == Home(1, (str(tmp_path / "out" / "x"),))
+    assert compared_outputs(places, tmp_path / "obs") == OutputFiles(1, (str(tmp_path / "out" / "x"),))
     (tmp_path / "obs" / "bucket" / "x").write_text("new")
-    assert outputs_home(places, tmp_path / "obs") == Home(1, ())
+    assert compared_outputs(places, tmp_path / "obs") == OutputFiles(1, ())

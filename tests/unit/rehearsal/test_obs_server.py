@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ma_boot.rehearsal.obs_server.storage.listing import page
+from ma_boot.rehearsal.obs_server.storage.refusals import Refusal
 from ma_boot.rehearsal.obs_server.wire import faults
 from ma_boot.rehearsal.obs_server.wire.conditions import is_modified, wanted_range
 from ma_boot.rehearsal.obs_server.wire.faults import Fault
-from ma_boot.rehearsal.obs_server.wire.refusals import Refusal
 from ma_boot.rehearsal.obs_server.wire.request import address, parse
 
 KEYS = st.lists(st.text("ab/", min_size=1, max_size=6), unique=True, max_size=20).map(sorted)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from obs import ObsClient, auth, const, convertor
 
-from ma_boot.rehearsal.obs_server.wire.refusals import Refusal
+from ma_boot.rehearsal.obs_server.storage.refusals import Refusal
 from ma_boot.rehearsal.obs_server.wire.request import Request
 from ma_boot.rehearsal.obs_server.wire.signatures import SIGNED_PARAMETERS, Credentials, verify
 

@@ -1,4 +1,4 @@
-"""The verdict: the full table of process result, upload result and stop signal."""
+"""The exit status: the full table of process result, upload result and stop signal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Optional
 import pytest
 
 from ma_boot.errors import BootError, CommandNotFound, ExitCode, InputMissing, OutputLost, RankTableTimeout
-from ma_boot.reporting.exit_report import Ending, exit_code, failure_document, report_lines, verdict
+from ma_boot.reporting.exit_report import Ending, exit_code, exit_status, failure_document, report_lines
 from ma_boot.reporting.journal import PhaseRecord
 from ma_boot.reporting.result import RunResult, WorkerExit
 
@@ -96,7 +96,7 @@ def test_of_a_node_that_was_stopped_only_exceptions_are_said() -> None:
 
 def test_a_failure_before_a_stop_is_not_forgotten() -> None:
     ending = Ending.of(None, [15], None, FAILED, None)
-    assert "before that, rank 1 ended with exit code 3" in verdict(ending).cause
+    assert "before that, rank 1 ended with exit code 3" in exit_status(ending).cause
 
 
 def test_the_failure_for_programs_is_short() -> None:

@@ -1,4 +1,4 @@
-"""Last words, sentences for exit codes, and advice."""
+"""Last words of an output, and what an exit code means."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ma_boot.reporting.explain import MOST_TRACEBACK_LINES, TAIL_LINES, last_exception, last_words, sentence
-from ma_boot.reporting.hints import ADVICE, MOST_ADVICE, advice_for
+from ma_boot.reporting.explain import (
+    MOST_TRACEBACK_LINES,
+    TAIL_LINES,
+    explanation,
+    last_exception,
+    last_words,
+)
 from ma_boot.reporting.result import WorkerExit
 
 SIMPLE = """Traceback (most recent call last):
@@ -83,40 +88,14 @@ def test_any_output_has_last_words_of_a_screen(output: str) -> None:
     [
         (137, "the kernel killed 1 processes", "out of memory: the kernel killed 1 processes"),
         (247, "the kernel killed 1 processes", "out of memory"),
-        (137, None, "no kill for want of memory"),
+        (137, None, "no OOM kill"),
         (139, None, "segmentation fault"),
         (134, None, "abort"),
     ],
 )
 def test_a_code_that_stands_for_something(code: int, oom: Optional[str], part: str) -> None:
-    assert part in (sentence(ended(code, oom)) or "")
+    assert part in (explanation(ended(code, oom)) or "")
 
 
 def test_a_code_of_the_trainings_own_stands_for_nothing() -> None:
-    assert sentence(ended(3)) is None
-
-
-@pytest.mark.parametrize(
-    ("output", "part"),
-    [
-        ("[ERROR] EI0004: [/user/config] is not a valid real path", "RANK_TABLE_FILE must name the file"),
-        ("ranktable config devId[4],but local devId[0] EI0014", "DEVICE_ID as ma_boot sets it"),
-        ("EI0017: Config group_count is missing in the ranktable file.", "rank-table validate"),
-        ("EJ0001: Failed to initialize the HCCP process.", "npu-smi info"),
-        ("Execute graph failed, retCode=0x91", "plog"),
-        ("retCode = 0x91", "plog"),
-        ("OSError: [Errno 28] No space left on device", "500,000 files"),
-        ("train.py: error: unrecognized arguments: --data_url=obs://b/k", "parse_known_args"),
-        ("ImportError: libascendcl.so: cannot open shared object file", "set_env.sh"),
-    ],
-)
-def test_advice(output: str, part: str) -> None:
-    assert any(part in piece for piece in advice_for(f"noise\n{output}\nnoise"))
-
-
-def test_advice_is_short_and_names_what_called_for_it() -> None:
-    found = advice_for("EI0004 EI0014 EI0017 EJ0001 retCode=0x91")
-    assert len(found) == MOST_ADVICE
-    assert found[0].startswith("EI0004: ")
-    assert advice_for("all is well") == []
-    assert all(text.strip() == text for _, text in ADVICE)
+    assert explanation(ended(3)) is None

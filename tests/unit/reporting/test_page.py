@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from ma_boot.reporting.page.compose import page_text
 from ma_boot.reporting.page.scale import MOST_TICKS, ticks
-from ma_boot.reporting.page.throughput import rates
+from ma_boot.reporting.page.transfers import rates
 from ma_boot.reporting.timeline.events import read_events
-from ma_boot.reporting.timeline.job_timeline import CAUSE, STOPPED, UNKNOWN, WELL, Timeline, Transfer
-from ma_boot.reporting.timeline.merge import timeline
+from ma_boot.reporting.timeline.job_timeline import CAUSE, STOPPED, UNKNOWN, WELL, Timeline, TransferSpan
+from ma_boot.reporting.timeline.merge import timeline_of
 from tests.synthetic import Writer, synthetic_job
 
 LIMIT = 300_000
@@ -27,7 +27,7 @@ def same(text: str) -> str:
 
 
 def line_of(*files: str) -> Timeline:
-    return timeline([read_events(file, same) for file in files])
+    return timeline_of([read_events(file, same) for file in files])
 
 
 def page_of(*files: str, tails: Optional[Dict[str, str]] = None) -> str:
@@ -70,8 +70,8 @@ def headline(page: str, language: str = "en") -> str:
 
 def test_a_failure_is_due_to_the_first_process_that_failed_by_itself() -> None:
     line = line_of(*synthetic_job(2, 8, fails=11))
-    assert (line.verdict.exit_code, line.verdict.node, line.verdict.by) == (137, 1, "training")
-    parts = {life.label: life.part for _, life in line.lives()}
+    assert (line.outcome.exit_code, line.outcome.node, line.outcome.by) == (137, 1, "training")
+    parts = {life.label: life.role for _, life in line.last_processes()}
     assert parts.pop("rank 11") == CAUSE
     assert set(parts.values()) == {STOPPED}
     page = page_text(line, {"/log/proc-rank-11.txt": "step 1\nTraceback <b>"})
@@ -94,12 +94,12 @@ def test_of_one_node_the_page_does_not_speak_for_the_job() -> None:
 
 def test_the_times_are_those_of_the_events() -> None:
     line = line_of(*synthetic_job(1, 2))
-    phases = {phase.name: phase for phase in line.nodes[0].starts[0].phases}
+    phases = {phase.name: phase for phase in line.nodes[0].runs[0].phases}
     assert phases["environment"].start == pytest.approx(0.1, abs=1e-5)
     assert phases["environment"].end == pytest.approx(3.1, abs=1e-5)
-    (_, life), *_ = line.lives()
-    assert life.first is not None
-    assert 8 <= life.first - life.start <= 14.001
+    (_, life), *_ = line.last_processes()
+    assert life.first_output is not None
+    assert 8 <= life.first_output - life.start <= 14.001
     assert line.seconds > 600
     assert line.began == 1_760_000_000.0
 
@@ -114,12 +114,12 @@ def test_a_node_that_was_only_stopped_is_not_the_cause_though_its_clock_is_behin
     stopped, failed = synthetic_job(2, 8, fails=11)
     entries = [json.loads(line) for line in stopped.splitlines()]
     behind = "\n".join(json.dumps({**entry, "time": entry["time"] - 60}) for entry in entries)
-    assert line_of(behind, failed).verdict.node == 1
+    assert line_of(behind, failed).outcome.node == 1
 
 
 def test_nodes_whose_monotonic_clocks_differ_stand_on_one_scale() -> None:
     first, second = line_of(*synthetic_job(2, 1)).nodes
-    assert first.starts[0].begin == second.starts[0].begin == 0
+    assert first.runs[0].begin == second.runs[0].begin == 0
 
 
 def test_a_second_start_in_the_same_container_is_drawn_behind_the_first() -> None:
@@ -130,9 +130,9 @@ def test_a_second_start_in_the_same_container_is_drawn_behind_the_first() -> Non
         writer.at(begin + 9, "exit", label="rank 0", rank=0, code=code, stopped=False)
         writer.at(begin + 10, "end", exit_code=code, by="training" if code else None, label="rank 0")
     line = line_of(first.text() + second.text())
-    assert [start.exit_code for start in line.nodes[0].starts] == [1, 0]
-    assert line.verdict.exit_code == 0
-    assert [life.part for _, life in line.lives()] == [WELL]
+    assert [start.exit_code for start in line.nodes[0].runs] == [1, 0]
+    assert line.outcome.exit_code == 0
+    assert [life.role for _, life in line.last_processes()] == [WELL]
     assert "further starts of the boot command" in page_text(line, {})
 
 
@@ -141,7 +141,7 @@ def test_a_start_of_yesterday_is_counted_and_not_drawn() -> None:
     old.phase("job", 0, 1)
     new.phase("job", 90_000, 90_001)
     line = line_of(old.text() + new.text())
-    assert (len(line.nodes[0].starts), line.nodes[0].earlier) == (1, 1)
+    assert (len(line.nodes[0].runs), line.nodes[0].earlier) == (1, 1)
     assert line.seconds < 10
 
 
@@ -155,7 +155,7 @@ def test_an_attempt_follows_the_other_on_the_same_row() -> None:
             node.at(10, "restart", attempt=2, reason="rank 0 ended with exit code 1")
     node.at(20, "end", exit_code=0)
     line = line_of(node.text())
-    assert [life.code for life in line.nodes[0].starts[0].lives] == [1, 0]
+    assert [life.code for life in line.nodes[0].runs[0].processes] == [1, 0]
     page = page_text(line, {})
     assert "started again" in page
     assert "rank 0 ended with exit code 1" in page
@@ -168,7 +168,7 @@ def test_a_node_without_an_end_is_named() -> None:
     page = page_of(files[0], torn, files[2])
     assert headline(page) == "No end is known. Node 1 wrote none: still running, killed, or lost."
     assert "Lines that could not be read: 1." in page
-    parts = [life.part for node, life in line_of(torn).lives()]
+    parts = [life.role for node, life in line_of(torn).last_processes()]
     assert UNKNOWN in parts
 
 
@@ -246,7 +246,7 @@ def test_what_comes_from_outside_is_text_and_nothing_else() -> None:
     node.at(5, "transfer", direction=HOSTILE, files=1, bytes=1, seconds=1)
     node.at(6, "end", exit_code=1, by="training", label=HOSTILE, cause=HOSTILE)
     line = line_of(node.text())
-    log_file = next(life.log_file for _, life in line.lives())
+    log_file = next(life.log_file for _, life in line.last_processes())
     page = page_text(line, {log_file: HOSTILE})
     elements = Elements(page)
     assert not {"img", "b onerror"} & {tag for tag, _ in elements.found}
@@ -287,7 +287,7 @@ LINE = st.one_of(EVENT.map(json.dumps), JSON.map(json.dumps), st.text(max_size=4
 def test_whatever_the_events_are_there_is_a_page(files: List[Tuple[List[str], int]]) -> None:
     texts = ["\n".join(lines)[: -torn or None] for lines, torn in files]
     line = line_of(*texts)
-    page = page_text(line, {life.log_file: "last words" for _, life in line.lives()})
+    page = page_text(line, {life.log_file: "last words" for _, life in line.last_processes()})
     Elements(page)
     assert len(page.encode("utf-8")) < LIMIT
     assert "NaN" not in page.replace("&quot;", "")
@@ -308,7 +308,7 @@ def test_the_longest_texts_do_not_make_a_large_page() -> None:
         node.at(70, "end", exit_code=1, by="training", label=long, cause=long)
         files.append(node.text())
     line = line_of(*files)
-    page = page_text(line, {life.log_file: long for _, life in line.lives()})
+    page = page_text(line, {life.log_file: long for _, life in line.last_processes()})
     assert len(page.encode()) < LIMIT
 
 
@@ -327,7 +327,7 @@ SAMPLES = st.lists(st.tuples(st.floats(0, 100), st.integers(0, 10**9)), max_size
 @given(
     st.lists(
         st.builds(
-            Transfer,
+            TransferSpan,
             st.just("download"),
             st.floats(0, 50),
             st.floats(50, 100),
@@ -338,10 +338,10 @@ SAMPLES = st.lists(st.tuples(st.floats(0, 100), st.integers(0, 10**9)), max_size
         max_size=4,
     )
 )
-def test_a_chart_shows_every_byte_once(moved: List[Transfer]) -> None:
+def test_a_chart_shows_every_byte_once(moved: List[TransferSpan]) -> None:
     bins = rates(moved, 100.0, 50)
 
-    def whole(transfer: Transfer) -> int:
+    def whole(transfer: TransferSpan) -> int:
         at, most = transfer.start, 0
         for moment, count in transfer.samples:
             if moment >= at and count > most:

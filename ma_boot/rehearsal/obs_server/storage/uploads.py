@@ -10,9 +10,9 @@ import uuid
 from pathlib import Path
 from typing import Dict, Iterable, List, Mapping, Sequence, Tuple
 
-from ma_boot.rehearsal.obs_server.storage.objects import Bucket
-from ma_boot.rehearsal.obs_server.storage.stored import Part, Stored, Upload
-from ma_boot.rehearsal.obs_server.wire.refusals import Refusal
+from ma_boot.rehearsal.obs_server.storage.buckets import Bucket
+from ma_boot.rehearsal.obs_server.storage.objects import Part, Stored, Upload
+from ma_boot.rehearsal.obs_server.storage.refusals import Refusal
 from path_mapping.localfs import chunks, crc64
 
 MIN_PART = 100 << 10  # OBS API reference, "Uploading Parts": the last one may be smaller

@@ -9,8 +9,8 @@ from urllib.parse import quote
 from xml.sax.saxutils import escape
 
 from ma_boot.rehearsal.obs_server.storage.listing import Page
-from ma_boot.rehearsal.obs_server.storage.stored import Part, Stored, Upload
-from ma_boot.rehearsal.obs_server.wire.refusals import Refusal
+from ma_boot.rehearsal.obs_server.storage.objects import Part, Stored, Upload
+from ma_boot.rehearsal.obs_server.storage.refusals import Refusal
 
 NAMESPACES = {
     "x-obs-": "http://obs.myhwclouds.com/doc/2015-06-30/",

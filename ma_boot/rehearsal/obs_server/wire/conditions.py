@@ -6,7 +6,7 @@ import re
 from email.utils import parsedate_to_datetime
 from typing import Mapping, Optional, Tuple
 
-from ma_boot.rehearsal.obs_server.wire.refusals import Refusal
+from ma_boot.rehearsal.obs_server.storage.refusals import Refusal
 
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 

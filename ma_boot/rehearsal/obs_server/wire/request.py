@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Dict, Mapping, Optional, Tuple
 from urllib.parse import unquote, unquote_plus
 
-from ma_boot.rehearsal.obs_server.wire.refusals import Refusal
+from ma_boot.rehearsal.obs_server.storage.refusals import Refusal
 
 MAX_KEY_BYTES = 1024
 

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Dict, List, Optional, Sequence, Tuple
 from urllib.parse import quote, unquote_to_bytes
 
-from ma_boot.rehearsal.obs_server.wire.refusals import Refusal
+from ma_boot.rehearsal.obs_server.storage.refusals import Refusal
 from ma_boot.rehearsal.obs_server.wire.request import Request
 
 SKEW_SECONDS = 15 * 60

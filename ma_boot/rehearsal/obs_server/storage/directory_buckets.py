@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Dict, Iterator, List, Tuple
 
+from ma_boot.rehearsal.obs_server.storage.buckets import Bucket, Buckets
 from ma_boot.rehearsal.obs_server.storage.listing import Page
-from ma_boot.rehearsal.obs_server.storage.objects import Bucket, Buckets
-from ma_boot.rehearsal.obs_server.storage.stored import Stored
-from ma_boot.rehearsal.obs_server.wire.refusals import Refusal
+from ma_boot.rehearsal.obs_server.storage.objects import Stored
+from ma_boot.rehearsal.obs_server.storage.refusals import Refusal
 from path_mapping.errors import UnsafeTarget
 from path_mapping.localfs import TEMPORARY, chunks, contained, crc64, is_temporary, unsafe
 

@@ -7,8 +7,9 @@ from typing import Iterator, List, Sequence, Tuple
 from ma_boot.reporting.page.lanes import axis, grid
 from ma_boot.reporting.page.markup import both, escaped, folded, ranges, table
 from ma_boot.reporting.page.scale import UNITS, figure
-from ma_boot.reporting.page.words import Text, duration, same, size
-from ma_boot.reporting.timeline.job_timeline import Timeline, Transfer
+from ma_boot.reporting.page.words import Text, same
+from ma_boot.reporting.timeline.job_timeline import Timeline, TransferSpan
+from ma_boot.reporting.units import duration, size
 
 BINS = 200
 HEIGHT = 72
@@ -40,7 +41,7 @@ def transfers(line: Timeline) -> str:
     return drawn + _table(every)
 
 
-def rates(moved: Sequence[Transfer], seconds: float, bins: int) -> List[float]:
+def rates(moved: Sequence[TransferSpan], seconds: float, bins: int) -> List[float]:
     """Bytes a second in each of `bins` equal parts of the time; their sum is that of all bytes."""
     width = seconds / bins
     found = [0.0] * bins
@@ -57,7 +58,7 @@ def rates(moved: Sequence[Transfer], seconds: float, bins: int) -> List[float]:
     return found
 
 
-def _pieces(transfer: Transfer) -> Iterator[Tuple[float, float, int]]:
+def _pieces(transfer: TransferSpan) -> Iterator[Tuple[float, float, int]]:
     """The bytes between one sample and the next, also before the first and after the last."""
     at, before = transfer.start, 0
     for moment, count in transfer.samples:
@@ -88,12 +89,12 @@ def _chart(direction: str, values: List[float], seconds: float) -> str:
     )
 
 
-def _every(line: Timeline) -> List[Tuple[int, Transfer]]:
-    found = [(node.number, t) for node in line.nodes for start in node.starts for t in start.transfers]
+def _every(line: Timeline) -> List[Tuple[int, TransferSpan]]:
+    found = [(node.number, t) for node in line.nodes for start in node.runs for t in start.transfers]
     return sorted(found, key=lambda one: one[1].start)
 
 
-def _table(every: Sequence[Tuple[int, Transfer]]) -> str:
+def _table(every: Sequence[Tuple[int, TransferSpan]]) -> str:
     """Each transfer in a line; where they are many one line for all of a direction, and each by a click."""
     each = [_row(both(_name(transfer)), node, transfer) for node, transfer in every[:MOST_ROWS]]
     if len(every) <= FEW_ROWS:
@@ -106,7 +107,7 @@ def _table(every: Sequence[Tuple[int, Transfer]]) -> str:
     return table(_HEAD, rows) + folded(both(left), table(_HEAD, each))
 
 
-def _all_of(chosen: Sequence[Tuple[int, Transfer]]) -> List[str]:
+def _all_of(chosen: Sequence[Tuple[int, TransferSpan]]) -> List[str]:
     nodes = ranges([node for node, _ in chosen])[:MOST_ROWS]
     files, moved = sum(t.files for _, t in chosen), sum(t.bytes for _, t in chosen)
     again = str(sum(t.retries for _, t in chosen) or "")
@@ -115,11 +116,11 @@ def _all_of(chosen: Sequence[Tuple[int, Transfer]]) -> List[str]:
     return [both(_name(chosen[0][1])), escaped(nodes), str(files), size(moved), both(longest), "", again]
 
 
-def _name(transfer: Transfer) -> Text:
+def _name(transfer: TransferSpan) -> Text:
     return _DIRECTIONS.get(transfer.direction, same(transfer.direction))
 
 
-def _row(name: str, node: int, transfer: Transfer) -> List[str]:
+def _row(name: str, node: int, transfer: TransferSpan) -> List[str]:
     if transfer.end is None:
         cut = Text("not finished", "未完成")
         return [name, str(node), "", size(transfer.bytes), both(cut), "", ""]

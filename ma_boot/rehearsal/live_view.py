@@ -10,11 +10,11 @@ from typing import Dict, Iterator, List, Tuple
 
 from ma_boot.rehearsal.platform.simulated_job import SimulatedJob
 from ma_boot.reporting.console import Console, Show
-from ma_boot.reporting.page.words import duration
-from ma_boot.reporting.terminal import drawn
+from ma_boot.reporting.terminal import rendered
 from ma_boot.reporting.timeline.events import EventFile, read_events
-from ma_boot.reporting.timeline.job_timeline import Node, Timeline
-from ma_boot.reporting.timeline.merge import timeline
+from ma_boot.reporting.timeline.job_timeline import NodeTimeline, Timeline
+from ma_boot.reporting.timeline.merge import timeline_of
+from ma_boot.reporting.units import duration
 
 LOOK_SECONDS = 0.5
 MOST_NODES = 16
@@ -25,8 +25,8 @@ COLOURS = {"✗": "bold red", "–": "yellow", "✓": "green", "●": "cyan", "�
 
 @contextmanager
 def live_view(job: SimulatedJob, console: Console) -> Iterator[None]:
-    """Shows the job below the output while the block runs; does nothing on a console that is not moving."""
-    if not console.moving:
+    """Shows the job below the output while the block runs; only on an interactive console."""
+    if not console.interactive:
         yield
         return
     over = threading.Event()
@@ -67,12 +67,8 @@ class _Events:
                 size = file.stat().st_size
                 if self._known.get(file, (-1,))[0] != size:
                     text = file.read_text(encoding="utf-8", errors="replace")
-                    self._known[file] = (size, read_events(text, _as_it_is))
-        return timeline([events for _, events in self._known.values()])
-
-
-def _as_it_is(text: str) -> str:
-    return text
+                    self._known[file] = (size, read_events(text, str))
+        return timeline_of([events for _, events in self._known.values()])
 
 
 Row = Tuple[str, str, str]
@@ -86,19 +82,21 @@ def view(line: Timeline, nodes: int, seconds: float) -> List[Row]:
     return [(duration(seconds), f"{len(rows)} of {nodes} nodes", counted), *rows]
 
 
-def _phase(node: Node) -> str:
-    start = node.starts[-1]
-    if start.exit_code is not None:
-        return f"ended: {start.exit_code}"
-    now = [phase.name for phase in start.phases if phase.end is None]
+def _phase(node: NodeTimeline) -> str:
+    run = node.runs[-1]
+    if run.exit_code is not None:
+        return f"ended: {run.exit_code}"
+    now = [phase.name for phase in run.phases if phase.end is None]
     return ", ".join(now) or "…"
 
 
-def _signs(node: Node) -> str:
-    last = {life.label: life for life in node.starts[-1].lives}
+def _signs(node: NodeTimeline) -> str:
+    last = {process.label: process for process in node.runs[-1].processes}
     return "".join(
-        ("●" if life.first is not None else "○") if life.end is None else SIGNS.get(life.part, "–")
-        for life in last.values()
+        ("●" if process.first_output is not None else "○")
+        if process.end is None
+        else SIGNS.get(process.role, "–")
+        for process in last.values()
     )
 
 
@@ -118,4 +116,4 @@ def painted(rows: List[Row], columns: int, most: int) -> List[str]:
         table.add_row(Text(name, "bold"), Text(phase, "cyan" if "ended" not in phase else "dim"), marked)
     if len(shown) < len(rows):
         table.add_row(Text(f"+{len(rows) - len(shown)}", "dim"), Text("more nodes", "dim"), Text(""))
-    return drawn(table, columns)
+    return rendered(table, columns)

@@ -6,11 +6,37 @@ import pytest
 
 from ma_boot.errors import StoreUnavailable
 from ma_boot.node.transfers import as_ours
-from ma_boot.reporting.store_advice import STORE_ADVICE, with_store_advice
+from ma_boot.reporting.hints import MOST_HINTS, OUTPUT_HINTS, STORE_HINTS, hints_for, with_store_hint
 from path_mapping.errors import Failure, MissingInputs, NoSpace, Refused, TransferFailed, Unreachable
 from path_mapping.stores.obs_answers import error_of_status
 
 DOING = "listing obs://bucket/data/"
+
+
+@pytest.mark.parametrize(
+    ("output", "part"),
+    [
+        ("[ERROR] EI0004: [/user/config] is not a valid real path", "RANK_TABLE_FILE must name the file"),
+        ("ranktable config devId[4],but local devId[0] EI0014", "DEVICE_ID as ma_boot sets it"),
+        ("EI0017: Config group_count is missing in the ranktable file.", "rank-table validate"),
+        ("EJ0001: Failed to initialize the HCCP process.", "npu-smi info"),
+        ("Execute graph failed, retCode=0x91", "plog"),
+        ("retCode = 0x91", "plog"),
+        ("OSError: [Errno 28] No space left on device", "500,000 files"),
+        ("train.py: error: unrecognized arguments: --data_url=obs://b/k", "parse_known_args"),
+        ("ImportError: libascendcl.so: cannot open shared object file", "set_env.sh"),
+    ],
+)
+def test_a_known_error_has_a_hint(output: str, part: str) -> None:
+    assert any(part in piece for piece in hints_for(f"noise\n{output}\nnoise"))
+
+
+def test_hints_are_few_and_name_what_they_are_for() -> None:
+    found = hints_for("EI0004 EI0014 EI0017 EJ0001 retCode=0x91")
+    assert len(found) == MOST_HINTS
+    assert found[0].startswith("EI0004: ")
+    assert hints_for("all is well") == []
+    assert all(text.strip() == text for _, text in OUTPUT_HINTS)
 
 
 @pytest.mark.parametrize(
@@ -23,12 +49,12 @@ DOING = "listing obs://bucket/data/"
         (403, "AccessDenied", "permission"),
         (403, None, "permission"),
         (301, "PermanentRedirect", "region"),
-        (503, "SlowDown", "not moved again"),
+        (503, "SlowDown", "not transferred again"),
         (404, "NoSuchBucket", "no such bucket"),
     ],
 )
 def test_each_refusal_of_obs_says_what_to_do(status: int, code: str, says: str) -> None:
-    said = with_store_advice(str(error_of_status(DOING, status, code)))
+    said = with_store_hint(str(error_of_status(DOING, status, code)))
     assert said.count("\n  -> ") == 1
     assert says in said.partition("\n  -> ")[2]
 
@@ -36,20 +62,20 @@ def test_each_refusal_of_obs_says_what_to_do(status: int, code: str, says: str) 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("no answer from https://obs: gaierror: [Errno -2] Name or service not known", "no address"),
-        ("no connection to obs.example:443: timed out", "nothing answers"),
-        ("ConnectionRefusedError: [Errno 111] Connection refused", "nothing answers"),
+        ("no answer from https://obs: gaierror: [Errno -2] Name or service not known", "cannot be resolved"),
+        ("no connection to obs.example:443: timed out", "no response"),
+        ("ConnectionRefusedError: [Errno 111] Connection refused", "no response"),
         ("the path mapping needs OBS, but the environment does not have OBS_ENDPOINT", "--obs-root"),
         ("the training ended well, but left nothing at these output paths:\n  - out", "required: false"),
         ("SSLCertVerificationError: certificate verify failed: self-signed certificate", "SSL_CERT_FILE"),
     ],
 )
 def test_each_failure_of_the_way_says_what_to_do(words: str, says: str) -> None:
-    assert says in with_store_advice(f"{DOING}: {words}").partition("\n  -> ")[2]
+    assert says in with_store_hint(f"{DOING}: {words}").partition("\n  -> ")[2]
 
 
 def test_what_nobody_knows_is_left_as_it_is() -> None:
-    assert with_store_advice("some other words") == "some other words"
+    assert with_store_hint("some other words") == "some other words"
 
 
 def test_the_errors_of_a_download_carry_the_advice() -> None:
@@ -65,4 +91,4 @@ def test_the_errors_of_a_download_carry_the_advice() -> None:
 
 def test_no_piece_of_advice_is_said_for_anothers_text() -> None:
     """The first that fits is taken: a later one must not be hidden by it altogether."""
-    assert len({sentence for _, sentence in STORE_ADVICE}) == len(STORE_ADVICE)
+    assert len({sentence for _, sentence in STORE_HINTS}) == len(STORE_HINTS)

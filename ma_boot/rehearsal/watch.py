@@ -1,37 +1,37 @@
-"""What a start of the rehearsed job does, as its own records show it: nodes, phases, ranks, lines."""
+"""Follows one start of the rehearsed job by its event files: nodes, phases, ranks, lines of output."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Set
+from typing import Dict, Optional, Set, Tuple
 
-from ma_boot.rehearsal.platform.event_lines import events_in
+from ma_boot.reporting.timeline.events import Event, read_events
 
 _READ_BYTES = 1 << 20
 
 
 @dataclass
 class RankSeen:
-    """A rank that was started, at `started` seconds of the monotonic clock."""
+    """A rank that was started at `started` seconds of the monotonic clock."""
 
     pid: int
     started: float
-    lines: Lines
+    lines: LineCounter
     ended: bool = False
 
 
 @dataclass
 class NodeSeen:
-    """A node that was started, and the phases that it has come to."""
+    """A node that was started, and the phases that it has entered."""
 
     pid: int
     started: float
     phases: Set[str] = field(default_factory=set)
 
 
-class Lines:
+class LineCounter:
     """Counts the lines of a growing file."""
 
     def __init__(self, path: Path) -> None:
@@ -40,56 +40,56 @@ class Lines:
         self._count = 0
 
     def count(self) -> int:
-        """The lines that are complete by now."""
+        """The number of complete lines so far."""
         try:
             with self._path.open("rb", buffering=0) as file:
                 file.seek(self._offset)
                 data = file.read(_READ_BYTES)
-        except OSError:  # not there yet
+        except OSError:  # it does not exist yet
             return self._count
         self._offset += len(data)
         self._count += data.count(b"\n")
         return self._count
 
 
-class Tail:
-    """The events that come into a file from now on."""
+class EventTail:
+    """The events that are appended to a file from now on."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._offset = path.stat().st_size if path.exists() else 0
         self._rest = b""
 
-    def events(self) -> List[Dict[str, Any]]:
-        """Those that are new and complete."""
+    def events(self) -> Tuple[Event, ...]:
+        """The new ones, as far as their lines are complete."""
         try:
             with self._path.open("rb", buffering=0) as file:
                 file.seek(self._offset)
                 data = file.read()
-        except OSError:  # not there yet, or no more
-            return []
+        except OSError:  # it does not exist yet, or no longer
+            return ()
         self._offset += len(data)
         *whole, self._rest = (self._rest + data).split(b"\n")
-        return list(events_in(whole))
+        return read_events(b"\n".join(whole).decode("utf-8", "replace"), str).events
 
 
 class Watch:
-    """One start of the job, of `size` nodes: `look` reads what is new in the events of both."""
+    """One start of a job of `size` nodes; `poll` reads the new events of the rehearsal and its nodes."""
 
     def __init__(self, own_events: Path, node_events: Dict[int, Path]) -> None:
-        """Make it before the start: what is in the files already belongs to an earlier one.
+        """Create it before the start: events already in the files belong to an earlier start.
 
-        A node's logs lie beside its events; by which path the node itself knows them says nothing here.
+        The logs of a node are looked for next to its events: a sandboxed node knows them by another path.
         """
         self.nodes: Dict[int, NodeSeen] = {}
         self.ranks: Dict[int, RankSeen] = {}
         self.size = len(node_events)
-        self._own = Tail(own_events)
+        self._own = EventTail(own_events)
         self._logs = {node: path.parent for node, path in node_events.items()}
-        self._tails = {node: Tail(path) for node, path in node_events.items()}
+        self._tails = {node: EventTail(path) for node, path in node_events.items()}
 
-    def look(self) -> None:
-        """Reads on."""
+    def poll(self) -> None:
+        """Reads the new events."""
         for event in self._own.events():
             if event["kind"] == "start":
                 node = int(event["label"].split()[1])
@@ -99,18 +99,18 @@ class Watch:
                 self._take(node, event)
 
     def running(self, rank: int) -> Optional[RankSeen]:
-        """The rank, while it is known to run."""
+        """The rank, if it is running."""
         found = self.ranks.get(rank)
         return (
             found if found is not None and not found.ended and os.path.exists(f"/proc/{found.pid}") else None
         )
 
-    def _take(self, node: int, event: Dict[str, Any]) -> None:
+    def _take(self, node: int, event: Event) -> None:
         rank = event.get("rank")
         if event["kind"] == "phase-start" and node in self.nodes:
             self.nodes[node].phases.add(event["phase"])
         elif event["kind"] == "start" and rank is not None:
             log = self._logs[node] / os.path.basename(event["log_file"])
-            self.ranks[rank] = RankSeen(event["pid"], event["monotonic_ns"] / 1e9, Lines(log))
+            self.ranks[rank] = RankSeen(event["pid"], event["monotonic_ns"] / 1e9, LineCounter(log))
         elif event["kind"] == "exit" and rank in self.ranks:
             self.ranks[rank].ended = True

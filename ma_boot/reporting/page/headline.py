@@ -5,19 +5,21 @@ from __future__ import annotations
 from typing import List, Optional
 
 from ma_boot.errors import ExitCode, signal_name
-from ma_boot.reporting.page.words import CODES, CRASHES, OUR_CODE, TRAINING_CODE, Text, duration, same
-from ma_boot.reporting.timeline.job_timeline import Timeline, Verdict
+from ma_boot.reporting.explain import EXIT_CODES
+from ma_boot.reporting.page.words import CODES, OUR_CODE, TRAINING_CODE, Text, same
+from ma_boot.reporting.timeline.job_timeline import JobOutcome, Timeline
+from ma_boot.reporting.units import duration
 
 MOST_NAMED = 8
 
 
 def headline(line: Timeline) -> Text:
     """One sentence for whoever asks how the job ended."""
-    verdict = line.verdict
+    verdict = line.outcome
     if verdict.exit_code is None:
         return _without_end(line)
     if verdict.exit_code == 0:
-        count = sum(1 for _ in line.lives())
+        count = sum(1 for _ in line.last_processes())
         who = _subject(line)
         return Text(
             f"{who.en} ended well: {_processes(count)} ended with 0.",
@@ -30,7 +32,7 @@ def headline(line: Timeline) -> Text:
         return Text(
             f"{who.en} was stopped from outside, by {name}{en}.", f"{who.zh}被外部信号 {name} 停止{zh}。"
         )
-    if verdict.life is not None and verdict.by == "training":
+    if verdict.process is not None and verdict.by == "training":
         return _failing_process(verdict)
     hung = _hung(line)
     if verdict.exit_code == ExitCode.HUNG and hung:
@@ -45,8 +47,8 @@ def headline(line: Timeline) -> Text:
     return Text(f"The job failed with exit code {code}.", f"作业失败，退出码 {code}。")
 
 
-def _failing_process(verdict: Verdict) -> Text:
-    life = verdict.life
+def _failing_process(verdict: JobOutcome) -> Text:
+    life = verdict.process
     assert life is not None
     after = duration((life.end or life.start) - life.start)
     en_end = f"ended with exit code {life.code}"
@@ -63,13 +65,13 @@ def _failing_process(verdict: Verdict) -> Text:
 
 def _hung(line: Timeline) -> str:
     """The processes that were last found to hang on the node which the verdict names."""
-    starts = [node.starts[-1] for node in line.nodes if node.number == line.verdict.node and node.starts]
-    found = [mark.label for start in starts for mark in start.marks if mark.kind == "hang"]
+    starts = [node.runs[-1] for node in line.nodes if node.number == line.outcome.node and node.runs]
+    found = [mark.label for start in starts for mark in start.incidents if mark.kind == "hang"]
     return found[-1] if found else ""
 
 
 def _silent_nodes(line: Timeline) -> List[int]:
-    return [node.number for node in line.nodes if not node.starts or node.starts[-1].exit_code is None]
+    return [node.number for node in line.nodes if not node.runs or node.runs[-1].exit_code is None]
 
 
 def _silence(line: Timeline) -> Text:
@@ -93,18 +95,18 @@ def _without_end(line: Timeline) -> Text:
     )
 
 
-def meaning(verdict: Verdict) -> Optional[Text]:
+def meaning(verdict: JobOutcome) -> Optional[Text]:
     """What the exit code stands for, and whose it is."""
     code = verdict.exit_code
     if code is None:
         return None
-    life = verdict.life
+    life = verdict.process
     if life is not None and life.oom:
-        return Text("killed for want of memory", "内存不足被内核终止")
+        return Text("OOM-killed by the kernel", "内存不足，被内核 OOM 杀死")
     if verdict.by == "signal":
         return Text("128 + the number of the stop signal", "128 + 停止信号的编号")
     if verdict.by in ("training", "node"):
-        return CRASHES.get(code, TRAINING_CODE)
+        return Text(*EXIT_CODES[code]) if code in EXIT_CODES else TRAINING_CODE
     if verdict.by in ("ma_boot", "output"):
         return OUR_CODE
     return CODES.get(code)
@@ -135,11 +137,11 @@ def _processes(count: int) -> str:
     return "its process" if count == 1 else f"all {count} processes"
 
 
-def _where_en(verdict: Verdict) -> str:
+def _where_en(verdict: JobOutcome) -> str:
     return "" if verdict.node is None else f" on node {verdict.node}"
 
 
-def _where_zh(verdict: Verdict) -> str:
+def _where_zh(verdict: JobOutcome) -> str:
     return "" if verdict.node is None else f"（节点 {verdict.node}）"
 
 

@@ -20,12 +20,18 @@ from ma_boot.errors import CannotCreate, UsageError
 from ma_boot.node.request import as_options
 from ma_boot.node.world import World
 from ma_boot.processes import MARKER_VARIABLE, guarded, own_marker, signal_group
-from ma_boot.rehearsal.faults import trivial_training
-from ma_boot.rehearsal.faults.catalogue import CASES, PATIENCE_SECONDS, Case
-from ma_boot.rehearsal.faults.grammar import parse_faults
-from ma_boot.rehearsal.faults.verdict import FILE, Verdict, contradictions, read_verdicts
+from ma_boot.rehearsal.faults import (
+    CASES,
+    TABLE_SECONDS,
+    TRIVIAL_TRAINING,
+    Case,
+    FaultVerdict,
+    deviations,
+    parse_faults,
+)
 from ma_boot.rehearsal.node_specs import Rehearsal
 from ma_boot.rehearsal.sandbox.enter import bubblewrap
+from ma_boot.rehearsal.verdicts import FILE, read_verdicts
 
 _AT_A_TIME = 2
 _DELAY_SECONDS = 0.3
@@ -47,7 +53,7 @@ class _Ended:
 
     case: Case
     seconds: float
-    verdict: Optional[Verdict] = None
+    verdict: Optional[FaultVerdict] = None
     skipped: str = ""
     log: str = ""
 
@@ -180,13 +186,13 @@ def _judged(ended: _Ended) -> _Ended:
     wanted, verdict = ended.case.expected, ended.verdict
     if wanted is None or verdict is None or not verdict.came:
         return ended
-    wrong = (*contradictions(verdict.end(), wanted), *(verdict.wrong or ()))
+    wrong = (*deviations(verdict.end(), wanted), *(verdict.wrong or ()))
     return dataclasses.replace(ended, verdict=dataclasses.replace(verdict, wrong=wrong))
 
 
 def _argv(case: Case, rehearsal: Rehearsal, directory: Path) -> List[str]:
     """The command line of one rehearsal."""
-    request = dataclasses.replace(rehearsal.request, rank_table_timeout=PATIENCE_SECONDS)
+    request = dataclasses.replace(rehearsal.request, rank_table_timeout=TABLE_SECONDS)
     options, command = list(as_options(request)), list(request.command)
     head = options[: len(options) - len(command) - 1]
     if _is_trivial(rehearsal):
@@ -231,15 +237,15 @@ def _trivial(rehearsal: Rehearsal, directory: Path) -> Rehearsal:
     project, obs = directory / "project", directory / "obs"
     content = os.urandom(_INPUT_BYTES)
     mapping = {
-        "input": {trivial_training.INPUT: "obs://bucket/data/"},
-        "output": {trivial_training.OUTPUT: "obs://bucket/out/"},
+        "input": {"data": "obs://bucket/data/"},
+        "output": {"out": "obs://bucket/out/"},
     }
     try:
         (obs / "bucket" / "data").mkdir(parents=True)
         (obs / "bucket" / "data" / "x").write_bytes(content)
         project.mkdir()
         script, config = project / _TRIVIAL_NAME, project / "path_mapping_config.py"
-        script.write_bytes(Path(trivial_training.__file__).read_bytes())
+        shutil.copyfile(TRIVIAL_TRAINING, script)
         config.write_text(f"PATH_MAPPING_CONFIG = {mapping!r}\n", encoding="utf-8")
     except OSError as error:
         raise CannotCreate(f"cannot make {directory}: {error.strerror}") from error

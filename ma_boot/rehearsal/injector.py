@@ -1,0 +1,240 @@
+"""Injects the faults of ranks and nodes from outside, by signals, when the job's events show their moment."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import signal
+import threading
+import time
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, Callable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from ma_boot.processes import signal_group, signal_process
+from ma_boot.rehearsal.faults import Fault
+from ma_boot.rehearsal.watch import NodeSeen, RankSeen, Watch
+
+_POLL_SECONDS = 0.01
+_STOP_SECONDS = 5.0
+GRACE_SECONDS = 30.0  # the default of Kubernetes; the documents of ModelArts state none
+FLOOD_BYTES = 64 << 20
+_FLOOD_LINE = b"this line comes from --fault flood: " + b"x" * 90 + b"\n"
+
+
+class Injector:
+    """Injects each fault once, at its moment, while one start of the job runs.
+
+    `restarts_job` is set to the injected fault after which the platform starts the job again. `note` is
+    called with each injected fault and its problem (None if there was none).
+    """
+
+    def __init__(self, faults: Sequence[Fault], note: Callable[[Fault, Optional[str]], None]) -> None:
+        self.restarts_job: Optional[Fault] = None
+        self._pending: List[Fault] = [fault for fault in faults if fault.kind in _ACTIONS]
+        self._note = note
+        self._scheduled: List[_Scheduled] = []
+
+    def run(self, watch: Watch, cancel: threading.Event) -> None:
+        """Returns when nothing is left to do, or when cancelled."""
+        while (self._pending or self._scheduled) and not cancel.wait(_POLL_SECONDS):
+            watch.poll()
+            now = time.monotonic()
+            for fault in [one for one in self._pending if _is_due(one, watch, now)]:
+                self._pending.remove(fault)
+                self._inject(fault, watch)
+            for scheduled in [one for one in self._scheduled if one.at <= now]:
+                self._scheduled.remove(scheduled)
+                scheduled.action()
+
+    def _inject(self, fault: Fault, watch: Watch) -> None:
+        try:
+            _ACTIONS[fault.kind](self, fault, watch)
+        except OSError as error:
+            self._note(fault, f"injection failed: {error.strerror or error}")
+        else:
+            self._note(fault, None)
+
+    def kill(self, fault: Fault, watch: Watch) -> None:
+        """Sends the rank a signal."""
+        os.kill(_rank(fault, watch).pid, _signal(fault))
+
+    def exit(self, fault: Fault, watch: Watch) -> None:
+        """Makes the rank exit with a code."""
+        force_exit(_rank(fault, watch).pid, fault.code or 1)
+
+    def hang(self, fault: Fault, watch: Watch) -> None:
+        """Suspends the rank and its children, for some time or for good."""
+        pid = _rank(fault, watch).pid
+        signal_group(pid, signal.SIGSTOP)
+        if fault.lasts is not None:
+            self._after(fault.lasts, lambda: signal_group(pid, signal.SIGCONT))
+
+    def flood(self, fault: Fault, watch: Watch) -> None:
+        """Writes lines into the rank's standard output as fast as they are read."""
+        output = open(f"/proc/{_rank(fault, watch).pid}/fd/1", "wb")  # noqa: SIM115 -- _pour closes it
+        size = fault.size or FLOOD_BYTES
+        threading.Thread(target=_pour, args=(output, size), name="flood", daemon=True).start()
+
+    def lose(self, fault: Fault, watch: Watch) -> None:
+        """Kills the node's ma_boot; its guard then kills everything that it started."""
+        for node in _nodes(fault, watch):
+            signal_process(node.pid, signal.SIGKILL)
+
+    def reschedule(self, fault: Fault, watch: Watch) -> None:
+        """Loses the node, and has the job started again with another one in its place."""
+        self.restarts_job = fault
+        self.lose(fault, watch)
+
+    def restart(self, fault: Fault, watch: Watch) -> None:
+        """Ends the processes of all nodes, and has the boot command run again."""
+        self.restarts_job = fault
+        for node in watch.nodes.values():
+            signal_process(node.pid, _signal(fault))
+
+    def stop(self, fault: Fault, watch: Watch) -> None:
+        """Sends SIGTERM, and SIGKILL to what has not ended after the grace period.
+
+        A stop of the whole job goes through the rehearsal, which hands it on once: a node gives up its upload
+        at a second signal.
+        """
+        pids = [node.pid for node in _nodes(fault, watch)]
+        for pid in pids if fault.node is not None else [os.getpid()]:
+            signal_process(pid, signal.SIGTERM)
+        grace = GRACE_SECONDS if fault.grace is None else fault.grace
+        for pid in pids:
+            self._after(grace, partial(signal_process, pid, signal.SIGKILL))
+
+    def _after(self, seconds: float, action: Callable[[], object]) -> None:
+        self._scheduled.append(_Scheduled(time.monotonic() + seconds, action))
+
+
+class _Scheduled(NamedTuple):
+    """An action, and its time on the monotonic clock."""
+
+    at: float
+    action: Callable[[], object]
+
+
+_ACTIONS: Mapping[str, Callable[[Injector, Fault, Watch], None]] = {
+    "kill": Injector.kill,
+    "exit": Injector.exit,
+    "hang": Injector.hang,
+    "flood": Injector.flood,
+    "lost": Injector.lose,
+    "rescheduled": Injector.reschedule,
+    "restart": Injector.restart,
+    "stop": Injector.stop,
+}
+
+
+def _is_due(fault: Fault, watch: Watch, now: float) -> bool:
+    """Whether its moment has come; without one in the fault, as soon as its rank or nodes have started."""
+    if fault.stage == "rank":
+        rank = watch.running(fault.rank or 0)
+        if rank is None:
+            return False
+        if fault.line is not None:
+            return rank.lines.count() >= fault.line
+        return now >= rank.started + (fault.at or 0.0)
+    nodes = _nodes(fault, watch)
+    if not _all_started(fault, watch):
+        return False
+    if fault.phase is not None:  # on all of them: a node killed as it starts leaves no events
+        return all(fault.phase in node.phases for node in nodes)
+    return now >= max(node.started for node in nodes) + (fault.at or 0.0)
+
+
+def why_not_injected(fault: Fault, watch: Watch) -> str:
+    """Why a fault was not injected in a start that has ended."""
+    if fault.stage == "rank":
+        rank = watch.ranks.get(fault.rank or 0)
+        if rank is None:
+            return f"rank {fault.rank} was never started"
+        if fault.line is not None:
+            return f"rank {fault.rank} printed only {rank.lines.count()} lines"
+        return f"rank {fault.rank} had already ended"
+    if fault.stage == "obs":
+        return "no such request was made"
+    if fault.stage == "table":
+        return "the job had already ended"
+    if not _all_started(fault, watch):
+        return "not every node was started"
+    if fault.phase is not None and not all(fault.phase in node.phases for node in _nodes(fault, watch)):
+        return f"phase {fault.phase} did not begin on every such node"
+    return "the job had already ended"
+
+
+def _signal(fault: Fault) -> signal.Signals:
+    return signal.Signals[f"SIG{fault.signal or 'KILL'}"]
+
+
+def _rank(fault: Fault, watch: Watch) -> RankSeen:
+    return watch.ranks[fault.rank or 0]
+
+
+def _nodes(fault: Fault, watch: Watch) -> List[NodeSeen]:
+    """The node of the fault; all nodes if it names none."""
+    return [seen for node, seen in watch.nodes.items() if fault.node in (None, node)]
+
+
+def _all_started(fault: Fault, watch: Watch) -> bool:
+    return len(_nodes(fault, watch)) == (watch.size if fault.node is None else 1)
+
+
+def _pour(output: BinaryIO, size: int) -> None:
+    """Writes until the size is reached or the rank has ended."""
+    with output, contextlib.suppress(OSError):
+        for _ in range(0, size, len(_FLOOD_LINE)):
+            output.write(_FLOOD_LINE)
+
+
+def force_exit(pid: int, code: int) -> None:
+    """Makes a running process exit with this code (0 to 255), whatever program it is.
+
+    The process is suspended, and finds the machine code of `exit_group(code)` where it goes on. Linux allows
+    that for an ancestor of the same user (ptrace(2), "Ptrace access mode checking").
+
+    Raises:
+        OSError: the process has ended or may not be modified, or the architecture is not supported.
+    """
+    exits = _EXITS.get(platform.machine())
+    if exits is None:
+        raise OSError(f"found {platform.machine()}, expected one of {', '.join(_EXITS)}")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        _await_stop(pid)
+        program_counter = int(Path(f"/proc/{pid}/syscall").read_text().split()[-1], 16)
+        nop, body = exits(code)
+        with open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
+            memory.seek(program_counter - len(nop))  # from where an interrupted system call is restarted
+            memory.write(nop + body)
+    finally:
+        signal_process(pid, signal.SIGCONT)
+
+
+def _await_stop(pid: int) -> None:
+    until = time.monotonic() + _STOP_SECONDS
+    while True:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        if state == "T":  # proc(5): stopped by a signal
+            return
+        if state == "Z" or time.monotonic() > until:
+            raise OSError(f"process {pid} could not be suspended: its state is {state}")
+        time.sleep(0.001)
+
+
+def _x86_64(code: int) -> Tuple[bytes, bytes]:
+    """nop; nop / mov edi, code; mov eax, 231; syscall."""
+    return b"\x90\x90", b"\xbf%c\0\0\0\xb8\xe7\0\0\0\x0f\x05" % code
+
+
+def _aarch64(code: int) -> Tuple[bytes, bytes]:
+    """nop / movz x0, code; movz x8, 94; svc 0."""
+    words = (0xD503201F, 0xD2800000 | code << 5, 0xD2800008 | 94 << 5, 0xD4000001)
+    nop, *body = (word.to_bytes(4, "little") for word in words)
+    return nop, b"".join(body)
+
+
+_EXITS = {"x86_64": _x86_64, "aarch64": _aarch64}

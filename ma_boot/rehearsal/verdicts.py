@@ -1,0 +1,110 @@
+"""The verdicts on the faults of a rehearsal that has ended, and the file `verdicts.json` that keeps them."""
+
+from __future__ import annotations
+
+import dataclasses
+import filecmp
+import json
+import os
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+from ma_boot.rehearsal.course import Course
+from ma_boot.rehearsal.faults import FaultVerdict, JobEnd, OutputFiles, Patience, expected, verdict_on
+from ma_boot.rehearsal.node_specs import Setting, node_mapping
+from path_mapping.mapping import Route
+
+FILE = "verdicts.json"
+
+
+def verdicts_of(setting: Setting, course: Course, code: int, cause: str) -> List[FaultVerdict]:
+    """A verdict on each fault; nothing particular is expected of several faults at once."""
+    faults, request = setting.rehearsal.faults, setting.request
+    ends_hangs = request.hang_timeout is not None and request.hang_action == "stop"
+    patience = Patience(request.stop_timeout, request.rank_table_timeout, ends_hangs)
+    end = JobEnd(code, cause, course.ended, course.starts, _output_files(setting), tuple(course.left))
+    injected = {one.fault: one for one in course.injected}
+    return [
+        verdict_on(
+            fault,
+            injected.get(fault) or course.missed[fault],
+            end,
+            expected(fault, patience) if len(faults) == 1 else None,
+        )
+        for fault in faults
+    ]
+
+
+def _output_files(setting: Setting) -> Optional[OutputFiles]:
+    """The outputs of all nodes, by the mapping and the job form.
+
+    None where OBS is not a directory here, and where an output was on a small disk, which no longer exists.
+    """
+    if setting.request.obs_root is None:
+        return None
+    places = [place for node in range(setting.job.nodes) for place in _outputs(setting, node)]
+    disks = [
+        setting.job.node_root(fault.node or 0) + (fault.path or "")
+        for fault in setting.rehearsal.faults
+        if fault.stage == "disk"
+    ]
+    if any(f"{route.path(base)}/".startswith(f"{disk}/") for route, base in places for disk in disks):
+        return None
+    return compared_outputs(places, Path(setting.request.obs_root))
+
+
+def _outputs(setting: Setting, node: int) -> Iterator[Tuple[Route, Path]]:
+    """A node's output routes, each with the directory to which its local path is relative."""
+    mapping, root = node_mapping(setting, node), setting.job.node_root(node)
+    for route in mapping.outputs if mapping else ():
+        local = root + route.local if os.path.isabs(route.local) else route.local
+        yield dataclasses.replace(route, local=local), Path(setting.job.home(node))
+    for channel in setting.rehearsal.channels:
+        if not channel.is_input:
+            yield channel.route(setting.job, node), Path(root)
+
+
+def compared_outputs(places: Sequence[Tuple[Route, Path]], obs_root: Path) -> Optional[OutputFiles]:
+    """Compares the nodes' outputs with the directory that stands for OBS.
+
+    `places` are routes, each with the directory to which its local path is relative. None if there are no
+    outputs, or if patterns select which files to upload.
+    """
+    if not places or any(route.include or route.exclude for route, _ in places):
+        return None
+    count, missing = 0, []
+    for route, base in places:
+        local = route.path(base)
+        for path in _files(local):
+            count += 1
+            below = "" if path == local else path.relative_to(local).as_posix()
+            stored = obs_root / route.remote.bucket / route.remote.key / below
+            if not stored.is_file() or not filecmp.cmp(stored, path, shallow=False):
+                missing.append(str(path))
+    return OutputFiles(count, tuple(missing))
+
+
+def _files(local: Path) -> List[Path]:
+    if local.is_file():
+        return [local]
+    return [Path(directory, name) for directory, _, names in os.walk(local) for name in names]
+
+
+def write_verdicts(root: str, verdicts: Sequence[FaultVerdict]) -> None:
+    """Writes the verdicts into the directory of the rehearsal.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    text = json.dumps([dataclasses.asdict(verdict) for verdict in verdicts], indent=2, ensure_ascii=False)
+    Path(root, FILE).write_text(text + "\n", encoding="utf-8")
+
+
+def read_verdicts(root: Path) -> List[FaultVerdict]:
+    """Reads what `write_verdicts` has written."""
+    found: List[Mapping[str, Any]] = json.loads((root / FILE).read_text(encoding="utf-8"))
+    return [FaultVerdict(**_with_tuples(one)) for one in found]
+
+
+def _with_tuples(values: Mapping[str, Any]) -> Dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}

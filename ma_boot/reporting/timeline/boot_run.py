@@ -1,0 +1,155 @@
+"""The events of one run of the boot command as a `BootRun`. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Callable, Dict, List, Mapping, Optional, Tuple
+
+from ma_boot.reporting.timeline.events import Event, moment, number, several, whole, words
+from ma_boot.reporting.timeline.job_timeline import BootRun, Incident, PhaseSpan, ProcessSpan, TransferSpan
+
+MOST_PROCESSES = 1200  # of one run: with restarts a node has more processes than ranks
+MOST_INCIDENTS = 200
+MOST_SAMPLES = 400
+_INCIDENTS: Mapping[str, Callable[[Event], Tuple[str, str]]] = {  # the label and the text of each kind
+    "restart": lambda e: ("", words(e, "reason")),
+    "stop": lambda e: ("", words(e, "reason")),
+    "kill": lambda e: (_labels(e, "left"), f"signal {whole(e, 'signal', 64) or 0}"),
+    "unkillable": lambda e: (_labels(e, "left"), ""),
+    "hang": lambda e: (_labels(e, "labels"), ""),
+    "left-over": lambda e: ("", f"{len(e['pids']) if isinstance(e.get('pids'), list) else 0}"),
+    "dropped": lambda e: ("", f"{whole(e, 'lines', 10**15) or 0}"),
+    "fault": lambda e: (words(e, "target", 100), words(e, "fault")),
+}
+
+
+def _labels(event: Event, name: str) -> str:
+    return ", ".join(several(event, name)[:8])
+
+
+def boot_run(node: Optional[int], events: Tuple[Tuple[float, Event], ...]) -> BootRun:
+    """The run that these events, at least one, each with its wall-clock time, tell of."""
+    story = _Story(node)
+    for at, event in events:
+        story.take(at, event)
+    return BootRun(
+        begin=events[0][0],
+        end=max(at for at, _ in events),
+        phases=tuple(story.phases),
+        processes=tuple(story.processes[-MOST_PROCESSES:]),
+        incidents=tuple(story.incidents[-MOST_INCIDENTS:]),
+        transfers=story.all_transfers(),
+        exit_code=whole(story.ending, "exit_code", 255),
+        by=words(story.ending, "by", 20),
+        cause=words(story.ending, "cause", 3000),
+        label=words(story.ending, "label", 60),
+        signal=whole(story.ending, "signal", 64),
+    )
+
+
+def incident_of(at: float, node: Optional[int], event: Event) -> Optional[Incident]:
+    """The event as an incident; None for an event of another kind."""
+    describe = _INCIDENTS.get(event["kind"])
+    return None if describe is None else Incident(event["kind"], at, node, *describe(event))
+
+
+class _Story:
+    """What the events so far have told."""
+
+    def __init__(self, node: Optional[int]) -> None:
+        self.phases: List[PhaseSpan] = []
+        self.processes: List[ProcessSpan] = []
+        self.incidents: List[Incident] = []
+        self.transfers: List[TransferSpan] = []
+        self.ending: Event = {}
+        self._node = node
+        self._latest: Dict[str, int] = {}  # label: the index of its latest process
+        self._samples: Dict[str, List[Tuple[float, int]]] = {}  # of transfers that go on, by direction
+
+    def take(self, at: float, event: Event) -> None:
+        """Adds one event; unknown kinds are ignored."""
+        kind = event["kind"]
+        known: Mapping[str, Callable[[float, Event], None]] = {
+            "phase-start": self._phase_start,
+            "phase-end": self._phase_end,
+            "start": self._start,
+            "first-output": self._first_output,
+            "exit": self._exit,
+            "progress": self._progress,
+            "transfer": self._transfer,
+        }
+        if kind in known:
+            known[kind](at, event)
+        elif kind == "end":
+            self.ending = event
+        incident = incident_of(at, self._node, event)
+        if incident is not None:
+            self.incidents.append(incident)
+
+    def all_transfers(self) -> Tuple[TransferSpan, ...]:
+        """All transfers, the unfinished ones last."""
+        unfinished = [
+            TransferSpan(direction, samples[0][0], None, 0, samples[-1][1], tuple(samples[-MOST_SAMPLES:]))
+            for direction, samples in self._samples.items()
+        ]
+        return (*self.transfers[-MOST_PROCESSES:], *unfinished)
+
+    def _phase_start(self, at: float, event: Event) -> None:
+        self.phases.append(PhaseSpan(words(event, "phase", 40), at, None, "", ""))
+
+    def _phase_end(self, at: float, event: Event) -> None:
+        name = words(event, "phase", 40)
+        outcome, detail = words(event, "outcome", 20), words(event, "detail")
+        for index in range(len(self.phases) - 1, -1, -1):
+            phase = self.phases[index]
+            if phase.name == name and phase.end is None:
+                self.phases[index] = replace(phase, end=max(at, phase.start), outcome=outcome, detail=detail)
+                return
+        self.phases.append(PhaseSpan(name, at - _seconds(event), at, outcome, detail))
+
+    def _start(self, at: float, event: Event) -> None:
+        label = words(event, "label", 60)
+        self._latest[label] = len(self.processes)
+        log_file = words(event, "log_file", 1000)
+        rank = whole(event, "rank")
+        self.processes.append(ProcessSpan(label, rank, at, None, None, None, None, False, "", log_file))
+
+    def _first_output(self, at: float, event: Event) -> None:
+        index = self._latest.get(words(event, "label", 60))
+        if index is not None:
+            process = self.processes[index]
+            spoke = max(process.start, moment(event, "first_ns", at))
+            self.processes[index] = replace(process, first_output=spoke)
+
+    def _exit(self, at: float, event: Event) -> None:
+        label = words(event, "label", 60)
+        if label not in self._latest:
+            self._start(at - _seconds(event), event)
+        index = self._latest[label]
+        process = self.processes[index]
+        self.processes[index] = replace(
+            process,
+            end=max(process.start, moment(event, "ended_ns", at)),
+            code=whole(event, "code", 255),
+            signal=whole(event, "signal", 64),
+            stopped=event.get("stopped") is True,
+            oom=words(event, "oom"),
+        )
+
+    def _progress(self, at: float, event: Event) -> None:
+        done = whole(event, "bytes_done", 10**18)
+        if done is not None:
+            self._samples.setdefault(words(event, "direction", 20), []).append((at, done))
+
+    def _transfer(self, at: float, event: Event) -> None:
+        direction = words(event, "direction", 20)
+        samples = self._samples.pop(direction, [])
+        thinned = samples[:: 1 + len(samples) // MOST_SAMPLES]
+        files, size = whole(event, "files", 10**12) or 0, whole(event, "bytes", 10**18) or 0
+        retries = whole(event, "retries") or 0
+        begin = at - _seconds(event)
+        self.transfers.append(TransferSpan(direction, begin, at, files, size, tuple(thinned), retries))
+
+
+def _seconds(event: Event) -> float:
+    return number(event, "seconds", 1e9) or 0.0
