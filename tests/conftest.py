@@ -11,7 +11,7 @@ from typing import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from ma_boot.rehearsal.obs_server import Credentials, ObsServer
+from ma_boot.rehearsal.obs_server import KeyPair, ObsServer
 
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")  # the machine may have more to do
@@ -22,7 +22,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 CREDENTIALS = {"OBS_ACCESS_KEY_ID": "AKPLANTED", "OBS_SECRET_ACCESS_KEY": "SKPLANTED"}
-KNOWN = [Credentials("AKPLANTED", "SKPLANTED"), Credentials("AKPLANTED", "SKPLANTED", "TOKENPLANTED")]
+KNOWN = [KeyPair("AKPLANTED", "SKPLANTED"), KeyPair("AKPLANTED", "SKPLANTED", "TOKENPLANTED")]
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 from ma_boot.errors import CannotCreate
 from ma_boot.rehearsal.faults import Fault
-from ma_boot.rehearsal.obs_server import Credentials, ObsServer
-from ma_boot.rehearsal.obs_server import Fault as Broken
+from ma_boot.rehearsal.obs_server import KeyPair, ObsServer
+from ma_boot.rehearsal.obs_server import ObsFault as Broken
 from ma_boot.rehearsal.obs_server.storage.directory_buckets import DirectoryBuckets
 
 _KINDS = {"obs-cut": "cut", "obs-corrupt": "flip", "obs-slow": "trickle"}  # the others have their own names
@@ -56,7 +56,7 @@ def served(root: Path, faults: Sequence[Fault]) -> Iterator[ServedObs]:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CannotCreate(f"--obs-root {root}: {error.strerror}") from error
-    keys = Credentials(secrets.token_hex(10), secrets.token_hex(20))
+    keys = KeyPair(secrets.token_hex(10), secrets.token_hex(20))
     with tempfile.TemporaryDirectory() as parts:
         server = ObsServer(Path(parts), [keys], buckets=DirectoryBuckets(root))
         with server:

@@ -9,7 +9,7 @@ from typing import Callable, Iterator
 
 import pytest
 
-from ma_boot.rehearsal.obs_server import Credentials, ObsServer
+from ma_boot.rehearsal.obs_server import KeyPair, ObsServer
 from tests.conformance import radosgw as ceph
 from tests.conformance.clients import Account, Boto, Client, Sdk
 
@@ -28,7 +28,7 @@ MakeClient = Callable[[Account], Client]
 @pytest.fixture(scope="session")
 def embedded_account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
     """Our own server."""
-    with ObsServer(tmp_path_factory.mktemp("obs"), [Credentials("AKPLANTED", "SKPLANTED")]) as server:
+    with ObsServer(tmp_path_factory.mktemp("obs"), [KeyPair("AKPLANTED", "SKPLANTED")]) as server:
         yield Account(server.url, "AKPLANTED", "SKPLANTED")
 
 

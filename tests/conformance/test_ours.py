@@ -20,18 +20,18 @@ from obs import (
     PutObjectHeader,
 )
 
-from ma_boot.rehearsal.obs_server import Credentials, ObsServer
+from ma_boot.rehearsal.obs_server import KeyPair, ObsServer
 from path_mapping.localfs.checksums import by_crcmod
 from tests.conformance.clients import Account, Boto, Sdk
 
 CONTENT = b"0123456789" * 1000
 DOMAIN = "obs.test.myhuaweicloud.com"
-TEMPORARY = Credentials("AKTEMPORARY", "SKPLANTED", "TOKENPLANTED")
+TEMPORARY = KeyPair("AKTEMPORARY", "SKPLANTED", "TOKENPLANTED")
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ObsServer]:
-    with ObsServer(tmp_path, [Credentials("AKPLANTED", "SKPLANTED"), TEMPORARY], domain=DOMAIN) as server:
+    with ObsServer(tmp_path, [KeyPair("AKPLANTED", "SKPLANTED"), TEMPORARY], domain=DOMAIN) as server:
         server.create_bucket("bucket")
         yield server
 
@@ -51,7 +51,7 @@ def sdk(request: pytest.FixtureRequest, server: ObsServer) -> Any:
     )
 
 
-def client(server: ObsServer, signature: str, credentials: Credentials) -> Any:
+def client(server: ObsServer, signature: str, credentials: KeyPair) -> Any:
     account = Account(server.url, credentials.access_key, credentials.secret_key, credentials.token)
     return Boto(account, "bucket") if signature == "v4" else Sdk(account, "bucket", signature)
 
@@ -105,7 +105,7 @@ def test_appending(sdk: Any) -> None:
 
 @pytest.mark.parametrize("signature", ["obs", "v2", "v4"])
 def test_only_the_parts_that_are_named_are_used(server: ObsServer, signature: str) -> None:
-    found = client(server, signature, Credentials("AKPLANTED", "SKPLANTED"))
+    found = client(server, signature, KeyPair("AKPLANTED", "SKPLANTED"))
     upload = found.begin("a")
     found.put_part("a", upload, 1, b"one")
     etag = found.put_part("a", upload, 2, b"two").etag
@@ -114,7 +114,7 @@ def test_only_the_parts_that_are_named_are_used(server: ObsServer, signature: st
 
 
 def test_parts_in_another_order_are_refused(server: ObsServer) -> None:
-    found = client(server, "v4", Credentials("AKPLANTED", "SKPLANTED"))  # the SDK would sort them
+    found = client(server, "v4", KeyPair("AKPLANTED", "SKPLANTED"))  # the SDK would sort them
     upload = found.begin("a")
     named = [(number, found.put_part("a", upload, number, b"x" * 200_000).etag) for number in (1, 2)]
     refused = found.complete("a", upload, named[::-1])
@@ -123,7 +123,7 @@ def test_parts_in_another_order_are_refused(server: ObsServer) -> None:
 
 
 def test_a_payload_that_is_not_the_one_that_was_signed(server: ObsServer) -> None:
-    found = client(server, "v4", Credentials("AKPLANTED", "SKPLANTED"))
+    found = client(server, "v4", KeyPair("AKPLANTED", "SKPLANTED"))
 
     def change(request: Any, **others: Any) -> None:
         request.body = io.BytesIO(request.body.read()[::-1])
@@ -135,7 +135,7 @@ def test_a_payload_that_is_not_the_one_that_was_signed(server: ObsServer) -> Non
 
 
 def test_what_is_replaced_or_deleted_takes_no_space(server: ObsServer) -> None:
-    found = client(server, "v2", Credentials("AKPLANTED", "SKPLANTED"))
+    found = client(server, "v2", KeyPair("AKPLANTED", "SKPLANTED"))
 
     def files() -> List[Path]:
         return list((server.root / "buckets" / "bucket").iterdir())
@@ -157,7 +157,7 @@ def test_what_is_replaced_or_deleted_takes_no_space(server: ObsServer) -> None:
 
 @pytest.mark.parametrize("signature", ["obs", "v2", "v4"])
 def test_a_copy_of_a_version_that_is_gone(server: ObsServer, signature: str) -> None:
-    found = client(server, signature, Credentials("AKPLANTED", "SKPLANTED"))
+    found = client(server, signature, KeyPair("AKPLANTED", "SKPLANTED"))
     etag = found.put("a", CONTENT).etag
     assert found.copy("a", "b", if_match=etag).status == 200
     assert found.copy("a", "c", if_match="0" * 32).status == 412
@@ -196,7 +196,7 @@ class TestTemporaryCredentials:
     def test_the_token_is_needed_and_must_be_the_right_one(self, server: ObsServer, signature: str) -> None:
         assert client(server, signature, TEMPORARY).put("a", b"x").status == 200
         for token in (None, "another"):
-            refused = client(server, signature, Credentials("AKTEMPORARY", "SKPLANTED", token)).put("b", b"x")
+            refused = client(server, signature, KeyPair("AKTEMPORARY", "SKPLANTED", token)).put("b", b"x")
             assert (refused.status, refused.code) == (403, "InvalidToken")
 
     def test_a_signed_url_has_it_too(self, server: ObsServer, signature: str) -> None:
@@ -211,8 +211,8 @@ class TestTemporaryCredentials:
         connection.close()
 
     def test_it_expires_and_is_replaced(self, server: ObsServer, signature: str) -> None:
-        ended = Credentials("AKTEMPORARY", "SKPLANTED", "TOKENPLANTED", expires=time.time() - 1)
-        server.credentials[:] = [ended, Credentials("AKTEMPORARY", "SKPLANTED", "NEXT")]
+        ended = KeyPair("AKTEMPORARY", "SKPLANTED", "TOKENPLANTED", expires=time.time() - 1)
+        server.credentials[:] = [ended, KeyPair("AKTEMPORARY", "SKPLANTED", "NEXT")]
         refused = client(server, signature, TEMPORARY).put("a", b"x")
         assert (refused.status, refused.code) == (403, "ExpiredToken")
         assert client(server, signature, server.credentials[1]).put("a", b"x").status == 200
@@ -282,7 +282,7 @@ class TestVirtualHosted:
 
 
 def test_the_second_version_of_the_listing(server: ObsServer) -> None:
-    found = client(server, "v4", Credentials("AKPLANTED", "SKPLANTED"))
+    found = client(server, "v4", KeyPair("AKPLANTED", "SKPLANTED"))
     for key in ("a", "d/1", "d/2", "ü +%&", "z"):
         found.put(key, b"x")
     pages = list(
@@ -296,13 +296,13 @@ def test_the_second_version_of_the_listing(server: ObsServer) -> None:
 
 
 def test_what_an_earlier_server_left_is_served(server: ObsServer, tmp_path: Path) -> None:
-    found = client(server, "v2", Credentials("AKPLANTED", "SKPLANTED"))
+    found = client(server, "v2", KeyPair("AKPLANTED", "SKPLANTED"))
     found.put("dir/a", CONTENT, kind="text/x-test", color="blue")
     found.put("dir/a", CONTENT[:7], color="red")
     unfinished = next((tmp_path / "buckets" / "bucket").iterdir()).with_name("unfinished")
     unfinished.write_bytes(b"the server was killed while this arrived")
-    with ObsServer(tmp_path, [Credentials("AKPLANTED", "SKPLANTED")]) as later:
-        found = client(later, "v2", Credentials("AKPLANTED", "SKPLANTED"))
+    with ObsServer(tmp_path, [KeyPair("AKPLANTED", "SKPLANTED")]) as later:
+        found = client(later, "v2", KeyPair("AKPLANTED", "SKPLANTED"))
         assert (found.page().keys, found.page().sizes) == (["dir/a"], [7])
         got = found.get("dir/a")
         assert (got.content, got.metadata["color"]) == (CONTENT[:7], "red")

@@ -17,7 +17,7 @@ import pytest
 import trustme
 from obs import ObsClient
 
-from ma_boot.rehearsal.obs_server import Credentials, Fault, ObsServer
+from ma_boot.rehearsal.obs_server import KeyPair, ObsFault, ObsServer
 from ma_boot.rehearsal.obs_server.wire.faults import KINDS
 
 CONTENT = bytes(range(256)) * 2000
@@ -95,7 +95,7 @@ def line(obs: ObsServer) -> Iterator[Line]:
 def test_a_refusal_and_then_the_object_on_one_connection(
     obs: ObsServer, line: Line, kind: str, status: int, code: bytes
 ) -> None:
-    obs.faults.append(Fault(kind, "GET", "/a", times=2, retry_after=3))
+    obs.faults.append(ObsFault(kind, "GET", "/a", times=2, retry_after=3))
     for _ in range(2):
         found, headers, body = line.ask()
         assert (found, headers["retry-after"], b"<Code>" + code + b"</Code>" in body) == (status, "3", True)
@@ -104,7 +104,7 @@ def test_a_refusal_and_then_the_object_on_one_connection(
 
 
 def test_a_refusal_of_an_upload_reads_it_first(obs: ObsServer, line: Line) -> None:
-    obs.faults.append(Fault("503", "PUT", times=1))
+    obs.faults.append(ObsFault("503", "PUT", times=1))
     assert line.ask("PUT", "c", b"x" * (4 << 20))[0] == 503
     assert line.ask("PUT", "c", b"x")[0] == 200
     assert obs.connections == 1
@@ -113,7 +113,7 @@ def test_a_refusal_of_an_upload_reads_it_first(obs: ObsServer, line: Line) -> No
 @pytest.mark.parametrize("kind", ["reset", "reset-body"])
 @pytest.mark.parametrize("method", ["GET", "PUT"])
 def test_a_reset(obs: ObsServer, line: Line, kind: str, method: str) -> None:
-    obs.faults.append(Fault(kind, method, "/c", times=1))
+    obs.faults.append(ObsFault(kind, method, "/c", times=1))
     line.ask("PUT", "c", CONTENT) if method == "GET" else None
     with pytest.raises((ConnectionResetError, BrokenPipeError)):
         line.ask(method, "c", b"x" * (8 << 20) if method == "PUT" else None)
@@ -122,14 +122,14 @@ def test_a_reset(obs: ObsServer, line: Line, kind: str, method: str) -> None:
 
 
 def test_a_cut(obs: ObsServer, line: Line) -> None:
-    obs.faults.append(Fault("cut", times=1))
+    obs.faults.append(ObsFault("cut", times=1))
     with pytest.raises(http.client.IncompleteRead) as raised:
         line.ask()
     assert raised.value.partial == CONTENT[: len(CONTENT) // 2]
 
 
 def test_a_hang_and_a_stall_end_when_they_are_released(obs: ObsServer, line: Line) -> None:
-    obs.faults += [Fault("hang", times=1), Fault("stall", times=1)]
+    obs.faults += [ObsFault("hang", times=1), ObsFault("stall", times=1)]
     threading.Timer(0.3, obs.release.set).start()
     with pytest.raises(http.client.RemoteDisconnected):
         line.ask()
@@ -142,17 +142,17 @@ def test_a_hang_and_a_stall_end_when_they_are_released(obs: ObsServer, line: Lin
 
 
 def test_a_drip_is_whole_and_slow(obs: ObsServer, line: Line) -> None:
-    obs.faults.append(Fault("drip", times=1))
+    obs.faults.append(ObsFault("drip", times=1))
     began = time.monotonic()
     assert line.ask()[2] == CONTENT
     assert time.monotonic() - began > 0.15
-    obs.faults.append(Fault("drip", times=1))
+    obs.faults.append(ObsFault("drip", times=1))
     obs.release.set()
     assert line.ask()[2] == CONTENT
 
 
 def test_a_trickle_never_ends_and_never_stalls(obs: ObsServer, line: Line) -> None:
-    obs.faults.append(Fault("trickle", times=1))
+    obs.faults.append(ObsFault("trickle", times=1))
     line.connection.timeout = 2
     answer = line.send()
     assert 0 < len(answer.read1()) <= len(CONTENT) / 1000
@@ -162,7 +162,7 @@ def test_a_trickle_never_ends_and_never_stalls(obs: ObsServer, line: Line) -> No
 
 
 def test_one_bit_is_wrong(obs: ObsServer, line: Line) -> None:
-    obs.faults.append(Fault("flip", times=1))
+    obs.faults.append(ObsFault("flip", times=1))
     _, headers, body = line.ask()
     assert (len(body), body[1:], headers["etag"]) == (len(CONTENT), CONTENT[1:], ETAG)
     assert bin(body[0] ^ CONTENT[0]).count("1") == 1
@@ -171,7 +171,7 @@ def test_one_bit_is_wrong(obs: ObsServer, line: Line) -> None:
 def test_ranges_that_are_not_what_was_asked_for(obs: ObsServer, line: Line) -> None:
     assert "x-obs-checksum-crc64ecma" in line.ask()[1]
     assert "x-obs-checksum-crc64ecma" not in line.ask(Range="bytes=10-19")[1], "it is that of the whole"
-    obs.faults += [Fault("ignore-range", times=1), Fault("wrong-range", times=1)]
+    obs.faults += [ObsFault("ignore-range", times=1), ObsFault("wrong-range", times=1)]
     status, headers, body = line.ask(Range="bytes=10-19")
     assert (status, "content-range" in headers, body) == (200, False, CONTENT)
     status, headers, body = line.ask(Range="bytes=10-19")
@@ -184,7 +184,7 @@ def test_marks_that_are_those_of_another_content(obs: ObsServer, line: Line, met
     body = CONTENT if method == "PUT" else None
     right = line.ask(method, body=body)[1]
     obs.faults += [
-        Fault(kind, method, times=1) for kind in ("wrong-etag", "wrong-crc", "encrypted", "appended")
+        ObsFault(kind, method, times=1) for kind in ("wrong-etag", "wrong-crc", "encrypted", "appended")
     ]
     etag, crc, encrypted, appended = (line.ask(method, body=body)[1] for _ in range(4))
     assert etag["etag"] == encrypted["etag"] == appended["etag"] == right["etag"][::-1] != right["etag"]
@@ -199,7 +199,7 @@ def test_listings_that_lack_something(obs: ObsServer, line: Line) -> None:
     whole = line.listing()
     assert b"<NextMarker>a</NextMarker>" in whole
     obs.faults += [
-        Fault(kind, times=1) for kind in ("no-marker", "no-is-truncated", "torn", "empty", "wrong-etag")
+        ObsFault(kind, times=1) for kind in ("no-marker", "no-is-truncated", "torn", "empty", "wrong-etag")
     ]
     assert line.listing() == whole.replace(b"<NextMarker>a</NextMarker>", b"")
     assert line.listing() == whole.replace(b"<IsTruncated>true</IsTruncated>", b"")
@@ -209,7 +209,7 @@ def test_listings_that_lack_something(obs: ObsServer, line: Line) -> None:
 
 
 def test_a_short_write_is_only_seen_by_who_looks_again(obs: ObsServer, line: Line) -> None:
-    obs.faults.append(Fault("short-write", "PUT", times=1))
+    obs.faults.append(ObsFault("short-write", "PUT", times=1))
     status, headers, _ = line.ask("PUT", "c", CONTENT)
     assert (status, headers["etag"]) == (200, ETAG)
     status, headers, body = line.ask("GET", "c")
@@ -232,9 +232,9 @@ def test_what_came_is_on_record(obs: ObsServer, line: Line) -> None:
 
 def test_the_server_ends_with_clients_that_are_still_there(tmp_path: Path) -> None:
     before = threading.active_count()
-    with ObsServer(tmp_path, [Credentials("AKPLANTED", "SKPLANTED")]) as server:
+    with ObsServer(tmp_path, [KeyPair("AKPLANTED", "SKPLANTED")]) as server:
         server.create_bucket("bucket")
-        server.faults.append(Fault("hang"))
+        server.faults.append(ObsFault("hang"))
         idle = socket.create_connection(("127.0.0.1", server.port))
         half = socket.create_connection(("127.0.0.1", server.port))
         half.sendall(b"GET /bucket HTTP/1.1\r\nHo")
@@ -254,7 +254,7 @@ def test_tls(tmp_path: Path) -> None:
     authority = trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(context)
-    with ObsServer(tmp_path, [Credentials("AKPLANTED", "SKPLANTED")], tls=context) as server:
+    with ObsServer(tmp_path, [KeyPair("AKPLANTED", "SKPLANTED")], tls=context) as server:
         server.create_bucket("bucket")
         assert server.url.startswith("https://")
         with socket.create_connection(("127.0.0.1", server.port)) as plain:

@@ -12,8 +12,8 @@ from typing import Callable, List, Optional
 
 import pytest
 
-from ma_boot.rehearsal.obs_server import Credentials as Known
-from ma_boot.rehearsal.obs_server import Fault, ObsServer
+from ma_boot.rehearsal.obs_server import KeyPair as Known
+from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
 from path_mapping.errors import Cancelled, Refused, Replaced, TransferFailed
 from path_mapping.localfs.atomic_file import Section
 from path_mapping.mapping.routes import ObsUrl, Route
@@ -88,7 +88,7 @@ class TestRanges:
         self, store: ObsStore, obs: ObsServer, tmp_path: Path, kind: str
     ) -> None:
         put(obs, "in/large", LARGE, tmp_path)
-        obs.faults.append(Fault(kind, "GET", "/in/large", times=1))
+        obs.faults.append(ObsFault(kind, "GET", "/in/large", times=1))
         assert fetch(store, tmp_path).retries == 1
         assert (tmp_path / "in" / "large").read_bytes() == LARGE
         assert len(asked(obs, "GET", "/in/large")) == 4
@@ -120,7 +120,7 @@ class TestInterruptedDownload:
     def interrupted(self, store: ObsStore, obs: ObsServer, base: Path) -> List[str]:
         """Two ranges arrived, the third did not."""
         put(obs, "in/large", LARGE, base)
-        obs.faults.append(Fault("403", "GET", "/in/large", times=0))
+        obs.faults.append(ObsFault("403", "GET", "/in/large", times=0))
         seen: List[Progress] = []
 
         def last_fails(progress: Progress) -> None:
@@ -247,7 +247,7 @@ class TestInterruptedUpload:
         self, store: ObsStore, obs: ObsServer, tmp_path: Path, kind: str
     ) -> None:
         (tmp_path / "large").write_bytes(LARGE)
-        obs.faults.append(Fault(kind, "PUT", "partNumber=3", times=1))
+        obs.faults.append(ObsFault(kind, "PUT", "partNumber=3", times=1))
         retries = send(store, tmp_path, "large").retries
         assert retries == 1 or kind == "reset-body"  # a kept connection that ended is none
         assert len(asked(obs, "PUT", "partNumber=")) == 8
@@ -278,7 +278,7 @@ class TestInterruptedUpload:
         self, store: ObsStore, obs: ObsServer, tmp_path: Path
     ) -> None:
         (tmp_path / "large").write_bytes(LARGE)
-        obs.faults.append(Fault("403", "PUT", "partNumber=2"))
+        obs.faults.append(ObsFault("403", "PUT", "partNumber=2"))
         with pytest.raises(TransferFailed, match="HTTP 403"):
             send(store, tmp_path, "large")
         assert store._uploads("listing", "bucket", "large") == []
@@ -301,14 +301,14 @@ class TestCredentials:
             put(obs, f"in/{number:02}", b"x", tmp_path)
         obs.credentials.append(Known("AKNEW", "SKPLANTED"))
         store = self.renewing(obs, "AKNEW")
-        obs.faults.append(Fault("expired", "GET", "/in/2"))
+        obs.faults.append(ObsFault("expired", "GET", "/in/2"))
         assert fetch(store, tmp_path).files == 40
         assert self.asked == 1
 
     def test_they_are_asked_for_once_where_that_does_not_help(self, obs: ObsServer, tmp_path: Path) -> None:
         put(obs, "in/a", b"x", tmp_path)
         store = self.renewing(obs, None)
-        obs.faults.append(Fault("expired", "GET", "/in/a"))
+        obs.faults.append(ObsFault("expired", "GET", "/in/a"))
         with pytest.raises(TransferFailed, match="HTTP 403 ExpiredToken") as raised:
             fetch(store, tmp_path)
         assert isinstance(raised.value.failures[0].error, Refused)
@@ -317,7 +317,7 @@ class TestCredentials:
 
 def test_giving_up_ends_a_large_download_at_once(store: ObsStore, obs: ObsServer, tmp_path: Path) -> None:
     put(obs, "in/large", LARGE, tmp_path)
-    obs.faults.append(Fault("drip", "GET", "/in/large"))
+    obs.faults.append(ObsFault("drip", "GET", "/in/large"))
     cancel = threading.Event()
     threading.Timer(0.5, cancel.set).start()
     with pytest.raises(Cancelled):
@@ -328,6 +328,6 @@ def test_giving_up_ends_a_large_download_at_once(store: ObsStore, obs: ObsServer
 def test_a_server_that_drips_is_as_good_as_one_that_hangs(obs: ObsServer, tmp_path: Path) -> None:
     put(obs, "in/a", LARGE[: 3 * MIB], tmp_path)
     store = ObsStore(obs.url, "AKPLANTED", "SKPLANTED", None, None, timeout=0.5)
-    obs.faults.append(Fault("trickle", "GET", "/in/a", times=1))
+    obs.faults.append(ObsFault("trickle", "GET", "/in/a", times=1))
     assert fetch(store, tmp_path).retries == 1
     assert (tmp_path / "in" / "a").read_bytes() == LARGE[: 3 * MIB]

@@ -10,7 +10,7 @@ from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
 import pytest
 
-from ma_boot.rehearsal.obs_server import Fault, ObsServer
+from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
 from path_mapping.errors import NoSpace, TransferFailed
 from path_mapping.localfs.atomic_file import chunks
 from path_mapping.localfs.checksums import md5_of
@@ -120,12 +120,12 @@ def test_a_record_that_cannot_be_written_stops_nothing(store: Store, tmp_path: P
 def test_what_a_broken_run_moved_is_not_moved_again(obs: ObsServer, tmp_path: Path) -> None:
     store = ObsStore(obs.url, "AKPLANTED", "SKPLANTED", None, None, multipart_from=6 * MIB, part=5 * MIB)
     write(tmp_path, {"out/a": b"a" * (7 * MIB), "out/b": b"b", "out/c": b"c"})
-    obs.faults.append(Fault("403", "PUT", "/data/c"))
+    obs.faults.append(ObsFault("403", "PUT", "/data/c"))
     with pytest.raises(TransferFailed):
         send(store, tmp_path)
     obs.faults.clear()
     assert send(store, tmp_path).files == 1
-    obs.faults.append(Fault("403", "GET", "/bucket/data/c"))
+    obs.faults.append(ObsFault("403", "GET", "/bucket/data/c"))
     with pytest.raises(TransferFailed):
         fetch(store, tmp_path)
     obs.faults.clear()
@@ -137,7 +137,7 @@ def test_a_listing_that_breaks_off_goes_on_behind_its_last_key(obs: ObsServer, t
     store = open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
     for number in range(1003):
         store.write("bucket", f"data/{number:04}", Path(os.devnull), md5_of([]), lambda size: None)
-    obs.faults.append(Fault("503", "GET", "marker=", times=2))
+    obs.faults.append(ObsFault("503", "GET", "marker=", times=2))
     found = [one.key for one in listing(store, threading.Event(), "bucket", "data/")]
     assert found == [f"data/{number:04}" for number in range(1003)]
 
@@ -145,7 +145,7 @@ def test_a_listing_that_breaks_off_goes_on_behind_its_last_key(obs: ObsServer, t
 def test_a_target_that_cannot_be_listed_gets_everything(obs: ObsServer, tmp_path: Path) -> None:
     store = open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
     write(tmp_path, FILES)
-    obs.faults.append(Fault("403", "GET", "/bucket?"))
+    obs.faults.append(ObsFault("403", "GET", "/bucket?"))
     done = send(store, tmp_path)
     assert done.files == 5
     assert "obs://bucket/data/ cannot be listed, so all files are sent" in done.notices[0]
@@ -220,7 +220,7 @@ def test_nothing_is_deleted_after_a_failure(obs: ObsServer, tmp_path: Path) -> N
     send(store, tmp_path)
     (tmp_path / "out" / "a").unlink()
     write(tmp_path, {"out/new": b"n"})
-    obs.faults.append(Fault("403", "PUT", "/data/new"))
+    obs.faults.append(ObsFault("403", "PUT", "/data/new"))
     with pytest.raises(TransferFailed):
         send(store, tmp_path, delete=True)
     assert "data/a" in [found.key for found in store.list("bucket", "data/")]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ma_boot.rehearsal.obs_server import Fault, ObsServer
+from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
 from tests.conftest import CREDENTIALS
 from tests.functional.node import RANK, Ended, Node, alive, eventually, pids
 
@@ -62,7 +62,7 @@ def test_while_waiting_for_the_rank_table(node: Node) -> None:
 
 
 def test_while_inputs_arrive_from_a_server_that_hangs(node: Node, obs: ObsServer) -> None:
-    obs.faults.append(Fault("hang", "GET", "/bucket"))
+    obs.faults.append(ObsFault("hang", "GET", "/bucket"))
     node.variables.update(OBS_ENDPOINT=obs.url, **CREDENTIALS)
     mapping = node.mapping({"data": "obs://bucket/data/"}, {"out": "obs://bucket/out/"})[:2]
     running = node.start(*mapping, RANK)
@@ -75,7 +75,7 @@ def test_while_inputs_arrive_from_a_server_that_hangs(node: Node, obs: ObsServer
 
 
 def test_a_long_wait_says_a_line_every_half_minute(tmp_path: Path, obs: ObsServer) -> None:
-    obs.faults.append(Fault("hang", "GET", "/bucket"))
+    obs.faults.append(ObsFault("hang", "GET", "/bucket"))
     reachable = {"OBS_ENDPOINT": obs.url, **CREDENTIALS}
     for_table, for_inputs = (Node(tmp_path / name, variables=dict(reachable)) for name in ("a", "b"))
     for_inputs.complete_table()
@@ -95,7 +95,7 @@ def test_a_download_that_is_stopped_leaves_nothing_half(node: Node, obs: ObsServ
     node.complete_table()
     node.variables.update(OBS_ENDPOINT=obs.url, **CREDENTIALS)
     assert node.boot(*outputs(node)[:2], RANK).code == 0
-    obs.faults.append(Fault("drip", "GET", "/out/big"))
+    obs.faults.append(ObsFault("drip", "GET", "/out/big"))
     running = node.start(*node.mapping({"in": "obs://bucket/out/"}, {})[:2], RANK)
     eventually(lambda: list((node.home / "in").glob(".big.*")), "the download")
     running.signal()
@@ -128,7 +128,7 @@ def test_a_second_signal_cuts_the_grace_short(node: Node) -> None:
 
 
 def test_while_outputs_go_home_the_first_signal_does_not_cut_the_upload(node: Node, obs: ObsServer) -> None:
-    obs.faults.append(Fault("hang", "PUT", "/out/earlier", times=1))
+    obs.faults.append(ObsFault("hang", "PUT", "/out/earlier", times=1))
     node.complete_table()
     node.variables.update(OBS_ENDPOINT=obs.url, **CREDENTIALS)
     running = node.start(*outputs(node)[:2], RANK)
@@ -142,7 +142,7 @@ def test_while_outputs_go_home_the_first_signal_does_not_cut_the_upload(node: No
 
 
 def test_while_outputs_go_home_the_second_signal_ends_the_upload(node: Node, obs: ObsServer) -> None:
-    obs.faults.append(Fault("hang", "PUT", "/out/earlier"))
+    obs.faults.append(ObsFault("hang", "PUT", "/out/earlier"))
     node.complete_table()
     node.variables.update(OBS_ENDPOINT=obs.url, **CREDENTIALS)
     running = node.start(*outputs(node)[:2], RANK)
@@ -155,7 +155,7 @@ def test_while_outputs_go_home_the_second_signal_ends_the_upload(node: Node, obs
 
 
 def test_an_upload_that_hangs_ends_at_its_deadline(node: Node, obs: ObsServer) -> None:
-    obs.faults.append(Fault("hang", "PUT", "/out/earlier"))
+    obs.faults.append(ObsFault("hang", "PUT", "/out/earlier"))
     node.complete_table()
     node.variables.update(OBS_ENDPOINT=obs.url, **CREDENTIALS)
     ended = node.boot(*outputs(node)[:2], "--upload-timeout", "0.5", RANK)

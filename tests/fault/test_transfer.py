@@ -11,7 +11,7 @@ from typing import Callable, Dict, Iterator
 
 import pytest
 
-from ma_boot.rehearsal.obs_server import Fault, ObsServer
+from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
 from path_mapping.errors import (
     Cancelled,
     MissingInputs,
@@ -65,7 +65,7 @@ def tree(base: Path) -> Dict[str, bytes]:
 @pytest.mark.parametrize("kind", ["503", "429", "reset", "cut", "flip"])
 def test_a_passing_fault_is_got_over(store: ObsStore, obs: ObsServer, tmp_path: Path, kind: str) -> None:
     put(store, "in/a", CONTENT, tmp_path)
-    obs.faults.append(Fault(kind, "GET", "/bucket/in/a", times=2))
+    obs.faults.append(ObsFault(kind, "GET", "/bucket/in/a", times=2))
     fetch(store, "in/", tmp_path)
     assert tree(tmp_path / "in") == {"a": CONTENT}
 
@@ -78,7 +78,7 @@ def test_a_lasting_fault_leaves_the_earlier_file_whole(
     put(store, "in/b", b"good", tmp_path)
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a").write_bytes(b"earlier")
-    obs.faults.append(Fault(kind, "GET", "/bucket/in/a"))
+    obs.faults.append(ObsFault(kind, "GET", "/bucket/in/a"))
     with pytest.raises(TransferFailed) as raised:
         fetch(store, "in/", tmp_path)
     assert [failure.source for failure in raised.value.failures] == ["obs://bucket/in/a"]
@@ -88,7 +88,7 @@ def test_a_lasting_fault_leaves_the_earlier_file_whole(
 
 def test_attempts_do_not_multiply_with_the_sdks_own(store: ObsStore, obs: ObsServer, tmp_path: Path) -> None:
     put(store, "in/a", CONTENT, tmp_path)
-    obs.faults.append(Fault("503", "GET", "/bucket/in/a"))
+    obs.faults.append(ObsFault("503", "GET", "/bucket/in/a"))
     with pytest.raises(TransferFailed):
         fetch(store, "in/", tmp_path)
     assert (
@@ -101,7 +101,7 @@ def test_attempts_do_not_multiply_with_the_sdks_own(store: ObsStore, obs: ObsSer
 def test_a_listing_that_fails_is_no_empty_listing(
     store: ObsStore, obs: ObsServer, tmp_path: Path, kind: str, error: type
 ) -> None:
-    obs.faults.append(Fault(kind, "GET", "/bucket"))
+    obs.faults.append(ObsFault(kind, "GET", "/bucket"))
     with pytest.raises(error):
         fetch(store, "in/", tmp_path)
 
@@ -111,7 +111,7 @@ def test_a_listing_without_a_next_marker_goes_on_from_the_last_key(
 ) -> None:
     for number in range(1001):
         store.write("bucket", f"in/{number:04}", Path(os.devnull), EMPTY_MD5, lambda size: None)
-    obs.faults.append(Fault("no-marker", "GET", "/bucket?"))
+    obs.faults.append(ObsFault("no-marker", "GET", "/bucket?"))
     assert len(list(store.list("bucket", "in/"))) == 1001
 
 
@@ -134,7 +134,7 @@ def test_cancelling_ends_the_wait_between_two_attempts(
     store: ObsStore, obs: ObsServer, tmp_path: Path
 ) -> None:
     put(store, "in/a", CONTENT, tmp_path)
-    obs.faults.append(Fault("503", "GET", "/bucket/in/a"))
+    obs.faults.append(ObsFault("503", "GET", "/bucket/in/a"))
     cancel = threading.Event()
     threading.Timer(0.3, cancel.set).start()
     with pytest.raises(Cancelled):
@@ -219,7 +219,7 @@ def test_an_upload_goes_on_when_one_of_three_files_fails(
     (tmp_path / "out").mkdir()
     for name in "abc":
         (tmp_path / "out" / name).write_bytes(CONTENT)
-    obs.faults.append(Fault("403", "PUT", "/out/b"))
+    obs.faults.append(ObsFault("403", "PUT", "/out/b"))
     with pytest.raises(TransferFailed, match="1 files failed, 2 are done") as raised:
         send(store, "out", tmp_path)
     assert isinstance(raised.value.failures[0].error, Refused)

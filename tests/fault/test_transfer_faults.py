@@ -12,7 +12,7 @@ from typing import Callable, Dict, Iterator, List
 
 import pytest
 
-from ma_boot.rehearsal.obs_server import Fault, ObsServer
+from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
 from path_mapping.errors import (
     Cancelled,
     PathMappingError,
@@ -75,7 +75,7 @@ class TestUpload:
     def test_a_passing_fault_is_got_over(
         self, store: ObsStore, obs: ObsServer, tmp_path: Path, kind: str
     ) -> None:
-        obs.faults.append(Fault(kind, "PUT", "/out/a", times=2))
+        obs.faults.append(ObsFault(kind, "PUT", "/out/a", times=2))
         assert send(store, outputs(tmp_path, "a"), route("out", "out")).files == 1
         assert content_of(store, "out/a") == CONTENT
 
@@ -85,7 +85,7 @@ class TestUpload:
     def test_a_lasting_fault_fails_this_file_only(
         self, store: ObsStore, obs: ObsServer, tmp_path: Path, kind: str, error: type
     ) -> None:
-        obs.faults.append(Fault(kind, "PUT", "/out/a"))
+        obs.faults.append(ObsFault(kind, "PUT", "/out/a"))
         with pytest.raises(TransferFailed, match="1 files failed, 2 are done") as raised:
             send(store, outputs(tmp_path, "a", "b", "c"), route("out", "out"))
         assert [type(failure.error) for failure in raised.value.failures] == [error]
@@ -95,14 +95,14 @@ class TestUpload:
     def test_a_final_answer_is_not_asked_for_again(
         self, store: ObsStore, obs: ObsServer, tmp_path: Path, kind: str
     ) -> None:
-        obs.faults.append(Fault(kind, "PUT", "/out/a"))
+        obs.faults.append(ObsFault(kind, "PUT", "/out/a"))
         with pytest.raises(TransferFailed, match=f"HTTP {kind}"):
             send(store, outputs(tmp_path, "a"), route("out", "out"))
         assert [method for method, path in obs.requests] == ["GET", "PUT"]  # the listing, and one attempt
 
     def test_a_hang_ends_with_the_timeout(self, obs: ObsServer, tmp_path: Path) -> None:
         store = ObsStore(obs.url, "AKPLANTED", "SKPLANTED", None, None, timeout=0.3)
-        obs.faults += [Fault("hang", "PUT", "/out/a", times=1), Fault("hang", "GET", "/out/a", times=1)]
+        obs.faults += [ObsFault("hang", "PUT", "/out/a", times=1), ObsFault("hang", "GET", "/out/a", times=1)]
         send(store, outputs(tmp_path, "a"), route("out", "out"))
         fetch(store, tmp_path, route("in", "out/"))
         assert tree(tmp_path / "in") == {"a": CONTENT}
@@ -112,7 +112,7 @@ class TestUpload:
     ) -> None:
         """OBS answers BadDigest when the file changed between its MD5 and its bytes: the reason is the change."""
         outputs(tmp_path, "log")
-        obs.faults.append(Fault("bad-digest", "PUT", "/out/log"))
+        obs.faults.append(ObsFault("bad-digest", "PUT", "/out/log"))
 
         def grow(progress: Progress) -> None:
             with (tmp_path / "out" / "log").open("ab") as file:
@@ -137,7 +137,7 @@ class TestUpload:
     def test_a_broken_upload_in_parts_is_taken_back(self, obs: ObsServer, tmp_path: Path) -> None:
         store = ObsStore(obs.url, "AKPLANTED", "SKPLANTED", None, None, multipart_from=6 * MIB, part=5 * MIB)
         (tmp_path / "large").write_bytes(b"x" * (11 * MIB))
-        obs.faults.append(Fault("403", "PUT", "partNumber=2"))
+        obs.faults.append(ObsFault("403", "PUT", "partNumber=2"))
         with pytest.raises(TransferFailed, match="HTTP 403"):
             send(store, tmp_path, route("large", "large"))
         assert [path for method, path in obs.requests if method == "DELETE" and "uploadId=" in path]
@@ -150,7 +150,7 @@ class TestUpload:
         store = ObsStore(obs.url, "AKPLANTED", "SKPLANTED", None, None, multipart_from=6 * MIB, part=5 * MIB)
         outputs(tmp_path, "z")
         (tmp_path / "out" / "large").write_bytes(b"x" * (6 * MIB))
-        obs.faults.append(Fault("empty", "POST", part, times=1))
+        obs.faults.append(ObsFault("empty", "POST", part, times=1))
         send(store, tmp_path, route("out", "out"))
         assert len(content_of(store, "out/large")) == 6 * MIB
         assert content_of(store, "out/z") == CONTENT
@@ -213,7 +213,7 @@ def test_an_etag_that_only_looks_like_an_md5_is_not_believed(
     store: ObsStore, obs: ObsServer, tmp_path: Path, kind: str
 ) -> None:
     """OBS API reference, server-side encryption: the ETag is not the MD5 of the object."""
-    obs.faults += [Fault(kind, "PUT"), Fault(kind, "GET")]
+    obs.faults += [ObsFault(kind, "PUT"), ObsFault(kind, "GET")]
     send(store, outputs(tmp_path, "a"), route("out", "out"))
     fetch(store, tmp_path, route("in", "out/"))
     assert tree(tmp_path / "in") == {"a": CONTENT}
@@ -223,7 +223,7 @@ def test_an_object_that_is_gone_or_forbidden_after_the_listing(
     store: ObsStore, obs: ObsServer, tmp_path: Path
 ) -> None:
     send(store, outputs(tmp_path, "a", "b", "c"), route("out", "out"))
-    obs.faults += [Fault("404", "GET", "/out/a"), Fault("403", "GET", "/out/b")]
+    obs.faults += [ObsFault("404", "GET", "/out/a"), ObsFault("403", "GET", "/out/b")]
     with pytest.raises(TransferFailed, match="2 files failed, 1 are done") as raised:
         fetch(store, tmp_path, route("in", "out/"))
     assert ["HTTP 404" in str(raised.value), "HTTP 403" in str(raised.value)] == [True, True]
@@ -325,7 +325,7 @@ def test_giving_up_does_not_wait_for_a_listing(tmp_path: Path) -> None:
 
 
 def test_progress_never_goes_back_nor_past_the_end(store: ObsStore, obs: ObsServer, tmp_path: Path) -> None:
-    obs.faults.append(Fault("cut", "GET", "/out/a", times=3))
+    obs.faults.append(ObsFault("cut", "GET", "/out/a", times=3))
     send(store, outputs(tmp_path, "a", "b", "c"), route("out", "out"))
     seen: List[Progress] = []
     download([route("in", "out/")], tmp_path, store, cancel=threading.Event(), progress=seen.append)
@@ -337,7 +337,7 @@ def test_progress_never_goes_back_nor_past_the_end(store: ObsStore, obs: ObsServ
 @pytest.mark.parametrize("kind", ["403", "404", "503", "reset", "cut", "flip", "empty"])
 def test_no_error_shows_a_credential(store: ObsStore, obs: ObsServer, tmp_path: Path, kind: str) -> None:
     send(store, outputs(tmp_path, "a"), route("out", "out"))
-    obs.faults += [Fault(kind, "GET"), Fault(kind, "PUT")]
+    obs.faults += [ObsFault(kind, "GET"), ObsFault(kind, "PUT")]
     said = [repr(store)]
     for action in (
         lambda: list(store.list("bucket", "out/")),

@@ -1,7 +1,6 @@
-"""An OBS of our own on loopback, for tests and rehearsals: signatures verified, faults on demand."""
+"""An OBS on loopback, for tests and rehearsals: verifies signatures, injects faults."""
 
-from ma_boot.rehearsal.obs_server.server import ObsServer, Seen
-from ma_boot.rehearsal.obs_server.wire.faults import Fault
-from ma_boot.rehearsal.obs_server.wire.signatures import Credentials
+from ma_boot.rehearsal.obs_server.server import ObsServer
+from ma_boot.rehearsal.obs_server.wire import KeyPair, ObsFault
 
-__all__ = ["Credentials", "Fault", "ObsServer", "Seen"]
+__all__ = ["KeyPair", "ObsFault", "ObsServer"]

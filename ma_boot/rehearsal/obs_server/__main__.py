@@ -1,6 +1,6 @@
 """Serves a directory as OBS until SIGTERM: `python -m ma_boot.rehearsal.obs_server ROOT PORT`.
 
-The credentials are those of the environment, as a client of it has them. Prints `serving` once it does.
+Reads the keys from the same variables as a client. Prints `serving` once it accepts connections.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ma_boot.rehearsal.obs_server import Credentials, ObsServer
-from ma_boot.rehearsal.obs_server.storage.directory_buckets import DirectoryBuckets
+from ma_boot.rehearsal.obs_server import KeyPair, ObsServer
+from ma_boot.rehearsal.obs_server.storage import DirectoryBuckets
 from ma_boot.reporting.console import print_lines
 
 
 def _serve(root: Path, port: int) -> None:
     stops = {signal.SIGTERM, signal.SIGINT}
-    signal.pthread_sigmask(signal.SIG_BLOCK, stops)  # before the threads, which inherit it
-    known = Credentials(os.environ["OBS_ACCESS_KEY_ID"], os.environ["OBS_SECRET_ACCESS_KEY"])
+    signal.pthread_sigmask(signal.SIG_BLOCK, stops)  # threads inherit the mask
+    known = KeyPair(os.environ["OBS_ACCESS_KEY_ID"], os.environ["OBS_SECRET_ACCESS_KEY"])
     with tempfile.TemporaryDirectory() as parts:
         server = ObsServer(Path(parts), [known], "0.0.0.0", port, buckets=DirectoryBuckets(root))
         with server:

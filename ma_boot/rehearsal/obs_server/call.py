@@ -1,17 +1,13 @@
-"""What an operation is given: a request that was let in, and the place where objects are."""
+"""A call of an operation: a verified request, and the storage that it is for."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Dict, List, Optional
 from xml.etree import ElementTree
 
-from ma_boot.rehearsal.obs_server.storage.buckets import Bucket, Buckets
-from ma_boot.rehearsal.obs_server.storage.refusals import Refusal
-from ma_boot.rehearsal.obs_server.storage.uploads import Uploads
-from ma_boot.rehearsal.obs_server.wire.body import Body
-from ma_boot.rehearsal.obs_server.wire.request import Request
+from ma_boot.rehearsal.obs_server.storage import Bucket, Buckets, Refusal, Uploads
+from ma_boot.rehearsal.obs_server.wire import Body, HttpRequest
 
 KEPT_HEADERS = (
     "cache-control",
@@ -23,57 +19,54 @@ KEPT_HEADERS = (
 )
 
 
-class Store:
-    """The uploads below one directory, and the buckets there too unless they are elsewhere."""
-
-    def __init__(self, root: Path, buckets: Optional[Buckets] = None) -> None:
-        self.buckets = buckets or Buckets(root / "buckets")
-        self.uploads = Uploads(root / "uploads")
-
-
 @dataclass(frozen=True)
 class Call:
-    """`prefix` is that of the dialect's headers; `now` counts seconds since the epoch."""
+    """What an operation gets; `prefix` is of the dialect's headers, `now` in seconds since the epoch."""
 
-    request: Request
+    request: HttpRequest
     body: Body
     bucket_name: str
     key: str
     prefix: str
     now: float
-    store: Store
+    buckets: Buckets
+    uploads: Uploads
 
     @property
     def bucket(self) -> Bucket:
-        """The bucket; raises `Refusal`."""
-        return self.store.buckets.get(self.bucket_name)
+        """The bucket that the request addresses.
 
-    def need_bucket(self) -> None:
-        """Raises `Refusal` where the bucket does not exist."""
-        self.store.buckets.get(self.bucket_name)
+        Raises:
+            Refusal: it does not exist.
+        """
+        return self.buckets.get(self.bucket_name)
 
     def header(self, name: str) -> Optional[str]:
         """A header of the dialect, by its name without the prefix."""
         return self.request.headers.get(self.prefix + name)
 
     def parameter(self, name: str) -> str:
-        """A parameter of the query; empty when it is missing."""
+        """A parameter of the query; empty if it is missing."""
         return self.request.parameters.get(name) or ""
 
-    def number(self, name: str, default: int, greatest: int) -> int:
-        """A parameter that is a number, from 0 on; one that is greater counts as the greatest."""
+    def number(self, name: str, default: int, highest: int) -> int:
+        """A parameter that is a number from 0 on, capped at the highest.
+
+        Raises:
+            Refusal: it is not a number.
+        """
         text = self.parameter(name)
         if text and not text.isdecimal():
-            raise Refusal("InvalidArgument", f"{name} is no number")
-        return min(int(text), greatest) if text else default
+            raise Refusal("InvalidArgument", f"{name} is not a number")
+        return min(int(text), highest) if text else default
 
     @property
     def is_url_encoded(self) -> bool:
-        """Keys are to be percent-encoded in the answer."""
+        """Whether the response is to percent-encode keys."""
         return self.parameter("encoding-type") == "url"
 
     def kept_headers(self) -> Dict[str, str]:
-        """The standard headers that an object keeps."""
+        """The standard headers that are stored with an object."""
         headers = self.request.headers
         return {name: headers[name] for name in KEPT_HEADERS if name in headers}
 
@@ -84,11 +77,15 @@ class Call:
         return {name[len(start) :]: value for name, value in headers.items() if name.startswith(start)}
 
     def document(self) -> ElementTree.Element:
-        """The body as XML, its names without a namespace."""
+        """The body as XML, with tags stripped of their namespace.
+
+        Raises:
+            Refusal: it is not XML.
+        """
         try:
             root = ElementTree.fromstring(self.body.document(self.prefix))
         except ElementTree.ParseError as error:
-            raise Refusal("MalformedXML", f"the body is no XML: {error}") from None
+            raise Refusal("MalformedXML", f"the body is not XML: {error}") from None
         for element in root.iter():
             element.tag = element.tag.rpartition("}")[2]
         return root

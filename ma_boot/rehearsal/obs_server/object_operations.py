@@ -1,4 +1,4 @@
-"""What can be asked of one object: put, get, head, delete, copy, append."""
+"""The operations on single objects: put, get, head, delete, copy, append."""
 
 from __future__ import annotations
 
@@ -10,20 +10,17 @@ from typing import BinaryIO, Dict, Tuple
 from urllib.parse import unquote
 
 from ma_boot.rehearsal.obs_server.call import Call
-from ma_boot.rehearsal.obs_server.storage.objects import Stored
-from ma_boot.rehearsal.obs_server.storage.refusals import Refusal
-from ma_boot.rehearsal.obs_server.wire import answers
-from ma_boot.rehearsal.obs_server.wire.answers import Answer
-from ma_boot.rehearsal.obs_server.wire.conditions import is_modified, wanted_range
+from ma_boot.rehearsal.obs_server.storage import BucketObject, Refusal
+from ma_boot.rehearsal.obs_server.wire import HttpResponse, is_modified, responses, wanted_range
 from path_mapping.localfs import chunks, crc64
 
 
-def put(call: Call) -> Answer:
-    """Stores the body as the object."""
+def put(call: Call) -> HttpResponse:
+    """Stores the body as an object."""
     bucket = call.bucket
     path = bucket.new_file()
     received = call.body.to_file(path, call.prefix)
-    stored = Stored(
+    stored = BucketObject(
         call.key,
         received.size,
         received.md5,
@@ -33,41 +30,41 @@ def put(call: Call) -> Answer:
         call.metadata(),
         path=str(path),
     )
-    bucket.keep(stored)
-    return Answer(200, marks(call, stored.etag, stored.crc64))
+    bucket.put(stored)
+    return HttpResponse(200, checksum_headers(call, stored.etag, stored.crc64))
 
 
-def marks(call: Call, etag: str, crc: int) -> Dict[str, str]:
-    """The headers that say what a content is."""
+def checksum_headers(call: Call, etag: str, crc: int) -> Dict[str, str]:
+    """The headers with the checksums of a content."""
     return {"ETag": f'"{etag}"', f"{call.prefix}checksum-crc64ecma": str(crc)}
 
 
-def get(call: Call) -> Answer:
-    """The object or a range of it; the CRC-64 is that of the whole, and not sent with a range."""
+def get(call: Call) -> HttpResponse:
+    """Sends the object or a range of it; a range comes without the CRC-64, which is that of the whole."""
     stored, file = call.bucket.open(call.key)
     try:
         headers = _described(call, stored)
         if not is_modified(call.request.headers, stored.etag, stored.modified):
             file.close()
-            return Answer(304, headers)
+            return HttpResponse(304, headers)
         chosen = wanted_range(call.request.headers.get("range"), stored.size)
     except Refusal:
         file.close()
         raise
     if chosen is None:
-        return Answer(200, headers, file=file, length=stored.size)
+        return HttpResponse(200, headers, file=file, length=stored.size)
     offset, length = chosen
     headers["Content-Range"] = f"bytes {offset}-{offset + length - 1}/{stored.size}"
     del headers[f"{call.prefix}checksum-crc64ecma"]
-    return Answer(206, headers, file=file, offset=offset, length=length)
+    return HttpResponse(206, headers, file=file, offset=offset, length=length)
 
 
-def _described(call: Call, stored: Stored) -> Dict[str, str]:
+def _described(call: Call, stored: BucketObject) -> Dict[str, str]:
     headers = {name.title(): value for name, value in stored.headers.items()}
     headers.setdefault("Content-Type", "binary/octet-stream")
     headers["Last-Modified"] = formatdate(stored.modified, usegmt=True)
     headers["Accept-Ranges"] = "bytes"
-    headers.update(marks(call, stored.etag, stored.crc64))
+    headers.update(checksum_headers(call, stored.etag, stored.crc64))
     headers.update({f"{call.prefix}meta-{name}": value for name, value in stored.metadata.items()})
     if stored.appendable:
         headers["x-obs-object-type"] = "Appendable"
@@ -75,23 +72,23 @@ def _described(call: Call, stored: Stored) -> Dict[str, str]:
     return headers
 
 
-def delete(call: Call) -> Answer:
-    """Deletes the object, if there is one."""
+def delete(call: Call) -> HttpResponse:
+    """Deletes the object if it exists."""
     call.bucket.delete(call.key)
-    return Answer(204)
+    return HttpResponse(204)
 
 
-def copy(call: Call) -> Answer:
-    """Stores a copy of another object, with its metadata or with the request's own."""
+def copy(call: Call) -> HttpResponse:
+    """Copies another object, with its metadata or with that of the request."""
     source, file = source_of(call)
     with file:
         if not is_modified(call.request.headers, source.etag, source.modified, f"{call.prefix}copy-source-"):
-            raise Refusal("PreconditionFailed", "the source of the copy is not what was expected")
+            raise Refusal("PreconditionFailed", "the source of the copy has been modified")
         path = call.bucket.new_file()
         with path.open("wb", buffering=0) as target:
             _append_bytes(file, source.size, target)
     replaced = call.header("metadata-directive") in ("REPLACE", "REPLACE_NEW")
-    stored = Stored(
+    stored = BucketObject(
         call.key,
         source.size,
         source.etag,
@@ -101,38 +98,38 @@ def copy(call: Call) -> Answer:
         call.metadata() if replaced else source.metadata,
         path=str(path),
     )
-    return answers.copied(call.bucket.keep(stored), call.prefix)
+    return responses.copied(call.bucket.put(stored), call.prefix)
 
 
-def source_of(call: Call) -> Tuple[Stored, BinaryIO]:
-    """The object that is to be copied, and its content."""
+def source_of(call: Call) -> Tuple[BucketObject, BinaryIO]:
+    """The source of a copy, and its content."""
     named = unquote(call.header("copy-source") or "").lstrip("/")
     bucket, _, key = named.partition("?versionId=")[0].partition("/")
-    return call.store.buckets.get(bucket).open(key)
+    return call.buckets.get(bucket).open(key)
 
 
-def append(call: Call) -> Answer:
-    """Appends the body to an object that was made by appending, or makes it.
+def append(call: Call) -> HttpResponse:
+    """Appends the body to an appendable object, or creates one.
 
-    The ETag that it gets is not the MD5 of the content, as nothing promises that it were.
+    As in OBS, the resulting ETag is not the MD5 of the content.
     """
     position = call.parameter("position")
     if not position.isdecimal():
-        raise Refusal("InvalidArgument", "position is no number")
+        raise Refusal("InvalidArgument", "position is not a number")
     bucket = call.bucket
     addition = bucket.new_file()
     received = call.body.to_file(addition, call.prefix)
     try:
         earlier = bucket.get(call.key)
     except Refusal:
-        earlier = Stored(call.key, 0, "", 0, 0, call.kept_headers(), call.metadata(), appendable=True)
+        earlier = BucketObject(call.key, 0, "", 0, 0, call.kept_headers(), call.metadata(), appendable=True)
     try:
         _check_position(earlier, int(position))
         path = _joined(bucket.new_file(), earlier, addition, received.size)
     finally:
         os.unlink(addition)
     etag = hashlib.md5(f"{earlier.etag}{received.md5}".encode()).hexdigest()
-    stored = Stored(
+    stored = BucketObject(
         call.key,
         earlier.size + received.size,
         etag,
@@ -143,19 +140,19 @@ def append(call: Call) -> Answer:
         appendable=True,
         path=str(path),
     )
-    bucket.keep(stored)
-    headers = marks(call, etag, stored.crc64)
-    return Answer(200, {**headers, "x-obs-next-append-position": str(stored.size)})
+    bucket.put(stored)
+    headers = checksum_headers(call, etag, stored.crc64)
+    return HttpResponse(200, {**headers, "x-obs-next-append-position": str(stored.size)})
 
 
-def _check_position(stored: Stored, position: int) -> None:
+def _check_position(stored: BucketObject, position: int) -> None:
     if not stored.appendable:
-        raise Refusal("ObjectNotAppendable", "the object was not made by appending")
+        raise Refusal("ObjectNotAppendable", "the object is not appendable")
     if stored.size != position:
         raise Refusal("PositionNotEqualToLength", f"the object has {stored.size} bytes")
 
 
-def _joined(path: Path, earlier: Stored, addition: Path, size: int) -> Path:
+def _joined(path: Path, earlier: BucketObject, addition: Path, size: int) -> Path:
     with path.open("wb", buffering=0) as target:
         if earlier.size:
             with open(earlier.path, "rb") as file:
@@ -170,7 +167,7 @@ def _append_bytes(source: BinaryIO, size: int, target: BinaryIO) -> None:
     while done < size:
         copied = os.sendfile(target.fileno(), source.fileno(), done, size - done)
         if not copied:
-            raise OSError("a stored file is shorter than its object")
+            raise OSError("the file of an object is shorter than the object")
         done += copied
 
 

@@ -1,4 +1,4 @@
-"""Which operation a request means; and those on buckets."""
+"""Routes a request to its operation; has the operations on buckets."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ from urllib.parse import unquote, unquote_plus
 
 from ma_boot.rehearsal.obs_server import object_operations, part_operations
 from ma_boot.rehearsal.obs_server.call import Call, texts
-from ma_boot.rehearsal.obs_server.storage.listing import PAGE
-from ma_boot.rehearsal.obs_server.storage.refusals import Refusal
-from ma_boot.rehearsal.obs_server.wire import answers
-from ma_boot.rehearsal.obs_server.wire.answers import Answer, Listing
-from ma_boot.rehearsal.obs_server.wire.signatures import SIGNED_PARAMETERS
+from ma_boot.rehearsal.obs_server.storage import MAX_KEYS, Refusal
+from ma_boot.rehearsal.obs_server.wire import SIGNED_PARAMETERS, HttpResponse, ListingQuery, responses
 
-PLAIN = {  # parameters that choose no other operation
+PLAIN = {  # signed parameters that do not select an operation
     "length",
     "name",
     "partNumber",
@@ -28,8 +25,12 @@ PLAIN = {  # parameters that choose no other operation
 }
 
 
-def perform(call: Call) -> Answer:
-    """Does what a request asks for; raises `Refusal`."""
+def perform(call: Call) -> HttpResponse:
+    """Performs the operation of a request.
+
+    Raises:
+        Refusal: it fails, or is not implemented.
+    """
     on = "object" if call.key else "bucket" if call.bucket_name else "service"
     chosen = {name for name in call.request.parameters if name.lower() in SIGNED_PARAMETERS} - PLAIN
     operation = ROUTES.get((call.request.method, on, *sorted(chosen)))
@@ -38,72 +39,72 @@ def perform(call: Call) -> Answer:
     return operation(call)
 
 
-def list_buckets(call: Call) -> Answer:
-    """All buckets."""
-    return answers.buckets(call.store.buckets.names(), call.prefix)
+def list_buckets(call: Call) -> HttpResponse:
+    """Lists the buckets."""
+    return responses.buckets(call.buckets.names(), call.prefix)
 
 
-def create_bucket(call: Call) -> Answer:
-    """Makes the bucket; that it exists is no error."""
-    call.store.buckets.create(call.bucket_name)
-    return Answer(200, {"Location": f"/{call.bucket_name}"})
+def create_bucket(call: Call) -> HttpResponse:
+    """Creates the bucket; an existing one is not an error."""
+    call.buckets.create(call.bucket_name)
+    return HttpResponse(200, {"Location": f"/{call.bucket_name}"})
 
 
-def head_bucket(call: Call) -> Answer:
-    """Says whether the bucket exists."""
-    call.need_bucket()
-    return Answer(200)
+def head_bucket(call: Call) -> HttpResponse:
+    """Checks that the bucket exists."""
+    call.buckets.get(call.bucket_name)
+    return HttpResponse(200)
 
 
-def delete_bucket(call: Call) -> Answer:
-    """Deletes the bucket, if it is empty."""
-    call.store.buckets.delete(call.bucket_name)
-    return Answer(204)
+def delete_bucket(call: Call) -> HttpResponse:
+    """Deletes the bucket if it is empty."""
+    call.buckets.delete(call.bucket_name)
+    return HttpResponse(204)
 
 
-def location(call: Call) -> Answer:
-    """Where the bucket is."""
-    call.need_bucket()
-    return answers.location(call.prefix)
+def location(call: Call) -> HttpResponse:
+    """The region of the bucket."""
+    call.buckets.get(call.bucket_name)
+    return responses.location(call.prefix)
 
 
-def list_objects(call: Call) -> Answer:
-    """One page of the objects, in the first or the second version of the listing."""
+def list_objects(call: Call) -> HttpResponse:
+    """Lists one page of the objects, by version 1 or 2 of the API."""
     version = call.parameter("list-type") or "1"
     token = unquote(call.parameter("continuation-token")) or call.parameter("start-after")
-    asked = Listing(
+    asked = ListingQuery(
         call.bucket_name,
         call.parameter("prefix"),
         token if version == "2" else call.parameter("marker"),
         call.parameter("delimiter"),
-        call.number("max-keys", PAGE, PAGE),
+        call.number("max-keys", MAX_KEYS, MAX_KEYS),
         call.is_url_encoded,
         version,
     )
     page, found = call.bucket.page(asked.prefix, asked.marker, asked.delimiter, asked.limit)
-    return answers.objects(asked, page, found, call.prefix)
+    return responses.objects(asked, page, found, call.prefix)
 
 
-def delete_objects(call: Call) -> Answer:
-    """Deletes the objects that the body names."""
+def delete_objects(call: Call) -> HttpResponse:
+    """Deletes the objects listed in the body."""
     root = call.document()
     encoded = texts(root, "EncodingType") == ["url"]
     keys: List[str] = texts(root, "Object/Key")
-    if not keys or len(keys) > PAGE:
-        raise Refusal("MalformedXML", f"1 to {PAGE} objects were expected")
+    if not keys or len(keys) > MAX_KEYS:
+        raise Refusal("MalformedXML", f"expected 1 to {MAX_KEYS} objects")
     keys = [unquote_plus(key) for key in keys] if encoded else keys
     for key in keys:
         call.bucket.delete(key)
-    return answers.deleted(keys, texts(root, "Quiet") == ["true"], encoded, call.prefix)
+    return responses.deleted(keys, texts(root, "Quiet") == ["true"], encoded, call.prefix)
 
 
-def put_object(call: Call) -> Answer:
-    """Stores the body or a copy."""
+def put_object(call: Call) -> HttpResponse:
+    """Stores the body, or copies an object."""
     is_copy = call.header("copy-source") is not None
     return (object_operations.copy if is_copy else object_operations.put)(call)
 
 
-ROUTES: Dict[Tuple[str, ...], Callable[[Call], Answer]] = {
+ROUTES: Dict[Tuple[str, ...], Callable[[Call], HttpResponse]] = {
     ("GET", "service"): list_buckets,
     ("PUT", "bucket"): create_bucket,
     ("HEAD", "bucket"): head_bucket,
@@ -117,7 +118,7 @@ ROUTES: Dict[Tuple[str, ...], Callable[[Call], Answer]] = {
     ("HEAD", "object"): object_operations.get,
     ("DELETE", "object"): object_operations.delete,
     ("POST", "object", "append"): object_operations.append,
-    ("POST", "object", "uploads"): part_operations.begin,
+    ("POST", "object", "uploads"): part_operations.initiate,
     ("POST", "object", "uploadId"): part_operations.complete,
     ("PUT", "object", "uploadId"): part_operations.put,
     ("GET", "object", "uploadId"): part_operations.parts,

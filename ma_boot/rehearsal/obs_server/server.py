@@ -1,6 +1,6 @@
-"""An OBS on loopback: threads, HTTP/1.1 with connections that stay, and the faults that a test orders.
+"""An OBS on loopback: a thread per connection, HTTP/1.1 with persistent connections, faults on demand.
 
-with ObsServer(directory, [Credentials("AK", "SK")]) as server:
+with ObsServer(directory, [KeyPair("AK", "SK")]) as server:
     server.create_bucket("bucket")
     ...                                                # clients talk to server.url
 """
@@ -20,26 +20,36 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Iterable, List, NamedTuple, Optional, Set, Tuple
 
-from ma_boot.rehearsal.obs_server.call import Call, Store
+from ma_boot.rehearsal.obs_server.call import Call
 from ma_boot.rehearsal.obs_server.operations import perform
-from ma_boot.rehearsal.obs_server.storage.buckets import Buckets
-from ma_boot.rehearsal.obs_server.storage.refusals import Refusal
-from ma_boot.rehearsal.obs_server.wire import answers, faults
-from ma_boot.rehearsal.obs_server.wire.answers import Answer
-from ma_boot.rehearsal.obs_server.wire.body import Body
-from ma_boot.rehearsal.obs_server.wire.connection import Connection
-from ma_boot.rehearsal.obs_server.wire.faults import Fault
-from ma_boot.rehearsal.obs_server.wire.request import Request, address, bucket_in_host, parse
-from ma_boot.rehearsal.obs_server.wire.signatures import Credentials, prefix_of, verify
+from ma_boot.rehearsal.obs_server.storage import Buckets, Refusal, Uploads
+from ma_boot.rehearsal.obs_server.wire import (
+    MID_TRANSFER,
+    Body,
+    Connection,
+    HttpRequest,
+    HttpResponse,
+    KeyPair,
+    ObsFault,
+    address,
+    bucket_in_host,
+    damaged,
+    error_of,
+    parse,
+    prefix_of,
+    responses,
+    take,
+    verify,
+)
 
-PAUSES = {"drip": (0.1, 1 << 18), "trickle": (0.05, 100)}  # seconds before so many bytes
+PAUSES = {"drip": (0.1, 1 << 18), "trickle": (0.05, 100)}  # seconds, and bytes sent after them
 _SIGNING = re.compile(
     r"(?:^|(?<=&))(Expires|AWSAccessKeyId|AccessKeyId|Signature|x-(amz|obs)-security-token)=[^&]*(&|$)"
 )
 
 
-class Seen(NamedTuple):
-    """A request that came. `range` is the header's value, or empty."""
+class LoggedRequest(NamedTuple):
+    """A received request; `range` is the value of the header, or empty."""
 
     method: str
     path: str
@@ -48,31 +58,32 @@ class Seen(NamedTuple):
 
 
 class ObsServer:
-    """Serves while it is a context; `port` 0 takes a free one.
+    """Serves as a context manager; `port` 0 selects a free one.
 
-    Buckets are addressed in the path, or before `domain` in the host's name. `faults` and `credentials` may
-    be changed at any time; setting `release` ends what hangs. What an earlier server left in `root` is kept.
-    `buckets` are those that are kept elsewhere than in `root`.
+    Buckets are addressed in the path, or in the host name before `domain`. `faults` and `credentials` may be
+    changed at any time; setting `release` ends requests that hang. Objects of an earlier server in `root` are
+    kept, unless `buckets` are given.
     """
 
     def __init__(
         self,
         root: Path,
-        credentials: Iterable[Credentials],
+        credentials: Iterable[KeyPair],
         host: str = "127.0.0.1",
         port: int = 0,
         domain: str = "localhost",
         tls: Optional[ssl.SSLContext] = None,
         buckets: Optional[Buckets] = None,
     ) -> None:
-        self.credentials: List[Credentials] = list(credentials)
-        self.faults: List[Fault] = []
-        self.seen: List[Seen] = []
+        self.credentials: List[KeyPair] = list(credentials)
+        self.faults: List[ObsFault] = []
+        self.seen: List[LoggedRequest] = []
         self.connections = 0
         self.release = threading.Event()
         self.port = port
         self.root = root
-        self._store = Store(root, buckets)
+        self._buckets = buckets or Buckets(root / "buckets")
+        self._uploads = Uploads(root / "uploads")
         self._host, self._domain, self._tls = host, domain, tls
         self._lock = threading.Lock()
         self._open: Set[Connection] = set()
@@ -81,18 +92,18 @@ class ObsServer:
 
     @property
     def url(self) -> str:
-        """Where it serves, in path style."""
+        """The endpoint."""
         return f"{'https' if self._tls else 'http'}://{self._host}:{self.port}"
 
     @property
     def requests(self) -> List[Tuple[str, str]]:
-        """The method and the path with its query, short of a signature, of each request that came."""
+        """The method and target of each received request; targets without signatures."""
         found = ((one.method, one.path, _SIGNING.sub("", one.query).rstrip("&")) for one in list(self.seen))
         return [(method, f"{path}?{query}" if query else path) for method, path, query in found]
 
     def create_bucket(self, name: str) -> None:
-        """Makes a bucket, as a request would."""
-        self._store.buckets.create(name)
+        """Creates a bucket."""
+        self._buckets.create(name)
 
     def __enter__(self) -> ObsServer:
         self._listener = socket.create_server((self._host, self.port), backlog=1024)
@@ -103,13 +114,13 @@ class ObsServer:
 
     def __exit__(self, *exc: object) -> None:
         self.release.set()
-        self._listener.shutdown(socket.SHUT_RDWR)  # which wakes accept()
+        self._listener.shutdown(socket.SHUT_RDWR)  # wakes accept()
         self._acceptor.join()
         self._listener.close()
         with self._lock:
             threads = list(self._threads)
             for connection in self._open:
-                connection.end()
+                connection.shut_down()
         for thread in threads:
             thread.join()
 
@@ -121,7 +132,7 @@ class ObsServer:
                 return
             try:
                 connection = self._connection(accepted)
-            except OSError:  # the client has gone already
+            except OSError:  # the client has disconnected already
                 accepted.close()
                 continue
             thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
@@ -142,7 +153,7 @@ class ObsServer:
             while self._exchange(connection):
                 pass
         except OSError:
-            pass  # the client has gone, or the server is ending
+            pass  # the client has disconnected, or the server shuts down
         finally:
             connection.close()
             with self._lock:
@@ -150,7 +161,7 @@ class ObsServer:
                 self._threads.discard(threading.current_thread())
 
     def _exchange(self, connection: Connection) -> bool:
-        """One request and its answer; False when the connection ends."""
+        """Serves one request; False if the connection is to be closed."""
         head = connection.head()
         if not head:
             return False
@@ -158,62 +169,68 @@ class ObsServer:
             request = parse(head)
             body = Body(request, connection)
         except Refusal as refusal:
-            self._send(connection, "GET", answers.refused(refusal, ""), keep=False)
+            self._send(connection, "GET", responses.refused(refusal, ""), keep=False)
             return False
         path, _, query = request.target.partition("?")
         with self._lock:
-            self.seen.append(Seen(request.method, path, query, request.headers.get("range", "")))
-            fault = faults.take(self.faults, request.method, request.target)
+            self.seen.append(LoggedRequest(request.method, path, query, request.headers.get("range", "")))
+            fault = take(self.faults, request.method, request.target)
         if fault is not None:
-            return self._broken(connection, request, body, fault)
-        answer = self._answer(request, body)
-        whole = body.drained()  # before the answer: one that comes while the client sends may be lost
+            return self._exchange_broken(connection, request, body, fault)
+        response = self._response(request, body)
+        whole = body.drained()  # first: a client that is still sending may lose the response
         keep = whole and request.keeps_alive
-        self._send(connection, request.method, answer, keep)
+        self._send(connection, request.method, response, keep)
         return keep
 
-    def _answer(self, request: Request, body: Body) -> Answer:
+    def _response(self, request: HttpRequest, body: Body) -> HttpResponse:
         now = time.time()
         try:
             bucket, key = address(request, self._domain)
-            if request.method == "HEAD" and "apiversion" in request.parameters:  # not signed, says OBS' SDK
+            if (
+                request.method == "HEAD" and "apiversion" in request.parameters
+            ):  # the SDK of OBS does not sign it
                 if bucket:
-                    self._store.buckets.get(bucket)
-                return Answer(200, {"x-obs-api": "3.0"})
+                    self._buckets.get(bucket)
+                return HttpResponse(200, {"x-obs-api": "3.0"})
             verify(request, bucket_in_host(request, self._domain), self.credentials, now)
-            return perform(Call(request, body, bucket, key, prefix_of(request), now, self._store))
+            return perform(
+                Call(request, body, bucket, key, prefix_of(request), now, self._buckets, self._uploads)
+            )
         except Refusal as refusal:
-            return answers.refused(refusal, request.path)
+            return responses.refused(refusal, request.path)
         except ConnectionError:
             raise
-        except OSError as error:  # of the server's own disk
-            return answers.refused(Refusal("InternalError", str(error)), request.path)
+        except OSError as error:  # from the server's own disk
+            return responses.refused(Refusal("InternalError", str(error)), request.path)
 
-    def _send(self, connection: Connection, method: str, answer: Answer, keep: bool) -> None:
-        head = self._head(answer, keep)
-        if answer.file is None:
-            connection.send(head + (answer.body if method != "HEAD" else b""))
+    def _send(self, connection: Connection, method: str, response: HttpResponse, keep: bool) -> None:
+        head = self._head(response, keep)
+        if response.file is None:
+            connection.send(head + (response.body if method != "HEAD" else b""))
             return
-        with answer.file:
+        with response.file:
             if method == "HEAD":
                 connection.send(head)
             else:
-                connection.send_file(head, answer.file, answer.offset, answer.length)
+                connection.send_file(head, response.file, response.offset, response.length)
 
-    def _head(self, answer: Answer, keep: bool) -> bytes:
-        lines = [f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}"]
-        lines += [f"{name}: {value}" for name, value in answer.headers.items()]
+    def _head(self, response: HttpResponse, keep: bool) -> bytes:
+        lines = [f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}"]
+        lines += [f"{name}: {value}" for name, value in response.headers.items()]
         number = next(self._numbers)
         lines.append(f"x-obs-request-id: {number:016X}")
         lines.append(f"x-amz-request-id: {number:016X}")
         lines.append(f"Date: {formatdate(usegmt=True)}")
-        if answer.status not in (204, 304):
-            lines.append(f"Content-Length: {answer.size}")
+        if response.status not in (204, 304):
+            lines.append(f"Content-Length: {response.size}")
         lines.append("Connection: keep-alive\r\n\r\n" if keep else "Connection: close\r\n\r\n")
         return "\r\n".join(lines).encode("latin-1", "replace")
 
-    def _broken(self, connection: Connection, request: Request, body: Body, fault: Fault) -> bool:
-        """An exchange under a fault."""
+    def _exchange_broken(
+        self, connection: Connection, request: HttpRequest, body: Body, fault: ObsFault
+    ) -> bool:
+        """Serves one request under a fault."""
         if fault.kind == "hang":
             self.release.wait()
             return False
@@ -222,43 +239,43 @@ class ObsServer:
                 body.read_half()
             connection.reset()
             return False
-        answer = faults.refusal(fault, request.path)
-        if answer is None:
+        response = error_of(fault, request.path)
+        if response is None:
             if fault.kind == "ignore-range":
                 headers = {name: value for name, value in request.headers.items() if name != "range"}
                 request = replace(request, headers=headers)
             if fault.kind == "short-write":
                 body.lose_from = body.length // 2
-            answer = self._answer(request, body)
-        whole = body.drained()  # before the answer: one that comes while the client sends may be lost
+            response = self._response(request, body)
+        whole = body.drained()  # first: a client that is still sending may lose the response
         keep = whole and request.keeps_alive
-        answer = faults.damaged(_loaded(answer), fault.kind, prefix_of(request))
-        if fault.kind not in faults.ON_THE_LINE or request.method == "HEAD":
-            self._send(connection, request.method, answer, keep)
+        response = damaged(_loaded(response), fault.kind, prefix_of(request))
+        if fault.kind not in MID_TRANSFER or request.method == "HEAD":
+            self._send(connection, request.method, response, keep)
             return keep
-        self._send_broken(connection, answer, fault.kind)
+        self._send_partly(connection, response, fault.kind)
         return False
 
-    def _send_broken(self, connection: Connection, answer: Answer, kind: str) -> None:
-        head = self._head(answer, keep=False)
+    def _send_partly(self, connection: Connection, response: HttpResponse, kind: str) -> None:
+        head = self._head(response, keep=False)
         if kind in PAUSES:
             seconds, size = PAUSES[kind]
             connection.send(head)
-            for start in range(0, len(answer.body), size):
+            for start in range(0, len(response.body), size):
                 self.release.wait(seconds)
-                connection.send(answer.body[start : start + size])
+                connection.send(response.body[start : start + size])
             return
-        connection.send(head + answer.body[: len(answer.body) // 2])
+        connection.send(head + response.body[: len(response.body) // 2])
         if kind == "stall":
             self.release.wait()
         elif kind == "reset-body":
             connection.reset()
 
 
-def _loaded(answer: Answer) -> Answer:
-    """The answer with its body in memory."""
-    if answer.file is None:
-        return answer
-    with contextlib.closing(answer.file) as file:
-        file.seek(answer.offset)
-        return replace(answer, body=file.read(answer.length), file=None, offset=0, length=0)
+def _loaded(response: HttpResponse) -> HttpResponse:
+    """The response, with its body in memory."""
+    if response.file is None:
+        return response
+    with contextlib.closing(response.file) as file:
+        file.seek(response.offset)
+        return replace(response, body=file.read(response.length), file=None, offset=0, length=0)

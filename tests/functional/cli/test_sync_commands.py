@@ -17,7 +17,7 @@ from typing import Any, Dict, List, Optional
 
 import pytest
 
-from ma_boot.rehearsal.obs_server import Credentials, Fault, ObsServer
+from ma_boot.rehearsal.obs_server import KeyPair, ObsFault, ObsServer
 from tests.conftest import CREDENTIALS
 from tests.functional.node import eventually
 from tests.functional.terminal import screen_lines
@@ -150,7 +150,7 @@ def test_a_plan_tells_refusals_and_ends_with_73(home: Path, tmp_path: Path) -> N
 
 
 def test_real_obs_that_refuses_is_69_and_shows_no_secret(home: Path, obs: ObsServer) -> None:
-    obs.faults.append(Fault("403", "GET", "/bucket"))
+    obs.faults.append(ObsFault("403", "GET", "/bucket"))
     for command in ("plan", "download"):
         done = sync(home, command, "mapping.yaml", OBS_ENDPOINT=obs.url, **CREDENTIALS)
         assert done.returncode == 69
@@ -173,7 +173,7 @@ def test_missing_credentials_are_named_with_what_to_do(home: Path) -> None:
 
 
 def test_a_download_that_is_stopped_ends_soon_and_says_so(home: Path, obs: ObsServer) -> None:
-    obs.faults.append(Fault("hang", "GET", "/bucket"))
+    obs.faults.append(ObsFault("hang", "GET", "/bucket"))
     with start(home, "download", "mapping.yaml", OBS_ENDPOINT=obs.url, **CREDENTIALS) as process:
         eventually(lambda: obs.requests, "the first request")
         process.send_signal(signal.SIGTERM)
@@ -201,8 +201,8 @@ class TestCredentials:
         """In the listing, when an upload in parts begins, in its middle, and at its end."""
         with (home / "ckpt" / "large").open("wb") as large:
             large.truncate(80 << 20)
-        obs.credentials[:] = [Credentials(key, "SKPLANTED", "TOKENPLANTED") for key in ("AKOLD", "AKNEW")]
-        obs.faults.append(Fault("expired", method, part, times=1))
+        obs.credentials[:] = [KeyPair(key, "SKPLANTED", "TOKENPLANTED") for key in ("AKOLD", "AKNEW")]
+        obs.faults.append(ObsFault("expired", method, part, times=1))
         file = home / "keys.json"
         os.mkfifo(file)  # one content for each time that it is read
 
@@ -224,7 +224,7 @@ class TestCredentials:
         assert "2 files, 83.9 MB" in done.stdout
 
     def test_a_file_that_does_not_help_is_told_once(self, home: Path, obs: ObsServer) -> None:
-        obs.faults.append(Fault("expired", "GET", "prefix="))
+        obs.faults.append(ObsFault("expired", "GET", "prefix="))
         file = home / "keys.json"
         file.write_text(keys("AKPLANTED"))
         done = sync(home, "download", "mapping.yaml", OBS_ENDPOINT=obs.url, OBS_CREDENTIALS_FILE=str(file))
@@ -257,7 +257,7 @@ class TestCredentials:
 
 
 def test_nothing_that_moves_for_the_stall_timeout_is_a_failed_request(home: Path, obs: ObsServer) -> None:
-    obs.faults.append(Fault("hang", "PUT", "/ckpt"))
+    obs.faults.append(ObsFault("hang", "PUT", "/ckpt"))
     begun = time.monotonic()
     (home / "own.yaml").write_text("output: {ckpt: 'obs://bucket/ckpt/'}")
     timeout = ["--stall-timeout", "0.2"]
@@ -275,7 +275,9 @@ class TestProgress:
         with (home / "ckpt" / "large").open("wb") as large:
             large.truncate(30 << 20)
         os.mkfifo(home / "ckpt" / "pipe")  # a notice comes while there is a bar
-        obs.faults.append(Fault("503", "PUT", "/large", times=1, retry_after=1))  # so that it takes a while
+        obs.faults.append(
+            ObsFault("503", "PUT", "/large", times=1, retry_after=1)
+        )  # so that it takes a while
         screen, terminal = pty.openpty()
         argv = [sys.executable, "-m", "ma_boot", "sync", "upload", "mapping.yaml"]
         with subprocess.Popen(argv, cwd=home, env=environ, stdout=terminal) as process:

@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterator, List
 import pytest
 
 import path_mapping as mox
-from ma_boot.rehearsal.obs_server import Fault, ObsServer
+from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
 from path_mapping.errors import Refused, StoreError
 from path_mapping.mox import own_store
 from tests.conftest import CREDENTIALS
@@ -297,7 +297,7 @@ class TestUrls:
         self, obs_base: str, obs: ObsServer, tmp_path: Path
     ) -> None:
         mox.file.write(f"{obs_base}/x", "x")
-        obs.faults.append(Fault("403", "GET", "/bucket/base/x"))
+        obs.faults.append(ObsFault("403", "GET", "/bucket/base/x"))
         with pytest.raises(mox.file.MoxFileRespException, match="HTTP 403"):
             mox.file.read(f"{obs_base}/x")
         with pytest.raises(mox.file.MoxFileRespException, match="HTTP 403"):

@@ -8,7 +8,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from ma_boot.rehearsal.obs_server import Fault, ObsServer
+from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
 from tests.conftest import CREDENTIALS
 from tests.functional.node import Node, eventually
 
@@ -63,7 +63,7 @@ def test_what_is_quiet_leaves_and_what_is_written_stays_until_the_end(node: Node
 
 def test_a_stop_ends_the_round_and_the_last_upload_needs_no_listing(node: Node, obs: ObsServer) -> None:
     node.variables.update(OBS_ENDPOINT=obs.url, **CREDENTIALS)
-    obs.faults.append(Fault("hang", "PUT", "/out/step_1", times=1))
+    obs.faults.append(ObsFault("hang", "PUT", "/out/step_1", times=1))
     mapping = node.mapping({}, {"out": {"obs": "obs://bucket/out/", "interval": 1}})[:2]
     running = node.start(*mapping, str(node.root / "train.py"))
     eventually(lambda: ("PUT", "/bucket/out/step_1") in obs.requests, "the upload that hangs")
@@ -78,7 +78,7 @@ def test_a_stop_ends_the_round_and_the_last_upload_needs_no_listing(node: Node, 
 
 def test_a_round_that_fails_is_told_and_tried_again(node: Node, obs: ObsServer) -> None:
     node.variables.update(OBS_ENDPOINT=obs.url, **CREDENTIALS)
-    obs.faults.append(Fault("403", "PUT", "/out/step_1", times=1))
+    obs.faults.append(ObsFault("403", "PUT", "/out/step_1", times=1))
     mapping = node.mapping({}, {"out": {"obs": "obs://bucket/out/", "interval": 1}})[:2]
     running = node.start(*mapping, str(node.root / "train.py"))
     eventually(lambda: obs.requests.count(("PUT", "/bucket/out/step_1")) == 2, "the second attempt")

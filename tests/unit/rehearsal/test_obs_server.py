@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ma_boot.rehearsal.obs_server.storage.listing import page
+from ma_boot.rehearsal.obs_server.storage.listing import list_page
 from ma_boot.rehearsal.obs_server.storage.refusals import Refusal
 from ma_boot.rehearsal.obs_server.wire import faults
 from ma_boot.rehearsal.obs_server.wire.conditions import is_modified, wanted_range
-from ma_boot.rehearsal.obs_server.wire.faults import Fault
+from ma_boot.rehearsal.obs_server.wire.faults import ObsFault
 from ma_boot.rehearsal.obs_server.wire.request import address, parse
 
 KEYS = st.lists(st.text("ab/", min_size=1, max_size=6), unique=True, max_size=20).map(sorted)
@@ -35,7 +35,7 @@ def test_the_pages_of_a_listing_are_the_whole_once(
     found: List[Tuple[str, bool]] = []
     marker = ""
     while True:
-        one = page(keys, prefix, marker, delimiter, limit)
+        one = list_page(keys, prefix, marker, delimiter, limit)
         assert len(one.keys) + len(one.prefixes) <= limit
         found += sorted([(key, False) for key in one.keys] + [(common, True) for common in one.prefixes])
         if not one.next_marker:
@@ -47,7 +47,7 @@ def test_the_pages_of_a_listing_are_the_whole_once(
 
 @given(KEYS, st.text("ab/", max_size=4))
 def test_a_marker_is_exclusive(keys: List[str], marker: str) -> None:
-    assert list(page(keys, "", marker, "", 1000).keys) == [key for key in keys if key > marker]
+    assert list(list_page(keys, "", marker, "", 1000).keys) == [key for key in keys if key > marker]
 
 
 @given(st.binary(max_size=30), st.integers(0, 40), st.integers(0, 40))
@@ -130,11 +130,11 @@ def test_what_is_no_request(head: bytes) -> None:
 
 def test_a_fault_of_an_unknown_kind_is_told() -> None:
     with pytest.raises(ValueError, match="tpyo"):
-        Fault("tpyo")
+        ObsFault("tpyo")
 
 
 def test_a_fault_is_taken_as_often_as_it_was_ordered() -> None:
-    ordered = [Fault("503", "GET", "/a", times=2), Fault("404", "GET")]
+    ordered = [ObsFault("503", "GET", "/a", times=2), ObsFault("404", "GET")]
     taken = [faults.take(ordered, "GET", "/bucket/a?x") for _ in range(3)]
     assert [fault.kind if fault else "" for fault in taken] == ["503", "503", "404"]
     assert faults.take(ordered, "PUT", "/bucket/a") is None

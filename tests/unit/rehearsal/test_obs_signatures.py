@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from obs import ObsClient, auth, const, convertor
 
 from ma_boot.rehearsal.obs_server.storage.refusals import Refusal
-from ma_boot.rehearsal.obs_server.wire.request import Request
-from ma_boot.rehearsal.obs_server.wire.signatures import SIGNED_PARAMETERS, Credentials, verify
+from ma_boot.rehearsal.obs_server.wire.request import HttpRequest
+from ma_boot.rehearsal.obs_server.wire.signatures import SIGNED_PARAMETERS, KeyPair, verify
 
 NOW = 1_780_000_000.0
-KNOWN = [Credentials("AK", "SECRET")]
+KNOWN = [KeyPair("AK", "SECRET")]
 DOMAIN = "obs.test.example"
 
 KEYS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30)
@@ -37,7 +37,7 @@ HEADERS = st.dictionaries(
 
 
 def refused(
-    request: Request, known: Sequence[Credentials] = KNOWN, now: float = NOW, bucket: str = ""
+    request: HttpRequest, known: Sequence[KeyPair] = KNOWN, now: float = NOW, bucket: str = ""
 ) -> str:
     """The code of the refusal; empty when the request is accepted."""
     try:
@@ -49,7 +49,7 @@ def refused(
 
 def signed(
     signature: str, method: str, key: str, parameters: Any, headers: Dict[str, str], path_style: bool
-) -> Request:
+) -> HttpRequest:
     """A request that the SDK has signed."""
     adapter = convertor.Adapter(signature)
     prefix = "x-obs-" if signature == "obs" else "x-amz-"
@@ -65,7 +65,7 @@ def signed(
     sent["Authorization"] = signer.doAuth(method, "bucket", key, parameters, sent)["Authorization"]
     client = ObsClient("AK", "SECRET", server=f"http://{DOMAIN}", path_style=path_style)
     target = client.calling_format.get_url("bucket", key, parameters)
-    return Request(method, target, {name.lower(): value for name, value in sent.items()})
+    return HttpRequest(method, target, {name.lower(): value for name, value in sent.items()})
 
 
 @pytest.mark.parametrize("path_style", [True, False], ids=["path", "virtual"])
@@ -78,17 +78,19 @@ def test_what_the_sdk_signs_is_accepted(
     bucket = "" if path_style else "bucket"
     assert refused(request, bucket=bucket) == ""
     changed = [
-        Request("GET", request.target, request.headers),
-        Request("PUT", "/x" + request.target, request.headers),
-        Request("PUT", request.target, {**request.headers, "date": "", "x-amz-date": ""}),
+        HttpRequest("GET", request.target, request.headers),
+        HttpRequest("PUT", "/x" + request.target, request.headers),
+        HttpRequest("PUT", request.target, {**request.headers, "date": "", "x-amz-date": ""}),
     ]
     if "content-type" in request.headers:
-        changed.append(Request("PUT", request.target, {**request.headers, "content-type": "another type"}))
+        changed.append(
+            HttpRequest("PUT", request.target, {**request.headers, "content-type": "another type"})
+        )
     if parameters.get("uploadId") is not None:
-        changed.append(Request("PUT", request.target.replace("uploadId=", "uploadId=1"), request.headers))
+        changed.append(HttpRequest("PUT", request.target.replace("uploadId=", "uploadId=1"), request.headers))
     assert all(refused(one, bucket=bucket) for one in changed)
-    assert refused(request, [Credentials("AK", "OTHER")], bucket=bucket) == "SignatureDoesNotMatch"
-    assert refused(request, [Credentials("OTHER", "SECRET")], bucket=bucket) == "InvalidAccessKeyId"
+    assert refused(request, [KeyPair("AK", "OTHER")], bucket=bucket) == "SignatureDoesNotMatch"
+    assert refused(request, [KeyPair("OTHER", "SECRET")], bucket=bucket) == "InvalidAccessKeyId"
 
 
 @pytest.mark.parametrize("signature", ["obs", "v2"])
@@ -96,7 +98,7 @@ def test_a_date_in_a_header_of_the_dialect_stands_for_the_other(signature: str) 
     own = {"{}date": formatdate(NOW, usegmt=True)}
     request = signed(signature, "GET", "a", {}, own, True)
     assert refused(request) == ""
-    assert refused(Request("GET", request.target, {**request.headers, "date": "another"})) == ""
+    assert refused(HttpRequest("GET", request.target, {**request.headers, "date": "another"})) == ""
 
 
 @pytest.mark.parametrize("token", [None, "TO/KEN+=="])
@@ -120,19 +122,21 @@ def test_the_urls_of_the_sdk_are_accepted_until_they_end(
     url = urlsplit(made.signedUrl)
     assert url.hostname is not None
     headers = {"host": url.hostname}
-    request = Request("GET", f"{url.path}?{url.query}", headers)
-    known, bucket = [Credentials("AK", "SECRET", token)], "" if path_style else "bucket"
+    request = HttpRequest("GET", f"{url.path}?{url.query}", headers)
+    known, bucket = [KeyPair("AK", "SECRET", token)], "" if path_style else "bucket"
     assert refused(request, known, before, bucket) == ""
     assert refused(request, known, before + 65, bucket) == "AccessDenied"
-    assert refused(Request("PUT", request.target, headers), known, before, bucket) == "SignatureDoesNotMatch"
-    assert refused(request, [Credentials("AK", "SECRET", "another")], before, bucket) == "InvalidToken"
+    assert (
+        refused(HttpRequest("PUT", request.target, headers), known, before, bucket) == "SignatureDoesNotMatch"
+    )
+    assert refused(request, [KeyPair("AK", "SECRET", "another")], before, bucket) == "InvalidToken"
 
 
 def test_the_parameters_that_are_signed_are_the_sdks() -> None:
     assert frozenset(const.ALLOWED_RESOURCE_PARAMTER_NAMES) == SIGNED_PARAMETERS
 
 
-EXAMPLE = [Credentials("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY")]
+EXAMPLE = [KeyPair("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY")]
 MAY_2013 = datetime(2013, 5, 24, tzinfo=timezone.utc).timestamp()
 EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
@@ -147,7 +151,7 @@ def test_the_example_of_the_s3_reference_for_v4() -> None:
         "SignedHeaders=host;range;x-amz-content-sha256;x-amz-date,"
         "Signature=f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41",
     }
-    assert refused(Request("GET", "/test.txt", headers), EXAMPLE, MAY_2013, "examplebucket") == ""
+    assert refused(HttpRequest("GET", "/test.txt", headers), EXAMPLE, MAY_2013, "examplebucket") == ""
 
 
 def test_the_example_of_the_s3_reference_for_a_v4_url() -> None:
@@ -157,7 +161,7 @@ def test_the_example_of_the_s3_reference_for_a_v4_url() -> None:
         "&X-Amz-Date=20130524T000000Z&X-Amz-Expires=86400&X-Amz-SignedHeaders=host"
         "&X-Amz-Signature=aeeed9bbccd4d02ee5c0109b86d86835f995330da4c265957d157751f604d404"
     )
-    request = Request("GET", f"/test.txt?{query}", {"host": "examplebucket.s3.amazonaws.com"})
+    request = HttpRequest("GET", f"/test.txt?{query}", {"host": "examplebucket.s3.amazonaws.com"})
     assert refused(request, EXAMPLE, MAY_2013, "examplebucket") == ""
     assert refused(request, EXAMPLE, MAY_2013 + 86401, "examplebucket") == "AccessDenied"
 
@@ -168,7 +172,7 @@ def test_the_example_of_the_s3_reference_for_v2() -> None:
         "authorization": "AWS AKIAIOSFODNN7EXAMPLE:bWq2s1WEIj+Ydj0vQ697zp+IXMU=",
     }
     at = datetime(2007, 3, 27, 19, 36, 42, tzinfo=timezone.utc).timestamp()
-    assert refused(Request("GET", "/photos/puppy.jpg", headers), EXAMPLE, at, "johnsmith") == ""
+    assert refused(HttpRequest("GET", "/photos/puppy.jpg", headers), EXAMPLE, at, "johnsmith") == ""
 
 
 @pytest.mark.parametrize("signature", ["obs", "v2", "v4"])
@@ -196,7 +200,10 @@ def test_a_clock_that_is_wrong(signature: str) -> None:
     "query", ["", "AccessKeyId=AK&Signature=x", "AccessKeyId=AK&Expires=x&Signature=x", "X-Amz-Signature=x"]
 )
 def test_what_is_no_signature_is_refused(headers: Dict[str, str], query: str) -> None:
-    assert refused(Request("GET", f"/bucket/a?{query}", headers)) in ("AccessDenied", "RequestTimeTooSkewed")
+    assert refused(HttpRequest("GET", f"/bucket/a?{query}", headers)) in (
+        "AccessDenied",
+        "RequestTimeTooSkewed",
+    )
 
 
 def test_credentials_do_not_show_themselves() -> None:

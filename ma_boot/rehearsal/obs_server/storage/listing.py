@@ -1,4 +1,4 @@
-"""One page of a bucket's listing, from its sorted keys. Pure."""
+"""Listings of a bucket, a page at a time, from its sorted keys. Pure."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import List, Sequence, Tuple
 
-PAGE = 1000  # names in one answer, the most
-LAST = chr(0x10FFFF)  # sorts after what may follow in a key
+MAX_KEYS = 1000  # OBS API reference, "Listing Objects in a Bucket"
+_LAST = chr(0x10FFFF)  # sorts after every character of a key
 
 
 @dataclass(frozen=True)
-class Page:
-    """What one answer lists, and the marker of the next one (empty: there is none)."""
+class ListingPage:
+    """One page of a listing; `next_marker` is empty on the last one."""
 
     keys: Tuple[str, ...]
     prefixes: Tuple[str, ...]
     next_marker: str
 
 
-def page(keys: Sequence[str], prefix: str, marker: str, delimiter: str, limit: int) -> Page:
-    """The first `limit` keys after the marker that begin with the prefix.
+def list_page(keys: Sequence[str], prefix: str, marker: str, delimiter: str, limit: int) -> ListingPage:
+    """The first `limit` of the sorted keys that come after the marker and begin with the prefix.
 
-    Keys that have the delimiter after the prefix count as one common prefix; one that the marker names, or
-    points into, was listed before.
+    Keys with the delimiter after the prefix are rolled up into one common prefix each. A common prefix that
+    the marker names, or points into, has already been listed.
     """
     found: List[str] = []
     prefixes: List[str] = []
@@ -35,15 +35,15 @@ def page(keys: Sequence[str], prefix: str, marker: str, delimiter: str, limit: i
             end = key.find(delimiter, len(prefix))
             common = key[: end + len(delimiter)] if end >= 0 else ""
         if common and marker.startswith(common):
-            at = bisect_left(keys, common + LAST, at)
+            at = bisect_left(keys, common + _LAST, at)
             continue
         if len(found) + len(prefixes) >= limit:
-            return Page(tuple(found), tuple(prefixes), last)
+            return ListingPage(tuple(found), tuple(prefixes), last)
         last = common or key
         if common:
             prefixes.append(common)
-            at = bisect_left(keys, common + LAST, at)
+            at = bisect_left(keys, common + _LAST, at)
         else:
             found.append(key)
             at += 1
-    return Page(tuple(found), tuple(prefixes), "")
+    return ListingPage(tuple(found), tuple(prefixes), "")

@@ -1,4 +1,4 @@
-"""What the server keeps: objects, and the parts and uploads that become some. Pure."""
+"""Objects, and the multipart uploads that become objects. Pure."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from typing import Dict, Mapping
 
 
 @dataclass(frozen=True)
-class Stored:
-    """An object. `headers` are the standard ones (Content-Type, ...) and `metadata` the user's own, both as
-    they were sent; `modified` counts seconds since the epoch; `path` begins with the content."""
+class BucketObject:
+    """An object: the first `size` bytes of the file `path` are its content.
+
+    `headers` are the standard ones (Content-Type, ...) and `metadata` the user's own, as they were sent;
+    `modified` is in seconds since the epoch.
+    """
 
     key: str
     size: int
@@ -23,8 +26,8 @@ class Stored:
 
 
 @dataclass(frozen=True)
-class Part:
-    """One part: `etag` is the MD5 of its content, which is at `path`."""
+class UploadPart:
+    """One part of an upload: `path` is the file of its content, `etag` the MD5 of it."""
 
     number: int
     size: int
@@ -35,12 +38,12 @@ class Part:
 
 @dataclass(frozen=True)
 class Upload:
-    """An upload that was begun; `headers` and `metadata` are for the object that it becomes."""
+    """A multipart upload; `headers` and `metadata` are for the object that it becomes."""
 
     id: str
     bucket: str
     key: str
-    begun: float
+    initiated: float
     headers: Mapping[str, str]
     metadata: Mapping[str, str]
-    parts: Dict[int, Part] = field(default_factory=dict)
+    parts: Dict[int, UploadPart] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What the server refuses: OBS' error codes with their HTTP statuses."""
+"""The error codes of OBS that the server returns, with their HTTP status."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ STATUS = {
 
 
 class Refusal(Exception):
-    """A request that is answered with an error; `code` is one of STATUS."""
+    """A request fails with an error; `code` is one of STATUS."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)

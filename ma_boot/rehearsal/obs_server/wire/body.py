@@ -1,4 +1,4 @@
-"""The body of a request: read once, in pieces, and held against the checksums that its headers promise."""
+"""The body of a request: read once, in pieces, and checked against the checksums in the headers."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Iterator, Optional
 
-from ma_boot.rehearsal.obs_server.storage.refusals import Refusal
+from ma_boot.rehearsal.obs_server.storage import Refusal
 from ma_boot.rehearsal.obs_server.wire.connection import Connection
-from ma_boot.rehearsal.obs_server.wire.request import Request
+from ma_boot.rehearsal.obs_server.wire.request import HttpRequest
 from path_mapping.localfs import crc64
 
 CHUNK = 1 << 18
-MAX_DOCUMENT = 8 << 20  # a list of 1,000 keys of 1,024 bytes fits
+MAX_DOCUMENT = 8 << 20  # bytes; fits a deletion of 1,000 keys of 1,024 bytes
 
 
 @dataclass(frozen=True)
 class Received:
-    """What a body was: its size as stored, its MD5 in hexadecimal, its CRC-64/XZ."""
+    """A received body: its size as stored, its MD5 in hexadecimal, its CRC-64/XZ."""
 
     size: int
     md5: str
@@ -27,26 +27,29 @@ class Received:
 
 
 class Body:
-    """What follows a request's head on its connection.
+    """What follows a request's head on the connection.
 
-    `lose_from` is the offset from which on nothing is stored, for tests of clients that believe what they are
-    told.
+    From the offset `lose_from` on, nothing is stored: the fault `short-write`.
     """
 
-    def __init__(self, request: Request, connection: Connection) -> None:
+    def __init__(self, request: HttpRequest, connection: Connection) -> None:
         self._connection = connection
         self._headers = request.headers
-        self._awaited = request.headers.get("expect", "").lower() == "100-continue"
+        self._expects_continue = request.headers.get("expect", "").lower() == "100-continue"
         self._chunked = request.headers.get("transfer-encoding", "").lower() == "chunked"
         length = request.headers.get("content-length", "0")
         if not length.isdecimal():
-            raise Refusal("InvalidRequest", "Content-Length is no number")
+            raise Refusal("InvalidRequest", "Content-Length is not a number")
         self.length = int(length)
         self.lose_from: Optional[int] = None
         self.is_read = self.is_whole = not (self.length or self._chunked)
 
     def to_file(self, path: Path, prefix: str) -> Received:
-        """Writes the body into a new file; one that is not as promised is deleted, and raises `Refusal`."""
+        """Writes the body into a new file, which is deleted on failure.
+
+        Raises:
+            Refusal: the body is incomplete, or does not match a checksum in the headers.
+        """
         try:
             with path.open("wb", buffering=0) as file:
                 return self._check_into(file, prefix)
@@ -55,18 +58,22 @@ class Body:
             raise
 
     def document(self, prefix: str) -> bytes:
-        """The whole body in memory, checked; for what is small."""
+        """The whole body, checked.
+
+        Raises:
+            Refusal: it is larger than `MAX_DOCUMENT`, incomplete, or does not match a checksum.
+        """
         if self.length > MAX_DOCUMENT or self._chunked:
-            raise Refusal("MalformedXML", f"a document of at most {MAX_DOCUMENT} bytes was expected")
+            raise Refusal("MalformedXML", f"expected a document of at most {MAX_DOCUMENT} bytes")
         content = b"".join(self.pieces())
         self._check(prefix, hashlib.md5(content), hashlib.sha256(content).hexdigest(), crc64(content))
         return content
 
     def drained(self) -> bool:
-        """Reads what no operation wanted; False when the next request cannot follow on this connection."""
+        """Reads the unread rest; False if no further request can follow on this connection."""
         if self.is_read:
             return self.is_whole
-        if self._awaited:  # the client may send it still, or may not
+        if self._expects_continue:  # without the 100 Continue, the client may still send it or not
             return False
         try:
             for _ in self.pieces():
@@ -76,7 +83,7 @@ class Body:
         return True
 
     def read_half(self) -> None:
-        """Reads half of the body, or its first piece when its length is not known."""
+        """Reads half of the body, or its first piece if the length is unknown."""
         done = 0
         for piece in self.pieces():
             done += len(piece)
@@ -84,11 +91,15 @@ class Body:
                 return
 
     def pieces(self) -> Iterator[bytes]:
-        """The body's bytes, once."""
+        """The body, once.
+
+        Raises:
+            Refusal: the client disconnected early.
+        """
         if self.is_read:
             return
         self.is_read = True
-        if self._awaited:
+        if self._expects_continue:
             self._connection.send(b"HTTP/1.1 100 Continue\r\n\r\n")
         yield from self._chunks() if self._chunked else self._exactly(self.length)
         self.is_whole = True
@@ -98,7 +109,7 @@ class Body:
             try:
                 size = int(self._connection.line().partition(b";")[0], 16)
             except ValueError:
-                raise Refusal("IncompleteBody", "the client ended before the last chunk") from None
+                raise Refusal("IncompleteBody", "the client disconnected before the last chunk") from None
             yield from self._exactly(size)
             self._connection.line()
             if not size:
@@ -108,7 +119,7 @@ class Body:
         while size:
             piece = self._connection.read(min(size, CHUNK))
             if not piece:
-                raise Refusal("IncompleteBody", f"the client ended {size} bytes early")
+                raise Refusal("IncompleteBody", f"the client disconnected {size} bytes early")
             size -= len(piece)
             yield piece
 
@@ -125,21 +136,21 @@ class Body:
         return Received(size if self.lose_from is None else file.tell(), md5.hexdigest(), crc)
 
     def _sha256(self) -> Optional[hashlib._Hash]:
-        promised = self._headers.get("x-amz-content-sha256", "")
-        if promised.startswith("STREAMING-"):
-            raise Refusal("NotImplemented", "payloads that are signed in chunks are not understood")
-        return hashlib.sha256() if len(promised) == 64 else None
+        declared = self._headers.get("x-amz-content-sha256", "")
+        if declared.startswith("STREAMING-"):
+            raise Refusal("NotImplemented", "chunked payload signatures are not supported")
+        return hashlib.sha256() if len(declared) == 64 else None
 
     def _check(self, prefix: str, md5: hashlib._Hash, sha256: str, crc: int) -> None:
-        promised = self._headers.get("content-md5")
-        if promised is not None and _from_base64(promised) != md5.digest():
-            raise Refusal("BadDigest", "Content-MD5 is not the MD5 of the body that arrived")
-        promised = self._headers.get(f"{prefix}checksum-crc64ecma")
-        if promised is not None and promised != str(crc):
-            raise Refusal("BadDigest", "the CRC-64 is not the one of the body that arrived")
-        promised = self._headers.get("x-amz-content-sha256", "")
-        if len(promised) == 64 and promised != sha256:
-            raise Refusal("XAmzContentSHA256Mismatch", "the SHA-256 is not the one of the body that arrived")
+        declared = self._headers.get("content-md5")
+        if declared is not None and _from_base64(declared) != md5.digest():
+            raise Refusal("BadDigest", "Content-MD5 does not match the received body")
+        declared = self._headers.get(f"{prefix}checksum-crc64ecma")
+        if declared is not None and declared != str(crc):
+            raise Refusal("BadDigest", "the CRC-64 does not match the received body")
+        declared = self._headers.get("x-amz-content-sha256", "")
+        if len(declared) == 64 and declared != sha256:
+            raise Refusal("XAmzContentSHA256Mismatch", "the SHA-256 does not match the received body")
 
 
 def _from_base64(text: str) -> bytes:
@@ -148,5 +159,5 @@ def _from_base64(text: str) -> bytes:
     except ValueError:
         digest = b""
     if len(digest) != 16:
-        raise Refusal("InvalidDigest", "Content-MD5 is no MD5 in base64")
+        raise Refusal("InvalidDigest", "Content-MD5 is not a base64-encoded MD5")
     return digest

@@ -1,4 +1,4 @@
-"""Conditions and ranges that a request for an object makes. Pure; RFC 9110, sections 13 and 14."""
+"""Conditional requests and ranges by RFC 9110, sections 13 and 14. Pure."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ import re
 from email.utils import parsedate_to_datetime
 from typing import Mapping, Optional, Tuple
 
-from ma_boot.rehearsal.obs_server.storage.refusals import Refusal
+from ma_boot.rehearsal.obs_server.storage import Refusal
 
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 
 
 def is_modified(headers: Mapping[str, str], etag: str, modified: float, prefix: str = "") -> bool:
-    """False where the client has this version already; raises `Refusal` where it wants another one.
+    """Evaluates the conditions; False if the client has this version already (304).
 
-    `prefix` stands before the names of the headers, for the source of a copy.
+    `modified` is in seconds since the epoch; `prefix` precedes the names of the headers, for the source of a
+    copy.
+
+    Raises:
+        Refusal: a precondition failed (412).
     """
     match, none_match = headers.get(f"{prefix}if-match"), headers.get(f"{prefix}if-none-match")
     unmodified = _seconds(headers.get(f"{prefix}if-unmodified-since"))
@@ -36,13 +40,14 @@ def _seconds(date: Optional[str]) -> Optional[float]:
     try:
         return parsedate_to_datetime(date).timestamp() if date else None
     except (TypeError, ValueError):
-        return None  # a date that is none is ignored
+        return None  # RFC 9110: an invalid date is ignored
 
 
 def wanted_range(header: Optional[str], size: int) -> Optional[Tuple[int, int]]:
-    """The offset and length that `Range` asks for; None for the whole object, as for what is no single range.
+    """The offset and length of a `Range`; None for the whole object: no header, or not a single range.
 
-    Raises `Refusal` where the object ends before the range begins.
+    Raises:
+        Refusal: the range begins beyond the end of the object.
     """
     match = _RANGE.fullmatch(header.strip()) if header else None
     if match is None or not (match[1] or match[2]):

@@ -1,4 +1,4 @@
-"""One client's connection: heads and bodies of requests in, answers out."""
+"""A connection of a client: heads and bodies of requests come in, responses go out."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import BinaryIO
 
 RECEIVE = 1 << 18
 MAX_HEAD = 64 << 10
-AT_ONCE = 128 << 10  # a body up to here goes out with its head, in one call
+AT_ONCE = 128 << 10  # bytes; a smaller body is sent together with its head
 
 
 class Connection:
-    """A socket with what was received and not yet asked for."""
+    """A socket with a receive buffer."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
         self._rest = b""
 
     def head(self) -> bytes:
-        """The next request's head without the empty line; empty when the client has gone."""
+        """The head of the next request, without the empty line; empty if the client has disconnected."""
         data, searched = self._rest, 0
         while True:
             end = data.find(b"\r\n\r\n", searched)
@@ -36,14 +36,14 @@ class Connection:
             data += piece
 
     def read(self, size: int) -> bytes:
-        """The next bytes, at most `size`; none when the client has gone."""
+        """At most `size` bytes; none if the client has disconnected."""
         if self._rest:
             piece, self._rest = self._rest[:size], self._rest[size:]
             return piece
         return self._socket.recv(size)
 
     def line(self) -> bytes:
-        """The bytes up to the next end of a line, without it; none when the client has gone."""
+        """The next line, without CRLF; empty if the client has disconnected."""
         while b"\r\n" not in self._rest:
             piece = self._socket.recv(RECEIVE) if len(self._rest) < MAX_HEAD else b""
             if not piece:
@@ -53,11 +53,11 @@ class Connection:
         return line
 
     def send(self, data: bytes) -> None:
-        """Sends all of it."""
+        """Sends all of the data."""
         self._socket.sendall(data)
 
     def send_file(self, head: bytes, file: BinaryIO, offset: int, length: int) -> None:
-        """Sends the head and then a part of a file, which is not copied through this process."""
+        """Sends the head and a section of a file; without TLS, the kernel sends the file."""
         if length <= AT_ONCE:
             self._socket.sendall(head + os.pread(file.fileno(), length, offset))
             return
@@ -73,20 +73,20 @@ class Connection:
         while offset < end:
             sent = os.sendfile(self._socket.fileno(), file.fileno(), offset, end - offset)
             if not sent:
-                raise OSError("a stored file is shorter than its object")
+                raise OSError("the file of an object is shorter than the object")
             offset += sent
 
     def reset(self) -> None:
-        """Ends the connection with RST instead of FIN."""
+        """Closes the connection with RST instead of FIN."""
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._socket.close()
 
-    def end(self) -> None:
-        """Wakes who waits for the client; for another thread than the one that closes."""
-        with contextlib.suppress(OSError):  # it may have ended already
+    def shut_down(self) -> None:
+        """Wakes the thread that waits for the client; `close` is for that thread."""
+        with contextlib.suppress(OSError):  # it may be closed already
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Ends the connection."""
-        self.end()
+        """Closes the connection."""
+        self.shut_down()
         self._socket.close()

@@ -1,4 +1,4 @@
-"""Faults on demand, as values, and what they do to an answer. Pure."""
+"""Faults of the server as values, and their effect on a response. Pure."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass, replace
 from typing import Dict, List, Optional
 
-from ma_boot.rehearsal.obs_server.wire.answers import Answer, failed
+from ma_boot.rehearsal.obs_server.wire.responses import HttpResponse, failed
 
-REFUSING = {
+ERRORS = {
     "403": (403, "AccessDenied"),
     "404": (404, "NoSuchKey"),
     "408": (408, "RequestTimeout"),
@@ -19,7 +19,7 @@ REFUSING = {
     "expired": (403, "ExpiredToken"),
 }
 IN_REQUEST = {"hang", "ignore-range", "reset", "reset-body", "short-write"}
-IN_ANSWER = {
+IN_RESPONSE = {
     "appended",
     "empty",
     "encrypted",
@@ -31,25 +31,25 @@ IN_ANSWER = {
     "wrong-etag",
     "wrong-range",
 }
-ON_THE_LINE = {"cut", "drip", "reset-body", "stall", "trickle"}
-KINDS = {*REFUSING, *IN_REQUEST, *IN_ANSWER, *ON_THE_LINE}
+MID_TRANSFER = {"cut", "drip", "reset-body", "stall", "trickle"}
+KINDS = {*ERRORS, *IN_REQUEST, *IN_RESPONSE, *MID_TRANSFER}
 _ETAG = re.compile(rb"[0-9a-f]{32}(?=(-\d+)?(&quot;|\")?</ETag>)")
 
 
 @dataclass
-class Fault:
-    """Breaks the next `times` requests of this method whose path or query, as sent, has `path` in it.
+class ObsFault:
+    """Breaks the next `times` requests of this method whose path or query, as sent, contains `path`.
 
-    `kind`: a key of REFUSING (`retry_after` seconds are sent with it);
-    `hang` (no answer until the server's `release` is set, and none then), `reset` (RST instead of an answer),
-    `reset-body` (RST after half of the body, of the request or of the answer), `stall` (half of the answer,
-    then as `hang`), `cut` (half of the answer, then the end), `drip` (slowly, until `release`),
-    `trickle` (so slowly that it would never end);
-    `short-write` (stores half of the body, and says nothing), `ignore-range` (200 and the whole object),
-    `wrong-range` (Content-Range says another one), `flip` (one bit of the answer), `wrong-crc`, `wrong-etag`
-    (of another content; without a CRC-64 that would say better), `encrypted` and `appended` (the ETag only
-    has the shape of an MD5, in listings too; a header says why where one object is meant);
-    `empty` (blanks under status 200), `torn` (half of a document, whole for HTTP), `no-marker` and
+    `kind` is a key of ERRORS (with `retry_after` seconds in the response), or one of:
+    `hang` (no response; until the server's `release` is set), `reset` (RST instead of a response),
+    `reset-body` (RST after half of the body of the request or response), `stall` (half of the response, then
+    as `hang`), `cut` (half of the response, then FIN), `drip` (slow, until `release`), `trickle` (a few
+    kilobytes per second);
+    `short-write` (silently stores half of the body), `ignore-range` (200 and the whole object),
+    `wrong-range` (Content-Range of another range), `flip` (one flipped bit), `wrong-crc`, `wrong-etag` (of
+    another content, and no CRC-64 that would tell), `encrypted` and `appended` (the ETag is not an MD5, in
+    listings too; the headers of a single object say why);
+    `empty` (blanks with status 200), `torn` (half of a document, complete for HTTP), `no-marker` and
     `no-is-truncated` (a listing without this element).
     """
 
@@ -61,11 +61,11 @@ class Fault:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise ValueError(f"kind: {self.kind!r} is none of {sorted(KINDS)}")
+            raise ValueError(f"kind: found {self.kind!r}, expected one of {sorted(KINDS)}")
 
 
-def take(faults: List[Fault], method: str, target: str) -> Optional[Fault]:
-    """The first fault for a request that is not used up, used once more."""
+def take(faults: List[ObsFault], method: str, target: str) -> Optional[ObsFault]:
+    """The first fault that applies to a request, with one use taken off."""
     for fault in faults:
         if fault.method == method and fault.path in target and fault.times > 0:
             fault.times -= 1
@@ -73,20 +73,20 @@ def take(faults: List[Fault], method: str, target: str) -> Optional[Fault]:
     return None
 
 
-def refusal(fault: Fault, resource: str) -> Optional[Answer]:
-    """The answer of a fault that refuses the request; None for the others."""
-    if fault.kind not in REFUSING:
+def error_of(fault: ObsFault, resource: str) -> Optional[HttpResponse]:
+    """The error that a fault responds with; None for faults of other kinds."""
+    if fault.kind not in ERRORS:
         return None
-    status, code = REFUSING[fault.kind]
-    answer = failed(status, code, "a fault that was ordered", resource)
+    status, code = ERRORS[fault.kind]
+    response = failed(status, code, "an injected fault", resource)
     if fault.retry_after is not None:
-        answer.headers["Retry-After"] = str(fault.retry_after)
-    return answer
+        response.headers["Retry-After"] = str(fault.retry_after)
+    return response
 
 
-def damaged(answer: Answer, kind: str, prefix: str) -> Answer:
-    """The answer, whose body is in memory, as the fault leaves it."""
-    headers, body = dict(answer.headers), answer.body
+def damaged(response: HttpResponse, kind: str, prefix: str) -> HttpResponse:
+    """The response, which must have its body in memory, with the fault applied."""
+    headers, body = dict(response.headers), response.body
     if kind == "flip" and body:
         body = bytes([body[0] ^ 1]) + body[1:]
     elif kind == "empty":
@@ -98,7 +98,7 @@ def damaged(answer: Answer, kind: str, prefix: str) -> Answer:
     elif kind == "no-is-truncated":
         body = re.sub(rb"<IsTruncated>.*?</IsTruncated>", b"", body)
     else:
-        headers.update(_other_marks(headers, kind, prefix))
+        headers.update(_damaged_headers(headers, kind, prefix))
         if kind == "wrong-etag":
             headers.pop(f"{prefix}checksum-crc64ecma", None)
         if (
@@ -106,11 +106,11 @@ def damaged(answer: Answer, kind: str, prefix: str) -> Answer:
             and headers.get("Content-Type") == "application/xml"
         ):
             body = _ETAG.sub(lambda found: found[0][::-1], body)
-    return replace(answer, headers=headers, body=body)
+    return replace(response, headers=headers, body=body)
 
 
-def _other_marks(headers: Dict[str, str], kind: str, prefix: str) -> Dict[str, str]:
-    """The headers that a fault changes."""
+def _damaged_headers(headers: Dict[str, str], kind: str, prefix: str) -> Dict[str, str]:
+    """The headers that a fault changes, with their new values."""
     changed: Dict[str, str] = {}
     if kind in ("wrong-etag", "encrypted", "appended") and "ETag" in headers:
         changed["ETag"] = headers["ETag"][::-1]

@@ -1,4 +1,4 @@
-"""One HTTP request as a value: the head of it, and which bucket and key it addresses."""
+"""The head of an HTTP request, and the bucket and key that it addresses. Pure."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from functools import cached_property
 from typing import Dict, Mapping, Optional, Tuple
 from urllib.parse import unquote, unquote_plus
 
-from ma_boot.rehearsal.obs_server.storage.refusals import Refusal
+from ma_boot.rehearsal.obs_server.storage import Refusal
 
 MAX_KEY_BYTES = 1024
 
 
 @dataclass(frozen=True)
-class Request:
-    """`target` is what stood in the first line; names of `headers` are in lower case.
+class HttpRequest:
+    """The head of a request; names of `headers` are in lower case.
 
-    A parameter without `=` has the value None, because that is how signatures tell the two apart.
+    A parameter without `=` has the value None: signatures distinguish it from an empty one.
     """
 
     method: str
@@ -25,12 +25,12 @@ class Request:
 
     @property
     def path(self) -> str:
-        """The path as it was sent: percent-encoded."""
+        """The path, percent-encoded as it was sent."""
         return self.target.partition("?")[0]
 
     @cached_property
     def parameters(self) -> Dict[str, Optional[str]]:
-        """The query, decoded."""
+        """The decoded query."""
         found: Dict[str, Optional[str]] = {}
         for item in self.target.partition("?")[2].split("&"):
             name, equals, value = item.partition("=")
@@ -40,35 +40,43 @@ class Request:
 
     @property
     def keeps_alive(self) -> bool:
-        """The client wants the connection to stay."""
+        """Whether the client asks for a persistent connection."""
         return self.headers.get("connection", "").lower() != "close"
 
 
-def parse(head: bytes) -> Request:
-    """A request's head, without the empty line at its end; raises `Refusal` where it is none."""
+def parse(head: bytes) -> HttpRequest:
+    """Parses the head of a request, given without the empty line at its end.
+
+    Raises:
+        Refusal: it is not an HTTP/1 request.
+    """
     first, *lines = head.decode("latin-1").split("\r\n")
     words = first.split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1."):
-        raise Refusal("InvalidRequest", "the first line is no HTTP request")
+        raise Refusal("InvalidRequest", "the first line is not an HTTP/1 request line")
     headers: Dict[str, str] = {}
     for line in lines:
         name, _, value = line.partition(":")
         name, value = name.lower(), value.strip()
         headers[name] = f"{headers[name]},{value}" if name in headers else value
     target = words[1]
-    if "://" in target.partition("?")[0]:  # the absolute form, as through a proxy
+    if "://" in target.partition("?")[0]:  # the absolute form, as sent to a proxy
         target = "/" + target.split("://", 1)[1].partition("/")[2]
-    return Request(words[0], target, headers)
+    return HttpRequest(words[0], target, headers)
 
 
-def bucket_in_host(request: Request, domain: str) -> str:
-    """The bucket of `Host: bucket.domain:port`; empty in path style."""
+def bucket_in_host(request: HttpRequest, domain: str) -> str:
+    """The bucket in `Host: bucket.domain:port`; empty for path-style requests."""
     host = request.headers.get("host", "").partition(":")[0]
     return host[: -len(domain) - 1] if host.endswith(f".{domain}") else ""
 
 
-def address(request: Request, domain: str) -> Tuple[str, str]:
-    """The bucket and the key that a request means; either may be empty."""
+def address(request: HttpRequest, domain: str) -> Tuple[str, str]:
+    """The bucket and the key that a request addresses; either may be empty.
+
+    Raises:
+        Refusal: the path is not UTF-8, or the key is too long.
+    """
     try:
         path = unquote(request.path, errors="strict")
     except UnicodeDecodeError:
@@ -77,5 +85,5 @@ def address(request: Request, domain: str) -> Tuple[str, str]:
     if not bucket:
         bucket, _, key = key.partition("/")
     if len(key.encode()) > MAX_KEY_BYTES:
-        raise Refusal("KeyTooLong", f"a key has {MAX_KEY_BYTES} bytes at most")
+        raise Refusal("KeyTooLong", f"expected a key of at most {MAX_KEY_BYTES} bytes")
     return bucket, key

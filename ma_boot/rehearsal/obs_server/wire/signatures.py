@@ -1,4 +1,4 @@
-"""Verifies the signatures of requests: OBS, V2 and V4, in headers and in signed URLs. Pure.
+"""Verifies signatures of requests: those of OBS, V2 and V4, in headers and in signed URLs. Pure.
 
 Sources: OBS API reference, "User Signature Authentication"; S3 API reference, "Authenticating Requests".
 """
@@ -15,12 +15,12 @@ from functools import lru_cache
 from typing import Dict, List, Optional, Sequence, Tuple
 from urllib.parse import quote, unquote_to_bytes
 
-from ma_boot.rehearsal.obs_server.storage.refusals import Refusal
-from ma_boot.rehearsal.obs_server.wire.request import Request
+from ma_boot.rehearsal.obs_server.storage import Refusal
+from ma_boot.rehearsal.obs_server.wire.request import HttpRequest
 
 SKEW_SECONDS = 15 * 60
 UNSIGNED = "UNSIGNED-PAYLOAD"
-SCHEMES = {"OBS": "x-obs-", "AWS": "x-amz-"}  # by the word that begins Authorization
+SCHEMES = {"OBS": "x-obs-", "AWS": "x-amz-"}  # the prefix of headers by the scheme of Authorization
 SIGNED_PARAMETERS = frozenset(
     """
     acl append backtosource bucketstatus cors delete deletebucket directcoldaccess dispolicy encryption
@@ -33,13 +33,13 @@ SIGNED_PARAMETERS = frozenset(
     x-image-save-object x-obs-accesslabel x-oss-process x-workflow-execution-state x-workflow-execution-type
     x-workflow-graph-name x-workflow-limit x-workflow-next-marker x-workflow-prefix x-workflow-start
     x-workflow-template-name
-    """.split()  # noqa: SIM905 - a list of one per line would be a page
+    """.split()  # noqa: SIM905 -- one name per line would fill a page
 )
 
 
 @dataclass(frozen=True)
-class Credentials:
-    """A pair of keys that may sign; temporary ones have a token, and end at `expires` (seconds, epoch)."""
+class KeyPair:
+    """Keys that may sign; temporary ones have a token, and expire at `expires` (seconds since the epoch)."""
 
     access_key: str
     secret_key: str
@@ -47,13 +47,16 @@ class Credentials:
     expires: Optional[float] = None
 
     def __repr__(self) -> str:
-        return "Credentials(...)"
+        return "KeyPair(...)"
 
 
 @dataclass(frozen=True)
 class _Claim:
-    """What a request says of its signer. `prefix` is that of the dialect's headers, `date` what was signed as
-    the date by OBS and V2; `scope` and `signed` (header names) are V4's."""
+    """A signature and what it claims to cover.
+
+    `prefix` is that of the dialect's headers, `date` the signed date; `scope` and `signed` (names of headers)
+    are only in V4.
+    """
 
     prefix: str
     access_key: str
@@ -64,8 +67,8 @@ class _Claim:
     signed: Tuple[str, ...] = ()
 
 
-def prefix_of(request: Request) -> str:
-    """`x-obs-` or `x-amz-`: the dialect that a request is made in, and is answered in."""
+def prefix_of(request: HttpRequest) -> str:
+    """The prefix of headers in the dialect of a request and its response: `x-obs-` or `x-amz-`."""
     authorization = request.headers.get("authorization", "")
     parameters = request.parameters
     if authorization.startswith("AWS") or "AWSAccessKeyId" in parameters or "X-Amz-Signature" in parameters:
@@ -73,8 +76,12 @@ def prefix_of(request: Request) -> str:
     return "x-obs-"
 
 
-def verify(request: Request, bucket_in_host: str, known: Sequence[Credentials], now: float) -> None:
-    """Returns when one of the known credentials signed the request; else raises `Refusal`."""
+def verify(request: HttpRequest, bucket_in_host: str, known: Sequence[KeyPair], now: float) -> None:
+    """Checks that a request was signed with one of the known keys.
+
+    Raises:
+        Refusal: it was not, or the signature or the keys have expired.
+    """
     claim = _claim(request, now)
     ours = [one for one in known if one.access_key == claim.access_key]
     if not ours:
@@ -91,10 +98,10 @@ def verify(request: Request, bucket_in_host: str, known: Sequence[Credentials], 
         expected = (_v4 if claim.scope else _v2)(request, bucket_in_host, claim, one.secret_key)
         if hmac.compare_digest(expected.encode(), claim.signature.encode()):
             return
-    raise Refusal("SignatureDoesNotMatch", "the signature is not the one of this request and this key")
+    raise Refusal("SignatureDoesNotMatch", "the signature does not match the request and the key")
 
 
-def _claim(request: Request, now: float) -> _Claim:
+def _claim(request: HttpRequest, now: float) -> _Claim:
     authorization = request.headers.get("authorization", "")
     scheme, _, rest = authorization.partition(" ")
     if scheme in SCHEMES and ":" in rest:
@@ -115,14 +122,14 @@ def _claim(request: Request, now: float) -> _Claim:
     raise Refusal("AccessDenied", "the request is not signed")
 
 
-def _signed_date(request: Request, prefix: str, now: float) -> str:
-    """What OBS and V2 sign as the date: nothing where a header of the dialect has it."""
+def _signed_date(request: HttpRequest, prefix: str, now: float) -> str:
+    """The date that OBS and V2 sign: empty if a header of the dialect has it."""
     own = request.headers.get(f"{prefix}date")
     date = request.headers.get("date", "")
     try:
         signed_at = parsedate_to_datetime(own or date).timestamp()
     except (TypeError, ValueError):
-        raise Refusal("AccessDenied", "the request has no date") from None
+        raise Refusal("AccessDenied", "the request has no valid date") from None
     _check_skew(signed_at, now)
     return "" if own else date
 
@@ -132,7 +139,7 @@ def _check_skew(signed_at: float, now: float) -> None:
         raise Refusal("RequestTimeTooSkewed", "the request's time differs too much from the server's")
 
 
-def _claim_of_v4(request: Request, rest: str, now: float) -> _Claim:
+def _claim_of_v4(request: HttpRequest, rest: str, now: float) -> _Claim:
     fields = dict(item.strip().partition("=")[::2] for item in rest.split(","))
     stamp = request.headers.get("x-amz-date", "")
     _check_skew(_seconds(stamp), now)
@@ -156,7 +163,7 @@ def _v4_claim(
 ) -> _Claim:
     access_key, _, scope = (credential or "").partition("/")
     if scope.count("/") != 3 or not signed or not signature:
-        raise Refusal("AccessDenied", "the V4 signature is not complete")
+        raise Refusal("AccessDenied", "the V4 signature is incomplete")
     return _Claim("x-amz-", access_key, signature, stamp, in_url, scope, tuple(signed.split(";")))
 
 
@@ -164,11 +171,11 @@ def _seconds(stamp: str) -> float:
     try:
         return datetime.strptime(stamp, "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc).timestamp()
     except ValueError:
-        raise Refusal("AccessDenied", "a V4 signature needs x-amz-date") from None
+        raise Refusal("AccessDenied", "expected x-amz-date with a V4 signature") from None
 
 
-def _v2(request: Request, bucket_in_host: str, claim: _Claim, secret: str) -> str:
-    """The signature of OBS, and of S3's version 2: they differ in the prefix of the headers only."""
+def _v2(request: HttpRequest, bucket_in_host: str, claim: _Claim, secret: str) -> str:
+    """The signature of OBS, and of version 2 of S3: they differ only in the prefix of the headers."""
     headers = request.headers
     lines = [request.method, headers.get("content-md5", ""), headers.get("content-type", ""), claim.date]
     lines += [f"{name}:{headers[name]}" for name in sorted(headers) if name.startswith(claim.prefix)]
@@ -177,7 +184,7 @@ def _v2(request: Request, bucket_in_host: str, claim: _Claim, secret: str) -> st
     return base64.b64encode(digest).decode()
 
 
-def _resource(request: Request, bucket_in_host: str, prefix: str) -> str:
+def _resource(request: HttpRequest, bucket_in_host: str, prefix: str) -> str:
     path = f"/{bucket_in_host}{request.path}" if bucket_in_host else request.path
     signed: List[str] = []
     for name, value in sorted(request.parameters.items()):
@@ -186,7 +193,7 @@ def _resource(request: Request, bucket_in_host: str, prefix: str) -> str:
     return f"{path}?{'&'.join(signed)}" if signed else path
 
 
-def _v4(request: Request, bucket_in_host: str, claim: _Claim, secret: str) -> str:
+def _v4(request: HttpRequest, bucket_in_host: str, claim: _Claim, secret: str) -> str:
     query = sorted(
         (quote(name, safe=""), quote(value or "", safe=""))
         for name, value in request.parameters.items()

@@ -1,4 +1,4 @@
-"""Answers as values, and the XML in them. Pure."""
+"""Responses as values, and their XML. Pure."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from typing import BinaryIO, Dict, Iterable, Optional, Sequence
 from urllib.parse import quote
 from xml.sax.saxutils import escape
 
-from ma_boot.rehearsal.obs_server.storage.listing import Page
-from ma_boot.rehearsal.obs_server.storage.objects import Part, Stored, Upload
-from ma_boot.rehearsal.obs_server.storage.refusals import Refusal
+from ma_boot.rehearsal.obs_server.storage import BucketObject, ListingPage, Refusal, Upload, UploadPart
 
 NAMESPACES = {
     "x-obs-": "http://obs.myhwclouds.com/doc/2015-06-30/",
@@ -20,8 +18,8 @@ OWNER = "<ID>local</ID>"
 
 
 @dataclass(frozen=True)
-class Answer:
-    """A status with headers, and either `body` or `length` bytes of a file from an offset on."""
+class HttpResponse:
+    """A status, headers, and either `body` or `length` bytes of a file from an offset on."""
 
     status: int
     headers: Dict[str, str] = field(default_factory=dict)
@@ -32,32 +30,32 @@ class Answer:
 
     @property
     def size(self) -> int:
-        """The bytes that follow the headers."""
+        """The size of the body in bytes."""
         return self.length if self.file is not None else len(self.body)
 
 
-def refused(refusal: Refusal, resource: str) -> Answer:
-    """The answer to a request that is refused."""
+def refused(refusal: Refusal, resource: str) -> HttpResponse:
+    """The response to a request that failed."""
     return failed(refusal.status, refusal.code, str(refusal), resource)
 
 
-def failed(status: int, code: str, message: str, resource: str) -> Answer:
-    """An error in OBS' words."""
+def failed(status: int, code: str, message: str, resource: str) -> HttpResponse:
+    """An error document of OBS."""
     content = _tag("Code", code) + _tag("Message", message) + _tag("Resource", resource)
     return _xml(f"<Error>{content}</Error>", status=status)
 
 
-def buckets(names: Iterable[str], prefix: str) -> Answer:
+def buckets(names: Iterable[str], prefix: str) -> HttpResponse:
     """All buckets of the account."""
     listed = "".join(
-        f"<Bucket>{_tag('Name', name)}<CreationDate>{iso(0)}</CreationDate></Bucket>" for name in names
+        f"<Bucket>{_tag('Name', name)}<CreationDate>{_iso(0)}</CreationDate></Bucket>" for name in names
     )
     return _document("ListAllMyBucketsResult", prefix, f"<Owner>{OWNER}</Owner><Buckets>{listed}</Buckets>")
 
 
 @dataclass(frozen=True)
-class Listing:
-    """What a listing was asked for, which its answer repeats."""
+class ListingQuery:
+    """The parameters of a listing, which its response repeats."""
 
     bucket: str
     prefix: str
@@ -68,11 +66,13 @@ class Listing:
     version: str = "1"
 
     def key(self, text: str) -> str:
-        """A key as it stands in the answer."""
+        """A key as it is written in the response."""
         return quote(text) if self.encoded else text
 
 
-def objects(asked: Listing, page: Page, found: Sequence[Stored], prefix: str) -> Answer:
+def objects(
+    asked: ListingQuery, page: ListingPage, found: Sequence[BucketObject], prefix: str
+) -> HttpResponse:
     """One page of a bucket's objects."""
     second = asked.version == "2"
     parts = [_tag("Name", asked.bucket), _tag("Prefix", asked.key(asked.prefix))]
@@ -96,55 +96,55 @@ def objects(asked: Listing, page: Page, found: Sequence[Stored], prefix: str) ->
     return _document("ListBucketResult", prefix, "".join(parts))
 
 
-def _content(asked: Listing, one: Stored) -> str:
+def _content(asked: ListingQuery, one: BucketObject) -> str:
     kind = "<Type>Appendable</Type>" if one.appendable else ""
     return (
-        f"<Contents><Key>{_text(asked.key(one.key))}</Key><LastModified>{iso(one.modified)}</LastModified>"
+        f"<Contents><Key>{_text(asked.key(one.key))}</Key><LastModified>{_iso(one.modified)}</LastModified>"
         f"<ETag>&quot;{one.etag}&quot;</ETag><Size>{one.size}</Size><Owner>{OWNER}</Owner>"
         f"<StorageClass>STANDARD</StorageClass>{kind}</Contents>"
     )
 
 
-def deleted(keys: Iterable[str], quiet: bool, encoded: bool, prefix: str) -> Answer:
-    """What a deletion of several objects did."""
+def deleted(keys: Iterable[str], quiet: bool, encoded: bool, prefix: str) -> HttpResponse:
+    """The keys that were deleted."""
     shown = () if quiet else keys
     listed = "".join(f"<Deleted>{_tag('Key', quote(key) if encoded else key)}</Deleted>" for key in shown)
     encoding = "<EncodingType>url</EncodingType>" if encoded else ""
     return _document("DeleteResult", prefix, encoding + listed)
 
 
-def location(prefix: str) -> Answer:
-    """Where a bucket is: of this server, nowhere."""
+def location(prefix: str) -> HttpResponse:
+    """The region of a bucket: this server has none."""
     return _document("Location" if prefix == "x-obs-" else "LocationConstraint", prefix, "")
 
 
-def copied(stored: Stored, prefix: str) -> Answer:
-    """A copy that was made."""
-    content = f"<LastModified>{iso(stored.modified)}</LastModified>{_etag(stored.etag)}"
+def copied(stored: BucketObject, prefix: str) -> HttpResponse:
+    """A copy of an object."""
+    content = f"<LastModified>{_iso(stored.modified)}</LastModified>{_etag(stored.etag)}"
     return _document("CopyObjectResult", prefix, content)
 
 
-def copied_part(part: Part, prefix: str) -> Answer:
-    """A part that was copied."""
-    content = f"<LastModified>{iso(part.modified)}</LastModified>{_etag(part.etag)}"
+def copied_part(part: UploadPart, prefix: str) -> HttpResponse:
+    """A copy of a part."""
+    content = f"<LastModified>{_iso(part.modified)}</LastModified>{_etag(part.etag)}"
     return _document("CopyPartResult", prefix, content)
 
 
-def begun(upload: Upload, prefix: str) -> Answer:
-    """An upload that has begun."""
+def initiated(upload: Upload, prefix: str) -> HttpResponse:
+    """An initiated upload."""
     content = _tag("Bucket", upload.bucket) + _tag("Key", upload.key) + _tag("UploadId", upload.id)
     return _document("InitiateMultipartUploadResult", prefix, content)
 
 
-def completed(upload: Upload, stored: Stored, prefix: str) -> Answer:
-    """An upload that has become an object."""
+def completed(upload: Upload, stored: BucketObject, prefix: str) -> HttpResponse:
+    """A completed upload."""
     where = f"/{upload.bucket}/{quote(upload.key)}"
     content = _tag("Location", where) + _tag("Bucket", upload.bucket) + _tag("Key", upload.key)
     return _document("CompleteMultipartUploadResult", prefix, content + _etag(stored.etag))
 
 
-def parts(upload: Upload, after: int, limit: int, prefix: str) -> Answer:
-    """The parts of an upload whose numbers are greater than `after`."""
+def parts(upload: Upload, after: int, limit: int, prefix: str) -> HttpResponse:
+    """The parts of an upload with numbers greater than `after`."""
     rest = [upload.parts[number] for number in sorted(upload.parts) if number > after]
     shown = rest[:limit]
     content = [_tag("Bucket", upload.bucket), _tag("Key", upload.key), _tag("UploadId", upload.id)]
@@ -156,15 +156,15 @@ def parts(upload: Upload, after: int, limit: int, prefix: str) -> Answer:
     return _document("ListPartsResult", prefix, "".join(content))
 
 
-def _part(part: Part) -> str:
+def _part(part: UploadPart) -> str:
     return (
-        f"<Part><PartNumber>{part.number}</PartNumber><LastModified>{iso(part.modified)}</LastModified>"
+        f"<Part><PartNumber>{part.number}</PartNumber><LastModified>{_iso(part.modified)}</LastModified>"
         f"{_etag(part.etag)}<Size>{part.size}</Size></Part>"
     )
 
 
-def uploads(bucket: str, found: Sequence[Upload], limit: int, encoded: bool, prefix: str) -> Answer:
-    """The first uploads of a bucket that are not complete yet."""
+def uploads(bucket: str, found: Sequence[Upload], limit: int, encoded: bool, prefix: str) -> HttpResponse:
+    """The first uploads in progress of a bucket."""
     shown = found[:limit]
     content = [_tag("Bucket", bucket), _tag("MaxUploads", str(limit))]
     if encoded:
@@ -178,13 +178,13 @@ def uploads(bucket: str, found: Sequence[Upload], limit: int, encoded: bool, pre
         content.append(
             f"<Upload>{_tag('Key', key)}{_tag('UploadId', upload.id)}<Initiator>{OWNER}</Initiator>"
             f"<Owner>{OWNER}</Owner><StorageClass>STANDARD</StorageClass>"
-            f"<Initiated>{iso(upload.begun)}</Initiated></Upload>"
+            f"<Initiated>{_iso(upload.initiated)}</Initiated></Upload>"
         )
     return _document("ListMultipartUploadsResult", prefix, "".join(content))
 
 
-def iso(seconds: float) -> str:
-    """A time as it stands in XML."""
+def _iso(seconds: float) -> str:
+    """A time (seconds since the epoch) in ISO 8601."""
     moment = datetime.fromtimestamp(seconds, timezone.utc)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03}Z"
 
@@ -202,13 +202,13 @@ def _tag(name: str, text: str) -> str:
 
 
 def _text(text: str) -> str:
-    return escape(text, {"\r": "&#13;"})  # which a parser would read as a newline
+    return escape(text, {"\r": "&#13;"})  # a parser would read it as a newline
 
 
-def _document(name: str, prefix: str, content: str) -> Answer:
+def _document(name: str, prefix: str, content: str) -> HttpResponse:
     return _xml(f'<{name} xmlns="{NAMESPACES[prefix]}">{content}</{name}>')
 
 
-def _xml(text: str, status: int = 200) -> Answer:
+def _xml(text: str, status: int = 200) -> HttpResponse:
     body = f'<?xml version="1.0" encoding="UTF-8"?>\n{text}'.encode("utf-8", "surrogatepass")
-    return Answer(status, {"Content-Type": "application/xml"}, body)
+    return HttpResponse(status, {"Content-Type": "application/xml"}, body)
