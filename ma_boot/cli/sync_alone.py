@@ -9,7 +9,7 @@ import threading
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.errors import CannotCreate, InputMissing, listed
 from ma_boot.modelarts import read_job
@@ -31,17 +31,18 @@ from path_mapping.mapping import PathMapping, Route, Shard
 from path_mapping.planning import (
     REFUSE,
     RouteScan,
-    SpaceNeed,
     Step,
-    free_space,
+    Totals,
     scan_download,
     scan_upload,
-    shortages,
+    space_problems,
 )
 from path_mapping.stores import Store
 from path_mapping.transfer import listing
 
 _BATCH = 1000  # lines that are printed at once
+
+Scanned = Tuple[Route, Optional[RouteScan]]
 
 
 @dataclass(frozen=True)
@@ -56,31 +57,38 @@ class SyncRequest:
 
 
 def plan(environ: Mapping[str, str], request: SyncRequest, as_json: bool) -> int:
-    """Prints what would become of each file; raises what a download would end with at once."""
-    job_part, found, store = _opened(environ, request)
-    planned = _Planned(store, request.shard or job_part)
-    _print(planned.lines(found, as_json))
-    planned.judge()
+    """Prints what would become of each file. Raises what a download would fail with at its start."""
+    shard, mapping, store = _opened(environ, request)
+    lister = partial(listing, store, threading.Event())
+    notices: List[str] = []
+    try:
+        inputs = [(route, scan_download(route, Path.cwd(), lister, shard)) for route in mapping.inputs]
+        outputs = [
+            (route, scan_upload(route, Path.cwd(), lister, notices.append)) for route in mapping.outputs
+        ]
+        _print(_lines(inputs, outputs, notices, as_json))
+    except PathMappingError as error:
+        raise as_ours(error) from error
+    _refuse(inputs)
     return 0
 
 
 def download(environ: Mapping[str, str], request: SyncRequest) -> int:
-    """Fetches the inputs."""
-    job_part, found, store = _opened(environ, request)
+    """Downloads the inputs."""
+    shard, mapping, store = _opened(environ, request)
     with SignalInbox() as inbox, Console(interactive=is_interactive(environ)) as console:
-        journal = Journal(console)
-        arriving = inputs_arriving(found.inputs, Path.cwd(), store, journal, inbox, request.shard or job_part)
+        arriving = inputs_arriving(mapping.inputs, Path.cwd(), store, Journal(console), inbox, shard)
         with arriving:
-            pass
+            pass  # the block ends when they have arrived
     return 0
 
 
 def upload(environ: Mapping[str, str], request: SyncRequest) -> int:
-    """Stores the outputs."""
-    _, found, store = _opened(environ, request)
+    """Uploads the outputs."""
+    _, mapping, store = _opened(environ, request)
     with SignalInbox() as inbox, Console(interactive=is_interactive(environ)) as console:
         journal = Journal(console)
-        lost = bring_home(found.outputs, Path.cwd(), store, journal, inbox, math.inf, all_expected=True)
+        lost = bring_home(mapping.outputs, Path.cwd(), store, journal, inbox, math.inf, all_expected=True)
         inbox.check()
     if lost is not None:
         raise lost
@@ -88,7 +96,7 @@ def upload(environ: Mapping[str, str], request: SyncRequest) -> int:
 
 
 def _opened(environ: Mapping[str, str], request: SyncRequest) -> Tuple[Shard, PathMapping, Store]:
-    """This node's part by the job's environment, the mapping, and the store."""
+    """This node's shard, the mapping, and the store."""
     job = read_job(environ, os.uname().nodename)
     mapping = load_mapping(request.mapping, places_of(job))
     store = store_of(environ, os.getcwd(), request.obs_root, request.stall_timeout)
@@ -97,76 +105,46 @@ def _opened(environ: Mapping[str, str], request: SyncRequest) -> Tuple[Shard, Pa
             tuple(replace(route, checksum=True) for route in mapping.inputs),
             tuple(replace(route, checksum=True) for route in mapping.outputs),
         )
-    return part_of(job), mapping, store
+    return request.shard or part_of(job), mapping, store
 
 
-class _Planned:
-    """The steps of a mapping as they come, counted."""
-
-    def __init__(self, store: Store, part: Shard) -> None:
-        self._lister = partial(listing, store, threading.Event())
-        self._part = part
-        self._totals: Dict[str, List[int]] = {}
-        self._missing: List[str] = []
-        self._refused = 0
-        self._needs: Dict[Path, SpaceNeed] = {}
-
-    def lines(self, mapping: PathMapping, as_json: bool) -> Iterator[str]:
-        """A line for each file, then the totals; a section for each route."""
-        try:
-            for route in mapping.inputs:
-                one = scan_download(route, Path.cwd(), self._lister, self._part)
-                yield from self._route("input", route, one, as_json)
-            for route in mapping.outputs:
-                notices: List[str] = []
-                one = scan_upload(route, Path.cwd(), self._lister, notices.append, lambda *_: True)
-                yield from self._route("output", route, one, as_json)
-                yield from (json.dumps({"notice": text}) if as_json else text for text in notices)
-        except PathMappingError as error:
-            raise as_ours(error) from error
-        if as_json:
-            totals = {action: {"files": n, "bytes": size} for action, (n, size) in self._totals.items()}
-            yield json.dumps({"totals": totals})
-        else:
-            yield f"in all: {_counted(self._totals)}"
-
-    def _route(self, section: str, route: Route, one: Optional[RouteScan], as_json: bool) -> Iterator[str]:
-        way = "<-" if section == "input" else "->"
-        if one is None:
-            if section == "input" and route.required:
-                self._missing.append(str(route.remote))
-            text = f"{section} {route.local} {way} {route.remote}: nothing there"
-            yield json.dumps({"section": section, "local": route.local, "missing": True}) if as_json else text
-            return
+def _lines(
+    inputs: Sequence[Scanned], outputs: Sequence[Scanned], notices: List[str], as_json: bool
+) -> Iterator[str]:
+    """A headline for each route and a line for each file, then the totals."""
+    totals = Totals()
+    sections = [("input", "<-", *one) for one in inputs] + [("output", "->", *one) for one in outputs]
+    for section, arrow, route, scan in sections:
+        headline = f"{section} {route.local} {arrow} {route.remote}:"
+        if scan is None:
+            missing = {"section": section, "local": route.local, "missing": True}
+            yield json.dumps(missing) if as_json else f"{headline} nothing there"
+            continue
         if not as_json:
-            yield f"{section} {route.local} {way} {route.remote}:"
-        totals: Dict[str, List[int]] = {}
-        for step in one.steps:
-            self._count(totals, step, one.ends.local, section)
+            yield headline
+        for step in scan:
             yield _as_json(section, route, step) if as_json else _as_text(step)
         if not as_json:
-            yield f"  {_counted(totals)}"
+            yield f"  {_counted(scan.totals)}"
+        yield from (json.dumps({"notice": text}) if as_json else text for text in notices)
+        notices.clear()
+        totals += scan.totals
+    counts = {action: {"files": n, "bytes": totals.bytes[action]} for action, n in totals.files.items()}
+    yield json.dumps({"totals": counts}) if as_json else f"in all: {_counted(totals)}"
 
-    def _count(self, totals: Dict[str, List[int]], step: Step, target: Path, section: str) -> None:
-        for several in (totals, self._totals):
-            counts = several.setdefault(step.action, [0, 0])
-            counts[0] += 1
-            counts[1] += step.size
-        if section == "input" and step.action == REFUSE:
-            self._refused += 1
-        if section == "input" and step.action == "copy":
-            before = step.local.size if step.local is not None and step.local.kind == "file" else None
-            self._needs[target] = self._needs.get(target, SpaceNeed()).plus(step.size, before)
 
-    def judge(self) -> None:
-        """Raises what a download would end with before its first byte."""
-        if self._missing:
-            raise InputMissing(listed("inputs that are not in OBS:", self._missing))
-        if self._refused:
-            raise CannotCreate(f"{self._refused} objects of the inputs would be refused: see above")
-        problems = shortages(self._needs, {path: free_space(path) for path in self._needs})
-        if problems:
-            raise CannotCreate(listed("not enough space:", problems))
+def _refuse(inputs: Sequence[Scanned]) -> None:
+    """Raises what a download would fail with before its first byte."""
+    missing = [str(route.remote) for route, scan in inputs if scan is None and route.required]
+    if missing:
+        raise InputMissing(listed("inputs that are not in OBS:", missing))
+    scans = [scan for _, scan in inputs if scan is not None]
+    refused = sum(scan.totals.files[REFUSE] for scan in scans)
+    if refused:
+        raise CannotCreate(f"{refused} objects of the inputs would be refused: see above")
+    problems = space_problems(scans)
+    if problems:
+        raise CannotCreate(listed("not enough space:", problems))
 
 
 def _as_json(section: str, route: Route, step: Step) -> str:
@@ -187,8 +165,11 @@ def _as_text(step: Step) -> str:
     return f"  {step.action:6} {step.size:>15,}  {printable(step.name)}  ({step.reason})"
 
 
-def _counted(totals: Mapping[str, Sequence[int]]) -> str:
-    parts = [f"{action} {files:,} ({size / 1e6:,.1f} MB)" for action, (files, size) in sorted(totals.items())]
+def _counted(totals: Totals) -> str:
+    parts = [
+        f"{action} {files:,} ({totals.bytes[action] / 1e6:,.1f} MB)"
+        for action, files in sorted(totals.files.items())
+    ]
     return ", ".join(parts) or "nothing to do"
 
 

@@ -1,16 +1,11 @@
 """Decides what moves, before the first byte."""
 
-from path_mapping.planning.compare import LocalEntry
+from path_mapping.planning.compare import REFUSE, LocalEntry, Step
+from path_mapping.planning.ends import Copy
 from path_mapping.planning.local_tree import files_below, look
-from path_mapping.planning.plan import REFUSE, Copy, Step
-from path_mapping.planning.prepare import (
-    PreparedTransfer,
-    UploadChoice,
-    prepare_downloads,
-    prepare_uploads,
-)
-from path_mapping.planning.route_scan import RouteScan, scan_download, scan_upload
-from path_mapping.planning.space import SpaceNeed, free_space, shortages
+from path_mapping.planning.prepare import UploadChoice, prepare_downloads, prepare_uploads
+from path_mapping.planning.prepared_transfer import PreparedTransfer
+from path_mapping.planning.route_scan import RouteScan, Totals, scan_download, scan_upload, space_problems
 
 __all__ = [
     "REFUSE",
@@ -18,15 +13,14 @@ __all__ = [
     "LocalEntry",
     "PreparedTransfer",
     "RouteScan",
-    "SpaceNeed",
     "Step",
+    "Totals",
     "UploadChoice",
     "files_below",
-    "free_space",
     "look",
     "prepare_downloads",
     "prepare_uploads",
     "scan_download",
     "scan_upload",
-    "shortages",
+    "space_problems",
 ]

@@ -1,19 +1,22 @@
-"""Whether a file and an object are the same: by size, by mark and record, by content where that decides.
+"""Whether a file is copied: its two sides compared by size, then by record, then by content. Pure.
 
-Pure; the MD5 of a local file is a function that is called at most once.
+The MD5 of a local file comes from a function, which is called at most once.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Callable, NamedTuple, Optional
 
 from path_mapping.stores import StoredObject
 
+COPY, SKIP, REFUSE, MAKE, DELETE = "copy", "skip", "refuse", "make", "delete"
+
 
 class LocalEntry(NamedTuple):
-    """What is at a local path: `kind` is file, directory, link or special; `mtime_ns` in nanoseconds.
+    """What exists at a local path: `kind` is file, directory, link or special.
 
-    `problem` says why it cannot be uploaded.
+    `size` is in bytes, `mtime_ns` in nanoseconds. `problem` says why it cannot be uploaded.
     """
 
     kind: str
@@ -21,100 +24,116 @@ class LocalEntry(NamedTuple):
     mtime_ns: int
     problem: str = ""
 
+    @property
+    def file_size(self) -> Optional[int]:
+        """The size of a regular file, None for anything else."""
+        return self.size if self.kind == "file" else None
+
 
 class RecordEntry(NamedTuple):
-    """What a record says of a file: as it was here, and the mark that its object had then.
+    """What a record has of a file: its state on the disk and its object's ETag after the last transfer.
 
-    `mark` is empty for a file that was sent and whose object has not been seen since; `md5` is that of the
-    content, where it was computed.
+    `etag` is without quotes, and empty after an upload whose answer had none. `md5` is that of the content,
+    if it was computed.
     """
 
     name: str
     size: int
     mtime_ns: int
-    mark: str
+    etag: str
     md5: str = ""
 
+    def matches(self, local: LocalEntry) -> bool:
+        """Whether the file is a regular one and has not changed since, as far as size and time show."""
+        return (local.kind, local.size, local.mtime_ns) == ("file", self.size, self.mtime_ns)
 
-class Comparison(NamedTuple):
-    """`action` is copy, skip or refuse; `md5` that of the local file, where it was computed.
 
-    `learned`: the two are the same, and the record does not say so yet.
+class Step(NamedTuple):
+    """One decision: `action` on the file `name` of a route, and the reason.
+
+    `name` is the path below the route's root; that of a directory ends in `/`. `etag` is the object's and
+    `local` what is on the disk, if they exist. `md5` is that of the local content, if it was computed.
+    `learned`: both sides are the same, and the record does not have it yet.
     """
 
     action: str
+    name: str
+    size: int
     reason: str
+    etag: str = ""
+    local: Optional[LocalEntry] = None
     md5: str = ""
     learned: bool = False
 
 
-def mark_of(found: StoredObject) -> str:
-    """What changes when the object's content does: its ETag, whatever it is made of."""
-    return found.etag.strip('"')
+def unquoted(etag: str) -> str:
+    """The ETag as a record has it. It changes with the content, whether or not it is an MD5."""
+    return etag.strip('"')
 
 
 def compare_download(
+    name: str,
     found: StoredObject,
     local: Optional[LocalEntry],
     entry: Optional[RecordEntry],
     checksum: bool,
-    md5: Callable[[], str],
-) -> Comparison:
-    """Whether an object is to be fetched over what is here."""
+    md5: Callable[[str], str],
+) -> Step:
+    """Whether an object is downloaded over what is on the disk."""
+    step = partial(Step, name=name, size=found.size, etag=found.etag, local=local)
     if local is None:
-        return Comparison("copy", "not here")
+        return step(COPY, reason="not here")
     if local.kind == "directory":
-        return Comparison("refuse", "a directory is in the place of this file")
+        return step(REFUSE, reason="a directory is in the place of this file")
     if local.kind != "file":
-        return Comparison("copy", "no file is in its place")
+        return step(COPY, reason="no file is in its place")
     if local.size != found.size:
-        return Comparison("copy", "another size")
-    return _judged(found, local, entry, checksum, md5, sent=False)
+        return step(COPY, reason="another size")
+    return _compared(step, found, local, entry, checksum, partial(md5, name), uploading=False)
 
 
 def compare_upload(
+    name: str,
     local: LocalEntry,
     found: Optional[StoredObject],
-    looked: bool,
+    listed: bool,
     entry: Optional[RecordEntry],
     checksum: bool,
-    md5: Callable[[], str],
-) -> Comparison:
-    """Whether a file is to be sent; `looked` is False when nobody listed the target."""
-    if not looked:
-        known = entry is not None and _as_recorded(local, entry)
-        return Comparison("skip", "sent already") if known else Comparison("copy", "not sent yet")
+    md5: Callable[[str], str],
+) -> Step:
+    """Whether a file is uploaded. `listed` is False if the target was not: then the record decides."""
+    step = partial(Step, name=name, size=local.size, etag=found.etag if found else "", local=local)
+    if not listed:
+        if entry is not None and entry.matches(local):
+            return step(SKIP, reason="sent already")
+        return step(COPY, reason="not sent yet")
     if found is None:
-        return Comparison("copy", "not in OBS")
+        return step(COPY, reason="not in OBS")
     if local.size != found.size:
-        return Comparison("copy", "another size")
-    return _judged(found, local, entry, checksum, md5, sent=True)
+        return step(COPY, reason="another size")
+    return _compared(step, found, local, entry, checksum, partial(md5, name), uploading=True)
 
 
-def _judged(
+def _compared(
+    step: Callable[..., Step],
     found: StoredObject,
     local: LocalEntry,
     entry: Optional[RecordEntry],
     checksum: bool,
     md5: Callable[[], str],
-    sent: bool,
-) -> Comparison:
-    """For two of the same size: by the record, else by content where the object's is known."""
-    mark = mark_of(found)
-    same_mark = entry is not None and entry.mark == mark != ""
-    trusted = same_mark or (sent and entry is not None and entry.mark == "")
-    if entry is not None and trusted and _as_recorded(local, entry) and not checksum:
-        return Comparison("skip", "unchanged", entry.md5, learned=not same_mark)
-    expected = (entry.md5 if entry is not None and same_mark else "") or found.md5
+    uploading: bool,
+) -> Step:
+    """Two sides of the same size: by the record, else by content if the object's MD5 is known."""
+    same_etag = entry is not None and entry.etag == unquoted(found.etag) != ""
+    trusted = same_etag or (uploading and entry is not None and entry.etag == "")
+    if entry is not None and trusted and entry.matches(local) and not checksum:
+        return step(SKIP, reason="unchanged", md5=entry.md5, learned=not same_etag)
+    expected = (entry.md5 if entry is not None and same_etag else "") or found.md5
     if expected:
         actual = md5()
         if actual == expected:
-            return Comparison("skip", "the same content", actual, learned=True)
-        return Comparison("copy", "other content", actual)
+            return step(SKIP, reason="the same content", md5=actual, learned=True)
+        return step(COPY, reason="other content", md5=actual)
     if entry is None or checksum:
-        return Comparison("copy", "its content is not known")
-    return Comparison("copy", "changed here" if trusted else "changed in OBS")
-
-
-def _as_recorded(local: LocalEntry, entry: RecordEntry) -> bool:
-    return (local.size, local.mtime_ns) == (entry.size, entry.mtime_ns)
+        return step(COPY, reason="its content is not known")
+    return step(COPY, reason="changed here" if trusted else "changed in OBS")

@@ -1,6 +1,6 @@
-"""What was moved, recorded beside the target: a small SQLite file that only saves work.
+"""The record of what was moved: a small SQLite file beside the target, which only saves work.
 
-Without it, or with one that is damaged or locked, everything is compared again: no error comes from here.
+If it is missing, damaged or locked, everything is compared again. Nothing here raises.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Iterator, List, Sequence
 from path_mapping.planning.compare import RecordEntry
 
 _SUFFIX = ".ma_sync"
-_BATCH = 200
-_BATCH_SECONDS = 1.0  # so much work a kill can cost, or 200 small files
-_WAIT_SECONDS = 2.0  # for another process that writes
+_BATCH = 200  # entries: with _BATCH_SECONDS, the most that a kill can lose
+_BATCH_SECONDS = 1.0
+_BUSY_SECONDS = 2.0  # the longest wait for another process that writes
 _SCHEMA = """CREATE TABLE IF NOT EXISTS entries (
     way TEXT, name TEXT, size INTEGER, mtime_ns INTEGER, mark TEXT, md5 TEXT, PRIMARY KEY (way, name)
 ) WITHOUT ROWID"""
@@ -26,7 +26,7 @@ _COLUMNS = "name, size, mtime_ns, mark, md5"
 
 
 def record_path(target: Path) -> Path:
-    """The file beside the target, not in it: training code lists its data directory."""
+    """Beside the target, not in it: training code lists its data directory."""
     return target.parent / f".{target.name[:200]}{_SUFFIX}"
 
 
@@ -36,13 +36,13 @@ def is_record(name: str) -> bool:
 
 
 class Record:
-    """The entries of one way, `download obs://...` or `upload obs://...`; one file holds several ways.
+    """The entries of one way, `download obs://...` or `upload obs://...`; a file may hold several.
 
-    The file is made when there is something to write. Any thread may use it.
+    The file is created by the first write. All methods are thread-safe.
     """
 
-    def __init__(self, path: Path, way: str) -> None:
-        self._path = path
+    def __init__(self, target: Path, way: str) -> None:
+        self._path = record_path(target)
         self._way = way
         self._lock = threading.Lock()
         self._pending: List[RecordEntry] = []
@@ -50,7 +50,7 @@ class Record:
         self._usable = True
 
     def entries(self) -> Iterator[RecordEntry]:
-        """All of them, in the order of their names."""
+        """All entries that are on the disk, in the order of their names."""
         if not self._path.is_file():
             return
         query = f"SELECT {_COLUMNS} FROM entries WHERE way = ? ORDER BY name"
@@ -62,20 +62,20 @@ class Record:
                 database.close()
 
     def put(self, entry: RecordEntry) -> None:
-        """Notes one; it is on the disk after some more, or at `close`."""
+        """Adds or replaces an entry; it is written with the next batch, at the latest by `close`."""
         with self._lock:
             self._pending.append(entry)
             if len(self._pending) >= _BATCH or time.monotonic() - self._written > _BATCH_SECONDS:
                 self._flush()
 
-    def forget(self, names: Sequence[str]) -> None:
-        """Takes entries out."""
+    def forget(self, name: str) -> None:
+        """Removes an entry."""
         with self._lock:
             self._flush()
-            self._run("DELETE FROM entries WHERE way = ? AND name = ?", [(self._way, name) for name in names])
+            self._run("DELETE FROM entries WHERE way = ? AND name = ?", [(self._way, name)])
 
     def close(self) -> None:
-        """Writes what is left."""
+        """Writes what is pending."""
         with self._lock:
             self._flush()
 
@@ -89,9 +89,9 @@ class Record:
             return
         try:
             self._write(statement, rows)
-        except sqlite3.OperationalError:  # locked, a full disk, or a directory that is not ours
+        except sqlite3.OperationalError:  # locked, disk full, or no permission
             self._usable = False
-        except sqlite3.DatabaseError:  # damaged: begun anew
+        except sqlite3.DatabaseError:  # damaged: start over
             with suppress(OSError, sqlite3.Error):
                 os.unlink(self._path)
                 self._write(statement, rows)
@@ -99,12 +99,12 @@ class Record:
             self._usable = False
 
     def _write(self, statement: str, rows: Sequence[Sequence[object]]) -> None:
-        """A connection for each batch: no lock is held while nothing is written."""
+        """Writes by a connection of its own, so that no lock is held between batches."""
         with suppress(FileExistsError):
             os.close(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640))
         database = self._connect()
         try:
-            database.execute("PRAGMA synchronous = OFF")  # a damaged record costs work, nothing else
+            database.execute("PRAGMA synchronous = OFF")  # a damaged record costs work, no data
             with database:
                 database.execute(_SCHEMA)
                 database.executemany(statement, rows)
@@ -112,5 +112,5 @@ class Record:
             database.close()
 
     def _connect(self) -> sqlite3.Connection:
-        uri = f"{self._path.absolute().as_uri()}?mode=rw"  # to read, too: what a kill left is rolled back
-        return sqlite3.connect(uri, timeout=_WAIT_SECONDS, uri=True, check_same_thread=False)
+        uri = f"{self._path.absolute().as_uri()}?mode=rw"  # even to read: a kill may have left a journal
+        return sqlite3.connect(uri, timeout=_BUSY_SECONDS, uri=True, check_same_thread=False)

@@ -1,66 +1,100 @@
-"""A route with its two sides looked at: where it begins and ends, and the stream of its decisions."""
+"""One route with both sides listed: its ends, and its steps, counted as they are read."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Callable, Iterator, Optional, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, Optional
 
 from path_mapping.errors import StoreError
 from path_mapping.localfs import chunks, md5_of, read_mark
 from path_mapping.mapping import Route, Shard
-from path_mapping.planning.compare import LocalEntry, RecordEntry
+from path_mapping.planning.compare import COPY, SKIP, LocalEntry, RecordEntry, Step
+from path_mapping.planning.ends import Ends, Objects, directory_ends, find_input, uploaded_file_ends
 from path_mapping.planning.local_tree import files_below, folds_case, look
-from path_mapping.planning.plan import (
-    Ends,
-    Step,
-    directory_ends,
-    plan_downloads,
-    plan_uploads,
-    source_of,
-)
-from path_mapping.planning.record import Record, record_path
+from path_mapping.planning.plan import plan_downloads, plan_uploads
+from path_mapping.planning.record import Record
+from path_mapping.planning.space import SpaceNeed, free_space, shortages
 from path_mapping.stores import StoredObject
 
 Lister = Callable[[str, str], Iterator[StoredObject]]
-"""The objects of a bucket whose keys begin so; none where there is no such bucket."""
+"""The objects of a bucket whose keys start with a prefix, in order; none if the bucket does not exist."""
 
 Check = Callable[[], None]
-"""Called often; raises to give up."""
+"""Called often; raises to cancel."""
 
 
-def quiet() -> None:
-    """Nobody gives up."""
+def never_cancelled() -> None:
+    """The `Check` of what is not cancelled."""
 
 
-@dataclass(frozen=True)
+@dataclass
+class Totals:
+    """Files and bytes by action; `same` is the number of files that are the same on both sides."""
+
+    files: Dict[str, int] = field(default_factory=Counter)
+    bytes: Dict[str, int] = field(default_factory=Counter)
+    same: int = 0
+
+    def add(self, step: Step) -> None:
+        """Counts a step."""
+        self.files[step.action] += 1
+        self.bytes[step.action] += step.size
+        if step.action == SKIP and step.local is not None and not step.name.endswith("/"):
+            self.same += not step.local.problem
+
+    def __add__(self, other: Totals) -> Totals:
+        files, sizes = Counter(self.files), Counter(self.bytes)
+        files.update(other.files)
+        sizes.update(other.bytes)
+        return Totals(files, sizes, self.same + other.same)
+
+
 class RouteScan:
-    """A route whose two sides are known: its steps can be read once."""
+    """A route whose two sides are known. Its steps can be read once.
 
-    route: Route
-    ends: Ends
-    record: Record
-    steps: Iterator[Step]
+    `totals`, and `need` (the space on the disk), are those of the steps that have been read.
+    """
+
+    def __init__(self, route: Route, ends: Ends, record: Record, steps: Iterator[Step]) -> None:
+        self.route = route
+        self.ends = ends
+        self.record = record
+        self.totals = Totals()
+        self.need = SpaceNeed()
+        self._steps = steps
+
+    def __iter__(self) -> Iterator[Step]:
+        for step in self._steps:
+            self.totals.add(step)
+            if step.action == COPY:
+                self.need = self.need.plus(step.size, step.local.file_size if step.local else None)
+            yield step
+
+
+def space_problems(scans: Iterable[RouteScan]) -> List[str]:
+    """What does not fit on the disks, of inputs whose steps have been read."""
+    needs = {scan.ends.local: scan.need for scan in scans if scan.need != SpaceNeed()}
+    return shortages(needs, {target: free_space(target) for target in needs})
 
 
 def scan_download(
-    route: Route, base: Path, lister: Lister, part: Shard, check: Check = quiet
+    route: Route, base: Path, lister: Lister, shard: Shard, check: Check = never_cancelled
 ) -> Optional[RouteScan]:
-    """None for an input that does not exist."""
-    found = source_of(route, lister(route.remote.bucket, route.remote.key), base)
+    """None for an input that does not exist. Raises `StoreError`, then or while the steps are read."""
+    found = find_input(route, lister(route.remote.bucket, route.remote.key), base)
     if found is None:
         return None
     ends, objects = found
-    record = Record(record_path(ends.local), f"download {route.remote}")
+    record, root = Record(ends.local, f"download {route.remote}"), str(ends.root)
 
-    root = str(ends.root)
-
-    def there(name: str) -> Optional[LocalEntry]:
+    def look_below(name: str) -> Optional[LocalEntry]:
         try:
-            return look(os.path.join(root, name.rstrip("/")))  # faster than a Path, and there are a million
-        except OSError:  # nobody may look: then the transfer will say why
+            return look(os.path.join(root, name.rstrip("/")))  # faster than a Path, for a million files
+        except OSError:  # no permission: the transfer will report it
             return None
 
     def noted(name: str) -> Optional[RecordEntry]:
@@ -68,7 +102,7 @@ def scan_download(
         return RecordEntry(name, mark.size, mark.mtime_ns, mark.etag) if mark is not None else None
 
     md5, folded = partial(_md5, check, ends.root), folds_case(ends.root)
-    steps = plan_downloads(route, ends, objects, record.entries(), there, md5, part, folded, noted)
+    steps = plan_downloads(route, ends, objects, record.entries(), look_below, md5, shard, folded, noted)
     return RouteScan(route, ends, record, steps)
 
 
@@ -77,39 +111,30 @@ def scan_upload(
     base: Path,
     lister: Optional[Lister],
     notice: Callable[[str], None],
-    wanted: Callable[[Path, LocalEntry], bool],
-    check: Check = quiet,
+    wanted: Callable[[Path, LocalEntry], bool] = lambda path, local: True,
+    check: Check = never_cancelled,
 ) -> Optional[RouteScan]:
-    """None for an output with nothing at its local path; without a lister the record alone decides.
+    """None for an output with nothing at its local path. Without a lister the record alone decides.
 
-    A directory goes below the URL; a file gets exactly the URL's key, or its own name below a URL that ends
-    in `/`. A target that cannot be listed is a notice: everything is sent then.
+    If the target cannot be listed, that is a notice, and everything is uploaded.
     """
     local = route.path(base)
-    found = _source(local)
+    found = _look_at_output(local)
     if found is None:
         return None
-    ends, files = directory_ends(route, base), files_below(local)
-    if found.kind != "directory":
-        key = route.remote.key
-        if not key or key.endswith("/"):
-            key += local.name
-        ends, files = (
-            Ends(local.parent, route.remote.bucket, key, local.name),
-            iter([(local.name, _single(found))]),
-        )
-    objects = None
-    if lister is not None:
-        objects = _named(ends, _forgiving(lister(ends.bucket, ends.prefix), route, notice))
-    record = Record(record_path(ends.local), f"upload {route.remote}")
+    if found.kind == "directory":
+        ends, files = directory_ends(route, base), files_below(local)
+    else:
+        ends, files = uploaded_file_ends(route, base), iter([(local.name, found)])
+    objects = _listed(ends, lister, route, notice) if lister is not None else None
+    record = Record(ends.local, f"upload {route.remote}")
 
     def may_go(name: str, one: LocalEntry) -> bool:
         return wanted(ends.root / name, one)
 
     md5 = partial(_md5, check, ends.root)
-    return RouteScan(
-        route, ends, record, plan_uploads(route, ends, files, objects, record.entries(), md5, may_go)
-    )
+    steps = plan_uploads(route, ends, files, objects, record.entries(), md5, may_go)
+    return RouteScan(route, ends, record, steps)
 
 
 def _md5(check: Check, root: Path, name: str) -> str:
@@ -121,35 +146,24 @@ def _md5(check: Check, root: Path, name: str) -> str:
     return md5_of(pieces())
 
 
-def _source(local: Path) -> Optional[LocalEntry]:
-    """What an output is; a link there leads to it."""
+def _look_at_output(local: Path) -> Optional[LocalEntry]:
+    """What an output is: a link is followed, and what is neither a file nor a directory has a problem."""
     try:
         found = look(local)
         if found is not None and found.kind == "link":
-            return look(Path(os.path.realpath(local))) or found._replace(problem="a link to nothing")
-        return found
+            found = look(Path(os.path.realpath(local))) or found._replace(problem="a link to nothing")
     except OSError as error:
         return LocalEntry("file", 0, 0, f"cannot be read: {error.strerror}")
+    if found is not None and found.kind not in ("file", "directory") and not found.problem:
+        return LocalEntry("file", 0, 0, "neither a file nor a directory")
+    return found
 
 
-def _single(found: LocalEntry) -> LocalEntry:
-    if found.kind == "file" or found.problem:
-        return found
-    return LocalEntry("file", 0, 0, "neither a file nor a directory")
-
-
-def _named(ends: Ends, objects: Iterator[StoredObject]) -> Iterator[Tuple[str, StoredObject]]:
-    for found in objects:
-        if not ends.single:
-            yield found.key[len(ends.prefix) :], found
-        elif found.key == ends.prefix:
-            yield ends.single, found
-
-
-def _forgiving(
-    objects: Iterator[StoredObject], route: Route, notice: Callable[[str], None]
-) -> Iterator[StoredObject]:
+def _listed(ends: Ends, lister: Lister, route: Route, notice: Callable[[str], None]) -> Objects:
+    """The objects at an output's URL with their names; a listing that fails ends there, with a notice."""
     try:
-        yield from objects
+        for found in lister(ends.bucket, ends.prefix):
+            if not ends.single or found.key == ends.prefix:
+                yield ends.name_of(found.key), found
     except StoreError as error:
         notice(f"{route.remote} cannot be listed, so all files are sent: {error}")

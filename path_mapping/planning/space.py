@@ -1,4 +1,4 @@
-"""Whether the disks have room for what is to come: before the first byte, not after the last that fits."""
+"""Whether the disks have room for a download, known before its first byte."""
 
 from __future__ import annotations
 
@@ -10,28 +10,31 @@ from path_mapping.planning.local_tree import existing
 
 
 class SpaceNeed(NamedTuple):
-    """Bytes and files that a target will need; `largest` file that is replaced, which is there twice then."""
+    """What a target needs: bytes, files (inodes), and the size of the largest file that is replaced.
+
+    While a file is replaced, both versions are on the disk.
+    """
 
     size: int = 0
     files: int = 0
     largest: int = 0
 
-    def plus(self, size: int, before: Optional[int]) -> SpaceNeed:
-        """One more file of this size; `before` is that of the file it replaces."""
-        if before is None:
+    def plus(self, size: int, replaced: Optional[int]) -> SpaceNeed:
+        """With one more file; `replaced` is the size of the file in its place, None if there is none."""
+        if replaced is None:
             return SpaceNeed(self.size + size, self.files + 1, self.largest)
-        return SpaceNeed(self.size + max(0, size - before), self.files, max(self.largest, size))
+        return SpaceNeed(self.size + max(0, size - replaced), self.files, max(self.largest, size))
 
 
 class FreeSpace(NamedTuple):
-    """What a disk has for us; None for a file system that does not count its files."""
+    """The free bytes and inodes of a disk; None if the file system does not count inodes."""
 
     size: int
     files: Optional[int]
 
 
 def shortages(needs: Dict[Path, SpaceNeed], free: Dict[Path, Tuple[int, FreeSpace]]) -> List[str]:
-    """What does not fit; `free` has for each target its device, and what that has. Targets share devices."""
+    """What does not fit; `free` has each target's device and the free space of that. Pure."""
     problems: List[str] = []
     for device in dict.fromkeys(device for device, _ in free.values()):
         targets = [target for target in needs if free[target][0] == device]
@@ -40,18 +43,18 @@ def shortages(needs: Dict[Path, SpaceNeed], free: Dict[Path, Tuple[int, FreeSpac
         files = sum(needs[target].files for target in targets)
         where = ", ".join(map(str, targets))
         if size > room.size:
-            needed, free_now = f"{size / 1e9:.3f} GB", f"{room.size / 1e9:.3f} GB"
             problems.append(
-                f"{where}: needed are {needed}, free {free_now}: choose another disk, or less data"
+                f"{where}: {size / 1e9:.3f} GB needed, {room.size / 1e9:.3f} GB free:"
+                " use another disk, or less data"
             )
         if room.files is not None and files > room.files:
-            problems.append(f"{where}: needed are {files} inodes, free {room.files}: choose another disk")
+            problems.append(f"{where}: {files} inodes needed, {room.files} free: use another disk")
     return problems
 
 
 def free_space(target: Path) -> Tuple[int, FreeSpace]:
-    """The device that the target is, or will be, on, and its room for users that are not root."""
-    there = next(existing(target))
-    found = os.statvfs(there)
-    files = found.f_favail if found.f_files else None
-    return os.stat(there).st_dev, FreeSpace(found.f_bavail * found.f_frsize, files)
+    """The device on which the target is, or will be, and its space for users other than root."""
+    found = next(existing(target))
+    status = os.statvfs(found)
+    files = status.f_favail if status.f_files else None
+    return os.stat(found).st_dev, FreeSpace(status.f_bavail * status.f_frsize, files)

@@ -87,7 +87,9 @@ def download(
         own, places = _unfinished(prepared, ranges_from)
         _sweep(own, places)
         try:
-            moving.run(Work(prepared.copies(), prepared.files, prepared.size, job, prepared.fetched, failed))
+            moving.run(
+                Work(prepared.copies(), prepared.files, prepared.size, job, prepared.downloaded, failed)
+            )
         finally:
             _sweep(own, places)  # a worker may have been ended, or have died, within a file
         return _transferred(prepared, moving, failures, started)
@@ -124,7 +126,7 @@ def upload(
             failures.append(Failure(shown(copy.local), copy.url, error))
 
         copies = prepared.newest_first() if choice.hurry else prepared.copies()
-        moving.run(Work(copies, prepared.files, prepared.size, job, prepared.sent, failed))
+        moving.run(Work(copies, prepared.files, prepared.size, job, prepared.uploaded, failed))
         if not failures:  # nothing is taken away where something has not arrived
             _delete_objects(prepared, store, cancel, failures)
         return _transferred(prepared, moving, failures, started)
@@ -177,7 +179,7 @@ def _mark_directories(
         write = partial(store.write, copy.bucket, copy.key, nothing, empty, lambda size: None)
         try:
             retrying(write, cancel)
-            prepared.sent(copy)
+            prepared.uploaded(copy)
         except StoreError as error:
             failures.append(Failure(shown(copy.local), copy.url, error))
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from path_mapping.errors import CredentialsMissing, MappingInvalid
 from path_mapping.mapping.mapping_file import parse_mapping, read_mapping
 from path_mapping.mapping.routes import ObsUrl, PathMapping, Route
-from path_mapping.planning.plan import plan_downloads, source_of
+from path_mapping.planning.ends import find_input
+from path_mapping.planning.plan import plan_downloads
 from path_mapping.stores import StoredObject, open_store
 
 # Shaped as X2MindSpore generates it: single quotes, comments within the dictionaries, commas at their ends.
@@ -113,7 +114,7 @@ def planned(local: str, key: str, *keys: str) -> Optional[List[str]]:
     """The local paths that these objects become."""
     objects = [StoredObject(name, 0 if name.endswith("/") else 1, None) for name in keys]
     route = Route(local, ObsUrl("bucket", key))
-    source = source_of(route, objects, Path("/base"))
+    source = find_input(route, objects, Path("/base"))
     if source is None:
         return None
     steps = list(plan_downloads(route, *source, [], lambda name: None, str))

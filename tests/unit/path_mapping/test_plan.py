@@ -14,20 +14,21 @@ from hypothesis import strategies as st
 from path_mapping.localfs.names import Clashes, no_key, printable, unsafe
 from path_mapping.mapping.routes import ObsUrl, Route
 from path_mapping.mapping.selection import FILE_COST, Shard, selected, sharer
-from path_mapping.planning.compare import LocalEntry, RecordEntry, compare_download, compare_upload
-from path_mapping.planning.plan import (
+from path_mapping.planning.compare import (
     COPY,
     DELETE,
     MAKE,
     REFUSE,
     SKIP,
-    Ends,
+    LocalEntry,
+    RecordEntry,
     Step,
-    plan_downloads,
-    plan_uploads,
-    source_of,
+    compare_download,
+    compare_upload,
 )
-from path_mapping.planning.prepare import urgency
+from path_mapping.planning.ends import Ends, find_input
+from path_mapping.planning.plan import plan_downloads, plan_uploads
+from path_mapping.planning.prepared_transfer import urgency
 from path_mapping.planning.space import FreeSpace, SpaceNeed, shortages
 from path_mapping.stores import StoredObject
 
@@ -45,13 +46,13 @@ def downloads(
     entries: Sequence[RecordEntry] = (),
     local: Optional[Dict[str, LocalEntry]] = None,
     md5: Callable[[str], str] = never,
-    part: Shard = Shard(),  # noqa: B008
+    shard: Shard = Shard(),  # noqa: B008
     folded: bool = False,
 ) -> List[Step]:
-    source = source_of(route, objects, BASE)
+    source = find_input(route, objects, BASE)
     assert source is not None
     look = (local or {}).get
-    return list(plan_downloads(route, *source, entries, look, md5, part, folded))
+    return list(plan_downloads(route, *source, entries, look, md5, shard, folded))
 
 
 def uploads(
@@ -157,7 +158,7 @@ class TestKeys:
                 yield StoredObject(key, 1, None)
             raise AssertionError("the rest of the listing is not needed")
 
-        source = source_of(Route("d", ObsUrl("bucket", "data")), listing(), BASE)
+        source = find_input(Route("d", ObsUrl("bucket", "data")), listing(), BASE)
         assert source is not None
         assert [name for name, _ in source[1]] == ["a"]
 
@@ -221,14 +222,14 @@ class TestSelection:
     def test_each_node_fetches_only_its_part(self) -> None:
         route = Route("in", ObsUrl("bucket", "in/"), shard=True)
         objects = [stored(name, size) for name, size in zip("abcdef", (900_000, 10, 10, 10, 10, 900_000))]
-        parts = [downloads(*objects, route=route, part=Shard(index, 3)) for index in range(3)]
+        parts = [downloads(*objects, route=route, shard=Shard(index, 3)) for index in range(3)]
         names = [[step.name for step in steps if step.action == COPY] for steps in parts]
         assert names == [["a"], ["b", "d", "f"], ["c", "e"]]
         assert {step.reason for step in parts[0] if step.action == SKIP} == {"another node's part"}
 
     def test_without_shard_each_node_fetches_all(self) -> None:
         assert (
-            len([s for s in downloads(stored("a"), stored("b"), part=Shard(1, 2)) if s.action == COPY]) == 2
+            len([s for s in downloads(stored("a"), stored("b"), shard=Shard(1, 2)) if s.action == COPY]) == 2
         )
 
 
@@ -395,14 +396,14 @@ def test_what_is_skipped_has_the_right_content(
         entry = RecordEntry("k", len(moved), 0, mark, md5_of(moved) if checksum else "")
     calls: List[bytes] = []
 
-    def read() -> str:
+    def read(name: str) -> str:
         calls.append(here)
         return md5_of(here)
 
     if sending:
-        verdict = compare_upload(local, found, True, entry, checksum, read)
+        verdict = compare_upload("k", local, found, True, entry, checksum, read)
     else:
-        verdict = compare_download(found, local, entry, checksum, read)
+        verdict = compare_download("k", found, local, entry, checksum, read)
     assert verdict.action in (COPY, SKIP)
     assert here == there or verdict.action == COPY
     assert len(calls) <= 1
@@ -451,8 +452,8 @@ class TestSpace:
         disk, other = FreeSpace(100, 5), FreeSpace(100, None)
         problems = shortages(needs, {Path("/a"): (1, disk), Path("/b"): (1, disk), Path("/c"): (2, other)})
         assert len(problems) == 2
-        assert problems[0].startswith("/a, /b: needed are 0.000 GB")
-        assert problems[1] == "/a, /b: needed are 6 inodes, free 5: choose another disk"
+        assert problems[0].startswith("/a, /b: 0.000 GB needed")
+        assert problems[1] == "/a, /b: 6 inodes needed, 5 free: use another disk"
 
     def test_a_file_that_is_replaced_is_there_twice_for_a_moment(self) -> None:
         need = SpaceNeed().plus(10, None).plus(8, 8).plus(5, 2)

@@ -82,7 +82,7 @@ def test_the_errors_of_a_download_carry_the_advice() -> None:
     assert "\n  -> " in str(as_ours(Refused(f"{DOING}: HTTP 403 AccessDenied")))
     assert "\n  -> " in str(as_ours(Unreachable(f"{DOING}: HTTP 503 SlowDown")))
     assert "required" in str(as_ours(MissingInputs(["obs://bucket/none/"]))).partition("\n  -> ")[2]
-    assert "\n  -> " not in str(as_ours(NoSpace(["/cache: needed are 5 GB, free 1 GB"])))
+    assert "\n  -> " not in str(as_ours(NoSpace(["/cache: 5 GB needed, 1 GB free"])))
     several = [Failure(f"obs://bucket/{n}", "", Refused(f"{DOING}: HTTP 403")) for n in range(30)]
     failed = as_ours(TransferFailed(several, 3))
     assert isinstance(failed, StoreUnavailable)

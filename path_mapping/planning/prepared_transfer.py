@@ -1,0 +1,164 @@
+"""The work of a transfer in bounded memory, and the record of what was done."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+
+from path_mapping.errors import Failure, PathMappingError
+from path_mapping.localfs import chunks, md5_of, printable, shown
+from path_mapping.mapping import Route
+from path_mapping.planning.compare import COPY, DELETE, MAKE, REFUSE, SKIP, RecordEntry, Step, unquoted
+from path_mapping.planning.ends import Copy, Ends
+from path_mapping.planning.local_tree import look
+from path_mapping.planning.route_scan import Check, RouteScan, Totals, never_cancelled
+from path_mapping.planning.spool import Spool
+
+MOST_KEPT = 1000  # refusals and notices; all of them are counted
+
+
+class _Task(NamedTuple):
+    """A step to execute; `route` is the index of its route."""
+
+    route: int
+    action: str
+    name: str
+    size: int
+    etag: str
+    mtime_ns: int
+
+
+class PreparedTransfer:
+    """What is to be done for some routes: read as often as needed, and told what was done.
+
+    `missing` are the routes with nothing at their source. `refused` are objects that cannot be files,
+    `blocked` are files that cannot be moved as they are on the disk, and `notices` name what is left out: at
+    most 1,000 of each. `unrecorded` are directories, each with the root of its route, with complete files
+    that an earlier run did not record, as it was killed.
+    """
+
+    def __init__(
+        self, routes: Sequence[Route], scans: Sequence[Optional[RouteScan]], check: Check = never_cancelled
+    ) -> None:
+        self.missing = tuple(route for route, scan in zip(routes, scans) if scan is None)
+        self.refused: List[Failure] = []
+        self.blocked: List[Failure] = []
+        self.notices: List[str] = []
+        self.unrecorded: Set[Tuple[Path, Path]] = set()
+        self._scans = {index: scan for index, scan in enumerate(scans) if scan is not None}
+        self._tasks: Spool[_Task] = Spool()
+        for index, scan in self._scans.items():
+            self._read(index, scan, check)
+        self.totals = sum((scan.totals for scan in self._scans.values()), Totals())
+
+    def _read(self, index: int, scan: RouteScan, check: Check) -> None:
+        learned: Spool[RecordEntry] = Spool()
+        for step in scan:
+            check()
+            local = step.local
+            if step.action in (COPY, MAKE, DELETE):
+                mtime_ns = local.mtime_ns if local is not None else 0
+                self._tasks.add(_Task(index, step.action, step.name, step.size, step.etag, mtime_ns))
+            elif step.learned and local is not None:
+                self.unrecorded.add(((scan.ends.root / step.name).parent, scan.ends.root))
+                etag = unquoted(step.etag)
+                learned.add(RecordEntry(step.name, local.size, local.mtime_ns, etag, step.md5))
+            elif step.action == REFUSE or (local is not None and local.problem):
+                self._report(scan.ends, step)
+        for entry in learned:  # only now: the record was read along with the steps
+            scan.record.put(entry)
+        learned.close()
+
+    def _report(self, ends: Ends, step: Step) -> None:
+        path = shown(ends.root / step.name)
+        if step.action == SKIP and len(self.notices) < MOST_KEPT:
+            self.notices.append(f"{path} is left out: {step.reason}")
+        elif step.action == REFUSE:
+            url = f"obs://{ends.bucket}/{printable(ends.key_of(step.name))}"
+            failures = self.refused if step.local is None else self.blocked
+            if len(failures) < MOST_KEPT:
+                failures.append(Failure(path, url, PathMappingError(step.reason)))
+
+    @property
+    def files(self) -> int:
+        """How many files are to be copied."""
+        return self.totals.files[COPY]
+
+    @property
+    def size(self) -> int:
+        """How many bytes are to be copied."""
+        return self.totals.bytes[COPY]
+
+    def copies(self) -> Iterator[Copy]:
+        """What is to be copied, in the order of the routes and their keys."""
+        return self._copies_of(COPY)
+
+    def newest_first(self) -> Iterator[Copy]:
+        """What is to be copied, the most urgent first, for when there may not be enough time."""
+        tasks = [task for task in self._tasks if task.action == COPY]
+        newest = max((task.mtime_ns for task in tasks), default=0)
+        tasks.sort(key=lambda task: urgency(task.size, newest - task.mtime_ns))
+        return map(self._copy, tasks)
+
+    def directories(self) -> Iterator[Copy]:
+        """Empty directories to make: here, or in OBS as `name/`."""
+        return self._copies_of(MAKE)
+
+    def deletions(self) -> Iterator[Copy]:
+        """What the other side no longer has."""
+        return self._copies_of(DELETE)
+
+    def _copies_of(self, action: str) -> Iterator[Copy]:
+        return (self._copy(task) for task in self._tasks if task.action == action)
+
+    def _copy(self, task: _Task) -> Copy:
+        ends, name = self._scans[task.route].ends, task.name
+        return Copy(
+            ends.root / name,
+            ends.root,
+            ends.bucket,
+            ends.key_of(name),
+            task.size,
+            task.etag,
+            task.route,
+            task.mtime_ns,
+        )
+
+    def targets(self) -> Iterator[Path]:
+        """The directories that the routes are: even an empty input exists."""
+        return (scan.ends.root for scan in self._scans.values() if not scan.ends.single)
+
+    def downloaded(self, copy: Copy) -> None:
+        """Records that the file is complete, so that the next run does not fetch it."""
+        scan, local = self._scans[copy.route], look(copy.local)
+        if local is not None and copy.etag:
+            md5 = md5_of(chunks(copy.local)) if scan.route.checksum else ""
+            name = scan.ends.name_of(copy.key)
+            scan.record.put(RecordEntry(name, local.size, local.mtime_ns, unquoted(copy.etag), md5))
+
+    def uploaded(self, copy: Copy, etag: str = "") -> None:
+        """Records that the file is in OBS, with the ETag of the response if it had one."""
+        scan = self._scans[copy.route]
+        name = scan.ends.name_of(copy.key)
+        scan.record.put(RecordEntry(name, copy.size, copy.mtime_ns, unquoted(etag)))
+
+    def deleted(self, copy: Copy) -> None:
+        """Records that the file is gone on both sides."""
+        scan = self._scans[copy.route]
+        scan.record.forget(scan.ends.name_of(copy.key))
+
+    def close(self) -> None:
+        """Writes the records and frees memory and disk."""
+        for scan in self._scans.values():
+            scan.record.close()
+        self._tasks.close()
+
+
+def urgency(size: int, age_ns: int) -> Tuple[int, int]:
+    """The sort key of an urgent upload: by age in steps that double from a minute, then by size.
+
+    `age_ns` is relative to the newest file. So the metadata of the last checkpoint goes before its weights,
+    and both go before an old log, however small.
+    """
+    return int(math.log2(max(age_ns, 0) / 60e9 + 1)), size
