@@ -23,7 +23,7 @@ from ma_boot.cli.report import report
 from ma_boot.cli.run import run
 from ma_boot.cli.sync import sync
 from ma_boot.errors import BootError, ExitCode, Stopped
-from ma_boot.reporting.console import print_lines
+from ma_boot.reporting import print_lines
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

@@ -10,7 +10,7 @@ import click
 
 from ma_boot.cli.options import files
 from ma_boot.errors import ExitCode
-from ma_boot.reporting.console import print_lines
+from ma_boot.reporting import print_lines
 
 
 @click.command()

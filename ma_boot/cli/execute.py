@@ -13,10 +13,17 @@ from ma_boot.node.boot import boot, plan_only
 from ma_boot.node.request import BootRequest
 from ma_boot.node.world import World
 from ma_boot.processes import SignalInbox, adopt_orphans, forbid_core_files
-from ma_boot.reporting.console import Console, is_interactive, print_lines
-from ma_boot.reporting.exit_report import Ending, end_event, exit_code, report_lines, write_failure
-from ma_boot.reporting.journal import Journal
-from ma_boot.reporting.page.in_time import write_in_time
+from ma_boot.reporting import (
+    Console,
+    Ending,
+    Journal,
+    end_event,
+    exit_code,
+    is_interactive,
+    print_lines,
+    report_lines,
+    write_failure,
+)
 
 
 def boot_here(request: BootRequest, environ: Mapping[str, str]) -> int:
@@ -39,6 +46,8 @@ def _page_here(ending: Ending, world: World) -> Optional[str]:
     """The node's page, if there is one; in time, and without a say in how the job ended."""
     if ending.job is None:
         return None
+    from ma_boot.reporting.page import write_in_time  # only needed at the end
+
     events, page = Path(ending.job.events_file), Path(ending.job.page_file)
     made = write_in_time([events], page, world.environ, world.inbox, world.journal.say)
     return str(page) if made else None

@@ -13,7 +13,7 @@ import click
 from ma_boot.cli.help import Group
 from ma_boot.cli.options import directories
 from ma_boot.errors import Stopped
-from ma_boot.reporting.console import Console, is_interactive, print_lines
+from ma_boot.reporting import Console, is_interactive, print_lines
 
 
 @click.group("image", cls=Group)

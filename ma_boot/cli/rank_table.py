@@ -52,7 +52,7 @@ def show(file: str, rank_order: str, as_json: bool) -> None:
     """
     from ma_boot.cli.table_files import ranked, read_table
     from ma_boot.rank_table import rows
-    from ma_boot.reporting.console import print_lines
+    from ma_boot.reporting import print_lines
 
     found = rows(ranked(read_table(file), rank_order))
     if as_json:
@@ -78,7 +78,7 @@ def validate_command(file: str, product: Optional[str], as_json: bool) -> int:
     """
     from ma_boot.cli.table_files import all_findings
     from ma_boot.rank_table import errors
-    from ma_boot.reporting.console import print_lines
+    from ma_boot.reporting import print_lines
 
     findings = all_findings(file, product)
     if as_json:
@@ -213,7 +213,7 @@ def wait(file: str, timeout: float) -> None:
     """
     from ma_boot.modelarts import wait_until_completed
     from ma_boot.processes import SignalInbox
-    from ma_boot.reporting.console import print_lines
+    from ma_boot.reporting import print_lines
 
     started = time.monotonic()
     with SignalInbox() as inbox:
@@ -240,7 +240,7 @@ def diff(before: str, after: str, rank_order: str) -> int:
     """
     from ma_boot.cli.table_files import ranked, read_table
     from ma_boot.rank_table import moved
-    from ma_boot.reporting.console import print_lines
+    from ma_boot.reporting import print_lines
 
     lines = moved(ranked(read_table(before), rank_order), ranked(read_table(after), rank_order))
     print_lines("\n".join(lines) or "no rank has moved")

@@ -23,8 +23,7 @@ from ma_boot.node.transfers import (
     store_of,
 )
 from ma_boot.processes import SignalInbox
-from ma_boot.reporting.console import Console, is_interactive, print_lines
-from ma_boot.reporting.journal import Journal
+from ma_boot.reporting import Console, Journal, is_interactive, print_lines
 from path_mapping.errors import PathMappingError
 from path_mapping.localfs import printable
 from path_mapping.mapping import PathMapping, Route, Shard

@@ -19,7 +19,7 @@ from ma_boot.rank_table import (
     parse,
     validate,
 )
-from ma_boot.reporting.console import print_lines
+from ma_boot.reporting import print_lines
 
 
 def all_findings(file: str, product: Optional[str]) -> Sequence[TableFinding]:

@@ -12,7 +12,7 @@ from ma_boot.image.container_engine import EngineRefused, image_attributes
 from ma_boot.image.progress import Progress, shown
 from ma_boot.image.rules import GB
 from ma_boot.redact import without_logins
-from ma_boot.reporting.console import Console
+from ma_boot.reporting import Console
 
 if TYPE_CHECKING:
     from docker import DockerClient

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Iterator
 
 from ma_boot.redact import without_logins
-from ma_boot.reporting.console import Console, Show
+from ma_boot.reporting import Console, Show
 
 PLAIN_SECONDS = 10.0
 _WIDTH = 100

@@ -11,7 +11,7 @@ from ma_boot.image.container_engine import image_attributes
 from ma_boot.image.progress import Progress, shown
 from ma_boot.image.swr import Login, Target
 from ma_boot.redact import MASK
-from ma_boot.reporting.console import Console
+from ma_boot.reporting import Console
 
 if TYPE_CHECKING:
     from docker import DockerClient

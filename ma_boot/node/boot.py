@@ -16,7 +16,7 @@ from ma_boot.node.run_phase import check_restarts, train
 from ma_boot.node.transfers import NO_MAPPING, bring_home, inputs_arriving, outputs_leaving, part_of
 from ma_boot.node.world import World
 from ma_boot.processes import stop_leftovers
-from ma_boot.reporting.exit_report import Ending
+from ma_boot.reporting import Ending
 
 
 def boot(request: BootRequest, world: World) -> Ending:

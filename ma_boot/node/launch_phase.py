@@ -25,7 +25,7 @@ from ma_boot.node.rank_dirs import code_to_copy, make_rank_dirs
 from ma_boot.node.request import BootRequest
 from ma_boot.node.transfers import load_mapping, places_of, store_of
 from ma_boot.node.world import World
-from ma_boot.reporting.earlier_files import keep_earlier
+from ma_boot.reporting import keep_earlier
 from path_mapping.mapping import PathMapping
 from path_mapping.stores import Store
 

@@ -12,7 +12,7 @@ from ma_boot.errors import ConfigError
 from ma_boot.launch import WorkerSpec
 from ma_boot.modelarts import JobEnvironment, instance_name
 from ma_boot.node.world import World
-from ma_boot.reporting.result import RunResult
+from ma_boot.reporting import RunResult
 from ma_boot.supervisor import Limits, supervise
 
 RELEASE_SECONDS = 15.0  # an NPU is not free at once when the process that used it has ended

@@ -6,9 +6,7 @@ import time
 from contextlib import ExitStack, contextmanager
 from typing import Callable, Iterator, Optional
 
-from ma_boot.reporting.console import Console
-from ma_boot.reporting.journal import Journal
-from ma_boot.reporting.terminal import rendered
+from ma_boot.reporting import Console, Journal, rendered
 from path_mapping.transfer import Progress, Transferred
 
 Update = Callable[[Progress], None]

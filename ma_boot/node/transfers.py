@@ -21,8 +21,7 @@ from ma_boot.errors import (
 from ma_boot.modelarts import JobEnvironment
 from ma_boot.node.transfer_progress import TransferProgress, note, summary
 from ma_boot.processes import SignalInbox, Task
-from ma_boot.reporting.hints import with_store_hint
-from ma_boot.reporting.journal import Journal
+from ma_boot.reporting import Journal, with_store_hint
 from path_mapping import errors as mapping_errors
 from path_mapping.mapping import PathMapping, Route, Shard, read_mapping
 from path_mapping.planning import UploadChoice

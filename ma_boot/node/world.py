@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Mapping
 
 from ma_boot.processes import SignalInbox
-from ma_boot.reporting.console import Console
-from ma_boot.reporting.journal import Journal
+from ma_boot.reporting import Console, Journal
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from ma_boot.rehearsal.platform.late_table import write_late
 from ma_boot.rehearsal.platform.starts import Counts
 from ma_boot.rehearsal.platform.table_writes import Write, renewed, stages, writes
 from ma_boot.rehearsal.watch import Watch
-from ma_boot.reporting.result import RunResult
+from ma_boot.reporting import RunResult
 from ma_boot.supervisor import Limits, supervise
 
 _LOOK_SECONDS = 0.01

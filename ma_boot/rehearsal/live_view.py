@@ -9,12 +9,8 @@ from pathlib import Path
 from typing import Dict, Iterator, List, Tuple
 
 from ma_boot.rehearsal.platform.simulated_job import SimulatedJob
-from ma_boot.reporting.console import Console, Show
-from ma_boot.reporting.terminal import rendered
-from ma_boot.reporting.timeline.events import EventFile, read_events
-from ma_boot.reporting.timeline.job_timeline import NodeTimeline, Timeline
-from ma_boot.reporting.timeline.merge import timeline_of
-from ma_boot.reporting.units import duration
+from ma_boot.reporting import Console, Show, duration, rendered
+from ma_boot.reporting.timeline import EventFile, NodeTimeline, Timeline, read_events, timeline_of
 
 LOOK_SECONDS = 0.5
 MOST_NODES = 16

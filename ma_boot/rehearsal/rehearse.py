@@ -43,8 +43,7 @@ from ma_boot.rehearsal.sandbox.enter import check_is_here
 from ma_boot.rehearsal.served_obs import served
 from ma_boot.rehearsal.summary import cause, end_of_job, events_of, summary_lines
 from ma_boot.rehearsal.verdicts import verdicts_of, write_verdicts
-from ma_boot.reporting.page.in_time import write_in_time
-from ma_boot.reporting.result import RunResult
+from ma_boot.reporting import RunResult
 from ma_boot.supervisor import Limits, supervise
 from path_mapping.errors import CredentialsMissing
 from path_mapping.stores import Store, open_store
@@ -91,6 +90,8 @@ def _begin(job: SimulatedJob, world: World) -> None:
 
 def _end(rehearsal: Rehearsal, job: SimulatedJob, run: RunResult, world: World, started: float) -> int:
     """Leaves the page of the whole job, and sums up; returns the job's exit code."""
+    from ma_boot.reporting.page import write_in_time  # only needed at the end
+
     code = job_exit_code(run, world.inbox.stops)
     world.journal.event("job-end", exit_code=code, **end_of_job(job, run, world.inbox.stops))
     world.journal.close()

@@ -9,8 +9,8 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence
 from ma_boot.errors import signal_name
 from ma_boot.node.request import BootRequest
 from ma_boot.rehearsal.platform.simulated_job import SimulatedJob
-from ma_boot.reporting.result import RunResult
-from ma_boot.reporting.timeline.events import Event, read_events
+from ma_boot.reporting import RunResult
+from ma_boot.reporting.timeline import Event, read_events
 
 _WORST_FIRST = ("failed", "stopped", "done")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Dict, Optional, Set, Tuple
 
-from ma_boot.reporting.timeline.events import Event, read_events
+from ma_boot.reporting.timeline import Event, read_events
 
 _READ_BYTES = 1 << 20
 

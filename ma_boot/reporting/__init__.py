@@ -1,1 +1,34 @@
-"""What a run tells: output, events and the verdict."""
+"""What a run reports: output, events, and how it ended."""
+
+from ma_boot.reporting.console import Console, Show, is_interactive, print_lines
+from ma_boot.reporting.earlier_files import keep_earlier
+from ma_boot.reporting.exit_report import Ending, end_event, exit_code, report_lines, write_failure
+from ma_boot.reporting.explain import EXIT_CODES, last_words
+from ma_boot.reporting.hints import hints_for, with_store_hint
+from ma_boot.reporting.journal import Journal
+from ma_boot.reporting.result import RunResult, WorkerExit
+from ma_boot.reporting.terminal import rendered
+from ma_boot.reporting.units import duration, size
+
+__all__ = [
+    "EXIT_CODES",
+    "Console",
+    "Ending",
+    "Journal",
+    "RunResult",
+    "Show",
+    "WorkerExit",
+    "duration",
+    "end_event",
+    "exit_code",
+    "hints_for",
+    "is_interactive",
+    "keep_earlier",
+    "last_words",
+    "print_lines",
+    "rendered",
+    "report_lines",
+    "size",
+    "with_store_hint",
+    "write_failure",
+]

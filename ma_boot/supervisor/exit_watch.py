@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Callable, List, Optional, Sequence
 
 from ma_boot.processes import SignalInbox, reap_orphans
-from ma_boot.reporting.result import WorkerExit
+from ma_boot.reporting import WorkerExit
 from ma_boot.supervisor.oom import OomCounters
 from ma_boot.supervisor.output_pump import OutputPump
 from ma_boot.supervisor.worker import Worker

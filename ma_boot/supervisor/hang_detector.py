@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from ma_boot.processes import SignalInbox, Task
-from ma_boot.reporting.journal import Journal
+from ma_boot.reporting import Journal
 from ma_boot.supervisor.worker import Worker
 
 CHECKS = 8  # within the timeout

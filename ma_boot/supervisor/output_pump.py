@@ -7,7 +7,7 @@ import time
 from typing import List
 
 from ma_boot.processes import SignalInbox
-from ma_boot.reporting.journal import Journal
+from ma_boot.reporting import Journal
 from ma_boot.supervisor.worker_output import WorkerOutput
 
 PAUSE_SECONDS = 0.002  # after each read: the pipes hold what is printed meanwhile

@@ -7,7 +7,7 @@ import signal
 import time
 from typing import Callable, List, Optional, Sequence
 
-from ma_boot.reporting.journal import Journal
+from ma_boot.reporting import Journal
 
 UNKILLABLE_SECONDS = 10.0  # SIGKILL waits for a process in uninterruptible sleep; ma_boot does not
 REST_SECONDS = 1.0  # at least, for what the processes left behind

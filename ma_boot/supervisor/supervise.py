@@ -12,8 +12,7 @@ from typing import Mapping, Optional, Sequence, Tuple
 from ma_boot.errors import signal_name
 from ma_boot.launch import WorkerSpec
 from ma_boot.processes import SignalInbox, guarded, own_marker
-from ma_boot.reporting.journal import Journal
-from ma_boot.reporting.result import RunResult, WorkerExit
+from ma_boot.reporting import Journal, RunResult, WorkerExit
 from ma_boot.supervisor.exit_watch import ExitWatch
 from ma_boot.supervisor.hang_detector import HangDetector
 from ma_boot.supervisor.output_pump import OutputPump

@@ -10,8 +10,7 @@ from typing import BinaryIO, Iterator, Mapping, Optional, Sequence, cast
 
 from ma_boot.launch import WorkerSpec
 from ma_boot.processes import group_exists, kill_group
-from ma_boot.reporting.journal import Journal
-from ma_boot.reporting.result import WorkerExit
+from ma_boot.reporting import Journal, WorkerExit
 from ma_boot.supervisor.worker_output import WorkerOutput
 
 

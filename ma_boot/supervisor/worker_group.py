@@ -16,7 +16,7 @@ from ma_boot.processes import (
     signal_group,
     signal_process,
 )
-from ma_boot.reporting.journal import Journal
+from ma_boot.reporting import Journal
 from ma_boot.supervisor.worker import Worker
 
 

@@ -11,8 +11,7 @@ from typing import BinaryIO, Optional
 
 from ma_boot.errors import CannotCreate
 from ma_boot.launch import WorkerSpec
-from ma_boot.reporting.earlier_files import keep_earlier
-from ma_boot.reporting.journal import Journal
+from ma_boot.reporting import Journal, keep_earlier
 
 READ_BYTES = 1 << 20
 PIPE_READS = 32  # more than enough to empty the largest pipe (1 MiB)

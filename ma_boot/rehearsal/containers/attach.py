@@ -16,7 +16,7 @@ from ma_boot.errors import BootError, signal_name
 from ma_boot.image.container_engine import engine
 from ma_boot.processes import SignalInbox, Task
 from ma_boot.rehearsal.containers.create import start
-from ma_boot.reporting.console import print_lines
+from ma_boot.reporting import print_lines
 
 if TYPE_CHECKING:
     from docker import DockerClient

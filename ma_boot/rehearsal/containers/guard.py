@@ -17,7 +17,7 @@ from ma_boot.errors import BootError
 from ma_boot.image.container_engine import engine
 from ma_boot.rehearsal.containers.container_plan import RUN_LABEL
 from ma_boot.rehearsal.containers.create import removed
-from ma_boot.reporting.console import print_lines
+from ma_boot.reporting import print_lines
 
 _REMOVE, _KEEP = b"r", b"k"
 _DONE = b"d"  # the guard's answer: everything is removed or kept, or it has said what is left

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ma_boot.rehearsal.obs_server import KeyPair, ObsServer
 from ma_boot.rehearsal.obs_server.storage import DirectoryBuckets
-from ma_boot.reporting.console import print_lines
+from ma_boot.reporting import print_lines
 
 
 def _serve(root: Path, port: int) -> None:

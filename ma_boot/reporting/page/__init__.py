@@ -1,1 +1,6 @@
-"""A `Timeline` as one self-contained HTML page."""
+"""A job's `Timeline` as one self-contained HTML page."""
+
+from ma_boot.reporting.page.in_time import write_in_time
+from ma_boot.reporting.page.read import page_of
+
+__all__ = ["page_of", "write_in_time"]

@@ -11,7 +11,7 @@ from ma_boot.reporting.page.sections import ends_of_logs, facts, happenings, pro
 from ma_boot.reporting.page.style import CHANGE_LANGUAGE, CHOOSE_LANGUAGE, STYLE
 from ma_boot.reporting.page.transfers import transfers
 from ma_boot.reporting.page.words import Text
-from ma_boot.reporting.timeline.job_timeline import Timeline
+from ma_boot.reporting.timeline import Timeline
 
 MOST_BYTES = 290_000
 KEPT_FOR_LOGS = 20_000

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import List, Optional
 
 from ma_boot.errors import ExitCode, signal_name
-from ma_boot.reporting.explain import EXIT_CODES
+from ma_boot.reporting import EXIT_CODES, duration
 from ma_boot.reporting.page.words import CODES, OUR_CODE, TRAINING_CODE, Text, same
-from ma_boot.reporting.timeline.job_timeline import JobOutcome, Timeline
-from ma_boot.reporting.units import duration
+from ma_boot.reporting.timeline import JobOutcome, Timeline
 
 MOST_NAMED = 8
 

@@ -8,7 +8,8 @@ from typing import Callable, Mapping, Sequence
 
 from ma_boot.modelarts import write_atomically
 from ma_boot.processes import SignalInbox, Task
-from ma_boot.reporting.earlier_files import keep_earlier
+from ma_boot.reporting import keep_earlier
+from ma_boot.reporting.page.read import page_of
 
 PATIENCE_SECONDS = 5.0
 
@@ -28,8 +29,6 @@ def write_in_time(
     """
 
     def work(cancel: object) -> None:
-        from ma_boot.reporting.page.read import page_of  # so that an error of the import is ignored, too
-
         text = page_of(events, environ)
         keep_earlier(page)
         write_atomically(page, text)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Dict, Iterable, List, Sequence, Tuple
 
+from ma_boot.reporting import duration
 from ma_boot.reporting.page.markup import both, escaped, ranges
 from ma_boot.reporting.page.scale import UNITS, figure, place, ticks
 from ma_boot.reporting.page.words import MARKS, PARTS, PHASES, Text, code_shown, phase_name
-from ma_boot.reporting.timeline.job_timeline import (
+from ma_boot.reporting.timeline import (
     CAUSE,
     FOLLOWED,
     BootRun,
@@ -17,7 +18,6 @@ from ma_boot.reporting.timeline.job_timeline import (
     ProcessSpan,
     Timeline,
 )
-from ma_boot.reporting.units import duration
 
 NARROWEST = 1.0  # of UNITS: what is over in a moment is to be seen too
 SMALLEST_PHASE = 2.0  # of UNITS: phases that are shorter are left out of a dense drawing

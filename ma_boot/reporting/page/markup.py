@@ -6,12 +6,12 @@ import html
 from typing import Sequence
 
 from ma_boot.reporting.page.words import Text
-from ma_boot.reporting.timeline.events import shown
+from ma_boot.reporting.timeline import printable
 
 
 def escaped(text: str) -> str:
     """The text as it may stand in HTML, also in an attribute."""
-    return html.escape(shown(text))
+    return html.escape(printable(text))
 
 
 def both(text: Text) -> str:

@@ -12,9 +12,7 @@ from ma_boot.errors import ConfigError, listed
 from ma_boot.redact import secret_values, without_secrets
 from ma_boot.reporting.page.compose import page_text
 from ma_boot.reporting.page.sections import read_logs
-from ma_boot.reporting.timeline.events import EventFile, read_events
-from ma_boot.reporting.timeline.job_timeline import CAUSE, Timeline
-from ma_boot.reporting.timeline.merge import job_names, timeline_of
+from ma_boot.reporting.timeline import CAUSE, EventFile, Timeline, job_names, read_events, timeline_of
 
 MOST_EVENT_BYTES = 64 << 20  # of one file: its end
 LARGEST_TAIL = 16_000  # bytes of the log of the cause; of all the others together `ALL_TAILS`

@@ -5,13 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ma_boot.reporting.explain import last_words
-from ma_boot.reporting.hints import hints_for
+from ma_boot.reporting import duration, hints_for, last_words, size
 from ma_boot.reporting.page.headline import headline, meaning, missing_nodes, node_list
 from ma_boot.reporting.page.markup import both, escaped, folded, ranges, table
 from ma_boot.reporting.page.words import MARKS, PARTS, Text, code_shown, same
-from ma_boot.reporting.timeline.job_timeline import STOPPED, WELL, Incident, JobOutcome, ProcessSpan, Timeline
-from ma_boot.reporting.units import duration, size
+from ma_boot.reporting.timeline import STOPPED, WELL, Incident, JobOutcome, ProcessSpan, Timeline
 
 MOST_MARKS = 60
 MOST_LOGS = 64

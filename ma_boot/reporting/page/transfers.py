@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Iterator, List, Sequence, Tuple
 
+from ma_boot.reporting import duration, size
 from ma_boot.reporting.page.lanes import axis, grid
 from ma_boot.reporting.page.markup import both, escaped, folded, ranges, table
 from ma_boot.reporting.page.scale import UNITS, figure
 from ma_boot.reporting.page.words import Text, same
-from ma_boot.reporting.timeline.job_timeline import Timeline, TransferSpan
-from ma_boot.reporting.units import duration, size
+from ma_boot.reporting.timeline import Timeline, TransferSpan
 
 BINS = 200
 HEIGHT = 72

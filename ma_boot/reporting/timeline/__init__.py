@@ -1,11 +1,10 @@
 """The events of a job's nodes as one `Timeline`: values, from whatever events there are."""
 
-from ma_boot.reporting.timeline.events import EventFile, read_events
+from ma_boot.reporting.timeline.events import Event, EventFile, printable, read_events
 from ma_boot.reporting.timeline.job_timeline import (
     CAUSE,
     FOLLOWED,
     STOPPED,
-    UNKNOWN,
     WELL,
     BootRun,
     Incident,
@@ -22,9 +21,9 @@ __all__ = [
     "CAUSE",
     "FOLLOWED",
     "STOPPED",
-    "UNKNOWN",
     "WELL",
     "BootRun",
+    "Event",
     "EventFile",
     "Incident",
     "JobOutcome",
@@ -34,6 +33,7 @@ __all__ = [
     "Timeline",
     "TransferSpan",
     "job_names",
+    "printable",
     "read_events",
     "timeline_of",
 ]

@@ -41,14 +41,14 @@ def read_events(text: str, hide: Hide) -> EventFile:
     return EventFile(tuple(events), unreadable)
 
 
-def shown(text: str) -> str:
+def printable(text: str) -> str:
     """The text without characters that a page cannot hold: control characters and lone surrogates."""
     return _CONTROLS.sub("", text)
 
 
 def _clean(value: Any, hide: Hide, depth: int) -> Any:
     if isinstance(value, str):
-        return hide(shown(value[: 2 * MOST_CHARACTERS]))[:MOST_CHARACTERS]
+        return hide(printable(value[: 2 * MOST_CHARACTERS]))[:MOST_CHARACTERS]
     if isinstance(value, list) and depth:
         return [_clean(part, hide, depth - 1) for part in value[:2000]]
     return value if isinstance(value, (int, float)) else None
