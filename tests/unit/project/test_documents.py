@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Dict, Iterator, List, Set, Tuple
 
 import click
-import pytest
 
 from ma_boot.cli.app import commands
 from ma_boot.errors import ExitCode
@@ -22,10 +21,6 @@ DOCUMENTS = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/*.md"), *ROOT.glob("image/*.md")]
 )
 VALUE = "\0"  # stands for what a message is filled with
-
-
-def named(paths: List[Path]) -> List[str]:
-    return [str(path.relative_to(ROOT)) for path in paths]
 
 
 def code_blocks(text: str) -> List[str]:
@@ -72,56 +67,49 @@ ALL = dict(all_commands(commands))
 
 
 class TestOptions:
-    @pytest.mark.parametrize("name", ALL)
-    def test_every_option_stands_in_the_table_of_its_command(self, name: str) -> None:
-        page = (ROOT / "docs" / "options.md").read_text()
-        title = name.split()[0]
-        part = next(part for part in page.split("\n## ") if f"`ma_boot {title}`" in part.splitlines()[0])
-        assert long_options(ALL[name]) - options_in(part) == set()
-        if " " in name:  # and in a row that names the sub-command, or all of them
-            said = [line for line in part.splitlines() if f"`{name.split()[1]}`" in line or "| all |" in line]
-            assert long_options(ALL[name]) - options_in("\n".join(said)) == set()
+    def test_every_option_stands_in_the_table_of_its_command(self) -> None:
+        parts = (ROOT / "docs" / "options.md").read_text().split("\n## ")
+        missing: Dict[str, Set[str]] = {}
+        for name, command in ALL.items():
+            first, _, second = name.partition(" ")
+            text = next(part for part in parts if f"`ma_boot {first}`" in part.splitlines()[0])
+            if second:  # in a row that names the sub-command, or all of them
+                lines = [line for line in text.splitlines() if f"`{second}`" in line or "| all |" in line]
+                text = "\n".join(lines)
+            missing[name] = long_options(command) - options_in(text)
+        assert {name: options for name, options in missing.items() if options} == {}
 
-    @pytest.mark.parametrize("readme", READMES, ids=named(READMES))
-    def test_the_options_of_a_readme_exist(self, readme: Path) -> None:
-        given = set(in_tables(readme.read_text()))
-        assert len(given) > 15
-        assert given - long_options(ALL["run"]) == set()
+    def test_the_options_of_the_readmes_exist(self) -> None:
+        for readme in READMES:
+            given = set(in_tables(readme.read_text()))
+            assert len(given) > 15
+            assert given - long_options(ALL["run"]) == set(), readme.name
 
     def test_both_readmes_have_the_same_options(self) -> None:
         english, chinese = (path.read_text() for path in READMES)
         assert options_in(english) == options_in(chinese)
         assert in_tables(english) == in_tables(chinese)
 
-    @pytest.mark.parametrize("page", [*READMES, ROOT / "docs" / "options.md"])
-    def test_defaults_are_those_of_the_code(self, page: Path) -> None:
-        of_run = page.read_text().split("## `ma_boot rank-table`")[0]
-        told = [
-            (option, default.strip(" `"))
-            for option, default in re.findall(
-                r"^\| `(--[a-z-]+)[^|]*\|([^|]+)\|[^|]+\|$", of_run, re.MULTILINE
-            )
-        ]
+    def test_defaults_are_those_of_the_code(self) -> None:
         real = {
             param.opts[-1]: f"{param.default:g}" if isinstance(param.default, float) else str(param.default)
             for param in ALL["run"].params
             if isinstance(param.default, (int, float, str)) and not isinstance(param.default, bool)
         }
-        checked = [(option, default, real[option]) for option, default in told if default and option in real]
-        assert len(checked) >= 5
-        assert [row for row in checked if row[1].split(",")[0] != row[2]] == []
+        for page in (*READMES, ROOT / "docs" / "options.md"):
+            of_run = page.read_text().split("## `ma_boot rank-table`")[0]
+            cells = re.findall(r"^\| `(--[a-z-]+)[^|]*\|([^|]+)\|[^|]+\|$", of_run, re.MULTILINE)
+            told = {option: default.strip(" `").split(",")[0] for option, default in cells}
+            checked = {option: default for option, default in told.items() if default and option in real}
+            assert len(checked) >= 5
+            assert {option: real[option] for option in checked} == checked, page.name
 
 
-class TestExitCodes:
-    TITLES = ("Exit codes", "退出码")
-
-    @pytest.mark.parametrize(("readme", "title"), list(zip(READMES, TITLES)), ids=named(READMES))
-    def test_those_of_the_code_stand_in_the_table_and_no_others(self, readme: Path, title: str) -> None:
-        cells = " ".join(row[0] for row in rows(readme.read_text(), title))
-        single = {
-            int(number) for number in re.findall(r"(?<![\d-])\d+(?![\d+-])", cells.replace("128+n", ""))
-        }
-        assert single == {int(code) for code in ExitCode}
+def test_the_tables_of_exit_codes_have_those_of_the_code() -> None:
+    for readme, title in zip(READMES, ("Exit codes", "退出码")):
+        cells = " ".join(row[0] for row in rows(readme.read_text(), title)).replace("128+n", "")
+        single = {int(number) for number in re.findall(r"(?<![\d-])\d+(?![\d+-])", cells)}
+        assert single == {int(code) for code in ExitCode}, readme.name
 
 
 class TestLanguages:
@@ -155,16 +143,23 @@ def anchors(text: str) -> Set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=named(DOCUMENTS))
-def test_every_link_into_the_repository_leads_somewhere(document: Path) -> None:
+def broken_links(document: Path) -> Iterator[str]:
     for words, link in re.findall(r"\[([^]]*)\]\(([^)\s]+)\)", document.read_text()):
         if "://" in link:
             continue
         file, _, anchor = link.partition("#")
         target = (document.parent / file).resolve() if file else document
-        assert target.exists(), link
-        assert not words.endswith(".md") or str(target).endswith("/" + words), words
-        assert not anchor or anchor in anchors(target.read_text()), link
+        if not target.exists():
+            yield f"{document.name}: {link}: no such file"
+        elif anchor and anchor not in anchors(target.read_text()):
+            yield f"{document.name}: {link}: no such title"
+        elif words.endswith(".md") and not str(target).endswith("/" + words):
+            yield f"{document.name}: {link}: its text names {words}"
+
+
+def test_every_link_into_the_repository_leads_somewhere() -> None:
+    assert len(DOCUMENTS) > 15
+    assert [broken for document in DOCUMENTS for broken in broken_links(document)] == []
 
 
 def messages() -> Iterator[str]:
@@ -208,37 +203,33 @@ def is_printed(text: str) -> bool:
 
 
 class TestTroubleshooting:
-    @pytest.mark.parametrize("page", TROUBLES, ids=named(TROUBLES))
-    def test_what_is_said_to_be_ours_is_printed_by_us(self, page: Path) -> None:
-        texts = quoted(page.read_text(), "ma_boot")
-        assert len(texts) > 80
-        assert [text for text in texts if not is_printed(text)] == []
+    """Both pages, and the table of the most frequent texts in the READMEs."""
 
-    @pytest.mark.parametrize("page", TROUBLES, ids=named(TROUBLES))
-    @pytest.mark.parametrize(("kind", "known"), [("OBS", STORE_HINTS), ("others", OUTPUT_HINTS)])
-    def test_every_text_has_a_hint_and_every_hint_a_text(
-        self, page: Path, kind: str, known: Tuple[Tuple[str, str], ...]
-    ) -> None:
-        texts = quoted(page.read_text(), kind)
-        assert [text for text in texts if not any(re.search(one, text) for one, _ in known)] == []
-        whole = page.read_text()
-        assert [one for one, _ in known if not re.search(one, whole)] == []
+    def test_what_is_said_to_be_ours_is_printed_by_us(self) -> None:
+        for page in TROUBLES:
+            texts = quoted(page.read_text(), "ma_boot")
+            assert len(texts) > 80
+            assert [text for text in texts if not is_printed(text)] == [], page.name
 
-    @pytest.mark.parametrize("page", TROUBLES, ids=named(TROUBLES))
-    def test_every_exit_code_of_ours_has_a_text(self, page: Path) -> None:
-        codes: Dict[int, str] = {}
-        for line in page.read_text().splitlines():
-            cells = line.split("|")
-            if line.startswith("| `") and len(cells) > 4:
-                codes.update({int(code): cells[1] for code in re.findall(r"\d+", cells[2])})
-        assert {int(code) for code in ExitCode} - set(codes) == {0}
+    def test_every_text_has_a_hint_and_every_hint_a_text(self) -> None:
+        for page in TROUBLES:
+            whole = page.read_text()
+            for kind, known in (("OBS", STORE_HINTS), ("others", OUTPUT_HINTS)):
+                texts = quoted(whole, kind)
+                unknown = [text for text in texts if not any(re.search(one, text) for one, _ in known)]
+                assert unknown == [], page.name
+                assert [one for one, _ in known if not re.search(one, whole)] == [], page.name
 
-    @pytest.mark.parametrize("readme", READMES, ids=named(READMES))
-    def test_the_frequent_texts_of_a_readme_are_explained(self, readme: Path) -> None:
-        title = "Troubleshooting" if readme == READMES[0] else "故障排查"
-        frequent = rows(readme.read_text(), title)
-        assert len(frequent) == 10
+    def test_every_exit_code_of_ours_has_a_text(self) -> None:
+        for page in TROUBLES:
+            cells = [line.split("|") for line in page.read_text().splitlines() if line.startswith("| `")]
+            codes = {int(code) for row in cells if len(row) > 4 for code in re.findall(r"\d+", row[2])}
+            assert {int(code) for code in ExitCode} - codes == {0}, page.name
+
+    def test_the_frequent_texts_of_the_readmes_are_explained(self) -> None:
         whole = TROUBLES[0].read_text()
-        for text, _ in frequent:
-            for one in re.findall(r"`([^`]+)`", text):
-                assert one.replace("train.py", "...") in whole or one in whole, one
+        for readme, title in zip(READMES, ("Troubleshooting", "故障排查")):
+            frequent = rows(readme.read_text(), title)
+            assert len(frequent) == 10
+            texts = [one for text, _ in frequent for one in re.findall(r"`([^`]+)`", text)]
+            assert [t for t in texts if t.replace("train.py", "...") not in whole and t not in whole] == []
