@@ -1,4 +1,4 @@
-"""An HTTP proxy before any S3-compatible server that breaks the requests it is told to: servers break none by themselves."""
+"""An HTTP proxy in front of any S3-compatible server that injects faults: no server breaks requests on demand."""
 
 from __future__ import annotations
 
@@ -49,11 +49,13 @@ class Seen(NamedTuple):
 
 @dataclass
 class Fault:
-    """What becomes of the requests that `when` picks, `times` of them.
+    """What happens to the requests that `when` picks, at most `times` of them.
 
-    `before` runs first, in the proxy's thread. Then, unless `forwarded` is set, the server never sees a request that
-    gets an answer of the proxy's own. `flip_request` and `flip_answer` are the offsets of bytes of a body that get
-    another value, `without` names headers of the answer that are left out, `early` answers before the body was read.
+    `before` runs first, in the proxy's thread. `status`, `reset` and `stall` then keep the request from the server,
+    unless `forwarded` is set. `early` answers before the body was read. `flip_request` and `flip_answer` are the
+    offsets of bytes of a body that are changed, `without` names headers that the answer loses. `cut_answer` is the
+    number of bytes of the answer's body that come through before the connection ends, or, with `reset` or `stall`,
+    before it is reset or stalls.
     """
 
     when: Callable[[Seen], bool]
@@ -72,6 +74,10 @@ class Fault:
     without: Tuple[str, ...] = ()
     with_headers: Dict[str, str] = field(default_factory=dict)
 
+    @property
+    def reaches_server(self) -> bool:
+        return self.forwarded or self.cut_answer is not None or not (self.status or self.reset or self.stall)
+
     def answer(self) -> bytes:
         """The proxy's own answer."""
         error = f"<?xml version='1.0'?><Error><Code>{self.code}</Code><Message>by the proxy</Message></Error>"
@@ -82,12 +88,12 @@ class Fault:
 
 
 def operation(*names: str) -> Callable[[Seen], bool]:
-    """Picks the requests of these operations."""
+    """Picks requests by their operations."""
     return lambda seen: seen.operation in names
 
 
 class FaultProxy:
-    """Serves at `url` while it is entered; `seen` has every request, `faults` are tried in their order."""
+    """Serves at `url` while its context is entered; `seen` has every request, the first fault that fits is taken."""
 
     def __init__(self, target: str) -> None:
         self.faults: List[Fault] = []
@@ -108,7 +114,7 @@ class FaultProxy:
         self._listener.close()
 
     def count(self, *names: str) -> int:
-        """How many requests of these operations came."""
+        """How many requests of these operations arrived."""
         with self._lock:
             return sum(seen.operation in names for seen in self.seen)
 
@@ -127,7 +133,7 @@ class FaultProxy:
                     pass
 
     def _exchange(self, client: _Side, server: _Side) -> bool:
-        """Passes one request and its answer on, or breaks them; False when the connection is over."""
+        """Forwards one request and its answer, or breaks them; False when the connection is over."""
         head = client.head()
         if head is None:
             return False
@@ -139,15 +145,10 @@ class FaultProxy:
         if fault.early:
             client.send(fault.answer())
             return False
-        if fault.stall and not fault.forwarded:
-            self._ended.wait(LONGEST_STALL)
-            return False
-        if fault.reset and not fault.forwarded:
-            return client.reset()
-        if fault.status and not fault.forwarded:
-            client.skip(head)
-            client.send(fault.answer())
-            return False
+        if not fault.reaches_server:
+            if fault.status:
+                client.skip(head)
+            return self._break(client, fault)
         server.send(_joined(head))
         if seen.headers.get("expect", "").lower() == "100-continue":
             client.send(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -160,19 +161,27 @@ class FaultProxy:
             answer = server.head()
         if answer is None:
             return False
-        if fault.reset or fault.stall or fault.status:
+        if fault.cut_answer is None and (fault.reset or fault.stall or fault.status):
             server.skip(answer, seen.method)
-            if fault.stall:
-                self._ended.wait(LONGEST_STALL)
-            if fault.status and not fault.reset:
-                client.send(fault.answer())
-            return client.reset() if fault.reset else False
+            return self._break(client, fault)
         answer = [
             line for line in answer if line.partition(b":")[0].strip().lower().decode() not in fault.without
         ]
         client.send(_joined(answer))
         server.body_to(client, answer, fault.flip_answer, fault.cut_answer, seen.method)
-        return fault.cut_answer is None and b"connection: close" not in b"\n".join(answer).lower()
+        if fault.cut_answer is not None:
+            return self._break(client, fault)
+        return b"connection: close" not in b"\n".join(answer).lower()
+
+    def _break(self, client: _Side, fault: Fault) -> bool:
+        """Ends a connection as the fault wants it; False, since it is over."""
+        if fault.stall:
+            self._ended.wait(LONGEST_STALL)
+        if fault.reset:
+            return client.reset()
+        if fault.status:
+            client.send(fault.answer())
+        return False
 
     def _received(self, head: List[bytes]) -> Tuple[Seen, Optional[Fault]]:
         method, target, _ = head[0].decode("latin-1").split(" ", 2)
@@ -221,13 +230,13 @@ class _Side:
         self._raw.sendall(data)
 
     def reset(self) -> bool:
-        """Ends the connection by RST."""
+        """Ends the connection with RST."""
         self._raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._raw.shutdown(socket.SHUT_RD)
         return False
 
     def skip(self, head: List[bytes], method: str = "PUT") -> None:
-        """Reads a body that nobody gets."""
+        """Reads a body and drops it."""
         for _ in self._body(head, method):
             pass
 

@@ -7,7 +7,7 @@ import random
 import threading
 import uuid
 from pathlib import Path
-from typing import Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator
 
 import pytest
 
@@ -27,7 +27,7 @@ from path_mapping.stores.obs_store import ObsStore
 from path_mapping.transfer import Progress, Transferred, download, upload
 from tests.conformance.clients import Account, Sdk
 from tests.conformance.conftest import RADOSGW
-from tests.conformance.relay import Relay
+from tests.conformance.fault_proxy import Fault, FaultProxy, operation
 
 MIB = 1 << 20
 LARGE = random.Random(3).randbytes(40 * MIB + 5)  # of more than one range
@@ -68,9 +68,9 @@ def bucket(account: Account) -> str:
 
 
 @pytest.fixture
-def relay(account: Account) -> Iterator[Tuple[Relay, Account]]:
-    with Relay(account.url) as relay:
-        yield relay, Account(relay.url, account.access_key, account.secret_key)
+def proxy(account: Account) -> Iterator[FaultProxy]:
+    with FaultProxy(account.url) as proxy:
+        yield proxy
 
 
 def ignore(progress: Progress) -> None: ...
@@ -161,34 +161,44 @@ def test_one_of_three_uploads_fails_and_the_others_arrive(
     assert tree(tmp_path / "in") == {"a": b"a", "b": b"b"}
 
 
+def behind(proxy: FaultProxy, account: Account) -> Account:
+    return Account(proxy.url, account.access_key, account.secret_key)
+
+
 @pytest.mark.parametrize(
-    "breaks", [["503", "503"], ["cut"], ["reset"], ["stall"]], ids=lambda found: found[0]
+    "how",
+    [
+        {"times": 2, "status": 503},
+        {"cut_answer": 300_000},
+        {"cut_answer": 300_000, "reset": True},
+        {"cut_answer": 300_000, "stall": True},
+    ],
+    ids=["503", "cut", "reset", "stall"],
 )
-def test_a_line_that_breaks_is_got_over(
-    relay: Tuple[Relay, Account], account: Account, bucket: str, tmp_path: Path, breaks: List[str]
+def test_a_broken_connection_is_retried(
+    proxy: FaultProxy, account: Account, bucket: str, tmp_path: Path, how: Dict[str, Any]
 ) -> None:
     """In the middle of a file's body, over an earlier version of the file."""
-    line, through = relay
     content = LARGE[: 3 * MIB]
     send(store_of(account), bucket, write(tmp_path, {"a": content}))
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a").write_bytes(b"earlier")
-    line.breaks += breaks
-    assert fetch(store_of(through, timeout=1), bucket, tmp_path).files == 1
+    fault = Fault(operation("GetObject"), **how)
+    proxy.faults.append(fault)
+    assert fetch(store_of(behind(proxy, account), timeout=1), bucket, tmp_path).files == 1
     assert tree(tmp_path / "in") == {"a": content}
-    assert line.breaks == []
+    assert fault.times == 0
 
 
-def test_a_line_that_breaks_for_ever_leaves_the_earlier_file(
-    relay: Tuple[Relay, Account], account: Account, bucket: str, tmp_path: Path
+def test_a_connection_that_always_breaks_leaves_the_earlier_file(
+    proxy: FaultProxy, account: Account, bucket: str, tmp_path: Path
 ) -> None:
-    line, through = relay
     send(store_of(account), bucket, write(tmp_path, {"a": LARGE[: 3 * MIB]}))
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a").write_bytes(b"earlier")
-    line.breaks += ["cut"] * 100
+    proxy.faults.append(Fault(operation("GetObject"), times=100, cut_answer=300_000))
     with pytest.raises(TransferFailed) as raised:
-        fetch(store_of(through), bucket, tmp_path)
+        fetch(store_of(behind(proxy, account)), bucket, tmp_path)
     assert isinstance(raised.value.failures[0].error, Unreachable)
     assert tree(tmp_path / "in") == {"a": b"earlier"}
 
