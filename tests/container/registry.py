@@ -12,7 +12,7 @@ import urllib.request
 from pathlib import Path
 from typing import Callable, Iterator, List, Tuple
 
-from tests.container.waiting import until
+from tests.functional.node import eventually
 
 USER, PASSWORD = "writer", "planted-password"
 REGION, ACCESS_KEY, SECRET_KEY = "cn-north-4", "AKPLANTED", "SKPLANTED"
@@ -45,7 +45,7 @@ def registry(root: Path) -> Iterator[str]:
             ["docker-registry", "serve", str(root / "config.yml")], stdout=log, stderr=subprocess.STDOUT
         )
     try:
-        until(lambda: _answers(port))
+        eventually(lambda: _answers(port), "the registry answers")
         yield f"127.0.0.1:{port}"
     finally:
         server.terminate()

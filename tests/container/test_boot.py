@@ -16,7 +16,7 @@ import pytest
 from tests.container.bases import ENVIRONMENT
 from tests.container.conftest import SESSION, Built
 from tests.container.leftovers import LABEL
-from tests.container.waiting import until
+from tests.functional.node import eventually
 
 HOME = "/home/ma-user"
 Start = Callable[..., Any]
@@ -113,7 +113,7 @@ def test_pid_1_passes_the_stop_on_and_tells_the_truth(
     start: Start, signum: signal.Signals, code: int
 ) -> None:
     container = start(["ma_boot", "program.py", "wait"])
-    until(lambda: "ready" in printed(container))
+    eventually(lambda: "ready" in printed(container), "the training is ready")
     container.kill(signal=int(signum))
     assert ended(container) == code
     assert "asked to stop" in printed(container)

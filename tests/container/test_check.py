@@ -15,7 +15,7 @@ import pytest
 from ma_boot.image.facts import LABEL
 from tests.container.conftest import SESSION, Built, Ran
 from tests.container.registry import breaking
-from tests.container.waiting import until
+from tests.functional.node import eventually
 
 ENVIRONMENT = "/home/ma-user/anaconda3/envs/training"
 SECRET = "planted-7d1f"
@@ -128,7 +128,7 @@ def test_a_check_that_is_stopped_leaves_nothing(engine: Any, good: Built, signum
         )
 
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        until(sleeps)
+        eventually(sleeps, "the boot command runs")
         process.send_signal(signum)
         _, errors = process.communicate(timeout=60)
     assert process.returncode == code

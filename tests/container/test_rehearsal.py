@@ -22,7 +22,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 import pytest
 
 from tests.container.conftest import ROOT, SESSION, Built
-from tests.container.waiting import until
+from tests.functional.node import eventually
 from tests.mindspore_end import again_after_a_crash
 
 RANK = ROOT / "tests" / "functional" / "programs" / "rank.py"
@@ -171,7 +171,7 @@ def laptop(tmp_path: Path, engine: Any, good: Built) -> Iterator[Laptop]:
             process.kill()
             process.communicate()
     try:
-        until(lambda: not laptop.made())
+        eventually(lambda: not laptop.made(), "nothing is left")
     finally:
         laptop.remove()
 
@@ -252,7 +252,7 @@ def test_a_stop_brings_the_outputs_home_and_leaves_nothing(laptop: Laptop, signu
 
 def test_a_stop_before_the_nodes_are_made(laptop: Laptop) -> None:
     running = laptop.start("--nodes", "2", "project/train.py", "sleep")
-    until(lambda: laptop.made())
+    eventually(laptop.made, "the first of what it makes")
     running.process.send_signal(signal.SIGINT)
     running.end()
     assert running.code == 130, running.output
@@ -264,14 +264,14 @@ def test_a_sigkill_while_the_ranks_run_leaves_nothing(laptop: Laptop) -> None:
     running.read_until("] up\n", times=2)
     assert len(laptop.made()) == 4
     running.process.kill()
-    until(lambda: not laptop.made())
+    eventually(lambda: not laptop.made(), "nothing is left")
     running.end()
 
 
 @pytest.mark.parametrize("made", [1, 2, 3])
 def test_a_sigkill_while_all_is_being_made_leaves_nothing(laptop: Laptop, made: int) -> None:
     running = laptop.start("--nodes", "3", "project/train.py", "sleep")
-    until(lambda: len(laptop.made()) >= made)
+    eventually(lambda: len(laptop.made()) >= made, f"{made} of what it makes")
     running.process.kill()
     running.end()  # its guard, too, holds standard output until it has done its work
     assert laptop.made() == []

@@ -19,6 +19,7 @@ from obs import ObsClient
 
 from ma_boot.rehearsal.obs_server import KeyPair, ObsFault, ObsServer
 from ma_boot.rehearsal.obs_server.wire.faults import KINDS
+from tests.functional.node import eventually
 
 CONTENT = bytes(range(256)) * 2000
 ETAG = f'"{hashlib.md5(CONTENT).hexdigest()}"'
@@ -240,9 +241,7 @@ def test_the_server_ends_with_clients_that_are_still_there(tmp_path: Path) -> No
         half.sendall(b"GET /bucket HTTP/1.1\r\nHo")
         waiting = socket.create_connection(("127.0.0.1", server.port))
         waiting.sendall(b"GET /bucket HTTP/1.1\r\n\r\n")
-        until = time.monotonic() + 10
-        while not server.seen and time.monotonic() < until:
-            time.sleep(0.01)
+        eventually(lambda: server.seen, "the request of `waiting`")
     for connection in (idle, half, waiting):
         connection.settimeout(10)
         assert connection.recv(1) == b""
