@@ -14,14 +14,14 @@ from ma_boot.modelarts import instance_name
 from ma_boot.node.world import World
 from ma_boot.processes import Task
 from ma_boot.rehearsal.faults import Fault, InjectedFault
-from ma_boot.rehearsal.injector import Injector, why_not_injected
+from ma_boot.rehearsal.injection.injector import Injector, why_not_injected
+from ma_boot.rehearsal.injection.watch import Watch
 from ma_boot.rehearsal.leftovers import end_left_over
 from ma_boot.rehearsal.node_specs import Setting, fetch_inputs, make_nodes, node_spec
 from ma_boot.rehearsal.platform import starts
-from ma_boot.rehearsal.platform.late_table import write_late
 from ma_boot.rehearsal.platform.starts import Counts
+from ma_boot.rehearsal.platform.table_writer import write_late
 from ma_boot.rehearsal.platform.table_writes import Write, renewed, stages, writes
-from ma_boot.rehearsal.watch import Watch
 from ma_boot.reporting import RunResult
 from ma_boot.supervisor import Limits, supervise
 

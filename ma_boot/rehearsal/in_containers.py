@@ -16,7 +16,7 @@ from ma_boot.image.facts import PLATFORM_GID, PLATFORM_UID
 from ma_boot.launch import WorkerSpec
 from ma_boot.node.request import BootRequest, as_options
 from ma_boot.node.world import World
-from ma_boot.rehearsal.containers import container_plan, create
+from ma_boot.rehearsal.containers import container_plan, engine_calls
 from ma_boot.rehearsal.containers.container_plan import ContainerOptions, ContainerPlan
 from ma_boot.rehearsal.containers.guard import removing
 from ma_boot.rehearsal.platform.code_directory import code_directory
@@ -37,14 +37,14 @@ def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, worl
     os.umask(0o022)  # what we write for the nodes, the rank table above all, is read by another user
     job = new_job(rehearsal, world)
     with engine(world.environ) as client:
-        create.check_runs_here(client, options.image)
+        engine_calls.check_runs_here(client, options.image)
         code, command = _code_of(rehearsal, world.cwd)
         request = _request_inside(rehearsal.request, code, command, world.cwd)
         make_sandbox(rehearsal, job, code, world)
         _give_to_the_user(Path(job.root))
         with removing(job.uuid, world.environ) as remover:
             inside = container_plan.seen_inside(
-                job, create.create_network(client, container_plan.plan_network(job, options))
+                job, engine_calls.create_network(client, container_plan.plan_network(job, options))
             )
             obs = _start_obs(client, rehearsal.request.obs_root, job, inside, options, world)
             variables = obs.environ if obs else container_plan.outer_obs(world.environ)
@@ -53,7 +53,7 @@ def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, worl
                 for node in range(job.nodes)
             )
             for planned in nodes:
-                create.create_container(client, planned)
+                engine_calls.create_container(client, planned)
             specs = [_attached(node, planned, job, world) for node, planned in enumerate(nodes)]
             ended = run_nodes(rehearsal, job, specs, rank_table(inside), world, started)
             if options.keep:
@@ -82,8 +82,8 @@ def _start_obs(
     keys = secrets.token_hex(10), secrets.token_hex(20)
     served = container_plan.ServedObs(str(directory), f"{owner.st_uid}:{owner.st_gid}", *keys)
     planned = container_plan.plan_obs(job, inside, options.image, served)
-    create.create_container(client, planned)
-    create.start_serving(client, planned)
+    engine_calls.create_container(client, planned)
+    engine_calls.start_serving(client, planned)
     return planned
 
 

@@ -16,7 +16,7 @@ from ma_boot.processes import SignalInbox, Task
 from ma_boot.rehearsal.faults import Fault
 from ma_boot.rehearsal.platform.code_directory import copy_code
 from ma_boot.rehearsal.platform.job_form import Channel, appended, bring_inputs, variables
-from ma_boot.rehearsal.platform.rerooted_paths import absolute_paths, mapping_of, rerooted
+from ma_boot.rehearsal.platform.rerooted_mapping import absolute_paths, mapping_of, rerooted
 from ma_boot.rehearsal.platform.simulated_job import SimulatedJob, node_environment
 from ma_boot.rehearsal.platform.starts import SeenJob
 from ma_boot.rehearsal.sandbox.enter import in_sandbox

@@ -35,9 +35,9 @@ from ma_boot.rehearsal.node_specs import (
 from ma_boot.rehearsal.platform import starts
 from ma_boot.rehearsal.platform.code_directory import code_directory, code_files
 from ma_boot.rehearsal.platform.job_form import upload_outputs
-from ma_boot.rehearsal.platform.late_table import write_late
-from ma_boot.rehearsal.platform.rerooted_paths import said
+from ma_boot.rehearsal.platform.rerooted_mapping import said
 from ma_boot.rehearsal.platform.simulated_job import SimulatedJob
+from ma_boot.rehearsal.platform.table_writer import write_late
 from ma_boot.rehearsal.platform.table_writes import writes
 from ma_boot.rehearsal.sandbox.enter import check_is_here
 from ma_boot.rehearsal.served_obs import served

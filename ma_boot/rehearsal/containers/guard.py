@@ -16,7 +16,7 @@ from typing import Iterator, List, Mapping
 from ma_boot.errors import BootError
 from ma_boot.image.container_engine import engine
 from ma_boot.rehearsal.containers.container_plan import RUN_LABEL
-from ma_boot.rehearsal.containers.create import removed
+from ma_boot.rehearsal.containers.engine_calls import removed
 from ma_boot.reporting import print_lines
 
 _REMOVE, _KEEP = b"r", b"k"

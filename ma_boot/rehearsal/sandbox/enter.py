@@ -12,7 +12,7 @@ from ma_boot.errors import ConfigError
 from ma_boot.launch import WorkerSpec
 from ma_boot.rehearsal.platform.simulated_job import SimulatedJob
 from ma_boot.rehearsal.sandbox import attach
-from ma_boot.rehearsal.sandbox.mounts import Entry, exact_paths, small_disks
+from ma_boot.rehearsal.sandbox.bubblewrap import Entry, exact_paths, small_disks
 
 
 def check_is_here(environ: Mapping[str, str], wanted: str) -> None:

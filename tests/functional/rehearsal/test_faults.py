@@ -14,7 +14,7 @@ from typing import Any, Dict, List, Tuple
 
 import pytest
 
-from ma_boot.rehearsal.injector import force_exit
+from ma_boot.rehearsal.injection.injector import force_exit
 from ma_boot.rehearsal.verdicts import FILE
 from tests.functional.node import Ended, alive, eventually
 from tests.functional.rehearsal.test_rehearsal import (

@@ -95,7 +95,7 @@ PURE: Set[str] = {
     "ma_boot.rehearsal.platform.starts",
     "ma_boot.rehearsal.platform.table_writes",
     "ma_boot.rehearsal.containers.container_plan",
-    "ma_boot.rehearsal.sandbox.mounts",
+    "ma_boot.rehearsal.sandbox.bubblewrap",
     "path_mapping.errors",
     "path_mapping.mapping",
     "path_mapping.planning.plan",

@@ -9,9 +9,9 @@ import pytest
 
 from ma_boot.errors import UsageError
 from ma_boot.rehearsal.platform.job_form import appended, parse_channels, variables
-from ma_boot.rehearsal.platform.rerooted_paths import absolute_paths, rerooted
+from ma_boot.rehearsal.platform.rerooted_mapping import absolute_paths, rerooted
 from ma_boot.rehearsal.platform.simulated_job import SimulatedJob
-from ma_boot.rehearsal.sandbox.mounts import Entry, exact_paths, small_disks
+from ma_boot.rehearsal.sandbox.bubblewrap import Entry, exact_paths, small_disks
 from path_mapping.mapping.mapping_file import parse_mapping
 
 JOB = SimulatedJob("1234", "/sandbox", nodes=2, devices_per_node=2)

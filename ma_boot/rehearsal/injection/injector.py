@@ -14,7 +14,7 @@ from typing import BinaryIO, Callable, List, Mapping, NamedTuple, Optional, Sequ
 
 from ma_boot.processes import signal_group, signal_process
 from ma_boot.rehearsal.faults import Fault
-from ma_boot.rehearsal.watch import NodeSeen, RankSeen, Watch
+from ma_boot.rehearsal.injection.watch import NodeSeen, RankSeen, Watch
 
 _POLL_SECONDS = 0.01
 _STOP_SECONDS = 5.0

@@ -1,0 +1,1 @@
+"""Injects the faults of ranks and nodes into a running job, from outside."""
