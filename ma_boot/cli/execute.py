@@ -1,11 +1,12 @@
-"""What `ma_boot run` was asked for, carried out: one node of a job, a rehearsal, or a plan."""
+"""What `ma_boot run` does: boots a node, rehearses a job, or prints a plan."""
 
 from __future__ import annotations
 
 import json
 import os
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional, Sequence
+from typing import Any, Iterator, Mapping, Optional
 
 from ma_boot.errors import ExitCode
 from ma_boot.launch import described, plan_text
@@ -28,22 +29,20 @@ from ma_boot.reporting import (
 
 def boot_here(request: BootRequest, environ: Mapping[str, str]) -> int:
     """Boots this node of a job; returns its exit code."""
-    with SignalInbox() as inbox, Console(interactive=is_interactive(environ)) as console:
+    with _world(environ) as world:
         adopt_orphans()
         forbid_core_files()
-        world = _world(environ, inbox, console)
         ending = boot(request, world)
-        code = exit_code(ending)
         world.journal.event("end", **end_event(ending))
         write_failure(ending)
         page = _page_here(ending, world)
         world.journal.say("\n".join(report_lines(ending, world.journal.phases, page)))
         world.journal.close()
-    return code
+    return exit_code(ending)
 
 
 def _page_here(ending: Ending, world: World) -> Optional[str]:
-    """The node's page, if there is one; in time, and without a say in how the job ended."""
+    """The node's page if it could be written; without any say in how the job ended."""
     if ending.job is None:
         return None
     from ma_boot.reporting.page import write_in_time  # only needed at the end
@@ -55,8 +54,7 @@ def _page_here(ending: Ending, world: World) -> Optional[str]:
 
 def print_plan(request: BootRequest, options: Mapping[str, Any], environ: Mapping[str, str]) -> int:
     """Prints what would be started: here, or on each node of a rehearsal."""
-    with SignalInbox() as inbox, Console(2) as console:
-        world = _world(environ, inbox, console)
+    with _world(environ, quiet=True) as world:
         if options["local"]:
             from ma_boot.rehearsal.rehearse import plan_rehearsal
             from ma_boot.rehearsal.requested import rehearsal_of  # a job on the platform needs none of it
@@ -64,12 +62,9 @@ def print_plan(request: BootRequest, options: Mapping[str, Any], environ: Mappin
             plans = plan_rehearsal(rehearsal_of(request, options), world)
         else:
             plans = [described(plan_only(request, world), environ)]
-    print_lines(_as_json(plans) if options["as_json"] else plan_text(plans))
+    as_json = json.dumps({"nodes": plans}, indent=2, ensure_ascii=False)
+    print_lines(as_json if options["as_json"] else plan_text(plans))
     return ExitCode.SUCCESS
-
-
-def _as_json(plans: Sequence[Dict[str, Any]]) -> str:
-    return json.dumps({"nodes": plans}, indent=2, ensure_ascii=False)
 
 
 def rehearse_here(request: BootRequest, options: Mapping[str, Any], environ: Mapping[str, str]) -> int:
@@ -79,8 +74,7 @@ def rehearse_here(request: BootRequest, options: Mapping[str, Any], environ: Map
     from ma_boot.rehearsal.requested import rehearsal_of  # a job on the platform needs none of it
 
     rehearsal = rehearsal_of(request, options)
-    with SignalInbox() as inbox, Console(interactive=is_interactive(environ)) as console:
-        world = _world(environ, inbox, console)
+    with _world(environ) as world:
         adopt_orphans()
         if options["fault"] == ALL_FAULTS:
             from ma_boot.rehearsal.catalogue_run import run_all
@@ -93,17 +87,17 @@ def rehearse_in_containers(
     request: BootRequest, options: Mapping[str, Any], environ: Mapping[str, str]
 ) -> int:
     """Rehearses a job in containers; returns the exit code."""
-    from ma_boot.rehearsal import in_containers
-    from ma_boot.rehearsal.requested import (  # a job on the platform needs none of it
-        containers_of,
-        rehearsal_of,
-    )
+    from ma_boot.rehearsal import in_containers, requested  # a job on the platform needs none of it
 
-    rehearsal, containers = rehearsal_of(request, options), containers_of(options)
-    with SignalInbox() as inbox, Console(interactive=is_interactive(environ)) as console:
+    rehearsal, containers = requested.rehearsal_of(request, options), requested.containers_of(options)
+    with _world(environ) as world:
         adopt_orphans()
-        return in_containers.rehearse_in_containers(rehearsal, containers, _world(environ, inbox, console))
+        return in_containers.rehearse_in_containers(rehearsal, containers, world)
 
 
-def _world(environ: Mapping[str, str], inbox: SignalInbox, console: Console) -> World:
-    return World(environ, os.uname().nodename, os.getcwd(), inbox, console, Journal(console))
+@contextmanager
+def _world(environ: Mapping[str, str], quiet: bool = False) -> Iterator[World]:
+    """This process as a boot sees it; `quiet` leaves standard output to a plan."""
+    written = Console(2) if quiet else Console(interactive=is_interactive(environ))
+    with SignalInbox() as inbox, written as console:
+        yield World(environ, os.uname().nodename, os.getcwd(), inbox, Journal(console))

@@ -14,13 +14,13 @@ from typing import Iterator, List, Mapping, Optional, Sequence, Tuple
 from ma_boot.errors import CannotCreate, InputMissing, listed
 from ma_boot.modelarts import read_job
 from ma_boot.node.transfers import (
-    as_ours,
-    bring_home,
-    inputs_arriving,
+    TransferOptions,
+    Transfers,
+    boot_error,
+    configured_store,
+    downloading_inputs,
     load_mapping,
-    part_of,
-    places_of,
-    store_of,
+    upload_outputs,
 )
 from ma_boot.processes import SignalInbox
 from ma_boot.reporting import Console, Journal, is_interactive, print_lines
@@ -57,7 +57,8 @@ class SyncRequest:
 
 def plan(environ: Mapping[str, str], request: SyncRequest, as_json: bool) -> int:
     """Prints what would become of each file. Raises what a download would fail with at its start."""
-    shard, mapping, store = _opened(environ, request)
+    transfers, store = _opened(environ, request)
+    mapping, shard = transfers.mapping, transfers.shard
     lister = partial(listing, store, threading.Event())
     notices: List[str] = []
     try:
@@ -67,44 +68,45 @@ def plan(environ: Mapping[str, str], request: SyncRequest, as_json: bool) -> int
         ]
         _print(_lines(inputs, outputs, notices, as_json))
     except PathMappingError as error:
-        raise as_ours(error) from error
+        raise boot_error(error) from error
     _refuse(inputs)
     return 0
 
 
 def download(environ: Mapping[str, str], request: SyncRequest) -> int:
     """Downloads the inputs."""
-    shard, mapping, store = _opened(environ, request)
+    transfers, _ = _opened(environ, request)
     with SignalInbox() as inbox, Console(interactive=is_interactive(environ)) as console:
-        arriving = inputs_arriving(mapping.inputs, Path.cwd(), store, Journal(console), inbox, shard)
-        with arriving:
+        downloading = downloading_inputs(transfers, Journal(console), inbox)
+        with downloading:
             pass  # the block ends when they have arrived
     return 0
 
 
 def upload(environ: Mapping[str, str], request: SyncRequest) -> int:
     """Uploads the outputs."""
-    _, mapping, store = _opened(environ, request)
+    transfers, _ = _opened(environ, request)
     with SignalInbox() as inbox, Console(interactive=is_interactive(environ)) as console:
-        journal = Journal(console)
-        lost = bring_home(mapping.outputs, Path.cwd(), store, journal, inbox, math.inf, all_expected=True)
+        lost = upload_outputs(transfers, Journal(console), inbox, math.inf, all_expected=True)
         inbox.check()
     if lost is not None:
         raise lost
     return 0
 
 
-def _opened(environ: Mapping[str, str], request: SyncRequest) -> Tuple[Shard, PathMapping, Store]:
-    """This node's shard, the mapping, and the store."""
+def _opened(environ: Mapping[str, str], request: SyncRequest) -> Tuple[Transfers, Store]:
+    """The mapping with this node's shard, and its store."""
     job = read_job(environ, os.uname().nodename)
-    mapping = load_mapping(request.mapping, places_of(job))
-    store = store_of(environ, os.getcwd(), request.obs_root, request.stall_timeout)
+    mapping = load_mapping(request.mapping, job)
+    options = TransferOptions(obs_root=request.obs_root, stall_timeout=request.stall_timeout)
     if request.checksum:
         mapping = PathMapping(
             tuple(replace(route, checksum=True) for route in mapping.inputs),
             tuple(replace(route, checksum=True) for route in mapping.outputs),
         )
-    return request.shard or part_of(job), mapping, store
+    shard = request.shard or Shard(job.node_rank, job.node_count)
+    store = configured_store(options, environ, os.getcwd())
+    return Transfers(mapping, store, Path.cwd(), shard), store
 
 
 def _lines(

@@ -1,7 +1,7 @@
 """Plans the processes of a node from job, ranks and command: a module for each rendezvous. Pure."""
 
 from ma_boot.launch.describe import described, plan_text
-from ma_boot.launch.launch_plan import LaunchPlan, Node, Placement, Way, WorkerSpec, placed_by_count
+from ma_boot.launch.launch_plan import LaunchOptions, LaunchPlan, Node, Placement, WorkerSpec, placed_by_count
 from ma_boot.launch.mindspore import MINDSPORE_PORT
 from ma_boot.launch.torch import TORCH_PORT
 from ma_boot.launch.worker_specs import plan_launch, with_cores, with_rank_dirs, with_tee
@@ -9,10 +9,10 @@ from ma_boot.launch.worker_specs import plan_launch, with_cores, with_rank_dirs,
 __all__ = [
     "MINDSPORE_PORT",
     "TORCH_PORT",
+    "LaunchOptions",
     "LaunchPlan",
     "Node",
     "Placement",
-    "Way",
     "WorkerSpec",
     "described",
     "placed_by_count",

@@ -30,13 +30,23 @@ class Placement:
 
 
 @dataclass(frozen=True)
-class Way:
-    """How the processes are started: the options of the same names."""
+class LaunchOptions:
+    """How the processes are started: the options of `ma_boot run` with these names."""
 
     rendezvous: str = "rank-table"
+    rendezvous_port: Optional[int] = None
     per_node: bool = False
     device_id: str = "logical"
     non_sink: bool = False
+    workdir: str = "shared"
+    copy_code: Tuple[str, ...] = ()
+    bind_cores: str = "none"
+    tee: str = "all"
+
+    @property
+    def starts_ranks(self) -> bool:
+        """Whether ma_boot starts each rank itself; if not, the command or `mpirun` does."""
+        return not self.per_node and self.rendezvous != "mpi"
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from ma_boot.errors import ConfigError
 from ma_boot.launch import mindspore, mpi, rank_table, torch
 from ma_boot.launch.arguments import expanded, node_variables
 from ma_boot.launch.diagnosis import diagnosis
-from ma_boot.launch.launch_plan import LaunchPlan, Node, Way, WorkerSpec
+from ma_boot.launch.launch_plan import LaunchOptions, LaunchPlan, Node, WorkerSpec
 from ma_boot.launch.rank_table import NO_TABLE
 
 Variables = Dict[str, Optional[str]]
@@ -30,7 +30,7 @@ _OF_NODE: Dict[str, Callable[[Node], Variables]] = {
 NON_SINK: Variables = {"GRAPH_OP_RUN": "1", "HCCL_WHITELIST_DISABLE": "1"}  # MindSpore 1.7's guide
 
 
-def plan_launch(node: Node, way: Way) -> LaunchPlan:
+def plan_launch(node: Node, options: LaunchOptions) -> LaunchPlan:
     """What this node starts: a process for each rank, with those that bring them together; or one `mpirun`;
     or the command itself, once.
 
@@ -40,40 +40,40 @@ def plan_launch(node: Node, way: Way) -> LaunchPlan:
     job, placement = node.job, node.placement
     if not placement.ranks:
         raise ConfigError(f"node {job.node_rank} has no device in the rank table: nothing to start")
-    everywhere = _everywhere(node, way, placement.ranks[0])
+    everywhere = _everywhere(node, options, placement.ranks[0])
     workers: List[WorkerSpec]
-    if way.per_node:
-        workers = [_command(node, {**_OF_NODE[way.rendezvous](node), **everywhere})]
-    elif way.rendezvous == "mpi":
+    if options.per_node:
+        workers = [_command(node, {**_OF_NODE[options.rendezvous](node), **everywhere})]
+    elif options.rendezvous == "mpi":
         workers = [mpi.mpirun(node, everywhere)]
     else:
-        workers = [_rank(node, way, local_rank) for local_rank in range(len(placement.ranks))]
+        workers = [_rank(node, options, local_rank) for local_rank in range(len(placement.ranks))]
     ports: List[int] = []
-    if not way.per_node and way.rendezvous == "mindspore" and job.node_rank == job.master_index:
+    if not options.per_node and options.rendezvous == "mindspore" and job.node_rank == job.master_index:
         workers.insert(0, mindspore.scheduler(node))
         ports += [node.master[1]] if node.master else []
-    elif not way.per_node and way.rendezvous == "torch" and 0 in placement.ranks:
+    elif not options.per_node and options.rendezvous == "torch" and 0 in placement.ranks:
         ports += [node.master[1]] if node.master else []
     return LaunchPlan(job.node_rank, placement.world_size, tuple(workers), tuple(ports))
 
 
-def _everywhere(node: Node, way: Way, rank: int) -> Variables:
+def _everywhere(node: Node, options: LaunchOptions, rank: int) -> Variables:
     """What a process gets whatever the rendezvous; `rank` is the first one in it."""
     return {
         "MABOOT_FAILURE_FILE": node.job.failure_file,
         **diagnosis(node.job, node.environ, rank),
-        **(NON_SINK if way.non_sink else {}),
+        **(NON_SINK if options.non_sink else {}),
     }
 
 
-def _rank(node: Node, way: Way, local_rank: int) -> WorkerSpec:
+def _rank(node: Node, options: LaunchOptions, local_rank: int) -> WorkerSpec:
     rank, device = node.placement.ranks[local_rank], str(node.placement.device(local_rank))
     patch: Variables = {
         "LOCAL_RANK": str(local_rank),
-        "DEVICE_ID": _device_id(node, way, local_rank),
+        "DEVICE_ID": _device_id(node, options, local_rank),
         "ASCEND_DEVICE_ID": device,
-        **_OF_RANK[way.rendezvous](node, local_rank),
-        **_everywhere(node, way, rank),
+        **_OF_RANK[options.rendezvous](node, local_rank),
+        **_everywhere(node, options, rank),
     }
     return WorkerSpec(
         label=f"rank {rank}",
@@ -86,9 +86,9 @@ def _rank(node: Node, way: Way, local_rank: int) -> WorkerSpec:
     )
 
 
-def _device_id(node: Node, way: Way, local_rank: int) -> str:
+def _device_id(node: Node, options: LaunchOptions, local_rank: int) -> str:
     """Logical as ModelArts' launcher counts, or physical as MindSpore 1.7's guide has it."""
-    if way.device_id == "logical":
+    if options.device_id == "logical":
         return str(node.placement.device(local_rank))
     if not node.placement.device_ids:
         raise ConfigError("--device-id physical: only a rank table knows physical numbers, this job has none")

@@ -2,82 +2,133 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import Optional
+from typing import Callable, Optional, Tuple
 
+from ma_boot.environment import TrainingEnvironment, select_environment
 from ma_boot.errors import BootError, Stopped
-from ma_boot.launch import LaunchPlan
-from ma_boot.modelarts import JobEnvironment, call_post_stop, instance_name, read_job, start_slogd
-from ma_boot.node import launch_phase as steps
-from ma_boot.node import rank_table_phase as ranks
-from ma_boot.node.environment_phase import set_up
+from ma_boot.launch import LaunchPlan, Node, Placement
+from ma_boot.modelarts import JobEnvironment, call_post_stop, check_free, instance_name, read_job, start_slogd
+from ma_boot.node.environment_phase import NodeSetup, check_command, training_argv
+from ma_boot.node.job_phase import check_container, report_channels, set_failure_aside
+from ma_boot.node.launch_phase import make_directories, meeting_point, plan_node
+from ma_boot.node.rank_table_phase import find_ranks, planned_by_route, ranks_text, write_table
 from ma_boot.node.request import BootRequest
 from ma_boot.node.run_phase import check_restarts, train
-from ma_boot.node.transfers import NO_MAPPING, bring_home, inputs_arriving, outputs_leaving, part_of
+from ma_boot.node.transfers import (
+    NO_TRANSFERS,
+    configured_store,
+    downloading_inputs,
+    job_mapping,
+    job_transfers,
+    upload_outputs,
+    uploading_periodically,
+)
 from ma_boot.node.world import World
 from ma_boot.processes import stop_leftovers
+from ma_boot.rank_table import RankTable
 from ma_boot.reporting import Ending
 
 
 def boot(request: BootRequest, world: World) -> Ending:
-    """Boots this node of the job: the sequence of the design, section 3.
+    """Boots this node of the job, phase by phase.
 
-    Every end comes back as an `Ending`, also the failed and the stopped ones; only a defect of ma_boot
-    raises. From the moment that the mapping is known, the outputs are brought home whatever happens.
+    Every end is returned as an `Ending`, failures and stops too; only an internal error raises. Once the
+    mapping is known, the outputs are uploaded whatever happens.
     """
-    journal, inbox, base = world.journal, world.inbox, Path(world.cwd)
-    job: Optional[JobEnvironment] = None
-    mapping, store, placement, run, error = NO_MAPPING, None, None, None, None
+    environ, inbox, journal = world.environ, world.inbox, world.journal
+    container = instance_name(environ)
+    job, transfers, placement, run, error = None, NO_TRANSFERS, None, None, None
     try:
         with journal.phase("job") as phase:
-            job = read_job(world.environ, world.hostname)
+            job = read_job(environ, world.hostname)
             journal.open(Path(job.events_file), job.node_rank)
             journal.event("job", **job.event())
-            steps.forget_earlier_failure(job)
-            check_restarts(request.restarts, job)
-            mapping, store = steps.read_mapping_and_store(request, world, job)
-            steps.check_container(request, world, job)
-            steps.say_channels(world)
+            set_failure_aside(job)
+            check_restarts(request.run, job)
+            transfers = job_transfers(request.transfers, environ, world.cwd, job)
+            if request.preflight:
+                check_container(environ, world.hostname, world.cwd, job, journal.say)
+            report_channels(environ, journal.say)
             phase.detail = job.said()
         with journal.phase("environment") as phase:
-            training = steps.environment_of(request, world, job)
-            steps.check_command(request, world, job, training, mapping)
-            training = set_up(request, world, job, training)
+            training = _environment(request, world, job)
+            check_command(request.command, training, world.cwd, job, transfers.mapping)
+            training = _set_up(request, world, job, training)
             phase.detail = training.origin
-        arriving = inputs_arriving(mapping.inputs, base, store, journal, inbox, part_of(job))
-        with arriving as inputs, journal.phase("rank table") as phase:
-            placement, table = ranks.find_ranks(request, world, job, inputs.check)
-            ranks.write_table(placement, table, job)
-            placement = ranks.by_route(request, world, job, training, placement, table)
-            phase.detail = ranks.said_ranks(placement)
+        downloading = downloading_inputs(transfers, journal, inbox)
+        with downloading as inputs, journal.phase("rank table") as phase:
+            placement, table = _ranks(request, world, job, inputs.check)
+            write_table(placement, table, job)
+            if request.launch.rendezvous == "rank-table":
+                placement = planned_by_route(placement, table, job, training, inbox, journal.say)
+            phase.detail = ranks_text(placement)
         with journal.phase("launch") as phase:
-            plan = steps.plan_node(request, world, job, training, placement)
-            container = instance_name(world.environ)
-            stop_leftovers(container, request.stop_timeout, inbox, journal.say, journal.event)
-            steps.prepare(plan, mapping)
-            start_slogd(world.environ, journal.say)
-            phase.detail = f"{len(plan.workers)} processes, rendezvous {request.rendezvous}"
+            plan = _plan(request, world, job, training, placement)
+            stop_leftovers(container, request.run.stop_timeout, inbox, journal.say, journal.event)
+            make_directories(plan, transfers.mapping)
+            check_free(plan.ports)
+            start_slogd(environ, journal.say)
+            phase.detail = f"{len(plan.workers)} processes, rendezvous {request.launch.rendezvous}"
             inbox.check()
-        leaving = outputs_leaving(mapping.outputs, base, store, journal, inbox)
-        with leaving, journal.phase("run") as phase:
-            run = train(plan.workers, world, request.limits, request.restarts)
+        with uploading_periodically(transfers, journal, inbox), journal.phase("run") as phase:
+            run = train(plan.workers, request.run, inbox, journal, environ, container)
             phase.outcome, phase.detail = run.outcome, run.summary()
     except (BootError, Stopped) as caught:
         error = caught
-    well = run is not None and run.succeeded and not inbox.stops
-    whole = well and placement is not None and 0 in placement.ranks
-    lost = bring_home(mapping.outputs, base, store, journal, inbox, request.upload_timeout, whole)
-    call_post_stop(world.environ, journal.say)
+    succeeded = run is not None and run.succeeded and not inbox.stops
+    all_expected = succeeded and placement is not None and 0 in placement.ranks
+    lost = upload_outputs(transfers, journal, inbox, request.transfers.upload_timeout, all_expected)
+    call_post_stop(environ, journal.say)
     return Ending.of(job, inbox.stops, error, run, lost)
 
 
 def plan_only(request: BootRequest, world: World) -> LaunchPlan:
-    """What `boot` would start: waits for the rank table as it does; moves, writes and starts nothing.
+    """What `boot` would start: waits for the rank table as it does; transfers, writes and starts nothing.
 
-    Raises `BootError` or `Stopped`.
+    Raises `BootError` and `Stopped`.
     """
     job = read_job(world.environ, world.hostname)
-    steps.read_mapping(request, world, job)
-    training = steps.environment_of(request, world, job)
-    placement, _ = ranks.find_ranks(request, world, job, lambda: None)
-    return steps.plan_node(request, world, job, training, placement)
+    job_mapping(request.transfers.path_mapping, world.cwd, job)
+    training = _environment(request, world, job)
+    placement, _ = _ranks(request, world, job, lambda: None)
+    return _plan(request, world, job, training, placement)
+
+
+def _environment(request: BootRequest, world: World, job: JobEnvironment) -> TrainingEnvironment:
+    options, root, environ = request.environment, request.transfers.obs_root, dict(world.environ)
+    if root is not None:  # for the training's own `path_mapping.file`
+        environ["PATH_MAPPING_OBS_ROOT"] = os.path.join(world.cwd, root)
+    return select_environment(
+        options.python, options.conda_env, options.source, environ, job.home, world.inbox, world.journal.say
+    )
+
+
+def _set_up(
+    request: BootRequest, world: World, job: JobEnvironment, training: TrainingEnvironment
+) -> TrainingEnvironment:
+    setup = NodeSetup(world.environ, world.cwd, job.job_dir, world.inbox, world.journal.say)
+    if request.environment.requirements is not None:
+        setup.install_packages(request.environment.requirements, training)
+    training = setup.run_pre_start(request.command[0], training)
+    return setup.install_operators(
+        training, lambda: configured_store(request.transfers, world.environ, world.cwd)
+    )
+
+
+def _ranks(
+    request: BootRequest, world: World, job: JobEnvironment, check: Callable[[], None]
+) -> Tuple[Placement, Optional[RankTable]]:
+    rendezvous, inbox, say = request.launch.rendezvous, world.inbox, world.journal.say
+    return find_ranks(request.ranks, rendezvous, job, world.cwd, inbox, say, check)
+
+
+def _plan(
+    request: BootRequest, world: World, job: JobEnvironment, training: TrainingEnvironment, ranks: Placement
+) -> LaunchPlan:
+    argv = training_argv(request.command, training, world.cwd, job)
+    port = training.environ.get("MASTER_PORT", "")
+    master = meeting_point(request.launch, job, port, world.inbox, world.journal.say)
+    node = Node(job, ranks, argv, world.cwd, training.environ, master, os.geteuid() == 0)
+    return plan_node(node, request.launch)

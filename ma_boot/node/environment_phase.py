@@ -1,6 +1,7 @@
-"""What a job asks to have done once on each node before its processes: packages, a script, CANN operators.
+"""The environment phase: the training's environment, and what is installed or run once before the processes.
 
-ModelArts' own launcher does these for its preset engines, in this order of its log.
+ModelArts' own launcher does the latter for its preset engines, in this order: packages, `ma-pre-start`,
+custom operators.
 """
 
 from __future__ import annotations
@@ -9,43 +10,61 @@ import json
 import os
 import tempfile
 import threading
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ma_boot.environment import TrainingEnvironment, applied, environment_after, find_file
+from ma_boot.environment import TrainingEnvironment, applied, command_argv, environment_after, find_file
 from ma_boot.errors import CommandNotFound, ConfigError
 from ma_boot.modelarts import JobEnvironment
-from ma_boot.node.request import BootRequest
-from ma_boot.node.transfers import as_ours, store_of
-from ma_boot.node.world import World
-from ma_boot.processes import run_child
-from path_mapping import errors as mapping_errors
+from ma_boot.node.transfers import boot_error
+from ma_boot.processes import SignalInbox, run_child
+from path_mapping.errors import PathMappingError
+from path_mapping.mapping import ObsUrl, PathMapping, Route
+from path_mapping.stores import Store
+from path_mapping.transfer import download
 
 PRE_START = ("ma-pre-start.sh", "ma-pre-start.py")
 OPERATOR = "MA_ALGORITHM_OPERATOR"
 
 
-def set_up(
-    request: BootRequest, world: World, job: JobEnvironment, training: TrainingEnvironment
-) -> TrainingEnvironment:
-    """Does all of it, and returns the environment with what the script has exported.
+@dataclass(frozen=True)
+class EnvironmentOptions:
+    """The options for the training's environment."""
 
-    The script, `ma-pre-start.sh` or `.py`, lies beside the training's own. What the programs print goes to
-    standard error. Raises `ConfigError` where one of them fails, and `Stopped`.
+    python: Optional[str] = None
+    conda_env: Optional[str] = None
+    source: Tuple[str, ...] = ()
+    requirements: Optional[str] = None
+
+
+def check_command(
+    command: Sequence[str], training: TrainingEnvironment, cwd: str, job: JobEnvironment, mapping: PathMapping
+) -> None:
+    """Reports a missing command before hours of download, unless an input will bring it.
+
+    Raises `CommandNotFound`, `NotExecutable` or `UsageError`.
     """
-    if request.requirements is not None:
-        _install(request.requirements, world, job, training)
-    training = _pre_start(request, world, job, training)
-    if world.environ.get(OPERATOR, "").strip():
-        return _with_operators(request, world, training)
-    return training
+    try:
+        training_argv(command, training, cwd, job)
+    except CommandNotFound:
+        inputs = [os.path.normpath(os.path.join(cwd, route.local)) for route in mapping.inputs]
+        script = os.path.normpath(os.path.join(cwd, command[0]))
+        if not any(script == local or script.startswith(local + os.sep) for local in inputs):
+            raise
+
+
+def training_argv(
+    command: Sequence[str], training: TrainingEnvironment, cwd: str, job: JobEnvironment
+) -> Tuple[str, ...]:
+    """The argv of the training; raises `CommandNotFound`, `NotExecutable` or `UsageError`."""
+    return command_argv(command, training.python, training.environ.get("PATH", ""), cwd, job.job_dir)
 
 
 def pip_command(python: str, file: str, environ: Mapping[str, str]) -> List[str]:
-    """`pip install -r FILE`, from the index that the platform names: a container has no Internet.
+    """`pip install -r FILE`, from the index that the platform names: its containers have no Internet access.
 
-    An index that the user has set for pip stays.
+    An index that the user has configured for pip takes precedence.
     """
     argv = [python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "-r", file]
     url, host = environ.get("MA_PIP_URL"), environ.get("MA_PIP_HOST")
@@ -54,58 +73,87 @@ def pip_command(python: str, file: str, environ: Mapping[str, str]) -> List[str]
     return argv
 
 
-def _install(name: str, world: World, job: JobEnvironment, training: TrainingEnvironment) -> None:
-    try:
-        file = find_file(name, world.cwd, job.job_dir)
-    except CommandNotFound as error:
-        raise ConfigError(f"--requirements {error}") from error
-    argv = pip_command(training.python, file, world.environ)
-    world.journal.say(f"installing {file} into the environment of {training.python}")
-    _run(argv, f"pip could not install {file}", world, training.environ, os.path.dirname(file))
+@dataclass(frozen=True)
+class NodeSetup:
+    """What is done once on a node before its processes; the programs print to standard error.
 
+    Every method raises `ConfigError` for a program that fails, and `Stopped`.
+    """
 
-def _pre_start(
-    request: BootRequest, world: World, job: JobEnvironment, training: TrainingEnvironment
-) -> TrainingEnvironment:
-    first = request.command[0]
-    if not first.endswith((".py", ".sh")):
+    environ: Mapping[str, str]
+    cwd: str
+    job_dir: str
+    inbox: SignalInbox
+    say: Callable[[str], None]
+
+    def install_packages(self, requirements: str, training: TrainingEnvironment) -> None:
+        """Installs a requirements file into the training's environment."""
+        try:
+            file = find_file(requirements, self.cwd, self.job_dir)
+        except CommandNotFound as error:
+            raise ConfigError(f"--requirements {error}") from error
+        argv = pip_command(training.python, file, self.environ)
+        self.say(f"installing {file} into the environment of {training.python}")
+        self._run(argv, f"pip could not install {file}", training, os.path.dirname(file))
+
+    def run_pre_start(self, script: str, training: TrainingEnvironment) -> TrainingEnvironment:
+        """Runs `ma-pre-start.sh` and `.py` beside the training script; what the former exports is kept."""
+        if not script.endswith((".py", ".sh")):
+            return training
+        try:
+            beside = os.path.dirname(find_file(script, self.cwd, self.job_dir))
+        except CommandNotFound:  # an input will bring it
+            return training
+        for file in (os.path.join(beside, name) for name in PRE_START):
+            if not os.path.isfile(file):
+                continue
+            self.say(f"running {file} before the training")
+            if file.endswith(".py"):
+                self._run([training.python, file], f"{file} failed", training, beside)
+                continue
+            code, patch = environment_after(file, training.environ, self.inbox, self._reminder(file), beside)
+            _check(code, f"{file} failed")
+            training = replace(training, environ=applied(training.environ, patch))
         return training
-    try:
-        beside = os.path.dirname(find_file(first, world.cwd, job.job_dir))
-    except CommandNotFound:  # an input will bring it
-        return training
-    for file in (os.path.join(beside, name) for name in PRE_START):
-        if not os.path.isfile(file):
-            continue
-        world.journal.say(f"{file} runs before the training")
-        if file.endswith(".py"):
-            _run([training.python, file], f"{file} failed", world, training.environ, beside)
-            continue
-        code, patch = environment_after(file, training.environ, world.inbox, _remind(world, file), beside)
-        if code != 0:
-            raise ConfigError(f"{file} failed: it ended with exit code {code}; what it printed is above")
-        training = replace(training, environ=applied(training.environ, patch))
-    return training
+
+    def install_operators(
+        self, training: TrainingEnvironment, open_store: Callable[[], Store]
+    ) -> TrainingEnvironment:
+        """Downloads the job's custom CANN operators from OBS and runs their installer, if the job has any.
+
+        Like ModelArts' launcher (davincirun, `OpManager`). Raises a `BootError` for a failed download.
+        """
+        if not self.environ.get(OPERATOR, "").strip():
+            return training
+        url, ide_mode = _operator(self.environ[OPERATOR])
+        if url is None:
+            return training
+        with tempfile.TemporaryDirectory(prefix="operator_info-") as directory:
+            _fetch(url, directory, open_store())
+            installers = sorted(Path(directory).rglob("*.run"))
+            if not installers:
+                raise ConfigError(f"{OPERATOR}: there is no .run file in {url}")
+            self.say(f"installing the operators of {installers[0].name}")
+            installers[0].chmod(0o700)  # OBS does not keep the x bit
+            self._run([str(installers[0])], f"{installers[0].name} failed", training, directory)
+        more: Dict[str, str] = {"SLOG_PRINT_TO_STDOUT": "1"} if ide_mode else {}
+        return replace(training, environ={**training.environ, **more})
+
+    def _run(self, argv: Sequence[str], failure: str, training: TrainingEnvironment, cwd: str) -> None:
+        reminder = self._reminder(argv[0])
+        _check(run_child(argv, training.environ, self.inbox, reminder, cwd=cwd, stdout=2), failure)
+
+    def _reminder(self, program: str) -> Callable[[], None]:
+        return lambda: self.say(f"{program} is still running")
 
 
-def _with_operators(request: BootRequest, world: World, training: TrainingEnvironment) -> TrainingEnvironment:
-    """Fetches the package of custom operators from OBS and runs its installer, as davincirun's OpManager."""
-    url, ide_mode = _operator(world.environ[OPERATOR])
-    if url is None:
-        return training
-    with tempfile.TemporaryDirectory(prefix="operator_info-") as directory:
-        _fetch(url, directory, request, world)
-        installers = sorted(Path(directory).rglob("*.run"))
-        if not installers:
-            raise ConfigError(f"{OPERATOR}: there is no .run file in {url}")
-        world.journal.say(f"installing the operators of {installers[0].name}")
-        installers[0].chmod(0o700)  # OBS keeps no x bit
-        _run([str(installers[0])], f"{installers[0].name} failed", world, training.environ, directory)
-    more: Dict[str, str] = {"SLOG_PRINT_TO_STDOUT": "1"} if ide_mode else {}
-    return replace(training, environ={**training.environ, **more})
+def _check(code: int, failure: str) -> None:
+    if code != 0:
+        raise ConfigError(f"{failure}: exit code {code}; its output is above")
 
 
 def _operator(text: str) -> Tuple[Optional[str], bool]:
+    """The URL of the package, and its `ide_mode`."""
     try:
         document = json.loads(text)
         url = document.get("obs", {}).get("obs_url")
@@ -114,29 +162,15 @@ def _operator(text: str) -> Tuple[Optional[str], bool]:
         raise ConfigError(f"{OPERATOR}: found {text!r}, expected a JSON object with obs.obs_url") from error
 
 
-def _fetch(url: str, directory: str, request: BootRequest, world: World) -> None:
-    from path_mapping.mapping import ObsUrl, Route  # few jobs have operators of their own
-    from path_mapping.transfer import download
-
+def _fetch(url: str, directory: str, store: Store) -> None:
     written = url if "://" in url else "obs:/" + url  # the platform writes /bucket/key as well
     try:
-        whole = ObsUrl.parse(written)
-        is_file = whole.key and not whole.key.endswith("/")
-        target = os.path.join(directory, os.path.basename(whole.key)) if is_file else directory
-        store = store_of(world.environ, world.cwd, request.obs_root, request.stall_timeout)
-        routes = [Route(target, whole)]
+        source = ObsUrl.parse(written)
+        is_file = source.key and not source.key.endswith("/")
+        target = os.path.join(directory, os.path.basename(source.key)) if is_file else directory
+        routes = [Route(target, source)]
         download(routes, Path("/"), store, cancel=threading.Event(), progress=lambda now: None)
     except ValueError as error:
         raise ConfigError(f"{OPERATOR}: {error}") from error
-    except mapping_errors.PathMappingError as error:
-        raise as_ours(error) from error
-
-
-def _run(argv: Sequence[str], what: str, world: World, environ: Mapping[str, str], cwd: str) -> None:
-    code = run_child(argv, environ, world.inbox, _remind(world, argv[0]), cwd=cwd, stdout=2)
-    if code != 0:
-        raise ConfigError(f"{what}: it ended with exit code {code}; what it printed is above")
-
-
-def _remind(world: World, what: str) -> Callable[[], None]:
-    return lambda: world.journal.say(f"{what} is still at work")
+    except PathMappingError as error:
+        raise boot_error(error) from error

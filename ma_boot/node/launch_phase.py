@@ -1,158 +1,55 @@
-"""What each phase of the story does: effects at the edge, around the pure modules."""
+"""The launch phase: the node's launch plan, and the directories that its processes need."""
 
 from __future__ import annotations
 
+import glob
 import os
-from dataclasses import replace
+import shutil
 from pathlib import Path
-from typing import Optional, Tuple
+from typing import Callable, List, Optional, Sequence, Tuple
 
-from ma_boot.environment import TrainingEnvironment, command_argv, find_file, select_environment
-from ma_boot.errors import CannotCreate, CommandNotFound, ConfigError, listed
+from ma_boot.errors import CannotCreate, ConfigError
 from ma_boot.launch import (
     MINDSPORE_PORT,
     TORCH_PORT,
+    LaunchOptions,
     LaunchPlan,
     Node,
-    Placement,
+    WorkerSpec,
     plan_launch,
     with_cores,
     with_rank_dirs,
     with_tee,
 )
-from ma_boot.modelarts import JobEnvironment, bound_cores, check_free, read_channels, read_machine
-from ma_boot.node.rank_dirs import code_to_copy, make_rank_dirs
-from ma_boot.node.request import BootRequest
-from ma_boot.node.transfers import load_mapping, places_of, store_of
-from ma_boot.node.world import World
-from ma_boot.reporting import keep_earlier
+from ma_boot.modelarts import JobEnvironment, bound_cores, read_machine
+from ma_boot.processes import SignalInbox
+from ma_boot.redact import masked
 from path_mapping.mapping import PathMapping
-from path_mapping.stores import Store
 
 DNS_SECONDS = 300.0
+ENVIRONMENT_FILE = "env.log"
 
 
-def read_mapping_and_store(
-    request: BootRequest, world: World, job: JobEnvironment
-) -> Tuple[PathMapping, Optional[Store]]:
-    """The mapping, and the store when the mapping names anything; what is missing is an error now."""
-    mapping = read_mapping(request, world, job)
-    if not mapping.inputs and not mapping.outputs:
-        return mapping, None
-    return mapping, store_of(world.environ, world.cwd, request.obs_root, request.stall_timeout)
-
-
-def read_mapping(request: BootRequest, world: World, job: JobEnvironment) -> PathMapping:
-    """The mapping; its file is found as the command is."""
-    if request.path_mapping is None:
-        return load_mapping(None, {})
-    try:
-        return load_mapping(find_file(request.path_mapping, world.cwd, job.job_dir), places_of(job))
-    except CommandNotFound as error:
-        raise ConfigError(f"--path-mapping {error}") from error
-
-
-def check_container(request: BootRequest, world: World, job: JobEnvironment) -> None:
-    """`--preflight`: warnings are said, errors are raised together as `ConfigError`."""
-    if not request.preflight:
-        return
-    from ma_boot.doctor import Patient, cheap_findings, failed  # only for jobs that ask for it
-
-    findings = cheap_findings(Patient(world.environ, world.hostname, world.cwd), job)
-    for finding in findings:
-        if finding.severity == "warning":
-            world.journal.say(f"preflight: {finding.check}: {finding.evidence}; {finding.remedy}")
-    problems = [f"{one.check}: {one.evidence}; {one.remedy}" for one in failed(findings)]
-    if problems:
-        raise ConfigError(listed("the container is not fit for the job (ma_boot doctor):", problems))
-
-
-def say_channels(world: World) -> None:
-    """Says what is odd about the job's inputs and outputs; the platform has filled the inputs before."""
-    channels, problems = read_channels(world.environ)
-    for problem in problems:
-        world.journal.say(problem)
-    for channel in channels:
-        if channel.kind == "inputs" and not os.path.exists(channel.local_dir):
-            world.journal.say(
-                f"the job's input {channel.name} is not there: {channel.local_dir} ({channel.url})"
-            )
-
-
-def environment_of(request: BootRequest, world: World, job: JobEnvironment) -> TrainingEnvironment:
-    """The selected environment (phase 2)."""
-    training = select_environment(
-        request.python,
-        request.conda_env,
-        request.source,
-        world.environ,
-        job.home,
-        world.inbox,
-        world.journal.say,
-    )
-    if request.obs_root is None:
-        return training
-    root = os.path.join(world.cwd, request.obs_root)  # for the training's own `path_mapping.file`
-    return replace(training, environ={**training.environ, "PATH_MAPPING_OBS_ROOT": root})
-
-
-def check_command(
-    request: BootRequest,
-    world: World,
+def meeting_point(
+    options: LaunchOptions,
     job: JobEnvironment,
-    training: TrainingEnvironment,
-    mapping: PathMapping,
-) -> None:
-    """Finds a missing command before hours of download, unless an input will bring it."""
-    try:
-        _argv(request, world, job, training)
-    except CommandNotFound:
-        brought = [os.path.normpath(os.path.join(world.cwd, route.local)) for route in mapping.inputs]
-        script = os.path.normpath(os.path.join(world.cwd, request.command[0]))
-        if not any(script == local or script.startswith(local + os.sep) for local in brought):
-            raise
-
-
-def _argv(
-    request: BootRequest, world: World, job: JobEnvironment, training: TrainingEnvironment
-) -> Tuple[str, ...]:
-    path = training.environ.get("PATH", "")
-    return command_argv(request.command, training.python, path, world.cwd, job.job_dir)
-
-
-def plan_node(
-    request: BootRequest,
-    world: World,
-    job: JobEnvironment,
-    training: TrainingEnvironment,
-    placement: Placement,
-) -> LaunchPlan:
-    """The launch plan of this node (phase 4)."""
-    argv = _argv(request, world, job, training)
-    meeting = _master(request, world, job, training)
-    node = Node(job, placement, argv, world.cwd, training.environ, meeting, os.geteuid() == 0)
-    plan = plan_launch(node, request.way)
-    if request.workdir == "per-rank":
-        plan = with_rank_dirs(plan, placement.by_hand, code_to_copy(request.copy_code, argv, world.cwd))
-    machine = read_machine(frozenset(os.sched_getaffinity(0)))
-    device_ids = placement.device_ids or tuple(map(placement.device, range(len(placement.ranks))))
-    return with_tee(with_cores(plan, bound_cores(request.bind_cores, machine, device_ids)), request.tee)
-
-
-def _master(
-    request: BootRequest, world: World, job: JobEnvironment, training: TrainingEnvironment
+    master_port: str,
+    inbox: SignalInbox,
+    say: Callable[[str], None],
 ) -> Optional[Tuple[str, int]]:
-    """The address and port where the processes of all nodes meet; None where they need none."""
-    if request.rendezvous in ("rank-table", "mpi", "none") and not request.per_node:
+    """The address and port where the processes of all nodes meet; None if they need none.
+
+    `master_port` is the environment's MASTER_PORT. Raises `ConfigError` and `Stopped`.
+    """
+    if options.rendezvous in ("rank-table", "mpi", "none") and not options.per_node:
         return None
-    default = MINDSPORE_PORT if request.rendezvous == "mindspore" else TORCH_PORT
-    given = training.environ.get("MASTER_PORT", "") if request.rendezvous == "torch" else ""
-    port = request.rendezvous_port or (int(given) if given.isdecimal() else default)
-    return master_address(job, world), port
+    default = MINDSPORE_PORT if options.rendezvous == "mindspore" else TORCH_PORT
+    given = master_port if options.rendezvous == "torch" else ""
+    port = options.rendezvous_port or (int(given) if given.isdecimal() else default)
+    return _master_address(job, inbox, say), port
 
 
-def master_address(job: JobEnvironment, world: World) -> str:
-    """The first node's address."""
+def _master_address(job: JobEnvironment, inbox: SignalInbox, say: Callable[[str], None]) -> str:
     if job.node_count == 1:
         return "127.0.0.1"
     if job.master_index >= len(job.worker_hosts):
@@ -160,31 +57,89 @@ def master_address(job: JobEnvironment, world: World) -> str:
         raise ConfigError(
             f"VC_WORKER_HOSTS is {found}, but the job has {job.node_count} nodes: expected the name of each"
         )
-    from ma_boot.modelarts import address_of
+    from ma_boot.modelarts import address_of  # tenacity is slow to import, and few jobs need this
 
-    return address_of(job.worker_hosts[job.master_index], DNS_SECONDS, world.journal.say, world.inbox)
-
-
-def prepare(plan: LaunchPlan, mapping: PathMapping) -> None:
-    """Makes what the processes need before they start: directories, and ports that are free."""
-    make_process_log_dirs(plan)
-    make_rank_dirs(plan, mapping)
-    check_free(plan.ports)
+    return address_of(job.worker_hosts[job.master_index], DNS_SECONDS, say, inbox)
 
 
-def make_process_log_dirs(plan: LaunchPlan) -> None:
-    """CANN does not make the directory that `ASCEND_PROCESS_LOG_PATH` names."""
-    paths = (worker.environ.get("ASCEND_PROCESS_LOG_PATH") for worker in plan.workers)
-    for path in filter(None, paths):
+def plan_node(node: Node, options: LaunchOptions) -> LaunchPlan:
+    """The launch plan of this node; looks at its code and its cores. Raises `ConfigError`."""
+    plan, placement = plan_launch(node, options), node.placement
+    if options.workdir == "per-rank":
+        code = code_to_copy(options.copy_code, node.argv, node.cwd)
+        plan = with_rank_dirs(plan, placement.by_hand, code)
+    machine = read_machine(frozenset(os.sched_getaffinity(0)))
+    device_ids = placement.device_ids or tuple(map(placement.device, range(len(placement.ranks))))
+    return with_tee(with_cores(plan, bound_cores(options.bind_cores, machine, device_ids)), options.tee)
+
+
+def code_to_copy(globs: Sequence[str], argv: Sequence[str], cwd: str) -> Tuple[Tuple[str, str], ...]:
+    """The files that `--copy-code` names, each with its path inside a rank's directory.
+
+    The globs are relative to the directory of the command's script, or else to the working directory. A match
+    below that directory keeps its relative path, one outside (`../src`) only its name. Raises `ConfigError`
+    for a glob that matches nothing.
+    """
+    scripts = [word for word in argv[1:2] if os.path.isabs(word)]
+    start = os.path.dirname(scripts[0]) if scripts else cwd
+    found: List[Tuple[str, str]] = []
+    for pattern in globs:
+        matches = sorted(glob.glob(os.path.join(start, pattern)))
+        if not matches:
+            raise ConfigError(f"--copy-code {pattern}: nothing in {start} matches")
+        for match in map(os.path.normpath, matches):
+            inside = match.startswith(os.path.join(start, ""))
+            found.append((match, os.path.relpath(match, start) if inside else os.path.basename(match)))
+    return tuple(found)
+
+
+def make_directories(plan: LaunchPlan, mapping: PathMapping) -> None:
+    """Creates the directories of the plan; what an earlier start left in a rank's directory is deleted.
+
+    Raises `CannotCreate`, and `ConfigError` if an input of the mapping is in a rank's directory.
+    """
+    for worker in plan.workers:
+        log_dir = worker.environ.get("ASCEND_PROCESS_LOG_PATH")  # CANN does not create it
         try:
-            os.makedirs(path, exist_ok=True)
+            if log_dir:
+                os.makedirs(log_dir, exist_ok=True)
         except OSError as error:
-            raise CannotCreate(f"cannot make ASCEND_PROCESS_LOG_PATH {path}: {error.strerror}") from error
+            raise CannotCreate(
+                f"cannot create ASCEND_PROCESS_LOG_PATH {log_dir}: {error.strerror}"
+            ) from error
+        if worker.fresh_cwd:
+            _refuse_inputs(worker, mapping)
+            try:
+                _make_rank_dir(Path(worker.cwd), plan.copied, worker)
+            except OSError as error:
+                raise CannotCreate(
+                    f"cannot create {worker.label}'s {worker.cwd}: {error.strerror}: {error.filename}"
+                ) from error
 
 
-def forget_earlier_failure(job: JobEnvironment) -> None:
-    """Moves an earlier start's failure aside: from now on a file of this name is this start's."""
-    try:
-        keep_earlier(Path(job.failure_file))
-    except OSError as error:
-        raise CannotCreate(f"cannot move {job.failure_file} aside: {error.strerror}") from error
+def _refuse_inputs(worker: WorkerSpec, mapping: PathMapping) -> None:
+    parent = os.path.dirname(worker.cwd)
+    for route in mapping.inputs:
+        local = os.path.normpath(os.path.join(parent, route.local))
+        if (local + os.sep).startswith(worker.cwd + os.sep):
+            raise ConfigError(
+                f"the input {route.local} is in {worker.cwd}, which --workdir per-rank creates anew: "
+                "choose another local path for it"
+            )
+
+
+def _make_rank_dir(place: Path, copied: Sequence[Tuple[str, str]], worker: WorkerSpec) -> None:
+    if place.is_dir() and not place.is_symlink():
+        shutil.rmtree(place)
+    elif place.is_symlink() or place.exists():
+        place.unlink()
+    place.mkdir(parents=True)
+    for source, name in copied:
+        target = place / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if os.path.isdir(source):
+            shutil.copytree(source, target, dirs_exist_ok=True)
+        else:
+            shutil.copy2(source, target)
+    lines = (f"{name}={value}\n" for name, value in sorted(masked(worker.environ).items()))
+    (place / ENVIRONMENT_FILE).write_text("".join(lines), encoding="utf-8", errors="surrogateescape")

@@ -1,9 +1,9 @@
-"""Which ranks run on this node: by the rank table once it is completed, by hand, or by counting."""
+"""The rank table phase: which ranks run on this node, by the rank table, by hand, or by counting."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Callable, Mapping, Optional, Sequence, Tuple
 
@@ -11,8 +11,7 @@ from ma_boot.environment import TrainingEnvironment
 from ma_boot.errors import ConfigError, RankTableInvalid, listed
 from ma_boot.launch import Placement, placed_by_count
 from ma_boot.modelarts import TABLE_NAME, JobEnvironment, wait_until_completed, write_atomically
-from ma_boot.node.request import BootRequest
-from ma_boot.node.world import World
+from ma_boot.processes import SignalInbox
 from ma_boot.rank_table import (
     NotYet,
     Pod,
@@ -29,58 +28,88 @@ from ma_boot.rank_table import (
 MOST_WARNINGS = 5
 
 
+@dataclass(frozen=True)
+class RankOptions:
+    """The options for the ranks of a node; the timeout in seconds."""
+
+    product: Optional[str] = None
+    rank_order: str = "pod"
+    host_nic_ip: Optional[str] = None
+    rank_table_file: Optional[str] = None
+    rank_size: Optional[int] = None
+    rank_start: Optional[int] = None
+    device_start: Optional[int] = None
+    devices: Tuple[int, ...] = ()
+    rank_table_timeout: float = 1800.0
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether the user gives the ranks of this machine, as to the script that X2MindSpore generates."""
+        return any(given is not None for given in (self.rank_size, self.rank_start, self.device_start))
+
+
 def find_ranks(
-    request: BootRequest, world: World, job: JobEnvironment, check: Callable[[], None]
+    options: RankOptions,
+    rendezvous: str,
+    job: JobEnvironment,
+    cwd: str,
+    inbox: SignalInbox,
+    say: Callable[[str], None],
+    check: Callable[[], None],
 ) -> Tuple[Placement, Optional[RankTable]]:
-    """The ranks of this node, and the rank table where the job has one."""
-    file = _table_file(request, world, job)
+    """The ranks of this node, and the converted rank table if the job has one; waits for that one.
+
+    `check` is called while it waits, and raises to end the wait. Raises `ConfigError`, `RankTableInvalid`,
+    `RankTableTimeout` and `Stopped`.
+    """
+    file = _table_file(options, job, cwd)
     if file is None:
-        if request.rendezvous == "rank-table":
+        if rendezvous == "rank-table":
             raise ConfigError(
-                "RANK_TABLE_FILE is not set, so no rank table will come: in a job on NPUs set it to "
+                "RANK_TABLE_FILE is not set, so no rank table will come: for a job on NPUs set it to "
                 "/user/config in the job's environment variables; without NPUs choose another --rendezvous"
             )
-        return _by_count(request, job), None
+        return _by_count(options.devices, job), None
 
     def check_both() -> None:
-        world.inbox.check()
+        inbox.check()
         check()
 
     document = wait_until_completed(
         file,
-        request.rank_table_timeout,
-        sleep=world.inbox.wait,
+        options.rank_table_timeout,
+        sleep=inbox.wait,
         check=check_both,
-        say=world.journal.say,
-        accept=lambda completed: None if request.by_hand else _stale(completed, job),
+        say=say,
+        accept=lambda completed: None if options.by_hand else _stale(completed, job),
     )
-    table = _valid_table(request, world, document)
-    in_place = request.rank_table_file is not None and "group_list" not in document
-    file = file if in_place else own_table_file(job)
-    if request.by_hand:
-        return _by_hand(request, file, table), table
-    return _by_table(request, file, table, job), table
+    table = _valid_table(options, document, say)
+    in_place = options.rank_table_file is not None and "group_list" not in document
+    file = file if in_place else _own_table_file(job)
+    if options.by_hand:
+        return _by_hand(options, file, table), table
+    return _by_table(options.devices, rendezvous, file, table, job), table
 
 
-def own_table_file(job: JobEnvironment) -> str:
-    """Where the converted table goes."""
+def _own_table_file(job: JobEnvironment) -> str:
+    """Where the converted table is written."""
     return os.path.join(job.home, "rank_table", TABLE_NAME)
 
 
-def _table_file(request: BootRequest, world: World, job: JobEnvironment) -> Optional[str]:
-    """The file to wait for; one that the user names exists already."""
-    if request.rank_table_file is None:
+def _table_file(options: RankOptions, job: JobEnvironment, cwd: str) -> Optional[str]:
+    """The file to wait for; one that the user names must exist already."""
+    if options.rank_table_file is None:
         return job.rank_table
-    file = os.path.normpath(os.path.join(world.cwd, request.rank_table_file))
+    file = os.path.normpath(os.path.join(cwd, options.rank_table_file))
     if not os.path.isfile(file):
-        raise ConfigError(f"--rank-table-file {request.rank_table_file}: no such file (looked for {file})")
+        raise ConfigError(f"--rank-table-file {options.rank_table_file}: no such file (looked for {file})")
     return file
 
 
-def _by_count(request: BootRequest, job: JobEnvironment) -> Placement:
-    if request.devices and job.device_count and request.devices[-1] >= job.device_count:
-        raise _no_such_device(request.devices[-1], job.device_count)
-    return placed_by_count(job, request.devices)
+def _by_count(devices: Tuple[int, ...], job: JobEnvironment) -> Placement:
+    if devices and job.device_count and devices[-1] >= job.device_count:
+        raise _no_such_device(devices[-1], job.device_count)
+    return placed_by_count(job, devices)
 
 
 def _no_such_device(device: int, count: int) -> ConfigError:
@@ -90,7 +119,7 @@ def _no_such_device(device: int, count: int) -> ConfigError:
 
 
 def _stale(document: Mapping[str, Any], job: JobEnvironment) -> Optional[NotYet]:
-    """Why a completed table is none of this job's: one that an earlier attempt left, soon to be replaced."""
+    """Why a completed table is not this job's: an earlier attempt left it, and it will soon be replaced."""
     table = _parsed(document)
     if table.template == "two" and job.node_count_given and len(table.pods) != job.node_count:
         return NotYet(f"completed, but with {len(table.pods)} pods where MA_NUM_HOSTS is {job.node_count}")
@@ -105,46 +134,44 @@ def _parsed(document: Mapping[str, Any]) -> RankTable:
     try:
         return parse(document)
     except Unreadable as error:
-        raise _wrong(error.findings) from error
+        raise _invalid(error.findings) from error
 
 
-def _wrong(findings: Sequence[TableFinding]) -> RankTableInvalid:
-    problems = listed("the rank table is completed, but wrong:", [str(finding) for finding in findings])
+def _invalid(findings: Sequence[TableFinding]) -> RankTableInvalid:
+    problems = listed("the rank table is completed, but invalid:", [str(finding) for finding in findings])
     return RankTableInvalid(
-        f"{problems}\n  -> one that the platform wrote: start the job again, and report it if it stays so; "
-        "one of your own: `ma_boot rank-table validate FILE`, without a job"
+        f"{problems}\n  -> if the platform wrote it: restart the job, and report it if that does not help; "
+        "if you wrote it: check it with `ma_boot rank-table validate FILE`, outside of a job"
     )
 
 
-def _valid_table(request: BootRequest, world: World, document: Mapping[str, Any]) -> RankTable:
-    """The table with ranks; what is fatal about it is raised at once, what is not is said."""
+def _valid_table(options: RankOptions, document: Mapping[str, Any], say: Callable[[str], None]) -> RankTable:
+    """The table with ranks; errors in it are raised at once, warnings are printed."""
     table = _parsed(document)
-    findings = validate(table, request.product)
+    findings = validate(table, options.product)
     if errors(findings):
-        raise _wrong(errors(findings))
-    chosen = _with_devices(table, request) if request.devices else table
-    ranked = convert(chosen, request.rank_order, request.host_nic_ip or "")
+        raise _invalid(errors(findings))
+    chosen = _with_devices(table, options.devices) if options.devices else table
+    ranked = convert(chosen, options.rank_order, options.host_nic_ip or "")
     warnings = [*findings, *ranked.findings[len(table.findings) :]]
     for finding in warnings[:MOST_WARNINGS]:
-        world.journal.say(f"rank table: {finding}")
+        say(f"rank table: {finding}")
     if len(warnings) > MOST_WARNINGS:
-        world.journal.say(f"rank table: {len(warnings) - MOST_WARNINGS} more warnings of the kind")
+        say(f"rank table: {len(warnings) - MOST_WARNINGS} more warnings like these")
     return ranked
 
 
-def _with_devices(table: RankTable, request: BootRequest) -> RankTable:
-    """The table with only the chosen devices of each pod: HCCL waits for every device that it names."""
+def _with_devices(table: RankTable, devices: Tuple[int, ...]) -> RankTable:
+    """The table with only the chosen devices of each pod: HCCL waits for every device in it."""
     if table.template != "two":
         raise ConfigError(
-            "--devices: the rank table has ranks already; choose the devices where it is made "
+            "--devices: the rank table already has ranks; choose the devices when you generate it "
             "(ma_boot rank-table generate)"
         )
     fewest = min((len(pod.devices) for pod in table.pods), default=0)
-    if request.devices[-1] >= fewest:
-        raise _no_such_device(request.devices[-1], fewest)
-    pods = (
-        replace(pod, devices=tuple(pod.devices[place] for place in request.devices)) for pod in table.pods
-    )
+    if devices[-1] >= fewest:
+        raise _no_such_device(devices[-1], fewest)
+    pods = (replace(pod, devices=tuple(pod.devices[place] for place in devices)) for pod in table.pods)
     return replace(table, pods=tuple(pods))
 
 
@@ -155,31 +182,30 @@ def _own_pod(table: RankTable, job: JobEnvironment) -> Optional[Pod]:
     return own_pod(table, job.instance_name, job.host_ip, job.node_rank)
 
 
-def _by_table(request: BootRequest, file: str, table: RankTable, job: JobEnvironment) -> Placement:
+def _by_table(
+    chosen: Tuple[int, ...], rendezvous: str, file: str, table: RankTable, job: JobEnvironment
+) -> Placement:
     """The ranks of this pod's own devices: a server may hold two pods of a job.
 
-    Where the table is not the rendezvous, ranks follow the nodes as the job numbers them, so that rank 0 is
-    on the node of the master.
+    If the table is not the rendezvous, ranks follow the nodes as the job numbers them, so that rank 0 is on
+    the master node.
     """
     pod = _own_pod(table, job)
     if pod is None:
         return Placement(table.world_size, placed_by_count(job).ranks, file)
     devices = [device for device in pod.devices if device.rank is not None]
     ranks = tuple(device.rank for device in devices if device.rank is not None)
-    if request.rendezvous != "rank-table" and len({len(other.devices) for other in table.pods}) == 1:
+    if rendezvous != "rank-table" and len({len(other.devices) for other in table.pods}) == 1:
         first = job.group_rank * len(ranks)
         ranks = tuple(range(first, first + len(ranks)))
     ids = tuple(int(device.device_id) for device in devices)
-    return Placement(table.world_size, ranks, file, ids, request.devices)
+    return Placement(table.world_size, ranks, file, ids, chosen)
 
 
-def _by_hand(request: BootRequest, file: str, table: RankTable) -> Placement:
-    """The ranks from `--rank-start` on, as many as the server has that the table puts this rank on."""
-    size, start, first = (
-        request.rank_size or table.world_size,
-        request.rank_start or 0,
-        request.device_start or 0,
-    )
+def _by_hand(options: RankOptions, file: str, table: RankTable) -> Placement:
+    """The ranks from `--rank-start` on: as many as the server has on which the table puts that rank."""
+    size, start = options.rank_size or table.world_size, options.rank_start or 0
+    first = options.device_start or 0
     if size != table.world_size:
         raise ConfigError(f"--rank-size is {size}, but the rank table {file} has {table.world_size} devices")
     for pod in table.pods:
@@ -192,40 +218,38 @@ def _by_hand(request: BootRequest, file: str, table: RankTable) -> Placement:
 
 
 def write_table(placement: Placement, table: Optional[RankTable], job: JobEnvironment) -> None:
-    """Writes template one anew at each start: a table of an earlier start may name replaced nodes.
+    """Writes the converted table, at each start anew: that of an earlier start may name replaced nodes.
 
-    A file that the user named is read where it is, when it is template one.
+    A template-one file that the user named is used where it is. Raises `CannotCreate`.
     """
-    if table is not None and placement.table_file == own_table_file(job):
+    if table is not None and placement.table_file == _own_table_file(job):
         write_atomically(Path(placement.table_file), table.dumps())
 
 
-def by_route(
-    request: BootRequest,
-    world: World,
-    job: JobEnvironment,
-    training: TrainingEnvironment,
+def planned_by_route(
     placement: Placement,
     table: Optional[RankTable],
+    job: JobEnvironment,
+    training: TrainingEnvironment,
+    inbox: SignalInbox,
+    say: Callable[[str], None],
 ) -> Placement:
-    """The placement that the platform's route planner makes of ours, where the job asks for it."""
-    if request.rendezvous != "rank-table" or request.by_hand:
+    """The placement as the platform's route planner reorders it, if the job asks for that."""
+    if not job.route_plan or placement.by_hand or placement.table_file is None:
         return placement
-    if not job.route_plan or placement.table_file is None or table is None or not table.pods:
+    if table is None or not table.pods:
         return placement
     from ma_boot.modelarts import planned_route  # few jobs ask for it
 
     server = own_pod(table, job.instance_name, job.host_ip, job.node_rank).server_id
-    found = planned_route(
-        training.python, Path(placement.table_file), server, training.environ, world.inbox, world.journal.say
-    )
+    found = planned_route(training.python, Path(placement.table_file), server, training.environ, inbox, say)
     return placement if found is None else replace(placement, ranks=found[1], table_file=str(found[0]))
 
 
-def said_ranks(placement: Placement) -> str:
+def ranks_text(placement: Placement) -> str:
     """`ranks 4-7 of 8`."""
     ranks = placement.ranks
     if not ranks:
-        return f"no rank of {placement.world_size} is here"
+        return f"none of {placement.world_size} ranks on this node"
     span = str(ranks[0]) if len(ranks) == 1 else f"{ranks[0]}-{ranks[-1]}"
     return f"rank{'s' if len(ranks) > 1 else ''} {span} of {placement.world_size}"

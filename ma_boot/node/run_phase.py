@@ -1,4 +1,4 @@
-"""The run of a node's processes, started again after a failure where that can help."""
+"""The run phase: the node's processes under supervision, restarted after a failure if that may fix it."""
 
 from __future__ import annotations
 
@@ -6,81 +6,98 @@ import itertools
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional, Sequence
+from typing import Mapping, Optional, Sequence
 
 from ma_boot.errors import ConfigError
 from ma_boot.launch import WorkerSpec
-from ma_boot.modelarts import JobEnvironment, instance_name
-from ma_boot.node.world import World
-from ma_boot.reporting import RunResult
+from ma_boot.modelarts import JobEnvironment
+from ma_boot.processes import SignalInbox
+from ma_boot.reporting import Journal, RunResult
 from ma_boot.supervisor import Limits, supervise
 
 RELEASE_SECONDS = 15.0  # an NPU is not free at once when the process that used it has ended
 NPU = Path("/dev/davinci_manager")
-_NEVER_MENDED = {
+_PERMANENT = {
     2: "wrong use of the command",
-    126: "a command that cannot be executed",
+    126: "a command that is not executable",
     127: "a command that does not exist",
 }
 
 
 @dataclass(frozen=True)
-class Restarts:
-    """How often, at the most, and after how many seconds of life a process has really started."""
+class RunOptions:
+    """The options for the running processes; times in seconds.
 
-    most: int
-    start_seconds: float
+    They are restarted up to `max_restarts` times, but not after a failure within `start_seconds`.
+    """
+
+    stop_timeout: float = 15.0
+    max_restarts: int = 0
+    start_seconds: float = 10.0
+    hang_timeout: Optional[float] = None
+    hang_action: str = "report"
+
+    @property
+    def limits(self) -> Limits:
+        """The supervisor's part of them."""
+        return Limits(self.stop_timeout, hang_timeout=self.hang_timeout, hang_action=self.hang_action)
 
 
-def check_restarts(restarts: Restarts, job: JobEnvironment) -> None:
-    """Raises `ConfigError` where the other nodes would not start again with this one."""
-    if restarts.most and job.node_count > 1:
+def check_restarts(options: RunOptions, job: JobEnvironment) -> None:
+    """Raises `ConfigError` for restarts in a job of several nodes: the others would not restart."""
+    if options.max_restarts and job.node_count > 1:
         raise ConfigError(
             f"--max-restarts is for jobs of one node, this one has {job.node_count}: the other nodes' "
-            "processes would wait for ever. ModelArts itself starts all of them again: set the job's restart "
+            "processes would wait forever. ModelArts itself restarts all nodes: set the job's restart "
             "times (fault-tolerance/job-retry-num) and, for any exit code, the unconditional restart"
         )
 
 
-def train(workers: Sequence[WorkerSpec], world: World, limits: Limits, restarts: Restarts) -> RunResult:
-    """Runs the processes; after a failure that a new start can mend, runs all of them again.
+def train(
+    workers: Sequence[WorkerSpec],
+    options: RunOptions,
+    inbox: SignalInbox,
+    journal: Journal,
+    environ: Mapping[str, str],
+    container: str,
+) -> RunResult:
+    """Runs the processes; after a failure that a restart may fix, runs all of them again.
 
-    Each attempt has its own log files: those of the one before get a number.
+    Each attempt has its own log files: those of the previous one get a number. `environ` is this process's
+    environment, `container` the name of its container.
     """
-    container = instance_name(world.environ)
     for attempt in itertools.count(1):
-        result = supervise(workers, limits, world.inbox, world.journal, world.environ, container)
-        if result.succeeded or attempt > restarts.most or world.inbox.stops:
+        result = supervise(workers, options.limits, inbox, journal, environ, container)
+        if result.succeeded or attempt > options.max_restarts or inbox.stops:
             return result
-        against = why_not_again(result, restarts.start_seconds)
-        if against is not None:
-            world.journal.say(f"attempt {attempt}: {result.summary()}; no other attempt: {against}")
+        failed = f"attempt {attempt}: {result.summary()}"
+        reason = why_no_restart(result, options.start_seconds)
+        if reason is not None:
+            journal.say(f"{failed}; no restart: {reason}")
             return result
-        world.journal.event("restart", attempt=attempt + 1, reason=result.summary())
-        world.journal.say(
-            f"attempt {attempt}: {result.summary()}; starting attempt {attempt + 1} of {restarts.most + 1}"
-        )
-        _wait_for_devices(world)
-        if world.inbox.stops:
+        journal.event("restart", attempt=attempt + 1, reason=result.summary())
+        journal.say(f"{failed}; starting attempt {attempt + 1} of {options.max_restarts + 1}")
+        _wait_for_devices(inbox)
+        if inbox.stops:
             return result
-    raise AssertionError("not reached: the loop has no end of its own")
+    raise AssertionError("unreachable: the loop never ends by itself")
 
 
-def why_not_again(result: RunResult, start_seconds: float) -> Optional[str]:
-    """Why a new start would end as this one did; None where it may not."""
+def why_no_restart(result: RunResult, start_seconds: float) -> Optional[str]:
+    """Why a restart would end in the same way; None if it may not."""
     failure = result.first_failure
     if result.not_started is not None or result.left:
-        return "a process could not be started" if result.not_started else "a process cannot be ended"
+        return "a process could not be started" if result.not_started else "a process could not be killed"
     if failure is None:
         return None  # it hung
-    if failure.code in _NEVER_MENDED:
-        return f"exit code {failure.code} stands for {_NEVER_MENDED[failure.code]}"
+    if failure.code in _PERMANENT:
+        return f"exit code {failure.code} means {_PERMANENT[failure.code]}"
     if failure.seconds < start_seconds:
         return f"it failed within its first {start_seconds:.0f} s (--start-seconds)"
     return None
 
 
-def _wait_for_devices(world: World) -> None:
+def _wait_for_devices(inbox: SignalInbox) -> None:
     until = time.monotonic() + (RELEASE_SECONDS if NPU.exists() else 0.0)
-    while time.monotonic() < until and not world.inbox.stops:
-        world.inbox.wait(until - time.monotonic())
+    while time.monotonic() < until and not inbox.stops:
+        inbox.wait(until - time.monotonic())

@@ -1,4 +1,4 @@
-"""How far a transfer is: a bar on a terminal, a line now and then elsewhere, and what it was in the end."""
+"""The progress of a transfer: a bar on a terminal, a line now and then elsewhere, and its totals."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from ma_boot.reporting import Console, Journal, rendered
 from path_mapping.transfer import Progress, Transferred
 
 Update = Callable[[Progress], None]
-EVENT_SECONDS = 1.0  # between two events of how far a transfer is, at the least
-BAR_SECONDS = 0.1  # between two states of a bar
-EVENT_SHARE = 0.02  # of the time so far: a transfer of an hour has less than 300 of them
+EVENT_SECONDS = 1.0  # between two progress events, at least
+EVENT_SHARE = 0.02  # of the time so far: a transfer of an hour has fewer than 300 of them
+BAR_SECONDS = 0.1  # between two redraws of a bar
 
 
 class TransferProgress:
-    """Hears of a transfer in its thread, and says a line in the thread that waits for it.
+    """Takes the progress of a transfer in its thread; prints it from the thread that waits for it.
 
-    From time to time there is an event of it, too.
+    It also writes a progress event from time to time.
     """
 
     def __init__(self, what: str, direction: str, journal: Journal) -> None:
         self._what = what
         self._direction = direction
-        self._noted = 0.0
         self._journal = journal
         self._bar: Optional[Update] = None
         self._now: Optional[Progress] = None
-        self._begun = 0.0
+        self._started = 0.0
+        self._recorded = 0.0
 
     @contextmanager
     def shown(self) -> Iterator[Update]:
-        """What the transfer calls; on a terminal there is a bar until the block ends."""
+        """The transfer's progress callback; on a terminal a bar is shown until the block ends."""
         with ExitStack() as stack:
             if self._journal.console.interactive:
                 self._bar = stack.enter_context(_bar(self._what, self._journal.console))
-            self._begun = self._noted = time.monotonic()
+            self._started = self._recorded = time.monotonic()
             yield self._update
 
     def _update(self, now: Progress) -> None:
@@ -44,26 +44,26 @@ class TransferProgress:
         if self._bar is not None:
             self._bar(now)
         moment = time.monotonic()
-        if moment - self._noted >= max(EVENT_SECONDS, EVENT_SHARE * (moment - self._begun)):
-            self._noted = moment
+        if moment - self._recorded >= max(EVENT_SECONDS, EVENT_SHARE * (moment - self._started)):
+            self._recorded = moment
             self._journal.event(
                 "progress", direction=self._direction, files_done=now.files_done, files=now.files,
                 bytes_done=now.bytes_done, bytes=now.bytes,
             )  # fmt: skip
 
     def say(self) -> None:
-        """Says how far it is, where no bar shows it."""
+        """Prints the progress as a line, unless a bar shows it."""
         if self._bar is not None:
             return
         if self._now is None:
-            self._journal.say(f"{self._what}: looking at what there is")
+            self._journal.say(f"{self._what}: scanning")
         else:
-            self._journal.say(f"{self._what}: {state_of(self._now, time.monotonic() - self._begun)}")
+            self._journal.say(f"{self._what}: {state_of(self._now, time.monotonic() - self._started)}")
 
 
 @contextmanager
 def _bar(what: str, console: Console) -> Iterator[Update]:
-    import rich.progress as bars  # not needed where nobody sees it
+    import rich.progress as bars  # only a terminal needs it
 
     columns = (
         bars.TextColumn("[bold]{task.description}"),
@@ -103,25 +103,20 @@ def state_of(now: Progress, seconds: float) -> str:
 
 
 def summary(done: Transferred) -> str:
-    """`6 files, 3.1 MB in 0.2 s (15.5 MB/s), 2 were there, 1 request made again`."""
+    """`6 files, 3.1 MB in 0.2 s (15.5 MB/s), 2 already present, 1 retries`."""
     text = f"{done.files} files, {done.bytes / 1e6:.1f} MB in {done.seconds:.1f} s"
     if done.seconds >= 0.1:
         text += f" ({done.bytes / 1e6 / done.seconds:.1f} MB/s)"
     if done.skipped:
-        text += f", {done.skipped} were there"
+        text += f", {done.skipped} already present"
     if done.retries:
-        text += f", {done.retries} requests made again"
+        text += f", {done.retries} retries"
     return text
 
 
-def note(journal: Journal, direction: str, done: Transferred) -> None:
-    """The event of a transfer that is over."""
+def record(journal: Journal, direction: str, done: Transferred) -> None:
+    """Writes the event of a finished transfer."""
     journal.event(
-        "transfer",
-        direction=direction,
-        files=done.files,
-        bytes=done.bytes,
-        seconds=done.seconds,
-        skipped=done.skipped,
-        retries=done.retries,
-    )
+        "transfer", direction=direction, files=done.files, bytes=done.bytes, seconds=done.seconds,
+        skipped=done.skipped, retries=done.retries,
+    )  # fmt: skip

@@ -1,16 +1,19 @@
-"""Inputs and outputs of a node: `path_mapping` in a thread, its errors as ours."""
+"""Inputs and outputs of a node: `path_mapping` in threads beside the phases, its errors as boot errors."""
 
 from __future__ import annotations
 
 import threading
 import time
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Iterator, Mapping, Optional, Sequence
 
+from ma_boot.environment import find_file
 from ma_boot.errors import (
     BootError,
     CannotCreate,
+    CommandNotFound,
     ConfigError,
     InputMissing,
     OutputLost,
@@ -19,74 +22,102 @@ from ma_boot.errors import (
     listed,
 )
 from ma_boot.modelarts import JobEnvironment
-from ma_boot.node.transfer_progress import TransferProgress, note, summary
+from ma_boot.node.transfer_progress import TransferProgress, record, summary
 from ma_boot.processes import SignalInbox, Task
 from ma_boot.reporting import Journal, with_store_hint
 from path_mapping import errors as mapping_errors
 from path_mapping.mapping import PathMapping, Route, Shard, read_mapping
 from path_mapping.planning import UploadChoice
-from path_mapping.stores import Store, open_store
+from path_mapping.stores import STALL_SECONDS, Store, open_store
 from path_mapping.transfer import Transferred, download, upload, upload_periodically
 
-CANCEL_SECONDS = 2.0
+CANCEL_SECONDS = 2.0  # for a cancelled transfer to end; its thread is abandoned after that
 MOST_NOTICES = 5
-NO_MAPPING = PathMapping((), ())
 
 
-def load_mapping(file: Optional[str], places: Mapping[str, str]) -> PathMapping:
-    """The job's mapping, empty where none is named; raises `ConfigError` with all its mistakes.
+@dataclass(frozen=True)
+class TransferOptions:
+    """The options for inputs and outputs; times in seconds."""
 
-    `places` are the values of its placeholders.
+    path_mapping: Optional[str] = None
+    obs_root: Optional[str] = None
+    upload_timeout: float = 600.0
+    stall_timeout: float = STALL_SECONDS
+
+
+@dataclass(frozen=True)
+class Transfers:
+    """What this node moves, from and to which store; `store` is None if the mapping is empty.
+
+    Relative local paths are relative to `base`; `shard` is this node's share of sharded inputs.
     """
-    if file is None:
-        return NO_MAPPING
+
+    mapping: PathMapping
+    store: Optional[Store]
+    base: Path
+    shard: Shard
+
+
+NO_TRANSFERS = Transfers(PathMapping((), ()), None, Path(), Shard())
+
+
+def job_transfers(
+    options: TransferOptions, environ: Mapping[str, str], cwd: str, job: JobEnvironment
+) -> Transfers:
+    """Reads the mapping and opens its store; raises `ConfigError` for anything wrong or missing."""
+    mapping = job_mapping(options.path_mapping, cwd, job)
+    if not mapping.inputs and not mapping.outputs:
+        return NO_TRANSFERS
+    store = configured_store(options, environ, cwd)
+    return Transfers(mapping, store, Path(cwd), Shard(job.node_rank, job.node_count))
+
+
+def job_mapping(name: Optional[str], cwd: str, job: JobEnvironment) -> PathMapping:
+    """The job's path mapping, empty without a name; its file is looked up like the training script.
+
+    Raises `ConfigError` with all its mistakes.
+    """
+    if name is None:
+        return NO_TRANSFERS.mapping
     try:
-        return read_mapping(Path(file), places)
+        return load_mapping(find_file(name, cwd, job.job_dir), job)
+    except CommandNotFound as error:
+        raise ConfigError(f"--path-mapping {error}") from error
+
+
+def load_mapping(file: str, job: JobEnvironment) -> PathMapping:
+    """The path mapping in a file, with this node's values of the placeholders.
+
+    Files are transferred once per node, so `{rank}` is the node's first rank, by counting: the inputs come
+    before the rank table does. Raises `ConfigError` with all its mistakes.
+    """
+    first_rank = job.node_rank * (job.device_count or 1)
+    values = {"job": job.name, "node": str(job.node_rank), "rank": str(first_rank)}
+    try:
+        return read_mapping(Path(file), values)
     except mapping_errors.MappingInvalid as error:
         raise ConfigError(str(error)) from error
 
 
-def store_of(environ: Mapping[str, str], cwd: str, obs_root: Optional[str], stall_timeout: float) -> Store:
-    """OBS by the environment, or the directory `obs_root`; raises `ConfigError` with all that is missing."""
-    root = Path(cwd, obs_root) if obs_root else None
+def configured_store(options: TransferOptions, environ: Mapping[str, str], cwd: str) -> Store:
+    """OBS as the environment configures it, or the directory `--obs-root`.
+
+    Raises `ConfigError` with all that is missing.
+    """
+    root = Path(cwd, options.obs_root) if options.obs_root else None
     try:
-        return open_store(environ, root, stall_timeout=stall_timeout)
+        return open_store(environ, root, stall_timeout=options.stall_timeout)
     except mapping_errors.PathMappingError as error:
         raise ConfigError(with_store_hint(str(error))) from error
 
 
-def places_of(job: JobEnvironment) -> Mapping[str, str]:
-    """The values of a mapping's placeholders on this node.
-
-    Files are moved once for a node, so `{rank}` is the node's first rank, by counting: the inputs come before
-    the rank table does.
-    """
-    return {
-        "job": job.name,
-        "node": str(job.node_rank),
-        "rank": str(job.node_rank * (job.device_count or 1)),
-    }
-
-
-def part_of(job: JobEnvironment) -> Shard:
-    """This node's part of the inputs that are shared out."""
-    return Shard(job.node_rank, job.node_count)
-
-
 @contextmanager
-def inputs_arriving(
-    routes: Sequence[Route],
-    base: Path,
-    store: Optional[Store],
-    journal: Journal,
-    inbox: SignalInbox,
-    part: Shard,
-) -> Iterator[Task[None]]:
-    """Downloads the inputs in a thread while the block runs; the block ends when they are there.
+def downloading_inputs(transfers: Transfers, journal: Journal, inbox: SignalInbox) -> Iterator[Task[None]]:
+    """Downloads the inputs in a thread while the block runs; the block ends when they have arrived.
 
-    `part` is this node's, of the inputs that are shared out. Raises what went wrong with them, or `Stopped`.
-    When the block fails, the download is given up.
+    When the block fails, the download is cancelled. Raises `BootError` for a failed download, and `Stopped`.
     """
+    routes, store = transfers.mapping.inputs, transfers.store
 
     def fetch(cancel: threading.Event) -> None:
         if store is None or not routes:
@@ -94,12 +125,13 @@ def inputs_arriving(
         with journal.phase("inputs") as phase:
             try:
                 with progress.shown() as update:
-                    done = download(routes, base, store, cancel=cancel, progress=update, part=part)
+                    done = download(
+                        routes, transfers.base, store, cancel=cancel, progress=update, part=transfers.shard
+                    )
             except mapping_errors.PathMappingError as error:
-                raise as_ours(error) from error
+                raise boot_error(error) from error
             phase.detail = summary(done)
-            _say_notices(done, journal)
-            note(journal, "download", done)
+            _report(done, "download", journal)
 
     progress = TransferProgress("inputs", "download", journal)
     task = Task("inputs", fetch, inbox)
@@ -107,61 +139,56 @@ def inputs_arriving(
         yield task
         task.wait(inbox.check, remind=progress.say)
     except BaseException:
-        _give_up(task)
+        _cancel(task)
         raise
     task.result()
 
 
 @contextmanager
-def outputs_leaving(
-    routes: Sequence[Route], base: Path, store: Optional[Store], journal: Journal, inbox: SignalInbox
-) -> Iterator[None]:
-    """Uploads outputs that have an interval while the block runs; it stops at once when the block ends.
+def uploading_periodically(transfers: Transfers, journal: Journal, inbox: SignalInbox) -> Iterator[None]:
+    """Uploads outputs that have an interval while the block runs; stops as soon as the block ends.
 
-    What goes wrong is said and tried again: the last upload is the one that counts.
+    Failures are reported and retried in the next round: the last upload is the one that counts.
     """
+    routes, store = transfers.mapping.outputs, transfers.store
     if store is None or all(route.interval is None for route in routes):
         yield
         return
 
     def done(moved: Transferred) -> None:
         journal.say(f"outputs so far: {summary(moved)}")
-        note(journal, "upload", moved)
+        record(journal, "upload", moved)
 
     def failed(error: Exception) -> None:
-        journal.say(f"outputs so far: not all uploaded, the next round tries again: {error}")
+        journal.say(f"outputs so far: not all uploaded, the next round retries: {error}")
 
-    def leave(cancel: threading.Event) -> None:
-        upload_periodically(routes, base, store, cancel=cancel, done=done, failed=failed)
+    def send(cancel: threading.Event) -> None:
+        upload_periodically(routes, transfers.base, store, cancel=cancel, done=done, failed=failed)
 
-    task = Task("outputs so far", leave, inbox)
+    task = Task("outputs so far", send, inbox)
     try:
         yield
     finally:
-        _give_up(task)
+        _cancel(task)
 
 
-def bring_home(
-    routes: Sequence[Route],
-    base: Path,
-    store: Optional[Store],
-    journal: Journal,
-    inbox: SignalInbox,
-    timeout: float,
-    all_expected: bool,
+def upload_outputs(
+    transfers: Transfers, journal: Journal, inbox: SignalInbox, timeout: float, all_expected: bool
 ) -> Optional[OutputLost]:
-    """Uploads the outputs; what is lost is returned, never raised: the training's own end comes first.
+    """Uploads the outputs; a loss is returned, never raised: how the training ended comes first.
 
     It takes at most `timeout` seconds, and a further stop signal ends it. `all_expected`: an output with
-    nothing at its local path counts as lost (on a node that holds rank 0, after a training that ended well).
-    After a stop signal there may be little time: nothing is listed, and the newest and smallest go first.
+    nothing at its local path counts as lost (on the node that has rank 0, after a successful training).
+    After a stop signal there may be little time: nothing is listed, and the newest and smallest files go
+    first.
     """
+    routes, store = transfers.mapping.outputs, transfers.store
     if store is None or not routes:
         return None
 
     def send(cancel: threading.Event) -> Transferred:
         with progress.shown() as update:
-            return upload(routes, base, store, cancel=cancel, progress=update, choice=choice)
+            return upload(routes, transfers.base, store, cancel=cancel, progress=update, choice=choice)
 
     choice = UploadChoice(listed=not inbox.stops, hurry=bool(inbox.stops))
     progress = TransferProgress("outputs", "upload", journal)
@@ -169,27 +196,26 @@ def bring_home(
 
     def check() -> None:
         if len(inbox.stops) > patience:
-            raise OutputLost("not every output was uploaded: a second stop signal came; the rest stays here")
+            raise OutputLost("not every output was uploaded: interrupted by a second stop signal")
 
     task = Task("outputs", send, inbox)
     try:
         with journal.phase("outputs") as phase:
             if not task.wait(check, time.monotonic() + timeout, progress.say):
-                raise OutputLost(f"not every output was uploaded: {timeout:.0f} s were not enough")
+                raise OutputLost(f"not every output was uploaded within {timeout:.0f} s (--upload-timeout)")
             done = task.result()
             phase.detail = summary(done)
-            _say_notices(done, journal)
-            note(journal, "upload", done)
+            _report(done, "upload", journal)
             _judge_missing(done.missing, journal, all_expected)
     except OutputLost as lost:
-        _give_up(task)
+        _cancel(task)
         return lost
     except (mapping_errors.PathMappingError, OSError) as error:
         return OutputLost(with_store_hint(f"not every output was uploaded: {error}"))
     return None
 
 
-def _give_up(task: Task[Any]) -> None:
+def _cancel(task: Task[Any]) -> None:
     task.cancel()
     task.wait(lambda: None, time.monotonic() + CANCEL_SECONDS)
 
@@ -205,25 +231,26 @@ def _judge_missing(missing: Sequence[Route], journal: Journal, all_expected: boo
     journal.say(listed("nothing to upload from", paths))
 
 
-def _say_notices(done: Transferred, journal: Journal) -> None:
+def _report(done: Transferred, direction: str, journal: Journal) -> None:
     for notice in done.notices[:MOST_NOTICES]:
         journal.say(notice)
     if len(done.notices) > MOST_NOTICES:
-        journal.say(f"and {len(done.notices) - MOST_NOTICES} more of the kind")
+        journal.say(f"and {len(done.notices) - MOST_NOTICES} more notices like these")
+    record(journal, direction, done)
 
 
-def as_ours(error: mapping_errors.PathMappingError) -> Exception:
-    """The error of a download as one that carries its exit code."""
+def boot_error(error: mapping_errors.PathMappingError) -> Exception:
+    """The error of a download as one with an exit code; `PhaseCancelled` for a cancelled one."""
     if isinstance(error, mapping_errors.Cancelled):
-        return PhaseCancelled("given up")
+        return PhaseCancelled("cancelled")
     if isinstance(error, mapping_errors.TransferFailed):
         return _by_cause(error, [failure.error for failure in error.failures])
     return _by_cause(error, [error])
 
 
 def _by_cause(error: mapping_errors.PathMappingError, causes: Sequence[Exception]) -> BootError:
-    ours = (OSError, mapping_errors.UnsafeTarget, mapping_errors.NoSpace)
-    if any(isinstance(cause, ours) for cause in causes):
+    local = (OSError, mapping_errors.UnsafeTarget, mapping_errors.NoSpace)
+    if any(isinstance(cause, local) for cause in causes):
         return CannotCreate(f"inputs: {error}")
     message = with_store_hint(f"inputs: {error}")
     if any(isinstance(cause, (mapping_errors.MissingInputs, mapping_errors.NotFound)) for cause in causes):

@@ -1,4 +1,4 @@
-"""What surrounds a node while it boots: handed to whatever has an effect."""
+"""What surrounds the boot: the environment it was started in, its signals and its output."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from dataclasses import dataclass
 from typing import Mapping
 
 from ma_boot.processes import SignalInbox
-from ma_boot.reporting import Console, Journal
+from ma_boot.reporting import Journal
 
 
 @dataclass(frozen=True)
 class World:
-    """This process's environment, the directory it was started in, who listens, and who is told."""
+    """This process's environment and working directory, its stop signals and its journal.
+
+    Only whoever runs a whole node, or a whole rehearsal, sees all of it; a phase gets the parts it needs.
+    """
 
     environ: Mapping[str, str]
     hostname: str
     cwd: str
     inbox: SignalInbox
-    console: Console
     journal: Journal

@@ -164,13 +164,15 @@ def _stopped(ended: _Ended) -> _Ended:
 
 def _with_own_obs(rehearsal: Rehearsal, directory: Path, world: World) -> Rehearsal:
     """The same with an OBS of its own: what another case has uploaded is not there."""
-    if rehearsal.request.obs_root is None:
+    transfers = rehearsal.request.transfers
+    if transfers.obs_root is None:
         return rehearsal
-    source, own = Path(world.cwd, rehearsal.request.obs_root), directory / "obs"
+    source, own = Path(world.cwd, transfers.obs_root), directory / "obs"
     own.mkdir(parents=True)
     if source.is_dir():
         shutil.copytree(source, own, copy_function=_linked, dirs_exist_ok=True)
-    return dataclasses.replace(rehearsal, request=dataclasses.replace(rehearsal.request, obs_root=str(own)))
+    transfers = dataclasses.replace(transfers, obs_root=str(own))
+    return dataclasses.replace(rehearsal, request=dataclasses.replace(rehearsal.request, transfers=transfers))
 
 
 def _linked(source: str, target: str) -> None:
@@ -192,7 +194,9 @@ def _judged(ended: _Ended) -> _Ended:
 
 def _argv(case: Case, rehearsal: Rehearsal, directory: Path) -> List[str]:
     """The command line of one rehearsal."""
-    request = dataclasses.replace(rehearsal.request, rank_table_timeout=TABLE_SECONDS)
+    request = rehearsal.request
+    ranks = dataclasses.replace(request.ranks, rank_table_timeout=TABLE_SECONDS)
+    request = dataclasses.replace(request, ranks=ranks)
     options, command = list(as_options(request)), list(request.command)
     head = options[: len(options) - len(command) - 1]
     if _is_trivial(rehearsal):
@@ -218,8 +222,8 @@ def _trivial_seconds(case: Case) -> float:
 
 def _why_not(case: Case, rehearsal: Rehearsal, world: World) -> str:
     """Why a case cannot be rehearsed here."""
-    request = rehearsal.request
-    if case.moves and not (request.path_mapping and request.obs_root):
+    transfers = rehearsal.request.transfers
+    if case.moves and not (transfers.path_mapping and transfers.obs_root):
         return "needs --path-mapping and --obs-root"
     if case.fault.startswith("disk-full") and not bubblewrap(world.environ):
         return "needs bubblewrap"
@@ -252,9 +256,10 @@ def _trivial(rehearsal: Rehearsal, directory: Path) -> Rehearsal:
     request = dataclasses.replace(
         rehearsal.request,
         command=(str(script), str(_TRIVIAL_SECONDS), "1", hashlib.sha256(content).hexdigest()),
-        path_mapping=str(config),
-        obs_root=str(obs),
-        stop_timeout=_NEVER_SECONDS,
+        transfers=dataclasses.replace(
+            rehearsal.request.transfers, path_mapping=str(config), obs_root=str(obs)
+        ),
+        run=dataclasses.replace(rehearsal.request.run, stop_timeout=_NEVER_SECONDS),
     )
     return dataclasses.replace(rehearsal, request=request, nodes=_NODES, devices_per_node=_DEVICES)
 

@@ -46,7 +46,7 @@ def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, worl
             inside = container_plan.seen_inside(
                 job, engine_calls.create_network(client, container_plan.plan_network(job, options))
             )
-            obs = _start_obs(client, rehearsal.request.obs_root, job, inside, options, world)
+            obs = _start_obs(client, rehearsal.request.transfers.obs_root, job, inside, options, world)
             variables = obs.environ if obs else container_plan.outer_obs(world.environ)
             nodes = tuple(
                 container_plan.plan_node(job, inside, node, options, as_options(request), code, variables)
@@ -140,11 +140,16 @@ def _request_inside(
             "would find it: move it there, or name a wider directory with --code-dir"
         )
 
-    mapping = request.path_mapping
+    sources, mapping = request.environment.source, request.transfers.path_mapping
     return dataclasses.replace(
         request,
         command=(first, *rest),
-        source=tuple(placed("--source", file) for file in request.source),
-        path_mapping=None if mapping is None else placed("--path-mapping", mapping),
-        obs_root=None,
+        environment=dataclasses.replace(
+            request.environment, source=tuple(placed("--source", file) for file in sources)
+        ),
+        transfers=dataclasses.replace(
+            request.transfers,
+            path_mapping=None if mapping is None else placed("--path-mapping", mapping),
+            obs_root=None,
+        ),
     )

@@ -48,7 +48,7 @@ class Rehearsal:
     @property
     def starts_ranks(self) -> bool:
         """`ma_boot` starts every rank itself, so that a fault can be one's own."""
-        return not self.request.per_node and self.request.rendezvous != "mpi"
+        return self.request.launch.starts_ranks
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,8 @@ def node_mapping(setting: Setting, node: int) -> Optional[PathMapping]:
     job = setting.job
     first_rank = node * job.devices_per_node
     return mapping_of(
-        setting.request.path_mapping, {"job": job.log_name, "node": str(node), "rank": str(first_rank)}
+        setting.request.transfers.path_mapping,
+        {"job": job.log_name, "node": str(node), "rank": str(first_rank)},
     )
 
 
@@ -170,12 +171,18 @@ def _on_node(setting: Setting, seen: SeenJob, node: int, cwd: str) -> BootReques
         return None if path is None else str(Path(cwd, path))
 
     more: List[str] = [*appended(rehearsal.channels, seen, node), *rehearsal.appended]
+    sources, transfers = request.environment.source, request.transfers
     return dataclasses.replace(
         request,
         command=(first, *rest, *more),
-        source=tuple(str(Path(cwd, file)) for file in request.source),
-        path_mapping=_rerooted_mapping(setting, node) or absolute(request.path_mapping),
-        obs_root=None if setting.obs else absolute(request.obs_root),
+        environment=dataclasses.replace(
+            request.environment, source=tuple(str(Path(cwd, file)) for file in sources)
+        ),
+        transfers=dataclasses.replace(
+            transfers,
+            path_mapping=_rerooted_mapping(setting, node) or absolute(transfers.path_mapping),
+            obs_root=None if setting.obs else absolute(transfers.obs_root),
+        ),
     )
 
 

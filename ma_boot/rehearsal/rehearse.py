@@ -67,7 +67,7 @@ def rehearse(rehearsal: Rehearsal, world: World) -> int:
             world.journal.say(said(elsewhere(setting)))
         stack.enter_context(_uploading(setting, world))
         course = Course(setting, _limits(rehearsal.request), world)
-        with live_view(job, world.console):
+        with live_view(job, world.journal.console):
             run = course.run()
     code = job_exit_code(run, world.inbox.stops)
     verdicts = verdicts_of(setting, course, code, cause(job, run, code))
@@ -101,7 +101,9 @@ def _end(rehearsal: Rehearsal, job: SimulatedJob, run: RunResult, world: World, 
     )
     page = job.page_file if made else None
     seconds = time.monotonic() - started
-    world.journal.say("\n".join(summary_lines(job, run, code, seconds, rehearsal.request, page)))
+    world.journal.say(
+        "\n".join(summary_lines(job, run, code, seconds, rehearsal.request.transfers.obs_root, page))
+    )
     return code
 
 
@@ -126,7 +128,7 @@ def run_nodes(
         world.inbox,
     )
     try:
-        with live_view(job, world.console):
+        with live_view(job, world.journal.console):
             run = supervise(
                 specs, _limits(rehearsal.request), world.inbox, world.journal, world.environ, container
             )
@@ -177,7 +179,7 @@ def job_exit_code(run: RunResult, stops: Sequence[int]) -> int:
 
 def _limits(request: BootRequest) -> Limits:
     """A node that is stopped stops its processes, then uploads; it is not killed before that can be over."""
-    return Limits(request.stop_timeout + request.upload_timeout + 30, hurry=signal.SIGTERM)
+    return Limits(request.run.stop_timeout + request.transfers.upload_timeout + 30, hurry=signal.SIGTERM)
 
 
 def new_job(rehearsal: Rehearsal, world: World) -> SimulatedJob:
@@ -193,7 +195,7 @@ def make_sandbox(
     """Makes every node's directories with the code in them, and returns its files; raises `BootError`."""
     apart = [
         Path(world.cwd, place).resolve()
-        for place in (rehearsal.rehearsal_dir, rehearsal.request.obs_root)
+        for place in (rehearsal.rehearsal_dir, rehearsal.request.transfers.obs_root)
         if place
     ]
     files = code_files(code, apart) if code is not None else ()
@@ -204,12 +206,12 @@ def make_sandbox(
 def check(rehearsal: Rehearsal, environ: Mapping[str, str]) -> None:
     """Raises `ConfigError` where bubblewrap is needed and missing, `UsageError` for faults of ranks that
     ma_boot does not start."""
-    request = rehearsal.request
+    launch = rehearsal.request.launch
     of_ranks = [f"--fault '{fault}'" for fault in rehearsal.faults if fault.stage == "rank"]
     if of_ranks and not rehearsal.starts_ranks:
         raise UsageError(
             f"{', '.join(of_ranks)}: expected ranks that ma_boot starts, found "
-            f"{'--per-node' if request.per_node else '--rendezvous mpi'}, where one process of a node starts "
+            f"{'--per-node' if launch.per_node else '--rendezvous mpi'}, where one process of a node starts "
             "them: only faults of nodes, of the rank table, of OBS and of disks can be made"
         )
     if rehearsal.sandbox is not None:
@@ -223,15 +225,17 @@ def _set_up(rehearsal: Rehearsal, world: World, stack: contextlib.ExitStack) -> 
     code, command = code_directory(rehearsal.request.command, rehearsal.code_dir, world.cwd)
     job = new_job(rehearsal, world)
     files = make_sandbox(rehearsal, job, code, world)
-    port = rehearsal.request.rendezvous_port or free_port()
-    mapping = rehearsal.request.path_mapping
+    launch, transfers = rehearsal.request.launch, rehearsal.request.transfers
+    mapping = transfers.path_mapping
     request = dataclasses.replace(
         rehearsal.request,
         command=command,
-        rendezvous_port=port,
-        path_mapping=str(Path(world.cwd, mapping)) if mapping else None,
+        launch=dataclasses.replace(launch, rendezvous_port=launch.rendezvous_port or free_port()),
+        transfers=dataclasses.replace(
+            transfers, path_mapping=str(Path(world.cwd, mapping)) if mapping else None
+        ),
     )
-    root = Path(world.cwd, request.obs_root) if request.obs_root else None
+    root = Path(world.cwd, transfers.obs_root) if transfers.obs_root else None
     obs = None
     if rehearsal.obs_server and root is not None:
         obs = stack.enter_context(served(root, [f for f in rehearsal.faults if f.stage == "obs"]))
@@ -266,7 +270,7 @@ def _uploading(setting: Setting, world: World) -> Iterator[None]:
     finally:
         task.cancel()
         heard = len(world.inbox.stops)
-        seconds = setting.request.upload_timeout
+        seconds = setting.request.transfers.upload_timeout
         task.wait(lambda: _give_up_at(world.inbox.stops[heard:], give_up), time.monotonic() + seconds)
         give_up.set()
         task.wait(lambda: None, time.monotonic() + CANCEL_SECONDS)

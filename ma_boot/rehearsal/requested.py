@@ -20,7 +20,7 @@ def rehearsal_of(request: BootRequest, options: Mapping[str, Any]) -> Rehearsal:
     all_faults = options["fault"] == ALL_FAULTS
     faults: Tuple[Fault, ...] = () if all_faults else parse_faults(options["fault"], nodes, devices)
     served = options["obs_server"] or any(fault.stage == "obs" for fault in faults)
-    if served and request.obs_root is None and not all_faults:
+    if served and request.transfers.obs_root is None and not all_faults:
         raise UsageError("--obs-server and faults of OBS need --obs-root: the directory that is served")
     return Rehearsal(
         request=request,

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 from ma_boot.errors import signal_name
-from ma_boot.node.request import BootRequest
 from ma_boot.rehearsal.platform.simulated_job import SimulatedJob
 from ma_boot.reporting import RunResult
 from ma_boot.reporting.timeline import Event, read_events
@@ -16,7 +15,7 @@ _WORST_FIRST = ("failed", "stopped", "done")
 
 
 def summary_lines(
-    job: SimulatedJob, run: RunResult, code: int, seconds: float, request: BootRequest, page: Optional[str]
+    job: SimulatedJob, run: RunResult, code: int, seconds: float, obs_root: Optional[str], page: Optional[str]
 ) -> List[str]:
     """At most 15 lines; each phase with the time of its slowest node, and what the worst one found."""
     shown: Dict[str, Event] = {}
@@ -30,8 +29,8 @@ def summary_lines(
         f"  {name:12} {phase['outcome']:8} {phase['seconds']:6.1f} s  {phase['detail']:.120}"
         for name, phase in shown.items()
     ]
-    if request.obs_root:
-        lines.append(f"obs:// is in {request.obs_root}")
+    if obs_root:
+        lines.append(f"obs:// is in {obs_root}")
     lines.append(f"logs of each process: {job.root}/node-*/home/ma-user/modelarts/log")
     if page is not None:
         lines.append(f"page: {page}")

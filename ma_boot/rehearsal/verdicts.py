@@ -19,9 +19,9 @@ FILE = "verdicts.json"
 
 def verdicts_of(setting: Setting, course: Course, code: int, cause: str) -> List[FaultVerdict]:
     """A verdict on each fault; nothing particular is expected of several faults at once."""
-    faults, request = setting.rehearsal.faults, setting.request
-    ends_hangs = request.hang_timeout is not None and request.hang_action == "stop"
-    patience = Patience(request.stop_timeout, request.rank_table_timeout, ends_hangs)
+    faults, run = setting.rehearsal.faults, setting.request.run
+    ends_hangs = run.hang_timeout is not None and run.hang_action == "stop"
+    patience = Patience(run.stop_timeout, setting.request.ranks.rank_table_timeout, ends_hangs)
     end = JobEnd(code, cause, course.ended, course.starts, _output_files(setting), tuple(course.left))
     injected = {one.fault: one for one in course.injected}
     return [
@@ -40,7 +40,8 @@ def _output_files(setting: Setting) -> Optional[OutputFiles]:
 
     None where OBS is not a directory here, and where an output was on a small disk, which no longer exists.
     """
-    if setting.request.obs_root is None:
+    obs_root = setting.request.transfers.obs_root
+    if obs_root is None:
         return None
     places = [place for node in range(setting.job.nodes) for place in _outputs(setting, node)]
     disks = [
@@ -50,7 +51,7 @@ def _output_files(setting: Setting) -> Optional[OutputFiles]:
     ]
     if any(f"{route.path(base)}/".startswith(f"{disk}/") for route, base in places for disk in disks):
         return None
-    return compared_outputs(places, Path(setting.request.obs_root))
+    return compared_outputs(places, Path(obs_root))
 
 
 def _outputs(setting: Setting, node: int) -> Iterator[Tuple[Route, Path]]:

@@ -87,7 +87,7 @@ def test_a_long_wait_says_a_line_every_half_minute(tmp_path: Path, obs: ObsServe
         running.signal()
     table, inputs = (running.end().output for running in waiting)
     assert re.search(r"jobstart_hccl.json: the file does not exist yet \(2\d s of", table)
-    assert "inputs: looking at what there is" in inputs
+    assert "inputs: scanning" in inputs
 
 
 def test_a_download_that_is_stopped_leaves_nothing_half(node: Node, obs: ObsServer) -> None:
@@ -151,7 +151,7 @@ def test_while_outputs_go_home_the_second_signal_ends_the_upload(node: Node, obs
     running.signal(signal.SIGINT)
     ended = running.end()
     assert ended.code in (143, 130), ended.output
-    assert "not every output was uploaded: a second stop signal came" in ended.output
+    assert "not every output was uploaded: interrupted by a second stop signal" in ended.output
 
 
 def test_an_upload_that_hangs_ends_at_its_deadline(node: Node, obs: ObsServer) -> None:

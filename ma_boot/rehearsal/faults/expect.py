@@ -111,5 +111,5 @@ _RULES: Dict[str, Callable[[Fault, Patience], Optional[Expected]]] = {
     "table-stale": _table_delayed,
     "table-regresses": lambda fault, patience: SUCCESS,
     "table-rewritten": lambda fault, patience: SUCCESS,
-    "table-wrong": lambda fault, patience: Expected(ExitCode.RANK_TABLE_INVALID, "completed, but wrong"),
+    "table-wrong": lambda fault, patience: Expected(ExitCode.RANK_TABLE_INVALID, "completed, but invalid"),
 }

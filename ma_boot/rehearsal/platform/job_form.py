@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Callable, Dict, List, Sequence, Tuple
 
 from ma_boot.errors import UsageError, listed
-from ma_boot.node.transfers import as_ours
+from ma_boot.node.transfers import boot_error
 from ma_boot.rehearsal.platform.simulated_job import SimulatedJob
 from path_mapping import errors as mapping_errors
 from path_mapping.mapping import ObsUrl, Route
@@ -120,7 +120,7 @@ def bring_inputs(
         try:
             download(routes, Path(job.root), store, cancel=cancel, progress=lambda now: None)
         except mapping_errors.PathMappingError as error:
-            raise as_ours(error) from error
+            raise boot_error(error) from error
 
 
 def upload_outputs(

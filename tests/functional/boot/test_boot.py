@@ -69,7 +69,7 @@ def test_a_completed_but_wrong_table_ends_with_65(node: Node) -> None:
     node.table.write_text('{"status":"completed","group_count":"2","group_list":[]}')
     ended = node.boot(RANK)
     assert ended.code == 65
-    assert "  -> one that the platform wrote: start the job again" in ended.output
+    assert "  -> if the platform wrote it: restart the job" in ended.output
     assert "group_count" in ended.output
 
 

@@ -97,7 +97,7 @@ def test_a_pre_start_that_fails_ends_the_job(node: Node, name: str, text: str) -
     (node.home / "code" / name).write_text(text)
     ended = node.boot("code/train.py")
     assert ended.code == 78
-    assert f"{name} failed: it ended with exit code 3" in ended.output
+    assert f"{name} failed: exit code 3" in ended.output
     assert "seen [" not in ended.output
 
 
@@ -127,7 +127,7 @@ def test_operators_of_ones_own_are_installed(node: Node, url: str) -> None:
     ("files", "code", "said"),
     [
         ({"readme": ""}, 78, "there is no .run file in obs://bucket/op/"),
-        ({"a.run": "#!/bin/sh\nexit 4\n"}, 78, "a.run failed: it ended with exit code 4"),
+        ({"a.run": "#!/bin/sh\nexit 4\n"}, 78, "a.run failed: exit code 4"),
         ({}, 66, "obs://bucket/op/"),
     ],
 )

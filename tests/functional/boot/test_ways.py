@@ -200,7 +200,7 @@ class TestRankTable:
             (["--rank-size", "2"], "--rank-size, --rank-start, --device-start: only with --rank-table-file"),
             (["--copy-code", "*"], "--copy-code: only with --workdir per-rank"),
             (["--non-sink"], "--non-sink: MindSpore's non-sink mode needs --rendezvous mpi"),
-            (["--per-node", "--rendezvous", "mpi"], "--rendezvous mpi starts mpirun once on a node already"),
+            (["--per-node", "--rendezvous", "mpi"], "--rendezvous mpi already starts mpirun once per node"),
             (["--per-node", "--bind-cores", "equal"], "--bind-cores: with --per-node"),
         ],
     )

@@ -84,7 +84,7 @@ def test_a_plan_says_what_and_why_and_moves_nothing(home: Path) -> None:
 
 def test_download_and_upload_do_what_the_plan_says(home: Path) -> None:
     for way in ("download", "upload"):
-        for said in ("1 files, 0.0 MB in 0.0 s", "0 files, 0.0 MB in 0.0 s, 1 were there"):
+        for said in ("1 files, 0.0 MB in 0.0 s", "0 files, 0.0 MB in 0.0 s, 1 already present"):
             done = sync(home, way, "mapping.yaml")
             assert done.returncode == 0
             assert said in done.stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, is_dataclass
 from typing import Dict, List
 
 import click
@@ -11,8 +12,13 @@ from hypothesis import strategies as st
 
 from ma_boot.cli.app import _from_environment, main
 from ma_boot.cli.run import run
+from ma_boot.launch import LaunchOptions
 from ma_boot.launch.worker_specs import _OF_RANK
-from ma_boot.node.request import BootRequest, as_options
+from ma_boot.node.environment_phase import EnvironmentOptions
+from ma_boot.node.rank_table_phase import RankOptions
+from ma_boot.node.request import BootRequest, as_options, requested
+from ma_boot.node.run_phase import RunOptions
+from ma_boot.node.transfers import TransferOptions
 from ma_boot.rank_table import PRODUCTS
 
 
@@ -138,18 +144,49 @@ SECONDS = st.floats(0, 1e6)
     st.builds(
         BootRequest,
         command=st.lists(TEXT, min_size=1).map(tuple),
-        python=st.none() | TEXT,
-        conda_env=st.none() | TEXT,
-        source=st.lists(TEXT).map(tuple),
-        path_mapping=st.none() | TEXT,
-        obs_root=st.none() | TEXT,
-        rendezvous=st.sampled_from(["rank-table", "mindspore"]),
-        rendezvous_port=st.none() | st.integers(1, 65535),
-        rank_table_timeout=SECONDS,
-        stop_timeout=SECONDS,
-        upload_timeout=SECONDS,
+        preflight=st.booleans(),
+        environment=st.builds(
+            EnvironmentOptions,
+            python=st.none() | TEXT,
+            conda_env=st.none() | TEXT,
+            source=st.lists(TEXT).map(tuple),
+            requirements=st.none() | TEXT,
+        ),
+        ranks=st.builds(
+            RankOptions,
+            rank_order=st.sampled_from(["pod", "server"]),
+            rank_size=st.none() | st.integers(1, 64),
+            devices=st.integers(1, 8).map(lambda count: tuple(range(count))),
+            rank_table_timeout=SECONDS,
+        ),
+        transfers=st.builds(
+            TransferOptions,
+            path_mapping=st.none() | TEXT,
+            obs_root=st.none() | TEXT,
+            upload_timeout=SECONDS,
+        ),
+        launch=st.builds(
+            LaunchOptions,
+            rendezvous=st.sampled_from(["rank-table", "mindspore"]),
+            rendezvous_port=st.none() | st.integers(1, 65535),
+            per_node=st.booleans(),
+            workdir=st.sampled_from(["shared", "per-rank"]),
+            copy_code=st.lists(TEXT).map(tuple),
+        ),
+        run=st.builds(
+            RunOptions, stop_timeout=SECONDS, max_restarts=st.integers(0, 9), hang_timeout=st.none()
+        ),
     )
 )
 def test_a_request_survives_the_way_through_a_command_line(request: BootRequest) -> None:
     values = parsed(list(as_options(request)), {})
-    assert BootRequest(**{name: values[name] for name in request.__dict__}) == request  # type: ignore[arg-type]
+    assert requested(request.command, values) == request
+
+
+def test_every_option_of_a_request_is_an_option_of_the_command() -> None:
+    options = {option.name for option in run.params}
+    request = requested(["train.py"], parsed(["train.py"], {}))
+    groups = [value for value in vars(request).values() if is_dataclass(value)]
+    names = [field.name for group in groups for field in fields(group)]
+    assert set(names) <= options
+    assert len(names) == len(set(names))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ma_boot.launch import Node, Placement, Way, plan_launch
+from ma_boot.launch import LaunchOptions, Node, Placement, plan_launch
 from ma_boot.launch.diagnosis import diagnosis
 from ma_boot.modelarts.channels import Channel, read_channels
 from ma_boot.modelarts.job import read_job
@@ -54,7 +54,7 @@ def test_diagnostic_modes(asked: Dict[str, str], given_to_the_rank: Dict[str, st
     assert diagnosis(JOB, asked, 3) == given_to_the_rank
     node = Node(JOB, Placement(4, (3,), "/t.json"), ["python"], "/", asked, ("10.0.0.1", 1))
     for way in ("rank-table", "mindspore", "torch", "none"):
-        environ = plan_launch(node, Way(way)).workers[-1].environ
+        environ = plan_launch(node, LaunchOptions(way)).workers[-1].environ
         assert {name: environ.get(name) for name in given_to_the_rank} == given_to_the_rank
 
 

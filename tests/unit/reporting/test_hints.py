@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ma_boot.errors import StoreUnavailable
-from ma_boot.node.transfers import as_ours
+from ma_boot.node.transfers import boot_error
 from ma_boot.reporting.hints import MOST_HINTS, OUTPUT_HINTS, STORE_HINTS, hints_for, with_store_hint
 from path_mapping.errors import Failure, MissingInputs, NoSpace, Refused, TransferFailed, Unreachable
 from path_mapping.stores.obs_answers import error_of_status
@@ -79,12 +79,12 @@ def test_what_nobody_knows_is_left_as_it_is() -> None:
 
 
 def test_the_errors_of_a_download_carry_the_advice() -> None:
-    assert "\n  -> " in str(as_ours(Refused(f"{DOING}: HTTP 403 AccessDenied")))
-    assert "\n  -> " in str(as_ours(Unreachable(f"{DOING}: HTTP 503 SlowDown")))
-    assert "required" in str(as_ours(MissingInputs(["obs://bucket/none/"]))).partition("\n  -> ")[2]
-    assert "\n  -> " not in str(as_ours(NoSpace(["/cache: 5 GB needed, 1 GB free"])))
+    assert "\n  -> " in str(boot_error(Refused(f"{DOING}: HTTP 403 AccessDenied")))
+    assert "\n  -> " in str(boot_error(Unreachable(f"{DOING}: HTTP 503 SlowDown")))
+    assert "required" in str(boot_error(MissingInputs(["obs://bucket/none/"]))).partition("\n  -> ")[2]
+    assert "\n  -> " not in str(boot_error(NoSpace(["/cache: 5 GB needed, 1 GB free"])))
     several = [Failure(f"obs://bucket/{n}", "", Refused(f"{DOING}: HTTP 403")) for n in range(30)]
-    failed = as_ours(TransferFailed(several, 3))
+    failed = boot_error(TransferFailed(several, 3))
     assert isinstance(failed, StoreUnavailable)
     assert str(failed).count("\n  -> ") == 1
 

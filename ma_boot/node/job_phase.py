@@ -1,0 +1,50 @@
+"""The job phase: what is checked and reported before anything is done for the job."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Callable, Mapping
+
+from ma_boot.errors import CannotCreate, ConfigError, listed
+from ma_boot.modelarts import JobEnvironment, read_channels
+from ma_boot.reporting import keep_earlier
+
+
+def set_failure_aside(job: JobEnvironment) -> None:
+    """Renames the failure file of an earlier start: from now on a file of that name is this start's.
+
+    Raises `CannotCreate`.
+    """
+    try:
+        keep_earlier(Path(job.failure_file))
+    except OSError as error:
+        raise CannotCreate(f"cannot rename {job.failure_file}: {error.strerror}") from error
+
+
+def check_container(
+    environ: Mapping[str, str], hostname: str, cwd: str, job: JobEnvironment, say: Callable[[str], None]
+) -> None:
+    """Runs the quick checks of `ma_boot doctor` (`--preflight`) and prints their warnings.
+
+    Raises `ConfigError` with all errors that they found.
+    """
+    from ma_boot.doctor import Patient, cheap_findings, failed  # only for jobs that ask for it
+
+    findings = cheap_findings(Patient(environ, hostname, cwd), job)
+    for finding in findings:
+        if finding.severity == "warning":
+            say(f"preflight: {finding.check}: {finding.evidence}; {finding.remedy}")
+    problems = [f"{one.check}: {one.evidence}; {one.remedy}" for one in failed(findings)]
+    if problems:
+        raise ConfigError(listed("this container cannot run the job (see ma_boot doctor):", problems))
+
+
+def report_channels(environ: Mapping[str, str], say: Callable[[str], None]) -> None:
+    """Prints what is wrong with the job form's inputs and outputs."""
+    channels, problems = read_channels(environ)
+    for problem in problems:
+        say(problem)
+    for channel in channels:
+        if channel.kind == "inputs" and not os.path.exists(channel.local_dir):
+            say(f"the job's input {channel.name} does not exist: {channel.local_dir} ({channel.url})")
