@@ -77,9 +77,9 @@ class TestTorch:
     @pytest.mark.parametrize(
         ("devices", "code", "said"),
         [
-            ("0,2", 64, "expected devices that are adjacent, as 1,2 or 2,3"),
-            ("1,1", 64, "names a device twice"),
-            ("a", 64, "expected numbers as 1,2"),
+            ("0,2", 64, "expected adjacent devices such as 1,2 or 2,3"),
+            ("1,1", 64, "contains a device twice"),
+            ("a", 64, "expected numbers such as 1,2"),
             ("1,2", 78, "--devices names device 2, but this node has 2: expected 0 to 1"),
         ],
     )
@@ -130,7 +130,7 @@ class TestMindSpore:
                 "--rendezvous", "mindspore", "--rendezvous-port", str(port), RANK, "print:started"
             )
         assert ended.code == 78
-        assert f"port {port}, where" in ended.output
+        assert f"port {port}: in use by another process" in ended.output
         assert "started" not in ended.output
 
     def test_a_scheduler_that_fails_is_the_cause(self, node: Node) -> None:
