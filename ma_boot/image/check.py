@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, List, Optional, Sequence
 
 from ma_boot.errors import BootError, ExitCode, UsageError
 from ma_boot.image.container_engine import image_attributes
+from ma_boot.image.content_rules import TRAPS, architecture
 from ma_boot.image.facts import ImageFacts, from_metadata
+from ma_boot.image.platform_rules import GENERAL, Finding
 from ma_boot.image.probe import probed, started
-from ma_boot.image.rules import GENERAL, Finding
-from ma_boot.image.traps import TRAPS, architecture
 
 if TYPE_CHECKING:
     from docker import DockerClient

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ma_boot.errors import UsageError
 from ma_boot.image.check import ImageRejected, as_json, as_text, judged, programs_of, refuse
 from ma_boot.image.facts import Account, ImageFacts, Inside, Python, Started, from_metadata, parsed_probe
-from ma_boot.image.rules import GB, Finding
+from ma_boot.image.platform_rules import GB, Finding
 
 ENVIRONMENT = "/home/ma-user/anaconda3/envs/training"
 INSIDE = Inside(

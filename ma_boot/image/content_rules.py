@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Iterator, List, Optional
 
 from ma_boot.image.facts import PLATFORM_HOME, ImageFacts, docker_platform
-from ma_boot.image.rules import GB, SIZE_ADVISED, SIZE_LIMIT, Finding, Rule, error, warning
+from ma_boot.image.platform_rules import GB, SIZE_ADVISED, SIZE_LIMIT, Finding, Rule, error, warning
 from ma_boot.redact import masked
 
 SYSTEM_DIRECTORIES = ("/usr/bin", "/bin")
