@@ -1,6 +1,6 @@
-"""`ma_boot doctor`: this container, checked before a job does it; each finding with evidence and a remedy."""
+"""`ma_boot doctor`: checks this container before a job does; each finding has evidence and a remedy."""
 
-from ma_boot.doctor.examination import cheap_findings, examine
-from ma_boot.doctor.findings import Finding, Patient, document, failed, text
+from ma_boot.doctor.examination import examine, findings_json, findings_text, quick_findings
+from ma_boot.doctor.system import System
 
-__all__ = ["Finding", "Patient", "cheap_findings", "document", "examine", "failed", "text"]
+__all__ = ["System", "examine", "findings_json", "findings_text", "quick_findings"]

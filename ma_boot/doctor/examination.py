@@ -1,73 +1,93 @@
-"""The examination: every check in its order; the cheap half of it before a job."""
+"""Runs the checks, all of them or the quick ones, and formats their findings."""
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
-from typing import Iterator, List, Optional, Tuple
+from typing import Iterator, List, Optional, Sequence, Tuple
 
 from ma_boot.doctor import ascend, container, network, platform
-from ma_boot.doctor.findings import ERROR, OK, WARNING, Finding, Patient
+from ma_boot.doctor.system import System
 from ma_boot.environment import existing_environments, find_environment
 from ma_boot.errors import ConfigError
-from ma_boot.modelarts import JobEnvironment, read_job
+from ma_boot.modelarts import ERROR, OK, WARNING, Finding, JobEnvironment, failed, read_job
 from ma_boot.rank_table import NotYet, RankTable, Unreadable, completed_document, parse
 
 
 def examine(
-    patient: Patient, python: Optional[str] = None, conda_env: Optional[str] = None, configure: bool = False
+    system: System, python: Optional[str] = None, conda_env: Optional[str] = None, configure: bool = False
 ) -> List[Finding]:
-    """All checks. They change nothing, but for `configure`: see `ascend.card_network`."""
+    """The findings of all checks; only `configure` lets one of them change something (`card_network`)."""
     try:
-        job = read_job(patient.environ, patient.hostname)
+        job = read_job(system.environ, system.hostname)
     except ConfigError as error:
-        return [Finding("variables", ERROR, str(error), "set none of them in the job or in the image")]
-    table, findings = _rank_table(patient, job)
+        return [Finding("variables", ERROR, str(error), "do not set them in the job form or in the image")]
+    table, findings = _rank_table(system, job)
     return [
-        *_container(patient, job),
-        *_environment(patient, job, python, conda_env),
-        *platform.channels(patient.environ),
+        *_container(system, job),
+        *_environment(system, job, python, conda_env),
+        *platform.channels(system.environ),
         *findings,
         *platform.table(job, table),
-        *network.names(patient, job),
-        *network.ports(patient, job),
-        *network.obs(patient, job),
-        *ascend.devices(patient, job),
-        *ascend.card_network(patient, job, table, configure),
+        *network.names(system, job),
+        *network.ports(system, job),
+        *network.obs(system, job),
+        *ascend.devices(system, job),
+        *ascend.card_network(system, job, table, configure),
     ]
 
 
-def cheap_findings(patient: Patient, job: JobEnvironment) -> List[Finding]:
-    """What takes no program and no network: for the start of a job."""
-    return [*_container(patient, job), *network.ports(patient, job)]
+def quick_findings(system: System, job: JobEnvironment) -> List[Finding]:
+    """The findings of the checks that run no program and use no network, for the start of a job."""
+    return [*_container(system, job), *network.ports(system, job)]
 
 
-def _container(patient: Patient, job: JobEnvironment) -> Iterator[Finding]:
-    yield from platform.variables(patient.environ, job)
+def findings_text(findings: Sequence[Finding]) -> str:
+    """A line for each finding, with its remedy below it, and a summary."""
+    lines: List[str] = []
+    for finding in findings:
+        head, *more = finding.evidence.split("\n")
+        lines.append(f"{finding.severity:8} {finding.check:12} {head}")
+        lines += [f"{'':21} {line}" for line in more]
+        if finding.remedy:
+            lines.append(f"{'':21} -> {finding.remedy}")
+    counts = {kind: sum(finding.severity == kind for finding in findings) for kind in (ERROR, WARNING, OK)}
+    return "\n".join([*lines, f"{counts[ERROR]} errors, {counts[WARNING]} warnings, {counts[OK]} ok"])
+
+
+def findings_json(findings: Sequence[Finding]) -> str:
+    """The findings as a JSON document; `healthy` is false if there are errors."""
+    document = {"healthy": not failed(findings), "findings": [vars(finding) for finding in findings]}
+    return json.dumps(document, indent=2, ensure_ascii=False)
+
+
+def _container(system: System, job: JobEnvironment) -> Iterator[Finding]:
+    yield from platform.variables(system.environ, job)
     for check in (container.user, container.directories, container.space, container.limits):
-        yield from check(patient, job)
+        yield from check(system, job)
 
 
 def _environment(
-    patient: Patient, job: JobEnvironment, python: Optional[str], conda_env: Optional[str]
+    system: System, job: JobEnvironment, python: Optional[str], conda_env: Optional[str]
 ) -> Iterator[Finding]:
     try:
-        found = find_environment(python, conda_env, patient.environ, job.home)
+        found = find_environment(python, conda_env, system.environ, job.home)
     except ConfigError as error:
-        yield Finding("python", ERROR, str(error), "name one that exists: --conda-env or --python")
+        yield Finding("python", ERROR, str(error), "select one that exists with --conda-env or --python")
         return
     yield Finding(
-        "python", OK, f"{found.python} by {found.origin}; {existing_environments(patient.environ, job.home)}"
+        "python", OK, f"{found.python} by {found.origin}; {existing_environments(system.environ, job.home)}"
     )
 
 
-def _rank_table(patient: Patient, job: JobEnvironment) -> Tuple[Optional[RankTable], List[Finding]]:
-    """The table as it is now, and why there is none."""
+def _rank_table(system: System, job: JobEnvironment) -> Tuple[Optional[RankTable], List[Finding]]:
+    """The table in its current state, and findings if there is none."""
     if job.rank_table is None:
-        if os.path.exists(os.path.join(patient.devices, "davinci_manager")):
+        if os.path.exists(os.path.join(system.devices, "davinci_manager")):
             remedy = "set RANK_TABLE_FILE=/user/config in the job's environment variables"
             return None, [
-                Finding("rank table", WARNING, "RANK_TABLE_FILE is not set: none will come", remedy)
+                Finding("rank table", WARNING, "RANK_TABLE_FILE is not set, so there will be none", remedy)
             ]
         return None, []
     later = "ma_boot run waits for it"
@@ -80,4 +100,6 @@ def _rank_table(patient: Patient, job: JobEnvironment) -> Tuple[Optional[RankTab
         return None, [Finding("rank table", WARNING, f"{job.rank_table}: {error}", later)]
     except Unreadable as error:
         problems = "\n".join(map(str, error.findings))
-        return None, [Finding("rank table", ERROR, problems, "start the job again: the platform writes it")]
+        return None, [
+            Finding("rank table", ERROR, problems, "resubmit the job: the platform writes the file")
+        ]

@@ -1,7 +1,7 @@
-"""What `npu-smi` and `hccn_tool` print. Pure.
+"""Parses the output of `npu-smi` and `hccn_tool`.
 
-The forms are those of Huawei's documents: npu-smi's table, and of hccn_tool `-net_health -g`, `-netdetect -g`
-and `-ip -g` (MindSpore's guide on distributed training has the first two).
+The formats are those in Huawei's documents: npu-smi's table, and hccn_tool's `-net_health -g` and `-netdetect
+-g` (which are also in MindSpore's guide to distributed training).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 from ma_boot.rank_table import Pod, RankTable
 
-# | 0     910B4               | OK            | 92.1  ...     and not the row of its chip, which has a bus id
+# | 0     910B4               | OK            | 92.1  ...     but not the row of its chip, which has a bus id
 _ROW = re.compile(r"^\|\s*(\d+)\s+([\w-]*[A-Za-z][\w-]*)\s*\|\s*([A-Za-z]+)\s*\|", re.MULTILINE)
 _VERSION = re.compile(r"^\|\s*npu-smi\s+(\S+)", re.MULTILINE)
 _HEALTH = re.compile(r"net health status:\s*(.+?)\s*$", re.MULTILINE | re.IGNORECASE)
@@ -29,32 +29,32 @@ class Card:
 
 
 def cards(text: str) -> Tuple[Card, ...]:
-    """The cards in what `npu-smi info` prints."""
+    """The cards in the output of `npu-smi info`."""
     return tuple(Card(int(number), name, health) for number, name, health in _ROW.findall(text))
 
 
 def tool_version(text: str) -> str:
-    """npu-smi's own version, from the head of its table."""
+    """The version of npu-smi, from the header of its table."""
     found = _VERSION.search(text)
     return found.group(1) if found else "unknown"
 
 
 def net_health(text: str) -> str:
-    """`Success`, `Fault` and the like; empty for what is no answer."""
+    """The status, such as `Success` or `Fault`; empty if there is none."""
     found = _HEALTH.search(text)
     return found.group(1) if found else ""
 
 
 def netdetect_address(text: str) -> str:
-    """The address that a card looks for; empty for none."""
+    """The address that a card is configured to detect; empty if there is none."""
     found = _NETDETECT.search(text)
     return found.group(1) if found else ""
 
 
 def peers(table: RankTable, own: Pod) -> Dict[int, List[str]]:
-    """For each own card, by its place, the addresses of the cards in the same place of the other servers.
+    """For the index of each own card, the addresses of the cards with the same index in the other pods.
 
-    These are the pairs that MindSpore's guide has checked before a job on several machines.
+    These are the pairs that MindSpore's guide recommends to check before a job on several machines.
     """
     others = [pod for pod in table.pods if pod is not own]
     return {

@@ -1,43 +1,45 @@
-"""What the platform says: its variables against each other and the rank table, and its channels. Pure."""
+"""Checks of the platform's variables, the job's inputs and outputs, and the rank table."""
 
 from __future__ import annotations
 
 from typing import Iterator, Mapping, Optional
 
-from ma_boot.doctor.findings import ERROR, OK, WARNING, Finding
 from ma_boot.errors import ConfigError
-from ma_boot.modelarts import JobEnvironment, read_channels
+from ma_boot.modelarts import ERROR, OK, WARNING, Finding, JobEnvironment, read_channels
 from ma_boot.rank_table import RankTable, errors, own_pod, validate
+
+_NOT_SET = "do not set them in the job's environment variables or in the image"
 
 
 def variables(environ: Mapping[str, str], job: JobEnvironment) -> Iterator[Finding]:
-    """The variables against each other."""
+    """Whether the variables are consistent."""
     nodes, hosts = environ.get("VC_WORKER_NUM", ""), len(job.worker_hosts)
     if nodes.isdecimal() and int(nodes) != job.node_count:
         yield Finding(
-            "variables", ERROR, f"MA_NUM_HOSTS says {job.node_count} nodes, VC_WORKER_NUM {nodes}",
-            "set neither of them in the job's environment variables or in the image",
-        )  # fmt: skip
+            "variables", ERROR, f"MA_NUM_HOSTS is {job.node_count}, VC_WORKER_NUM is {nodes}", _NOT_SET
+        )
     if hosts and hosts != job.node_count:
         yield Finding(
-            "variables", ERROR, f"VC_WORKER_HOSTS has {hosts} names, MA_NUM_HOSTS is {job.node_count}",
-            "set neither of them in the job's environment variables or in the image",
-        )  # fmt: skip
+            "variables",
+            ERROR,
+            f"VC_WORKER_HOSTS has {hosts} names, MA_NUM_HOSTS is {job.node_count}",
+            _NOT_SET,
+        )
     if job.replaced:
         yield Finding(
             "variables", WARNING, f"variables of ModelArts' first version: {', '.join(job.replaced)}",
-            "ma_boot reads them; scripts of your own should read the names of today",
+            "nothing to do for ma_boot; your own scripts should read today's names",
         )  # fmt: skip
-    tables = [name for name in ("CM_CHIEF_IP", "CM_WORKER_SIZE") if environ.get(name)]
-    if tables and (environ.get("RANK_TABLE_FILE") or environ.get("RANK_ID")):
+    rivals = [name for name in ("CM_CHIEF_IP", "CM_WORKER_SIZE") if environ.get(name)]
+    if rivals and (environ.get("RANK_TABLE_FILE") or environ.get("RANK_ID")):
         yield Finding(
-            "variables", ERROR, f"{' and '.join(tables)} beside RANK_TABLE_FILE or RANK_ID: HCCL takes one",
-            "take one of the two away",
+            "variables", ERROR, f"{' and '.join(rivals)} beside RANK_TABLE_FILE or RANK_ID: HCCL accepts one",
+            "unset one of the two",
         )  # fmt: skip
     timeout = environ.get("HCCL_CONNECT_TIMEOUT", "")
     if timeout and not (timeout.isdecimal() and 120 <= int(timeout) <= 7200):
         yield Finding(
-            "variables", ERROR, f"HCCL_CONNECT_TIMEOUT is {timeout!r}", "HCCL takes 120 to 7200 seconds"
+            "variables", ERROR, f"HCCL_CONNECT_TIMEOUT is {timeout!r}", "HCCL accepts 120 to 7200 seconds"
         )
     yield Finding("job", OK, job.said())
 
@@ -53,7 +55,7 @@ def channels(environ: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def table(job: JobEnvironment, found: Optional[RankTable]) -> Iterator[Finding]:
-    """The completed table by its own rules, and against the variables."""
+    """Whether the completed table is valid, and consistent with the variables."""
     if found is None:
         return
     problems = errors(validate(found))
@@ -62,25 +64,25 @@ def table(job: JobEnvironment, found: Optional[RankTable]) -> Iterator[Finding]:
             "rank table",
             ERROR,
             "\n".join(map(str, problems)),
-            "start the job again: the platform writes this file",
+            "resubmit the job: the platform writes this file",
         )
         return
     yield Finding("rank table", OK, f"{len(found.pods)} pods, {found.world_size} devices")
     if job.node_count_given and found.template == "two" and len(found.pods) != job.node_count:
         yield Finding(
             "rank table", ERROR, f"{len(found.pods)} pods, MA_NUM_HOSTS is {job.node_count}",
-            "an older table may be there still: wait, or start the job again",
+            "wait, since this may be an older table; or resubmit the job",
         )  # fmt: skip
     try:
         pod = own_pod(found, job.instance_name, job.host_ip, job.node_rank) if found.pods else None
     except ConfigError as error:
         yield Finding(
-            "rank table", ERROR, str(error), "an older table may be there still: wait for this job's"
+            "rank table", ERROR, str(error), "wait for this job's table, since this may be an older one"
         )
         return
     if pod is not None and job.device_count not in (None, len(pod.devices)):
         yield Finding(
             "rank table", WARNING,
             f"this container has {len(pod.devices)} devices in the table, MA_NUM_GPUS is {job.device_count}",
-            "ma_boot starts as many processes as the table has devices; other ways start MA_NUM_GPUS",
+            "nothing to do for ma_boot, which goes by the table; other launchers start MA_NUM_GPUS processes",
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Builds an image from a directory with a Dockerfile, and shows how far it is."""
+"""Builds an image from a directory with a Dockerfile, and shows the progress."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Any, Deque, Dict, Iterable, Mapping, Optional,
 from ma_boot.errors import InputMissing, UsageError, listed
 from ma_boot.image.check import ImageRejected
 from ma_boot.image.container_engine import EngineRefused, image_attributes
-from ma_boot.image.platform_rules import GB
-from ma_boot.image.progress import Progress, shown
+from ma_boot.image.facts import GB
+from ma_boot.image.progress import EngineProgress, shown
 from ma_boot.redact import without_logins
-from ma_boot.reporting import Console
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
-_TAIL_LINES = 30
+    from ma_boot.reporting import Console
+
+_TAIL_LINES = 30  # of the failing step
 
 
-def build(
+def build_image(
     client: DockerClient,
     context: Path,
     tag: str,
@@ -28,12 +29,12 @@ def build(
     platform: Optional[str],
     console: Console,
 ) -> None:
-    """Builds `tag` with the engine's classic builder; the image that had the tag before is removed.
+    """Builds `tag` with the engine's classic builder, and removes the image that had the tag before.
 
-    Raises `EngineRefused` with the end of the failing step's output.
+    Raises `InputMissing` if there is no Dockerfile, `EngineRefused` with the last output of a failed step.
     """
     if not (context / "Dockerfile").is_file():
-        raise InputMissing(f"no Dockerfile in {context}: name a clone of ma_boot, or your own build context")
+        raise InputMissing(f"no Dockerfile in {context}: give a clone of ma_boot, or your own build context")
     before = _id_of(client, tag)
     stream = client.api.build(
         path=str(context),
@@ -50,8 +51,8 @@ def build(
         _remove_unused(client, before)
 
 
-def follow(stream: Iterable[Mapping[str, Any]], progress: Progress) -> None:
-    """Shows a build's steps; raises `EngineRefused` where it ends with an error."""
+def follow(stream: Iterable[Mapping[str, Any]], progress: EngineProgress) -> None:
+    """Shows the steps of a build; raises `EngineRefused` if it fails."""
     tail: Deque[str] = deque(maxlen=_TAIL_LINES)
     for entry in stream:
         if entry.get("error"):
@@ -68,18 +69,23 @@ def follow(stream: Iterable[Mapping[str, Any]], progress: Progress) -> None:
 
 
 def build_arguments(given: Sequence[str], environ: Mapping[str, str]) -> Dict[str, str]:
-    """`NAME=VALUE`, or NAME alone for the value of the environment variable, as `docker build` has it."""
+    """`NAME=VALUE`, or NAME for the value of an environment variable, as for `docker build`.
+
+    Raises `UsageError` with the names of variables that are not set.
+    """
     missing = [word for word in given if "=" not in word and word not in environ]
     if missing:
         raise UsageError(
-            listed("--build-arg without a value:", [f"{name} is no variable here either" for name in missing])
+            listed(
+                "--build-arg without a value:", [f"{name} is not set in the environment" for name in missing]
+            )
         )
     pairs = (word.partition("=") for word in given)
     return {name: value if equals else environ[name] for name, equals, value in pairs}
 
 
-def keep_within(size: int, budget: Optional[float], tag: str) -> None:
-    """Raises `ImageRejected` for an image of more than so many GB."""
+def check_size(size: int, budget: Optional[float], tag: str) -> None:
+    """Raises `ImageRejected` if an image of `size` bytes exceeds a budget in GB."""
     if budget is not None and size > budget * GB:
         raise ImageRejected(
             f"{tag} has {size / GB:.2f} GB, the budget is {budget:g} GB: see `docker history {tag}`"
@@ -99,5 +105,5 @@ def _remove_unused(client: DockerClient, image_id: str) -> None:
     try:
         if not client.images.get(image_id).tags:
             client.images.remove(image_id)
-    except APIError:  # a container still uses it, or its layers are another image's
+    except APIError:  # used by a container, or the parent of another image
         return

@@ -1,4 +1,4 @@
-"""An image held against ModelArts' rules: facts gathered, rules applied, findings as text or JSON."""
+"""Checks an image against ModelArts' rules: gathers facts, applies the rules, formats the findings."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, List, Optional, Sequence
 
 from ma_boot.errors import BootError, ExitCode, UsageError
 from ma_boot.image.container_engine import image_attributes
-from ma_boot.image.content_rules import TRAPS, architecture
+from ma_boot.image.content_rules import CONTENT_RULES, architecture
 from ma_boot.image.facts import ImageFacts, from_metadata
-from ma_boot.image.platform_rules import GENERAL, Finding
+from ma_boot.image.platform_rules import PLATFORM_RULES
 from ma_boot.image.probe import probed, started
+from ma_boot.modelarts import ERROR, Finding, failed
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -20,13 +21,19 @@ _SEPARATORS = {";", "&&", "||", "|", "&"}
 
 
 class ImageRejected(BootError):
-    """The image breaks rules that a job would fail on."""
+    """The image breaks rules, so that a job would fail."""
 
     exit_code = ExitCode.RANK_TABLE_INVALID
 
 
-def check(client: DockerClient, image: str, arch: Optional[str], command: Optional[str]) -> List[Finding]:
-    """Every finding of a local image, errors first; `command` is a boot command to try."""
+def check_image(
+    client: DockerClient, image: str, arch: Optional[str] = None, command: Optional[str] = None
+) -> List[Finding]:
+    """All findings for a local image, errors first.
+
+    `arch` is that of the job's servers, `command` a boot command to try. Raises `InputMissing` if there is no
+    such image, `UsageError` if its name or the command is malformed.
+    """
     programs = programs_of(command) if command else []
     facts = probed(client, from_metadata(image, image_attributes(client, image)))
     if command and facts.inside is not None:
@@ -35,16 +42,19 @@ def check(client: DockerClient, image: str, arch: Optional[str], command: Option
 
 
 def judged(facts: ImageFacts, arch: Optional[str]) -> List[Finding]:
-    """The findings that follow from the facts, errors first."""
-    found = [finding for rule in (*GENERAL, *TRAPS) for finding in rule(facts)]
+    """The findings for the facts, errors first."""
+    found = [finding for rule in (*PLATFORM_RULES, *CONTENT_RULES) for finding in rule(facts)]
     found += architecture(facts, arch)
-    return sorted(found, key=lambda finding: finding.severity != "error")
+    return sorted(found, key=lambda finding: finding.severity != ERROR)
 
 
 def programs_of(command: str) -> List[str]:
-    """The program of each part of a boot command such as `cd code && ma_boot train.py`."""
+    """The program of each part of a boot command such as `cd code && ma_boot train.py`.
+
+    Raises `UsageError` if the command contains a line break or an unclosed quote.
+    """
     if "\n" in command:
-        raise UsageError("--command: a boot command has no line breaks")
+        raise UsageError("--command: a boot command cannot contain line breaks")
     words = shlex.shlex(command, posix=True, punctuation_chars=True)
     words.whitespace_split = True
     programs: List[str] = []
@@ -61,22 +71,26 @@ def programs_of(command: str) -> List[str]:
     return programs
 
 
-def refuse(image: str, findings: Sequence[Finding]) -> None:
-    """Raises `ImageRejected` where a finding is an error."""
-    count = sum(finding.severity == "error" for finding in findings)
+def reject_errors(image: str, findings: Sequence[Finding]) -> None:
+    """Raises `ImageRejected` if a finding is an error."""
+    count = len(failed(findings))
     if count:
         raise ImageRejected(f"{image} breaks {count} of ModelArts' rules: see above")
 
 
-def as_text(image: str, findings: Sequence[Finding]) -> str:
-    """For people: each finding with its remedy, or the good news."""
-    lines = [f"{f.severity}: {f.rule}: {f.evidence}\n    -> {f.remedy}" for f in findings]
+def findings_text(image: str, findings: Sequence[Finding]) -> str:
+    """Each finding with its remedy, or a line that there is none."""
+    lines = [f"{f.severity}: {f.check}: {f.evidence}\n    -> {f.remedy}" for f in findings]
     return "\n".join(lines) or f"{image}: ready for ModelArts"
 
 
-def as_json(image: str, findings: Sequence[Finding]) -> str:
-    """For programs."""
-    return json.dumps({"image": image, "findings": [finding.__dict__ for finding in findings]}, indent=2)
+def findings_json(image: str, findings: Sequence[Finding]) -> str:
+    """The findings as a JSON document."""
+    rows = [
+        {"rule": f.check, "severity": f.severity, "evidence": f.evidence, "remedy": f.remedy}
+        for f in findings
+    ]
+    return json.dumps({"image": image, "findings": rows}, indent=2)
 
 
 def _is_assignment(word: str) -> bool:

@@ -1,4 +1,4 @@
-"""The container engine: reached, asked for images, and its refusals as errors that say what to do."""
+"""Connects to the container engine, and turns its errors into ones that say what to do."""
 
 from __future__ import annotations
 
@@ -14,20 +14,24 @@ ANSWER_SECONDS = 120
 
 
 class EngineUnavailable(BootError):
-    """No container engine answers, or it may not be used."""
+    """No container engine answers, or the user may not use it."""
 
     exit_code = ExitCode.STORE_UNAVAILABLE
 
 
 class EngineRefused(BootError):
-    """The engine answered, and could not do what was asked."""
+    """The engine answered with an error."""
 
     exit_code = ExitCode.CONFIG
 
 
 @contextmanager
 def engine(environ: Mapping[str, str]) -> Iterator[DockerClient]:
-    """The engine that DOCKER_HOST names, else the local one; refusals become `EngineRefused`."""
+    """A client for the engine at DOCKER_HOST, or the local one.
+
+    In the block, errors of the engine become `EngineRefused`. Raises `EngineUnavailable` if there is no
+    docker SDK, no engine answers, or the connection is lost in the block.
+    """
     try:
         import docker
         import requests
@@ -48,10 +52,10 @@ def engine(environ: Mapping[str, str]) -> Iterator[DockerClient]:
     try:
         yield client
     except APIError as error:
-        raise EngineRefused(f"the engine at {where} refused: {error.explanation or error}") from error
+        raise EngineRefused(f"error from the engine at {where}: {error.explanation or error}") from error
     except requests.exceptions.RequestException as error:
         raise EngineUnavailable(
-            f"the engine at {where} stopped answering: {_first_line(error)}\nsee its log, and start again"
+            f"lost the connection to the engine at {where}: {_first_line(error)}\nsee its log, then try again"
         ) from error
     finally:
         client.close()
@@ -60,7 +64,7 @@ def engine(environ: Mapping[str, str]) -> Iterator[DockerClient]:
 def image_attributes(client: DockerClient, name: str) -> Mapping[str, Any]:
     """The engine's description of a local image.
 
-    Raises `InputMissing` where there is none, `UsageError` for a name that no image can have.
+    Raises `InputMissing` if there is none, `UsageError` if the name is malformed.
     """
     from docker.errors import APIError, ImageNotFound
 
@@ -68,12 +72,12 @@ def image_attributes(client: DockerClient, name: str) -> Mapping[str, Any]:
         return dict(client.images.get(name).attrs)
     except ImageNotFound as error:
         raise InputMissing(
-            f"no image {name} here: see `docker images`, or build it with `ma_boot image build`"
+            f"no such image: {name}; see `docker images`, or build it with `ma_boot image build`"
         ) from error
     except APIError as error:
         if "invalid reference" not in str(error):
             raise
-        raise UsageError(f"no image can be called {name!r}: expected NAME, NAME:TAG or an id") from error
+        raise UsageError(f"invalid image name {name!r}: expected NAME, NAME:TAG or an id") from error
 
 
 def _first_line(error: Exception) -> str:

@@ -1,24 +1,23 @@
-"""What is known of an image: its metadata, and what a probe saw inside, as values."""
+"""What is known about an image: its metadata and the results of a probe inside, as values."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-PLATFORM_UID, PLATFORM_GID = 1000, 100  # ma-user and ma-group (specifications for custom images)
-PLATFORM_HOME = "/home/ma-user"
-LABEL = "ma_boot"  # of every container and network that ma_boot makes
+GB = 10**9
+LABEL = "ma_boot"  # of every container and network that ma_boot creates
 ARCHITECTURES = {"amd64": "x86_64", "x86_64": "x86_64", "arm64": "aarch64", "aarch64": "aarch64"}
 
 
 def docker_platform(architecture: str) -> str:
-    """What `docker build --platform` calls an architecture of `uname -m`."""
+    """The name for `docker build --platform` of an architecture as in `uname -m`."""
     return {"aarch64": "linux/arm64", "x86_64": "linux/amd64"}.get(architecture, f"linux/{architecture}")
 
 
 @dataclass(frozen=True)
 class Python:
-    """An interpreter inside the image; `answer` is its version, or what it said instead."""
+    """An interpreter inside the image; `answer` is its version, or the error."""
 
     prefix: str
     runs: bool
@@ -37,10 +36,10 @@ class Account:
 
 @dataclass(frozen=True)
 class Inside:
-    """What the probe saw as uid 1000, without network.
+    """The results of the probe, which runs as uid 1000 without network.
 
-    `programs` are the shells found on PATH or in /bin; `toolkit` is None where there is no ma_boot at all;
-    `set_id_files` are set-uid and set-gid files; `zone` is False where TZ names a time zone that is not
+    `programs` are the shells found on PATH or in /bin; `toolkit` is None if there is no ma_boot;
+    `set_id_files` are set-uid and set-gid files; `zone` is False if TZ names a time zone that is not
     installed.
     """
 
@@ -58,8 +57,8 @@ class Inside:
 
 @dataclass(frozen=True)
 class Started:
-    """How a boot command fared: whether its program was found, its exit code (None: still running when
-    the time was up) and the end of what it printed."""
+    """The trial of a boot command: whether its programs were found, its exit code (None if it was still
+    running at the timeout), and the end of its output."""
 
     command: str
     found: bool
@@ -69,9 +68,9 @@ class Started:
 
 @dataclass(frozen=True)
 class ImageFacts:
-    """An image; `inside` is None where the probe could not run, and `refusal` then says why.
+    """An image; `inside` is None if the probe could not run, for the reason in `refusal`.
 
-    `size` is in bytes; `architecture` as `uname -m` has it.
+    `size` is in bytes; `architecture` as in `uname -m`.
     """
 
     name: str
@@ -88,7 +87,7 @@ class ImageFacts:
 
 
 def from_metadata(name: str, attributes: Mapping[str, Any]) -> ImageFacts:
-    """The facts that the engine's description of an image has."""
+    """The facts from the engine's description of an image."""
     config = attributes.get("Config") or {}
     variables = (entry.partition("=") for entry in config.get("Env") or ())
     architecture = str(attributes.get("Architecture", ""))
@@ -105,7 +104,7 @@ def from_metadata(name: str, attributes: Mapping[str, Any]) -> ImageFacts:
 
 
 def parsed_probe(text: str) -> Inside:
-    """What `probe.sh` printed, one `name<TAB>value` a line; unknown lines are left out."""
+    """Parses the output of `probe.sh`, lines of `name<TAB>value`; unknown lines are ignored."""
     lines: Dict[str, List[str]] = {}
     for line in text.splitlines():
         name, tab, value = line.partition("\t")

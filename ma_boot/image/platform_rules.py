@@ -1,52 +1,34 @@
-"""ModelArts' rules for images, as functions from facts to findings.
+"""ModelArts' rules for images: user, home, toolkit, protected variables and shells.
 
-The platform's own documents: develop-modelarts-0079 (specifications for custom images of training jobs),
-docker-modelarts_0029 (migrating an image), develop-modelarts-0104 (environment variables),
+They are from the platform's documents develop-modelarts-0079 (specifications for custom images of training
+jobs), docker-modelarts_0029 (migrating an image), develop-modelarts-0104 (environment variables) and
 develop-modelarts-1416 (boot command).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Callable, Iterator, List, Optional
 
-from ma_boot.image.facts import PLATFORM_GID, PLATFORM_HOME, PLATFORM_UID, ImageFacts, Inside
+from ma_boot.image.facts import ImageFacts, Inside
+from ma_boot.modelarts import ERROR, PLATFORM_GID, PLATFORM_HOME, PLATFORM_UID, WARNING, Finding
 
-GB = 10**9
-SIZE_LIMIT = 30 * GB
-SIZE_ADVISED = 15 * GB
-# Two that the platform documents for users, though they begin with its prefix.
+# Names with the platform's prefix that it documents for users.
 ALLOWED_MA = {"MA_DETECT_TRAIN_INJECT_CODE", "MA_HANG_DETECT_TIME"}
-
-
-@dataclass(frozen=True)
-class Finding:
-    """A rule that the image breaks: what was found, and what to do about it.
-
-    `severity` is `error` where a job would fail or be refused, else `warning`.
-    """
-
-    rule: str
-    severity: str
-    evidence: str
-    remedy: str
-
-
 Rule = Callable[[ImageFacts], Iterator[Finding]]
 
 
 def error(rule: str, evidence: str, remedy: str) -> Finding:
-    """A finding with which a job fails, or is refused."""
-    return Finding(rule, "error", evidence, remedy)
+    """A finding with which a job fails or is rejected."""
+    return Finding(rule, ERROR, evidence, remedy)
 
 
 def warning(rule: str, evidence: str, remedy: str) -> Finding:
     """A finding with which a job may run."""
-    return Finding(rule, "warning", evidence, remedy)
+    return Finding(rule, WARNING, evidence, remedy)
 
 
 def user(facts: ImageFacts) -> Iterator[Finding]:
-    """Rule 1 of the specifications: the default user is the one with uid 1000."""
+    """The default user has uid 1000 (rule 1 of the specifications)."""
     name = facts.user.partition(":")[0]
     accounts = facts.inside.accounts if facts.inside else ()
     uid = int(name) if name.isdecimal() else next((a.uid for a in accounts if a.name == name), None)
@@ -59,7 +41,7 @@ def user(facts: ImageFacts) -> Iterator[Finding]:
 
 
 def account(facts: ImageFacts) -> Iterator[Finding]:
-    """ma-user, with its group and home, by number: the names do not matter."""
+    """uid 1000 has an account with ModelArts' group and home; the names do not matter."""
     if facts.inside is None:
         return
     own = next((a for a in facts.inside.accounts if a.uid == PLATFORM_UID), None)
@@ -73,8 +55,8 @@ def account(facts: ImageFacts) -> Iterator[Finding]:
         yield warning(
             "group",
             f"{own.name} (uid {PLATFORM_UID}) has the primary group {own.gid}; expected {PLATFORM_GID}",
-            f"usermod -g {PLATFORM_GID} {own.name}, and chgrp the files of its home; "
-            "on Debian the group exists as `users`",
+            f"usermod -g {PLATFORM_GID} {own.name}, and chgrp the files in its home; "
+            "on Debian the group is `users`",
         )
     if own.home.rstrip("/") != PLATFORM_HOME:
         yield error(
@@ -85,7 +67,7 @@ def account(facts: ImageFacts) -> Iterator[Finding]:
 
 
 def home(facts: ImageFacts) -> Iterator[Finding]:
-    """uid 1000 enters its home and writes there, and nothing is mounted over it."""
+    """uid 1000 can enter its home and write to it, and no volume is mounted over it."""
     found = facts.inside.home if facts.inside else "ok"
     remedy = f"RUN mkdir -p {PLATFORM_HOME} && chown 1000:100 {PLATFORM_HOME} && chmod 750 {PLATFORM_HOME}"
     meaning = {"missing": "does not exist", "closed": "cannot be entered by uid 1000"}
@@ -95,7 +77,7 @@ def home(facts: ImageFacts) -> Iterator[Finding]:
         volume for volume in facts.volumes if (PLATFORM_HOME + "/").startswith(volume.rstrip("/") + "/")
     ]
     if hidden:
-        yield error("home", f"VOLUME {hidden[0]} is mounted over the home", f"take VOLUME {hidden[0]} away")
+        yield error("home", f"VOLUME {hidden[0]} is mounted over the home", f"remove VOLUME {hidden[0]}")
     if facts.workdir.rstrip("/") != PLATFORM_HOME:
         yield warning(
             "workdir",
@@ -105,7 +87,7 @@ def home(facts: ImageFacts) -> Iterator[Finding]:
 
 
 def toolkit(facts: ImageFacts) -> Iterator[Finding]:
-    """ma_boot answers as uid 1000."""
+    """ma_boot runs as uid 1000."""
     if facts.inside is None:
         return
     found = facts.inside.toolkit
@@ -119,27 +101,29 @@ def toolkit(facts: ImageFacts) -> Iterator[Finding]:
         yield error(
             "toolkit",
             f"{found.prefix} does not run: {found.answer}",
-            "make /opt/ma_boot again with ma_boot's Dockerfile; TOOLKIT_PYTHON is 3.9 or later",
+            "rebuild /opt/ma_boot with ma_boot's Dockerfile; TOOLKIT_PYTHON must be 3.9 or later",
         )
 
 
 def protected_variables(facts: ImageFacts) -> Iterator[Finding]:
-    """develop-modelarts-0104: names that begin with MA_, and ENABLE_HTTPS, belong to the platform."""
+    """Names that begin with MA_, and ENABLE_HTTPS, are reserved (develop-modelarts-0104)."""
     for name in sorted(facts.environ):
         if (name.startswith("MA_") and name not in ALLOWED_MA) or name == "ENABLE_HTTPS":
             yield error(
-                "variable", f"ENV {name} belongs to the platform", f"take ENV {name} out of the Dockerfile"
+                "variable",
+                f"ENV {name} is reserved for the platform",
+                f"remove ENV {name} from the Dockerfile",
             )
 
 
 def shell(facts: ImageFacts) -> Iterator[Finding]:
-    """The probe could run at all, and the boot command has its shells."""
+    """The probe could run, and there are a POSIX shell and bash."""
     inside: Optional[Inside] = facts.inside
     if inside is None and "exec format error" in facts.refusal:
         yield warning(
             "inside",
-            f"the inside was not examined: this engine cannot run {facts.architecture}",
-            "check it on such a machine, or register qemu-user-static for binfmt here",
+            f"the contents were not checked: this engine cannot run {facts.architecture}",
+            "check the image on such a machine, or register qemu-user-static with binfmt",
         )
     elif inside is None:
         yield error(
@@ -148,9 +132,9 @@ def shell(facts: ImageFacts) -> Iterator[Finding]:
     elif "bash" not in inside.programs:
         yield error(
             "shell",
-            "no bash: the boot command and .sh files are run by it",
+            "no bash, which runs the boot command and .sh files",
             "install the package bash",
         )
 
 
-GENERAL: List[Rule] = [user, account, home, toolkit, protected_variables, shell]
+PLATFORM_RULES: List[Rule] = [user, account, home, toolkit, protected_variables, shell]

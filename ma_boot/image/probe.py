@@ -1,4 +1,4 @@
-"""Short-lived containers of an image, as the user that ModelArts starts, without network."""
+"""Runs a probe and a boot command in short-lived containers, as ModelArts' user and without network."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Iterator, Optional, Sequence
 
-from ma_boot.image.facts import LABEL, PLATFORM_HOME, PLATFORM_UID, ImageFacts, Started, parsed_probe
+from ma_boot.image.facts import LABEL, ImageFacts, Started, parsed_probe
+from ma_boot.modelarts import PLATFORM_HOME, PLATFORM_UID
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -21,8 +22,8 @@ _KEPT_CHARACTERS = 2000
 
 @dataclass(frozen=True)
 class Run:
-    """How a container ended; `exit_code` is None for one that was stopped when its time was up, `refusal`
-    is what the engine said of one that could not start."""
+    """The result of a container; `exit_code` is None if it was stopped at the timeout, `refusal` is the
+    engine's error if it could not start."""
 
     exit_code: Optional[int]
     output: str
@@ -31,7 +32,7 @@ class Run:
 
 @contextmanager
 def temporary(client: DockerClient, image: str, command: Sequence[str]) -> Iterator[Container]:
-    """A container that is gone with its anonymous volumes when the block ends."""
+    """A container that is removed with its anonymous volumes at the end of the block."""
     container = client.containers.create(
         image,
         entrypoint=list(command[:1]),
@@ -48,7 +49,7 @@ def temporary(client: DockerClient, image: str, command: Sequence[str]) -> Itera
 
 
 def run_inside(client: DockerClient, image: str, command: Sequence[str], seconds: float) -> Run:
-    """Runs a command in a container of its own for at most so many seconds."""
+    """Runs a command in a new container for at most so many seconds."""
     import requests
     from docker.errors import APIError
 
@@ -66,7 +67,7 @@ def run_inside(client: DockerClient, image: str, command: Sequence[str], seconds
 
 
 def probed(client: DockerClient, facts: ImageFacts) -> ImageFacts:
-    """The facts, with what the probe sees inside."""
+    """The facts with the results of the probe."""
     run = run_inside(client, facts.name, ["/bin/sh", "-c", PROBE.read_text(encoding="utf-8")], PROBE_SECONDS)
     if run.refusal or "exec format error" in run.output:
         return replace(facts, refusal=run.refusal or "exec format error")
@@ -76,7 +77,7 @@ def probed(client: DockerClient, facts: ImageFacts) -> ImageFacts:
 
 
 def started(client: DockerClient, facts: ImageFacts, command: str, programs: Sequence[str]) -> ImageFacts:
-    """The facts, with how the boot command fares in the home; `programs` are those it names itself."""
+    """The facts with the result of the boot command, run in the home; `programs` are those it names."""
     looking = 'for program; do command -v "$program" >/dev/null || echo "$program: not found"; done'
     there = f"cd {PLATFORM_HOME} && {{ %s\n}}"
     lost = run_inside(client, facts.name, ["/bin/sh", "-c", there % looking, "sh", *programs], START_SECONDS)

@@ -1,10 +1,10 @@
-# Looks around in an image, as the user that ModelArts starts, and prints one name<TAB>value a line.
-# POSIX sh and its built-ins where they do: slim images have little else.
+# Examines an image as the user that ModelArts starts, and prints lines of name<TAB>value.
+# Uses POSIX sh and its built-ins as far as possible: slim images have little else.
 home=/home/ma-user
 say() { printf '%s\t%s\n' "$1" "$2"; }
 found() { command -v "$1" >/dev/null 2>&1; }
 
-# python PREFIX COMMAND...: `PREFIX<TAB>exit code<TAB>last line of its answer`
+# python PREFIX COMMAND...: `PREFIX<TAB>exit code<TAB>last line of its output`
 answer() {
     prefix=$1
     shift

@@ -1,4 +1,4 @@
-"""Pushes a local image to SWR: login, layers, digest; no credential in an argument, a log or the image."""
+"""Pushes a local image to SWR; credentials appear in no argument, log or image."""
 
 from __future__ import annotations
 
@@ -8,33 +8,37 @@ from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, Mapping, Option
 
 from ma_boot.errors import BootError, ConfigError, ExitCode
 from ma_boot.image.container_engine import image_attributes
-from ma_boot.image.progress import Progress, shown
+from ma_boot.image.progress import EngineProgress, shown
 from ma_boot.image.swr import Login, Target
 from ma_boot.redact import MASK
-from ma_boot.reporting import Console
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
-# A registry may take that long, in silence, to take over a layer of many gigabytes.
+    from ma_boot.reporting import Console
+
+# A registry may need this long, without an answer, to store a layer of many gigabytes.
 SILENCE_SECONDS = 3600
-# Words, not parts of them: a port may have 403 in it.
+# Whole words: a port may contain 403.
 _REFUSALS = re.compile(r"\b(unauthorized|denied|authentication|401|403|incorrect username)\b", re.IGNORECASE)
 _DONE = ("Pushed", "Layer already exists", "Mounted from")
 
 
 class RegistryFailed(BootError):
-    """The registry cannot be reached, drops the connection, or refuses the credentials."""
+    """The registry cannot be reached, drops the connection, or rejects the credentials."""
 
     exit_code = ExitCode.STORE_UNAVAILABLE
 
 
 class PushFailed(Exception):
-    """The engine gave the push up; its words."""
+    """The push failed; the message is the engine's."""
 
 
 def configured_login(host: str) -> Optional[Mapping[str, str]]:
-    """The docker config's entry for a registry, from its file or its credential store."""
+    """The docker config's entry for a registry, from its file or its credential store; None if there is none.
+
+    Raises `ConfigError` if the config or the credential store cannot be read.
+    """
     from docker import auth
     from docker.errors import DockerException
 
@@ -45,8 +49,11 @@ def configured_login(host: str) -> Optional[Mapping[str, str]]:
     return entry
 
 
-def push(client: DockerClient, image: str, target: Target, login: Login, console: Console) -> str:
-    """Pushes `image` as `target` and returns the digest; the tag that it needs here is gone afterwards."""
+def push_image(client: DockerClient, image: str, target: Target, login: Login, console: Console) -> str:
+    """Pushes `image` as `target` and returns the digest; the local tag for it is removed afterwards.
+
+    Raises `RegistryFailed` if the login or the push fails.
+    """
     from docker.errors import APIError
 
     auth = {"username": login.user, "password": login.password, "serveraddress": target.host}
@@ -65,8 +72,8 @@ def push(client: DockerClient, image: str, target: Target, login: Login, console
             raise failure_of(str(failure), target, login) from failure
 
 
-def follow(stream: Iterable[Mapping[str, Any]], progress: Progress) -> str:
-    """Shows each layer's way and returns the digest; raises `PushFailed` where the stream has an error."""
+def follow(stream: Iterable[Mapping[str, Any]], progress: EngineProgress) -> str:
+    """Shows the progress of the layers and returns the digest; raises `PushFailed` if the push fails."""
     layers: Dict[str, Tuple[int, int]] = {}
     digest = ""
     for entry in stream:
@@ -93,7 +100,7 @@ def _sent(layers: Mapping[str, Tuple[int, int]]) -> str:
 
 @contextmanager
 def _tagged(client: DockerClient, image: str, target: Target) -> Iterator[None]:
-    """The target's name on a local image for the time of a push, where it had none before."""
+    """Tags a local image with the target's name in the block, unless it has this tag already."""
     name = f"{target.repository}:{target.tag}"
     had = name in (image_attributes(client, image).get("RepoTags") or ())
     client.api.tag(image, target.repository, target.tag)
@@ -105,16 +112,16 @@ def _tagged(client: DockerClient, image: str, target: Target) -> Iterator[None]:
 
 
 def failure_of(said: str, target: Target, login: Login) -> RegistryFailed:
-    """What the engine said of a registry, as an error that says who is at fault; without the password."""
-    words = said.replace(login.password, MASK).strip()
-    if _REFUSALS.search(words):
+    """The engine's message, without the password, as an error that blames the login or the connection."""
+    message = said.replace(login.password, MASK).strip()
+    if _REFUSALS.search(message):
         return RegistryFailed(
-            f"{target.host} refused {login.user} (from {login.origin}): {words}\n"
-            f"a temporary login ends after a day: make a new one; the user needs write permission for the "
-            f"organization {target.organization}; the region of the user name is the registry's"
+            f"{target.host} rejected {login.user} (from {login.origin}): {message}\n"
+            "check that a temporary login is not older than a day, that the user has write permission for "
+            f"the organization {target.organization}, and that the region in the user name is the registry's"
         )
     return RegistryFailed(
-        f"{target.host} does not answer as a registry does: {words}\n"
-        "see that this machine's engine reaches it (proxy, firewall, --region, --registry), then push again: "
-        "layers that arrived are not sent twice"
+        f"{target.host} did not respond as a registry: {message}\n"
+        "check that the engine can reach it (proxy, firewall, --region, --registry), then push again: layers "
+        "that have been pushed are not sent again"
     )

@@ -1,4 +1,4 @@
-"""SWR, the registry that ModelArts pulls from: names, logins, and what the job form wants to know."""
+"""SWR, the registry from which ModelArts pulls images: names, logins, and the values for the job form."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import List, Mapping, Optional, Tuple
 
 from ma_boot.errors import ConfigError, UsageError, listed
+from ma_boot.modelarts import PLATFORM_UID
 
 _ORGANIZATION = re.compile(r"[a-z][a-z0-9._-]*[a-z0-9]|[a-z]")
 _NAME = re.compile(r"[a-z0-9]+(?:[._/-]+[a-z0-9]+)*")
@@ -19,7 +20,7 @@ _TAG = re.compile(r"\w[\w.-]{0,127}", re.ASCII)
 
 @dataclass(frozen=True)
 class Target:
-    """Where an image goes in SWR."""
+    """The name of an image in SWR."""
 
     host: str
     organization: str
@@ -28,25 +29,25 @@ class Target:
 
     @property
     def repository(self) -> str:
-        """Without the tag."""
+        """The name without the tag."""
         return f"{self.host}/{self.organization}/{self.name}"
 
     @property
     def image_url(self) -> str:
-        """As `engine.image_url` of a training job has it: without the registry."""
+        """The name without the registry, as in `engine.image_url` of a training job."""
         return f"{self.organization}/{self.name}:{self.tag}"
 
 
 @dataclass(frozen=True)
 class Login:
-    """User and password for the registry, and where they come from; the password is in no repr."""
+    """User and password for the registry, and where they come from; `repr` omits the password."""
 
     user: str
     password: str = field(repr=False)
     origin: str
 
 
-def target(
+def push_target(
     image: str,
     region: str,
     organization: str,
@@ -54,18 +55,18 @@ def target(
     tag: Optional[str],
     registry: Optional[str],
 ) -> Target:
-    """The target of a push; name and tag are those of the local image where they are not given.
+    """The target of a push; name and tag default to those of the local image.
 
-    Raises `UsageError` with every part that SWR would refuse.
+    Raises `UsageError` with every part that SWR would reject.
     """
     own_name, own_tag = _name_and_tag(image)
     found = Target(
         registry or f"swr.{region}.myhuaweicloud.com", organization, name or own_name, tag or own_tag
     )
     parts = (
-        ("--region", region, _REGION, "one like cn-north-4"),
-        ("--organization", found.organization, _ORGANIZATION, "lower case letters, digits and ._-"),
-        ("--name", found.name, _NAME, "lower case letters, digits and ._/-"),
+        ("--region", region, _REGION, "one such as cn-north-4"),
+        ("--organization", found.organization, _ORGANIZATION, "lowercase letters, digits and ._-"),
+        ("--name", found.name, _NAME, "lowercase letters, digits and ._/-"),
         ("--tag", found.tag, _TAG, "at most 128 letters, digits and ._-"),
         ("--registry", registry or "unset", _HOST, "HOST or HOST:PORT, without https://"),
     )
@@ -75,21 +76,21 @@ def target(
         if not form.fullmatch(value)
     ]
     if wrong:
-        raise UsageError(listed("no name in SWR:", wrong))
+        raise UsageError(listed("invalid name for SWR:", wrong))
     return found
 
 
 def long_term_login(region: str, access_key: str, secret_key: str) -> Tuple[str, str]:
-    """User and password of SWR's long-term login: the password is the HMAC-SHA256 of AK with SK, in hex."""
+    """User and password of SWR's long-term login, whose password is the HMAC-SHA256 of AK with SK, in hex."""
     password = hmac.new(secret_key.encode(), access_key.encode(), hashlib.sha256).hexdigest()
     return f"{region}@{access_key}", password
 
 
-def login(
+def push_login(
     environ: Mapping[str, str], configured: Optional[Mapping[str, str]], region: str, host: str
 ) -> Login:
-    """The login for a push, the first of: SWR_USERNAME and SWR_PASSWORD; the docker config's entry of the
-    registry (`configured`); OBS_ACCESS_KEY_ID and OBS_SECRET_ACCESS_KEY, for SWR's long-term login.
+    """The login for a push: SWR_USERNAME and SWR_PASSWORD, else `configured` (the docker config's entry for
+    the registry), else SWR's long-term login made from OBS_ACCESS_KEY_ID and OBS_SECRET_ACCESS_KEY.
 
     Raises `ConfigError` that lists what was looked for.
     """
@@ -104,7 +105,7 @@ def login(
     if access_key and secret_key and not temporary:
         pair = long_term_login(region, access_key, secret_key)
         return Login(*pair, "OBS_ACCESS_KEY_ID and OBS_SECRET_ACCESS_KEY")
-    keys = "a temporary key: no login can be made of it" if temporary else "not set"
+    keys = "temporary, so no login can be made from them" if temporary else "not set"
     raise ConfigError(
         listed(
             f"no credentials for {host}; looked for",
@@ -112,8 +113,8 @@ def login(
                 f"SWR_USERNAME and SWR_PASSWORD: {_which(user, password)}",
                 f"an entry for {host} in the docker config: none",
                 f"OBS_ACCESS_KEY_ID and OBS_SECRET_ACCESS_KEY: {keys}",
-                "SWR's console has a login command (Generate Login Command): run it, or put its -u and -p "
-                "into SWR_USERNAME and SWR_PASSWORD",
+                "SWR's console offers a login command (Generate Login Command): run it, or set SWR_USERNAME "
+                "and SWR_PASSWORD to its -u and -p",
             ],
         )
     )
@@ -125,15 +126,15 @@ def job_form(pushed: Target, digest: str, command: str) -> str:
         ("image", pushed.image_url),
         ("pull", f"{pushed.repository}@{digest}"),
         ("boot command", command),
-        ("user id", "1000"),
+        ("user id", str(PLATFORM_UID)),
         ("environment", "RANK_TABLE_FILE=/user/config on NPUs; with a path mapping OBS_ENDPOINT,"),
-        ("", "OBS_ACCESS_KEY_ID and OBS_SECRET_ACCESS_KEY; no name that begins with MA_"),
+        ("", "OBS_ACCESS_KEY_ID and OBS_SECRET_ACCESS_KEY; no names that begin with MA_"),
     ]
     return "\n".join(f"{name:14}{value}" for name, value in rows)
 
 
 def _configured(entry: Optional[Mapping[str, str]]) -> Tuple[Optional[str], Optional[str]]:
-    """docker-py writes lower case, credential stores write upper case."""
+    """User and password; docker-py's keys are lowercase, those of credential stores capitalized."""
     lowered = {key.lower(): value for key, value in (entry or {}).items()}
     return lowered.get("username"), lowered.get("password") or lowered.get("secret")
 

@@ -4,6 +4,7 @@ from ma_boot.modelarts.channels import Channel, read_channels
 from ma_boot.modelarts.cpu_affinity import bound_cores, read_machine
 from ma_boot.modelarts.dns import address_of, own_address
 from ma_boot.modelarts.driver import call_post_stop, start_slogd
+from ma_boot.modelarts.findings import ERROR, OK, WARNING, Finding, failed
 from ma_boot.modelarts.hccn import card_addresses, tool_address
 from ma_boot.modelarts.job import (
     PLATFORM_GID,
@@ -19,17 +20,22 @@ from ma_boot.modelarts.rank_table_file import wait_until_completed, write_atomic
 from ma_boot.modelarts.route_plan import planned_route
 
 __all__ = [
+    "ERROR",
+    "OK",
     "PLATFORM_GID",
     "PLATFORM_HOME",
     "PLATFORM_UID",
     "TABLE_NAME",
+    "WARNING",
     "Channel",
+    "Finding",
     "JobEnvironment",
     "address_of",
     "bound_cores",
     "call_post_stop",
     "card_addresses",
     "check_free",
+    "failed",
     "free_port",
     "instance_name",
     "own_address",

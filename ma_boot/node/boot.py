@@ -49,7 +49,7 @@ def boot(request: BootRequest, world: World) -> Ending:
             check_restarts(request.run, job)
             transfers = job_transfers(request.transfers, environ, world.cwd, job)
             if request.preflight:
-                check_container(environ, world.hostname, world.cwd, job, journal.say)
+                check_container(environ, world.hostname, job, journal.say)
             report_channels(environ, journal.say)
             phase.detail = job.said()
         with journal.phase("environment") as phase:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Callable, Mapping
 
 from ma_boot.errors import CannotCreate, ConfigError, listed
-from ma_boot.modelarts import JobEnvironment, read_channels
+from ma_boot.modelarts import JobEnvironment, failed, read_channels
 from ma_boot.reporting import keep_earlier
 
 
@@ -23,15 +23,15 @@ def set_failure_aside(job: JobEnvironment) -> None:
 
 
 def check_container(
-    environ: Mapping[str, str], hostname: str, cwd: str, job: JobEnvironment, say: Callable[[str], None]
+    environ: Mapping[str, str], hostname: str, job: JobEnvironment, say: Callable[[str], None]
 ) -> None:
     """Runs the quick checks of `ma_boot doctor` (`--preflight`) and prints their warnings.
 
     Raises `ConfigError` with all errors that they found.
     """
-    from ma_boot.doctor import Patient, cheap_findings, failed  # only for jobs that ask for it
+    from ma_boot.doctor import System, quick_findings  # only for jobs that ask for it
 
-    findings = cheap_findings(Patient(environ, hostname, cwd), job)
+    findings = quick_findings(System(environ, hostname), job)
     for finding in findings:
         if finding.severity == "warning":
             say(f"preflight: {finding.check}: {finding.evidence}; {finding.remedy}")

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Optional, Tuple
 
 from ma_boot.errors import CannotCreate, ConfigError
-from ma_boot.image.container_engine import engine
-from ma_boot.image.facts import PLATFORM_GID, PLATFORM_UID
+from ma_boot.image import engine
 from ma_boot.launch import WorkerSpec
+from ma_boot.modelarts import PLATFORM_GID, PLATFORM_UID
 from ma_boot.node.request import BootRequest, as_options
 from ma_boot.node.world import World
 from ma_boot.rehearsal.containers import container_plan, engine_calls

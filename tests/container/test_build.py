@@ -137,8 +137,8 @@ def has_buildkit(docker: str) -> bool:
     [
         (["--build-arg", "TOOLKIT_PYTHON=/nowhere/python"], 78, "expected Python 3.9 or later"),
         (["--build-arg", "BASE_IMAGE=127.0.0.1:1/absent"], 78, "127.0.0.1:1"),
-        (["--build-arg", "UNSET_HERE"], 64, "UNSET_HERE is no variable here either"),
-        (["--tag", "Not A Tag"], 64, "no image can be called"),
+        (["--build-arg", "UNSET_HERE"], 64, "UNSET_HERE is not set in the environment"),
+        (["--tag", "Not A Tag"], 64, "invalid image name"),
         (["--size-budget", "0.1"], 65, "the budget is 0.1 GB: see `docker history"),
     ],
     ids=["python", "base", "argument", "tag", "budget"],

@@ -37,12 +37,12 @@ WRONG: List[Tuple[str, str, List[str], str, str, str]] = [
     ("no-home", as_root("rm -r /home/ma-user") + "\nENV DEFAULT_CONDA_ENV_NAME=", [], "home", "error", "mkdir -p /home/ma-user"),
     ("closed-home", as_root("chown 0:0 /home/ma-user && chmod 700 /home/ma-user") + "\nENV DEFAULT_CONDA_ENV_NAME=", [], "home", "error", "chmod 750"),
     ("read-only-home", as_root("chown 0:0 /home/ma-user && chmod 755 /home/ma-user"), [], "home", "error", "chown 1000:100"),
-    ("volume", "VOLUME /home/ma-user", [], "home", "error", "take VOLUME /home/ma-user away"),
+    ("volume", "VOLUME /home/ma-user", [], "home", "error", "remove VOLUME /home/ma-user"),
     ("workdir", "WORKDIR /tmp", [], "workdir", "warning", "WORKDIR /home/ma-user"),
     ("no-toolkit", as_root("rm -r /opt/ma_boot /usr/local/bin/ma_boot"), [], "toolkit", "error", "ma_boot's Dockerfile"),
-    ("broken-toolkit", as_root(f"rm -r {LIBRARIES}/click"), [], "toolkit", "error", "make /opt/ma_boot again"),
-    ("ma-variable", "ENV MA_JOB_DIR=/x", [], "variable", "error", "take ENV MA_JOB_DIR out"),
-    ("https", "ENV ENABLE_HTTPS=1", [], "variable", "error", "take ENV ENABLE_HTTPS out"),
+    ("broken-toolkit", as_root(f"rm -r {LIBRARIES}/click"), [], "toolkit", "error", "rebuild /opt/ma_boot"),
+    ("ma-variable", "ENV MA_JOB_DIR=/x", [], "variable", "error", "remove ENV MA_JOB_DIR"),
+    ("https", "ENV ENABLE_HTTPS=1", [], "variable", "error", "remove ENV ENABLE_HTTPS"),
     ("no-bash", as_root("rm /bin/bash"), [], "shell", "error", "install the package bash"),
     ("no-sh", as_root("rm /bin/sh"), [], "shell", "error", "install a POSIX shell"),
     ("no-environment", "ENV DEFAULT_CONDA_ENV_NAME=absent", [], "environment", "error", "an environment that exists"),
@@ -50,9 +50,9 @@ WRONG: List[Tuple[str, str, List[str], str, str, str]] = [
     ("driver", as_root("mkdir -p /usr/local/nvidia/lib64 && touch /usr/local/nvidia/lib64/libcuda.so"), [], "driver", "error", "ModelArts mounts the host's driver"),
     ("driver-library", as_root("touch /usr/lib/libcuda.so.535.1"), [], "driver", "error", "ModelArts mounts the host's driver"),
     ("set-uid", as_root("cp /bin/cat /usr/bin/own && chmod u+s /usr/bin/own"), [], "set-uid", "warning", "chmod ug-s /usr/bin/own"),
-    ("path", "ENV PATH=/opt/ma_boot/bin", [], "path", "error", "do not replace it"),
+    ("path", "ENV PATH=/opt/ma_boot/bin", [], "path", "error", "instead of replacing it"),
     ("library-path", f"ENV LD_LIBRARY_PATH={ENVIRONMENT}/lib", [], "path", "warning", "ma_boot sets it"),
-    ("rank-table", "ENV RANK_TABLE_FILE=/user/config/jobstart_hccl.json", [], "rank-table", "error", "take ENV RANK_TABLE_FILE out"),
+    ("rank-table", "ENV RANK_TABLE_FILE=/user/config/jobstart_hccl.json", [], "rank-table", "error", "remove ENV RANK_TABLE_FILE"),
     ("secret", f"ENV OBS_SECRET_ACCESS_KEY={SECRET}", [], "secret", "error", "change the credential"),
     ("buffered", "ENV PYTHONUNBUFFERED=", [], "unbuffered", "warning", "ENV PYTHONUNBUFFERED=1"),
     ("time-zone", "ENV TZ=Nowhere/Land", [], "time-zone", "warning", "tzdata"),
@@ -90,7 +90,7 @@ def test_findings_for_people(derived: Callable[..., str], ma_boot: Callable[...,
     image = derived("wrong-twice", "ENV MA_X=1\nWORKDIR /tmp")
     done = ma_boot("image", "check", image)
     assert done.code == 65
-    assert "error: variable: ENV MA_X belongs to the platform\n    -> take ENV MA_X out" in done.output
+    assert "error: variable: ENV MA_X is reserved for the platform\n    -> remove ENV MA_X" in done.output
     assert "warning: workdir:" in done.output
     assert f"{image} breaks 1 of ModelArts' rules" in done.errors
 
@@ -107,8 +107,8 @@ def test_a_boot_command_that_runs_on_is_stopped(good: Built, ma_boot: Callable[.
 @pytest.mark.parametrize(
     ("image", "code", "said"),
     [
-        (f"{SESSION}/absent", 66, f"no image {SESSION}/absent here"),
-        ("Not a name!", 64, "no image can be called"),
+        (f"{SESSION}/absent", 66, f"no such image: {SESSION}/absent"),
+        ("Not a name!", 64, "invalid image name"),
     ],
 )
 def test_no_such_image(ma_boot: Callable[..., Ran], engine: Any, image: str, code: int, said: str) -> None:
@@ -148,4 +148,4 @@ def test_an_engine_that_goes_away(good: Built, ma_boot: Callable[..., Ran]) -> N
     with breaking(address, lambda data: b"/containers/create" in data) as broken:
         done = ma_boot("image", "check", good.tag, environ={"DOCKER_HOST": f"tcp://{broken}"})
     assert done.code == 69
-    assert f"the engine at tcp://{broken} stopped answering" in done.errors
+    assert f"lost the connection to the engine at tcp://{broken}" in done.errors

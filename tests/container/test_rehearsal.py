@@ -361,7 +361,7 @@ def test_no_engine_answers(laptop: Laptop) -> None:
 def test_an_image_that_is_not_here(laptop: Laptop) -> None:
     ended = laptop.rehearse("project/train.py", image="ma-boot-test/not-here")
     assert ended.code == 66, ended.output
-    assert "no image ma-boot-test/not-here here" in ended.output
+    assert "no such image: ma-boot-test/not-here" in ended.output
     assert not (laptop.root / "ma_boot-rehearsal").exists()
 
 

@@ -13,7 +13,7 @@ import threading
 from typing import TYPE_CHECKING, Iterable, Mapping
 
 from ma_boot.errors import BootError, signal_name
-from ma_boot.image.container_engine import engine
+from ma_boot.image import engine
 from ma_boot.processes import SignalInbox, Task
 from ma_boot.rehearsal.containers.engine_calls import start
 from ma_boot.reporting import print_lines

@@ -13,7 +13,8 @@ from pathlib import PurePath
 from typing import Dict, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.errors import ConfigError
-from ma_boot.image.facts import LABEL, PLATFORM_UID
+from ma_boot.image import LABEL
+from ma_boot.modelarts import PLATFORM_UID
 from ma_boot.rehearsal.platform.simulated_job import SimulatedJob, node_environment
 
 RUN_LABEL = f"{LABEL}.rehearsal"

@@ -6,8 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping
 
 from ma_boot.errors import CommandNotFound, ConfigError, NotExecutable
-from ma_boot.image.container_engine import EngineRefused, image_attributes
-from ma_boot.image.facts import ARCHITECTURES, LABEL, docker_platform
+from ma_boot.image import ARCHITECTURES, LABEL, EngineRefused, docker_platform, image_attributes
 from ma_boot.rehearsal.containers.container_plan import RUN_LABEL, ContainerPlan, NetworkPlan
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import sys
 from typing import Iterator, List, Mapping
 
 from ma_boot.errors import BootError
-from ma_boot.image.container_engine import engine
+from ma_boot.image import engine
 from ma_boot.rehearsal.containers.container_plan import RUN_LABEL
 from ma_boot.rehearsal.containers.engine_calls import removed
 from ma_boot.reporting import print_lines

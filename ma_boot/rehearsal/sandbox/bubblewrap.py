@@ -5,7 +5,7 @@ from __future__ import annotations
 import os.path
 from typing import Callable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from ma_boot.image.facts import PLATFORM_GID, PLATFORM_UID
+from ma_boot.modelarts import PLATFORM_GID, PLATFORM_UID
 
 EXACT = ("/home/ma-user", "/cache", "/user/config")
 

@@ -10,9 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ma_boot.errors import UsageError
-from ma_boot.image.check import ImageRejected, as_json, as_text, judged, programs_of, refuse
-from ma_boot.image.facts import Account, ImageFacts, Inside, Python, Started, from_metadata, parsed_probe
-from ma_boot.image.platform_rules import GB, Finding
+from ma_boot.image.check import (
+    ImageRejected,
+    findings_json,
+    findings_text,
+    judged,
+    programs_of,
+    reject_errors,
+)
+from ma_boot.image.facts import GB, Account, ImageFacts, Inside, Python, Started, from_metadata, parsed_probe
+from ma_boot.modelarts import Finding
 
 ENVIRONMENT = "/home/ma-user/anaconda3/envs/training"
 INSIDE = Inside(
@@ -86,7 +93,7 @@ BROKEN: List[Tuple[str, ImageFacts, str, str, str]] = [
     ("PATH replaced", environ(PATH="/opt/bin"), "path", "error", "$PATH"),
     ("PATH relative", environ(PATH="/usr/bin:/bin:."), "path", "warning", "absolute"),
     ("empty entry", environ(LD_LIBRARY_PATH=":/usr/lib"), "path", "warning", "colon"),
-    ("conda's lib", environ(LD_LIBRARY_PATH=f"{ENVIRONMENT}/lib"), "path", "warning", "take it out"),
+    ("conda's lib", environ(LD_LIBRARY_PATH=f"{ENVIRONMENT}/lib"), "path", "warning", "remove it"),
     ("rank table", environ(RANK_TABLE_FILE="/x"), "rank-table", "error", "RANK_TABLE_FILE"),
     ("PYTHONPATH", environ(PYTHONPATH="/x"), "variable", "warning", "boot command"),
     ("buffered", environ(PYTHONUNBUFFERED=""), "unbuffered", "warning", "PYTHONUNBUFFERED=1"),
@@ -107,9 +114,9 @@ def test_each_rule_finds_its_fault_with_its_remedy(
     facts: ImageFacts, rule: str, severity: str, remedy: str
 ) -> None:
     (found,) = judged(facts, None)
-    assert (found.rule, found.severity) == (rule, severity)
+    assert (found.check, found.severity) == (rule, severity)
     assert remedy in found.remedy
-    assert "planted" not in as_text("image", [found]) + as_json("image", [found])
+    assert "planted" not in findings_text("image", [found]) + findings_json("image", [found])
 
 
 @pytest.mark.parametrize(
@@ -131,7 +138,7 @@ def test_what_is_allowed_is_not_found(facts: ImageFacts) -> None:
 
 def test_the_architecture_is_only_judged_when_it_is_asked_for() -> None:
     (found,) = judged(GOOD, "aarch64")
-    assert found.rule == "architecture"
+    assert found.check == "architecture"
     assert "--platform linux/arm64" in found.remedy
 
 
@@ -145,7 +152,7 @@ def test_the_architecture_is_only_judged_when_it_is_asked_for() -> None:
 )
 def test_a_boot_command_that_does_not_start(started: Started, severity: str, evidence: str) -> None:
     (found,) = judged(replace(GOOD, started=started), None)
-    assert (found.rule, found.severity) == ("command", severity)
+    assert (found.check, found.severity) == ("command", severity)
     assert evidence in found.evidence
 
 
@@ -153,8 +160,8 @@ def test_errors_come_first_and_refuse_the_image() -> None:
     findings = judged(replace(GOOD, user="", workdir="/", size=31 * GB), None)
     assert [finding.severity for finding in findings] == ["error", "error", "warning"]
     with pytest.raises(ImageRejected, match="breaks 2 of"):
-        refuse("image", findings)
-    refuse("image", [Finding("workdir", "warning", "", "")])
+        reject_errors("image", findings)
+    reject_errors("image", [Finding("workdir", "warning", "", "")])
 
 
 @pytest.mark.parametrize(

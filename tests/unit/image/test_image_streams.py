@@ -11,7 +11,7 @@ from ma_boot.errors import UsageError
 from ma_boot.image import build, push
 from ma_boot.image.check import ImageRejected
 from ma_boot.image.container_engine import EngineRefused
-from ma_boot.image.progress import Progress, shown
+from ma_boot.image.progress import EngineProgress, shown
 from ma_boot.reporting.console import Console
 from tests.functional.terminal import screen_lines
 
@@ -24,7 +24,7 @@ class Pipe:
     def __init__(self, interactive: bool = False) -> None:
         self.reader, self._writer = os.pipe()
         self.console = Console(self._writer, interactive)
-        self.progress = Progress(self.console, lambda lines: None)
+        self.progress = EngineProgress(self.console, lambda lines: None)
 
     def text(self) -> str:
         self.console.flush()
@@ -98,12 +98,12 @@ def test_build_arguments_with_and_without_a_value() -> None:
     environ = {"PIP_INDEX_URL": "https://x"}
     found = build.build_arguments(["A=1=2", "PIP_INDEX_URL", "B="], environ)
     assert found == {"A": "1=2", "PIP_INDEX_URL": "https://x", "B": ""}
-    with pytest.raises(UsageError, match=r"C is no variable here(.|\n)*D is no variable here"):
+    with pytest.raises(UsageError, match=r"C is not set in the environment(.|\n)*D is not set"):
         build.build_arguments(["C", "D"], environ)
 
 
 def test_the_size_budget() -> None:
-    build.keep_within(2 * 10**9, 2.0, "image")
-    build.keep_within(2 * 10**9, None, "image")
+    build.check_size(2 * 10**9, 2.0, "image")
+    build.check_size(2 * 10**9, None, "image")
     with pytest.raises(ImageRejected, match=r"2\.10 GB, the budget is 2 GB"):
-        build.keep_within(2_100_000_000, 2.0, "image")
+        build.check_size(2_100_000_000, 2.0, "image")

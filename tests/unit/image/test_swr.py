@@ -19,7 +19,7 @@ ENTRY = {"username": "configured", "password": "planted-entry"}
 
 
 def test_the_name_of_the_local_image_is_the_default() -> None:
-    found = swr.target("host:5000/me/training:v1", REGION, "org", None, None, None)
+    found = swr.push_target("host:5000/me/training:v1", REGION, "org", None, None, None)
     assert found == swr.Target(HOST, "org", "training", "v1")
     assert found.repository == f"{HOST}/org/training"
     assert found.image_url == "org/training:v1"
@@ -29,23 +29,23 @@ def test_the_name_of_the_local_image_is_the_default() -> None:
     ("image", "tag"), [("a", "latest"), ("a:b", "b"), ("h:5000/a", "latest"), ("a@sha256:0", "latest")]
 )
 def test_tag_of_the_local_image(image: str, tag: str) -> None:
-    assert swr.target(image, REGION, "org", None, None, None).tag == tag
+    assert swr.push_target(image, REGION, "org", None, None, None).tag == tag
 
 
 def test_name_tag_and_registry_can_be_given() -> None:
-    found = swr.target("a:b", REGION, "org", "group/name", "v2", "127.0.0.1:5000")
+    found = swr.push_target("a:b", REGION, "org", "group/name", "v2", "127.0.0.1:5000")
     assert found == swr.Target("127.0.0.1:5000", "org", "group/name", "v2")
 
 
 def test_every_wrong_part_is_named_at_once() -> None:
     with pytest.raises(UsageError) as raised:
-        swr.target("a", REGION, "Org", "UPPER", "-x", "https://host")
+        swr.push_target("a", REGION, "Org", "UPPER", "-x", "https://host")
     assert all(option in str(raised.value) for option in ("--organization", "--name", "--tag", "--registry"))
 
 
 def test_a_region_is_part_of_a_host_name() -> None:
     with pytest.raises(UsageError, match="--region"):
-        swr.target("a", "cn north/4", "org", None, None, None)
+        swr.push_target("a", "cn north/4", "org", None, None, None)
 
 
 def test_the_long_term_login_is_what_the_documented_command_makes() -> None:
@@ -68,7 +68,7 @@ def test_the_long_term_login_is_what_the_documented_command_makes() -> None:
 def test_the_order_of_logins(
     environ: Dict[str, str], entry: Optional[Dict[str, str]], user: str, origin: str
 ) -> None:
-    found = swr.login(environ, entry, REGION, HOST)
+    found = swr.push_login(environ, entry, REGION, HOST)
     assert found.user == user
     assert origin in found.origin
     assert found.password not in repr(found)
@@ -79,12 +79,12 @@ def test_the_order_of_logins(
     [
         ({}, "not set"),
         ({"SWR_USERNAME": "user"}, "only the user is set"),
-        ({**KEYS, "OBS_SECURITY_TOKEN": "planted"}, "a temporary key"),
+        ({**KEYS, "OBS_SECURITY_TOKEN": "planted"}, "temporary, so no login can be made"),
     ],
 )
 def test_no_login_says_what_was_looked_for(environ: Dict[str, str], said: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        swr.login(environ, None, REGION, HOST)
+        swr.push_login(environ, None, REGION, HOST)
     assert said in str(raised.value)
     assert "Generate Login Command" in str(raised.value)
     assert "planted" not in str(raised.value)
@@ -93,10 +93,10 @@ def test_no_login_says_what_was_looked_for(environ: Dict[str, str], said: str) -
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ("dial tcp 127.0.0.1:40311: connect: connection refused", "does not answer as a registry does"),
-        ("unauthorized: authentication required", "refused user (from SWR_USERNAME"),
-        ("received unexpected HTTP status: 403 Forbidden", "refused user (from SWR_USERNAME"),
-        ("denied: you may not, with planted-password", "refused user (from SWR_USERNAME"),
+        ("dial tcp 127.0.0.1:40311: connect: connection refused", "did not respond as a registry"),
+        ("unauthorized: authentication required", "rejected user (from SWR_USERNAME"),
+        ("received unexpected HTTP status: 403 Forbidden", "rejected user (from SWR_USERNAME"),
+        ("denied: you may not, with planted-password", "rejected user (from SWR_USERNAME"),
     ],
 )
 def test_who_is_at_fault(said: str, told: str) -> None:

@@ -82,7 +82,7 @@ PURE: Set[str] = {
     "ma_boot.reporting.result",
     "ma_boot.reporting.explain",
     "ma_boot.reporting.hints",
-    "ma_boot.doctor.findings",
+    "ma_boot.modelarts.findings",
     "ma_boot.doctor.platform",
     "ma_boot.doctor.npu",
     "ma_boot.image.facts",

@@ -1,0 +1,26 @@
+"""What a check of a container or an image found, measured by what ModelArts expects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Iterable, List
+
+OK, WARNING, ERROR = "ok", "warning", "error"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of a check: `evidence` is what was found, `remedy` what to do, empty if nothing.
+
+    With an error a job would fail or be rejected; with a warning it may run.
+    """
+
+    check: str
+    severity: str
+    evidence: str
+    remedy: str = ""
+
+
+def failed(findings: Iterable[Finding]) -> List[Finding]:
+    """The errors."""
+    return [finding for finding in findings if finding.severity == ERROR]
