@@ -10,9 +10,7 @@ from typing import Any, Iterator, Mapping, Optional
 
 from ma_boot.errors import ExitCode
 from ma_boot.launch import described, plan_text
-from ma_boot.node.boot import boot, plan_only
-from ma_boot.node.request import BootRequest
-from ma_boot.node.world import World
+from ma_boot.node import BootRequest, World, boot, plan_only
 from ma_boot.processes import SignalInbox, adopt_orphans, forbid_core_files
 from ma_boot.reporting import (
     Console,

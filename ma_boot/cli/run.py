@@ -34,7 +34,7 @@ def run(ctx: click.Context, /, command: Sequence[str], **options: Any) -> int:
       ma_boot --local --nodes 2 --devices-per-node 4 train.py
     """
     from ma_boot.cli import execute as asked  # no help, and no shell that completes, loads what runs a job
-    from ma_boot.node.request import conflicts, requested
+    from ma_boot.node import conflicts, requested
 
     environ: Mapping[str, str] = ctx.obj
     request = requested(command, options)

@@ -13,7 +13,7 @@ from typing import Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.errors import CannotCreate, InputMissing, listed
 from ma_boot.modelarts import read_job
-from ma_boot.node.transfers import (
+from ma_boot.node import (
     TransferOptions,
     Transfers,
     boot_error,

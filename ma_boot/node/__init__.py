@@ -1,1 +1,33 @@
-"""One node's boot, from start to exit code: the story."""
+"""Boots one node of a job: the phases in their order, from the boot command to the exit code."""
+
+from ma_boot.node.boot import boot, plan_only
+from ma_boot.node.request import BootRequest, as_options, conflicts, requested
+from ma_boot.node.transfers import (
+    CANCEL_SECONDS,
+    TransferOptions,
+    Transfers,
+    boot_error,
+    configured_store,
+    downloading_inputs,
+    load_mapping,
+    upload_outputs,
+)
+from ma_boot.node.world import World
+
+__all__ = [
+    "CANCEL_SECONDS",
+    "BootRequest",
+    "TransferOptions",
+    "Transfers",
+    "World",
+    "as_options",
+    "boot",
+    "boot_error",
+    "configured_store",
+    "conflicts",
+    "downloading_inputs",
+    "load_mapping",
+    "plan_only",
+    "requested",
+    "upload_outputs",
+]

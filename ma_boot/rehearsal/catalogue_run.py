@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import List, Optional, Sequence
 
 from ma_boot.errors import CannotCreate, UsageError
-from ma_boot.node.request import as_options
-from ma_boot.node.world import World
+from ma_boot.node import World, as_options
 from ma_boot.processes import MARKER_VARIABLE, guarded, own_marker, signal_group
 from ma_boot.rehearsal.faults import (
     CASES,

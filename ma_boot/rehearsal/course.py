@@ -11,7 +11,7 @@ from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ma_boot.errors import CannotCreate
 from ma_boot.modelarts import instance_name
-from ma_boot.node.world import World
+from ma_boot.node import World
 from ma_boot.processes import Task
 from ma_boot.rehearsal.faults import Fault, InjectedFault
 from ma_boot.rehearsal.injection.injector import Injector, why_not_injected

@@ -14,8 +14,7 @@ from ma_boot.errors import CannotCreate, ConfigError
 from ma_boot.image import engine
 from ma_boot.launch import WorkerSpec
 from ma_boot.modelarts import PLATFORM_GID, PLATFORM_UID
-from ma_boot.node.request import BootRequest, as_options
-from ma_boot.node.world import World
+from ma_boot.node import BootRequest, World, as_options
 from ma_boot.rehearsal.containers import container_plan, engine_calls
 from ma_boot.rehearsal.containers.container_plan import ContainerOptions, ContainerPlan
 from ma_boot.rehearsal.containers.guard import removing

@@ -10,8 +10,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 from ma_boot.errors import CannotCreate
 from ma_boot.launch import WorkerSpec
-from ma_boot.node.request import BootRequest, as_options
-from ma_boot.node.world import World
+from ma_boot.node import BootRequest, World, as_options
 from ma_boot.processes import SignalInbox, Task
 from ma_boot.rehearsal.faults import Fault
 from ma_boot.rehearsal.platform.code_directory import copy_code

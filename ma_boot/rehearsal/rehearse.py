@@ -17,9 +17,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 from ma_boot.errors import BootError, ConfigError, UsageError
 from ma_boot.launch import WorkerSpec
 from ma_boot.modelarts import TABLE_NAME, free_port, instance_name
-from ma_boot.node.request import BootRequest
-from ma_boot.node.transfers import CANCEL_SECONDS
-from ma_boot.node.world import World
+from ma_boot.node import CANCEL_SECONDS, BootRequest, World
 from ma_boot.processes import Task
 from ma_boot.rehearsal.course import Course
 from ma_boot.rehearsal.live_view import live_view

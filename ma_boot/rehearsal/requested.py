@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any, List, Mapping, Tuple
 
 from ma_boot.errors import UsageError
-from ma_boot.node.request import BootRequest
+from ma_boot.node import BootRequest
 from ma_boot.rehearsal.containers.container_plan import ContainerOptions
 from ma_boot.rehearsal.faults import ALL_FAULTS, Fault, parse_faults
 from ma_boot.rehearsal.node_specs import Rehearsal

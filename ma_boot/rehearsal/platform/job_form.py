@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Callable, Dict, List, Sequence, Tuple
 
 from ma_boot.errors import UsageError, listed
-from ma_boot.node.transfers import boot_error
+from ma_boot.node import boot_error
 from ma_boot.rehearsal.platform.simulated_job import SimulatedJob
 from path_mapping import errors as mapping_errors
 from path_mapping.mapping import ObsUrl, Route
