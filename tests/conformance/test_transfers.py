@@ -21,13 +21,13 @@ from path_mapping.errors import (
     Unreachable,
     UnsafeTarget,
 )
-from path_mapping.mapping.routes import ObsUrl, Route
-from path_mapping.planning.record import is_record
 from path_mapping.stores.obs_store import ObsStore
-from path_mapping.transfer import Progress, Transferred, download, upload
+from path_mapping.transfer import Progress, Transferred
+from tests import transfers
 from tests.conformance.clients import Account, Sdk
 from tests.conformance.conftest import RADOSGW
 from tests.conformance.fault_proxy import Fault, FaultProxy, operation
+from tests.transfers import route, tree, write
 
 MIB = 1 << 20
 LARGE = random.Random(3).randbytes(40 * MIB + 5)  # of more than one range
@@ -73,35 +73,23 @@ def proxy(account: Account) -> Iterator[FaultProxy]:
         yield proxy
 
 
-def ignore(progress: Progress) -> None: ...
-
-
 def fetch(store: ObsStore, bucket: str, base: Path, key: str = "data/") -> Transferred:
-    route = Route("in", ObsUrl(bucket, key))
-    return download([route], base, store, cancel=threading.Event(), progress=ignore)
+    return transfers.fetch(store, base, route("in", key, bucket))
 
 
 def send(store: ObsStore, bucket: str, base: Path) -> Transferred:
-    route = Route("out", ObsUrl(bucket, "data/"))
-    return upload([route], base, store, cancel=threading.Event(), progress=ignore)
+    return transfers.send(store, base, route("out", "data/", bucket))
 
 
-def write(base: Path, files: Dict[str, bytes]) -> Path:
-    for name, content in files.items():
-        (base / "out" / name).parent.mkdir(parents=True, exist_ok=True)
-        (base / "out" / name).write_bytes(content)
+def outputs(base: Path, files: Dict[str, bytes]) -> Path:
+    write(base / "out", files)
     return base
-
-
-def tree(base: Path) -> Dict[str, bytes]:
-    files = (path for path in base.rglob("*") if path.is_file() and not is_record(path.name))
-    return {str(path.relative_to(base)): path.read_bytes() for path in files}
 
 
 def test_there_and_back_and_nothing_twice(account: Account, bucket: str, tmp_path: Path) -> None:
     files = {**{name: name.encode() for name in ODD}, "large": LARGE, "none": b""}
     store = store_of(account)
-    (write(tmp_path, files) / "out" / "empty").mkdir()
+    (outputs(tmp_path, files) / "out" / "empty").mkdir()
     assert send(store, bucket, tmp_path).files == len(files)
     assert fetch(store, bucket, tmp_path).files == len(files)
     assert tree(tmp_path / "in") == files
@@ -113,7 +101,7 @@ def test_there_and_back_and_nothing_twice(account: Account, bucket: str, tmp_pat
 def test_many_small_files_by_worker_processes(account: Account, bucket: str, tmp_path: Path) -> None:
     files = {f"{number % 7}/{number}": b"%d" % number for number in range(450)}
     store = store_of(account)
-    assert send(store, bucket, write(tmp_path, files)).files == 450
+    assert send(store, bucket, outputs(tmp_path, files)).files == 450
     assert fetch(store, bucket, tmp_path).files == 450
     assert tree(tmp_path / "in") == files
 
@@ -122,7 +110,7 @@ def test_what_is_refused_is_no_empty_listing(account: Account, bucket: str, tmp_
     with pytest.raises(Refused, match="HTTP 403"):
         fetch(store_of(account, secret="wrong"), bucket, tmp_path)
     with pytest.raises(TransferFailed, match="HTTP 403"):
-        send(store_of(account, secret="wrong"), bucket, write(tmp_path, {"a": b"a"}))
+        send(store_of(account, secret="wrong"), bucket, outputs(tmp_path, {"a": b"a"}))
 
 
 def test_a_missing_input_and_a_missing_bucket_are_named(
@@ -136,7 +124,7 @@ def test_a_missing_input_and_a_missing_bucket_are_named(
 
 def test_an_output_for_a_bucket_that_is_missing(account: Account, bucket: str, tmp_path: Path) -> None:
     with pytest.raises(TransferFailed) as raised:
-        send(store_of(account), "no-such-bucket", write(tmp_path, {"a": b"a"}))
+        send(store_of(account), "no-such-bucket", outputs(tmp_path, {"a": b"a"}))
     assert isinstance(raised.value.failures[0].error, NotFound)
 
 
@@ -154,7 +142,7 @@ def test_one_of_three_uploads_fails_and_the_others_arrive(
     account: Account, bucket: str, tmp_path: Path
 ) -> None:
     long = "/".join(["x" * 250] * 4) + "/" + "y" * 60  # with `data/` a key of more than 1,024 bytes
-    write(tmp_path, {"a": b"a", "b": b"b", long: b"c"})
+    outputs(tmp_path, {"a": b"a", "b": b"b", long: b"c"})
     with pytest.raises(TransferFailed, match="1 files failed, 2 are done"):
         send(store_of(account), bucket, tmp_path)
     fetch(store_of(account), bucket, tmp_path)
@@ -180,7 +168,7 @@ def test_a_broken_connection_is_retried(
 ) -> None:
     """In the middle of a file's body, over an earlier version of the file."""
     content = LARGE[: 3 * MIB]
-    send(store_of(account), bucket, write(tmp_path, {"a": content}))
+    send(store_of(account), bucket, outputs(tmp_path, {"a": content}))
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a").write_bytes(b"earlier")
     fault = Fault(operation("GetObject"), **how)
@@ -193,7 +181,7 @@ def test_a_broken_connection_is_retried(
 def test_a_connection_that_always_breaks_leaves_the_earlier_file(
     proxy: FaultProxy, account: Account, bucket: str, tmp_path: Path
 ) -> None:
-    send(store_of(account), bucket, write(tmp_path, {"a": LARGE[: 3 * MIB]}))
+    send(store_of(account), bucket, outputs(tmp_path, {"a": LARGE[: 3 * MIB]}))
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a").write_bytes(b"earlier")
     proxy.faults.append(Fault(operation("GetObject"), times=100, cut_answer=300_000))
@@ -205,7 +193,7 @@ def test_a_connection_that_always_breaks_leaves_the_earlier_file(
 
 def test_an_upload_in_parts_that_was_killed_goes_on(account: Account, bucket: str, tmp_path: Path) -> None:
     store = store_of(account)
-    write(tmp_path, {"large": LARGE})
+    outputs(tmp_path, {"large": LARGE})
     cancel = threading.Event()
 
     def stop(progress: Progress) -> None:
@@ -213,7 +201,7 @@ def test_an_upload_in_parts_that_was_killed_goes_on(account: Account, bucket: st
             cancel.set()
 
     with pytest.raises(Cancelled):
-        upload([Route("out", ObsUrl(bucket, "data/"))], tmp_path, store, cancel=cancel, progress=stop)
+        transfers.send(store, tmp_path, route("out", "data/", bucket), cancel=cancel, progress=stop)
     send(store_of(account), bucket, tmp_path)
     fetch(store_of(account), bucket, tmp_path)
     assert tree(tmp_path / "in") == {"large": LARGE}
@@ -224,7 +212,7 @@ def test_an_object_that_is_replaced_meanwhile_is_never_mixed(
     account: Account, bucket: str, tmp_path: Path
 ) -> None:
     store, other = store_of(account), LARGE[::-1]
-    send(store, bucket, write(tmp_path, {"large": LARGE}))
+    send(store, bucket, outputs(tmp_path, {"large": LARGE}))
     client, replaced = Sdk(account, bucket, "v2"), threading.Event()
 
     def replace(progress: Progress) -> None:
@@ -233,13 +221,7 @@ def test_an_object_that_is_replaced_meanwhile_is_never_mixed(
             assert client.put("data/large", other).status == 200
 
     with pytest.raises(TransferFailed) as raised:
-        download(
-            [Route("in", ObsUrl(bucket, "data/"))],
-            tmp_path,
-            store,
-            cancel=threading.Event(),
-            progress=replace,
-        )
+        transfers.fetch(store, tmp_path, route("in", "data/", bucket), progress=replace)
     assert isinstance(raised.value.failures[0].error, Replaced)
     fetch(store, bucket, tmp_path)
     assert tree(tmp_path / "in") == {"large": other}
@@ -248,7 +230,7 @@ def test_an_object_that_is_replaced_meanwhile_is_never_mixed(
 def test_a_link_in_the_target_is_not_followed_out_of_it(
     account: Account, bucket: str, tmp_path: Path
 ) -> None:
-    send(store_of(account), bucket, write(tmp_path, {"a/b": b"evil", "c": b"c"}))
+    send(store_of(account), bucket, outputs(tmp_path, {"a/b": b"evil", "c": b"c"}))
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "in").mkdir()
     os.symlink(tmp_path / "elsewhere", tmp_path / "in" / "a")

@@ -17,10 +17,10 @@ import pytest
 
 from ma_boot.rehearsal.obs_server import ObsServer
 from path_mapping.errors import Cancelled, WorkersLost
-from path_mapping.mapping.routes import ObsUrl, Route
 from path_mapping.stores.obs_store import ObsStore
-from path_mapping.transfer import Progress, download, upload
+from path_mapping.transfer import Progress
 from tests.functional.node import eventually
+from tests.transfers import fetch, route, send
 
 ROOT = Path(__file__).parents[2]
 MIB = 1 << 20
@@ -40,9 +40,6 @@ getattr(transfer, way)([Route(local, ObsUrl("bucket", key))], Path(base), store,
                        progress=lambda now: print(now.files_done / now.files / 2 + now.bytes_done / now.bytes / 2,
                                                   flush=True))
 """
-
-
-def ignore(progress: Progress) -> None: ...
 
 
 def make_tree(root: Path, small: int, large: int, size: int) -> None:
@@ -120,9 +117,7 @@ def one_download(server: str, base: Path, chance: random.Random) -> None:
         name = path.relative_to(target).as_posix()
         assert hashlib.md5(path.read_bytes()).hexdigest() == wanted[name], "half a file at its final path"
     store = ObsStore(url, "AKPLANTED", "SKPLANTED", None, None)
-    done = download(
-        [Route("in", ObsUrl("bucket", "in/"))], base, store, cancel=threading.Event(), progress=ignore
-    )
+    done = fetch(store, base)
     assert sums(target) == wanted
     assert done.skipped == len(whole)
     assert {path: path.stat().st_ino for path in whole} == whole
@@ -155,9 +150,7 @@ def run_uploads(url: str, tmp_path: Path, kills: int) -> None:
     for number in range(kills):
         key = f"out{number}/"
         killed("upload", url, tmp_path, "out", key, chance.uniform(0, 1), False)
-        upload(
-            [Route("out", ObsUrl("bucket", key))], tmp_path, store, cancel=threading.Event(), progress=ignore
-        )
+        send(store, tmp_path, route("out", key))
         found = {
             entry.key[len(key) :]: hashlib.md5(b"".join(store.read("bucket", entry.key))).hexdigest()
             for entry in store.list("bucket", key)
@@ -211,12 +204,11 @@ def test_what_a_dead_worker_had_to_do_is_done_by_the_others(
             for pid in killed:
                 os.kill(pid, signal.SIGKILL)
 
-    routes = [Route("in", ObsUrl("bucket", "in/"))]
     if all_of_them:
         with pytest.raises(WorkersLost, match="code -9"):
-            download(routes, tmp_path, store, cancel=threading.Event(), progress=kill)
+            fetch(store, tmp_path, progress=kill)
     else:
-        download(routes, tmp_path, store, cancel=threading.Event(), progress=kill)
+        fetch(store, tmp_path, progress=kill)
         assert sums(tmp_path / "in") == sums(Path(tree))
     assert not [name for name in sums(tmp_path / "in") if name.endswith(".ma_part")]
     assert killed
@@ -236,6 +228,6 @@ def test_giving_up_ends_all_workers_at_once(slow_stub: str, tmp_path: Path) -> N
             cancel.set()
 
     with pytest.raises(Cancelled):
-        download([Route("in", ObsUrl("bucket", "in/"))], tmp_path, store, cancel=cancel, progress=stop)
+        fetch(store, tmp_path, cancel=cancel, progress=stop)
     assert time.monotonic() - asked[0] < 2
     assert workers() == []

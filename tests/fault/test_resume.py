@@ -8,7 +8,7 @@ import random
 import re
 import threading
 from pathlib import Path
-from typing import Callable, List, Optional
+from typing import List, Optional
 
 import pytest
 
@@ -16,10 +16,10 @@ from ma_boot.rehearsal.obs_server import KeyPair as Known
 from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
 from path_mapping.errors import Cancelled, Refused, Replaced, TransferFailed
 from path_mapping.localfs.atomic_file import Section
-from path_mapping.mapping.routes import ObsUrl, Route
 from path_mapping.stores import Credentials
 from path_mapping.stores.obs_store import ObsStore
-from path_mapping.transfer import Progress, Transferred, download, upload
+from path_mapping.transfer import Progress
+from tests.transfers import content_of, fetch, route, send
 
 MIB = 1 << 20
 LARGE = random.Random(5).randbytes(33 * MIB + 12_345)  # three ranges: 16 MiB, 16 MiB, and the rest
@@ -33,33 +33,11 @@ def store(obs: ObsServer) -> ObsStore:
     )
 
 
-def ignore(progress: Progress) -> None: ...
-
-
-def fetch(
-    store: ObsStore,
-    base: Path,
-    progress: Callable[[Progress], None] = ignore,
-    cancel: Optional[threading.Event] = None,
-) -> Transferred:
-    route = Route("in", ObsUrl("bucket", "in/"))
-    return download([route], base, store, cancel=cancel or threading.Event(), progress=progress)
-
-
-def send(store: ObsStore, base: Path, local: str = "out") -> Transferred:
-    route = Route(local, ObsUrl("bucket", local))
-    return upload([route], base, store, cancel=threading.Event(), progress=ignore)
-
-
 def put(obs: ObsServer, key: str, content: bytes, base: Path) -> None:
     """Stores an object in one request."""
     (base / "source").write_bytes(content)
     direct = ObsStore(obs.url, "AKPLANTED", "SKPLANTED", None, None, multipart_from=1 << 40)
-    upload([Route("source", ObsUrl("bucket", key))], base, direct, cancel=threading.Event(), progress=ignore)
-
-
-def content_of(store: ObsStore, key: str) -> bytes:
-    return b"".join(store.read("bucket", key))
+    send(direct, base, route("source", key))
 
 
 def asked(obs: ObsServer, method: str, part: str) -> List[str]:
@@ -106,7 +84,7 @@ class TestRanges:
                 put(obs, "in/large", OTHER, tmp_path)
 
         with pytest.raises(TransferFailed, match="another one than that which was listed") as raised:
-            fetch(store, tmp_path, replace)
+            fetch(store, tmp_path, progress=replace)
         assert isinstance(raised.value.failures[0].error, Replaced)
         assert not (tmp_path / "in" / "large").exists()
         fetch(store, tmp_path)
@@ -128,7 +106,7 @@ class TestInterruptedDownload:
             obs.faults[0].times = 1 if progress.bytes_done >= 32 * MIB else 0
 
         with pytest.raises(TransferFailed):
-            fetch(store, base, last_fails)
+            fetch(store, base, progress=last_fails)
         obs.faults.clear()
         obs.seen.clear()
         return names(base / "in")
@@ -228,7 +206,7 @@ class TestInterruptedUpload:
     def test_only_the_missing_parts_are_sent(self, store: ObsStore, obs: ObsServer, tmp_path: Path) -> None:
         self.begun(store, tmp_path, 2, LARGE)
         obs.seen.clear()
-        send(store, tmp_path, "large")
+        send(store, tmp_path, route("large", "large"))
         assert len(asked(obs, "PUT", "partNumber=")) == 5
         assert content_of(store, "large") == LARGE
 
@@ -238,7 +216,7 @@ class TestInterruptedUpload:
         self.begun(store, tmp_path, 2, OTHER)
         (tmp_path / "large").write_bytes(OTHER[: 5 * MIB] + LARGE[5 * MIB :])
         obs.seen.clear()
-        send(store, tmp_path, "large")
+        send(store, tmp_path, route("large", "large"))
         assert len(asked(obs, "PUT", "partNumber=")) == 6
         assert content_of(store, "large") == OTHER[: 5 * MIB] + LARGE[5 * MIB :]
 
@@ -248,7 +226,7 @@ class TestInterruptedUpload:
     ) -> None:
         (tmp_path / "large").write_bytes(LARGE)
         obs.faults.append(ObsFault(kind, "PUT", "partNumber=3", times=1))
-        retries = send(store, tmp_path, "large").retries
+        retries = send(store, tmp_path, route("large", "large")).retries
         assert retries == 1 or kind == "reset-body"  # a kept connection that ended is none
         assert len(asked(obs, "PUT", "partNumber=")) == 8
         assert content_of(store, "large") == LARGE
@@ -266,12 +244,11 @@ class TestInterruptedUpload:
                 with (tmp_path / "large").open("ab") as file:
                     file.write(b"more")
 
-        routes = [Route("large", ObsUrl("bucket", "large"))]
-        upload(routes, tmp_path, store, cancel=threading.Event(), progress=change)
+        send(store, tmp_path, route("large", "large"), progress=change)
         assert content_of(store, "large") == LARGE + b"more"
         changes = 1_000_000
         with pytest.raises(TransferFailed, match="changed during each of 3 uploads"):
-            upload(routes, tmp_path, store, cancel=threading.Event(), progress=change)
+            send(store, tmp_path, route("large", "large"), progress=change)
         assert store._uploads("listing", "bucket", "large") == []
 
     def test_a_refused_part_leaves_no_upload_behind(
@@ -280,7 +257,7 @@ class TestInterruptedUpload:
         (tmp_path / "large").write_bytes(LARGE)
         obs.faults.append(ObsFault("403", "PUT", "partNumber=2"))
         with pytest.raises(TransferFailed, match="HTTP 403"):
-            send(store, tmp_path, "large")
+            send(store, tmp_path, route("large", "large"))
         assert store._uploads("listing", "bucket", "large") == []
 
 

@@ -6,7 +6,7 @@ import os
 import stat
 import threading
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Iterator, List, Optional, Tuple
 
 import pytest
 
@@ -20,8 +20,10 @@ from path_mapping.planning.prepare import UploadChoice
 from path_mapping.planning.record import is_record, record_path
 from path_mapping.stores import Store, StoredObject, open_store
 from path_mapping.stores.obs_store import ObsStore
-from path_mapping.transfer import Transferred, download, listing, upload
+from path_mapping.transfer import Transferred, listing
+from tests import transfers
 from tests.conftest import CREDENTIALS
+from tests.transfers import route, tree, write
 
 MIB = 1 << 20
 
@@ -33,25 +35,12 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, obs: ObsServer) -> Sto
     return open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
 
 
-def fetch(store: Store, base: Path, part: Shard = Shard(), **options: object) -> Transferred:  # noqa: B008
-    route = Route("in", ObsUrl("bucket", "data/"), **options)  # type: ignore[arg-type]
-    return download([route], base, store, cancel=threading.Event(), progress=lambda now: None, part=part)
+def fetch(store: Store, base: Path, part: Shard = Shard(), **options: Any) -> Transferred:  # noqa: B008
+    return transfers.fetch(store, base, route("in", "data/", **options), part=part)
 
 
-def send(store: Store, base: Path, choice: UploadChoice = UploadChoice(), **options: object) -> Transferred:  # noqa: B008
-    route = Route("out", ObsUrl("bucket", "data/"), **options)  # type: ignore[arg-type]
-    return upload([route], base, store, cancel=threading.Event(), progress=lambda now: None, choice=choice)
-
-
-def write(base: Path, files: Dict[str, bytes]) -> Path:
-    for name, content in files.items():
-        (base / name).parent.mkdir(parents=True, exist_ok=True)
-        (base / name).write_bytes(content)
-    return base
-
-
-def tree(base: Path) -> Dict[str, bytes]:
-    return {str(path.relative_to(base)): path.read_bytes() for path in base.rglob("*") if path.is_file()}
+def send(store: Store, base: Path, choice: UploadChoice = UploadChoice(), **options: Any) -> Transferred:  # noqa: B008
+    return transfers.send(store, base, route("out", "data/", **options), choice=choice)
 
 
 FILES = {"out/a": b"a" * 1000, "out/b-c": b"bc", "out/b/c": b"c", "out/b.d": b"", "out/é/ü": b"x"}
@@ -294,8 +283,8 @@ def test_a_single_file_has_its_record_beside_it(store: Store, tmp_path: Path) ->
     back = [Route("g.txt", ObsUrl("bucket", "dir/f.txt"))]
     counts: List[Tuple[int, int]] = []
     for _ in range(2):
-        sent = upload(routes, tmp_path, store, cancel=threading.Event(), progress=lambda now: None)
-        got = download(back, tmp_path, store, cancel=threading.Event(), progress=lambda now: None)
+        sent = transfers.send(store, tmp_path, *routes)
+        got = transfers.fetch(store, tmp_path, *back)
         counts.append((sent.files, got.files))
     assert counts == [(1, 1), (0, 0)]
     assert b"".join(chunks(tmp_path / "g.txt")) == b"x"

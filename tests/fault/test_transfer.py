@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Callable, Dict, Iterator
+from typing import Callable, Iterator
 
 import pytest
 
@@ -22,12 +22,11 @@ from path_mapping.errors import (
     Unreachable,
     UnsafeTarget,
 )
-from path_mapping.mapping.routes import ObsUrl, Route
-from path_mapping.planning.record import is_record
 from path_mapping.stores import Store, StoredObject
 from path_mapping.stores.obs_answers import error_of_status
 from path_mapping.stores.obs_store import ObsStore
-from path_mapping.transfer import Progress, Transferred, download, upload
+from path_mapping.transfer import Progress
+from tests.transfers import fetch, route, send, tree
 
 EMPTY_MD5 = "d41d8cd98f00b204e9800998ecf8427e"
 CONTENT = b"0123456789abcdef" * 20_000
@@ -38,35 +37,16 @@ def store(obs: ObsServer) -> ObsStore:
     return ObsStore(obs.url, "AKPLANTED", "SKPLANTED", None, None)
 
 
-def ignore(progress: Progress) -> None:
-    """Nobody looks."""
-
-
-def fetch(store: Store, url: str, base: Path, local: str = "in", **settings: threading.Event) -> Transferred:
-    routes = [Route(local, ObsUrl("bucket", url))]
-    return download(routes, base, store, cancel=settings.get("cancel", threading.Event()), progress=ignore)
-
-
-def send(store: Store, url: str, base: Path, local: str = "out") -> Transferred:
-    routes = [Route(local, ObsUrl("bucket", url))]
-    return upload(routes, base, store, cancel=threading.Event(), progress=ignore)
-
-
 def put(store: Store, key: str, content: bytes, tmp_path: Path) -> None:
     (tmp_path / "source").write_bytes(content)
-    send(store, key, tmp_path, "source")
-
-
-def tree(base: Path) -> Dict[str, bytes]:
-    files = (path for path in base.rglob("*") if path.is_file() and not is_record(path.name))
-    return {str(path.relative_to(base)): path.read_bytes() for path in files}
+    send(store, tmp_path, route("source", key))
 
 
 @pytest.mark.parametrize("kind", ["503", "429", "reset", "cut", "flip"])
 def test_a_passing_fault_is_got_over(store: ObsStore, obs: ObsServer, tmp_path: Path, kind: str) -> None:
     put(store, "in/a", CONTENT, tmp_path)
     obs.faults.append(ObsFault(kind, "GET", "/bucket/in/a", times=2))
-    fetch(store, "in/", tmp_path)
+    fetch(store, tmp_path)
     assert tree(tmp_path / "in") == {"a": CONTENT}
 
 
@@ -80,7 +60,7 @@ def test_a_lasting_fault_leaves_the_earlier_file_whole(
     (tmp_path / "in" / "a").write_bytes(b"earlier")
     obs.faults.append(ObsFault(kind, "GET", "/bucket/in/a"))
     with pytest.raises(TransferFailed) as raised:
-        fetch(store, "in/", tmp_path)
+        fetch(store, tmp_path)
     assert [failure.source for failure in raised.value.failures] == ["obs://bucket/in/a"]
     assert isinstance(raised.value.failures[0].error, Unreachable)
     assert tree(tmp_path / "in") == {"a": b"earlier", "b": b"good"}
@@ -90,7 +70,7 @@ def test_attempts_do_not_multiply_with_the_sdks_own(store: ObsStore, obs: ObsSer
     put(store, "in/a", CONTENT, tmp_path)
     obs.faults.append(ObsFault("503", "GET", "/bucket/in/a"))
     with pytest.raises(TransferFailed):
-        fetch(store, "in/", tmp_path)
+        fetch(store, tmp_path)
     assert (
         len([path for method, path in obs.requests if method == "GET" and path.startswith("/bucket/in/a")])
         == 5
@@ -103,7 +83,7 @@ def test_a_listing_that_fails_is_no_empty_listing(
 ) -> None:
     obs.faults.append(ObsFault(kind, "GET", "/bucket"))
     with pytest.raises(error):
-        fetch(store, "in/", tmp_path)
+        fetch(store, tmp_path)
 
 
 def test_a_listing_without_a_next_marker_goes_on_from_the_last_key(
@@ -123,9 +103,9 @@ def test_a_server_that_is_not_there_is_unreachable(tmp_path: Path) -> None:
 
 def test_all_missing_inputs_are_named_before_a_byte_is_written(store: ObsStore, tmp_path: Path) -> None:
     put(store, "in/a", CONTENT, tmp_path)
-    routes = [Route(name, ObsUrl("bucket", name)) for name in ("in", "missing", "gone/")]
+    routes = [route(name, name) for name in ("in", "missing", "gone/")]
     with pytest.raises(MissingInputs) as raised:
-        download(routes, tmp_path, store, cancel=threading.Event(), progress=ignore)
+        fetch(store, tmp_path, *routes)
     assert raised.value.urls == ("obs://bucket/missing", "obs://bucket/gone/")
     assert not (tmp_path / "in").exists()
 
@@ -138,7 +118,7 @@ def test_cancelling_ends_the_wait_between_two_attempts(
     cancel = threading.Event()
     threading.Timer(0.3, cancel.set).start()
     with pytest.raises(Cancelled):
-        fetch(store, "in/", tmp_path, cancel=cancel)
+        fetch(store, tmp_path, cancel=cancel)
     assert len(obs.requests) < 8  # of them one upload with its listing, and the listing of the input
     assert tree(tmp_path / "in") == {}
 
@@ -166,11 +146,11 @@ class Listing:
 def test_a_key_that_is_no_file_below_the_target_is_refused(tmp_path: Path, key: str) -> None:
     store: Store = Listing("in/good", key)
     if key == "in/a/":  # marks a directory: nothing to refuse, nothing to write
-        fetch(store, "in/", tmp_path)
+        fetch(store, tmp_path)
         assert tree(tmp_path) == {"in/good": b"evil"}
         return
     with pytest.raises(UnsafeTarget):
-        fetch(store, "in/", tmp_path)
+        fetch(store, tmp_path)
     assert tree(tmp_path) == {}
 
 
@@ -179,7 +159,7 @@ def test_a_key_that_is_no_file_below_the_target_is_refused(tmp_path: Path, key: 
 )
 def test_a_key_that_is_only_unusual_becomes_a_file(tmp_path: Path, key: str) -> None:
     store: Store = Listing(key)
-    fetch(store, "in/", tmp_path)
+    fetch(store, tmp_path)
     assert tree(tmp_path) == {key: b"evil"}
 
 
@@ -192,14 +172,14 @@ def test_a_content_that_is_too_short_is_refused_without_a_checksum_too(tmp_path:
 
     store: Store = Lying("in/a")
     with pytest.raises(TransferFailed, match="2 bytes arrived, expected 4"):
-        fetch(store, "in/", tmp_path)
+        fetch(store, tmp_path)
     assert tree(tmp_path) == {}
 
 
 def test_a_file_and_a_directory_of_one_name_are_refused(tmp_path: Path) -> None:
     store: Store = Listing("in/a", "in/a/b")
     with pytest.raises(UnsafeTarget, match="in/a/b: a is a file, not a directory"):
-        fetch(store, "in/", tmp_path)
+        fetch(store, tmp_path)
 
 
 def test_a_link_in_the_target_is_not_followed_out_of_it(tmp_path: Path) -> None:
@@ -208,7 +188,7 @@ def test_a_link_in_the_target_is_not_followed_out_of_it(tmp_path: Path) -> None:
     (tmp_path / "in" / "a").symlink_to(tmp_path / "outside")
     store: Store = Listing("in/a/b", "in/c")
     with pytest.raises(TransferFailed, match="outside of"):
-        fetch(store, "in/", tmp_path)
+        fetch(store, tmp_path)
     assert tree(tmp_path / "outside") == {}
     assert (tmp_path / "in" / "c").exists()
 
@@ -221,7 +201,7 @@ def test_an_upload_goes_on_when_one_of_three_files_fails(
         (tmp_path / "out" / name).write_bytes(CONTENT)
     obs.faults.append(ObsFault("403", "PUT", "/out/b"))
     with pytest.raises(TransferFailed, match="1 files failed, 2 are done") as raised:
-        send(store, "out", tmp_path)
+        send(store, tmp_path)
     assert isinstance(raised.value.failures[0].error, Refused)
     assert [found.key for found in store.list("bucket", "out/")] == ["out/a", "out/c"]
 
@@ -236,7 +216,7 @@ def test_links_and_special_files_of_an_output(store: ObsStore, tmp_path: Path) -
     os.mkfifo(out / "pipe")
     (out / "secrets").symlink_to("/etc")
     with pytest.raises(TransferFailed, match="a link out of the output, to /etc") as raised:
-        send(store, "out", tmp_path)
+        send(store, tmp_path)
     assert len(raised.value.failures) == 1
     assert [found.key for found in store.list("bucket", "out/")] == ["out/epoch_1/net", "out/latest.net"]
 
@@ -248,9 +228,8 @@ def test_a_file_that_changes_all_the_time_is_named(store: ObsStore, tmp_path: Pa
         with (tmp_path / "log").open("ab") as file:
             file.write(b"more")
 
-    routes = [Route("log", ObsUrl("bucket", "log"))]
     with pytest.raises(TransferFailed, match="changed during each of 3 uploads"):
-        upload(routes, tmp_path, store, cancel=threading.Event(), progress=grow)
+        send(store, tmp_path, route("log", "log"), progress=grow)
 
 
 def test_a_full_disk_leaves_nothing_half(obs: ObsServer, store: ObsStore, tmp_path: Path) -> None:

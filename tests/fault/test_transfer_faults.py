@@ -22,11 +22,10 @@ from path_mapping.errors import (
     Unreachable,
     UnsafeTarget,
 )
-from path_mapping.mapping.routes import ObsUrl, Route
-from path_mapping.planning.record import is_record
-from path_mapping.stores import Store, StoredObject
+from path_mapping.stores import StoredObject
 from path_mapping.stores.obs_store import ObsStore
-from path_mapping.transfer import Progress, Transferred, download, upload
+from path_mapping.transfer import Progress
+from tests.transfers import content_of, fetch, route, send, tree
 
 CONTENT = b"0123456789abcdef" * 20_000
 MIB = 1 << 20
@@ -35,30 +34,6 @@ MIB = 1 << 20
 @pytest.fixture
 def store(obs: ObsServer) -> ObsStore:
     return ObsStore(obs.url, "AKPLANTED", "SKPLANTED", "TOKENPLANTED", None)
-
-
-def ignore(progress: Progress) -> None: ...
-
-
-def route(local: str, key: str) -> Route:
-    return Route(local, ObsUrl("bucket", key))
-
-
-def fetch(store: Store, base: Path, *routes: Route) -> Transferred:
-    return download(routes, base, store, cancel=threading.Event(), progress=ignore)
-
-
-def send(store: Store, base: Path, *routes: Route) -> Transferred:
-    return upload(routes, base, store, cancel=threading.Event(), progress=ignore)
-
-
-def tree(base: Path) -> Dict[str, bytes]:
-    files = (path for path in base.rglob("*") if path.is_file() and not is_record(path.name))
-    return {str(path.relative_to(base)): path.read_bytes() for path in files}
-
-
-def content_of(store: Store, key: str) -> bytes:
-    return b"".join(store.read("bucket", key))
 
 
 def outputs(tmp_path: Path, *names: str) -> Path:
@@ -119,7 +94,7 @@ class TestUpload:
                 file.write(b"more")
 
         with pytest.raises(TransferFailed, match="changed during each of 3 uploads"):
-            upload([route("out", "out")], tmp_path, store, cancel=threading.Event(), progress=grow)
+            send(store, tmp_path, progress=grow)
         assert len([path for method, path in obs.requests if method == "PUT"]) == 3
 
     def test_a_file_that_shrinks_while_it_is_sent_is_sent_again(
@@ -131,7 +106,7 @@ class TestUpload:
             if progress.bytes_done and (tmp_path / "log").stat().st_size > 5:
                 os.truncate(tmp_path / "log", 5)
 
-        upload([route("log", "log")], tmp_path, store, cancel=threading.Event(), progress=shrink)
+        send(store, tmp_path, route("log", "log"), progress=shrink)
         assert content_of(store, "log") == b"xxxxx"
 
     def test_a_broken_upload_in_parts_is_taken_back(self, obs: ObsServer, tmp_path: Path) -> None:
@@ -198,10 +173,10 @@ class TestUpload:
         cancel = threading.Event()
         started = time.monotonic()
         with pytest.raises(Cancelled):
-            upload(
-                [route("huge", "huge")],
-                tmp_path,
+            send(
                 store,
+                tmp_path,
+                route("huge", "huge"),
                 cancel=cancel,
                 progress=lambda progress: cancel.set(),
             )
@@ -320,7 +295,7 @@ def test_giving_up_does_not_wait_for_a_listing(tmp_path: Path) -> None:
     cancel = threading.Event()
     started = time.monotonic()
     with pytest.raises(Cancelled):
-        download([route("in", "in/")], tmp_path, Endless(cancel.set), cancel=cancel, progress=ignore)
+        fetch(Endless(cancel.set), tmp_path, cancel=cancel)
     assert time.monotonic() - started < 3
 
 
@@ -328,7 +303,7 @@ def test_progress_never_goes_back_nor_past_the_end(store: ObsStore, obs: ObsServ
     obs.faults.append(ObsFault("cut", "GET", "/out/a", times=3))
     send(store, outputs(tmp_path, "a", "b", "c"), route("out", "out"))
     seen: List[Progress] = []
-    download([route("in", "out/")], tmp_path, store, cancel=threading.Event(), progress=seen.append)
+    fetch(store, tmp_path, route("in", "out/"), progress=seen.append)
     assert [now.bytes_done for now in seen] == sorted(now.bytes_done for now in seen)
     assert seen[-1] == Progress(3, 3, 3 * len(CONTENT), 3 * len(CONTENT))
     assert all(now.bytes_done <= (now.files_done + 1) * len(CONTENT) for now in seen)

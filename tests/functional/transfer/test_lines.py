@@ -15,16 +15,12 @@ import pytest
 
 from ma_boot.rehearsal.obs_server import ObsServer
 from path_mapping.errors import TransferFailed, Unreachable
-from path_mapping.mapping.routes import ObsUrl, Route
 from path_mapping.stores import Access, open_store
 from path_mapping.stores.endpoint import address_of, proxy_for
 from path_mapping.stores.http_connection import Line, LineError, Origin
 from path_mapping.stores.obs_store import ObsStore
-from path_mapping.transfer import Progress, download, upload
 from tests.conftest import CREDENTIALS
-
-
-def ignore(progress: Progress) -> None: ...
+from tests.transfers import fetch, route, send, tree, write
 
 
 class Canned:
@@ -98,14 +94,11 @@ def test_large_and_small_files_over_tls(secure: Callable[[str], str], tmp_path: 
         multipart_from=6 << 20,
         part=5 << 20,
     )
-    (tmp_path / "out").mkdir()
     contents = {"small": b"small", "large": b"0123456789abcdef" * (34 << 16), "empty": b""}
-    for name, content in contents.items():
-        (tmp_path / "out" / name).write_bytes(content)
-    cancel = threading.Event()
-    upload([Route("out", ObsUrl("bucket", "x/"))], tmp_path, store, cancel=cancel, progress=ignore)
-    download([Route("in", ObsUrl("bucket", "x/"))], tmp_path, store, cancel=cancel, progress=ignore)
-    assert {path.name: path.read_bytes() for path in (tmp_path / "in").iterdir()} == contents
+    write(tmp_path / "out", contents)
+    send(store, tmp_path)
+    fetch(store, tmp_path, route("in", "out/"))
+    assert tree(tmp_path / "in") == contents
 
 
 @pytest.mark.parametrize(("name", "bundle"), [("other.example", True), ("localhost", False)])
@@ -115,9 +108,8 @@ def test_the_data_path_believes_no_other_certificate(
     (tmp_path / "a").write_bytes(b"secret")
     url = secure(name)
     store = ObsStore(url, "AKPLANTED", "SKPLANTED", None, str(tmp_path / "ca.pem") if bundle else None)
-    route = Route("a", ObsUrl("bucket", "a"))
     with pytest.raises(TransferFailed, match=r"certificate verify failed") as raised:
-        upload([route], tmp_path, store, cancel=threading.Event(), progress=ignore)
+        send(store, tmp_path, route("a", "a"))
     assert isinstance(raised.value.failures[0].error, Unreachable)
 
 
@@ -225,9 +217,8 @@ def test_behind_a_proxy_the_sdk_moves_the_files(obs: ObsServer, tmp_path: Path) 
     assert isinstance(store, ObsStore)
     assert store.access() is None
     (tmp_path / "a").write_bytes(b"by the proxy")
-    cancel = threading.Event()
-    upload([Route("a", ObsUrl("bucket", "a"))], tmp_path, store, cancel=cancel, progress=ignore)
-    download([Route("b", ObsUrl("bucket", "a"))], tmp_path, store, cancel=cancel, progress=ignore)
+    send(store, tmp_path, route("a", "a"))
+    fetch(store, tmp_path, route("b", "a"))
     proxy.shutdown()
     proxy.server_close()
     assert (tmp_path / "b").read_bytes() == b"by the proxy"

@@ -1,0 +1,64 @@
+"""Transfers between a directory and `bucket`, as tests start them, and what they leave behind."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any, Callable, Dict, Optional
+
+from path_mapping.mapping import ObsUrl, Route
+from path_mapping.planning.record import is_record
+from path_mapping.stores import Store
+from path_mapping.transfer import Progress, Transferred, download, upload
+
+
+def ignore(progress: Progress) -> None:
+    """Does nothing with the progress of a transfer."""
+
+
+def route(local: str, key: str, bucket: str = "bucket", **options: Any) -> Route:
+    return Route(local, ObsUrl(bucket, key), **options)
+
+
+def fetch(
+    store: Store,
+    base: Path,
+    *routes: Route,
+    cancel: Optional[threading.Event] = None,
+    progress: Callable[[Progress], None] = ignore,
+    **options: Any,
+) -> Transferred:
+    """Downloads these routes, or `in/` to `in`."""
+    chosen = routes or (route("in", "in/"),)
+    return download(chosen, base, store, cancel=cancel or threading.Event(), progress=progress, **options)
+
+
+def send(
+    store: Store,
+    base: Path,
+    *routes: Route,
+    cancel: Optional[threading.Event] = None,
+    progress: Callable[[Progress], None] = ignore,
+    **options: Any,
+) -> Transferred:
+    """Uploads these routes, or `out` to `out/`."""
+    chosen = routes or (route("out", "out/"),)
+    return upload(chosen, base, store, cancel=cancel or threading.Event(), progress=progress, **options)
+
+
+def write(base: Path, files: Dict[str, bytes]) -> Path:
+    """Writes files below a directory; returns the directory."""
+    for name, content in files.items():
+        (base / name).parent.mkdir(parents=True, exist_ok=True)
+        (base / name).write_bytes(content)
+    return base
+
+
+def tree(base: Path) -> Dict[str, bytes]:
+    """The files below a directory without path_mapping's own records, unfinished ones too."""
+    files = (path for path in base.rglob("*") if path.is_file() and not is_record(path.name))
+    return {str(path.relative_to(base)): path.read_bytes() for path in files}
+
+
+def content_of(store: Store, key: str) -> bytes:
+    return b"".join(store.read("bucket", key))
