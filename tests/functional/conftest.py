@@ -1,4 +1,4 @@
-"""The stores, for the tests that hold for all of them."""
+"""A node and the stores, for tests of several folders."""
 
 from __future__ import annotations
 
@@ -14,6 +14,15 @@ from ma_boot.rehearsal.obs_server import ObsServer
 from ma_boot.rehearsal.obs_server.storage.directory_buckets import DirectoryBuckets
 from path_mapping.stores import Store, open_store
 from tests.conftest import CREDENTIALS, KNOWN
+from tests.functional.node import Node
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    """A node with a completed rank table."""
+    node = Node(tmp_path)
+    node.complete_table()
+    return node
 
 
 @pytest.fixture(params=["directory", "obs", "served directory"])

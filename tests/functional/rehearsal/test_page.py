@@ -26,13 +26,6 @@ PAGE = "modelarts-job-test-node-0-report.html"
 EVENTS = "modelarts-job-test-node-0-events.jsonl"
 
 
-@pytest.fixture
-def node(tmp_path: Path) -> Node:
-    found = Node(tmp_path)
-    found.complete_table()
-    return found
-
-
 def page(node: Node, name: str = PAGE) -> str:
     return (node.log_dir / name).read_text()
 

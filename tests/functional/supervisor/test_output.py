@@ -25,13 +25,6 @@ from tests.functional.supervisor.test_supervise import driven, start_limited
 LOG = "modelarts-job-test-proc-rank-{0}-device-{0}.txt"
 
 
-@pytest.fixture
-def node(tmp_path: Path) -> Node:
-    node = Node(tmp_path)
-    node.complete_table()
-    return node
-
-
 def printed(pieces: List[bytes], directory: Path) -> bytes:
     """What comes out on standard output when a rank writes the pieces; its file must have them as they are."""
     (directory / "log.txt").unlink(missing_ok=True)

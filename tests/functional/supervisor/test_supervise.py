@@ -20,13 +20,6 @@ from tests.functional.node import RANK, Booting, Node, alive, eventually, pids
 DRIVER = str(Path(__file__).parents[1] / "programs" / "supervisor.py")
 
 
-@pytest.fixture
-def node(tmp_path: Path) -> Node:
-    node = Node(tmp_path)
-    node.complete_table()
-    return node
-
-
 def driven(node: Node, *words: str, limits: str = "{}", adopt: bool = True) -> str:
     """The output of a process that only supervises two ranks."""
     argv = [sys.executable, DRIVER, str(node.root), limits, "adopt" if adopt else "-", RANK, *words]
