@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from ma_boot.rehearsal.obs_server import KeyPair, ObsServer
+from tests.requirement import unavailable
 
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")  # the machine may have more to do
@@ -37,5 +37,4 @@ def obs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObsServer]:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Without mpirun its tests are skipped, but in CI that is a failure."""
     if item.get_closest_marker("openmpi") and not shutil.which("mpirun"):
-        reason = "mpirun is not installed (Debian: openmpi-bin)"
-        pytest.fail(reason) if os.environ.get("CI") else pytest.skip(reason)
+        unavailable("mpirun is not installed (Debian: openmpi-bin)")

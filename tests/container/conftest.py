@@ -15,6 +15,7 @@ import pytest
 
 from tests.container import bases
 from tests.container.leftovers import LABEL, Leftovers
+from tests.requirement import unavailable
 
 ROOT = Path(__file__).parents[2]
 CONTEXT = ("Dockerfile", ".dockerignore", "entrypoint", "pyproject.toml", "README.md", "LICENSE")
@@ -59,24 +60,18 @@ def engine() -> Iterator[Any]:
 
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
     if missing:
-        _absent(
+        unavailable(
             f"{', '.join(missing)}: not installed (Debian: debootstrap docker.io docker-registry openssl)"
         )
     try:
         client = docker.from_env(timeout=600)
         client.ping()
     except DockerException as error:
-        _absent(f"no container engine answers: {error}")
+        unavailable(f"no container engine answers: {error}")
     if os.geteuid() != 0:
-        _absent("not root, which debootstrap needs")
+        unavailable("not root, which debootstrap needs")
     yield client
     client.close()
-
-
-def _absent(reason: str) -> None:
-    if os.environ.get("CI"):
-        pytest.fail(reason)
-    pytest.skip(reason)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,7 +1,8 @@
-"""A node and the stores, for tests of several folders."""
+"""Fixtures of several folders: a node, bwrap, the stores."""
 
 from __future__ import annotations
 
+import shutil
 import ssl
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,6 +16,7 @@ from ma_boot.rehearsal.obs_server.storage.directory_buckets import DirectoryBuck
 from path_mapping.stores import Store, open_store
 from tests.conftest import CREDENTIALS, KNOWN
 from tests.functional.node import Node
+from tests.requirement import unavailable
 
 
 @pytest.fixture
@@ -23,6 +25,13 @@ def node(tmp_path: Path) -> Node:
     node = Node(tmp_path)
     node.complete_table()
     return node
+
+
+@pytest.fixture
+def bubblewrap() -> None:
+    """For tests that need bwrap."""
+    if shutil.which("bwrap", path="/usr/bin:/bin") is None:
+        unavailable("bwrap: not installed (Debian: bubblewrap)")
 
 
 @pytest.fixture(params=["directory", "obs", "served directory"])

@@ -12,9 +12,7 @@ from pathlib import Path
 import pytest
 
 from ma_boot.rehearsal.faults import CASES
-from tests.functional.rehearsal.test_faults import bubblewrap
 
-__all__ = ["bubblewrap"]
 pytestmark = [pytest.mark.rehearsals, pytest.mark.timeout(900)]
 NODES, DEVICES = 32, 8
 
