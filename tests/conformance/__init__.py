@@ -1,0 +1,1 @@
+"""The embedded OBS and radosgw, asked the same by several clients."""

@@ -1,0 +1,1 @@
+"""Images that are built, checked, pushed and run by a container engine."""

@@ -1,0 +1,1 @@
+"""Servers, transfers and jobs that fail, are stopped or are killed."""

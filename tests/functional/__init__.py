@@ -1,0 +1,1 @@
+"""Whole programs, as users start them."""

@@ -1,0 +1,1 @@
+"""Functions and values, without an effect beyond a temporary directory."""

@@ -1,0 +1,1 @@
+"""One node from its start to the exit code."""

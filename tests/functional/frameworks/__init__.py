@@ -1,0 +1,1 @@
+"""Training code: MindSpore, PyTorch, Open MPI, and what `ma_boot.training` gives it."""

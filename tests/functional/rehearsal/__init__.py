@@ -1,0 +1,1 @@
+"""Jobs of several nodes on this machine."""

@@ -1,0 +1,1 @@
+"""Stores, their wire, `path_mapping.file` and periodic uploads."""

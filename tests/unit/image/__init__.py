@@ -1,0 +1,1 @@
+"""Rules for images, the engine's streams, SWR."""

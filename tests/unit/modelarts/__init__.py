@@ -1,0 +1,1 @@
+"""The job and the machine, as the platform describes them."""

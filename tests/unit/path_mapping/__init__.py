@@ -1,0 +1,1 @@
+"""Mappings, plans, parts and marks."""

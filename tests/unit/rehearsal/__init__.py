@@ -1,0 +1,1 @@
+"""The simulated job, its faults and its OBS."""

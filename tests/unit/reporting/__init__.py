@@ -1,0 +1,1 @@
+"""Console, journal, hints, page and verdict."""
