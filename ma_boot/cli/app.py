@@ -1,6 +1,6 @@
-"""The command line: options to values, errors to exit codes.
+"""The command line: turns options into values and errors into exit codes.
 
-The only reader of `os.environ` and `sys.argv`.
+The only module that reads `os.environ` and `sys.argv`.
 """
 
 from __future__ import annotations
@@ -23,14 +23,13 @@ from ma_boot.cli.report import report
 from ma_boot.cli.run import run
 from ma_boot.cli.sync import sync
 from ma_boot.errors import BootError, ExitCode, Stopped
-from ma_boot.reporting import print_lines
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 
 def main(argv: Optional[Sequence[str]] = None, environ: Optional[Mapping[str, str]] = None) -> int:
-    """Runs one command and returns its exit code; a user's mistake brings no traceback."""
+    """Runs a command and returns its exit code; only an internal error prints a traceback."""
     arguments = sys.argv[1:] if argv is None else list(argv)
     environment = dict(os.environ if environ is None else environ)
     try:
@@ -45,23 +44,26 @@ def main(argv: Optional[Sequence[str]] = None, environ: Optional[Mapping[str, st
         return _complain(f"{error.format_message()}\nTry '{command} --help'.", ExitCode.USAGE)
     except BootError as error:
         return _complain(str(error), error.exit_code)
-    except (KeyboardInterrupt, click.Abort):  # before, or after, a phase could hear it
+    except (KeyboardInterrupt, click.Abort):  # while no phase handles signals
         return 128 + signal.SIGINT
     except Stopped as stopped:
         return _complain(str(stopped), 128 + stopped.signum)
-    except Exception:  # a defect of ours: the one place that shows a traceback
-        import traceback  # no command pays for it that ends well
+    except Exception:
+        import traceback  # loaded only if it is needed
 
-        return _complain(f"a defect of ma_boot {__version__}:\n{traceback.format_exc()}", ExitCode.INTERNAL)
+        message = f"internal error of ma_boot {__version__}:\n{traceback.format_exc()}"
+        return _complain(message, ExitCode.INTERNAL)
 
 
 def _complain(message: str, code: int) -> int:
+    from ma_boot.reporting import print_lines  # neither the help nor completion needs it
+
     print_lines("ma_boot: " + message, 2)
     return int(code)
 
 
 class _RunByDefault(Group):
-    """What begins with no command is for `run`: `ma_boot train.py`, `ma_boot --help TOPIC`."""
+    """Passes what does not begin with a command to `run`: `ma_boot train.py`, `ma_boot --help TOPIC`."""
 
     def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
         topic = args[:1] == ["--help"] and (len(args) > 1 or ctx.resilient_parsing)
@@ -69,7 +71,7 @@ class _RunByDefault(Group):
         return super().parse_args(ctx, args if own and not topic else ["run", *args])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> List[CompletionItem]:
-        """The commands, and what may follow `run`, which nobody has to write."""
+        """The commands, and what may follow `run`, since `run` can be omitted."""
         of_run = run.make_context("run", [], parent=ctx, resilient_parsing=True)
         found = [*run.shell_complete(of_run, incomplete), *super().shell_complete(ctx, incomplete)]
         return list({(item.type, item.value): item for item in found}.values())
@@ -80,11 +82,10 @@ class _RunByDefault(Group):
 )
 @click.version_option(__version__, prog_name="ma_boot")
 def commands() -> None:
-    """Puts a training command to work on ModelArts.
+    """Boots training jobs on ModelArts.
 
-    `run` is the default command: `ma_boot run --help` shows its options that are needed most, and
-    `ma_boot --help all` every one. A training command that is called like a command of ma_boot goes
-    after `--`.
+    `run` is the default command: `ma_boot run --help` shows its common options, `ma_boot --help all` all of
+    them. If the training command has the name of a command of ma_boot, put `--` before it.
 
     \b
     Example:
@@ -98,7 +99,7 @@ for command in (run, rank_table, image, sync, doctor, report):
 
 
 def _from_environment(command: click.Command, environ: Mapping[str, str]) -> Dict[str, Any]:
-    """The options that are given as `MABOOT_SOME_NAME`."""
+    """The options that are set by variables `MABOOT_SOME_NAME`."""
     found: Dict[str, Any] = {}
     for option in command.params:
         if isinstance(option, RunOption) and option.name and environ.get(option.variable):

@@ -1,4 +1,4 @@
-"""How the help looks: a page fits a screen, says whole sentences, and has an example."""
+"""The format of the help: each page fits on a screen, with complete sentences and an example."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ ALL = "all"
 
 
 class Group(click.Group):
-    """Commands, each with a whole sentence in the help of their group."""
+    """A group whose help shows the complete first sentence of each command."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes them; click would cut a sentence at the end of its line."""
+        """Writes the commands; click would truncate the sentences."""
         commands = [(name, self.commands[name].get_short_help_str(1000)) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl(commands)
 
 
 class CommandWithTopics(click.Command):
-    """A command with more options than a screen has lines: `--help TOPIC` shows those of a topic.
+    """A command whose options do not fit on a screen: `--help TOPIC` shows those of a topic.
 
-    The first word that is no option begins its argument `command`: what follows is no option either.
+    The first word that is not an option begins its argument `command`; no options follow it.
     """
 
     def __init__(self, *args: Any, topics: Sequence[Topic], **settings: Any) -> None:
@@ -45,7 +45,7 @@ class CommandWithTopics(click.Command):
         )
 
     def get_help_option(self, ctx: click.Context) -> click.Option:
-        """Instead of click's, which takes no topic."""
+        """The option `--help`, which takes a topic, unlike click's."""
         return self._help_with_topics
 
     def _names(self) -> List[str]:
@@ -66,15 +66,15 @@ class CommandWithTopics(click.Command):
         ctx.exit()
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the options for every day, and the topics."""
+        """Writes the common options and the topics."""
         options = [option for topic in self.topics for option in topic.options if option.everyday]
-        with formatter.section("Options that are needed most"):
+        with formatter.section("Common options"):
             formatter.write_dl([(_short(option), option.everyday) for option in options])
-        with formatter.section("All options, by --help TOPIC"):
+        with formatter.section("Topics of --help TOPIC, with all options"):
             formatter.write_dl([*((topic.name, topic.about) for topic in self.topics), (ALL, "all of these")])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> List[Any]:
-        """The options, and files: for the first argument, and for what belongs to it."""
+        """Options, or files for the command and its arguments."""
         if incomplete.startswith("-") and not ctx.params.get("command"):
             return super().shell_complete(ctx, incomplete)
         return list(files(ctx, self.params[0], incomplete))

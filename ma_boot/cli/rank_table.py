@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import List, Optional, Sequence
@@ -50,13 +49,13 @@ def show(file: str, rank_order: str, as_json: bool) -> None:
     Example:
       ma_boot rank-table show jobstart_hccl.json
     """
-    from ma_boot.cli.table_files import ranked, read_table
+    from ma_boot.cli.table_files import print_json, ranked, read_table
     from ma_boot.rank_table import rows
     from ma_boot.reporting import print_lines
 
     found = rows(ranked(read_table(file), rank_order))
     if as_json:
-        print_lines(json.dumps(found, indent=2))
+        print_json(found)
         return
     names = ("rank", "pod", "server_id", "device_id", "device_ip")
     lines = [names, *(tuple("-" if row[name] is None else str(row[name]) for name in names) for row in found)]
@@ -76,13 +75,13 @@ def validate_command(file: str, product: Optional[str], as_json: bool) -> int:
     Example:
       ma_boot rank-table validate --product 910b jobstart_hccl.json
     """
-    from ma_boot.cli.table_files import all_findings
+    from ma_boot.cli.table_files import all_findings, print_json
     from ma_boot.rank_table import errors
     from ma_boot.reporting import print_lines
 
     findings = all_findings(file, product)
     if as_json:
-        print_lines(json.dumps([vars(finding) for finding in findings], indent=2))
+        print_json([vars(finding) for finding in findings])
     else:
         lines = [f"{'error' if finding.fatal else 'warning'}: {finding}" for finding in findings]
         print_lines("\n".join(lines) or "valid")

@@ -8,7 +8,6 @@ from typing import Mapping, Optional, Sequence
 import click
 
 from ma_boot.cli.options import FILE
-from ma_boot.reporting import print_lines
 
 
 @click.command()
@@ -37,6 +36,7 @@ def report(environ: Mapping[str, str], events: Sequence[Path], output: Optional[
       ma_boot report log/*-events.jsonl --output job.html
     """
     from ma_boot.modelarts import write_atomically
+    from ma_boot.reporting import print_lines
     from ma_boot.reporting.page import page_of
 
     page = output or events[0].with_name("report.html")

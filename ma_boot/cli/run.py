@@ -15,15 +15,15 @@ from ma_boot.cli.options import TOPICS, files, misfits
     topics=TOPICS,
     context_settings={"allow_interspersed_args": False},
     options_metavar="[OPTIONS] [--]",
-    epilog="Each --some-name may be the environment variable MABOOT_SOME_NAME too, several values of it "
-    "with colons between; the option wins.",
+    epilog="MABOOT_SOME_NAME in the environment sets --some-name (separate several values by colons); the "
+    "option takes precedence.",
 )
 @click.argument(
     "command", nargs=-1, type=click.UNPROCESSED, metavar="COMMAND [ARGS]...", shell_complete=files
 )
 @click.pass_context
 def run(ctx: click.Context, /, command: Sequence[str], **options: Any) -> int:
-    """Boots this node of a job: inputs, rank table, a process per device, outputs.
+    """Boots this node of a job: inputs, rank table, one process per device, outputs.
 
     COMMAND is a .py file, -m MODULE, a .sh file or a program.
 

@@ -9,7 +9,6 @@ import click
 
 from ma_boot.cli.help import Group
 from ma_boot.cli.options import DIR, SECONDS_ABOVE_0, files
-from path_mapping.mapping import Shard
 
 if TYPE_CHECKING:
     from ma_boot.cli.sync_alone import SyncRequest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any, Mapping, Optional, Sequence
@@ -74,6 +75,11 @@ def write_table(table: RankTable, output: str) -> None:
         print_lines(table.dumps().rstrip("\n"))
     else:
         write_atomically(Path(output).absolute(), table.dumps())
+
+
+def print_json(document: Any) -> None:
+    """Prints a JSON document."""
+    print_lines(json.dumps(document, indent=2))
 
 
 def _document(file: str) -> Mapping[str, Any]:
