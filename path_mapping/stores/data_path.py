@@ -18,7 +18,7 @@ from path_mapping.localfs import (
 )
 from path_mapping.stores.exchange import NOTHING, Exchange, Request
 from path_mapping.stores.http_connection import Answer, Line
-from path_mapping.stores.obs_answers import base64_of_md5, crc64_of_content, md5_of_content, md5_of_etag
+from path_mapping.stores.obs_responses import base64_of_md5, crc64_of_content, md5_of_content, md5_of_etag
 from path_mapping.stores.units import (
     BeginParts,
     EndParts,

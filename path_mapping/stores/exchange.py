@@ -10,7 +10,7 @@ from typing import Callable, Dict, Iterator, NamedTuple, Optional, Protocol, Set
 
 from path_mapping.errors import Cancelled, Unreachable
 from path_mapping.stores.http_connection import Answer, Line, LineError, Origin
-from path_mapping.stores.obs_answers import error_of_status, seconds_to_wait
+from path_mapping.stores.obs_responses import error_of_status, seconds_to_wait
 
 LONGEST_ERROR = 64 << 10
 _CODE = re.compile(rb"<Code>\s*([A-Za-z0-9.]{1,64})\s*</Code>")

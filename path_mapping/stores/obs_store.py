@@ -28,16 +28,16 @@ from obs import (
 
 from path_mapping.errors import Expired, NotFound, PathMappingError, Refused, StoreError, Unreachable
 from path_mapping.localfs import CHUNK, Section, new_md5
-from path_mapping.stores.endpoint import address_of, bucket_in_path, verifying
-from path_mapping.stores.obs_answers import (
+from path_mapping.stores.access import address_of, bucket_in_path, verifying
+from path_mapping.stores.obs_files import PAGE, ObsFiles
+from path_mapping.stores.obs_responses import (
     base64_of_md5,
     compare,
     error_of_status,
     etag_of_parts,
     md5_of_etag,
 )
-from path_mapping.stores.obs_files import PAGE, ObsFiles
-from path_mapping.stores.obs_signing import ObsSigning
+from path_mapping.stores.obs_sdk import ObsSigning
 from path_mapping.stores.store import STALL_SECONDS, Access, Credentials, StoredObject
 from path_mapping.stores.units import Begun
 

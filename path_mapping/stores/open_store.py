@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Callable, Mapping, Optional
 
 from path_mapping.errors import CredentialsMissing
+from path_mapping.stores.access import address_of, endpoint_of, proxy_for
 from path_mapping.stores.credentials import KEY_VARIABLES, credentials_of, read_credentials
-from path_mapping.stores.endpoint import address_of, endpoint_of, proxy_for
 from path_mapping.stores.store import STALL_SECONDS, Credentials, Store
 
 

@@ -23,7 +23,7 @@ from path_mapping.errors import (
     UnsafeTarget,
 )
 from path_mapping.stores import Store, StoredObject
-from path_mapping.stores.obs_answers import error_of_status
+from path_mapping.stores.obs_responses import error_of_status
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.transfer import Progress
 from tests.transfers import fetch, route, send, tree

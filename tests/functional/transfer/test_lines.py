@@ -16,7 +16,7 @@ import pytest
 from ma_boot.rehearsal.obs_server import ObsServer
 from path_mapping.errors import TransferFailed, Unreachable
 from path_mapping.stores import Access, open_store
-from path_mapping.stores.endpoint import address_of, proxy_for
+from path_mapping.stores.access import address_of, proxy_for
 from path_mapping.stores.http_connection import Line, LineError, Origin
 from path_mapping.stores.obs_store import ObsStore
 from tests.conftest import CREDENTIALS

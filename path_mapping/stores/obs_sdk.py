@@ -6,7 +6,7 @@ import threading
 from typing import Any, Callable, Dict, Tuple
 
 from path_mapping.stores.http_connection import Origin
-from path_mapping.stores.obs_answers import error_of_status
+from path_mapping.stores.obs_responses import error_of_status
 
 SIGNED_SECONDS = 900  # that a signed URL is good for: it is used at once, but clocks differ
 
