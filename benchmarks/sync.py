@@ -39,10 +39,12 @@ OURS = """
 import sys, threading
 from pathlib import Path
 from path_mapping.mapping import ObsUrl, Route
+from path_mapping.stores import Access, Credentials
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping import transfer
 way, url, local, key = sys.argv[1:]
-getattr(transfer, way)([Route(local, ObsUrl("bucket", key))], Path("/"), ObsStore(url, "a", "b", None, None),
+store = ObsStore(Access(url, Credentials("a", "b")))
+getattr(transfer, way)([Route(local, ObsUrl("bucket", key))], Path("/"), store,
                        cancel=threading.Event(), progress=lambda progress: None)
 """
 BOTO3 = """

@@ -7,11 +7,11 @@ PathMappingError
 ├── UnsafeTarget          keys that would leave their target or cannot be a file, all of them
 ├── NoSpace               a disk that is too small for what is to come
 ├── TransferFailed        files that could not be moved, after all others were tried
-├── Cancelled             the caller gave the transfer up
+├── Cancelled             the caller cancelled the transfer
 ├── WorkersLost           all processes that moved files died: out of memory, or killed
 └── StoreError            what a store says
     ├── NotFound          404: no such bucket or object
-    ├── Replaced          412: the object is another one than that which was listed
+    ├── Replaced          412: the object was replaced after it was listed
     ├── Refused           401, 403: the credentials, or what they allow
     │   └── Expired       403: credentials that were good once; new ones may help
     └── Unreachable       network, timeout, 408, 5xx, a damaged answer: worth another try
@@ -71,7 +71,10 @@ class NoSpace(PathMappingError):
 
 
 class Cancelled(PathMappingError):
-    """The transfer was given up by its caller."""
+    """The caller cancelled the transfer."""
+
+    def __init__(self, message: str = "the transfer was cancelled") -> None:
+        super().__init__(message)
 
 
 class WorkersLost(PathMappingError):

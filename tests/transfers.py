@@ -8,8 +8,16 @@ from typing import Any, Callable, Dict, Optional
 
 from path_mapping.mapping import ObsUrl, Route
 from path_mapping.planning.record import is_record
-from path_mapping.stores import Store
+from path_mapping.stores import Access, Credentials, Store
+from path_mapping.stores.obs_store import ObsStore
 from path_mapping.transfer import Progress, Transferred, download, upload
+
+KEYS = Credentials("AKPLANTED", "SKPLANTED")
+
+
+def obs_store(url: str, **settings: Any) -> ObsStore:
+    """OBS at a test server, with the credentials that it knows; `settings` are those of `Access`."""
+    return ObsStore(Access(url, KEYS, **settings))
 
 
 def ignore(progress: Progress) -> None:

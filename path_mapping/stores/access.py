@@ -1,20 +1,26 @@
-"""Where a service is: its address, its certificate, and the proxy before it."""
+"""How to reach OBS, by the environment: endpoint, credentials, CA bundle and proxy."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Mapping, Optional
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Mapping, Optional
 from urllib.parse import SplitResult, urlsplit
 
 from path_mapping.errors import CredentialsMissing
+from path_mapping.stores.store import Credentials
 
 if TYPE_CHECKING:
     import ssl
 
+KEY_VARIABLES = ("OBS_ACCESS_KEY_ID", "OBS_SECRET_ACCESS_KEY")
+_FIELDS = ("access", "secret", "securitytoken")
+
 
 def endpoint_of(environ: Mapping[str, str]) -> Optional[str]:
-    """What the environment names: OBS_ENDPOINT, else the platform's S3_ENDPOINT; None without both.
+    """The endpoint in the environment: OBS_ENDPOINT, else the platform's S3_ENDPOINT; None without both.
 
-    Where the platform's has no scheme, S3_USE_HTTPS=0 makes it a plain one.
+    S3_USE_HTTPS=0 stands for `http://` if S3_ENDPOINT has no scheme.
     """
     if environ.get("OBS_ENDPOINT"):
         return environ["OBS_ENDPOINT"]
@@ -25,15 +31,54 @@ def endpoint_of(environ: Mapping[str, str]) -> Optional[str]:
 
 
 def address_of(endpoint: str) -> SplitResult:
-    """The endpoint as a URL, https where it says nothing; raises `CredentialsMissing` for what is none."""
+    """The endpoint as a URL, with https as the default scheme.
+
+    Raises:
+        CredentialsMissing: the endpoint is not a URL of a server.
+    """
     address = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
     if not address.hostname or address.scheme not in ("http", "https"):
         raise CredentialsMissing(f"OBS_ENDPOINT: found {endpoint!r}, expected https://obs.REGION.example.com")
     return address
 
 
+def credentials_of(environ: Mapping[str, str]) -> Optional[Credentials]:
+    """The credentials in OBS_ACCESS_KEY_ID, OBS_SECRET_ACCESS_KEY and, if set, OBS_SECURITY_TOKEN.
+
+    None if one of the first two is missing.
+    """
+    access_key, secret_key = (environ.get(name) for name in KEY_VARIABLES)
+    if not (access_key and secret_key):
+        return None
+    return Credentials(access_key, secret_key, environ.get("OBS_SECURITY_TOKEN"))
+
+
+def read_credentials(file: Path) -> Credentials:
+    """The temporary credentials in a file.
+
+    The file holds the answer of IAM to POST /v3.0/OS-CREDENTIAL/securitytokens (IAM API reference), that is
+    `{"credential": {"access": ..., "secret": ..., "securitytoken": ...}}`, or the inner object alone.
+
+    Raises:
+        CredentialsMissing: the file cannot be read; the message does not show its content.
+    """
+    expected = 'expected {"credential": {"access": ..., "secret": ..., "securitytoken": ...}}'
+    try:
+        found: Any = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CredentialsMissing(f"OBS_CREDENTIALS_FILE: {file}: {error.strerror}") from error
+    except ValueError as error:
+        raise CredentialsMissing(f"OBS_CREDENTIALS_FILE: {file} is not JSON; {expected}") from error
+    inner = found.get("credential", found) if isinstance(found, dict) else None
+    values = [inner.get(name) for name in _FIELDS] if isinstance(inner, dict) else [None] * len(_FIELDS)
+    missing = [name for name, value in zip(_FIELDS, values) if not (isinstance(value, str) and value)]
+    if missing:
+        raise CredentialsMissing(f"OBS_CREDENTIALS_FILE: {file} has no {', '.join(missing)}; {expected}")
+    return Credentials(*map(str, values))
+
+
 def bucket_in_path(host: str) -> bool:
-    """True where the bucket cannot stand before the host: an IP address, or this machine."""
+    """True if the bucket cannot be a subdomain of the host: an IP address, or localhost."""
     import ipaddress
 
     try:
@@ -44,26 +89,29 @@ def bucket_in_path(host: str) -> bool:
 
 
 def verifying(bundle: str) -> ssl.SSLContext:
-    """A context that checks the chain and the host name."""
-    import ssl  # slow to import, as are the others: only where OBS is really opened
+    """A TLS context that verifies the certificate chain and the host name.
+
+    Raises:
+        CredentialsMissing: the file is not a CA bundle.
+    """
+    import ssl  # slow to import, like the others: only once OBS is really used
 
     try:
         return ssl.create_default_context(cafile=bundle)
-    except OSError as error:  # ssl.SSLError is one
-        raise CredentialsMissing(f"SSL_CERT_FILE: {bundle} is no file of certificates: {error}") from error
+    except OSError as error:  # includes ssl.SSLError
+        raise CredentialsMissing(f"SSL_CERT_FILE: {bundle} is not a CA bundle: {error}") from error
 
 
 def proxy_for(address: SplitResult, environ: Mapping[str, str]) -> Optional[str]:
-    """The URL of the proxy that the environment names for this address; by the rules of curl and Python."""
+    """The URL of the proxy for this address, by https_proxy, http_proxy and no_proxy as curl reads them."""
     from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]  # of typeshed
 
     name = f"{address.scheme}_proxy"
     proxy = environ.get(name) or (environ.get(name.upper()) if name == "https_proxy" else None)
-    no_proxy = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
-    if not proxy or not address.hostname:
+    no_proxy = {"no": environ.get("no_proxy") or environ.get("NO_PROXY") or ""}
+    host = address.hostname
+    if not proxy or not host:
         return None
-    if proxy_bypass_environment(f".{address.hostname}", {"no": no_proxy}) or proxy_bypass_environment(
-        address.hostname, {"no": no_proxy}
-    ):
+    if proxy_bypass_environment(f".{host}", no_proxy) or proxy_bypass_environment(host, no_proxy):
         return None
     return proxy if "://" in proxy else f"http://{proxy}"

@@ -1,9 +1,9 @@
-"""Carries out units on the lean data path: what one thread does, one unit after the other."""
+"""Runs units by signed HTTP requests of our own, which cost less CPU than the SDK's: one thread at a time."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
 from path_mapping.errors import StoreError, Unreachable
 from path_mapping.localfs import (
@@ -16,43 +16,72 @@ from path_mapping.localfs import (
     state_of,
     write_all,
 )
-from path_mapping.stores.exchange import NOTHING, Exchange, Request
-from path_mapping.stores.http_connection import Answer, Line
-from path_mapping.stores.obs_responses import base64_of_md5, crc64_of_content, md5_of_content, md5_of_etag
+from path_mapping.stores.exchange import NOTHING, Exchange, OpenConnections, Request
+from path_mapping.stores.http_connection import HttpConnection, Response
+from path_mapping.stores.obs_responses import (
+    base64_of_md5,
+    crc64_of_content,
+    md5_of_content,
+    md5_of_etag,
+)
+from path_mapping.stores.obs_store import ObsStore
+from path_mapping.stores.store import Access, Credentials
 from path_mapping.stores.units import (
     BeginParts,
     EndParts,
+    FetchedRange,
     GetFile,
     GetRange,
-    Parted,
     PutFile,
     PutPart,
-    Ranged,
     Unit,
+    UnitRunner,
 )
 
-if TYPE_CHECKING:
-    from path_mapping.stores.obs_store import ObsStore
-
-BUFFER = 1 << 20  # a small object is received at once, and a large one with few calls; touched as far as used
-SENT_AT_ONCE = 256 << 10  # more goes from the disk's cache to the network without a copy
+BUFFER = 1 << 20  # bytes: a small object arrives in one piece, a large one with few system calls
+SENT_AT_ONCE = 256 << 10  # bytes; a larger file goes from the page cache to the socket without a copy
 
 Moved = Callable[[int], None]
 
 
-class Changed(OSError):
-    """The file is not what it was when its upload began."""
+class FileChanged(OSError):
+    """The file was written to during its upload."""
 
 
-class DataPath:
-    """The requests of one thread, by a store that all threads of the process share."""
+class DataPaths:
+    """The data paths of a process, one for each thread; they share the SDK's clients.
+
+    Raises:
+        CredentialsMissing: the endpoint or the CA bundle is unusable.
+    """
+
+    def __init__(self, access: Access) -> None:
+        self._store = ObsStore(access)
+        self._connections = OpenConnections()
+
+    def new(self) -> DataPath:
+        """A data path for one thread."""
+        buffer = bytearray(BUFFER)
+        return DataPath(self._store, Exchange(self._store.sdk, self._connections, buffer), buffer)
+
+    def use(self, keys: Credentials) -> None:
+        """Signs with these credentials from now on."""
+        self._store.sdk.use(keys)
+
+    def shut(self) -> None:
+        """Makes the requests of all threads fail with `Cancelled`, now and from now on."""
+        self._connections.shut()
+
+
+class DataPath(UnitRunner):
+    """Runs the units of one thread."""
 
     def __init__(self, store: ObsStore, exchange: Exchange, buffer: bytearray) -> None:
         self._store = store
         self._exchange = exchange
         self._buffer = memoryview(buffer)
-        self._folder: Optional[TargetDir] = None
-        self._acts: Dict[type, Callable[[Any, Moved], Any]] = {
+        self._directory: Optional[TargetDir] = None
+        self._actions: Dict[type, Callable[[Any, Moved], Any]] = {
             GetFile: self._get_file,
             GetRange: self._get_range,
             PutFile: self._put_file,
@@ -61,59 +90,62 @@ class DataPath:
             EndParts: self._end_parts,
         }
 
-    def do(self, unit: Unit, moved: Moved) -> Any:
-        """The unit's value; raises a `StoreError`, or `OSError` for the disk."""
-        return self._acts[type(unit)](unit, moved)
+    def run(self, unit: Unit, moved: Moved) -> Any:
+        return self._actions[type(unit)](unit, moved)
 
     def close(self) -> None:
-        """Ends the connections."""
         self._exchange.close()
         self._leave()
 
     def _leave(self) -> None:
-        if self._folder is not None:
-            self._folder.close()
-            self._folder = None
+        if self._directory is not None:
+            self._directory.close()
+            self._directory = None
 
-    def _enter(self, directory: str, root: str) -> TargetDir:
-        if self._folder is None or self._folder.path != directory:
+    def _create(self, path: str, root: str, name: str) -> Tuple[TargetDir, str, int]:
+        """A new temporary file in a directory, which stays open for the next file."""
+        if self._directory is None or self._directory.path != path:
             self._leave()
-            self._folder = TargetDir(directory, root)
-        return self._folder
-
-    def _create(self, directory: str, root: str, name: str) -> Tuple[TargetDir, str, int]:
-        folder = self._enter(directory, root)
-        return (folder, *folder.create(name))
+            self._directory = TargetDir(path, root)
+        return (self._directory, *self._directory.create(name))
 
     def _get_file(self, unit: GetFile, moved: Moved) -> None:
         doing = f"reading obs://{unit.bucket}/{unit.key}"
         request = Request(doing, "GET", unit.bucket, unit.key, NOTHING, NOTHING, "")
-        directory, name = os.path.split(unit.path)
-        with self._exchange.ask(request, Line.send) as (answer, line):
+        parent, name = os.path.split(unit.path)
+        with self._exchange.ask(request, HttpConnection.send) as (response, connection):
             try:
-                folder, temporary, file = self._create(directory, unit.root, name)
-            except FileNotFoundError:  # the directory was removed since it was opened: a failed file does so
+                directory, temporary, file = self._create(parent, unit.root, name)
+            except FileNotFoundError:  # removed since it was opened, as after a failed file
                 self._leave()
-                folder, temporary, file = self._create(directory, unit.root, name)
+                directory, temporary, file = self._create(parent, unit.root, name)
             try:
-                self._fill(doing, unit, file, answer, line, moved)
+                self._fill(doing, unit, file, response, connection.body(response), moved)
                 try:
-                    folder.settle(temporary, name)
+                    directory.settle(temporary, name)
                 except FileNotFoundError as error:
-                    raise Unreachable(f"{doing}: the unfinished file was removed by somebody") from error
+                    raise Unreachable(f"{doing}: another process removed the unfinished file") from error
             except BaseException:
-                folder.discard(temporary)
-                folder.undo()
+                directory.discard(temporary)
+                directory.undo()
                 raise
             finally:
                 os.close(file)
 
-    def _fill(self, doing: str, unit: GetFile, file: int, answer: Answer, line: Line, moved: Moved) -> None:
-        """Writes the body into the file; of the right size, and of the content that the answer promises."""
-        wanted = crc64_of_content(answer.headers)
-        md5 = md5_of_content(answer.headers) if wanted is None else None
+    def _fill(
+        self,
+        doing: str,
+        unit: GetFile,
+        file: int,
+        response: Response,
+        body: Iterator[memoryview],
+        moved: Moved,
+    ) -> None:
+        """Writes the body to the file, and checks its size and its checksum."""
+        wanted = crc64_of_content(response.headers)
+        md5 = md5_of_content(response.headers) if wanted is None else None
         crc, digest, offset = 0, new_md5() if md5 else None, 0
-        for piece in line.body(answer):
+        for piece in body:
             write_all(file, piece, offset)
             offset += len(piece)
             if wanted is not None:
@@ -124,34 +156,36 @@ class DataPath:
         if offset != unit.size:
             raise Unreachable(f"{doing}: {offset} bytes arrived, expected {unit.size}")
         if wanted is not None and crc != wanted:
-            raise Unreachable(f"{doing}: in OBS the CRC-64 is {wanted}, here {crc}")
+            raise Unreachable(f"{doing}: the CRC-64 in OBS is {wanted}, here it is {crc}")
         if digest is not None and digest.hexdigest() != md5:
-            raise Unreachable(f"{doing}: in OBS the MD5 is {md5}, here {digest.hexdigest()}")
+            raise Unreachable(f"{doing}: the MD5 in OBS is {md5}, here it is {digest.hexdigest()}")
         os.fchmod(file, 0o640)
-        put_mark(file, unit.size, answer.text("etag"))
+        put_mark(file, unit.size, response.text("etag"))
 
-    def _get_range(self, unit: GetRange, moved: Moved) -> Ranged:
+    def _get_range(self, unit: GetRange, moved: Moved) -> FetchedRange:
         file = os.open(unit.path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             if unit.known is not None and self._crc_of(file, unit.offset, unit.length) == unit.known:
                 moved(unit.length)
-                return Ranged(unit.known, None, True)
+                return FetchedRange(unit.known, None, True)
             return self._fetch_range(unit, file, moved)
         finally:
             os.close(file)
 
-    def _fetch_range(self, unit: GetRange, file: int, moved: Moved) -> Ranged:
+    def _fetch_range(self, unit: GetRange, file: int, moved: Moved) -> FetchedRange:
         last = unit.offset + unit.length - 1
         doing = f"reading obs://{unit.bucket}/{unit.key}, bytes {unit.offset} to {last}"
         plain = f"Range: bytes={unit.offset}-{last}\r\n" + (f"If-Match: {unit.etag}\r\n" if unit.etag else "")
         request = Request(doing, "GET", unit.bucket, unit.key, NOTHING, NOTHING, plain)
-        with self._exchange.ask(request, Line.send) as (answer, line):
-            promised = answer.text("content-range")
-            if answer.status != 206 or promised != f"bytes {unit.offset}-{last}/{unit.total}":
-                found = f"HTTP {answer.status}, Content-Range {promised!r}"
-                raise Unreachable(f"{doing}: found {found}, expected 206 and these of {unit.total} bytes")
+        with self._exchange.ask(request, HttpConnection.send) as (response, connection):
+            promised = response.text("content-range")
+            if response.status != 206 or promised != f"bytes {unit.offset}-{last}/{unit.total}":
+                found = f"HTTP {response.status}, Content-Range {promised!r}"
+                raise Unreachable(
+                    f"{doing}: found {found}, expected 206 and this range of {unit.total} bytes"
+                )
             crc, done = 0, 0
-            for piece in line.body(answer):
+            for piece in connection.body(response):
                 if done + len(piece) > unit.length:
                     break
                 write_all(file, piece, unit.offset + done)
@@ -159,11 +193,11 @@ class DataPath:
                 done += len(piece)
                 moved(len(piece))
             if done != unit.length:
-                raise Unreachable(f"{doing}: {done} bytes arrived")
-            return Ranged(crc, crc64_of_content(answer.headers), False)
+                raise Unreachable(f"{doing}: {done} bytes arrived, expected {unit.length}")
+            return FetchedRange(crc, crc64_of_content(response.headers), False)
 
     def _pieces(self, file: int, offset: int, size: int) -> Iterator[memoryview]:
-        """These bytes of the file, each piece good until the next; fewer where it is shorter."""
+        """Yields these bytes of the file, each piece valid until the next; fewer if the file is shorter."""
         end = offset + size
         while offset < end:
             found = os.preadv(file, [self._buffer[: min(len(self._buffer), end - offset)]], offset)
@@ -182,9 +216,9 @@ class DataPath:
         return md5_of(self._pieces(file, offset, size))
 
     def _put_file(self, unit: PutFile, moved: Moved) -> None:
-        """Stores the file as it was at one moment: one that changes meanwhile is sent again, three times.
+        """Uploads a consistent state of the file: one that changes meanwhile is uploaded again, up to twice.
 
-        A change makes a store refuse the file too, as its mark is another one then: that is no fault of it.
+        A change also explains a refusal: the checksum does not fit then.
         """
         for _ in range(CHANGED_ATTEMPTS):
             file = os.open(unit.path, os.O_RDONLY | os.O_CLOEXEC)
@@ -192,7 +226,7 @@ class DataPath:
                 before = state_of(os.fstat(file))
                 try:
                     self._send_file(unit, file, before.size, moved)
-                except (StoreError, Changed):
+                except (StoreError, FileChanged):
                     if state_of(os.stat(unit.path)) == before:
                         raise
                 else:
@@ -200,7 +234,7 @@ class DataPath:
                         return
             finally:
                 os.close(file)
-        raise OSError(f"it changed during each of {CHANGED_ATTEMPTS} uploads")
+        raise OSError(f"the file changed during each of {CHANGED_ATTEMPTS} uploads")
 
     def _send_file(self, unit: PutFile, file: int, size: int, moved: Moved) -> None:
         doing = f"writing obs://{unit.bucket}/{unit.key}"
@@ -212,56 +246,56 @@ class DataPath:
         )
         self._sent(request, file, 0, size, moved)
 
-    def _put_part(self, unit: PutPart, moved: Moved) -> Parted:
+    def _put_part(self, unit: PutPart, moved: Moved) -> str:
         doing = f"writing obs://{unit.bucket}/{unit.key}, part {unit.part}"
         file = os.open(unit.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             known = md5_of_etag(unit.known)
             if known is not None and self._md5_of(file, unit.offset, unit.length) == known:
                 moved(unit.length)
-                return Parted(unit.known, True)
+                return unit.known
             query = {"partNumber": str(unit.part), "uploadId": unit.upload}
             plain = f"Content-Length: {unit.length}\r\n"
             request = Request(doing, "PUT", unit.bucket, unit.key, query, NOTHING, plain)
             etag = self._sent(request, file, unit.offset, unit.length, moved)
-        except Changed:
-            return Parted("", False)  # who compares the file's state at the end will see it too
+        except FileChanged:
+            return ""  # the comparison of the file's state at the end notices it, too
         finally:
             os.close(file)
         if not etag:
-            raise Unreachable(f"{doing}: the answer has no ETag")
-        return Parted(etag, False)
+            raise Unreachable(f"{doing}: the response has no ETag")
+        return etag
 
     def _sent(self, request: Request, file: int, offset: int, size: int, moved: Moved) -> str:
-        """Sends bytes of a file, and compares the mark that the answer gives; returns its ETag."""
+        """Sends a range of a file, and checks the checksum in the response; returns the ETag."""
         small = os.pread(file, size, offset) if size <= SENT_AT_ONCE else None
         if small is not None and len(small) < size:
-            raise Changed(f"{request.doing}: the file became shorter")
+            raise FileChanged(f"{request.doing}: the file was truncated")
 
-        def send(line: Line, head: bytes) -> None:
+        def send(connection: HttpConnection, head: bytes) -> None:
             if small is not None:
-                line.send(head, small)
+                connection.send(head, small)
                 moved(size)
                 return
-            line.send(head)
-            if line.send_file(file, offset, size, moved) < size:
-                raise Changed(f"{request.doing}: the file became shorter")
+            connection.send(head)
+            if connection.send_file(file, offset, size, moved) < size:
+                raise FileChanged(f"{request.doing}: the file was truncated")
 
-        with self._exchange.ask(request, send) as (answer, line):
-            for _ in line.body(answer):
+        with self._exchange.ask(request, send) as (response, connection):
+            for _ in connection.body(response):
                 pass
-        crc = crc64_of_content(answer.headers)
+        crc = crc64_of_content(response.headers)
         if crc is not None:
             here = crc64(small) if small is not None else self._crc_of(file, offset, size)
             if here != crc:
-                raise Unreachable(f"{request.doing}: in OBS the CRC-64 is {crc}, here {here}")
-            return answer.text("etag")
-        md5 = md5_of_content(answer.headers)
+                raise Unreachable(f"{request.doing}: the CRC-64 in OBS is {crc}, here it is {here}")
+            return response.text("etag")
+        md5 = md5_of_content(response.headers)
         if md5 is not None:
             digest = md5_of([small]) if small is not None else self._md5_of(file, offset, size)
             if digest != md5:
-                raise Unreachable(f"{request.doing}: in OBS the MD5 is {md5}, here {digest}")
-        return answer.text("etag")
+                raise Unreachable(f"{request.doing}: the MD5 in OBS is {md5}, here it is {digest}")
+        return response.text("etag")
 
     def _end_parts(self, unit: EndParts, moved: Moved) -> None:
         if unit.etags:

@@ -1,10 +1,11 @@
-"""A directory that stands for OBS: `obs://bucket/key` is `ROOT/bucket/key`."""
+"""A directory in place of OBS: `obs://bucket/key` is the file `ROOT/bucket/key`."""
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
-from typing import Callable, Iterator
+from typing import Callable, Iterator, Optional
 
 from path_mapping.errors import NotFound, Refused, StoreError, Unreachable, UnsafeTarget
 from path_mapping.localfs import (
@@ -16,12 +17,11 @@ from path_mapping.localfs import (
     unsafe,
     write_verified,
 )
-from path_mapping.stores.directory_files import DirectoryFiles
-from path_mapping.stores.store import StoredObject
+from path_mapping.stores.store import FileStore, ObjectState, StoredObject
 
 
-class DirectoryStore(DirectoryFiles):
-    """Real files on this disk, or on a mounted file system."""
+class DirectoryStore(FileStore):
+    """Files on a local disk or a mounted file system; `key/` is an empty directory."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -30,10 +30,9 @@ class DirectoryStore(DirectoryFiles):
         return f"DirectoryStore({str(self._root)!r})"
 
     def list(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
-        """The files below the bucket, in the order of their keys; `key/` is an empty directory."""
         root = self._root / bucket
         if not root.is_dir():
-            raise NotFound(f"no bucket {bucket}: {root} is no directory")
+            raise NotFound(f"no bucket {bucket}: {root} is not a directory")
         top = prefix.rpartition("/")[0]
         start = self._path(bucket, top) if top else root
         try:
@@ -45,18 +44,40 @@ class DirectoryStore(DirectoryFiles):
                     md5 = md5_of(chunks(path))
                     yield StoredObject(key, path.stat().st_size, md5, f'"{md5}"')
         except OSError as error:
-            raise _as_ours(error, f"listing obs://{bucket}/{prefix}") from error
+            raise _store_error(error, f"listing obs://{bucket}/{prefix}") from error
+
+    def level(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
+        last = ""
+        for found in self.list(bucket, prefix):
+            name, slash, _ = found.key[len(prefix) :].partition("/")
+            if name and not slash:
+                yield found
+            elif name and name != last:
+                last = name
+                yield StoredObject(f"{prefix}{name}/", 0, None)
+
+    def find(self, bucket: str, key: str) -> Optional[ObjectState]:
+        path = self._path(bucket, key.rstrip("/"))
+        if key.endswith("/"):
+            empty = path.is_dir() and not any(path.iterdir())
+            return ObjectState(0, path.stat().st_mtime_ns) if empty else None
+        return ObjectState(path.stat().st_size, path.stat().st_mtime_ns) if path.is_file() else None
 
     def read(self, bucket: str, key: str) -> Iterator[bytes]:
-        """The file's content."""
         path = self._path(bucket, key)
         try:
             yield from chunks(path)
         except OSError as error:
-            raise _as_ours(error, f"reading obs://{bucket}/{key}") from error
+            raise _store_error(error, f"reading obs://{bucket}/{key}") from error
+
+    def read_from(self, bucket: str, key: str, offset: int) -> Iterator[bytes]:
+        for piece in self.read(bucket, key):
+            if offset < len(piece):
+                yield piece[offset:]
+            offset = max(0, offset - len(piece))
 
     def write(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> None:
-        """Copies the file; a bucket that does not exist yet is made. `key/` is a directory."""
+        """See `Store.write`. A bucket that does not exist yet is created."""
         target = self._path(bucket, key[:-1] if key.endswith("/") else key)
         if key.endswith("/"):
             make_directories(target)
@@ -70,10 +91,33 @@ class DirectoryStore(DirectoryFiles):
         try:
             write_verified(target, pieces(), source.stat().st_size, md5)
         except OSError as error:
-            raise _as_ours(error, f"writing obs://{bucket}/{key}") from error
+            raise _store_error(error, f"writing obs://{bucket}/{key}") from error
+
+    def copy(self, bucket: str, key: str, to_bucket: str, to_key: str) -> None:
+        if self.find(bucket, key) is None:
+            raise NotFound(f"copying obs://{bucket}/{key}: no such object")
+        source = self._path(bucket, key.rstrip("/"))
+        md5 = "" if key.endswith("/") else md5_of(chunks(source))
+        self.write(to_bucket, to_key, source, md5, lambda size: None)
+
+    def delete(self, bucket: str, key: str) -> None:
+        """See `FileStore.delete`. Parents that become empty go too: OBS has no directory without a marker."""
+        path = self._path(bucket, key.rstrip("/"))
+        top = self._path(bucket, "x").parent
+        try:
+            path.rmdir() if key.endswith("/") else path.unlink()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise Refused(f"deleting obs://{bucket}/{key}: {error.strerror}") from error
+        with suppress(OSError):  # not empty
+            for parent in path.parents:
+                if parent == top:
+                    break
+                parent.rmdir()
 
     def _path(self, bucket: str, key: str) -> Path:
-        """The file of an object; raises `Refused` for a key that would not be below its bucket."""
+        """The file of an object; raises `Refused` for a key that would leave its bucket."""
         problem = unsafe(key)
         if problem:
             raise Refused(f"obs://{bucket}/{key}: {problem}")
@@ -86,14 +130,14 @@ class DirectoryStore(DirectoryFiles):
 
 
 def _keys(root: Path, start: Path) -> Iterator[str]:
-    """The key of every file below `start`, and `key/` for each directory with nothing in it.
+    """Yields the key of every file below `start`, and `key/` for each empty directory.
 
-    Links to directories are not followed; links to nothing, pipes and the like hold no object.
+    Links to directories are not followed; dangling links, pipes and the like are not objects.
     """
 
     def unreadable(error: OSError) -> None:
         if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
-            raise error  # a listing that leaves something out would pass for a whole one
+            raise error  # an incomplete listing must not look complete
 
     for directory, directories, files in os.walk(start, onerror=unreadable):
         here = Path(directory).relative_to(root).as_posix()
@@ -105,7 +149,7 @@ def _keys(root: Path, start: Path) -> Iterator[str]:
         )
 
 
-def _as_ours(error: OSError, doing: str) -> StoreError:
+def _store_error(error: OSError, doing: str) -> StoreError:
     message = f"{doing}: {error.strerror}"
     if isinstance(error, FileNotFoundError):
         return NotFound(message)

@@ -1,65 +1,59 @@
-"""One request and its answer on the lean data path: signed by the SDK, sent on a connection that is kept."""
+"""One request and its response: signed by the SDK, sent on a connection that is kept open."""
 
 from __future__ import annotations
 
 import re
-import ssl
 import threading
 from contextlib import contextmanager
-from typing import Callable, Dict, Iterator, NamedTuple, Optional, Protocol, Set, Tuple
+from typing import Callable, Dict, Iterator, NamedTuple, Optional, Set, Tuple
 
 from path_mapping.errors import Cancelled, Unreachable
-from path_mapping.stores.http_connection import Answer, Line, LineError, Origin
+from path_mapping.stores.http_connection import ConnectionFailed, HttpConnection, Origin, Response
 from path_mapping.stores.obs_responses import error_of_status, seconds_to_wait
+from path_mapping.stores.obs_sdk import ObsSdk
 
-LONGEST_ERROR = 64 << 10
+LONGEST_ERROR = 64 << 10  # bytes
 _CODE = re.compile(rb"<Code>\s*([A-Za-z0-9.]{1,64})\s*</Code>")
 
 NOTHING: Dict[str, str] = {}
 
-
-class Signer(Protocol):
-    """Who makes a request that the service accepts."""
-
-    context: Optional[ssl.SSLContext]
-
-    def sign(
-        self, method: str, bucket: str, key: str, query: Dict[str, str], headers: Dict[str, str]
-    ) -> Tuple[Origin, str, Dict[str, str]]:
-        """Whom to ask, the path with its query, and the headers to send."""
+Send = Callable[[HttpConnection, bytes], None]
 
 
-class Lines:
-    """All connections of a process, so that they can be ended under the hands of their threads."""
+class OpenConnections:
+    """All connections of a process, which `shut` makes fail, whatever their threads do."""
 
     def __init__(self) -> None:
-        self._lines: Set[Line] = set()
+        self._connections: Set[HttpConnection] = set()
         self._lock = threading.Lock()
-        self.ended = False
+        self.shut_down = False
 
-    def add(self, line: Line) -> None:
-        """A new one; it is of no use after `end`."""
+    def add(self, connection: HttpConnection) -> None:
+        """Adds a new connection; after `shut` it fails at once."""
         with self._lock:
-            self._lines.add(line)
-            if self.ended:
-                line.shut()
+            self._connections.add(connection)
+            if self.shut_down:
+                connection.shut()
 
-    def drop(self, line: Line) -> None:
-        """Closes one."""
+    def drop(self, connection: HttpConnection) -> None:
+        """Closes a connection."""
         with self._lock:
-            self._lines.discard(line)
-        line.close()
+            self._connections.discard(connection)
+        connection.close()
 
-    def end(self) -> None:
+    def shut(self) -> None:
         """Makes every call on a connection fail, now and from now on."""
         with self._lock:
-            self.ended = True
-            for line in self._lines:
-                line.shut()
+            self.shut_down = True
+            for connection in self._connections:
+                connection.shut()
 
 
 class Request(NamedTuple):
-    """What to ask for; `headers` are signed where the signature covers such, `plain` never matter to it."""
+    """An HTTP request; `doing` names the operation in errors.
+
+    The signature covers `headers`; `plain` are header lines that it does not cover.
+    """
 
     doing: str
     method: str
@@ -71,98 +65,101 @@ class Request(NamedTuple):
 
 
 class Exchange:
-    """The requests of one thread, one after the other."""
+    """The requests of one thread, one after another."""
 
-    def __init__(self, signer: Signer, stall: float, lines: Lines, buffer: bytearray) -> None:
-        self._signer = signer
-        self._stall = stall
-        self._all = lines
+    def __init__(self, sdk: ObsSdk, connections: OpenConnections, buffer: bytearray) -> None:
+        self._sdk = sdk
+        self._connections = connections
         self._buffer = buffer
-        self._idle: Dict[Origin, Line] = {}
+        self._idle: Dict[Origin, HttpConnection] = {}
 
     def close(self) -> None:
-        """Ends its connections."""
-        for line in self._idle.values():
-            self._all.drop(line)
+        """Closes its connections."""
+        for connection in self._idle.values():
+            self._connections.drop(connection)
         self._idle.clear()
 
     @contextmanager
-    def ask(self, request: Request, send: Callable[[Line, bytes], None]) -> Iterator[Tuple[Answer, Line]]:
-        """The good answer to a request, whose body is read in the block; `send` gets the request's head.
+    def ask(self, request: Request, send: Send) -> Iterator[Tuple[Response, HttpConnection]]:
+        """The successful response to a request; the block must read the whole body.
 
-        Raises the `StoreError` of a status, and `Unreachable` for what the network did, to the body too.
+        `send` sends the request: it is called with the connection and the head.
+
+        Raises:
+            StoreError: by the status of the response, see `error_of_status`.
+            Unreachable: the connection failed, also within the block.
+            Cancelled: the connection was shut by `OpenConnections.shut`.
         """
-        origin, path, headers = self._signer.sign(
+        origin, path, headers = self._sdk.sign(
             request.method, request.bucket, request.key, request.query, request.headers
         )
         fields = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         head = f"{request.method} {path} HTTP/1.1\r\n{fields}{request.plain}\r\n".encode("latin-1")
-        line: Optional[Line] = None
+        connection: Optional[HttpConnection] = None
         try:
-            line, answer = self._answered(origin, head, send)
-            if answer.status >= 300:
-                code = _code(line, answer) if request.method != "HEAD" else None
-                after = seconds_to_wait(answer.text("retry-after"))
-                raise error_of_status(request.doing, answer.status, code, after)
-            yield answer, line
-            if not answer.closes:
-                self._idle[origin], line = line, None
-        except LineError as error:
-            if self._all.ended:
-                raise Cancelled("the transfer was given up") from None
+            connection, response = self._exchanged(origin, head, send)
+            if response.status >= 300:
+                code = _code(connection, response) if request.method != "HEAD" else None
+                after = seconds_to_wait(response.text("retry-after"))
+                raise error_of_status(request.doing, response.status, code, after)
+            yield response, connection
+            if not response.closes:
+                self._idle[origin], connection = connection, None
+        except ConnectionFailed as error:
+            if self._connections.shut_down:
+                raise Cancelled from None
             raise Unreachable(f"{request.doing}: {error}") from error
         finally:
-            if line is not None:
-                self._all.drop(line)
+            if connection is not None:
+                self._connections.drop(connection)
 
-    def _answered(
-        self, origin: Origin, head: bytes, send: Callable[[Line, bytes], None]
-    ) -> Tuple[Line, Answer]:
-        """Sends on a connection that is there, or on a new one; an old one may have ended unseen."""
-        line = self._idle.pop(origin, None)
-        if line is not None:
+    def _exchanged(self, origin: Origin, head: bytes, send: Send) -> Tuple[HttpConnection, Response]:
+        """Sends on an idle connection, which the server may have closed by now, or on a new one."""
+        connection = self._idle.pop(origin, None)
+        if connection is not None:
             try:
-                return line, _exchanged(line, head, send)
-            except LineError as error:
-                self._all.drop(line)
+                return connection, _response(connection, head, send)
+            except ConnectionFailed as error:
+                self._connections.drop(connection)
                 if not error.stale:
                     raise
             except BaseException:
-                self._all.drop(line)
+                self._connections.drop(connection)
                 raise
-        line = Line(origin, self._signer.context if origin.secure else None, self._stall, self._buffer)
-        self._all.add(line)
+        context = self._sdk.context if origin.secure else None
+        connection = HttpConnection(origin, context, self._sdk.access.timeout, self._buffer)
+        self._connections.add(connection)
         try:
-            return line, _exchanged(line, head, send)
+            return connection, _response(connection, head, send)
         except BaseException:
-            self._all.drop(line)
+            self._connections.drop(connection)
             raise
 
 
-def _exchanged(line: Line, head: bytes, send: Callable[[Line, bytes], None]) -> Answer:
-    """Sends and hears; a server may refuse before it has read all, and what it says then is the reason."""
+def _response(connection: HttpConnection, head: bytes, send: Send) -> Response:
+    """Sends, and reads the head of the response, which may come before everything was sent: a refusal."""
     try:
-        send(line, head)
-    except LineError as broken:
+        send(connection, head)
+    except ConnectionFailed as broken:
         try:
-            early = line.answer()
-        except LineError:
+            early = connection.response()
+        except ConnectionFailed:
             raise broken from None
         if early.status < 300:
             raise
         return early._replace(closes=True)
-    return line.answer()
+    return connection.response()
 
 
-def _code(line: Line, answer: Answer) -> Optional[str]:
-    """The word for an error in its XML, if there is one."""
+def _code(connection: HttpConnection, response: Response) -> Optional[str]:
+    """The error code in the XML of the response, if there is one."""
     body = b""
     try:
-        for piece in line.body(answer):
+        for piece in connection.body(response):
             body += piece
             if len(body) > LONGEST_ERROR:
                 break
-    except LineError:
-        pass  # the status says enough
+    except ConnectionFailed:
+        pass  # the status is enough
     found = _CODE.search(body)
     return found[1].decode("ascii") if found else None

@@ -1,53 +1,58 @@
-"""What an answer of OBS means: its status, and the marks of the content in its headers. Pure."""
+"""What a response of OBS means: its status, and the checksums in its headers. Pure."""
 
 from __future__ import annotations
 
 import base64
-import hashlib
 import re
 from typing import Any, Mapping, Optional, Tuple
 
 from path_mapping.errors import Expired, NotFound, Refused, Replaced, SlowDown, StoreError, Unreachable
+from path_mapping.localfs import md5_of
 
-LINE_CODES = {"BadDigest", "IncompleteBody", "RequestTimeout"}  # a 400, but for what the network did
+# Codes of the OBS API reference, "Error Codes".
+NETWORK_CODES = {"BadDigest", "IncompleteBody", "RequestTimeout"}  # status 400, but a fault of the network
 EXPIRED_CODES = {"ExpiredToken", "InvalidAccessKeyId", "InvalidToken", "TokenRefreshRequired"}
 CRC64_HEADERS = ("x-obs-checksum-crc64ecma", "x-amz-checksum-crc64ecma", "x-obs-hash-crc64ecma")
 _MD5 = re.compile(r"[0-9a-f]{32}")
-LONGEST_WAIT = 60.0  # seconds that Retry-After may ask for
+LONGEST_WAIT = 60.0  # seconds, whatever Retry-After asks for
 
 
 def error_of_status(
     doing: str, status: int, code: Optional[str], after: Optional[float] = None
 ) -> StoreError:
-    """The error for an HTTP status; `code` is OBS' own word for it, which a HEAD does not have."""
+    """The error for an HTTP status from 300 on.
+
+    `code` is the error code of OBS, which the response to a HEAD does not have; `after` the seconds that
+    Retry-After asks for.
+    """
     message = f"{doing}: HTTP {status}" + (f" {code}" if code else "")
     if status == 404:
         return NotFound(message)
     if status == 412:
-        return Replaced(f"{message}: the object is another one than that which was listed")
+        return Replaced(f"{message}: the object was replaced after it was listed")
     if status in (429, 503) or code == "SlowDown":
         return SlowDown(message, after)
-    if status == 408 or status >= 500 or code in LINE_CODES:
+    if status == 408 or status >= 500 or code in NETWORK_CODES:
         return Unreachable(message)
     return Expired(message) if code in EXPIRED_CODES else Refused(message)
 
 
 def seconds_to_wait(header: str) -> Optional[float]:
-    """What Retry-After asks for, if it is a number: at most a minute."""
+    """The seconds in a Retry-After header, at most 60; None if it is not a number."""
     return min(float(header), LONGEST_WAIT) if header.isdigit() else None
 
 
 def md5_of_etag(etag: Optional[str]) -> Optional[str]:
-    """The MD5 in an ETag: that of a multipart upload (`...-3`) is none."""
+    """The MD5 in an ETag; None for that of a multipart upload (`...-3`), which is not one."""
     text = (etag or "").strip('"').lower()
     return text if _MD5.fullmatch(text) else None
 
 
 def md5_of_content(headers: Mapping[bytes, bytes]) -> Optional[str]:
-    """The MD5 that an answer gives of its object.
+    """The MD5 of the object, by the headers of a response; None if they do not tell.
 
-    Of an encrypted object the ETag only looks like an MD5 (OBS API reference, server-side encryption); of one
-    that was appended to, nothing says that it is the MD5 of the whole.
+    The ETag of an encrypted object only looks like an MD5 (OBS API reference, server-side encryption), and
+    that of an appendable object need not be the MD5 of the whole.
     """
     for name, value in headers.items():
         if b"server-side-encryption" in name or (name.endswith(b"object-type") and value == b"Appendable"):
@@ -56,7 +61,7 @@ def md5_of_content(headers: Mapping[bytes, bytes]) -> Optional[str]:
 
 
 def crc64_of_content(headers: Mapping[bytes, bytes]) -> Optional[int]:
-    """The CRC-64 that an answer gives of its object, where the service has it."""
+    """The CRC-64 of the object, by the headers of a response; None if the service does not send it."""
     for name in CRC64_HEADERS:
         text = headers.get(name.encode("ascii"))
         if text is not None and text.isdigit():
@@ -65,15 +70,15 @@ def crc64_of_content(headers: Mapping[bytes, bytes]) -> Optional[int]:
 
 
 def base64_of_md5(md5: str) -> str:
-    """The hex digits of an MD5 as Content-MD5 wants them."""
+    """An MD5 in hex as the value of Content-MD5."""
     return base64.b64encode(bytes.fromhex(md5)).decode("ascii")
 
 
 def compare(doing: str, answer: Any, md5: str) -> None:
-    """Raises `Unreachable` when the ETag of an answer of the SDK is an MD5, and another one.
+    """Checks the MD5 of the content against the ETag of the SDK's answer, if that is one (`md5_of_content`).
 
-    Of an encrypted object it only looks like an MD5 (OBS API reference, server-side encryption); of one that
-    was appended to, nothing says that it is the MD5 of the whole.
+    Raises:
+        Unreachable: they differ.
     """
     body = answer.body
     appended = any(name.endswith("object-type") and value == "Appendable" for name, value in answer.header)
@@ -81,11 +86,11 @@ def compare(doing: str, answer: Any, md5: str) -> None:
         return
     stored = md5_of_etag(body.etag)
     if stored is not None and stored != md5:
-        raise Unreachable(f"{doing}: in OBS the MD5 is {stored}, here {md5}")
+        raise Unreachable(f"{doing}: the MD5 in OBS is {stored}, here it is {md5}")
 
 
 def etag_of_parts(etags: Tuple[str, ...]) -> str:
-    """The ETag of an object in parts: the MD5 of their MD5s, and their number."""
+    """The ETag of a multipart object: the MD5 of the MD5s of its parts, and their number."""
     parts = [md5_of_etag(etag) for etag in etags]
     whole = b"".join(bytes.fromhex(part) for part in parts if part is not None)
-    return f"{hashlib.md5(whole, usedforsecurity=False).hexdigest()}-{len(etags)}"
+    return f"{md5_of([whole])}-{len(etags)}"

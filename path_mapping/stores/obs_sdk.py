@@ -1,31 +1,136 @@
-"""URLs that the SDK signs, for requests that are made without it: a part of `ObsStore`, on its clients."""
+"""Huawei's SDK, esdk-obs-python: its clients, their answers and exceptions as ours, and signed URLs.
+
+What is guarded against was observed with version 3.26: HTTP errors are returned but network errors raised,
+some as a bare `Exception`; by default TLS is not verified, and the host name never is.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import threading
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
+from urllib.parse import urlsplit
 
+import certifi
+from obs import ObsClient
+
+from path_mapping.errors import Expired, PathMappingError, Unreachable
+from path_mapping.localfs import CHUNK
+from path_mapping.stores.access import address_of, bucket_in_path, verifying
 from path_mapping.stores.http_connection import Origin
 from path_mapping.stores.obs_responses import error_of_status
+from path_mapping.stores.store import Access, Credentials
 
-SIGNED_SECONDS = 900  # that a signed URL is good for: it is used at once, but clocks differ
+SIGNED_SECONDS = 900  # a signed URL is used at once, but clocks differ
 
 
-class ObsSigning:
-    """`sign`, on what `ObsStore` has; a client for each bucket, made where it is first needed."""
+class ObsSdk:
+    """The SDK for one endpoint; create it after a fork. A failed call is retried only with new credentials.
 
-    _client: Any
-    _secure: bool
-    _in_path: bool
-    _signers: Dict[str, Any]
-    _lock: threading.Lock
-    _guarded: Callable[..., Any]
-    _new_client: Callable[..., Any]
+    The bucket is a subdomain of the endpoint, as OBS wants it; with an IP address (a test server) it is in
+    the path. `renew` returns new credentials after the current ones have expired; `proxy` is a URL.
+
+    Raises:
+        CredentialsMissing: the endpoint is not a URL, or the CA bundle cannot be read.
+    """
+
+    def __init__(
+        self, access: Access, renew: Optional[Callable[[], Credentials]] = None, proxy: Optional[str] = None
+    ) -> None:
+        address = address_of(access.endpoint)
+        self.access = dataclasses.replace(access, endpoint=f"{address.scheme}://{address.netloc}")
+        self.proxy = urlsplit(proxy) if proxy else None
+        self._renew = renew
+        self._secure = address.scheme == "https"
+        self._in_path = bucket_in_path(address.hostname or "")
+        # The SDK's own context verifies nothing, or only the chain.
+        self.context = verifying(access.bundle or certifi.where()) if self._secure else None
+        self._client = self._new_client()
+        self._signers: Dict[str, ObsClient] = {}
+        self._lock = threading.Lock()
+
+    def _new_client(self, **settings: Any) -> ObsClient:
+        keys, proxy = self.access.credentials, self.proxy
+        client = ObsClient(
+            access_key_id=keys.access_key,
+            secret_access_key=keys.secret_key,
+            security_token=keys.token,
+            server=self.access.endpoint,
+            path_style=self._in_path,
+            max_retry_count=0,  # `workers.retry` does the retries
+            timeout=self.access.timeout,
+            chunk_size=CHUNK,
+            proxy_host=proxy and proxy.hostname,
+            proxy_port=proxy and (proxy.port or 80),
+            proxy_username=proxy and proxy.username,
+            proxy_password=proxy and proxy.password,
+            **settings,
+        )
+        client.context = self.context
+        return client
+
+    def use(self, keys: Credentials) -> None:
+        """Signs with these credentials from now on."""
+        self.access = dataclasses.replace(self.access, credentials=keys)
+        for client in (self._client, *self._signers.values()):
+            client.refresh(keys.access_key, keys.secret_key, keys.token)
+
+    def renewed(self) -> bool:
+        """Asks for new credentials; False if there are none. Raises what `renew` raises."""
+        before = self.access.credentials
+        if self._renew is None:
+            return False
+        with self._lock:  # several threads are refused at the same time
+            self.use(self._renew())
+        return self.access.credentials != before
+
+    def call(self, doing: str, request: Callable[[ObsClient], Any], *fields: str) -> Any:
+        """The SDK's answer to a request; `doing` names the operation in errors.
+
+        The SDK returns a body that it cannot parse without some of its `fields`: those must be there.
+
+        Raises:
+            StoreError: by the status of the answer, see `error_of_status`.
+            Unreachable: the network failed, or the response is damaged.
+        """
+        before = self.access.credentials
+        try:
+            answer = self._good(doing, request)
+        except Expired:
+            if self.access.credentials == before and not self.renewed():
+                raise
+            answer = self._good(doing, request)
+        for field in fields:
+            if getattr(answer.body, field, None) is None:
+                raise Unreachable(f"{doing}: the response is damaged, it has no {field}")
+        return answer
+
+    def _good(self, doing: str, request: Callable[[ObsClient], Any]) -> Any:
+        answer = self.guarded(doing, lambda: request(self._client))
+        if answer.status >= 300:
+            raise error_of_status(doing, answer.status, answer.errorCode)
+        return answer
+
+    def guarded(self, doing: str, request: Callable[[], Any]) -> Any:
+        """Runs the request; whatever the SDK raises becomes `Unreachable`."""
+        try:
+            return request()
+        except PathMappingError:  # raised by a callback, not by the SDK
+            raise
+        except Exception as error:
+            host = self.access.endpoint.rpartition("@")[2].rpartition("/")[2]
+            raise Unreachable(f"{doing} at {host}: {type(error).__name__}: {error}") from error
 
     def sign(
         self, method: str, bucket: str, key: str, query: Dict[str, str], headers: Dict[str, str]
     ) -> Tuple[Origin, str, Dict[str, str]]:
-        """Whom to ask, the path with its query, and the headers to send: by the SDK's `createSignedUrl`."""
+        """A request that OBS accepts: its origin, the path with the query, and the headers to send.
+
+        Signed by the SDK's `createSignedUrl`, with a client for each bucket.
+
+        Raises:
+            StoreError: the bucket's kind of signature could not be queried.
+        """
         signer = self._signers.get(bucket)
         if signer is None:
             with self._lock:
@@ -34,23 +139,21 @@ class ObsSigning:
         signed = signer.createSignedUrl(
             method, bucket, key, expires=SIGNED_SECONDS, headers=headers, queryParams=query
         )
-        host = signed.actualSignedRequestHeaders["Host"]
-        name, _, port = host.partition(":")
+        name, _, port = signed.actualSignedRequestHeaders["Host"].partition(":")
         url = signed.signedUrl
         path = url[url.index("/", url.index("//") + 2) :]
         origin = Origin(name, int(port or (443 if self._secure else 80)), self._secure)
         return origin, path, signed.actualSignedRequestHeaders
 
-    def _new_signer(self, bucket: str) -> Any:
-        """A client that signs in the way of the bucket's service.
+    def _new_signer(self, bucket: str) -> ObsClient:
+        """A client with the bucket's kind of signature, that of OBS or of S3.
 
-        `createSignedUrl` does not ask for it, as the SDK's other calls do: OBS' own, or that of S3. What they
-        found out is asked here, once.
+        The SDK's other calls negotiate it; `createSignedUrl` does not, so it is queried here, once.
         """
         if self._in_path:
-            return self._client  # always that of S3, says the SDK
-        doing = f"asking obs://{bucket} for its signature"
-        kind, answer = self._guarded(doing, lambda: self._client._getApiVersion(bucket))
+            return self._client  # the SDK always uses S3's then
+        doing = f"querying the signature of obs://{bucket}"
+        kind, answer = self.guarded(doing, lambda: self._client._getApiVersion(bucket))
         if not kind:
             raise error_of_status(doing, answer.status, answer.errorCode)
         return self._new_client(signature=kind, is_signature_negotiation=False)

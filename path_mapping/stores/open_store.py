@@ -1,15 +1,26 @@
-"""Which store a job has: OBS, or a directory that stands for it."""
+"""Opens the store that the environment names: OBS, or a directory in its place."""
 
 from __future__ import annotations
 
+import threading
 from functools import partial
 from pathlib import Path
-from typing import Callable, Mapping, Optional
+from typing import TYPE_CHECKING, Callable, Mapping, Optional
 
 from path_mapping.errors import CredentialsMissing
-from path_mapping.stores.access import address_of, endpoint_of, proxy_for
-from path_mapping.stores.credentials import KEY_VARIABLES, credentials_of, read_credentials
-from path_mapping.stores.store import STALL_SECONDS, Credentials, Store
+from path_mapping.stores.access import (
+    KEY_VARIABLES,
+    address_of,
+    credentials_of,
+    endpoint_of,
+    proxy_for,
+    read_credentials,
+)
+from path_mapping.stores.store import STALL_SECONDS, Access, Credentials, FileStore, Store
+from path_mapping.stores.units import UnitRunner
+
+if TYPE_CHECKING:
+    from path_mapping.stores.data_path import DataPaths
 
 
 def open_store(
@@ -17,18 +28,20 @@ def open_store(
     obs_root: Optional[Path],
     renew: Optional[Callable[[], Credentials]] = None,
     stall_timeout: float = STALL_SECONDS,
-) -> Store:
-    """OBS by the environment's credentials, or a directory that stands for it.
+) -> FileStore:
+    """OBS with the environment's credentials, or the directory `obs_root` in its place.
 
-    The variables: OBS_ENDPOINT (else the platform's S3_ENDPOINT, which S3_USE_HTTPS=0 makes a plain one where
-    it has no scheme); OBS_ACCESS_KEY_ID, OBS_SECRET_ACCESS_KEY and, for temporary credentials,
-    OBS_SECURITY_TOKEN, or OBS_CREDENTIALS_FILE, which is read again when they have expired; SSL_CERT_FILE for
-    an authority of your own; https_proxy, http_proxy and no_proxy. S3_VERIFY_SSL=0 counts for nothing: the
-    platform sets it in every container, and who listens on the way would get the credentials.
+    The variables: OBS_ENDPOINT (else the platform's S3_ENDPOINT and S3_USE_HTTPS); OBS_ACCESS_KEY_ID,
+    OBS_SECRET_ACCESS_KEY and, for temporary credentials, OBS_SECURITY_TOKEN, or OBS_CREDENTIALS_FILE, which
+    is read again after they have expired; SSL_CERT_FILE for a CA of your own; https_proxy, http_proxy and
+    no_proxy. S3_VERIFY_SSL=0 is ignored: the platform sets it in every container, and without verification
+    the credentials could be intercepted.
 
-    `renew` is asked for credentials when those at hand have expired, instead of that file. A request of which
-    nothing moves for `stall_timeout` seconds has failed. Raises `CredentialsMissing` with all that is
-    missing.
+    `renew` returns new credentials after the current ones have expired, and takes the place of that file. A
+    request without progress for `stall_timeout` seconds fails.
+
+    Raises:
+        CredentialsMissing: variables are not set, all of them named, or one of their values is unusable.
     """
     if obs_root is not None:
         from path_mapping.stores.directory_store import DirectoryStore
@@ -43,19 +56,28 @@ def open_store(
             wanted.update({name: environ.get(name) for name in KEY_VARIABLES})
         missing = ", ".join(name for name, value in wanted.items() if not value)
         raise CredentialsMissing(f"the path mapping needs OBS, but the environment does not have {missing}")
-    from path_mapping.stores.obs_store import (
-        ObsStore,  # the SDK is slow to import, and a directory does not need it
-    )
-
+    access = Access(endpoint, keys, environ.get("SSL_CERT_FILE"), stall_timeout)
     if renew is None and file:
         renew = partial(read_credentials, Path(file))
-    return ObsStore(
-        endpoint,
-        keys.access_key,
-        keys.secret_key,
-        keys.token,
-        environ.get("SSL_CERT_FILE"),
-        timeout=stall_timeout,
-        renew=renew,
-        proxy=proxy_for(address_of(endpoint), environ),
-    )
+    proxy = proxy_for(address_of(endpoint), environ)
+    from path_mapping.stores.obs_store import ObsStore  # imports the SDK: slow
+
+    return ObsStore(access, renew, proxy)
+
+
+def open_data_paths(access: Access) -> DataPaths:
+    """What runs units by signed HTTP requests to OBS, for each thread of this process.
+
+    Raises:
+        CredentialsMissing: the endpoint or the CA bundle is unusable.
+    """
+    from path_mapping.stores.data_path import DataPaths  # imports the SDK: slow
+
+    return DataPaths(access)
+
+
+def open_store_path(store: Store, cancel: threading.Event) -> UnitRunner:
+    """What runs units through the store's own methods, until `cancel` is set."""
+    from path_mapping.stores.store_path import StorePath
+
+    return StorePath(store, cancel)

@@ -1,20 +1,26 @@
-"""What a transfer needs of a place that holds objects."""
+"""What a transfer and `path_mapping.file` need of a place that holds objects.
+
+Abstract classes rather than protocols: Python 3.7, which training code may run on, has no `typing.Protocol`.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Callable, Iterator, Optional, Protocol, runtime_checkable
+from typing import Callable, Iterator, NamedTuple, Optional
 
-STALL_SECONDS = 60.0  # without anything moved, after which a request has failed
+STALL_SECONDS = 60.0  # without progress, after which a request has failed
+PART = 16 << 20  # bytes
+MULTIPART_FROM = 64 << 20  # bytes, from which on a file is uploaded in parts
 
 
-@dataclass(frozen=True)
-class StoredObject:
-    """One object; `size` in bytes, `md5` in hex where the store's listing has one, `etag` as it stands there.
+class StoredObject(NamedTuple):
+    """One object of a listing.
 
-    A listing does not tell an encrypted object, whose ETag only looks like an MD5: content is not to be
-    judged by it, that is done by `Store.read`.
+    `size` is in bytes, `md5` in hex if the listing has it, `etag` exactly as the store returned it. A listing
+    does not mark encrypted objects, whose ETag only looks like an MD5: content must not be judged by it, that
+    is what `Store.read` does.
     """
 
     key: str
@@ -23,23 +29,83 @@ class StoredObject:
     etag: str = ""
 
 
-class Store(Protocol):
-    """The narrowest thing that holds objects; of its own it raises `StoreError` and nothing else."""
+class ObjectState(NamedTuple):
+    """An object's size in bytes, and its modification time in nanoseconds since the epoch."""
 
+    size: int
+    mtime_ns: int
+
+
+class Store(ABC):
+    """Holds objects. Its methods raise `StoreError` and nothing else of their own."""
+
+    @abstractmethod
     def list(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
-        """The objects whose keys begin with the prefix, in the order of their keys."""
+        """Yields the objects whose keys begin with the prefix, ordered by key.
 
+        Raises:
+            NotFound: there is no such bucket.
+            StoreError: the listing failed; objects that were yielded before are valid.
+        """
+
+    @abstractmethod
     def read(self, bucket: str, key: str) -> Iterator[bytes]:
-        """The object's bytes, in pieces; closing the iterator ends the request.
+        """Yields the object's bytes in pieces; closing the iterator ends the request.
 
-        Raises `Unreachable` at the latest after the last piece when they are not those that were stored.
+        Raises:
+            NotFound: there is no such object.
+            Unreachable: after the last piece at the latest, the bytes are not those that were stored.
         """
 
+    @abstractmethod
     def write(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> None:
-        """Stores a local file, whole or not at all; `md5` (hex) is that of its content.
+        """Stores a local file, completely or not at all; `md5` (hex) is that of its content.
 
-        `sent` is told the number of bytes of each piece that has gone, and may raise to give up.
+        `sent` is called with the number of bytes of each piece sent, and may raise to abort.
+
+        Raises:
+            Unreachable: the content that arrived is not the one that was sent.
         """
+
+
+class FileStore(Store):
+    """A store on which single objects can be looked up, read in part, copied and deleted."""
+
+    @abstractmethod
+    def find(self, bucket: str, key: str) -> Optional[ObjectState]:
+        """The object's state; None if it does not exist."""
+
+    @abstractmethod
+    def level(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
+        """Yields the entries directly below the prefix, which is empty or ends with `/`.
+
+        A directory is a `StoredObject` whose key ends with `/`; the marker of the prefix itself is left out.
+
+        Raises:
+            NotFound: there is no such bucket.
+        """
+
+    @abstractmethod
+    def read_from(self, bucket: str, key: str, offset: int) -> Iterator[bytes]:
+        """Yields the object's bytes from `offset` on; closing the iterator ends the request.
+
+        Raises:
+            NotFound: there is no such object.
+            Unreachable: the body ended early.
+        """
+
+    @abstractmethod
+    def copy(self, bucket: str, key: str, to_bucket: str, to_key: str) -> None:
+        """Copies an object within the store.
+
+        Raises:
+            NotFound: there is no such object.
+            Refused: the store cannot copy it.
+        """
+
+    @abstractmethod
+    def delete(self, bucket: str, key: str) -> None:
+        """Deletes an object; it need not exist."""
 
 
 @dataclass(frozen=True)
@@ -53,26 +119,31 @@ class Credentials:
 
 @dataclass(frozen=True)
 class Access:
-    """All that another process needs to make requests of its own: the service, and the credentials.
+    """Everything a process needs to make requests: the service and the credentials.
 
-    `bundle` is a file of CA certificates; `timeout` the seconds without progress that fail a request;
-    `multipart_from` and `part` are bytes.
+    `bundle` is a file of CA certificates that replaces certifi's; `timeout` the seconds without progress
+    after which a request fails; `multipart_from` and `part` are in bytes.
     """
 
     endpoint: str
     credentials: Credentials
-    bundle: Optional[str]
-    timeout: float
-    multipart_from: int
-    part: int
+    bundle: Optional[str] = None
+    timeout: float = STALL_SECONDS
+    multipart_from: int = MULTIPART_FROM
+    part: int = PART
 
 
-@runtime_checkable
-class Signing(Protocol):
-    """A store whose objects can be reached by signed HTTP requests, outside of `read` and `write`."""
+class SignedAccess(ABC):
+    """A store whose objects can also be reached by signed HTTP requests, which other processes can make."""
 
+    @abstractmethod
     def access(self) -> Optional[Access]:
-        """None where requests must go through the store itself, as a proxy stands between."""
+        """What such requests need; None if they must go through the store, as behind a proxy."""
 
+    @abstractmethod
     def renewed(self) -> bool:
-        """Asks for the credentials again, when they were refused as expired; False: still the same."""
+        """Asks for new credentials after the current ones have expired; False if there are none.
+
+        Raises:
+            CredentialsMissing: the source of credentials cannot be read.
+        """

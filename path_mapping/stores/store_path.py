@@ -1,4 +1,4 @@
-"""Carries out units through a store's own `read` and `write`: a directory, or OBS behind a proxy."""
+"""Runs units through a store's own `read` and `write`: for a directory, and for OBS behind a proxy."""
 
 from __future__ import annotations
 
@@ -18,21 +18,20 @@ from path_mapping.localfs import (
     write_verified,
 )
 from path_mapping.stores.store import Store
-from path_mapping.stores.units import GetFile, PutFile, Unit
+from path_mapping.stores.units import GetFile, PutFile, Unit, UnitRunner
 
 Item = TypeVar("Item")
 Moved = Callable[[int], None]
 
 
-class StorePath:
-    """Whole files only, each at once."""
+class StorePath(UnitRunner):
+    """Moves whole files, in one piece each: it runs `GetFile` and `PutFile`."""
 
     def __init__(self, store: Store, cancel: threading.Event) -> None:
         self._store = store
         self._cancel = cancel
 
-    def do(self, unit: Unit, moved: Moved) -> None:
-        """Moves the file; raises a `StoreError`, or `OSError` for the disk."""
+    def run(self, unit: Unit, moved: Moved) -> None:
         moved(0)
         if isinstance(unit, GetFile):
             self._fetch(unit, moved)
@@ -41,24 +40,24 @@ class StorePath:
             self._send(unit, moved)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Holds nothing."""
 
     def _fetch(self, unit: GetFile, moved: Moved) -> None:
         target, root = Path(unit.path), Path(unit.root)
-        contained(target, root)  # each time: a link may have come since the last
-        make_directories(root)  # stays, also when the file fails: what is below it is as before then
+        contained(target, root)  # each time: a link may have been created since the last file
+        make_directories(root)  # kept even if the file fails, unlike directories below it
 
         def pieces() -> Iterator[bytes]:
             for piece in self._store.read(unit.bucket, unit.key):
                 moved(len(piece))
                 yield piece
 
-        write_verified(target, pieces(), unit.size, None)  # the MD5 is the store's business
+        write_verified(target, pieces(), unit.size, None)  # the store verifies the content
 
     def _send(self, unit: PutFile, moved: Moved) -> None:
-        """Stores the file as it was at one moment: one that changes meanwhile is sent again, three times.
+        """Uploads a consistent state of the file: one that changes meanwhile is uploaded again, up to twice.
 
-        A change makes a store refuse the file too, as its MD5 is another one then: that is no fault of it.
+        A change also explains a refusal: the MD5 does not fit then.
         """
         source = Path(unit.path)
         for _ in range(CHANGED_ATTEMPTS):
@@ -72,12 +71,12 @@ class StorePath:
             else:
                 if state_of(os.stat(source)) == before:
                     return
-        raise OSError(f"it changed during each of {CHANGED_ATTEMPTS} uploads")
+        raise OSError(f"the file changed during each of {CHANGED_ATTEMPTS} uploads")
 
 
 def until(cancel: threading.Event, items: Iterable[Item]) -> Iterator[Item]:
-    """The items, for as long as nobody gives up."""
+    """Yields the items; raises `Cancelled` once `cancel` is set."""
     for item in items:
         if cancel.is_set():
-            raise Cancelled("the transfer was given up")
+            raise Cancelled
         yield item

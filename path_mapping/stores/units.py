@@ -1,12 +1,16 @@
-"""The pieces of work that a transfer is cut into, as values that can go to another process."""
+"""The requests that a transfer is cut into, as values that can be sent to another process.
+
+Each has a `number`, by which its outcome is told from others. Sizes, offsets and lengths are in bytes.
+"""
 
 from __future__ import annotations
 
-from typing import Any, List, NamedTuple, Optional, Tuple, Union
+from abc import ABC, abstractmethod
+from typing import Any, Callable, NamedTuple, Optional, Tuple, Union
 
 
 class GetFile(NamedTuple):
-    """Fetch an object into its file: all of it, verified, or nothing; `root` must contain the file."""
+    """Download an object to `path`, verified and completely, or not at all; `root` must contain the file."""
 
     number: int
     bucket: str
@@ -17,10 +21,10 @@ class GetFile(NamedTuple):
 
 
 class GetRange(NamedTuple):
-    """Fetch bytes of an object into the same place of a file; `total` is the object's size.
+    """Download a range of an object to the same place in a file: the result is a `FetchedRange`.
 
-    `known` is the CRC-64 that an earlier run noted for what it wrote there: if it is still there, nothing is
-    fetched. The result is a `Ranged`.
+    `total` is the size of the object, `known` the CRC-64 that an earlier run noted for this range: if the
+    file still has it, nothing is downloaded.
     """
 
     number: int
@@ -35,7 +39,7 @@ class GetRange(NamedTuple):
 
 
 class PutFile(NamedTuple):
-    """Store a file, whole or not at all; `checked` sends its MD5 along."""
+    """Upload a file, completely or not at all; `checked` sends its MD5 along."""
 
     number: int
     bucket: str
@@ -46,19 +50,17 @@ class PutFile(NamedTuple):
 
 
 class BeginParts(NamedTuple):
-    """Begin to store a file in parts, or find how far an earlier run came: the result is a `Begun`."""
+    """Begin a multipart upload, or resume that of an earlier run: the result is a `MultipartUpload`."""
 
     number: int
     bucket: str
     key: str
-    part: int
-    size: int
 
 
 class PutPart(NamedTuple):
-    """Store bytes of a file as a part; `known` is the ETag of such a part that is there already.
+    """Upload a range of a file as a part: the result is its ETag.
 
-    The result is a `Parted`.
+    `known` is the ETag of the part that an earlier run stored: if it fits, nothing is sent.
     """
 
     number: int
@@ -73,7 +75,7 @@ class PutPart(NamedTuple):
 
 
 class EndParts(NamedTuple):
-    """Make one object of the parts, given by their ETags, or with no ETags give the upload up."""
+    """Complete a multipart upload with the parts of these ETags, or abort it if there are none."""
 
     number: int
     bucket: str
@@ -86,39 +88,23 @@ class EndParts(NamedTuple):
 Unit = Union[GetFile, GetRange, PutFile, BeginParts, PutPart, EndParts]
 
 
-class Ranged(NamedTuple):
-    """A range on the disk: its CRC-64, that of the whole object where the answer had it, and was it there?"""
+class FetchedRange(NamedTuple):
+    """A range on the disk: its CRC-64, that of the whole object if OBS sent it, and whether it was there."""
 
     crc: int
     whole: Optional[int]
     kept: bool
 
 
-class Begun(NamedTuple):
-    """A multipart upload, and the parts in it: number, size, ETag."""
+class MultipartUpload(NamedTuple):
+    """A multipart upload in progress, and the parts in it: number, size in bytes, ETag."""
 
     upload: str
     parts: Tuple[Tuple[int, int, str], ...]
 
 
-class Parted(NamedTuple):
-    """A part in the store."""
-
-    etag: str
-    kept: bool
-
-
-class Outcome(NamedTuple):
-    """What became of a unit: a value, or an error."""
-
-    number: int
-    value: Any
-    error: Optional[BaseException]
-    retries: int
-
-
 def bytes_of(unit: Unit) -> int:
-    """How much a unit moves."""
+    """The number of bytes that a unit moves."""
     if isinstance(unit, (GetFile, PutFile)):
         return unit.size
     if isinstance(unit, (GetRange, PutPart)):
@@ -126,4 +112,19 @@ def bytes_of(unit: Unit) -> int:
     return 0
 
 
-Batch = List[Unit]
+class UnitRunner(ABC):
+    """Runs units, one at a time; used by one thread."""
+
+    @abstractmethod
+    def run(self, unit: Unit, moved: Callable[[int], None]) -> Any:
+        """Runs a unit and returns its result; `moved` is called with the number of bytes of each piece.
+
+        Raises:
+            StoreError: OBS refused or failed.
+            OSError: the local disk failed.
+            Cancelled: the transfer was cancelled.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Releases connections and file handles."""

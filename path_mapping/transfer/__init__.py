@@ -1,7 +1,13 @@
-"""Runs a transfer: each file whole or not at all, over threads and processes."""
+"""Runs a transfer, from the plan to the last byte.
 
-from path_mapping.transfer.engine import Progress
+`download` and `upload` prepare the plan, and turn each file to copy into a job (`jobs`). `move_files` chooses
+a pool of threads or processes (`moving`, `parts`) and runs the jobs on it (`scheduler`): each job yields
+units, the requests in `path_mapping.stores`, until its file is complete. `progress` counts, `periodic`
+uploads in rounds.
+"""
+
 from path_mapping.transfer.periodic import upload_periodically
+from path_mapping.transfer.progress import Progress
 from path_mapping.transfer.transfer import Transferred, download, listing, upload
 
 __all__ = ["Progress", "Transferred", "download", "listing", "upload", "upload_periodically"]

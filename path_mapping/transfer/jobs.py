@@ -1,11 +1,12 @@
-"""The files of a transfer, each as the units it takes and what follows when they are done."""
+"""The files of a transfer as jobs: the units that each takes, and what follows from their results."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+from abc import ABC, abstractmethod
 from contextlib import suppress
-from typing import Callable, Dict, Iterable, Iterator, List, Optional, Protocol, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from path_mapping.errors import Unreachable
 from path_mapping.localfs import (
@@ -22,17 +23,15 @@ from path_mapping.localfs import (
     stem_of,
 )
 from path_mapping.planning import Copy
-from path_mapping.stores.units import (
+from path_mapping.stores import (
     BeginParts,
-    Begun,
     EndParts,
+    FetchedRange,
     GetFile,
     GetRange,
-    Outcome,
-    Parted,
+    MultipartUpload,
     PutFile,
     PutPart,
-    Ranged,
     Unit,
 )
 from path_mapping.transfer.parts import RANGE, Span, identity, part_size, parts_that_count, spans
@@ -40,66 +39,64 @@ from path_mapping.transfer.parts import RANGE, Span, identity, part_size, parts_
 Number = Callable[[], int]
 
 
-class Job(Protocol):
-    """One file. Methods raise `OSError` and `PathMappingError`; the file has failed then."""
+class Job(ABC):
+    """One file.
+
+    A job is asked for units, and for more of them with each result, until it has no more: then the file is
+    complete. Its methods raise `PathMappingError` or `OSError` if the file has failed.
+    """
 
     copy: Copy
 
+    @abstractmethod
     def begin(self) -> Iterable[Unit]:
-        """What to do first; taken bit by bit."""
+        """The first units; an iterator is read only as far as there are workers."""
 
-    def took(self, unit: Unit, outcome: Outcome) -> Iterable[Unit]:
-        """What to do after a unit has ended well: nothing more at all, and the file is done."""
+    def proceed(self, unit: Unit, value: Any) -> Iterable[Unit]:
+        """The units that follow from the result of a unit."""
+        return ()
 
     def failed(self, error: BaseException) -> Iterable[Unit]:
-        """What to do before the file is left alone."""
+        """The units that clean up after a failure, of the file or of the whole job."""
+        return ()
 
 
-class Single:
-    """A file that is one unit."""
+class SingleUnit(Job):
+    """A file that one unit moves, which leaves nothing unfinished behind."""
 
     def __init__(self, copy: Copy, unit: Unit) -> None:
         self.copy = copy
         self._unit = unit
 
     def begin(self) -> Iterable[Unit]:
-        """The unit."""
         return (self._unit,)
 
-    def took(self, unit: Unit, outcome: Outcome) -> Iterable[Unit]:
-        """Nothing."""
-        return ()
 
-    def failed(self, error: BaseException) -> Iterable[Unit]:
-        """Nothing: a unit leaves nothing half."""
-        return ()
+def small_download(copy: Copy, number: Number) -> Job:
+    """A file that is downloaded by one request."""
+    unit = GetFile(number(), copy.bucket, copy.key, copy.size, os.fspath(copy.local), os.fspath(copy.root))
+    return SingleUnit(copy, unit)
 
 
-def get_small(copy: Copy, number: Number) -> Single:
-    """A file that is fetched by one request."""
-    return Single(
-        copy, GetFile(number(), copy.bucket, copy.key, copy.size, os.fspath(copy.local), os.fspath(copy.root))
-    )
-
-
-def put_small(copy: Copy, number: Number, checked: bool) -> Single:
-    """A file that is stored by one request."""
-    return Single(copy, PutFile(number(), copy.bucket, copy.key, copy.size, os.fspath(copy.local), checked))
+def small_upload(copy: Copy, number: Number, checked: bool) -> Job:
+    """A file that is uploaded by one request; `checked` sends its MD5 along."""
+    unit = PutFile(number(), copy.bucket, copy.key, copy.size, os.fspath(copy.local), checked)
+    return SingleUnit(copy, unit)
 
 
 def temporary_of(copy: Copy) -> str:
-    """The name of the unfinished file of a download in ranges: a later run finds it again."""
+    """The name of the temporary file of a large download, by which a later run finds it."""
     version = identity(copy.bucket, copy.key, copy.etag, copy.size, part_size(copy.size, RANGE))
     return f".{stem_of(copy.local.name)}.{version}{TEMPORARY}"
 
 
 def journal_of(temporary: str) -> str:
-    """The name of the journal of an unfinished file."""
+    """The name of the journal of a temporary file."""
     return temporary[: -len(TEMPORARY)] + ".parts" + TEMPORARY
 
 
-class GetLarge:
-    """A file that is fetched in ranges, into an unfinished file that a later run takes up."""
+class LargeDownload(Job):
+    """A file that is downloaded in ranges, to a temporary file that a later run resumes."""
 
     def __init__(self, copy: Copy, number: Number) -> None:
         self.copy = copy
@@ -111,8 +108,7 @@ class GetLarge:
         self._again = False
         self._is_open = False
 
-    def begin(self) -> Iterator[Unit]:
-        """Each range, with what the journal says of it."""
+    def begin(self) -> Iterable[Unit]:
         directory, root = os.fspath(self.copy.local.parent), os.fspath(self.copy.root)
         self._folder = TargetDir(directory, root)
         try:
@@ -125,7 +121,7 @@ class GetLarge:
         return self._units(known)
 
     def _open(self) -> Dict[int, int]:
-        """Takes up what an earlier run left; what another run works on right now is left to it."""
+        """Opens the temporary file of an earlier run, or a new one if another run is working on that."""
         handle, name = self._folder.handle, temporary_of(self.copy)
         if not self.copy.etag or is_locked(os.path.join(self._folder.path, name), missing=False):
             name, self._file = self._folder.create(self.copy.local.name)
@@ -148,7 +144,7 @@ class GetLarge:
             raise
 
     def _known(self) -> Dict[int, int]:
-        """What the journal says of a file that has its size already; else that is given to it now."""
+        """The journal of a file that has its full size; any other file gets that now, and has no journal."""
         if os.fstat(self._file).st_size == self.copy.size:
             return self._journal.known()
         self._journal.forget()
@@ -166,15 +162,15 @@ class GetLarge:
                 self._number(), copy.bucket, copy.key, copy.etag, copy.size, *span, path, known.get(index)
             )
 
-    def took(self, unit: Unit, outcome: Outcome) -> Iterable[Unit]:
+    def proceed(self, unit: Unit, value: Any) -> Iterable[Unit]:
         """Notes the range; after the last one the file moves into its place."""
         assert isinstance(unit, GetRange)
-        ranged: Ranged = outcome.value
+        fetched: FetchedRange = value
         index = unit.offset // self._part
-        if not ranged.kept:
-            self._journal.note(index, ranged.crc)
-        self._crcs[index] = ranged.crc
-        self._whole = ranged.whole if ranged.whole is not None else self._whole
+        if not fetched.kept:
+            self._journal.note(index, fetched.crc)
+        self._crcs[index] = fetched.crc
+        self._whole = fetched.whole if fetched.whole is not None else self._whole
         if len(self._crcs) < len(self._spans):
             return ()
         return self._finish()
@@ -184,7 +180,7 @@ class GetLarge:
         crc = crc64_of_parts([self._crcs[index] for index in range(len(lengths))], lengths)
         if self._whole is not None and crc != self._whole:
             if self._again:
-                wanted = f"in OBS the CRC-64 is {self._whole}, here {crc}"
+                wanted = f"the CRC-64 in OBS is {self._whole}, here it is {crc}"
                 raise Unreachable(f"reading {self.copy.url}: {wanted}")
             self._again = True
             self._journal.forget()
@@ -198,7 +194,7 @@ class GetLarge:
         return ()
 
     def failed(self, error: BaseException) -> Iterable[Unit]:
-        """What was fetched stays for the next run, but for a full disk, which needs the space."""
+        """Keeps what was downloaded for the next run, but not on a full disk, which needs the space."""
         if self._is_open:
             if isinstance(error, OSError) or not self.copy.etag:
                 self._discard()
@@ -213,8 +209,8 @@ class GetLarge:
         self._folder.close()
 
 
-class PutLarge:
-    """A file that is stored in parts; parts that an earlier run stored are compared, not sent again."""
+class LargeUpload(Job):
+    """A file that is uploaded in parts; parts that an earlier run stored are compared, not sent again."""
 
     def __init__(self, copy: Copy, number: Number, part: int) -> None:
         self.copy = copy
@@ -227,33 +223,32 @@ class PutLarge:
         self._before: Optional[State] = None
 
     def begin(self) -> Iterable[Unit]:
-        """Begins the upload, of the file as it is now."""
+        """Begins the upload of the file in its current state."""
         self._attempts += 1
         self._etags = {}
         self._before = state_of(os.stat(self.copy.local))
         part = part_size(self._before.size, self._part)
-        self._spans = spans(self._before.size, part) or [Span(0, 0)]  # it became empty
-        return (BeginParts(self._number(), self.copy.bucket, self.copy.key, part, self._before.size),)
+        self._spans = spans(self._before.size, part) or [Span(0, 0)]  # it has been emptied
+        return (BeginParts(self._number(), self.copy.bucket, self.copy.key),)
 
-    def took(self, unit: Unit, outcome: Outcome) -> Iterable[Unit]:
-        """After the beginning the parts, after the last part the end."""
+    def proceed(self, unit: Unit, value: Any) -> Iterable[Unit]:
+        """First the parts, after the last of them the end."""
         if isinstance(unit, BeginParts):
-            begun: Begun = outcome.value
+            begun: MultipartUpload = value
             self._upload = begun.upload
             return self._parts(begun)
         if isinstance(unit, PutPart):
-            parted: Parted = outcome.value
-            self._etags[unit.part] = parted.etag
+            self._etags[unit.part] = value
             return (self._end(),) if len(self._etags) == len(self._spans) else ()
         assert isinstance(unit, EndParts)
         self._upload = ""
         if unit.etags:
             return ()
         if self._attempts == CHANGED_ATTEMPTS:
-            raise OSError(f"it changed during each of {CHANGED_ATTEMPTS} uploads")
+            raise OSError(f"the file changed during each of {CHANGED_ATTEMPTS} uploads")
         return self.begin()
 
-    def _parts(self, begun: Begun) -> Iterator[Unit]:
+    def _parts(self, begun: MultipartUpload) -> Iterator[Unit]:
         path, known = os.fspath(self.copy.local), parts_that_count(begun.parts, self._spans)
         for number, (span, etag) in enumerate(zip(self._spans, known), start=1):
             yield PutPart(
@@ -261,7 +256,7 @@ class PutLarge:
             )
 
     def _end(self) -> EndParts:
-        """The parts as one object; a file that changed meanwhile is given up, to begin anew."""
+        """Completes the upload; if the file has changed meanwhile, aborts it, to begin again."""
         etags: Tuple[str, ...] = tuple(self._etags[number] for number in sorted(self._etags))
         if self._changed():
             etags = ()
@@ -274,7 +269,7 @@ class PutLarge:
         return state_of(os.stat(self.copy.local)) != self._before
 
     def failed(self, error: BaseException) -> Iterable[Unit]:
-        """The parts are given up: nothing is left behind that costs and that nobody sees."""
+        """Aborts the upload: its parts would cost money, and no listing shows them."""
         if not self._upload:
             return ()
         upload, self._upload = self._upload, ""

@@ -1,4 +1,4 @@
-"""How files are cut and who moves the pieces: ranges, parts, threads and processes. Pure."""
+"""The sizes of a transfer: ranges and parts of files, threads and processes of the pool. Pure."""
 
 from __future__ import annotations
 
@@ -7,39 +7,38 @@ import math
 from typing import List, NamedTuple, Tuple
 
 MIB = 1 << 20
-RANGES_FROM = 32 * MIB  # objects of more bytes are fetched in ranges
+RANGES_FROM = 32 * MIB  # larger objects are downloaded in ranges
 RANGE = 16 * MIB
-MOST_PARTS = 9_000  # a service takes 10,000
+MOST_PARTS = 9_000  # OBS accepts 10,000 (API reference, "Uploading Parts")
 
-ALONE_FILES = 400  # less is done before a process has started
+ALONE_FILES = 400  # fewer are done before another process has started
 ALONE_BYTES = 256 * MIB
 MOST_PROCESSES = 4
 MOST_THREADS = 128  # in all
 THREADS_EACH = 8
 ALONE_THREADS = 16
 FILES_PER_THREAD = 4
-# The mean from which on the kernel does nearly all: the interpreter's lock is no limit.
-LARGE_PIECES = 8 * MIB
-REQUESTS_PER_SECOND = 5_000  # that all processes together are good for
+LARGE_PIECES = 8 * MIB  # on average: the kernel does nearly all the work, the GIL is no limit
+REQUESTS_PER_SECOND = 5_000  # the most that all processes together can make
 
 BATCH = 16
 BATCH_BYTES = 2 * MIB
 
 
 class Span(NamedTuple):
-    """Bytes of a file."""
+    """A range of bytes in a file."""
 
     offset: int
     length: int
 
 
 def part_size(size: int, least: int) -> int:
-    """The size of each part of a file but the last: `least`, or more where that would be too many parts."""
+    """The size of each part but the last, in bytes: `least`, or more if that would be too many parts."""
     return max(least, math.ceil(size / MOST_PARTS / MIB) * MIB)
 
 
 def spans(size: int, part: int) -> List[Span]:
-    """The file cut into parts; they follow each other and cover it exactly."""
+    """The file cut into consecutive parts, which cover it exactly."""
     return [Span(offset, min(part, size - offset)) for offset in range(0, size, part)]
 
 
@@ -48,39 +47,39 @@ def identity(*of: object) -> str:
     return hashlib.sha256("\0".join(map(str, of)).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
-class Size(NamedTuple):
-    """A crew: 0 processes means threads of this one."""
+class PoolSize(NamedTuple):
+    """Worker processes with some threads each; 0 processes stand for threads of this one."""
 
     processes: int
     threads: int
 
 
 def is_small(files: int, size: int) -> bool:
-    """True for work that is done before other processes have started."""
+    """True for work that is done before another process has started."""
     return files < ALONE_FILES and size < ALONE_BYTES
 
 
-def crew_size(files: int, size: int, cores: int, round_trip: float) -> Size:
-    """Who moves so many files (or parts of files) and bytes; `round_trip` in seconds, of a small request.
+def pool_size(files: int, size: int, cores: int, round_trip: float) -> PoolSize:
+    """The pool for so many files (or parts) and bytes; `round_trip` is that of a small request, in seconds.
 
-    Threads wait for the network, so there are as many as requests that the processes can have under way in
-    that time; processes compute, so there are as many as cores.
+    Threads wait for the network, so there are as many as the processes can have requests in flight during a
+    round trip. Processes compute, so there are as many as cores.
     """
     if is_small(files, size):
-        return Size(0, max(1, min(ALONE_THREADS, files // FILES_PER_THREAD)))
+        return PoolSize(0, max(1, min(ALONE_THREADS, files // FILES_PER_THREAD)))
     processes = max(1, min(cores, MOST_PROCESSES)) if size < files * LARGE_PIECES else 1
     wanted = max(THREADS_EACH * processes, math.ceil(REQUESTS_PER_SECOND * round_trip))
     threads = max(1, min(wanted, MOST_THREADS, files) // processes)
-    return Size(processes, threads) if processes > 1 else Size(0, threads)
+    return PoolSize(processes, threads) if processes > 1 else PoolSize(0, threads)
 
 
 def batch_limit(left: int, room: int) -> int:
-    """How many small files go to a thread at once, with so many left: fewer towards the end."""
+    """The number of small files that a thread gets at once, with `left` files left: fewer towards the end."""
     return max(1, min(BATCH, left // (2 * room)))
 
 
 def parts_that_count(found: Tuple[Tuple[int, int, str], ...], planned: List[Span]) -> List[str]:
-    """The ETag of each planned part that is there already in this size, empty for the others."""
+    """The ETag of each planned part that was found with this size, empty for the others."""
     known = {number: (length, etag) for number, length, etag in found}
     etags = []
     for number, span in enumerate(planned, start=1):

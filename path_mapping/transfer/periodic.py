@@ -1,4 +1,4 @@
-"""Uploads outputs while the training runs: one round at a time, of files that have become quiet."""
+"""Uploads outputs while the training runs: in rounds, and only files that nobody is writing."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import os
 import threading
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Dict, Iterable, Optional, Sequence, Set
+from typing import AbstractSet, Callable, Dict, Iterable, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from path_mapping.errors import Cancelled, PathMappingError
 from path_mapping.mapping import Route
 from path_mapping.planning import LocalEntry, UploadChoice, files_below, look
 from path_mapping.stores import Store
-from path_mapping.transfer.quiet import Look, Schedule, quiet, settle_seconds
 from path_mapping.transfer.transfer import Transferred, upload
 
-NICENESS = 10  # the training's processes go first
+NICENESS = 10  # the training's processes come first
+SETTLE_SECONDS = 5.0  # between the two looks at a file, unless the interval is short
 
 
 def upload_periodically(
@@ -30,7 +31,8 @@ def upload_periodically(
 ) -> None:
     """Uploads each route at its interval until `cancel` is set; for a thread of its own, which becomes nice.
 
-    A round that fails is told, and the next one tries again: nothing is raised.
+    `done` is called after a round that uploaded something, `failed` with the error of a round that failed;
+    the next round tries again. Raises nothing.
     """
     timed = [route for route in routes if route.interval is not None]
     if not timed:
@@ -51,48 +53,97 @@ def upload_periodically(
         schedule = schedule.after(ready, time.monotonic())
 
 
+@dataclass(frozen=True)
+class Schedule:
+    """When each route is due next, in seconds of a monotonic clock.
+
+    The next round of a route begins one interval after the end of the last one: missed rounds are not made
+    up.
+    """
+
+    intervals: Tuple[float, ...]
+    due: Tuple[float, ...]
+
+    @classmethod
+    def starting(cls, intervals: Sequence[float], now: float) -> Schedule:
+        """The schedule whose first rounds begin after one interval."""
+        return cls(tuple(intervals), tuple(now + interval for interval in intervals))
+
+    def wait(self, now: float) -> float:
+        """The seconds until a route is due; 0 if one is."""
+        return max(0.0, min(self.due) - now)
+
+    def ready(self, now: float) -> Tuple[int, ...]:
+        """The indices of the routes that are due."""
+        return tuple(number for number, due in enumerate(self.due) if due <= now)
+
+    def after(self, done: Sequence[int], now: float) -> Schedule:
+        """The schedule after these routes have been uploaded."""
+        due = [now + self.intervals[n] if n in done else due for n, due in enumerate(self.due)]
+        return Schedule(self.intervals, tuple(due))
+
+
+class FileStamp(NamedTuple):
+    """The size (bytes) and mtime (nanoseconds) of a file at some moment."""
+
+    size: int
+    mtime_ns: int
+
+
 def _round(
     routes: Sequence[Route], base: Path, store: Store, cancel: threading.Event
 ) -> Optional[Transferred]:
     roots = [route.path(base) for route in routes]
-    before = _looks(roots)
+    before = _stamps(roots)
     if cancel.wait(min(settle_seconds(route.interval or 0.0) for route in routes)):
         return None
-    settled = quiet(before, _looks(roots), open_for_writing(roots))
+    idle = settled(before, _stamps(roots), open_for_writing(roots))
 
     def wanted(path: Path, local: LocalEntry) -> bool:
-        """Only as it was when it was quiet: what has changed since waits for the next round."""
-        return str(path) in settled and before[str(path)] == Look(local.size, local.mtime_ns)
+        """Only as it was when it was idle: a file that has changed since waits for the next round."""
+        return str(path) in idle and before[str(path)] == FileStamp(local.size, local.mtime_ns)
 
     choice = UploadChoice(wanted=wanted)
     return upload(routes, base, store, cancel=cancel, progress=lambda now: None, choice=choice)
 
 
-def _looks(roots: Iterable[Path]) -> Dict[str, Look]:
+def settle_seconds(interval: float) -> float:
+    """How long a file must not change: 5 s, or half of a short interval."""
+    return min(SETTLE_SECONDS, interval / 2)
+
+
+def settled(
+    before: Mapping[str, FileStamp], now: Mapping[str, FileStamp], written: AbstractSet[str]
+) -> Set[str]:
+    """The files that have not changed since the earlier look, and that nobody has open for writing."""
+    return {path for path, stamp in now.items() if before.get(path) == stamp and path not in written}
+
+
+def _stamps(roots: Iterable[Path]) -> Dict[str, FileStamp]:
     """All files of the outputs, and the empty directories."""
-    found: Dict[str, Look] = {}
+    found: Dict[str, FileStamp] = {}
     for root in roots:
         single = look(root)
         if single is not None and single.kind == "file":
-            found[str(root)] = Look(single.size, single.mtime_ns)
+            found[str(root)] = FileStamp(single.size, single.mtime_ns)
         elif single is not None:
             for name, local in files_below(root):
-                found[str(root / name)] = Look(local.size, local.mtime_ns)
+                found[str(root / name)] = FileStamp(local.size, local.mtime_ns)
     return found
 
 
 def open_for_writing(roots: Iterable[Path]) -> Set[str]:
-    """The files below these paths that a process here has open for writing, as /proc tells.
+    """The files below these paths that a process on this machine has open for writing, by /proc.
 
-    Other users' processes do not tell, and files that are only mapped are not seen: those files must hold
-    still to count as quiet, like all others.
+    Files of other users' processes, and files that are only memory-mapped, cannot be seen: for those, not
+    changing between two looks must do.
     """
     inside = [(os.path.realpath(root), str(root)) for root in roots]
     written: Set[str] = set()
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             for number in os.listdir(process / "fd"):
-                with suppress(OSError):  # closed meanwhile
+                with suppress(OSError):  # closed in the meantime
                     target = os.readlink(process / "fd" / number)
                     paths = [
                         root + target[len(real) :]

@@ -1,4 +1,4 @@
-"""Carries out the copies of a mapping: each file whole or not at all, each failure told."""
+"""Downloads the inputs of a mapping and uploads its outputs: each file completely or not at all."""
 
 from __future__ import annotations
 
@@ -28,21 +28,28 @@ from path_mapping.localfs import contained, leftovers, make_directories, new_md5
 from path_mapping.mapping import Route, Shard
 from path_mapping.planning import Copy, PreparedTransfer, UploadChoice, prepare_downloads, prepare_uploads
 from path_mapping.stores import FileStore, Store, StoredObject
-from path_mapping.transfer.engine import Progress
-from path_mapping.transfer.jobs import GetLarge, Job, PutLarge, get_small, journal_of, put_small, temporary_of
-from path_mapping.transfer.moving import Moving, Work
+from path_mapping.transfer.jobs import (
+    Job,
+    LargeDownload,
+    LargeUpload,
+    journal_of,
+    small_download,
+    small_upload,
+    temporary_of,
+)
+from path_mapping.transfer.moving import StoreAccess, Work, move_files
 from path_mapping.transfer.parts import RANGES_FROM
-from path_mapping.workers.retry import retrying
-
-__all__ = ["Progress", "Transferred", "download", "listing", "upload"]
+from path_mapping.transfer.progress import Progress
+from path_mapping.workers import retrying
 
 
 @dataclass(frozen=True)
 class Transferred:
-    """A transfer that is over; `missing` are the routes with nothing at their source.
+    """A finished transfer.
 
-    `skipped` files were the same on both sides, and are neither in `files` nor in `bytes`; `notices` say what
-    was left out; `retries` are requests that had to be made again.
+    `files` and `bytes` were moved in `seconds`; `skipped` files were the same on both sides. `missing` are
+    the routes whose source has nothing, `notices` say what was left out, `retries` is the number of retried
+    requests.
     """
 
     files: int
@@ -63,23 +70,26 @@ def download(
     progress: Callable[[Progress], None],
     part: Shard = Shard(),  # noqa: B008 -- a frozen value
 ) -> Transferred:
-    """Fetches all inputs; relative local paths start at `base`. What is here already is not fetched again.
+    """Downloads all inputs; files that are here already are skipped. Relative local paths start at `base`.
 
-    Before the first byte is written every required input is known to exist (`MissingInputs`), every key to be
-    a safe path below its target (`UnsafeTarget`), and the disk to have room (`NoSpace`). Raises
-    `TransferFailed` after all other files are there, `StoreError` when the store does not answer at all, and
-    `Cancelled` soon after `cancel` is set.
+    Raises:
+        MissingInputs: required inputs do not exist; nothing was written.
+        UnsafeTarget: keys that are not safe paths below their target; nothing was written.
+        NoSpace: the disk is too small; nothing was written.
+        TransferFailed: some files failed; all others were downloaded.
+        StoreError: the store cannot be listed.
+        Cancelled: soon after `cancel` is set.
     """
     started = time.monotonic()
     lister, check = partial(listing, store, cancel), partial(_check, cancel)
     with closing(prepare_downloads(routes, base, lister, part, check)) as prepared:
         failures = list(prepared.blocked)
         _change_directories(prepared, failures)
-        moving = Moving(store, cancel, progress)
-        ranges_from = RANGES_FROM if moving.access is not None else sys.maxsize
+        via = StoreAccess(store)
+        ranges_from = RANGES_FROM if via.access is not None else sys.maxsize
 
         def job(copy: Copy, number: Callable[[], int]) -> Job:
-            return GetLarge(copy, number) if copy.size > ranges_from else get_small(copy, number)
+            return LargeDownload(copy, number) if copy.size > ranges_from else small_download(copy, number)
 
         def failed(copy: Copy, error: Exception) -> None:
             failures.append(Failure(copy.url, shown(copy.local), error))
@@ -87,12 +97,11 @@ def download(
         own, places = _unfinished(prepared, ranges_from)
         _sweep(own, places)
         try:
-            moving.run(
-                Work(prepared.copies(), prepared.files, prepared.size, job, prepared.downloaded, failed)
-            )
+            work = Work(prepared.copies(), prepared.files, prepared.size, job, prepared.downloaded, failed)
+            whole, retries = move_files(work, via, cancel, progress)
         finally:
-            _sweep(own, places)  # a worker may have been ended, or have died, within a file
-        return _transferred(prepared, moving, failures, started)
+            _sweep(own, places)  # a worker may have been killed in the middle of a file
+        return _transferred(prepared, failures, whole, retries, started)
 
 
 def upload(
@@ -104,39 +113,43 @@ def upload(
     progress: Callable[[Progress], None],
     choice: UploadChoice = UploadChoice(),  # noqa: B008 -- a frozen value
 ) -> Transferred:
-    """Stores all outputs; what is in OBS already is not sent again.
+    """Uploads all outputs; files that are in OBS already are skipped. Relative local paths start at `base`.
 
-    Raises `TransferFailed` after all other files are stored, and `Cancelled` soon after `cancel` is set; a
-    large file that was under way then goes on where it was when it is uploaded again.
+    Raises:
+        UnsafeTarget: outputs overlap; nothing was uploaded.
+        TransferFailed: some files failed; all others were uploaded.
+        StoreError: the store cannot be listed.
+        Cancelled: soon after `cancel` is set; the next upload resumes a large file where this one stopped.
     """
     started = time.monotonic()
     lister, check = partial(listing, store, cancel), partial(_check, cancel)
     with closing(prepare_uploads(routes, base, lister, choice, check)) as prepared:
         failures = list(prepared.blocked)
         _mark_directories(prepared, store, cancel, failures)
-        moving = Moving(store, cancel, progress)
-        access = moving.access
+        via = StoreAccess(store)
+        access = via.access
 
         def job(copy: Copy, number: Callable[[], int]) -> Job:
             if access is not None and copy.size >= access.multipart_from:
-                return PutLarge(copy, number, access.part)
-            return put_small(copy, number, routes[copy.route].checksum)
+                return LargeUpload(copy, number, access.part)
+            return small_upload(copy, number, routes[copy.route].checksum)
 
         def failed(copy: Copy, error: Exception) -> None:
             failures.append(Failure(shown(copy.local), copy.url, error))
 
         copies = prepared.newest_first() if choice.hurry else prepared.copies()
-        moving.run(Work(copies, prepared.files, prepared.size, job, prepared.uploaded, failed))
-        if not failures:  # nothing is taken away where something has not arrived
+        work = Work(copies, prepared.files, prepared.size, job, prepared.uploaded, failed)
+        whole, retries = move_files(work, via, cancel, progress)
+        if not failures:  # nothing is deleted as long as something is missing
             _delete_objects(prepared, store, cancel, failures)
-        return _transferred(prepared, moving, failures, started)
+        return _transferred(prepared, failures, whole, retries, started)
 
 
 def _transferred(
-    prepared: PreparedTransfer, moving: Moving, failures: Sequence[Failure], started: float
+    prepared: PreparedTransfer, failures: Sequence[Failure], whole: int, retries: int, started: float
 ) -> Transferred:
     if failures:
-        raise TransferFailed(failures, moving.whole)
+        raise TransferFailed(failures, whole)
     return Transferred(
         prepared.files,
         prepared.size,
@@ -144,12 +157,12 @@ def _transferred(
         prepared.missing,
         prepared.totals.same,
         tuple(prepared.notices),
-        moving.retries,
+        retries,
     )
 
 
 def _change_directories(prepared: PreparedTransfer, failures: List[Failure]) -> None:
-    """Makes the empty directories of the inputs, and takes away what is no longer in OBS."""
+    """Creates the empty directories of the inputs, and deletes files that are no longer in OBS."""
     for target in prepared.targets():
         try:
             make_directories(target)
@@ -173,7 +186,7 @@ def _change_directories(prepared: PreparedTransfer, failures: List[Failure]) -> 
 def _mark_directories(
     prepared: PreparedTransfer, store: Store, cancel: threading.Event, failures: List[Failure]
 ) -> None:
-    """Stores `name/` for each empty directory of the outputs."""
+    """Uploads a marker `name/` for each empty directory of the outputs."""
     nothing, empty = Path(os.devnull), new_md5().hexdigest()
     for copy in prepared.directories():
         write = partial(store.write, copy.bucket, copy.key, nothing, empty, lambda size: None)
@@ -187,7 +200,7 @@ def _mark_directories(
 def _delete_objects(
     prepared: PreparedTransfer, store: Store, cancel: threading.Event, failures: List[Failure]
 ) -> None:
-    """Deletes what this route once sent and no longer has."""
+    """Deletes objects that a route once uploaded and no longer has."""
     if not isinstance(store, FileStore):
         return
     for copy in prepared.deletions():
@@ -199,9 +212,13 @@ def _delete_objects(
 
 
 def listing(store: Store, cancel: threading.Event, bucket: str, prefix: str) -> Iterator[StoredObject]:
-    """The objects whose keys begin so: none where there is no such bucket.
+    """Yields the objects whose keys begin with the prefix; none if there is no such bucket.
 
-    A listing that breaks off is begun again, and goes on behind the last key that it had.
+    A listing that breaks off is resumed after the last key.
+
+    Raises:
+        StoreError: five attempts in a row failed, or the store refused.
+        Cancelled: `cancel` is set.
     """
     last = ""
 
@@ -220,18 +237,20 @@ def listing(store: Store, cancel: threading.Event, bucket: str, prefix: str) -> 
                 last = found.key
                 yield found
             return
-        except Unreachable:  # begun again: five failures without a further key end it
+        except Unreachable:  # resumed, until `retrying` fails without a further key
             continue
 
 
 def _check(cancel: threading.Event) -> None:
     if cancel.is_set():
-        raise Cancelled("the transfer was given up")
+        raise Cancelled
 
 
 def _unfinished(prepared: PreparedTransfer, ranges_from: int) -> Tuple[Set[str], Set[Tuple[Path, Path]]]:
-    """The names of the unfinished files that this run, or the next, takes up; and the directories, each with
-    its route's root, where there may be others."""
+    """The names of the temporary files that this run, or the next, resumes; and where there may be others.
+
+    The latter are directories, each with the root of its route.
+    """
     own: Set[str] = set()
     places = set(prepared.unrecorded)
     for copy in prepared.copies():
@@ -242,7 +261,7 @@ def _unfinished(prepared: PreparedTransfer, ranges_from: int) -> Tuple[Set[str],
 
 
 def _sweep(own: Set[str], places: Set[Tuple[Path, Path]]) -> None:
-    """Removes what was left of files in these places by whoever is dead, but for our own."""
+    """Removes the temporary files of dead processes in these places, except our own."""
     for directory, root in places:
         for path in leftovers(os.fspath(directory)):
             with contextlib.suppress(OSError, UnsafeTarget):

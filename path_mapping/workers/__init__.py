@@ -1,1 +1,7 @@
-"""Carries out units, in threads and processes."""
+"""Runs the requests of a transfer in threads and processes, with retries and a rate limit."""
+
+from path_mapping.workers.retry import retrying
+from path_mapping.workers.start_pool import start_pool, start_store_thread
+from path_mapping.workers.thread_pool import Batch, Outcome, Pool
+
+__all__ = ["Batch", "Outcome", "Pool", "retrying", "start_pool", "start_store_thread"]

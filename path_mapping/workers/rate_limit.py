@@ -1,4 +1,4 @@
-"""How fast requests may begin: slower after each `slow down` of the service, then faster again (AIMD)."""
+"""The rate of requests: halved after each `SlowDown` of the service, then raised step by step (AIMD)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import threading
 import time
 from typing import Callable, Optional
 
-LOWEST = 0.5  # requests per second, of one process
-BURST_SECONDS = 0.5  # refusals of one such time are one: they answer requests that were on the way together
-GROWTH = 0.1  # per second, of the rate before the first refusal
-FREE_AGAIN = 2.0  # times that rate: no limit is needed any more
+LOWEST = 0.5  # requests per second of one process
+BURST_SECONDS = 0.5  # refusals within this time count as one: their requests were in flight together
+GROWTH = 0.1  # per second, as a share of the rate before the first refusal
+FREE_AGAIN = 2.0  # times the rate before the first refusal: the limit is dropped
 
 
-class Rate:
-    """The rate that is allowed, as a function of what happened; times are in seconds. No limit at first."""
+class RateLimit:
+    """The permitted rate as a pure function of events; times are in seconds. There is no limit at first."""
 
     def __init__(self) -> None:
         self.limit: Optional[float] = None
@@ -37,7 +37,7 @@ class Rate:
         return start - now
 
     def refused(self, now: float, after: Optional[float]) -> None:
-        """The service asked to slow down, and perhaps to be left alone for `after` seconds."""
+        """The service refused a request with SlowDown; `after` is its Retry-After in seconds, if any."""
         self._next = max(self._next, now + (after or 0.0))
         if now - self._refused < BURST_SECONDS:
             return
@@ -48,7 +48,7 @@ class Rate:
         self._grown = now + BURST_SECONDS
 
     def _grow(self, now: float) -> None:
-        """Some more for each second without a refusal, until no limit is needed any more."""
+        """Raises the limit for the time without a refusal, and drops it in the end."""
         if self.limit is None or now <= self._grown:
             return
         self.limit += (now - self._grown) * GROWTH * self._best
@@ -57,11 +57,11 @@ class Rate:
             self.limit = None
 
 
-class Pace:
-    """A `Rate` for all threads of a process; `told` hears of each refusal, to pass it to other processes."""
+class RateLimiter:
+    """A `RateLimit` for all threads of a process; `told` is called with each refusal, for other processes."""
 
     def __init__(self, told: Callable[[Optional[float]], None] = lambda after: None) -> None:
-        self._rate = Rate()
+        self._rate = RateLimit()
         self._lock = threading.Lock()
         self._told = told
 
@@ -73,11 +73,11 @@ class Pace:
             cancel.wait(seconds * random.uniform(1.0, 1.2))
 
     def refused(self, after: Optional[float]) -> None:
-        """A request of this process was refused for coming too fast."""
+        """The service refused a request of this process with SlowDown."""
         self.slower(after)
         self._told(after)
 
     def slower(self, after: Optional[float]) -> None:
-        """One of another process was."""
+        """The service refused a request of another process."""
         with self._lock:
             self._rate.refused(time.monotonic(), after)

@@ -1,4 +1,4 @@
-"""The only retries there are: those of the SDK are switched off, so that the two do not multiply."""
+"""The only retries there are: the SDK's own are disabled, so that the two do not multiply."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import tenacity
 
 ATTEMPTS = 5
-LONGEST_WAIT = 10.0  # seconds between two attempts, if the service does not ask for more
+LONGEST_WAIT = 10.0  # seconds between two attempts, unless the service asks for more
 
 Result = TypeVar("Result")
 
@@ -22,15 +22,21 @@ def retrying(
     cancel: threading.Event,
     failed: Callable[[Unreachable], None] = lambda error: None,
 ) -> Result:
-    """Tries again what `Unreachable` says may help: 5 attempts, some seconds in all, ended by `cancel`.
+    """Calls `work` up to five times, as long as it raises `Unreachable`; passes each such error to `failed`.
 
-    The waits grow and are drawn by lot, so that many clients do not come back together; what the service
-    asks for (Retry-After) is waited at least. `failed` hears of each failure.
+    The waits between attempts grow exponentially and are jittered, so that many clients do not come back
+    together. They are at least as long as the service asks for with Retry-After, and end when `cancel` is
+    set.
+
+    Raises:
+        Unreachable: the last attempt failed.
+        Cancelled: `cancel` is set.
+        Exception: anything else that `work` raises, at once.
     """
 
     def attempt() -> Result:
         if cancel.is_set():
-            raise Cancelled("the transfer was given up")
+            raise Cancelled
         try:
             return work()
         except Unreachable as error:
@@ -38,26 +44,26 @@ def retrying(
             raise
 
     try:
-        return attempt()  # nearly always the only one: the policy is not even loaded
+        return attempt()  # nearly always the only one: the policy is not even imported
     except Unreachable as error:
         first = [error]
     try:
         return _policy(cancel)(lambda: _again(first, attempt))
     except Unreachable:
         if cancel.is_set():
-            raise Cancelled("the transfer was given up") from None
+            raise Cancelled from None
         raise
 
 
 def _again(first: List[Unreachable], attempt: Callable[[], Result]) -> Result:
-    """The attempt that was made already, then new ones."""
+    """The outcome of the attempt that was made already, then new attempts."""
     if first:
         raise first.pop()
     return attempt()
 
 
 def _policy(cancel: threading.Event) -> tenacity.Retrying:
-    import tenacity  # slow to import: only where something really fails
+    import tenacity  # slow to import: only once something has failed
 
     return tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(Unreachable),

@@ -1,85 +1,96 @@
-"""Threads that carry out units: each takes a batch, does its units in turn, and hands back outcomes."""
+"""Threads that run units: each takes a batch, runs its units in turn, and returns their outcomes."""
 
 from __future__ import annotations
 
 import queue
 import threading
 import time
-from typing import Any, Callable, List, Optional, Protocol
+from abc import ABC, abstractmethod
+from typing import Any, Callable, List, NamedTuple, Optional
 
 from path_mapping.errors import Cancelled, SlowDown, Unreachable
-from path_mapping.stores import Credentials
-from path_mapping.stores.units import Batch, Outcome, Unit
-from path_mapping.workers.rate_limit import Pace
+from path_mapping.stores import Access, Credentials, Unit, UnitRunner, open_data_paths
+from path_mapping.workers.rate_limit import RateLimiter
 from path_mapping.workers.retry import retrying
 
 END_SECONDS = 1.0
 
+
+class Outcome(NamedTuple):
+    """The result of a unit, or the error it ended with, and the number of retries."""
+
+    number: int
+    value: Any
+    error: Optional[BaseException]
+    retries: int
+
+
+Batch = List[Unit]
 Outcomes = List[Outcome]
+Moved = Callable[[int, int], None]  # the number of a unit, and of its bytes that were moved
 
 
-class Path(Protocol):
-    """How one thread carries units out."""
+class Pool(ABC):
+    """Threads or processes that run batches of units; used by one thread.
 
-    def do(self, unit: Unit, moved: Callable[[int], None]) -> Any:
-        """The unit's value; raises what is wrong with it."""
+    `room` is the number of batches in progress that keeps every worker busy.
+    """
 
-    def close(self) -> None:
-        """Gives back what it holds."""
+    room: int
 
-
-class Crew(Protocol):
-    """Who works, wherever; used by one thread."""
-
-    room: int  # batches that may be under way, so that nobody waits for work
-
+    @abstractmethod
     def submit(self, batch: Batch) -> None:
-        """Hands a batch over; returns at once."""
+        """Hands over a batch; returns at once."""
 
+    @abstractmethod
     def outcomes(self, seconds: float) -> Outcomes:
-        """What was done meanwhile; waits at most so long for the first."""
+        """The outcomes since the last call; waits at most `seconds` for the first.
 
+        Raises:
+            WorkersLost: no worker is left.
+        """
+
+    @abstractmethod
     def use(self, keys: Credentials) -> None:
-        """Signs with these from now on."""
+        """Signs with these credentials from now on."""
 
+    @abstractmethod
     def close(self) -> None:
-        """Ends everything at once, whatever is under way."""
+        """Ends everything at once, whatever is in progress."""
 
 
-class Threads:
-    """A crew in this process. `moved` hears, in any thread, of bytes of a unit that have gone."""
+class ThreadPool(Pool):
+    """A pool in this process. `moved` is called, in any thread, when bytes of a unit have moved."""
 
     def __init__(
         self,
-        number: int,
-        new_path: Callable[[], Path],
-        moved: Callable[[int, int], None],
-        pace: Pace,
-        renew: Callable[[Credentials], None] = lambda keys: None,
-        end: Callable[[], None] = lambda: None,
+        threads: int,
+        new_runner: Callable[[], UnitRunner],
+        moved: Moved,
+        limiter: RateLimiter,
+        use: Callable[[Credentials], None] = lambda keys: None,
+        shut: Callable[[], None] = lambda: None,
     ) -> None:
-        self.room = number + max(1, number // 2) if number > 1 else 1
-        self._new_path = new_path
+        self.room = threads + max(1, threads // 2) if threads > 1 else 1
+        self._new_runner = new_runner
         self._moved = moved
-        self._pace = pace
-        self._end = end
-        self.use = renew
+        self._limiter = limiter
+        self._use = use
+        self._shut = shut
         self._batches: queue.SimpleQueue[Optional[Batch]] = queue.SimpleQueue()
         self._done: queue.SimpleQueue[Outcomes] = queue.SimpleQueue()
         self._cancel = threading.Event()
         self._threads = [
             threading.Thread(target=self._work, name=f"transfer-{index}", daemon=True)
-            for index in range(number)
+            for index in range(threads)
         ]
         for thread in self._threads:
             thread.start()
 
     def submit(self, batch: Batch) -> None:
-        """Hands a batch to the next thread that is free."""
         self._batches.put(batch)
 
     def outcomes(self, seconds: float) -> Outcomes:
-        """What was done meanwhile."""
         found: Outcomes = []
         try:
             found += self._done.get(timeout=seconds)
@@ -88,10 +99,13 @@ class Threads:
         except queue.Empty:
             return found
 
+    def use(self, keys: Credentials) -> None:
+        self._use(keys)
+
     def close(self) -> None:
-        """Ends it; a thread in a call that cannot be ended is a daemon."""
+        """See `Pool.close`. A thread in a call that cannot be interrupted is left behind: it is a daemon."""
         self._cancel.set()
-        self._end()
+        self._shut()
         for _ in self._threads:
             self._batches.put(None)
         deadline = time.monotonic() + END_SECONDS
@@ -99,32 +113,38 @@ class Threads:
             thread.join(max(0.0, deadline - time.monotonic()))
 
     def _work(self) -> None:
-        path = self._new_path()
+        runner = self._new_runner()
         try:
             while True:
                 batch = self._batches.get()
                 if batch is None or self._cancel.is_set():
                     return
-                self._done.put([self._outcome(path, unit) for unit in batch])
+                self._done.put([self._outcome(runner, unit) for unit in batch])
         finally:
-            path.close()
+            runner.close()
 
-    def _outcome(self, path: Path, unit: Unit) -> Outcome:
+    def _outcome(self, runner: UnitRunner, unit: Unit) -> Outcome:
         retries = 0
 
         def failed(error: Unreachable) -> None:
             nonlocal retries
             retries += 1
             if isinstance(error, SlowDown):
-                self._pace.refused(error.after)
+                self._limiter.refused(error.after)
 
         def attempt() -> Any:
-            self._pace.wait(self._cancel)
-            return path.do(unit, lambda size: self._moved(unit.number, size))
+            self._limiter.wait(self._cancel)
+            return runner.run(unit, lambda size: self._moved(unit.number, size))
 
         try:
             if self._cancel.is_set():
-                raise Cancelled("the transfer was given up")
+                raise Cancelled
             return Outcome(unit.number, retrying(attempt, self._cancel, failed), None, retries)
-        except BaseException as error:  # carried to the thread that asked
+        except BaseException as error:  # raised again in the thread that waits for the outcome
             return Outcome(unit.number, None, error, retries)
+
+
+def data_path_threads(access: Access, threads: int, moved: Moved, limiter: RateLimiter) -> ThreadPool:
+    """Threads of this process that make signed HTTP requests."""
+    paths = open_data_paths(access)
+    return ThreadPool(threads, paths.new, moved, limiter, paths.use, paths.shut)

@@ -1,4 +1,4 @@
-"""A crew of worker processes: the interpreter's lock lets one process do one thing at a time."""
+"""A pool of worker processes, because the GIL lets one process run Python in one thread at a time."""
 
 from __future__ import annotations
 
@@ -12,27 +12,26 @@ from typing import Dict, List
 
 from path_mapping.errors import WorkersLost
 from path_mapping.stores import Access, Credentials
-from path_mapping.stores.units import Batch
-from path_mapping.workers.thread_pool import Outcomes
+from path_mapping.workers.thread_pool import Batch, Outcomes, Pool
 
 END_SECONDS = 5.0
-HERE = os.fspath(Path(__file__).parents[2])  # not in `sys.path` where a hook finds the package
-_BOOT = (
+HERE = os.fspath(Path(__file__).parents[2])  # not in `sys.path` if an import hook finds the package
+_PROGRAM = (
     "import sys; sys.path[:0] = sys.argv[2:]; "
     "from path_mapping.workers.worker_process import main; main(int(sys.argv[1]))"
 )
 
 
-class Worker:
-    """One process, what was given to it and is not done, and the way to it."""
+class WorkerProcess:
+    """One process, the connection to it, and the batches that it has not finished."""
 
     def __init__(self, access: Access, threads: int) -> None:
         self.connection, theirs = Pipe()
         try:
-            # Not `multiprocessing`: it would run the caller's main program again. A session of its own: a
-            # signal for this process' group is for this process to answer.
+            # Not `multiprocessing`, which would run the caller's main program again. In a session of its own:
+            # this process answers a signal to its process group, the worker must not.
             self.process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _BOOT, str(theirs.fileno()), *sys.path, HERE],
+                [sys.executable, "-I", "-S", "-c", _PROGRAM, str(theirs.fileno()), *sys.path, HERE],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
@@ -43,6 +42,13 @@ class Worker:
         self.batches: Dict[int, Batch] = {}  # by the number of the last unit
         self.connection.send((access, threads))
 
+    def send(self, message: object) -> None:
+        """Sends a message; a dead process is noticed where its connection is read."""
+        try:
+            self.connection.send(message)
+        except OSError:
+            return
+
     def end(self) -> None:
         """Ends the process, whatever it does."""
         self.connection.close()
@@ -51,28 +57,27 @@ class Worker:
         self.process.wait(END_SECONDS)
 
 
-class Processes:
-    """A crew of `number` processes with `threads` threads each."""
+class ProcessPool(Pool):
+    """A pool of worker processes with some threads each."""
 
-    def __init__(self, access: Access, number: int, threads: int) -> None:
-        self._workers: List[Worker] = []
-        self._each = threads + max(2, threads // 2)
-        self.room = number * self._each
+    def __init__(self, access: Access, processes: int, threads: int) -> None:
+        self._workers: List[WorkerProcess] = []
+        self.room = processes * (threads + max(2, threads // 2))
         try:
-            for _ in range(number):
-                self._workers.append(Worker(access, threads))
+            for _ in range(processes):
+                self._workers.append(WorkerProcess(access, threads))
         except BaseException:
             self.close()
             raise
 
     def submit(self, batch: Batch) -> None:
-        """Hands a batch to the worker with the fewest."""
+        """See `Pool.submit`. The worker with the fewest batches gets it."""
         worker = min(self._workers, key=lambda worker: len(worker.batches))
         worker.batches[batch[-1].number] = batch
-        self._say(worker, batch)
+        worker.send(batch)
 
     def outcomes(self, seconds: float) -> Outcomes:
-        """What was done meanwhile; a refusal of one worker is told to all others."""
+        """See `Pool.outcomes`. A `SlowDown` in one worker is passed on to all others."""
         found: Outcomes = []
         ends = {worker.connection: worker for worker in self._workers}
         for ready in wait(list(ends), seconds):
@@ -90,31 +95,25 @@ class Processes:
             else:
                 for other in self._workers:
                     if other is not worker:
-                        self._say(other, message)
+                        other.send(message)
         return found
 
-    def _say(self, worker: Worker, message: object) -> None:
-        try:
-            worker.connection.send(message)
-        except OSError:
-            return  # it died: that is seen where it is listened to
-
-    def _lost(self, worker: Worker) -> None:
-        """Gives what a worker that died had to do to the others; raises `WorkersLost` after the last."""
+    def _lost(self, worker: WorkerProcess) -> None:
+        """Gives the unfinished batches of a dead worker to the others."""
         self._workers.remove(worker)
         worker.end()
         if not self._workers:
             code = worker.process.returncode
-            raise WorkersLost(f"every process of the transfer died, the last one with the code {code}")
+            raise WorkersLost(
+                f"all worker processes of the transfer died, the last one with exit code {code}"
+            )
         for batch in worker.batches.values():
             self.submit(batch)
 
     def use(self, keys: Credentials) -> None:
-        """Tells all workers."""
         for worker in self._workers:
-            self._say(worker, keys)
+            worker.send(keys)
 
     def close(self) -> None:
-        """Ends all workers."""
         for worker in self._workers:
             worker.end()

@@ -21,6 +21,7 @@ from path_mapping.errors import (
     Unreachable,
     UnsafeTarget,
 )
+from path_mapping.stores import Access, Credentials
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.transfer import Progress, Transferred
 from tests import transfers
@@ -49,14 +50,13 @@ pytestmark = pytest.mark.parametrize(
 def store_of(account: Account, secret: str = "", timeout: float = 20) -> ObsStore:
     """With parts that are small enough for a test."""
     return ObsStore(
-        account.url,
-        account.access_key,
-        secret or account.secret_key,
-        None,
-        None,
-        multipart_from=12 * MIB,
-        part=5 * MIB,
-        timeout=timeout,
+        Access(
+            account.url,
+            Credentials(account.access_key, secret or account.secret_key),
+            multipart_from=12 * MIB,
+            part=5 * MIB,
+            timeout=timeout,
+        )
     )
 
 

@@ -17,10 +17,9 @@ import pytest
 
 from ma_boot.rehearsal.obs_server import ObsServer
 from path_mapping.errors import Cancelled, WorkersLost
-from path_mapping.stores.obs_store import ObsStore
 from path_mapping.transfer import Progress
 from tests.functional.node import eventually
-from tests.transfers import fetch, route, send
+from tests.transfers import fetch, obs_store, route, send
 
 ROOT = Path(__file__).parents[2]
 MIB = 1 << 20
@@ -30,10 +29,12 @@ import sys, threading
 from pathlib import Path
 from path_mapping.mapping import ObsUrl, Route
 from path_mapping.errors import Cancelled, WorkersLost
+from path_mapping.stores import Access, Credentials
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping import transfer
+from tests.conftest import KEYS
 way, url, base, local, key = sys.argv[1:]
-store = ObsStore(url, "AKPLANTED", "SKPLANTED", None, None, multipart_from=6 << 20, part=5 << 20)
+store = ObsStore(Access(url, Credentials("AKPLANTED", "SKPLANTED"), multipart_from=6 << 20, part=5 << 20))
 print("ready", flush=True)
 getattr(transfer, way)([Route(local, ObsUrl("bucket", key))], Path(base), store,
                        cancel=threading.Event(),
@@ -116,7 +117,7 @@ def one_download(server: str, base: Path, chance: random.Random) -> None:
     for path in whole:
         name = path.relative_to(target).as_posix()
         assert hashlib.md5(path.read_bytes()).hexdigest() == wanted[name], "half a file at its final path"
-    store = ObsStore(url, "AKPLANTED", "SKPLANTED", None, None)
+    store = obs_store(url)
     done = fetch(store, base)
     assert sums(target) == wanted
     assert done.skipped == len(whole)
@@ -146,7 +147,7 @@ def run_uploads(url: str, tmp_path: Path, kills: int) -> None:
     make_tree(tmp_path / "out", 30, 2, 11 * MIB)
     wanted = sums(tmp_path / "out")
     chance = random.Random()
-    store = ObsStore(url, "AKPLANTED", "SKPLANTED", None, None, multipart_from=6 * MIB, part=5 * MIB)
+    store = obs_store(url, multipart_from=6 * MIB, part=5 * MIB)
     for number in range(kills):
         key = f"out{number}/"
         killed("upload", url, tmp_path, "out", key, chance.uniform(0, 1), False)
@@ -195,7 +196,7 @@ def test_what_a_dead_worker_had_to_do_is_done_by_the_others(
     slow_stub: str, tmp_path: Path, all_of_them: bool
 ) -> None:
     url, tree = slow_stub.split("|")
-    store = ObsStore(url, "AKPLANTED", "SKPLANTED", None, None)
+    store = obs_store(url)
     killed: List[int] = []
 
     def kill(progress: Progress) -> None:
@@ -218,7 +219,7 @@ def test_what_a_dead_worker_had_to_do_is_done_by_the_others(
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core has no workers")
 def test_giving_up_ends_all_workers_at_once(slow_stub: str, tmp_path: Path) -> None:
     url, _ = slow_stub.split("|")
-    store = ObsStore(url, "AKPLANTED", "SKPLANTED", None, None)
+    store = obs_store(url)
     cancel = threading.Event()
     asked: List[float] = []
 

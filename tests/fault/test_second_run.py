@@ -19,11 +19,10 @@ from path_mapping.mapping.selection import Shard
 from path_mapping.planning.prepare import UploadChoice
 from path_mapping.planning.record import is_record, record_path
 from path_mapping.stores import Store, StoredObject, open_store
-from path_mapping.stores.obs_store import ObsStore
 from path_mapping.transfer import Transferred, listing
 from tests import transfers
 from tests.conftest import CREDENTIALS
-from tests.transfers import route, tree, write
+from tests.transfers import obs_store, route, tree, write
 
 MIB = 1 << 20
 
@@ -107,7 +106,7 @@ def test_a_record_that_cannot_be_written_stops_nothing(store: Store, tmp_path: P
 
 
 def test_what_a_broken_run_moved_is_not_moved_again(obs: ObsServer, tmp_path: Path) -> None:
-    store = ObsStore(obs.url, "AKPLANTED", "SKPLANTED", None, None, multipart_from=6 * MIB, part=5 * MIB)
+    store = obs_store(obs.url, multipart_from=6 * MIB, part=5 * MIB)
     write(tmp_path, {"out/a": b"a" * (7 * MIB), "out/b": b"b", "out/c": b"c"})
     obs.faults.append(ObsFault("403", "PUT", "/data/c"))
     with pytest.raises(TransferFailed):
@@ -215,19 +214,24 @@ def test_nothing_is_deleted_after_a_failure(obs: ObsServer, tmp_path: Path) -> N
     assert "data/a" in [found.key for found in store.list("bucket", "data/")]
 
 
-class ObjectsLess:
+class ObjectsLess(Store):
     """A store without some of its objects."""
 
     def __init__(self, store: Store, *gone: str) -> None:
         self._gone = gone
         self._store = store
-        self.read, self.write = store.read, store.write
 
     def list(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
         return (found for found in self._store.list(bucket, prefix) if found.key not in self._gone)
 
+    def read(self, bucket: str, key: str) -> Iterator[bytes]:
+        return self._store.read(bucket, key)
 
-class Huge:
+    def write(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> None:
+        self._store.write(bucket, key, source, md5, sent)
+
+
+class Huge(Store):
     """Objects of any size that nobody can fetch."""
 
     def __init__(self, *sizes: int) -> None:
@@ -256,15 +260,11 @@ def test_the_latest_goes_first_when_time_is_short(store: Store, tmp_path: Path) 
     order: List[str] = []
 
     class Watched(ObjectsLess):
-        def __init__(self) -> None:
-            super().__init__(store)
-            self.write = self.watch
-
-        def watch(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> None:
+        def write(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> None:
             order.append(key)
-            store.write(bucket, key, source, md5, sent)
+            super().write(bucket, key, source, md5, sent)
 
-    send(Watched(), tmp_path, UploadChoice(hurry=True))
+    send(Watched(store), tmp_path, UploadChoice(hurry=True))
     assert order == ["data/3-meta", "data/2-weights", "data/1-old.log"]
 
 

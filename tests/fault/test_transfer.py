@@ -26,7 +26,7 @@ from path_mapping.stores import Store, StoredObject
 from path_mapping.stores.obs_responses import error_of_status
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.transfer import Progress
-from tests.transfers import fetch, route, send, tree
+from tests.transfers import fetch, obs_store, route, send, tree
 
 EMPTY_MD5 = "d41d8cd98f00b204e9800998ecf8427e"
 CONTENT = b"0123456789abcdef" * 20_000
@@ -34,7 +34,7 @@ CONTENT = b"0123456789abcdef" * 20_000
 
 @pytest.fixture
 def store(obs: ObsServer) -> ObsStore:
-    return ObsStore(obs.url, "AKPLANTED", "SKPLANTED", None, None)
+    return obs_store(obs.url)
 
 
 def put(store: Store, key: str, content: bytes, tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_listing_without_a_next_marker_goes_on_from_the_last_key(
 
 
 def test_a_server_that_is_not_there_is_unreachable(tmp_path: Path) -> None:
-    store = ObsStore("http://127.0.0.1:9", "AKPLANTED", "SKPLANTED", None, None)
+    store = obs_store("http://127.0.0.1:9")
     with pytest.raises(Unreachable, match="refused"):
         list(store.list("bucket", ""))
 
@@ -123,7 +123,7 @@ def test_cancelling_ends_the_wait_between_two_attempts(
     assert tree(tmp_path / "in") == {}
 
 
-class Listing:
+class Listing(Store):
     """A store of any keys, of which real ones refuse some; every object is the word `evil`."""
 
     def __init__(self, *keys: str) -> None:
@@ -238,11 +238,13 @@ def test_a_full_disk_leaves_nothing_half(obs: ObsServer, store: ObsStore, tmp_pa
 import resource, signal, threading
 from pathlib import Path
 from path_mapping.mapping import ObsUrl, Route
+from path_mapping.stores import Access, Credentials
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.transfer import download
+from tests.conftest import KEYS
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))  # write() fails as on a full disk
-store = ObsStore({obs.url!r}, "AKPLANTED", "SKPLANTED", None, None)
+store = ObsStore(Access({obs.url!r}, Credentials("AKPLANTED", "SKPLANTED")))
 download([Route("in", ObsUrl("bucket", "in/"))], Path({str(tmp_path)!r}), store,
          cancel=threading.Event(), progress=lambda p: None)
 """

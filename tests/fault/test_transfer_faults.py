@@ -22,10 +22,10 @@ from path_mapping.errors import (
     Unreachable,
     UnsafeTarget,
 )
-from path_mapping.stores import StoredObject
+from path_mapping.stores import Access, Credentials, Store, StoredObject
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.transfer import Progress
-from tests.transfers import content_of, fetch, route, send, tree
+from tests.transfers import content_of, fetch, obs_store, route, send, tree
 
 CONTENT = b"0123456789abcdef" * 20_000
 MIB = 1 << 20
@@ -33,7 +33,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 def store(obs: ObsServer) -> ObsStore:
-    return ObsStore(obs.url, "AKPLANTED", "SKPLANTED", "TOKENPLANTED", None)
+    return ObsStore(Access(obs.url, Credentials("AKPLANTED", "SKPLANTED", "TOKENPLANTED")))
 
 
 def outputs(tmp_path: Path, *names: str) -> Path:
@@ -76,7 +76,7 @@ class TestUpload:
         assert [method for method, path in obs.requests] == ["GET", "PUT"]  # the listing, and one attempt
 
     def test_a_hang_ends_with_the_timeout(self, obs: ObsServer, tmp_path: Path) -> None:
-        store = ObsStore(obs.url, "AKPLANTED", "SKPLANTED", None, None, timeout=0.3)
+        store = obs_store(obs.url, timeout=0.3)
         obs.faults += [ObsFault("hang", "PUT", "/out/a", times=1), ObsFault("hang", "GET", "/out/a", times=1)]
         send(store, outputs(tmp_path, "a"), route("out", "out"))
         fetch(store, tmp_path, route("in", "out/"))
@@ -110,7 +110,7 @@ class TestUpload:
         assert content_of(store, "log") == b"xxxxx"
 
     def test_a_broken_upload_in_parts_is_taken_back(self, obs: ObsServer, tmp_path: Path) -> None:
-        store = ObsStore(obs.url, "AKPLANTED", "SKPLANTED", None, None, multipart_from=6 * MIB, part=5 * MIB)
+        store = obs_store(obs.url, multipart_from=6 * MIB, part=5 * MIB)
         (tmp_path / "large").write_bytes(b"x" * (11 * MIB))
         obs.faults.append(ObsFault("403", "PUT", "partNumber=2"))
         with pytest.raises(TransferFailed, match="HTTP 403"):
@@ -122,7 +122,7 @@ class TestUpload:
     def test_a_damaged_answer_to_a_large_file_does_not_stop_the_rest(
         self, obs: ObsServer, tmp_path: Path, part: str
     ) -> None:
-        store = ObsStore(obs.url, "AKPLANTED", "SKPLANTED", None, None, multipart_from=6 * MIB, part=5 * MIB)
+        store = obs_store(obs.url, multipart_from=6 * MIB, part=5 * MIB)
         outputs(tmp_path, "z")
         (tmp_path / "out" / "large").write_bytes(b"x" * (6 * MIB))
         obs.faults.append(ObsFault("empty", "POST", part, times=1))
@@ -205,7 +205,7 @@ def test_an_object_that_is_gone_or_forbidden_after_the_listing(
     assert tree(tmp_path / "in") == {"c": CONTENT}
 
 
-class Objects:
+class Objects(Store):
     """A store of given contents; `before_read` happens first, and may raise."""
 
     def __init__(

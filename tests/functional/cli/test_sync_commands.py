@@ -236,7 +236,7 @@ class TestCredentials:
         ("content", "said"),
         [
             (None, "No such file"),
-            ("AKPLANTED", "is no JSON; expected"),
+            ("AKPLANTED", "is not JSON; expected"),
             ('["AKPLANTED"]', "has no access, secret, securitytoken; expected"),
             ('{"access": "AKPLANTED", "secret": 5, "securitytoken": "x"}', "has no secret; expected"),
         ],
@@ -263,7 +263,7 @@ def test_nothing_that_moves_for_the_stall_timeout_is_a_failed_request(home: Path
     timeout = ["--stall-timeout", "0.2"]
     done = sync(home, "upload", *timeout, "own.yaml", OBS_ENDPOINT=obs.url, **CREDENTIALS)
     assert done.returncode == 74
-    assert "nothing moved for 0.2 s" in done.stdout + done.stderr
+    assert "no progress for 0.2 s" in done.stdout + done.stderr
     assert time.monotonic() - begun < 30
 
 

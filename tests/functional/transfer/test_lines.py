@@ -15,12 +15,12 @@ import pytest
 
 from ma_boot.rehearsal.obs_server import ObsServer
 from path_mapping.errors import TransferFailed, Unreachable
-from path_mapping.stores import Access, open_store
+from path_mapping.stores import Access, Credentials, open_store
 from path_mapping.stores.access import address_of, proxy_for
-from path_mapping.stores.http_connection import Line, LineError, Origin
+from path_mapping.stores.http_connection import ConnectionFailed, HttpConnection, Origin
 from path_mapping.stores.obs_store import ObsStore
 from tests.conftest import CREDENTIALS
-from tests.transfers import fetch, route, send, tree, write
+from tests.transfers import fetch, obs_store, route, send, tree, write
 
 
 class Canned:
@@ -39,12 +39,12 @@ class Canned:
                 connection.sendall(answer)
 
     def body(self) -> bytes:
-        line = Line(self.origin, None, 2.0, bytearray(4096))
-        line.send(b"GET / HTTP/1.1\r\n\r\n")
+        connection = HttpConnection(self.origin, None, 2.0, bytearray(4096))
+        connection.send(b"GET / HTTP/1.1\r\n\r\n")
         try:
-            return b"".join(bytes(piece) for piece in line.body(line.answer()))
+            return b"".join(bytes(piece) for piece in connection.body(connection.response()))
         finally:
-            line.close()
+            connection.close()
 
 
 @pytest.mark.parametrize(
@@ -80,19 +80,13 @@ def test_every_form_of_body_is_read(answer: bytes, body: bytes) -> None:
     ],
 )
 def test_a_damaged_answer_is_an_error(answer: bytes) -> None:
-    with pytest.raises(LineError):
+    with pytest.raises(ConnectionFailed):
         Canned(answer).body()
 
 
 def test_large_and_small_files_over_tls(secure: Callable[[str], str], tmp_path: Path) -> None:
-    store = ObsStore(
-        secure("localhost"),
-        "AKPLANTED",
-        "SKPLANTED",
-        None,
-        str(tmp_path / "ca.pem"),
-        multipart_from=6 << 20,
-        part=5 << 20,
+    store = obs_store(
+        secure("localhost"), bundle=str(tmp_path / "ca.pem"), multipart_from=6 << 20, part=5 << 20
     )
     contents = {"small": b"small", "large": b"0123456789abcdef" * (34 << 16), "empty": b""}
     write(tmp_path / "out", contents)
@@ -107,7 +101,7 @@ def test_the_data_path_believes_no_other_certificate(
 ) -> None:
     (tmp_path / "a").write_bytes(b"secret")
     url = secure(name)
-    store = ObsStore(url, "AKPLANTED", "SKPLANTED", None, str(tmp_path / "ca.pem") if bundle else None)
+    store = obs_store(url, bundle=str(tmp_path / "ca.pem") if bundle else None)
     with pytest.raises(TransferFailed, match=r"certificate verify failed") as raised:
         send(store, tmp_path, route("a", "a"))
     assert isinstance(raised.value.failures[0].error, Unreachable)
@@ -149,8 +143,10 @@ def test_a_host_name_gets_the_bucket_before_it_and_the_signature_it_knows(
         return real(here, *args, **settings)  # type: ignore[arg-type]
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
-    store = ObsStore(f"http://obs.region.example.com:{served.server.server_port}", "AK", "SK", "TOKEN", None)
-    origin, path, headers = store.sign("GET", "bucket", "dir/a b", {}, {})
+    store = ObsStore(
+        Access(f"http://obs.region.example.com:{served.server.server_port}", Credentials("AK", "SK", "TOKEN"))
+    )
+    origin, path, headers = store.sdk.sign("GET", "bucket", "dir/a b", {}, {})
     served.server.shutdown()
     served.server.server_close()
     assert origin.host == "bucket.obs.region.example.com"
@@ -241,27 +237,27 @@ def test_the_platforms_variables_name_the_endpoint(environ: Dict[str, str], endp
     assert isinstance(access, Access)
     assert access.endpoint == endpoint
     if endpoint.startswith("https"):
-        assert store.context is not None
-        assert store.context.check_hostname
-        assert store.context.verify_mode == ssl.CERT_REQUIRED
+        assert store.sdk.context is not None
+        assert store.sdk.context.check_hostname
+        assert store.sdk.context.verify_mode == ssl.CERT_REQUIRED
 
 
 def test_a_secret_is_in_no_text_of_what_crosses_processes() -> None:
-    store = ObsStore("https://obs.example.com", "AKPLANTED", "SKPLANTED", "TOKENPLANTED", None)
+    store = ObsStore(Access("https://obs.example.com", Credentials("AKPLANTED", "SKPLANTED", "TOKENPLANTED")))
     assert "PLANTED" not in repr(store.access())
 
 
 def test_a_line_that_ended_unseen_is_told_from_a_fault() -> None:
     served = Canned(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-    line = Line(served.origin, None, 2.0, bytearray(4096))
-    line.send(b"GET / HTTP/1.1\r\n\r\n")
-    assert [bytes(piece) for piece in line.body(line.answer())] == [b"ok"]
-    with pytest.raises(LineError) as raised:
-        _asked(line)
+    connection = HttpConnection(served.origin, None, 2.0, bytearray(4096))
+    connection.send(b"GET / HTTP/1.1\r\n\r\n")
+    assert [bytes(piece) for piece in connection.body(connection.response())] == [b"ok"]
+    with pytest.raises(ConnectionFailed) as raised:
+        _asked(connection)
     assert raised.value.stale
-    line.close()
+    connection.close()
 
 
-def _asked(line: Line) -> None:
-    line.send(b"GET / HTTP/1.1\r\n\r\n")
-    line.answer()
+def _asked(connection: HttpConnection) -> None:
+    connection.send(b"GET / HTTP/1.1\r\n\r\n")
+    connection.response()

@@ -11,9 +11,9 @@ import pytest
 from path_mapping.errors import CredentialsMissing, NotFound, Refused, Unreachable
 from path_mapping.stores import Store, open_store
 from path_mapping.stores.obs_responses import error_of_status
-from path_mapping.stores.obs_store import ObsStore
 from tests.conftest import CREDENTIALS
 from tests.functional.transfer.test_stores import put
+from tests.transfers import obs_store
 
 
 def keys(store: Store, prefix: str = "") -> Iterator[str]:
@@ -95,7 +95,7 @@ def test_a_bundle_that_is_none_is_named(tmp_path: Path, content: object) -> None
     if isinstance(content, bytes):
         bundle.write_bytes(content)
     with pytest.raises(CredentialsMissing, match=r"SSL_CERT_FILE.*bundle\.pem"):
-        ObsStore("https://obs.region.example.com", "AKPLANTED", "SKPLANTED", None, str(bundle))
+        obs_store("https://obs.region.example.com", bundle=str(bundle))
 
 
 @pytest.mark.parametrize("code", ["BadDigest", "RequestTimeout", "IncompleteBody"])

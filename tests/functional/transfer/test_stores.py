@@ -13,6 +13,7 @@ from path_mapping.errors import NotFound, Unreachable
 from path_mapping.stores import Store, open_store
 from path_mapping.stores.obs_store import ObsStore
 from tests.conftest import CREDENTIALS
+from tests.transfers import obs_store
 
 
 def put(store: Store, key: str, content: bytes, tmp_path: Path) -> None:
@@ -82,7 +83,7 @@ class TestObs:
     """What only the SDK's side has."""
 
     def store(self, obs: ObsServer) -> ObsStore:
-        return ObsStore(obs.url, "AKPLANTED", "SKPLANTED", None, None, multipart_from=6 << 20, part=5 << 20)
+        return obs_store(obs.url, multipart_from=6 << 20, part=5 << 20)
 
     def test_a_large_file_goes_in_parts(self, obs: ObsServer, tmp_path: Path) -> None:
         content = bytes(range(256)) * (48 << 10)
@@ -92,7 +93,7 @@ class TestObs:
         assert [entry.md5 for entry in self.store(obs).list("bucket", "large")] == [None]
 
     def test_a_listing_of_several_pages_is_whole(self, obs: ObsServer, tmp_path: Path) -> None:
-        store = ObsStore(obs.url, "AKPLANTED", "SKPLANTED", None, None)
+        store = obs_store(obs.url)
         for number in range(1003):
             put(store, f"many/{number:04}", b"", tmp_path)
         assert len(list(self.store(obs).list("bucket", "many/"))) == 1003
@@ -104,12 +105,12 @@ class TestObs:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_certificate_of_another_host_is_refused(secure: Callable[[str], str], tmp_path: Path) -> None:
-    store = ObsStore(secure("other.example"), "AKPLANTED", "SKPLANTED", None, str(tmp_path / "ca.pem"))
+    store = obs_store(secure("other.example"), bundle=str(tmp_path / "ca.pem"))
     with pytest.raises(Unreachable, match="Hostname mismatch"):
         list(store.list("bucket", ""))
 
 
 def test_a_certificate_of_an_unknown_authority_is_refused(secure: Callable[[str], str]) -> None:
-    store = ObsStore(secure("localhost"), "AKPLANTED", "SKPLANTED", None, None)
+    store = obs_store(secure("localhost"))
     with pytest.raises(Unreachable, match="certificate verify failed"):
         list(store.list("bucket", ""))

@@ -19,10 +19,10 @@ from path_mapping.transfer.parts import (
     MIB,
     MOST_THREADS,
     batch_limit,
-    crew_size,
     identity,
     part_size,
     parts_that_count,
+    pool_size,
     spans,
 )
 
@@ -45,17 +45,17 @@ def test_parts_cover_the_file_exactly_and_are_never_too_many(size: int, least: i
 
 @given(st.integers(0, 10**7), st.integers(0, 1 << 50), st.integers(1, 256), st.floats(0, 10, allow_nan=False))
 def test_a_crew_stays_small(files: int, size: int, cores: int, round_trip: float) -> None:
-    crew = crew_size(files, size, cores, round_trip)
-    assert 0 <= crew.processes <= min(4, cores)
-    assert 1 <= crew.threads * max(1, crew.processes) <= MOST_THREADS
+    pool = pool_size(files, size, cores, round_trip)
+    assert 0 <= pool.processes <= min(4, cores)
+    assert 1 <= pool.threads * max(1, pool.processes) <= MOST_THREADS
 
 
 def test_few_files_need_no_process_and_far_ones_more_threads() -> None:
-    assert crew_size(3, 1000, 8, 0.0) == (0, 1)
-    assert crew_size(10_000, 160 * MIB, 2, 0.0005) == (2, 8)
-    assert crew_size(10_000, 160 * MIB, 2, 0.02) == (2, 50)
-    assert crew_size(10_000, 160 * MIB, 1, 0.0).processes == 0
-    assert crew_size(132, 2048 * MIB, 2, 0.0) == (0, 8)
+    assert pool_size(3, 1000, 8, 0.0) == (0, 1)
+    assert pool_size(10_000, 160 * MIB, 2, 0.0005) == (2, 8)
+    assert pool_size(10_000, 160 * MIB, 2, 0.02) == (2, 50)
+    assert pool_size(10_000, 160 * MIB, 1, 0.0).processes == 0
+    assert pool_size(132, 2048 * MIB, 2, 0.0) == (0, 8)
 
 
 @given(st.integers(0, 10**7), st.integers(1, 200))

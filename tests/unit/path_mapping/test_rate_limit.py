@@ -10,16 +10,15 @@ from typing import List, Tuple
 
 import pytest
 
-from path_mapping.stores import Access
+from path_mapping.stores import Access, Credentials, GetFile
 from path_mapping.stores.obs_store import ObsStore
-from path_mapping.stores.units import GetFile, Outcome
-from path_mapping.workers.rate_limit import Pace, Rate
-from path_mapping.workers.worker_process import threads_on_the_data_path
+from path_mapping.workers.rate_limit import RateLimit, RateLimiter
+from path_mapping.workers.thread_pool import Outcome, data_path_threads
 
 
-def simulated(capacity: float, seconds: float, clients: int) -> Tuple[int, int, Rate]:
+def simulated(capacity: float, seconds: float, clients: int) -> Tuple[int, int, RateLimit]:
     """Requests that were served and refused by a service that serves `capacity` of them per second."""
-    rate, served, refused = Rate(), 0, 0
+    rate, served, refused = RateLimit(), 0, 0
     free = [0.0] * clients
     tokens, last = capacity / 10, 0.0
     now = 1000.0
@@ -55,7 +54,7 @@ def test_a_service_without_a_limit_is_not_slowed() -> None:
 
 
 def test_after_a_refusal_the_limit_goes_away_again() -> None:
-    rate = Rate()
+    rate = RateLimit()
     for step in range(100):
         rate.begin(1000.0 + step / 100)
     rate.refused(1001.0, None)
@@ -71,7 +70,7 @@ def test_after_a_refusal_the_limit_goes_away_again() -> None:
 
 
 def test_refusals_of_one_burst_count_once() -> None:
-    rate = Rate()
+    rate = RateLimit()
     for step in range(100):
         rate.begin(1000.0 + step / 100)
     for step in range(50):
@@ -80,7 +79,7 @@ def test_refusals_of_one_burst_count_once() -> None:
 
 
 def test_what_the_service_asks_for_is_waited() -> None:
-    rate = Rate()
+    rate = RateLimit()
     rate.begin(1000.0)
     rate.refused(1000.0, 7.0)
     assert rate.begin(1001.0) == pytest.approx(6.0)
@@ -115,11 +114,11 @@ def test_many_threads_get_all_from_a_service_that_refuses_most_at_first(tmp_path
     server = ThreadingHTTPServer(("127.0.0.1", 0), Limited)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    access = ObsStore(f"http://127.0.0.1:{server.server_port}", "AK", "SK", None, None).access()
+    access = ObsStore(Access(f"http://127.0.0.1:{server.server_port}", Credentials("AK", "SK"))).access()
     assert isinstance(access, Access)
-    crew = threads_on_the_data_path(access, 16, lambda number, size: None, Pace())
+    pool = data_path_threads(access, 16, lambda number, size: None, RateLimiter())
     for number in range(600):
-        crew.submit(
+        pool.submit(
             [
                 GetFile(
                     number, "bucket", f"{number}", 4, str(tmp_path / "in" / str(number)), str(tmp_path / "in")
@@ -128,8 +127,8 @@ def test_many_threads_get_all_from_a_service_that_refuses_most_at_first(tmp_path
         )
     outcomes: List[Outcome] = []
     while len(outcomes) < 600:
-        outcomes += crew.outcomes(30.0)
-    crew.close()
+        outcomes += pool.outcomes(30.0)
+    pool.close()
     server.shutdown()
     server.server_close()
     assert [outcome.error for outcome in outcomes if outcome.error] == []

@@ -11,19 +11,18 @@ from typing import Dict, List
 from hypothesis import given
 from hypothesis import strategies as st
 
-from path_mapping.transfer.periodic import open_for_writing
-from path_mapping.transfer.quiet import Look, Schedule, quiet, settle_seconds
+from path_mapping.transfer.periodic import FileStamp, Schedule, open_for_writing, settle_seconds, settled
 
-LOOKS = st.dictionaries(st.sampled_from("abcd"), st.builds(Look, st.integers(0, 1), st.integers(0, 1)))
+LOOKS = st.dictionaries(st.sampled_from("abcd"), st.builds(FileStamp, st.integers(0, 1), st.integers(0, 1)))
 
 
 @given(LOOKS, LOOKS, st.sets(st.sampled_from("abcd")))
 def test_only_what_held_still_and_is_closed_is_quiet(
-    before: Dict[str, Look], now: Dict[str, Look], written: set[str]
+    before: Dict[str, FileStamp], now: Dict[str, FileStamp], written: set[str]
 ) -> None:
     for path in "abcd":
         still = path in before and path in now and before[path] == now[path]
-        assert (path in quiet(before, now, written)) == (still and path not in written)
+        assert (path in settled(before, now, written)) == (still and path not in written)
 
 
 def test_a_short_interval_leaves_time_for_the_upload() -> None:

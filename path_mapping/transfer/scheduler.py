@@ -1,0 +1,184 @@
+"""Runs jobs on a pool: hands out their units in batches, and gives them the outcomes."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import Callable, Deque, Dict, Iterable, Iterator, Optional, Set, Tuple
+
+from path_mapping.errors import Cancelled, Expired, PathMappingError
+from path_mapping.planning import Copy
+from path_mapping.stores import Credentials, Unit, bytes_of
+from path_mapping.transfer.jobs import Job
+from path_mapping.transfer.parts import BATCH_BYTES, batch_limit
+from path_mapping.transfer.progress import Tally
+from path_mapping.workers import Batch, Outcome, Pool
+
+LOOK_SECONDS = 0.1  # between two checks of `cancel`
+
+
+class RunningJob:
+    """A job that has begun, and its units."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.account = [0, job.copy.size]
+        self.numbers: Set[int] = set()
+        self.outstanding = 0  # units handed out
+        self.waiting = 0  # lists of units that are not handed out yet
+        self.error: Optional[BaseException] = None
+        self.cleaning = False
+
+
+class Scheduler:
+    """The jobs of one transfer on one pool.
+
+    `done` is called with each file that is complete, `failed` with each that is not. `renewed` returns new
+    credentials, or None. `count_outcomes` counts the bytes of a unit when it ends, for pools that do not
+    report them earlier. Afterwards `whole` is the number of complete files, `retries` that of retried
+    requests.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        tally: Tally,
+        cancel: threading.Event,
+        done: Callable[[Copy], None],
+        failed: Callable[[Copy, Exception], None],
+        renewed: Callable[[], Optional[Credentials]],
+        count_outcomes: bool,
+    ) -> None:
+        self._pool, self._tally, self._cancel = pool, tally, cancel
+        self._done, self._failed, self._renewed = done, failed, renewed
+        self._count_outcomes = count_outcomes
+        self.whole = self.retries = 0
+        self._ready: Deque[Tuple[RunningJob, Iterator[Unit]]] = deque()
+        self._known: Dict[int, Tuple[RunningJob, Unit, int]] = {}  # by unit: its job, itself, its epoch
+        self._ends: Set[int] = set()  # the last unit of each batch in progress
+        self._epoch = 0  # of the credentials
+
+    def run(self, jobs: Iterable[Job], left: int) -> None:
+        """Runs all jobs; `left` is their number.
+
+        Raises:
+            Cancelled: soon after `cancel` is set.
+            WorkersLost: no worker is left.
+        """
+        source = iter(jobs)
+        while True:
+            if self._cancel.is_set():
+                raise Cancelled
+            while len(self._ends) < self._pool.room:
+                batch = self._batch(source, batch_limit(left, self._pool.room))
+                if not batch:
+                    break
+                left -= len(batch)
+                self._ends.add(batch[-1].number)
+                self._pool.submit(batch)
+            if not self._ends:
+                return
+            for outcome in self._pool.outcomes(LOOK_SECONDS):
+                self._ends.discard(outcome.number)
+                self._take(outcome)
+
+    def _batch(self, source: Iterator[Job], limit: int) -> Batch:
+        """The next units, limited in number and bytes; files that cannot even begin fail on the way."""
+        batch: Batch = []
+        size = 0
+        while len(batch) < limit and size < BATCH_BYTES:
+            unit = self._next_unit(source)
+            if unit is None:
+                break
+            batch.append(unit)
+            size += bytes_of(unit) or BATCH_BYTES
+        return batch
+
+    def _next_unit(self, source: Iterator[Job]) -> Optional[Unit]:
+        """A unit of a job that has begun, else the first of the next job."""
+        while True:
+            while self._ready:
+                running, units = self._ready[0]
+                unit = next(units, None) if running.error is None or running.cleaning else None
+                if unit is not None:
+                    return self._handed_out(running, unit)
+                self._ready.popleft()
+                running.waiting -= 1
+                self._settle(running)
+            job = next(source, None)
+            if job is None:
+                return None
+            self._ask(RunningJob(job), job.begin)
+
+    def _handed_out(self, running: RunningJob, unit: Unit) -> Unit:
+        running.outstanding += 1
+        running.numbers.add(unit.number)
+        self._known[unit.number] = (running, unit, self._epoch)
+        self._tally.begin(unit.number, running.account)
+        return unit
+
+    def _ask(self, running: RunningJob, units: Callable[[], Iterable[Unit]]) -> None:
+        """Asks a job for its next units; a job that raises has failed."""
+        try:
+            wanted = units()
+        except (PathMappingError, OSError) as error:
+            running.error = running.error or error
+            wanted = ()
+        if wanted == ():
+            self._settle(running)
+        else:
+            self._queue(running, iter(wanted))
+
+    def _queue(self, running: RunningJob, units: Iterator[Unit]) -> None:
+        running.waiting += 1
+        self._ready.append((running, units))
+
+    def _take(self, outcome: Outcome) -> None:
+        """Gives an outcome to its job."""
+        running, unit, epoch = self._known.pop(outcome.number)
+        self.retries += outcome.retries
+        running.outstanding -= 1
+        error = outcome.error
+        if self._cancel.is_set():
+            return
+        if isinstance(error, Expired) and self._renew(epoch):
+            self._queue(running, iter((unit,)))
+            return
+        if error is not None:
+            if not isinstance(error, (PathMappingError, OSError)):
+                raise error
+            running.error = running.error or error
+            self._settle(running)
+            return
+        if self._count_outcomes:
+            self._tally.moved(outcome.number, bytes_of(unit))
+        if running.error is not None:
+            self._settle(running)
+        else:
+            self._ask(running, lambda: running.job.proceed(unit, outcome.value))
+
+    def _renew(self, epoch: int) -> bool:
+        """True if there are newer credentials than those of that epoch."""
+        if epoch == self._epoch:
+            keys = self._renewed()
+            if keys is None:
+                return False
+            self._pool.use(keys)
+            self._epoch += 1
+        return True
+
+    def _settle(self, running: RunningJob) -> None:
+        """Ends a job that has no unit left, neither handed out nor waiting."""
+        if running.outstanding or running.waiting:
+            return
+        if running.error is not None and not running.cleaning:
+            running.cleaning = True
+            error = running.error
+            self._ask(running, lambda: running.job.failed(error))
+            return
+        self._tally.end(running.numbers, running.account)
+        if running.error is None:
+            self.whole += 1
+            self._done(running.job.copy)
+        elif isinstance(running.error, Exception):
+            self._failed(running.job.copy, running.error)
