@@ -32,7 +32,6 @@ from path_mapping.errors import Cancelled, WorkersLost
 from path_mapping.stores import Access, Credentials
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping import transfer
-from tests.conftest import KEYS
 way, url, base, local, key = sys.argv[1:]
 store = ObsStore(Access(url, Credentials("AKPLANTED", "SKPLANTED"), multipart_from=6 << 20, part=5 << 20))
 print("ready", flush=True)

@@ -241,7 +241,6 @@ from path_mapping.mapping import ObsUrl, Route
 from path_mapping.stores import Access, Credentials
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.transfer import download
-from tests.conftest import KEYS
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))  # write() fails as on a full disk
 store = ObsStore(Access({obs.url!r}, Credentials("AKPLANTED", "SKPLANTED")))
