@@ -40,7 +40,7 @@ def boot_here(request: BootRequest, environ: Mapping[str, str]) -> int:
 
 
 def _page_here(ending: Ending, world: World) -> Optional[str]:
-    """The node's page if it could be written; without any say in how the job ended."""
+    """The node's page, None if it could not be written; it has no effect on the exit code."""
     if ending.job is None:
         return None
     from ma_boot.reporting.page import write_in_time  # only needed at the end
@@ -50,12 +50,15 @@ def _page_here(ending: Ending, world: World) -> Optional[str]:
     return str(page) if made else None
 
 
+# What a rehearsal needs is imported where it is used: a job on the platform needs none of it.
+
+
 def print_plan(request: BootRequest, options: Mapping[str, Any], environ: Mapping[str, str]) -> int:
     """Prints what would be started: here, or on each node of a rehearsal."""
     with _world(environ, quiet=True) as world:
         if options["local"]:
             from ma_boot.rehearsal.rehearse import plan_rehearsal
-            from ma_boot.rehearsal.requested import rehearsal_of  # a job on the platform needs none of it
+            from ma_boot.rehearsal.requested import rehearsal_of
 
             plans = plan_rehearsal(rehearsal_of(request, options), world)
         else:
@@ -65,37 +68,30 @@ def print_plan(request: BootRequest, options: Mapping[str, Any], environ: Mappin
     return ExitCode.SUCCESS
 
 
-def rehearse_here(request: BootRequest, options: Mapping[str, Any], environ: Mapping[str, str]) -> int:
-    """Rehearses a job in processes, or every fault of the catalogue; returns the exit code."""
+def rehearse_job(request: BootRequest, options: Mapping[str, Any], environ: Mapping[str, str]) -> int:
+    """Rehearses a job in processes or containers, or every fault of the catalogue; returns the exit code."""
     from ma_boot.rehearsal.faults import ALL_FAULTS
-    from ma_boot.rehearsal.rehearse import rehearse
-    from ma_boot.rehearsal.requested import rehearsal_of  # a job on the platform needs none of it
+    from ma_boot.rehearsal.requested import containers_of, rehearsal_of
 
     rehearsal = rehearsal_of(request, options)
     with _world(environ) as world:
         adopt_orphans()
+        if options["runner"] == "docker":
+            from ma_boot.rehearsal.in_containers import rehearse_in_containers
+
+            return rehearse_in_containers(rehearsal, containers_of(options), world)
         if options["fault"] == ALL_FAULTS:
             from ma_boot.rehearsal.catalogue_run import run_all
 
             return run_all(rehearsal, world)
+        from ma_boot.rehearsal.rehearse import rehearse
+
         return rehearse(rehearsal, world)
-
-
-def rehearse_in_containers(
-    request: BootRequest, options: Mapping[str, Any], environ: Mapping[str, str]
-) -> int:
-    """Rehearses a job in containers; returns the exit code."""
-    from ma_boot.rehearsal import in_containers, requested  # a job on the platform needs none of it
-
-    rehearsal, containers = requested.rehearsal_of(request, options), requested.containers_of(options)
-    with _world(environ) as world:
-        adopt_orphans()
-        return in_containers.rehearse_in_containers(rehearsal, containers, world)
 
 
 @contextmanager
 def _world(environ: Mapping[str, str], quiet: bool = False) -> Iterator[World]:
-    """This process as a boot sees it; `quiet` leaves standard output to a plan."""
-    written = Console(2) if quiet else Console(interactive=is_interactive(environ))
-    with SignalInbox() as inbox, written as console:
+    """What surrounds this process; `quiet` leaves standard output to a plan."""
+    output = Console(2) if quiet else Console(interactive=is_interactive(environ))
+    with SignalInbox() as inbox, output as console:
         yield World(environ, os.uname().nodename, os.getcwd(), inbox, Journal(console))

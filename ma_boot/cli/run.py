@@ -1,4 +1,4 @@
-"""`ma_boot run`: boots this node of a job, rehearses a job here, or prints what would be started."""
+"""`ma_boot run`: boots this node of a job, rehearses a job on this machine, or prints the launch plan."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def run(ctx: click.Context, /, command: Sequence[str], **options: Any) -> int:
       ma_boot --path-mapping path_mapping_config.py --conda-env torch train.py
       ma_boot --local --nodes 2 --devices-per-node 4 train.py
     """
-    from ma_boot.cli import execute as asked  # no help, and no shell that completes, loads what runs a job
+    from ma_boot.cli import execute  # the help and a shell's completion load nothing that runs a job
     from ma_boot.node import conflicts, requested
 
     environ: Mapping[str, str] = ctx.obj
@@ -41,17 +41,15 @@ def run(ctx: click.Context, /, command: Sequence[str], **options: Any) -> int:
     problems = [*_missing(ctx), *misfits(ctx), *conflicts(request)]
     if problems:
         raise click.UsageError("\n".join(problems))
-    if options["runner"] == "docker":
-        return asked.rehearse_in_containers(request, options, environ)
     if options["plan"]:
-        return asked.print_plan(request, options, environ)
+        return execute.print_plan(request, options, environ)
     if options["local"]:
-        return asked.rehearse_here(request, options, environ)
-    return asked.boot_here(request, environ)
+        return execute.rehearse_job(request, options, environ)
+    return execute.boot_here(request, environ)
 
 
 def _missing(ctx: click.Context) -> List[str]:
-    """What has to be there, and is not."""
+    """Required arguments and options that are missing."""
     from ma_boot.rehearsal.faults import ALL_FAULTS
 
     options = ctx.params

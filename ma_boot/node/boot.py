@@ -58,8 +58,8 @@ def boot(request: BootRequest, world: World) -> Ending:
             training = _set_up(request, world, job, training)
             phase.detail = training.origin
         downloading = downloading_inputs(transfers, journal, inbox)
-        with downloading as inputs, journal.phase("rank table") as phase:
-            placement, table = _ranks(request, world, job, inputs.check)
+        with downloading as check, journal.phase("rank table") as phase:
+            placement, table = _ranks(request, world, job, check)
             write_table(placement, table, job)
             if request.launch.rendezvous == "rank-table":
                 placement = planned_by_route(placement, table, job, training, inbox, journal.say)
@@ -92,7 +92,7 @@ def plan_only(request: BootRequest, world: World) -> LaunchPlan:
     job = read_job(world.environ, world.hostname)
     job_mapping(request.transfers.path_mapping, world.cwd, job)
     training = _environment(request, world, job)
-    placement, _ = _ranks(request, world, job, lambda: None)
+    placement, _ = _ranks(request, world, job, world.inbox.check)
     return _plan(request, world, job, training, placement)
 
 
@@ -120,8 +120,8 @@ def _set_up(
 def _ranks(
     request: BootRequest, world: World, job: JobEnvironment, check: Callable[[], None]
 ) -> Tuple[Placement, Optional[RankTable]]:
-    rendezvous, inbox, say = request.launch.rendezvous, world.inbox, world.journal.say
-    return find_ranks(request.ranks, rendezvous, job, world.cwd, inbox, say, check)
+    rendezvous, sleep, say = request.launch.rendezvous, world.inbox.wait, world.journal.say
+    return find_ranks(request.ranks, rendezvous, job, world.cwd, sleep, say, check)
 
 
 def _plan(

@@ -18,6 +18,7 @@ from ma_boot.environment import TrainingEnvironment, applied, command_argv, envi
 from ma_boot.errors import CommandNotFound, ConfigError
 from ma_boot.modelarts import JobEnvironment
 from ma_boot.node.transfers import boot_error
+from ma_boot.node.world import Say
 from ma_boot.processes import SignalInbox, run_child
 from path_mapping.errors import PathMappingError
 from path_mapping.mapping import ObsUrl, PathMapping, Route
@@ -84,7 +85,7 @@ class NodeSetup:
     cwd: str
     job_dir: str
     inbox: SignalInbox
-    say: Callable[[str], None]
+    say: Say
 
     def install_packages(self, requirements: str, training: TrainingEnvironment) -> None:
         """Installs a requirements file into the training's environment."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Callable, Mapping
+from typing import Mapping
 
 from ma_boot.errors import CannotCreate, ConfigError, listed
 from ma_boot.modelarts import JobEnvironment, failed, read_channels
+from ma_boot.node.world import Say
 from ma_boot.reporting import keep_earlier
 
 
@@ -22,9 +23,7 @@ def set_failure_aside(job: JobEnvironment) -> None:
         raise CannotCreate(f"cannot rename {job.failure_file}: {error.strerror}") from error
 
 
-def check_container(
-    environ: Mapping[str, str], hostname: str, job: JobEnvironment, say: Callable[[str], None]
-) -> None:
+def check_container(environ: Mapping[str, str], hostname: str, job: JobEnvironment, say: Say) -> None:
     """Runs the quick checks of `ma_boot doctor` (`--preflight`) and prints their warnings.
 
     Raises `ConfigError` with all errors that they found.
@@ -40,7 +39,7 @@ def check_container(
         raise ConfigError(listed("this container cannot run the job (see ma_boot doctor):", problems))
 
 
-def report_channels(environ: Mapping[str, str], say: Callable[[str], None]) -> None:
+def report_channels(environ: Mapping[str, str], say: Say) -> None:
     """Prints what is wrong with the job form's inputs and outputs."""
     channels, problems = read_channels(environ)
     for problem in problems:

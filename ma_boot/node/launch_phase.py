@@ -6,7 +6,7 @@ import glob
 import os
 import shutil
 from pathlib import Path
-from typing import Callable, List, Optional, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 from ma_boot.errors import CannotCreate, ConfigError
 from ma_boot.launch import (
@@ -21,7 +21,8 @@ from ma_boot.launch import (
     with_rank_dirs,
     with_tee,
 )
-from ma_boot.modelarts import JobEnvironment, bound_cores, read_machine
+from ma_boot.modelarts import JobEnvironment, address_of, bound_cores, read_machine
+from ma_boot.node.world import Say
 from ma_boot.processes import SignalInbox
 from ma_boot.redact import masked
 from path_mapping.mapping import PathMapping
@@ -31,11 +32,7 @@ ENVIRONMENT_FILE = "env.log"
 
 
 def meeting_point(
-    options: LaunchOptions,
-    job: JobEnvironment,
-    master_port: str,
-    inbox: SignalInbox,
-    say: Callable[[str], None],
+    options: LaunchOptions, job: JobEnvironment, master_port: str, inbox: SignalInbox, say: Say
 ) -> Optional[Tuple[str, int]]:
     """The address and port where the processes of all nodes meet; None if they need none.
 
@@ -46,20 +43,14 @@ def meeting_point(
     default = MINDSPORE_PORT if options.rendezvous == "mindspore" else TORCH_PORT
     given = master_port if options.rendezvous == "torch" else ""
     port = options.rendezvous_port or (int(given) if given.isdecimal() else default)
-    return _master_address(job, inbox, say), port
-
-
-def _master_address(job: JobEnvironment, inbox: SignalInbox, say: Callable[[str], None]) -> str:
     if job.node_count == 1:
-        return "127.0.0.1"
+        return "127.0.0.1", port
     if job.master_index >= len(job.worker_hosts):
         found = f"{len(job.worker_hosts)} names" if job.worker_hosts else "not set"
         raise ConfigError(
             f"VC_WORKER_HOSTS is {found}, but the job has {job.node_count} nodes: expected the name of each"
         )
-    from ma_boot.modelarts import address_of  # tenacity is slow to import, and few jobs need this
-
-    return address_of(job.worker_hosts[job.master_index], DNS_SECONDS, say, inbox)
+    return address_of(job.worker_hosts[job.master_index], DNS_SECONDS, say, inbox), port
 
 
 def plan_node(node: Node, options: LaunchOptions) -> LaunchPlan:

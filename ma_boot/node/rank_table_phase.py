@@ -10,7 +10,14 @@ from typing import Any, Callable, Mapping, Optional, Sequence, Tuple
 from ma_boot.environment import TrainingEnvironment
 from ma_boot.errors import ConfigError, RankTableInvalid, listed
 from ma_boot.launch import Placement, placed_by_count
-from ma_boot.modelarts import TABLE_NAME, JobEnvironment, wait_until_completed, write_atomically
+from ma_boot.modelarts import (
+    TABLE_NAME,
+    JobEnvironment,
+    planned_route,
+    wait_until_completed,
+    write_atomically,
+)
+from ma_boot.node.world import Say
 from ma_boot.processes import SignalInbox
 from ma_boot.rank_table import (
     NotYet,
@@ -53,14 +60,14 @@ def find_ranks(
     rendezvous: str,
     job: JobEnvironment,
     cwd: str,
-    inbox: SignalInbox,
-    say: Callable[[str], None],
+    sleep: Callable[[float], None],
+    say: Say,
     check: Callable[[], None],
 ) -> Tuple[Placement, Optional[RankTable]]:
     """The ranks of this node, and the converted rank table if the job has one; waits for that one.
 
-    `check` is called while it waits, and raises to end the wait. Raises `ConfigError`, `RankTableInvalid`,
-    `RankTableTimeout` and `Stopped`.
+    `sleep` may return early; `check` is called while it waits, and raises to end the wait. Raises
+    `ConfigError`, `RankTableInvalid` and `RankTableTimeout`.
     """
     file = _table_file(options, job, cwd)
     if file is None:
@@ -70,16 +77,11 @@ def find_ranks(
                 "/user/config in the job's environment variables; without NPUs choose another --rendezvous"
             )
         return _by_count(options.devices, job), None
-
-    def check_both() -> None:
-        inbox.check()
-        check()
-
     document = wait_until_completed(
         file,
         options.rank_table_timeout,
-        sleep=inbox.wait,
-        check=check_both,
+        sleep=sleep,
+        check=check,
         say=say,
         accept=lambda completed: None if options.by_hand else _stale(completed, job),
     )
@@ -145,7 +147,7 @@ def _invalid(findings: Sequence[TableFinding]) -> RankTableInvalid:
     )
 
 
-def _valid_table(options: RankOptions, document: Mapping[str, Any], say: Callable[[str], None]) -> RankTable:
+def _valid_table(options: RankOptions, document: Mapping[str, Any], say: Say) -> RankTable:
     """The table with ranks; errors in it are raised at once, warnings are printed."""
     table = _parsed(document)
     findings = validate(table, options.product)
@@ -232,15 +234,13 @@ def planned_by_route(
     job: JobEnvironment,
     training: TrainingEnvironment,
     inbox: SignalInbox,
-    say: Callable[[str], None],
+    say: Say,
 ) -> Placement:
     """The placement as the platform's route planner reorders it, if the job asks for that."""
     if not job.route_plan or placement.by_hand or placement.table_file is None:
         return placement
     if table is None or not table.pods:
         return placement
-    from ma_boot.modelarts import planned_route  # few jobs ask for it
-
     server = own_pod(table, job.instance_name, job.host_ip, job.node_rank).server_id
     found = planned_route(training.python, Path(placement.table_file), server, training.environ, inbox, say)
     return placement if found is None else replace(placement, ranks=found[1], table_file=str(found[0]))

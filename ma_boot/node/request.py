@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
-from typing import Any, Dict, List, Mapping, Sequence, Tuple, Type
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, Dict, List, Mapping, Sequence, Tuple, get_type_hints
 
 from ma_boot.launch import LaunchOptions
 from ma_boot.node.environment_phase import EnvironmentOptions
@@ -25,13 +25,9 @@ class BootRequest:
     run: RunOptions
 
 
-# Each field of a group is the option of the same name: a new option is one new field.
-_GROUPS: Dict[str, Type[Any]] = {
-    "environment": EnvironmentOptions,
-    "ranks": RankOptions,
-    "transfers": TransferOptions,
-    "launch": LaunchOptions,
-    "run": RunOptions,
+# The fields of a group are the options of the same names: a new option is one new field.
+_GROUPS: Dict[str, Any] = {
+    name: kind for name, kind in get_type_hints(BootRequest).items() if is_dataclass(kind)
 }
 
 

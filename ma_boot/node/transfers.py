@@ -7,7 +7,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Iterator, Mapping, Optional, Sequence
+from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
 
 from ma_boot.environment import find_file
 from ma_boot.errors import (
@@ -112,10 +112,14 @@ def configured_store(options: TransferOptions, environ: Mapping[str, str], cwd: 
 
 
 @contextmanager
-def downloading_inputs(transfers: Transfers, journal: Journal, inbox: SignalInbox) -> Iterator[Task[None]]:
+def downloading_inputs(
+    transfers: Transfers, journal: Journal, inbox: SignalInbox
+) -> Iterator[Callable[[], None]]:
     """Downloads the inputs in a thread while the block runs; the block ends when they have arrived.
 
-    When the block fails, the download is cancelled. Raises `BootError` for a failed download, and `Stopped`.
+    It yields a check for whatever waits in the block: that raises a `BootError` once the download has failed
+    and `Stopped` at a stop signal, as the end of the block does. If the block fails, the download is
+    cancelled.
     """
     routes, store = transfers.mapping.inputs, transfers.store
 
@@ -135,8 +139,13 @@ def downloading_inputs(transfers: Transfers, journal: Journal, inbox: SignalInbo
 
     progress = TransferProgress("inputs", "download", journal)
     task = Task("inputs", fetch, inbox)
+
+    def check() -> None:
+        inbox.check()
+        task.check()
+
     try:
-        yield task
+        yield check
         task.wait(inbox.check, remind=progress.say)
     except BaseException:
         _cancel(task)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Mapping
+from typing import Callable, Mapping
 
 from ma_boot.processes import SignalInbox
 from ma_boot.reporting import Journal
+
+Say = Callable[[str], None]  # prints a line of ma_boot's own, as `Journal.say` does
 
 
 @dataclass(frozen=True)
