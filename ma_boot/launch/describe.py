@@ -1,4 +1,4 @@
-"""A launch plan for people and for programs."""
+"""Formats a launch plan as text and as JSON values."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ma_boot.redact import masked
 
 
 def described(plan: LaunchPlan, outside: Mapping[str, str]) -> Dict[str, Any]:
-    """The plan for people and programs; the environment as what differs from `outside`, secrets masked.
+    """The plan as JSON values; environments are given as differences from `outside`, with secrets masked.
 
-    A variable that is taken away has the value None.
+    The value of a removed variable is None.
     """
     return {
         "node": plan.node_rank,
@@ -36,7 +36,7 @@ def described(plan: LaunchPlan, outside: Mapping[str, str]) -> Dict[str, Any]:
 
 
 def plan_text(descriptions: Sequence[Mapping[str, Any]]) -> str:
-    """The plans of some nodes for people: `+` sets a variable, `-` takes it away."""
+    """The plans of some nodes as text; `+` sets a variable, `-` removes it."""
     lines: List[str] = []
     for node in descriptions:
         lines.append(

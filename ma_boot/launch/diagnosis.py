@@ -1,6 +1,6 @@
-"""ModelArts' diagnostic modes: what `MA_DIAG_MODE_ENV` and `MA_RUN_MODE_ENV` add to each rank.
+"""ModelArts' diagnostic modes: the variables that `MA_DIAG_MODE_ENV` and `MA_RUN_MODE_ENV` add to each rank.
 
-Names and values are those of ModelArts' own launcher (davincirun, `fmk.py`).
+Names and values are those of ModelArts' launcher (davincirun, `fmk.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SINCE_MINDSPORE = (1, 4)
 
 
 def diagnosis(job: JobEnvironment, environ: Mapping[str, str], rank: int) -> Dict[str, Optional[str]]:
-    """The variables of the mode that the job asks for; what is set already stays."""
+    """The variables of the mode selected for the job; those in `environ` keep their values."""
     logs = os.path.join(job.log_dir, job.name)
     mindspore_log = os.path.join(logs, "mindspore", "log")
     glog = {"GLOG_log_dir": mindspore_log, "GLOG_logtostderr": "0", "MS_OM_PATH": mindspore_log}
@@ -41,9 +41,9 @@ def diagnosis(job: JobEnvironment, environ: Mapping[str, str], rank: int) -> Dic
 
 
 def _mindspore_version(engine: str) -> Tuple[int, ...]:
-    """(1, 7) out of `mindspore_1.7.0-cann_5.1.0-...`; () for what is no MindSpore.
+    """(1, 7) for `mindspore_1.7.0-cann_5.1.0-...`, () for another engine.
 
-    The official launcher compares the texts, so that 1.10 is older than 1.4 there.
+    ModelArts' launcher compares strings, by which 1.10 would be older than 1.4.
     """
     name, _, version = engine.split("-")[0].partition("_")
     parts = version.split(".")[:2]

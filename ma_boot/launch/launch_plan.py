@@ -1,4 +1,4 @@
-"""What a launch plan is made of, and what it is made from."""
+"""The launch plan and its parts, and the values from which it is made."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from ma_boot.modelarts import JobEnvironment
 
 @dataclass(frozen=True)
 class Placement:
-    """Which ranks run on this node: `ranks[i]` is the rank of local rank i.
+    """The ranks of this node: `ranks[i]` is the rank of local rank i.
 
-    `devices[i]` is its card as this container counts them, i where that is empty; `device_ids[i]` the card's
-    physical number, where the rank table names one. `by_hand` says that the user gave the ranks, outside of
-    ModelArts.
+    `devices[i]` is the number of its card within this container, i if the tuple is empty; `device_ids[i]` is
+    the card's physical number, if there is a rank table. `by_hand` is true if the user gave the ranks.
     """
 
     world_size: int
@@ -25,7 +24,7 @@ class Placement:
     by_hand: bool = False
 
     def device(self, local_rank: int) -> int:
-        """The card of a local rank, as this container counts them."""
+        """The number of a local rank's card within this container."""
         return self.devices[local_rank] if self.devices else local_rank
 
 
@@ -51,10 +50,10 @@ class LaunchOptions:
 
 @dataclass(frozen=True)
 class Node:
-    """All that is known of this node when its processes are planned.
+    """What the launch plan of a node depends on.
 
-    `environ` is the selected environment; `argv` is complete, its program a path; `master` is the address and
-    the port where the processes of all nodes meet, on the first node, None where they need none.
+    `environ` is the selected environment; `argv` is complete, its program a path; `master` are address and
+    port of the rendezvous on the first node, None if it needs none.
     """
 
     job: JobEnvironment
@@ -68,11 +67,11 @@ class Node:
 
 @dataclass(frozen=True)
 class WorkerSpec:
-    """One process to start: `label` names it in every line, `environ` is its whole environment.
+    """A process to start: `label` is its name in the output, `environ` its complete environment.
 
-    `rank` and `local_rank` are None for a process that is no rank (the scheduler, mpirun). `shown` says
-    whether the node's standard output gets what it prints; `cores` are those it may use, all of them where it
-    is empty. `fresh_cwd` says that its directory is its own, and is made anew for it.
+    `rank` and `local_rank` are None for the scheduler, mpirun and a command that starts the ranks. `shown` is
+    whether its output is copied to standard output; `cores` are those it may use, all if empty. `fresh_cwd`
+    is whether `cwd` is created for this process alone.
     """
 
     label: str
@@ -89,10 +88,10 @@ class WorkerSpec:
 
 @dataclass(frozen=True)
 class LaunchPlan:
-    """What this node starts, all of it or nothing.
+    """The processes that a node starts, all or none.
 
-    `ports` are those that its processes will listen at; `copied` are files of the code, each with its place
-    in the directory of every rank.
+    `ports` are those that they will listen on; `copied` are files of the code, each with its path in the
+    directory of every rank.
     """
 
     node_rank: int
@@ -103,8 +102,10 @@ class LaunchPlan:
 
 
 def placed_by_count(job: JobEnvironment, devices: Tuple[int, ...] = ()) -> Placement:
-    """Without a rank table: `MA_NUM_GPUS` processes on each of `MA_NUM_HOSTS` nodes, or one for each of the
-    chosen `devices`; one process where no card is counted (a CPU flavor)."""
+    """The ranks without a rank table: one for each of `devices`, else `MA_NUM_GPUS` on each node.
+
+    There is one rank per node if the platform counts no cards (a CPU flavor).
+    """
     each = len(devices) or job.device_count or 1
     first = job.group_rank * each
     return Placement(job.node_count * each, tuple(range(first, first + each)), None, devices=devices)

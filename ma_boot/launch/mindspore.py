@@ -1,4 +1,4 @@
-"""Ranks that find each other by MindSpore's dynamic cluster: a scheduler on node 0, as `msrun` does it."""
+"""Rendezvous by MindSpore's dynamic cluster, with a scheduler on the first node, as with `msrun`."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ MINDSPORE_PORT = 8118  # msrun's default
 
 
 def of_rank(node: Node, local_rank: int) -> Dict[str, Optional[str]]:
-    """The variables of one worker; its number follows the nodes' order (`VC_TASK_INDEX`)."""
+    """The variables of one rank."""
     return {**_cluster(node), "MS_ROLE": "MS_WORKER", "MS_NODE_ID": str(node.placement.ranks[local_rank])}
 
 
 def of_node(node: Node) -> Dict[str, Optional[str]]:
-    """What a command gets that starts scheduler and workers itself."""
+    """The variables of a command that starts scheduler and workers itself."""
     return _cluster(node)
 
 
 def scheduler(node: Node) -> WorkerSpec:
-    """The process that brings the workers together; it runs the same command, and is no rank."""
+    """The scheduler, which runs the same command but is not a rank."""
     return WorkerSpec(
         label="scheduler",
         argv=tuple(node.argv),
@@ -34,7 +34,7 @@ def scheduler(node: Node) -> WorkerSpec:
 
 
 def _cluster(node: Node) -> Dict[str, Optional[str]]:
-    """A rank table beside the cluster would be taken for the rendezvous."""
+    """The variables of the cluster; MindSpore would use a rank table instead of it."""
     address, port = node.master or ("", 0)
     return {
         "MS_WORKER_NUM": str(node.placement.world_size),

@@ -1,4 +1,4 @@
-"""Ranks that Open MPI starts: one `mpirun` for the node, as MindSpore's guides have it."""
+"""Rendezvous by Open MPI: one `mpirun` on the node starts the ranks, as in MindSpore's guides."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ma_boot.launch.launch_plan import Node, WorkerSpec
 
 
 def mpirun(node: Node, more: Dict[str, Optional[str]]) -> WorkerSpec:
-    """The one process of the node. MPI tells the ranks who they are; a rank table would contradict it.
+    """The process `mpirun`, without the variables of a rank table, which MPI's ranks could contradict.
 
-    The number of slots is said, since Open MPI would count cores; the ranks are bound to none of them, and
-    each line tells its rank (`[1,3]<stdout>: ...`). Raises `ConfigError` for a job of several nodes.
+    The number of slots is given, since Open MPI would count cores; ranks are not bound to cores, and their
+    output is tagged (`[1,3]<stdout>: ...`). Raises `ConfigError` for a job of several nodes.
     """
     if node.job.node_count > 1:
         raise ConfigError(
             f"--rendezvous mpi is for jobs of one node, this one has {node.job.node_count}: mpirun would "
-            "need an sshd on every node, which ModelArts does not start; choose another --rendezvous"
+            "need an sshd on every node, which ModelArts does not start; use another --rendezvous"
         )
     count = str(len(node.placement.ranks))
     root = ("--allow-run-as-root",) if node.is_root else ()

@@ -1,4 +1,4 @@
-"""Ranks that find each other by the rank table: HCCL reads it (design, section 6)."""
+"""Rendezvous by the rank table, which HCCL reads."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Dict, Optional
 
 from ma_boot.launch.launch_plan import Node
 
-CONNECT_TIMEOUT = "1800"  # seconds, as the official launcher; HCCL's own 120 are shorter than a node's start
+CONNECT_TIMEOUT = "1800"  # seconds, as in ModelArts' launcher; nodes can take longer to start than HCCL's 120
 NO_TABLE: Dict[str, Optional[str]] = {"RANK_TABLE_FILE": None, "RANK_ID": None, "RANK_SIZE": None}
 
 
 def of_rank(node: Node, local_rank: int) -> Dict[str, Optional[str]]:
-    """The variables of one rank; what the user has set for HCCL and the process log stays."""
+    """The variables of one rank; the user's values for HCCL's timeout and the process log are kept."""
     rank = str(node.placement.ranks[local_rank])
     log_path = os.path.join(node.job.log_dir, node.job.name, "ascend", "process_log", f"rank_{rank}")
     return {
@@ -26,9 +26,9 @@ def of_rank(node: Node, local_rank: int) -> Dict[str, Optional[str]]:
 
 
 def of_node(node: Node) -> Dict[str, Optional[str]]:
-    """What a command that starts the ranks itself needs: the first rank of this node as `RANK_START`.
+    """The variables of a command that starts the ranks itself.
 
-    X2MindSpore's script and ModelArts' notebook library have the name.
+    `RANK_START` is the first rank of this node, as in X2MindSpore's script and ModelArts' notebook library.
     """
     return {
         "RANK_TABLE_FILE": node.placement.table_file,

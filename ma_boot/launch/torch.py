@@ -1,4 +1,4 @@
-"""Ranks that find each other as PyTorch's `env://` wants it, with the names of `torchrun`."""
+"""Rendezvous by PyTorch's `env://`, with the variables of `torchrun`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TORCH_PORT = 29500  # torchrun's default
 
 
 def of_rank(node: Node, local_rank: int) -> Dict[str, Optional[str]]:
-    """The variables of one rank; rank 0 listens at the master's address."""
+    """The variables of one rank; rank 0 listens on the master's address."""
     return {
         **of_node(node),
         "RANK": str(node.placement.ranks[local_rank]),
@@ -23,6 +23,6 @@ def of_rank(node: Node, local_rank: int) -> Dict[str, Optional[str]]:
 
 
 def of_node(node: Node) -> Dict[str, Optional[str]]:
-    """Where the master is; torch_npu may take a rank table beside it for the rendezvous."""
+    """The address of the master; torch_npu could use a rank table instead of it."""
     address, port = node.master or ("", 0)
     return {"MASTER_ADDR": address, "MASTER_PORT": str(port), **NO_TABLE}

@@ -1,15 +1,15 @@
-"""The launch plan: the way's own processes and variables, and what all ways have."""
+"""Makes the launch plan: the processes of a rendezvous, with its variables and those of all processes."""
 
 from __future__ import annotations
 
 import os.path
+import re
 from dataclasses import replace
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from ma_boot.environment import applied
 from ma_boot.errors import ConfigError
 from ma_boot.launch import mindspore, mpi, rank_table, torch
-from ma_boot.launch.arguments import expanded, node_variables
 from ma_boot.launch.diagnosis import diagnosis
 from ma_boot.launch.launch_plan import LaunchOptions, LaunchPlan, Node, WorkerSpec
 from ma_boot.launch.rank_table import NO_TABLE
@@ -28,14 +28,14 @@ _OF_NODE: Dict[str, Callable[[Node], Variables]] = {
     "none": lambda node: dict(NO_TABLE),
 }
 NON_SINK: Variables = {"GRAPH_OP_RUN": "1", "HCCL_WHITELIST_DISABLE": "1"}  # MindSpore 1.7's guide
+_NAME = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
 def plan_launch(node: Node, options: LaunchOptions) -> LaunchPlan:
-    """What this node starts: a process for each rank, with those that bring them together; or one `mpirun`;
-    or the command itself, once.
+    """What this node starts: a process per rank and MindSpore's scheduler, or `mpirun`, or the command once.
 
-    Log files have the platform's names, which other tools parse. Raises `ConfigError` for a node without a
-    device.
+    Log files have the platform's names, which other tools parse. Raises `ConfigError` if the node has no
+    device, or the options do not suit the job.
     """
     job, placement = node.job, node.placement
     if not placement.ranks:
@@ -58,7 +58,7 @@ def plan_launch(node: Node, options: LaunchOptions) -> LaunchPlan:
 
 
 def _everywhere(node: Node, options: LaunchOptions, rank: int) -> Variables:
-    """What a process gets whatever the rendezvous; `rank` is the first one in it."""
+    """The variables of every process, whatever the rendezvous; `rank` is the first one in the process."""
     return {
         "MABOOT_FAILURE_FILE": node.job.failure_file,
         **diagnosis(node.job, node.environ, rank),
@@ -87,24 +87,47 @@ def _rank(node: Node, options: LaunchOptions, local_rank: int) -> WorkerSpec:
 
 
 def _device_id(node: Node, options: LaunchOptions, local_rank: int) -> str:
-    """Logical as ModelArts' launcher counts, or physical as MindSpore 1.7's guide has it."""
+    """The logical number, as in ModelArts' launcher, or the physical one, as in MindSpore 1.7's guide."""
     if options.device_id == "logical":
         return str(node.placement.device(local_rank))
     if not node.placement.device_ids:
-        raise ConfigError("--device-id physical: only a rank table knows physical numbers, this job has none")
+        raise ConfigError("--device-id physical: requires a rank table, and this job has none")
     return str(node.placement.device_ids[local_rank])
 
 
 def _command(node: Node, more: Variables) -> WorkerSpec:
-    """The command that starts its processes itself."""
-    patch: Variables = {**more, **node_variables(node)}
+    """The command, which starts its processes itself.
+
+    Its arguments may contain `$MABOOT_...` and `$MA_JOB_DIR`, which no shell would expand; every other `$` is
+    left to the command.
+    """
+    variables = _node_variables(node)
+    values = {**variables, "MA_JOB_DIR": node.job.job_dir}
+
+    def value(match: re.Match[str]) -> str:
+        return values.get(match.group(1) or match.group(2), match.group(0))
+
+    patch: Variables = {**more, **variables}
     return WorkerSpec(
         label="command",
-        argv=expanded(node),
+        argv=tuple(_NAME.sub(value, argument) for argument in node.argv),
         cwd=node.cwd,
         environ=applied(node.environ, tuple(patch.items())),
         log_file=os.path.join(node.job.log_dir, f"{node.job.name}-node-{node.job.node_rank}.txt"),
     )
+
+
+def _node_variables(node: Node) -> Dict[str, str]:
+    """The node's place in the job."""
+    address, port = node.master or ("127.0.0.1", 0)
+    return {
+        "MABOOT_NNODES": str(node.job.node_count),
+        "MABOOT_NODE_RANK": str(node.job.group_rank),
+        "MABOOT_NPROC": str(len(node.placement.ranks)),
+        "MABOOT_WORLD_SIZE": str(node.placement.world_size),
+        "MABOOT_MASTER_ADDR": address,
+        "MABOOT_MASTER_PORT": str(port),
+    }
 
 
 def with_cores(plan: LaunchPlan, cores: Sequence[Tuple[int, ...]]) -> LaunchPlan:
@@ -117,8 +140,10 @@ def with_cores(plan: LaunchPlan, cores: Sequence[Tuple[int, ...]]) -> LaunchPlan
 
 
 def with_tee(plan: LaunchPlan, tee: str) -> LaunchPlan:
-    """The plan with those processes shown that `tee` names: `all`, `first` (rank of the node), `none`, or
-    ranks as `0,3`. The scheduler is shown with the first rank."""
+    """The plan with `shown` set by `tee`: `all`, `first` (rank of the node), `none`, or ranks such as `0,3`.
+
+    The scheduler is shown with the first rank.
+    """
     named = set(map(int, tee.split(","))) if tee[:1].isdigit() else set()
 
     def shown(worker: WorkerSpec) -> bool:
@@ -128,11 +153,11 @@ def with_tee(plan: LaunchPlan, tee: str) -> LaunchPlan:
 
 
 def with_rank_dirs(plan: LaunchPlan, log_inside: bool, copied: Sequence[Tuple[str, str]]) -> LaunchPlan:
-    """The plan with a directory `device_<rank>` for each rank; `log_inside` puts its log there too, as
-    `train<rank>.log`.
+    """The plan with a directory `device_<rank>` for each rank.
 
-    `copied` are files of the code and their places in the directory: a command that names one of them runs
-    the copy, as `cd device_0 && python train.py` does.
+    If `log_inside`, the rank's log is `train<rank>.log` in this directory. `copied` are files of the code and
+    their paths in the directory: a command that names one of them runs the copy, like `cd device_0 && python
+    train.py`.
     """
     places = dict(copied)
 

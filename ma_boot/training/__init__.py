@@ -1,7 +1,6 @@
-"""For training code: MindSpore's environment, configuration, and what the model zoo's scripts import.
+"""For training code: sets up MindSpore, loads configurations, and replaces helpers of MindSpore's model zoo.
 
-Imported in the training's own environment, not in the toolkit's: the standard library alone at import, and
-nothing newer than Python 3.7 knows.
+It is imported in the training's own environment, so it runs on Python 3.7 with the standard library only.
 """
 
 from ma_boot.training.configuration import Config, load_config

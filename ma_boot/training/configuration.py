@@ -1,4 +1,4 @@
-"""For training code: a configuration out of a YAML file and the command line, typed by the file's values."""
+"""Loads a configuration from a YAML file and the command line, with the types of the file's values."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _TRUTH = {
 
 
 class Config(SimpleNamespace):
-    """The settings as attributes; a mapping in the file is a `Config` in it."""
+    """The settings as attributes; a nested mapping becomes a nested `Config`."""
 
     def __str__(self) -> str:
-        """As YAML-like lines, secrets masked: the model zoo's scripts print their configuration."""
+        """Lines of `name: value` with secrets masked: the model zoo's scripts print their configuration."""
         from ma_boot.redact import masked
 
         flat = {name: str(value) for name, value in _leaves(self)}
@@ -39,15 +39,14 @@ class Config(SimpleNamespace):
 def load_config(default: str = "default_config.yaml", argv: Optional[Sequence[str]] = None) -> Config:
     """The settings of a file, overridden by the command line: `--lr=0.1`, `--optimizer.momentum 0.9`.
 
-    `default` is looked for beside the main script, then in the working directory; `--config_path FILE` names
-    another one. The file is YAML, or JSON if it is called so; as in MindSpore's model zoo a second YAML
-    document may have the help of each setting and a third one its choices. A value on the command line
-    becomes what the file's value is: a number, a truth value (`--flag` alone is true), a list (`[1, 2]` or
-    `1,2`); where the file has null it becomes what it looks like. `argv` is `sys.argv[1:]` where it is not
-    given.
+    `default` is looked for next to the main script, then in the working directory; `--config_path FILE`
+    selects another file. The file is YAML, or JSON if its name ends in `.json`; as in MindSpore's model zoo a
+    second YAML document can contain help texts and a third one choices. A value on the command line is
+    converted to the type of the file's value: a number, a boolean (`--flag` alone is true), a list (`[1, 2]`
+    or `1,2`); if the file has null, it is parsed as a Python literal. `argv` defaults to `sys.argv[1:]`.
 
-    Wrong values and settings that the file does not have end the program with exit code 2, all of them named
-    at once, as argparse ends it.
+    Invalid values, and settings that the file does not have, are all reported before the program exits with
+    code 2, as with argparse.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
@@ -71,7 +70,7 @@ def _overridden(
     choices: Mapping[str, Any],
 ) -> Config:
     config = _as_config(settings)
-    parser.add_argument("--" + CONFIG_PATH, metavar="FILE", help=f"the settings' file ({_plain(file)})")
+    parser.add_argument("--" + CONFIG_PATH, metavar="FILE", help=f"the configuration file ({_plain(file)})")
     defaults = dict(_leaves(config))
     for name, value in defaults.items():
         if name != CONFIG_PATH:
@@ -97,7 +96,7 @@ def _overridden(
 
 
 def _first_words(unknown: Sequence[str]) -> List[str]:
-    """Without the value after a name, as in `--nothing 3`."""
+    """The words without the value of an option, as in `--nothing 3`."""
     pairs = zip(["", *unknown], unknown)
     return [
         word for before, word in pairs if not before.startswith("--") or "=" in before or word[:2] == "--"
@@ -105,7 +104,7 @@ def _first_words(unknown: Sequence[str]) -> List[str]:
 
 
 def typed(text: str, default: Any) -> Any:
-    """The text as what the default is; raises `ValueError` with what was found and expected."""
+    """The text, converted to the type of the default; raises `ValueError` if it cannot be."""
     if isinstance(default, bool):
         if text.lower() not in _TRUTH:
             raise ValueError(f"found {text!r}, expected true or false")
@@ -115,7 +114,7 @@ def typed(text: str, default: Any) -> Any:
         try:
             return kind(text)
         except ValueError:
-            what = "a whole number" if kind is int else "a number"
+            what = "an integer" if kind is int else "a number"
             raise ValueError(f"found {text!r}, expected {what}") from None
     if isinstance(default, (list, tuple)):
         return _list(text, default)
@@ -125,14 +124,14 @@ def typed(text: str, default: Any) -> Any:
 def _list(text: str, default: Sequence[Any]) -> List[Any]:
     found = _literal(text) if text.strip().startswith(("[", "(")) else text.split(",") if text else []
     if not isinstance(found, (list, tuple)):
-        raise ValueError(f"found {text!r}, expected a list as [1, 2] or 1,2")
+        raise ValueError(f"found {text!r}, expected a list such as [1, 2] or 1,2")
     if not default:
         return [_literal(one) if isinstance(one, str) else one for one in found]
     return [typed(one.strip(), default[0]) if isinstance(one, str) else one for one in found]
 
 
 def _literal(text: str) -> Any:
-    """A number, a list, a truth value, None; what is none of these is a text."""
+    """The text as a number, list, boolean or None, if it is one."""
     if text.lower() in ("true", "false", "null", "none"):
         return {"true": True, "false": False}.get(text.lower())
     try:
@@ -152,11 +151,11 @@ def _find(named: Optional[str], default: str) -> str:
     for file in files:
         if os.path.isfile(file):
             return file
-    raise ValueError(f"no settings: looked for {' and '.join(files)}; name a file with --{CONFIG_PATH}")
+    raise ValueError(f"no such file: {' or '.join(files)}; give one with --{CONFIG_PATH}")
 
 
 def _read(file: str) -> Tuple[Dict[str, Any], Dict[str, Any], Dict[str, Any]]:
-    """Settings, help and choices."""
+    """Settings, help texts and choices."""
     with open(file, encoding="utf-8") as stream:
         text = stream.read()
     try:
@@ -165,7 +164,7 @@ def _read(file: str) -> Tuple[Dict[str, Any], Dict[str, Any], Dict[str, Any]]:
         raise ValueError(f"{file} cannot be read: {error}") from error
     parts = [{} if part is None else part for part in documents]
     if not parts or len(parts) > 3 or not all(isinstance(part, dict) for part in parts):
-        raise ValueError(f"{file}: expected a mapping of settings, then of help, then of choices")
+        raise ValueError(f"{file}: expected mappings of settings, of help texts, and of choices")
     settings, helps, choices = [*parts, {}, {}][:3]
     return settings, helps, choices
 
@@ -174,7 +173,7 @@ def _yaml(text: str) -> List[Any]:
     try:
         import yaml
     except ImportError:
-        raise ValueError("the training's environment has no PyYAML; install it, or use JSON") from None
+        raise ValueError("YAML needs PyYAML in the training's environment: install it, or use JSON") from None
     try:
         return list(yaml.safe_load_all(text))
     except yaml.YAMLError as error:
@@ -191,7 +190,7 @@ def _as_config(settings: Mapping[str, Any]) -> Config:
 
 
 def _leaves(config: SimpleNamespace, before: str = "") -> Iterator[Tuple[str, Any]]:
-    """Each setting with its name, as `optimizer.lr`."""
+    """Each setting with its name, such as `optimizer.lr`."""
     for name, value in vars(config).items():
         if isinstance(value, SimpleNamespace):
             yield from _leaves(value, before + name + ".")
@@ -207,5 +206,5 @@ def _set(config: SimpleNamespace, name: str, value: Any) -> None:
 
 
 def _plain(text: str) -> str:
-    """argparse takes a `%` in a help text for its own."""
+    """The text with `%` escaped for argparse."""
     return text.replace("%", "%%")

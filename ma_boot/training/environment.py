@@ -1,4 +1,4 @@
-"""For training code: MindSpore's runtime environment, as the process was started."""
+"""Sets up MindSpore according to how the process was started."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ MODES = ("graph", "pynative")
 
 
 def init_env(cfg: Any) -> None:
-    """Prepares MindSpore for this process; to be called once, before any network is made.
+    """Sets up MindSpore in this process; call it once, before creating a network.
 
-    `cfg` has `seed`, `device_target` (one of "None", "Ascend", "GPU", "CPU"; "None" leaves it to MindSpore)
-    and `context_mode` ("graph" or "pynative"), and may have `device_num`, `device_id` and
-    `all_reduce_fusion_config`: the template of MindSpore's migration guide ("Training and inference
-    process"). It gets `device_target`, `device_id`, `device_num` and `rank_id` as they really are; the
-    `device_id` is what `DEVICE_ID` says, or else as it is given.
+    `cfg` has `seed`, `device_target` ("None", "Ascend", "GPU" or "CPU"; "None" leaves it to MindSpore) and
+    `context_mode` ("graph" or "pynative"), and may have `device_num`, `device_id` and
+    `all_reduce_fusion_config`, as in the template of MindSpore's migration guide ("Training and inference
+    process"). `device_target`, `device_id`, `device_num` and `rank_id` are set to the actual values; the
+    `device_id` is that of the variable `DEVICE_ID`, if it is set.
 
-    Processes find each other by what is set for them: the dynamic cluster (`MS_ROLE`), the rank table
-    (`RANK_TABLE_FILE`, `RANK_ID`, `RANK_SIZE`) or mpirun (`OMPI_COMM_WORLD_SIZE`); without these there is one
-    process, as by a plain `python train.py`. Unlike in the guide, the CPU is distributed as well: the dynamic
-    cluster does that since MindSpore 2.0.
+    The process joins the others by what is set in the environment: the dynamic cluster (`MS_ROLE`), the rank
+    table (`RANK_TABLE_FILE`, `RANK_ID`, `RANK_SIZE`) or mpirun (`OMPI_COMM_WORLD_SIZE`); otherwise it runs
+    alone, as with `python train.py`. Unlike the guide, it also distributes training on CPUs, which the
+    dynamic cluster supports since MindSpore 2.0.
 
-    In the process of the dynamic cluster's scheduler this never returns: it serves, and exits with the
-    cluster. Raises `ValueError` with all that is wrong in `cfg`.
+    In the scheduler of the dynamic cluster this does not return: the process exits with the cluster. Raises
+    `ValueError` with everything that is wrong in `cfg`.
     """
     problems = wrong_settings(cfg)
     if problems:
@@ -44,25 +44,25 @@ def init_env(cfg: Any) -> None:
     wanted = getattr(cfg, "device_num", None)
     if wanted not in (None, size):
         raise ValueError(
-            f"device_num is {wanted}, but {size} processes were started: leave it out, or say {size}"
+            f"device_num is {wanted}, but {size} processes were started: remove it, or set it to {size}"
         )
     cfg.device_num = size
 
 
 def wrong_settings(cfg: Any) -> List[str]:
-    """What is wrong with the settings, each with what was found and what was expected."""
+    """A message for each invalid setting."""
     problems = []
     for name, allowed in (("device_target", TARGETS), ("context_mode", MODES)):
         value = getattr(cfg, name, None)
         if value not in allowed:
             problems.append(f"{name}: found {value!r}, expected one of {list(allowed)}")
     if not isinstance(getattr(cfg, "seed", None), int):
-        problems.append(f"seed: found {getattr(cfg, 'seed', None)!r}, expected a whole number")
+        problems.append(f"seed: found {getattr(cfg, 'seed', None)!r}, expected an integer")
     return problems
 
 
 def rendezvous(environ: Mapping[str, str]) -> Optional[str]:
-    """How this process finds the others: "mindspore", "rank-table", "mpi", or None when it is alone."""
+    """How this process finds the others: "mindspore", "rank-table", "mpi", or None if it is alone."""
     if environ.get("MS_ROLE"):
         return "mindspore"
     if group_size(environ) == 1:
@@ -73,7 +73,7 @@ def rendezvous(environ: Mapping[str, str]) -> Optional[str]:
 
 
 def group_size(environ: Mapping[str, str]) -> int:
-    """How many processes were started together, as the way of starting says it."""
+    """The number of processes that were started together."""
     for name in ("MS_WORKER_NUM", "OMPI_COMM_WORLD_SIZE", "RANK_SIZE"):
         if environ.get(name):
             return int(environ[name])
@@ -81,7 +81,7 @@ def group_size(environ: Mapping[str, str]) -> int:
 
 
 def _use_device(ms: Any, target: str, device_id: int) -> None:
-    """Chooses the device: by `set_device`, or by what MindSpore had before 2.5."""
+    """Selects the device with `set_device`, or with `set_context` before MindSpore 2.5."""
     if hasattr(ms, "set_device"):
         ms.set_device(target, device_id) if target != "CPU" else ms.set_device(target)
     elif target == "CPU":
@@ -91,7 +91,7 @@ def _use_device(ms: Any, target: str, device_id: int) -> None:
 
 
 def _join_group(ms: Any, cfg: Any) -> Any:
-    """This process's rank and the size of the group, which it joins for data-parallel training."""
+    """Joins the group for data-parallel training; returns the rank and the size of the group."""
     from mindspore.communication import get_group_size, get_rank, init
 
     init()

@@ -1,4 +1,4 @@
-"""For training code: the `moxing_wrapper` of MindSpore's model zoo, without its lock files."""
+"""The `moxing_wrapper` of MindSpore's model zoo, without its lock files."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from ma_boot.training.environment import group_size
 from ma_boot.training.once_per_node import in_turn, once_per_node
 
 Step = Callable[[], Any]
-_FETCHED = (("data_url", "data_path"), ("checkpoint_url", "load_path"), ("train_url", "output_path"))
+_DOWNLOADS = (("data_url", "data_path"), ("checkpoint_url", "load_path"), ("train_url", "output_path"))
 
 
 def moxing_wrapper(
     pre_process: Optional[Step] = None, post_process: Optional[Step] = None, config: Any = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A decorator that fetches a training's inputs before it and brings its output home after it.
+    """A decorator that downloads the inputs before a training and uploads the output after it.
 
-    It does so where `config.enable_modelarts` is true, as the model zoo's `model_utils.moxing_adapter` does:
-    `data_url` to `data_path`, `checkpoint_url` to `load_path` and what `train_url` has already to
-    `output_path`; `device_num` and `device_id` as this process has them; `pre_process`; the training;
-    `post_process`; `output_path` to `train_url`. `config` is the variable of that name beside the decorated
-    function where none is given, as the zoo's scripts import it.
+    If `config.enable_modelarts` is true, it works as the model zoo's `model_utils.moxing_adapter`: copies
+    `data_url` to `data_path`, `checkpoint_url` to `load_path` and the current contents of `train_url` to
+    `output_path`; sets `device_num` and `device_id` for this process; calls `pre_process`, the training and
+    `post_process`; copies `output_path` to `train_url`. `config` defaults to the global variable of this name
+    in the module of the decorated function, as the zoo's scripts import it.
 
-    Unlike there, inputs come once to a node, and when the process that fetches them dies another one does it;
-    the output goes home when the training fails too, and nothing is moved twice; an input that does not exist
-    is an error. A training that is ended by a signal brings nothing home here: `ma_boot --path-mapping` does.
+    Unlike there, inputs are downloaded once per node, by another process if the first one dies; the output is
+    uploaded if the training fails, too; nothing is copied twice; and a missing input is an error. Nothing is
+    uploaded after a signal; use `ma_boot --path-mapping` for that. Raises `ValueError` if there is no
+    `config`, `RuntimeError` if a package for OBS is not installed.
     """
 
     def wrapper(run: Callable[..., Any]) -> Callable[..., Any]:
@@ -36,7 +37,7 @@ def moxing_wrapper(
             settings = _settings(config, run)
             if not getattr(settings, "enable_modelarts", False):
                 return run(*args, **kwargs)
-            _fetch(settings)
+            _download(settings)
             settings.device_num = group_size(os.environ)
             settings.device_id = int(os.environ.get("DEVICE_ID", "0"))
             if getattr(settings, "output_path", None):
@@ -48,9 +49,9 @@ def moxing_wrapper(
                 if post_process is not None:
                     post_process()
             except BaseException:
-                _bring_home_after_failure(settings)
+                _upload_after_failure(settings)
                 raise
-            _bring_home(settings)
+            _upload(settings)
             return result
 
         return wrapped
@@ -62,13 +63,13 @@ def _settings(config: Any, run: Callable[..., Any]) -> Any:
     found = config if config is not None else getattr(run, "__globals__", {}).get("config")
     if found is None:
         raise ValueError(
-            f"moxing_wrapper: there is no `config` beside {run.__name__}; give it: moxing_wrapper(config=...)"
+            f"moxing_wrapper: no `config` in the module of {run.__name__}: pass moxing_wrapper(config=...)"
         )
     return found
 
 
-def _fetch(settings: Any) -> None:
-    for url_name, path_name in _FETCHED:
+def _download(settings: Any) -> None:
+    for url_name, path_name in _DOWNLOADS:
         url, path = getattr(settings, url_name, None), getattr(settings, path_name, None)
         if not url or not path or _same(url, path):
             continue
@@ -76,24 +77,24 @@ def _fetch(settings: Any) -> None:
         once_per_node(name, functools.partial(_copy, url, path, url_name != "train_url"))
 
 
-def _bring_home(settings: Any) -> None:
-    """Every process does, in turn: what is there already is not moved again, so the last one has the rest."""
+def _upload(settings: Any) -> None:
+    """Uploads in one process at a time: each skips what is there, so the last one uploads the rest."""
     url, path = getattr(settings, "train_url", None), getattr(settings, "output_path", None)
     if url and path and not _same(url, path) and os.path.isdir(path) and os.listdir(path):
         name = f"{os.getuid()} from {os.path.abspath(path)} to {url}"
         in_turn(name, functools.partial(_copy, path, url, True))
 
 
-def _bring_home_after_failure(settings: Any) -> None:
-    """The training's own failure comes first: what goes wrong here is said only."""
+def _upload_after_failure(settings: Any) -> None:
+    """Uploads, but only prints an error, so that it does not hide that of the training."""
     try:
-        _bring_home(settings)
-    except Exception as error:  # whatever it is, the training's failure must not be hidden by it
-        sys.stderr.write(f"moxing_wrapper: the output was not brought home: {error}\n")
+        _upload(settings)
+    except Exception as error:
+        sys.stderr.write(f"moxing_wrapper: the output was not uploaded: {error}\n")
 
 
 def _same(url: str, path: str) -> bool:
-    """The platform hands over directories that it has filled already, by their local paths."""
+    """Whether the URL is the local path: the platform passes paths of directories that it has filled."""
     return "://" not in url and os.path.abspath(url) == os.path.abspath(path)
 
 
@@ -101,18 +102,18 @@ def _copy(source: str, target: str, required: bool) -> None:
     try:
         from path_mapping import file
     except ModuleNotFoundError as error:
-        raise _without(error) from error
+        raise _not_installed(error) from error
     try:
         if not required and not file.exists(source):
             return
         file.copy_parallel(source, target)
     except ModuleNotFoundError as error:
-        raise _without(error) from error
+        raise _not_installed(error) from error
 
 
-def _without(error: ModuleNotFoundError) -> RuntimeError:
+def _not_installed(error: ModuleNotFoundError) -> RuntimeError:
     package = {"obs": "esdk-obs-python"}.get(error.name or "", error.name)
     return RuntimeError(
-        f"moxing_wrapper: the training's environment has no {package}, which talks to OBS: install it, or "
-        "let ma_boot move the files (--path-mapping)"
+        f"moxing_wrapper: OBS needs {package} in the training's environment: install it, or let ma_boot "
+        "transfer the files (--path-mapping)"
     )

@@ -1,7 +1,7 @@
-"""For training code: one process of the node at a time, and what one has done the others need not do.
+"""Runs work in one process of a node only, or in one at a time.
 
-No lock files: the lock is a name among the kernel's abstract sockets, which is free the moment that its owner
-ends, whatever it dies of.
+The lock is not a file but the name of an abstract socket, which the kernel releases when its owner ends,
+however it ends.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ DONE = b"done"
 
 
 def once_per_node(name: str, work: Callable[[], None]) -> None:
-    """Does the work in one process of the node; the others wait for it, and return when it is done.
+    """Runs the work in one process of the node; the others return when it is done.
 
-    When the process fails or dies at it, one of those that wait does it, so nobody waits for the dead. What
-    the work raises is raised where it was done.
+    If it fails or the process dies, one of the waiting processes runs it. An exception is raised only in the
+    process that ran the work.
     """
     while True:
         with _socket() as own:
@@ -29,7 +29,7 @@ def once_per_node(name: str, work: Callable[[], None]) -> None:
 
 
 def in_turn(name: str, work: Callable[[], None]) -> None:
-    """Does the work in every process of the node that comes here, in one at a time."""
+    """Runs the work in every process that calls this, in one at a time."""
     while True:
         with _socket() as own:
             if _is_mine(own, name):
@@ -39,7 +39,7 @@ def in_turn(name: str, work: Callable[[], None]) -> None:
 
 
 def _work_as_leader(own: socket.socket, work: Callable[[], None]) -> None:
-    """Does it, and tells those who wait; a name that is let go without a word means that it failed."""
+    """Runs the work and notifies those who wait; a name released without notification means failure."""
     work()
     own.setblocking(False)
     while True:
@@ -52,12 +52,12 @@ def _work_as_leader(own: socket.socket, work: Callable[[], None]) -> None:
 
 
 def _was_done(name: str) -> bool:
-    """Waits for the end of the process that has the name; False where nobody, or a failed one, had it."""
+    """Waits for the process that holds the name; returns whether it has done the work."""
     with _socket() as peer:
         try:
             peer.connect(_address(name))
             return peer.recv(len(DONE)) == DONE
-        except OSError:  # it ended meanwhile
+        except OSError:  # it has ended
             return False
 
 

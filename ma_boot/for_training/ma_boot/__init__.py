@@ -1,4 +1,4 @@
-"""The real `ma_boot`, for training code: it gets this directory, not the toolkit's other packages."""
+"""The real `ma_boot`, importable by training code without the other packages of the toolkit."""
 
 import os
 

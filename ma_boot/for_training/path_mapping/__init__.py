@@ -1,4 +1,4 @@
-"""The real `path_mapping`, for training code, as `ma_boot` beside it."""
+"""The real `path_mapping`, importable by training code without the other packages of the toolkit."""
 
 import os
 
@@ -7,7 +7,7 @@ __path__ = [os.path.join(_SITE, "path_mapping")]
 
 
 def __getattr__(name):
-    """`mox.file`, as in the real one."""
+    """`file`, loaded on demand for `import path_mapping as mox`, as in the real one."""
     if name != "file":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib

@@ -76,7 +76,7 @@ def test_every_mistake_is_named_at_once(project: Path) -> None:
         "--nothing=1: no such setting in",
         "--other: no such setting in",
         "--epoch=3: no such setting in",  # no guessing that it means --epochs
-        "--epochs: found 'many', expected a whole number",
+        "--epochs: found 'many', expected an integer",
         "--optimizer.nesterov: found 'maybe', expected true or false",
         "--device_target: found 'TPU', expected one of ['Ascend', 'GPU', 'CPU']",
     ):
