@@ -56,8 +56,18 @@ def room_of(module: str) -> str:
     return module if room in {"ma_boot", "path_mapping"} else room
 
 
+def exports(room: str) -> Set[str]:
+    """The names that a room's `__init__.py` imports to hand them on."""
+    return {found.name for found in imports(MODULES[room]) if found.module in MODULES}
+
+
 def target(found: Import) -> str:
-    """The module of ours that an import loads; empty where it is somebody else's."""
+    """The module of ours that an import loads; empty where it is somebody else's.
+
+    An exported name hides the module of the same name: `from path_mapping.stores import open_store` is the function.
+    """
+    if found.module in ROOMS and found.name in exports(found.module):
+        return found.module
     whole = f"{found.module}.{found.name}"
     return whole if whole in MODULES else found.module if found.module in MODULES else ""
 

@@ -55,10 +55,11 @@ ALLOWED_IN_MA_BOOT: Dict[str, str] = {
     "rehearsal.obs_server.wire": "rehearsal.obs_server.storage path_mapping.localfs",
     "rehearsal.obs_server": "rehearsal.obs_server.storage rehearsal.obs_server.wire reporting path_mapping.localfs",
     "rehearsal.platform": "errors rank_table modelarts node rehearsal.faults path_mapping",
+    "rehearsal.injection": "errors processes reporting reporting.timeline rehearsal.faults",
     "rehearsal.sandbox": "errors modelarts processes launch image rehearsal.platform",
     "rehearsal.containers": "errors modelarts processes reporting image rehearsal.platform",
     "rehearsal": "errors redact rank_table processes modelarts environment launch reporting reporting.timeline reporting.page "
-    "supervisor image node rehearsal.faults rehearsal.obs_server rehearsal.obs_server.storage rehearsal.platform "
+    "supervisor image node rehearsal.faults rehearsal.injection rehearsal.obs_server rehearsal.obs_server.storage rehearsal.platform "
     "rehearsal.sandbox rehearsal.containers path_mapping",
     "cli.options": "errors rank_table modelarts launch rehearsal.faults path_mapping",
     "cli": "errors redact rank_table processes modelarts environment launch reporting reporting.timeline reporting.page "
