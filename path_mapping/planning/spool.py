@@ -32,7 +32,7 @@ class Spool(Generic[Item]):
 
     def _flush(self) -> None:
         self._file.seek(0, 2)
-        pickle.dump(self._batch, self._file, protocol=5)  # our own file, which has no name
+        pickle.dump(self._batch, self._file, protocol=4)  # the highest of Python 3.7
         self._batch = []
 
     def __iter__(self) -> Iterator[Item]:
