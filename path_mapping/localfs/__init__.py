@@ -1,24 +1,32 @@
 """Safe reads and writes on the local disk."""
 
 from path_mapping.localfs.atomic_file import (
-    CHANGED_ATTEMPTS,
-    CHUNK,
-    TEMPORARY,
-    Section,
-    State,
-    chunks,
+    TargetDir,
     contained,
-    is_temporary,
     make_directories,
-    state_of,
-    stem_of,
+    write_all,
     write_verified,
 )
 from path_mapping.localfs.checksums import crc64, crc64_of_parts, md5_of, new_md5
 from path_mapping.localfs.marks import put_mark, read_mark
-from path_mapping.localfs.names import LONGEST_PATH, Clashes, no_key, printable, shown, unsafe
-from path_mapping.localfs.part_journal import PartJournal
-from path_mapping.localfs.target_dir import TargetDir, allocate, is_locked, leftovers, write_all
+from path_mapping.localfs.names import LONGEST_PATH, Clashes, key_problem, printable, shown, unsafe
+from path_mapping.localfs.source_file import (
+    CHANGED_ATTEMPTS,
+    CHUNK,
+    FileState,
+    Section,
+    chunks,
+    state_of,
+)
+from path_mapping.localfs.unfinished import (
+    TEMPORARY,
+    PartJournal,
+    allocate,
+    is_locked,
+    is_temporary,
+    leftovers,
+    stem_of,
+)
 
 __all__ = [
     "CHANGED_ATTEMPTS",
@@ -26,9 +34,9 @@ __all__ = [
     "LONGEST_PATH",
     "TEMPORARY",
     "Clashes",
+    "FileState",
     "PartJournal",
     "Section",
-    "State",
     "TargetDir",
     "allocate",
     "chunks",
@@ -37,11 +45,11 @@ __all__ = [
     "crc64_of_parts",
     "is_locked",
     "is_temporary",
+    "key_problem",
     "leftovers",
     "make_directories",
     "md5_of",
     "new_md5",
-    "no_key",
     "printable",
     "put_mark",
     "read_mark",

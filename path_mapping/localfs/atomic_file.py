@@ -1,151 +1,137 @@
-"""Files on the local disk: written beside their place, verified, then moved into it."""
+"""Files that are written beside their place, verified, then moved into it: whole or not at all."""
 
 from __future__ import annotations
 
-import fcntl
+import errno
 import os
-import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, Callable, Iterable, Iterator, List, NamedTuple, Optional
+from typing import Iterable, List, Optional, Tuple
 
 from path_mapping.errors import Unreachable, UnsafeTarget
 from path_mapping.localfs.checksums import new_md5
-
-CHUNK = 1 << 20
-TEMPORARY = ".ma_part"
-CHANGED_ATTEMPTS = 3
-_LONGEST_NAME = 255
+from path_mapping.localfs.unfinished import TEMPORARY, lock, stem_of
 
 
-class State(NamedTuple):
-    """What tells that a file was written to, or is another one."""
-
-    size: int
-    mtime_ns: int
-    inode: int
+def contained(target: Path, root: Path) -> None:
+    """Raises `UnsafeTarget` if a symbolic link on the way would put the file outside of its root."""
+    _check_inside(os.path.realpath(target.parent), root, str(target))
 
 
-def state_of(status: os.stat_result) -> State:
-    """The state to compare, before and after."""
-    return State(status.st_size, status.st_mtime_ns, status.st_ino)
-
-
-def chunks(path: Path) -> Iterator[bytes]:
-    """The file's content in pieces of 1 MiB."""
-    with path.open("rb") as file:
-        while True:
-            data = file.read(CHUNK)
-            if not data:
-                return
-            yield data
-
-
-def is_temporary(name: str) -> bool:
-    """True for the name of a file that a transfer has not finished."""
-    return name.startswith(".") and name.endswith(TEMPORARY)
-
-
-def stem_of(name: str) -> str:
-    """What of a file's name fits into that of an unfinished one."""
-    return os.fsdecode(os.fsencode(name)[: _LONGEST_NAME - 40])
-
-
-def write_verified(target: Path, pieces: Iterable[bytes], size: int, md5: Optional[str]) -> None:
-    """Puts the pieces into the file: all of them, of the right size and MD5, or the disk stays as it was.
-
-    Parents are made with mode 0750, the file has 0640. Raises `Unreachable` for content that is not as
-    expected, and `OSError` for the disk.
-    """
-    made = make_directories(target.parent)
-    try:
-        _write_beside(target, pieces, size, md5)
-    except BaseException:
-        for directory in made:
-            with suppress(OSError):  # not empty: another file has come into it
-                directory.rmdir()
-        raise
+def _check_inside(real: str, root: Path, shown: str) -> None:
+    inside = os.path.realpath(root)
+    if real != inside and not real.startswith(inside.rstrip(os.sep) + os.sep):
+        raise UnsafeTarget([f"{shown}: a link leads to {real}, outside of {root}"])
 
 
 def make_directories(path: Path) -> List[Path]:
-    """Makes a directory and its parents, each with mode 0750; returns what it made, the deepest first.
+    """Makes a directory and its parents, each with mode 0750; returns those it made, the deepest first.
 
-    `Path.mkdir(parents=True)` gives the mode to the last one only.
+    `Path.mkdir(parents=True)` gives the mode to the last one only. Raises `OSError`.
     """
     missing = [directory for directory in (path, *path.parents) if not os.path.lexists(directory)]
     for directory in reversed(missing):
-        with suppress(FileExistsError):  # somebody else's, a moment ago
+        with suppress(FileExistsError):  # another process was faster
             directory.mkdir(mode=0o750)
     return missing
 
 
-def _write_beside(target: Path, pieces: Iterable[bytes], size: int, md5: Optional[str]) -> None:
-    prefix = f".{stem_of(target.name)}."
-    handle, temporary = tempfile.mkstemp(prefix=prefix, suffix=TEMPORARY, dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            with suppress(OSError):  # a file system without locks
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # tells that somebody works on it
-            digest, written = new_md5(), 0
-            for piece in pieces:
-                file.write(piece)
-                if md5 is not None:
-                    digest.update(piece)
-                written += len(piece)
-            os.fchmod(file.fileno(), 0o640)
-        if written != size:
-            raise Unreachable(f"{written} bytes arrived, expected {size}")
-        if md5 is not None and digest.hexdigest() != md5:
-            raise Unreachable(f"the content has MD5 {digest.hexdigest()}, expected {md5}")
-        os.replace(temporary, target)
-    except BaseException:
+class TargetDir:
+    """A directory that files are written into, made if it is missing; once open, links cannot redirect it.
+
+    Raises `UnsafeTarget` if a link leads out of `root`, and `OSError`.
+    """
+
+    def __init__(self, path: str, root: str) -> None:
+        contained(Path(path, "x"), Path(root))
+        self._made = make_directories(Path(path))
+        self.path = path
+        self.handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:  # a link may have come since the first check
+            _check_inside(os.readlink(f"/proc/self/fd/{self.handle}"), Path(root), path)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Closes the directory."""
+        os.close(self.handle)
+
+    def undo(self) -> None:
+        """Removes the directories that it made, if they are empty."""
+        for directory in self._made:
+            with suppress(OSError):
+                directory.rmdir()
+
+    def create(self, name: str) -> Tuple[str, int]:
+        """Creates an unfinished file for `name`, locked while it is open. Returns its name and descriptor."""
+        temporary = f".{stem_of(name)}.{os.urandom(6).hex()}{TEMPORARY}"
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        file = os.open(temporary, flags, 0o640, dir_fd=self.handle)
+        lock(file)
+        return temporary, file
+
+    def resume(self, temporary: str) -> int:
+        """Opens and locks an unfinished file of an earlier run, which is created if it does not exist."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        file = os.open(temporary, flags, 0o640, dir_fd=self.handle)
+        lock(file)
+        return file
+
+    def settle(self, temporary: str, name: str) -> None:
+        """Moves an unfinished file into its place."""
+        os.rename(temporary, name, src_dir_fd=self.handle, dst_dir_fd=self.handle)
+
+    def discard(self, temporary: str) -> None:
+        """Removes an unfinished file, if it exists."""
         with suppress(FileNotFoundError):
-            os.unlink(temporary)
+            os.unlink(temporary, dir_fd=self.handle)
+
+
+def write_all(file: int, data: memoryview, offset: int) -> None:
+    """Writes all the data at an offset of an open file. Raises `OSError`, also for a full disk."""
+    done = 0
+    while done < len(data):
+        written = os.pwrite(file, data[done:], offset + done)
+        if not written:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        done += written
+
+
+def write_verified(target: Path, pieces: Iterable[bytes], size: int, md5: Optional[str]) -> None:
+    """Writes a file with mode 0640, or leaves the disk as it was.
+
+    Raises:
+        Unreachable: The pieces do not have this size in bytes, or this MD5 in hex.
+        OSError: The disk failed.
+    """
+    directory = TargetDir(os.fspath(target.parent), os.fspath(target.parent))
+    try:
+        temporary, file = directory.create(target.name)
+        try:
+            _fill(file, pieces, size, md5)
+            directory.settle(temporary, target.name)
+        except BaseException:
+            directory.discard(temporary)
+            raise
+        finally:
+            os.close(file)
+    except BaseException:
+        directory.undo()
         raise
+    finally:
+        directory.close()
 
 
-def contained(target: Path, root: Path) -> None:
-    """Raises `UnsafeTarget` when a link on the way would put the file outside of its root."""
-    inside = os.path.realpath(root)
-    parent = os.path.realpath(target.parent)
-    if parent != inside and not parent.startswith(inside.rstrip(os.sep) + os.sep):
-        raise UnsafeTarget([f"{target}: a link leads to {parent}, outside of {root}"])
-
-
-class Section:
-    """The bytes of a file from `offset` on, for the SDK to send; a file that became shorter is an error."""
-
-    def __init__(self, file: BinaryIO, offset: int, size: int, sent: Callable[[int], None]) -> None:
-        self.size = size
-        self._file = file
-        self._offset = offset
-        self._left = size
-        self._sent = sent
-        file.seek(offset)
-
-    def rewound(self) -> Section:
-        """The same, read from its first byte on."""
-        self._file.seek(self._offset)
-        self._left = self.size
-        return self
-
-    def read(self, size: int) -> bytes:
-        """The next piece."""
-        piece = self._file.read(min(size, self._left))
-        if not piece and self._left:
-            raise Unreachable(f"the file ended {self._left} bytes early: it became shorter")
-        self._left -= len(piece)
-        self._sent(len(piece))
-        return piece
-
-    def md5(self) -> str:
-        """The MD5 of all of it, in hex; reading starts anew afterwards."""
-        digest, left = new_md5(), self.rewound().size
-        while left:
-            piece = self._file.read(min(CHUNK, left))
-            if not piece:
-                break
+def _fill(file: int, pieces: Iterable[bytes], size: int, md5: Optional[str]) -> None:
+    digest, written = new_md5(), 0
+    for piece in pieces:
+        write_all(file, memoryview(piece), written)
+        if md5 is not None:
             digest.update(piece)
-            left -= len(piece)
-        self.rewound()
-        return digest.hexdigest()
+        written += len(piece)
+    os.fchmod(file, 0o640)
+    if written != size:
+        raise Unreachable(f"{written} bytes arrived, expected {size}")
+    if md5 is not None and digest.hexdigest() != md5:
+        raise Unreachable(f"the content has MD5 {digest.hexdigest()}, expected {md5}")

@@ -1,7 +1,7 @@
-"""What a downloaded file is a copy of: noted on the file itself, so that no copy is fetched twice.
+"""What a downloaded file is a copy of, noted on the file itself so that it is not downloaded twice.
 
-An extended attribute is moved into place together with the content: a run that is killed at any point leaves
-no file without its mark, and no mark without its file. Where a file system has none, files are fetched again.
+An extended attribute moves into place together with the content: whenever a run is killed, no file is left
+without its mark. On file systems without extended attributes, such files are downloaded again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ ATTRIBUTE = "user.path_mapping"
 
 
 class FileMark(NamedTuple):
-    """The object's size and ETag, and the file's time of change (ns) when it was written."""
+    """The object's size in bytes and its ETag without quotes; the file's mtime (ns) when it was written."""
 
     size: int
     etag: str
@@ -21,18 +21,18 @@ class FileMark(NamedTuple):
 
 
 def put_mark(file: int, size: int, etag: str) -> None:
-    """Notes on an open file, after its last byte, what it is a copy of."""
+    """Marks an open file after its last byte; does nothing if there is no ETag or the disk cannot."""
     if not etag:
         return
     text = f"{size} {os.fstat(file).st_mtime_ns} {etag.strip(chr(34))}"
     try:
         os.setxattr(file, ATTRIBUTE, text.encode("utf-8", "replace"))
     except OSError:
-        return  # no such thing on this file system
+        return
 
 
 def read_mark(path: Union[str, os.PathLike[str]]) -> Optional[FileMark]:
-    """The note on a file; None where there is none, or no file."""
+    """The mark of a file; None if it has none or does not exist."""
     try:
         text = os.getxattr(path, ATTRIBUTE, follow_symlinks=False).decode("utf-8")
         size, mtime_ns, etag = text.split(" ", 2)

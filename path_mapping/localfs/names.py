@@ -1,21 +1,21 @@
-"""Keys and file names: what one may become the other, and what is kept from the disk."""
+"""Keys and file names: which can become the other, and how they are shown. Pure."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import List, Optional
+from typing import List, Optional, Set
 
-LONGEST_NAME = 255  # bytes, of one part of a path
-LONGEST_PATH = 4095  # bytes
+LONGEST_NAME = 255  # bytes of one component of a path: NAME_MAX of Linux
+LONGEST_PATH = 4095  # bytes: PATH_MAX of Linux, without the final NUL
 LONGEST_KEY = 1024  # bytes, of OBS
 
 
 def unsafe(name: str) -> Optional[str]:
-    """Why a key must not be a file's path below its target; None when it may.
+    """Why a key must not become a file's path below its target; None if it may.
 
-    Keys are arbitrary: anybody who may write to the bucket chooses them. What is only unusual, as a newline
-    or a backslash, is kept as it is.
+    Whoever may write to the bucket chooses the keys. What is merely unusual, such as a newline or a
+    backslash, is allowed.
     """
     parts = name.split("/")
     if "\0" in name:
@@ -33,8 +33,8 @@ def unsafe(name: str) -> Optional[str]:
     return None
 
 
-def no_key(key: str) -> Optional[str]:
-    """Why a file's path cannot be a key; None when it can."""
+def key_problem(key: str) -> Optional[str]:
+    """Why a file's path cannot be a key; None if it can."""
     try:
         length = len(key.encode("utf-8"))
     except UnicodeEncodeError:
@@ -43,29 +43,29 @@ def no_key(key: str) -> Optional[str]:
 
 
 def shown(path: Path) -> str:
-    """The path as text that can be printed, whatever bytes its name has."""
+    """The path as printable text, whatever bytes its name has."""
     return printable(os.fsencode(path).decode("utf-8", "backslashreplace"))
 
 
 def printable(text: str) -> str:
-    """The key or name on one line, without what would move a terminal's cursor."""
+    """The key or name on one line, without characters that control a terminal."""
     clean = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
     return clean.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 class Clashes:
-    """Finds names that need a file where another one needs a directory; names come in the order of keys.
+    """Finds names that need a directory where another name is a file, given all names in the order of keys.
 
-    Names that begin alike stand together in that order: only files whose name begins this one are kept.
-    `folded`: the disk takes `A` and `a` for one name.
+    Names with a common prefix are adjacent in that order, so only files that this name starts with are kept.
+    `folded`: the disk ignores case, so names that differ only in case clash too.
     """
 
     def __init__(self, folded: bool) -> None:
         self._open: List[str] = []
-        self._seen: Optional[set[int]] = set() if folded else None  # hashes: a million names in 64 MiB
+        self._seen: Optional[Set[int]] = set() if folded else None  # hashes: 64 MiB for a million names
 
     def problem(self, name: str) -> Optional[str]:
-        """What is wrong with the next name; None for nothing."""
+        """What is wrong with the next name; None if nothing is."""
         while self._open and not name.startswith(self._open[-1]):
             self._open.pop()
         parent = next((one for one in self._open if name.startswith(one + "/")), None)

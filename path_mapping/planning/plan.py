@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Callable, Generic, Iterable, Iterator, Optional, Tuple, TypeVar
 
-from path_mapping.localfs import LONGEST_PATH, Clashes, no_key, unsafe
+from path_mapping.localfs import LONGEST_PATH, Clashes, key_problem, unsafe
 from path_mapping.mapping import Route, Shard, selected, sharer
 from path_mapping.planning.compare import (
     DELETE,
@@ -141,7 +141,7 @@ def plan_uploads(
     for name, local in files:
         yield from _unsent(recorded.before(name), route, complete)
         entry, found = recorded.at(name), stored.at(name) if stored else None
-        problem = local.problem or no_key(ends.key_of(name))
+        problem = local.problem or key_problem(ends.key_of(name))
         complete = complete and not problem
         if chosen is not None and not chosen(name):
             yield Step(SKIP, name, local.size, "not selected")

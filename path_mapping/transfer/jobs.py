@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from abc import ABC, abstractmethod
-from contextlib import suppress
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from path_mapping.errors import Unreachable
 from path_mapping.localfs import (
     CHANGED_ATTEMPTS,
     TEMPORARY,
+    FileState,
     PartJournal,
-    State,
     TargetDir,
     allocate,
     crc64_of_parts,
@@ -122,17 +120,14 @@ class LargeDownload(Job):
 
     def _open(self) -> Dict[int, int]:
         """Opens the temporary file of an earlier run, or a new one if another run is working on that."""
-        handle, name = self._folder.handle, temporary_of(self.copy)
+        name = temporary_of(self.copy)
         if not self.copy.etag or is_locked(os.path.join(self._folder.path, name), missing=False):
             name, self._file = self._folder.create(self.copy.local.name)
         else:
-            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            self._file = os.open(name, flags, 0o640, dir_fd=handle)
-            with suppress(OSError):
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._file = self._folder.resume(name)
         self._temporary = name
         try:
-            self._journal = PartJournal(journal_of(name), handle)
+            self._journal = PartJournal(journal_of(name), self._folder.handle)
             try:
                 return self._known()
             except BaseException:
@@ -220,7 +215,7 @@ class LargeUpload(Job):
         self._upload = ""
         self._etags: Dict[int, str] = {}
         self._spans: List[Span] = []
-        self._before: Optional[State] = None
+        self._before: Optional[FileState] = None
 
     def begin(self) -> Iterable[Unit]:
         """Begins the upload of the file in its current state."""

@@ -15,7 +15,7 @@ import pytest
 from ma_boot.rehearsal.obs_server import KeyPair as Known
 from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
 from path_mapping.errors import Cancelled, Refused, Replaced, TransferFailed
-from path_mapping.localfs.atomic_file import Section
+from path_mapping.localfs.source_file import Section
 from path_mapping.stores import Access, Credentials
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.transfer import Progress

@@ -12,8 +12,8 @@ import pytest
 
 from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
 from path_mapping.errors import NoSpace, TransferFailed
-from path_mapping.localfs.atomic_file import chunks
 from path_mapping.localfs.checksums import md5_of
+from path_mapping.localfs.source_file import chunks
 from path_mapping.mapping.routes import ObsUrl, Route
 from path_mapping.mapping.selection import Shard
 from path_mapping.planning.prepare import UploadChoice

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from path_mapping.localfs.names import Clashes, no_key, printable, unsafe
+from path_mapping.localfs.names import Clashes, key_problem, printable, unsafe
 from path_mapping.mapping.routes import ObsUrl, Route
 from path_mapping.mapping.selection import FILE_COST, Shard, selected, sharer
 from path_mapping.planning.compare import (
@@ -163,9 +163,9 @@ class TestKeys:
         assert [name for name, _ in source[1]] == ["a"]
 
     def test_a_name_that_cannot_be_a_key_is_not_sent(self) -> None:
-        assert no_key("ü" * 512) is None
-        assert no_key("ü" * 512 + "x") == "its key would have 1025 bytes, OBS allows 1024"
-        assert no_key("\udcff") == "its name is not UTF-8, as a key must be"
+        assert key_problem("ü" * 512) is None
+        assert key_problem("ü" * 512 + "x") == "its key would have 1025 bytes, OBS allows 1024"
+        assert key_problem("\udcff") == "its name is not UTF-8, as a key must be"
 
     def test_what_is_printed_stays_on_its_line(self) -> None:
         assert printable("a\n\x1b[31m\u202eb\ud800") == "a\\n\\x1b[31m\\u202eb\\ud800"

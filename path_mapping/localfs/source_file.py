@@ -1,0 +1,76 @@
+"""Reads local files, which others may change meanwhile."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import BinaryIO, Callable, Iterator, NamedTuple
+
+from path_mapping.errors import Unreachable
+from path_mapping.localfs.checksums import md5_of
+
+CHUNK = 1 << 20  # bytes that are read at once
+CHANGED_ATTEMPTS = 3  # uploads of a file that changes meanwhile, until it has failed
+
+
+class FileState(NamedTuple):
+    """What changes when a file is written to or replaced."""
+
+    size: int
+    mtime_ns: int
+    inode: int
+
+
+def state_of(status: os.stat_result) -> FileState:
+    """The state, to compare it before and after."""
+    return FileState(status.st_size, status.st_mtime_ns, status.st_ino)
+
+
+def chunks(path: Path) -> Iterator[bytes]:
+    """The file's content in pieces of `CHUNK` bytes. Raises `OSError`."""
+    with path.open("rb") as file:
+        yield from iter(lambda: file.read(CHUNK), b"")
+
+
+class Section:
+    """A file-like object of `size` bytes of a file from `offset` on; `sent` is told how many were read.
+
+    `read` raises `Unreachable` for a file that is too short: it was truncated.
+    """
+
+    def __init__(self, file: BinaryIO, offset: int, size: int, sent: Callable[[int], None]) -> None:
+        self.size = size
+        self._file = file
+        self._offset = offset
+        self._left = size
+        self._sent = sent
+        file.seek(offset)
+
+    def rewound(self) -> Section:
+        """Itself, at its first byte again."""
+        self._file.seek(self._offset)
+        self._left = self.size
+        return self
+
+    def read(self, size: int) -> bytes:
+        """At most `size` of the next bytes."""
+        piece = self._file.read(min(size, self._left))
+        if not piece and self._left:
+            raise Unreachable(f"the file ended {self._left} bytes early: it was truncated")
+        self._left -= len(piece)
+        self._sent(len(piece))
+        return piece
+
+    def md5(self) -> str:
+        """The MD5 of all of it in hex, without telling `sent`; rewinds."""
+        return md5_of(self._pieces())
+
+    def _pieces(self) -> Iterator[bytes]:
+        left = self.rewound().size
+        while left:
+            piece = self._file.read(min(CHUNK, left))
+            if not piece:
+                break
+            left -= len(piece)
+            yield piece
+        self.rewound()
