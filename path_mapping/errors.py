@@ -1,21 +1,21 @@
-"""What can go wrong between local paths and OBS.
+"""The errors of transfers between local paths and OBS.
 
 PathMappingError
-├── MappingInvalid        the mapping's file: every mistake in it
-├── CredentialsMissing    the environment: every variable that is missing
-├── MissingInputs         inputs that do not exist in OBS, all of them
-├── UnsafeTarget          keys that would leave their target or cannot be a file, all of them
-├── NoSpace               a disk that is too small for what is to come
-├── TransferFailed        files that could not be moved, after all others were tried
+├── MappingInvalid        the mapping file has mistakes
+├── CredentialsMissing    environment variables are missing or wrong
+├── MissingInputs         required inputs do not exist in OBS
+├── UnsafeTarget          keys that would leave their target or cannot be a file, or routes that overlap
+├── NoSpace               a disk is too small for the inputs
+├── TransferFailed        files failed, after all others were tried
 ├── Cancelled             the caller cancelled the transfer
-├── WorkersLost           all processes that moved files died: out of memory, or killed
-└── StoreError            what a store says
+├── WorkersLost           all worker processes died: OOM-killed, or killed by somebody
+└── StoreError            the store reported an error
     ├── NotFound          404: no such bucket or object
-    ├── Replaced          412: the object was replaced after it was listed
-    ├── Refused           401, 403: the credentials, or what they allow
-    │   └── Expired       403: credentials that were good once; new ones may help
-    └── Unreachable       network, timeout, 408, 5xx, a damaged answer: worth another try
-        └── SlowDown      429, 503: too many requests; worth another try, later and slower
+    ├── Replaced          412: the object has changed since it was listed
+    ├── Refused           401, 403: wrong credentials, or no permission
+    │   └── Expired       403: credentials that have expired; new ones may help
+    └── Unreachable       network, timeout, 408, 5xx, a corrupt response: a retry may help
+        └── SlowDown      429, 503: too many requests; a later retry may help
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Optional, Sequence, Tuple
 
-MOST_LISTED = 20
+MOST_LISTED = 20  # lines of a message
 
 
 class PathMappingError(Exception):
-    """Root of all errors here; the message explains everything, no traceback is needed."""
+    """The base of all errors here. The message explains everything; no traceback is needed."""
 
 
 class MappingInvalid(PathMappingError):
-    """The mapping cannot be read; `problems` has every mistake, each with its place."""
+    """The mapping is invalid; `problems` has every mistake, each with its place."""
 
     def __init__(self, source: str, problems: Sequence[str]) -> None:
         super().__init__(_listed(f"{source} is not a valid path mapping:", problems))
@@ -40,11 +40,11 @@ class MappingInvalid(PathMappingError):
 
 
 class CredentialsMissing(PathMappingError):
-    """Variables that are needed to reach OBS are not set."""
+    """Environment variables that are needed to reach OBS are missing or wrong."""
 
 
 class MissingInputs(PathMappingError):
-    """Inputs of the mapping that do not exist in OBS."""
+    """Required inputs do not exist in OBS: `urls`."""
 
     def __init__(self, urls: Sequence[str]) -> None:
         super().__init__(_listed("not in OBS, neither an object nor anything below it:", urls))
@@ -52,7 +52,7 @@ class MissingInputs(PathMappingError):
 
 
 class UnsafeTarget(PathMappingError):
-    """Objects whose keys must not, or cannot, become files below their target."""
+    """Objects must not, or cannot, become files below their target, or routes overlap."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__(_listed("objects that cannot be stored below their target:", problems))
@@ -63,7 +63,7 @@ class UnsafeTarget(PathMappingError):
 
 
 class NoSpace(PathMappingError):
-    """Disks that have too little space, or too few inodes, for what is to be downloaded."""
+    """Disks have too little free space, or too few free inodes, for the inputs."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__(_listed("not enough space; nothing was downloaded:", problems))
@@ -78,35 +78,35 @@ class Cancelled(PathMappingError):
 
 
 class WorkersLost(PathMappingError):
-    """The processes that moved the files are gone; what is whole stays, a later run goes on from there."""
+    """All worker processes died. Complete files stay, and a later run continues from there."""
 
 
 class StoreError(PathMappingError):
-    """A store refused or failed; the message names the operation and the object, never a credential."""
+    """The store refused or failed. The message names the operation and the object, never a credential."""
 
 
 class NotFound(StoreError):
-    """No such bucket or object."""
+    """The bucket or object does not exist."""
 
 
 class Refused(StoreError):
-    """The credentials are wrong, or do not allow this."""
+    """The credentials are wrong, or do not permit this."""
 
 
 class Expired(Refused):
-    """The credentials were good once; the same request may pass with new ones."""
+    """The credentials have expired; the same request may succeed with new ones."""
 
 
 class Replaced(StoreError):
-    """The object changed after it was listed."""
+    """The object has changed since it was listed."""
 
 
 class Unreachable(StoreError):
-    """The store did not answer, or not well; another try may help."""
+    """No response, or a corrupt one; a retry may help."""
 
 
 class SlowDown(Unreachable):
-    """The store has too much to do; `after` is the number of seconds that it asked to be left alone."""
+    """Too many requests; `after` is the number of seconds that the store asked to wait, if it did."""
 
     def __init__(self, message: str, after: Optional[float] = None) -> None:
         super().__init__(message)
@@ -115,23 +115,22 @@ class SlowDown(Unreachable):
 
 @dataclass(frozen=True)
 class Failure:
-    """One file that could not be moved, and why; `target` is empty where it has none."""
+    """One file that failed, and why; `source` or `target` is empty if there is none."""
 
     source: str
     target: str
     error: Exception
 
     def __str__(self) -> str:
-        way = f"{self.source} -> {self.target}" if self.target else self.source
-        return f"{way}: {self.error}"
+        return f"{' -> '.join(filter(None, (self.source, self.target)))}: {self.error}"
 
 
 class TransferFailed(PathMappingError):
-    """Some files could not be moved; all others were."""
+    """Some files failed; `done` is the number of those that did not."""
 
     def __init__(self, failures: Sequence[Failure], done: int) -> None:
         lines = [str(failure) for failure in failures]
-        super().__init__(_listed(f"{len(failures)} files failed, {done} are done:", lines))
+        super().__init__(_listed(f"{len(failures)} of {len(failures) + done} files failed:", lines))
         self.failures: Tuple[Failure, ...] = tuple(failures)
 
 

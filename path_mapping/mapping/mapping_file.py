@@ -14,33 +14,35 @@ from path_mapping.mapping.schema import mapping_of
 from path_mapping.mapping.yaml_json import read_json, read_yaml
 
 _READERS = {".yaml": read_yaml, ".yml": read_yaml, ".json": read_json}
-NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
-def read_mapping(path: Path, places: Mapping[str, str] = NOTHING) -> PathMapping:
-    """The mapping in a file; raises `MappingInvalid`, also for a file that cannot be read.
+def read_mapping(path: Path, placeholders: Mapping[str, str] = MappingProxyType({})) -> PathMapping:
+    """The mapping in a file; `placeholders` has the values of the placeholders.
 
-    `places` has the values of the placeholders.
+    Raises:
+        MappingInvalid: The file cannot be read, or has mistakes: all of them.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise MappingInvalid(str(path), [f"the file cannot be read: {error}"]) from error
-    return parse_mapping(text, str(path), places)
+    return parse_mapping(text, str(path), placeholders)
 
 
-def parse_mapping(text: str, source: str, places: Mapping[str, str] = NOTHING) -> PathMapping:
-    """The mapping in `{'input': {local: obs}, 'output': {local: obs}}`, raises `MappingInvalid`.
+def parse_mapping(text: str, source: str, placeholders: Mapping[str, str] = MappingProxyType({})) -> PathMapping:
+    """The mapping in `{'input': {local: obs}, 'output': {local: obs}}`.
 
-    Each value is a URL, or a mapping of `obs` and the options of `Route`. A source that ends in .yaml, .yml
-    or .json is that; any other is Python with the one assignment `PATH_MAPPING_CONFIG = {...}`. Every mistake
-    is told at once, with its place.
+    Each `obs` is a URL, or a dict with the URL as `obs` and the options of `Route`. The suffix of `source`
+    decides the format: .yaml and .yml, .json, else Python with the assignment `PATH_MAPPING_CONFIG = {...}`.
+
+    Raises:
+        MappingInvalid: The text has mistakes: all of them, each with its place.
     """
     problems: List[str] = []
     suffix = Path(source).suffix.lower()
     root = _READERS.get(suffix, read_literal)(text, problems)
     title = "the document" if suffix in _READERS else VARIABLE
-    mapping = mapping_of(root, title, places, problems) if root is not None else PathMapping((), ())
+    mapping = mapping_of(root, title, placeholders, problems) if root is not None else PathMapping((), ())
     problems += overlaps(mapping)
     if problems:
         raise MappingInvalid(source, problems)

@@ -1,25 +1,24 @@
-"""Reads `PATH_MAPPING_CONFIG = {...}` as a literal: the file is parsed, never executed."""
+"""Reads a mapping from `PATH_MAPPING_CONFIG = {...}`: the file is parsed, never executed."""
 
 from __future__ import annotations
 
 import ast
 from typing import List, Optional
 
-from path_mapping.mapping.document import Items, Pairs, ScalarValue, Value, brief
+from path_mapping.mapping.document import DictValue, ListValue, ScalarValue, Value, brief
 
 VARIABLE = "PATH_MAPPING_CONFIG"
 
 
 def read_literal(text: str, problems: List[str]) -> Optional[Value]:
-    """The value of the one assignment; anything else that would be executed is a problem.
+    """The value of the one assignment; None, and a problem, without it or with other code beside it.
 
-    That is the file which X2MindSpore generates (x2ms_adapter/modelarts/path_mapping_config.py). Beside the
-    assignment it may hold comments and a docstring.
+    This is the file that X2MindSpore generates (x2ms_adapter/modelarts/path_mapping_config.py). Comments and
+    a docstring are allowed.
     """
     try:
-        module = ast.parse(text)
-        value = _assigned(module, problems)
-        return None if value is None else _node(value)
+        assigned = _assigned(ast.parse(text), problems)
+        return None if assigned is None else _value(assigned)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None) or 1
         problems.append(f"line {line}: not Python: {getattr(error, 'msg', error)}")
@@ -39,7 +38,7 @@ def _assigned(module: ast.Module, problems: List[str]) -> Optional[ast.expr]:
         else:
             value = statement.value
     if value is None and not problems:
-        problems.append(f"no {VARIABLE} = {{...}} in it")
+        problems.append(f"no {VARIABLE} = {{...}} found")
     return value
 
 
@@ -53,16 +52,16 @@ def _target(statement: ast.stmt) -> Optional[str]:
     return target.id if isinstance(target, ast.Name) else None
 
 
-def _node(value: ast.expr) -> Value:
-    line, shown = value.lineno, brief(ast.unparse(value))
-    if isinstance(value, ast.Dict):
+def _value(node: ast.expr) -> Value:
+    line, shown = node.lineno, brief(ast.unparse(node))
+    if isinstance(node, ast.Dict):
         pairs = []
-        for key, item in zip(value.keys, value.values):
-            name = Value(item.lineno, "**") if key is None else _node(key)
-            pairs.append((name, _node(item)))
-        return Pairs(line, shown, tuple(pairs))
-    if isinstance(value, (ast.List, ast.Tuple)):
-        return Items(line, shown, tuple(_node(item) for item in value.elts))
-    if isinstance(value, ast.Constant) and isinstance(value.value, (str, int, float, type(None))):
-        return ScalarValue(line, shown, value.value)
+        for key, item in zip(node.keys, node.values):
+            name = Value(item.lineno, "**") if key is None else _value(key)
+            pairs.append((name, _value(item)))
+        return DictValue(line, shown, tuple(pairs))
+    if isinstance(node, (ast.List, ast.Tuple)):
+        return ListValue(line, shown, tuple(map(_value, node.elts)))
+    if isinstance(node, ast.Constant) and isinstance(node.value, (str, int, float, type(None))):
+        return ScalarValue(line, shown, node.value)
     return Value(line, shown)  # code: a call, a name, an f-string

@@ -1,4 +1,4 @@
-"""What a path mapping says, as values: URLs, routes with their options, and the placeholders in both."""
+"""A path mapping as values: URLs, routes with their options, and the placeholders in both. Pure."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Mapping, Optional, Tuple
 
 PLACEHOLDERS = ("job", "node", "rank")
 _URL = re.compile(r"(?:obs|s3)://([^/]*)(?:/(.*))?", re.DOTALL)
-_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")  # the naming rules of OBS
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 
 @dataclass(frozen=True)
 class ObsUrl:
-    """`obs://bucket/key`; the key may be empty (the whole bucket), or end in `/` (a directory)."""
+    """`obs://bucket/key`; the key may be empty (the whole bucket) or end in `/` (a directory)."""
 
     bucket: str
     key: str
 
     @classmethod
     def parse(cls, text: str) -> ObsUrl:
-        """The URL written `obs://` or `s3://`; raises `ValueError` with what was found and expected."""
+        """The URL, which starts with `obs://` or `s3://`. Raises `ValueError` with what was expected."""
         match = _URL.fullmatch(text)
         if match is None:
             raise ValueError(f"found {text!r}, expected 'obs://bucket/path'")
@@ -46,11 +46,12 @@ class ObsUrl:
 class Route:
     """One entry of the mapping; `local` is as written, so it may be relative and may end in `/`.
 
-    `include` and `exclude` are patterns as in a .gitignore, of names below the route: a file is taken when
-    nothing is included or an `include` matches, and no `exclude` does. `interval` is the time in seconds
-    between two uploads while the training runs, None for only the last one. `shard`: each node fetches only
-    its part. `required`: nothing there is an error. `delete`: what the other side no longer has is deleted,
-    if it came by this route. `checksum`: contents are compared, not sizes and times.
+    `include` and `exclude` are .gitignore patterns for names below the route: a file is selected if there is
+    no `include` or one matches, and no `exclude` matches. `interval` is the time in seconds between two
+    uploads while the training runs; None for the last upload only. `shard`: each node downloads only its
+    shard. `required`: it is an error if nothing exists at the source. `delete`: what the source no longer has
+    is deleted from the target, if this route put it there. `checksum`: contents are compared, not sizes and
+    times.
     """
 
     local: str
@@ -70,16 +71,16 @@ class Route:
 
 @dataclass(frozen=True)
 class PathMapping:
-    """What is downloaded before the training and uploaded after it."""
+    """What is downloaded before the training, and what is uploaded while it runs and after it."""
 
     inputs: Tuple[Route, ...]
     outputs: Tuple[Route, ...]
 
 
-def expanded(text: str, places: Mapping[str, str]) -> str:
+def expanded(text: str, placeholders: Mapping[str, str]) -> str:
     """The text with `{job}`, `{node}` and `{rank}` replaced; `{{` and `}}` are braces.
 
-    `places` has the values that are known. Raises `ValueError` for any other placeholder or brace.
+    `placeholders` has their values. Raises `ValueError` for any other placeholder, or a single brace.
     """
 
     def replacement(match: re.Match[str]) -> str:
@@ -90,13 +91,13 @@ def expanded(text: str, places: Mapping[str, str]) -> str:
             raise ValueError(f"found a single {found!r}, expected '{found * 2}' for a brace in a name")
         if name not in PLACEHOLDERS:
             raise ValueError(f"found the placeholder {found}, expected {{job}}, {{node}} or {{rank}}")
-        if name not in places:
+        if name not in placeholders:
             raise ValueError(f"found {found}, which has no value here")
-        return places[name]
+        return placeholders[name]
 
     return _BRACES.sub(replacement, text)
 
 
 def is_text(text: str) -> bool:
-    """False for what neither a file name nor a key can have: NUL, and half a surrogate pair."""
+    """Whether it has only what file names and keys can have: no NUL and no lone surrogate."""
     return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)

@@ -1,151 +1,149 @@
-"""From a document to a mapping: every key, type, URL and pattern is checked, every mistake has its place."""
+"""From a document to a mapping: every key, type, URL and pattern is checked, every mistake located."""
 
 from __future__ import annotations
 
 import math
 import os
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from path_mapping.mapping.document import Items, Pairs, ScalarValue, Value, place
+from path_mapping.mapping.document import DictValue, ListValue, ScalarValue, Value
 from path_mapping.mapping.routes import ObsUrl, PathMapping, Route, expanded, is_text
-from path_mapping.mapping.selection import wrong_pattern
+from path_mapping.mapping.selection import pattern_problem
 
 SECTIONS = ("input", "output")
-_OPTIONS = ("obs", "include", "exclude", "interval", "shard", "required", "delete", "checksum")
 _ONLY = {"interval": "output", "shard": "input"}
 
 
-def mapping_of(root: Value, title: str, places: Mapping[str, str], problems: List[str]) -> PathMapping:
-    """The mapping in a document; `title` is how a message calls the whole of it."""
-    sections = _sections(root, title, problems)
-    routes = {name: _routes(node, name, places, problems) for name, node in sections.items()}
+def mapping_of(root: Value, title: str, placeholders: Mapping[str, str], problems: List[str]) -> PathMapping:
+    """The mapping in a document. Mistakes are added to `problems`; `title` is the document's name in them.
+
+    `placeholders` has the values of the placeholders.
+    """
+    sections: Dict[str, Value] = {}
+    if isinstance(root, DictValue):
+        sections = _by_key(root, SECTIONS, (), problems)
+    else:
+        problems.append(f"{root.place(title)}expected a dict {{'input': ..., 'output': ...}}")
+    routes = {name: _routes(value, name, placeholders, problems) for name, value in sections.items()}
     return PathMapping(tuple(routes.get("input", ())), tuple(routes.get("output", ())))
 
 
-def _sections(root: Value, title: str, problems: List[str]) -> Dict[str, Pairs]:
-    if not isinstance(root, Pairs):
-        problems.append(f"{place(root, title)}expected a dict {{'input': ..., 'output': ...}}")
-        return {}
-    sections: Dict[str, Pairs] = {}
-    for key, node in root.pairs:
+def _by_key(
+    value: DictValue, known: Sequence[str], where: Tuple[str, ...], problems: List[str]
+) -> Dict[str, Value]:
+    found: Dict[str, Value] = {}
+    for key, item in value.pairs:
         name = _string(key)
-        if name not in SECTIONS:
-            problems.append(f"{place(key)}found the key {key.shown}, expected 'input' or 'output'")
-        elif name in sections:
-            problems.append(f"{place(key)}{name!r} stands twice")
-        elif isinstance(node, ScalarValue) and node.value is None:
-            sections[name] = Pairs(node.line, node.shown, ())  # YAML: nothing but comments below it
-        elif not isinstance(node, Pairs):
-            problems.append(f"{place(node)}{name!r}: expected a dict {{local path: 'obs://...'}}")
+        if name is None or name not in known:
+            problems.append(
+                f"{key.place(*where)}found the key {key.shown}, expected one of {', '.join(known)}"
+            )
+        elif name in found:
+            problems.append(f"{key.place(*where)}duplicate key {name!r}")
         else:
-            sections[name] = node
-    return sections
+            found[name] = item
+    return found
 
 
-def _routes(section: Pairs, name: str, places: Mapping[str, str], problems: List[str]) -> List[Route]:
+def _routes(value: Value, section: str, placeholders: Mapping[str, str], problems: List[str]) -> List[Route]:
+    if isinstance(value, ScalarValue) and value.value is None:
+        return []  # YAML: a section with nothing but comments
+    if not isinstance(value, DictValue):
+        problems.append(f"{value.place(section)}expected a dict {{local path: 'obs://...'}}")
+        return []
     routes: List[Route] = []
     seen: Dict[str, Tuple[str, Value]] = {}
-    for key, node in section.pairs:
-        local = _local(key, name, places, problems)
-        options = _options(node, local or key.shown, name, places, problems)
+    for key, item in value.pairs:
+        local = _local(key, section, placeholders, problems)
+        arguments = _arguments(item, local or key.shown, section, placeholders, problems)
         if local is None:
             continue
         first, earlier = seen.setdefault(os.path.normpath(local), (local, key))
         if earlier is not key:
-            problems.append(place(key, name) + _repeated(local, first, earlier))
-        elif options is not None:
-            routes.append(Route(local, **options))
+            problems.append(key.place(section) + _duplicate(local, first, earlier))
+        elif arguments is not None:
+            routes.append(Route(local, **arguments))
     return routes
 
 
-def _repeated(local: str, first: str, node: Value) -> str:
-    where = f"line {node.line}" if node.line else repr(first)
-    if local == first:
-        return f"{local!r} stands in {where} already" if node.line else f"{local!r} stands twice"
-    return f"{local!r} is the path of {where} already"
+def _duplicate(local: str, first: str, earlier: Value) -> str:
+    where = f", first on line {earlier.line}" if earlier.line else ""
+    same = "" if local == first else f", the same path as {first!r}"
+    return f"duplicate key {local!r}{same}{where}"
 
 
-def _local(key: Value, section: str, places: Mapping[str, str], problems: List[str]) -> Optional[str]:
+def _local(key: Value, section: str, placeholders: Mapping[str, str], problems: List[str]) -> Optional[str]:
     text = _string(key)
     if not text or not is_text(text):
-        problems.append(f"{place(key, section)}found {key.shown}, expected a local path as a string")
+        problems.append(f"{key.place(section)}found {key.shown}, expected a local path as a string")
         return None
     try:
-        return expanded(text, places)
+        return expanded(text, placeholders)
     except ValueError as error:
-        problems.append(f"{place(key, section)}{error}")
+        problems.append(f"{key.place(section)}{error}")
         return None
 
 
-def _options(
-    node: Value, local: str, section: str, places: Mapping[str, str], problems: List[str]
+def _arguments(
+    value: Value, local: str, section: str, placeholders: Mapping[str, str], problems: List[str]
 ) -> Optional[Dict[str, Any]]:
-    """The arguments of the `Route`; None without a URL that is one."""
-    if not isinstance(node, Pairs):
-        url = _url(node, place(node, section), places, problems)
+    """The arguments of the `Route`; None without a valid URL."""
+    if not isinstance(value, DictValue):
+        url = _url(value, value.place(section), placeholders, problems)
         return None if url is None else {"remote": url}
-    found: Dict[str, Value] = {}
-    for key, value in node.pairs:
-        name = _string(key)
-        where = place(key, section, repr(local))
-        if name not in _OPTIONS:
-            problems.append(f"{where}found the option {key.shown}, expected one of {', '.join(_OPTIONS)}")
-        elif name in found:
-            problems.append(f"{where}{name!r} stands twice")
-        elif _ONLY.get(name, section) != section:
-            problems.append(f"{where}{name!r} is for an {_ONLY[name]} only")
-        else:
-            found[name] = value
+    where = (section, repr(local))
+    found = _by_key(value, ("obs", *_READERS), where, problems)
+    for name, only in _ONLY.items():
+        if name in found and only != section:
+            problems.append(f"{found.pop(name).place(*where)}{name!r} is valid for an {only} only")
     if "obs" not in found:
-        problems.append(f"{place(node, section, repr(local))}no 'obs', expected 'obs': 'obs://bucket/path'")
+        problems.append(f"{value.place(*where)}no 'obs', expected 'obs': 'obs://bucket/path'")
         return None
-    url = _url(found["obs"], place(found["obs"], section, repr(local)), places, problems)
-    values = {
-        name: _READERS[name](value, place(value, section, repr(local), name), problems)
-        for name, value in found.items()
-        if name != "obs"
+    url = _url(found["obs"], found["obs"].place(*where), placeholders, problems)
+    options = {
+        name: read(found[name], found[name].place(*where, name), problems)
+        for name, read in _READERS.items()
+        if name in found
     }
-    return None if url is None else {"remote": url, **values}
+    return None if url is None else {"remote": url, **options}
 
 
-def _url(node: Value, where: str, places: Mapping[str, str], problems: List[str]) -> Optional[ObsUrl]:
-    text = _string(node)
+def _url(value: Value, where: str, placeholders: Mapping[str, str], problems: List[str]) -> Optional[ObsUrl]:
+    text = _string(value)
     if text is None:
-        problems.append(f"{where}found {node.shown}, expected 'obs://bucket/path'")
+        problems.append(f"{where}found {value.shown}, expected 'obs://bucket/path'")
         return None
     try:
-        return ObsUrl.parse(expanded(text, places))
+        return ObsUrl.parse(expanded(text, placeholders))
     except ValueError as error:
         problems.append(f"{where}{error}")
         return None
 
 
-def _patterns(node: Value, where: str, problems: List[str]) -> Tuple[str, ...]:
-    items = node.items if isinstance(node, Items) else ()
-    if not isinstance(node, Items):
-        problems.append(f"{where}found {node.shown}, expected a list of patterns as ['*.ckpt']")
-    patterns = []
-    for item in items:
+def _patterns(value: Value, where: str, problems: List[str]) -> Tuple[str, ...]:
+    if not isinstance(value, ListValue):
+        problems.append(f"{where}found {value.shown}, expected a list of patterns such as ['*.ckpt']")
+        return ()
+    for item in value.items:
         text = _string(item)
-        problem = "expected a pattern as a string" if text is None else wrong_pattern(text)
+        problem = "expected a pattern as a string" if text is None else pattern_problem(text)
         if problem:
             problems.append(f"{where}found {item.shown}, {problem}")
-        patterns.append(text or "")
-    return tuple(patterns)
+    return tuple(_string(item) or "" for item in value.items)
 
 
-def _seconds(node: Value, where: str, problems: List[str]) -> Optional[float]:
-    value = node.value if isinstance(node, ScalarValue) else None
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and 1 <= value < math.inf:
-        return float(value)
-    problems.append(f"{where}found {node.shown}, expected a number of seconds from 1")
+def _seconds(value: Value, where: str, problems: List[str]) -> Optional[float]:
+    found = value.value if isinstance(value, ScalarValue) else None
+    if isinstance(found, (int, float)) and not isinstance(found, bool) and 1 <= found < math.inf:
+        return float(found)
+    problems.append(f"{where}found {value.shown}, expected a number of seconds, at least 1")
     return None
 
 
-def _flag(node: Value, where: str, problems: List[str]) -> bool:
-    if isinstance(node, ScalarValue) and isinstance(node.value, bool):
-        return node.value
-    problems.append(f"{where}found {node.shown}, expected true or false")
+def _flag(value: Value, where: str, problems: List[str]) -> bool:
+    if isinstance(value, ScalarValue) and isinstance(value.value, bool):
+        return value.value
+    problems.append(f"{where}found {value.shown}, expected true or false")
     return False
 
 
@@ -160,5 +158,5 @@ _READERS: Dict[str, Callable[[Value, str, List[str]], Any]] = {
 }
 
 
-def _string(node: Value) -> Optional[str]:
-    return node.value if isinstance(node, ScalarValue) and isinstance(node.value, str) else None
+def _string(value: Value) -> Optional[str]:
+    return value.value if isinstance(value, ScalarValue) and isinstance(value.value, str) else None

@@ -1,4 +1,4 @@
-"""What lies below a local path, in the order that its keys would have."""
+"""What exists below a local path, in the order that its keys would have."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from path_mapping.localfs import is_temporary, shown
 from path_mapping.planning.compare import LocalEntry
 from path_mapping.planning.record import is_record
 
-Found = Tuple[str, LocalEntry]
-
 
 def look(path: Union[str, Path]) -> Optional[LocalEntry]:
-    """What is at the path, itself: a link is not followed; None for nothing."""
+    """What exists at the path, without following a link; None if nothing does. Raises `OSError`."""
     try:
         status = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -24,23 +22,21 @@ def look(path: Union[str, Path]) -> Optional[LocalEntry]:
     return LocalEntry(kinds.get(stat.S_IFMT(status.st_mode), "special"), status.st_size, status.st_mtime_ns)
 
 
-def files_below(root: Path) -> Iterator[Found]:
-    """Every file below the directory with its name, and `name/` for each directory with nothing in it.
+def files_below(root: Path) -> Iterator[Tuple[str, LocalEntry]]:
+    """Every file below the directory with its name, and `name/` for each empty directory.
 
-    Links that lead out of the directory, or to nothing, are not followed: they come with a problem. Links
-    inside of it are files; directories they lead to come anyway. So come directories that cannot be read;
-    sockets, pipes and devices are special. Unfinished downloads and records are left out.
+    Links to files inside the directory are files; links to directories inside are skipped, as those are
+    walked anyway. Links that lead outside or are dangling have a problem, and so have directories that cannot
+    be read. Sockets, pipes and devices are special. Unfinished downloads and records are skipped.
     """
-    inside = os.path.realpath(root) + os.sep
-    yield from _below(str(root), "", inside)
+    yield from _below(str(root), "", os.path.realpath(root) + os.sep)
 
 
-def _below(directory: str, prefix: str, inside: str) -> Iterator[Found]:
-    """One directory: a directory's name is sorted with its `/`, as its files' keys are."""
+def _below(directory: str, prefix: str, inside: str) -> Iterator[Tuple[str, LocalEntry]]:
     try:
         names = _sorted(directory)
     except OSError as error:
-        if not isinstance(error, FileNotFoundError):  # gone since it was listed
+        if not isinstance(error, FileNotFoundError):  # removed since it was listed
             yield prefix or "./", LocalEntry("directory", 0, 0, f"cannot be read: {error.strerror}")
         return
     empty = True
@@ -55,11 +51,11 @@ def _below(directory: str, prefix: str, inside: str) -> Iterator[Found]:
         if found is not None:
             yield prefix + name, found
     if empty and prefix:
-        status = os.stat(directory)
-        yield prefix, LocalEntry("directory", 0, status.st_mtime_ns)
+        yield prefix, LocalEntry("directory", 0, os.stat(directory).st_mtime_ns)
 
 
 def _sorted(directory: str) -> List[str]:
+    """The names in a directory. Those of directories are sorted with their `/`, as keys are."""
     with os.scandir(directory) as entries:
         names = [f"{one.name}/" if one.is_dir(follow_symlinks=False) else one.name for one in entries]
     names.sort()
@@ -67,7 +63,7 @@ def _sorted(directory: str) -> List[str]:
 
 
 def _file(path: str, inside: str) -> Optional[LocalEntry]:
-    """What is at the path of a file; None for what is gone, and for a link to a directory inside."""
+    """What exists at the path of a file; None if it was removed, or is a link to a directory inside."""
     try:
         status = os.lstat(path)
         if stat.S_ISLNK(status.st_mode):
@@ -94,16 +90,16 @@ def _link_problem(path: str, inside: str) -> Optional[str]:
 
 
 def folds_case(root: Path) -> bool:
-    """Whether the disk takes `A` and `a` for one name, as a name that is there shows: nothing is written."""
-    there = next(existing(root))
-    if not any(letter.isalpha() for letter in there.name):
+    """Whether the disk ignores case, tested with a name that exists: nothing is written."""
+    found = next(existing(root))
+    if not any(letter.isalpha() for letter in found.name):
         return False
     try:
-        return os.path.samefile(there, there.with_name(there.name.swapcase()))
+        return os.path.samefile(found, found.with_name(found.name.swapcase()))
     except OSError:
         return False
 
 
 def existing(path: Path) -> Iterator[Path]:
-    """The path, or the nearest directory above it that exists, and all above that."""
+    """The path, or its nearest ancestor that exists, and all ancestors of that."""
     return (one for one in (path, *path.parents) if one.exists())

@@ -1,4 +1,4 @@
-"""A long list of tuples in bounded memory: what is more than some MiB lies in a temporary file."""
+"""A long list of tuples in bounded memory: what does not fit is in a temporary file."""
 
 from __future__ import annotations
 
@@ -7,26 +7,21 @@ import tempfile
 from typing import Generic, Iterator, List, Tuple, TypeVar
 
 IN_MEMORY = 32 << 20  # bytes
-_BATCH = 1000
+_BATCH = 1000  # items
 
 Item = TypeVar("Item", bound=Tuple[object, ...])
 
 
 class Spool(Generic[Item]):
-    """Items are added, then read in the same order, as often as one likes."""
+    """Items are added, then read in the same order, as often as needed."""
 
     def __init__(self) -> None:
         self._file = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115 -- closed by close()
         self._batch: List[Item] = []
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
 
     def add(self, item: Item) -> None:
-        """Adds one at the end; raises `OSError` for a full disk."""
+        """Appends an item. Raises `OSError` for a full disk."""
         self._batch.append(item)
-        self._count += 1
         if len(self._batch) >= _BATCH:
             self._flush()
 
@@ -48,5 +43,5 @@ class Spool(Generic[Item]):
             yield from batch
 
     def close(self) -> None:
-        """Gives the memory and the disk back."""
+        """Frees the memory and the disk."""
         self._file.close()

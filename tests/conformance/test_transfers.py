@@ -143,7 +143,7 @@ def test_one_of_three_uploads_fails_and_the_others_arrive(
 ) -> None:
     long = "/".join(["x" * 250] * 4) + "/" + "y" * 60  # with `data/` a key of more than 1,024 bytes
     outputs(tmp_path, {"a": b"a", "b": b"b", long: b"c"})
-    with pytest.raises(TransferFailed, match="1 files failed, 2 are done"):
+    with pytest.raises(TransferFailed, match="1 of 3 files failed"):
         send(store_of(account), bucket, tmp_path)
     fetch(store_of(account), bucket, tmp_path)
     assert tree(tmp_path / "in") == {"a": b"a", "b": b"b"}
@@ -234,6 +234,6 @@ def test_a_link_in_the_target_is_not_followed_out_of_it(
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "in").mkdir()
     os.symlink(tmp_path / "elsewhere", tmp_path / "in" / "a")
-    with pytest.raises(TransferFailed, match="1 files failed, 1 are done"):
+    with pytest.raises(TransferFailed, match="1 of 2 files failed"):
         fetch(store_of(account), bucket, tmp_path)
     assert list((tmp_path / "elsewhere").iterdir()) == []

@@ -48,7 +48,7 @@ def test_an_empty_mapping_is_one(text: str) -> None:
     ("text", "said"),
     [
         ("PATH_MAPPING_CONFIG = {", "line 1: not Python"),
-        ("", "no PATH_MAPPING_CONFIG = {...} in it"),
+        ("", "no PATH_MAPPING_CONFIG = {...} found"),
         ("X = {}", "line 1: found other code"),
         ("import os\nPATH_MAPPING_CONFIG = {}", "line 1: found other code"),
         (
@@ -56,9 +56,9 @@ def test_an_empty_mapping_is_one(text: str) -> None:
             "line 2: PATH_MAPPING_CONFIG is assigned a second",
         ),
         ("PATH_MAPPING_CONFIG = dict()", "line 1: PATH_MAPPING_CONFIG: expected a dict"),
-        ("PATH_MAPPING_CONFIG = {'inputs': {}}", "found the key 'inputs', expected 'input' or 'output'"),
-        ("PATH_MAPPING_CONFIG = {'input': {}, 'input': {}}", "'input' stands twice"),
-        ("PATH_MAPPING_CONFIG = {'input': []}", "'input': expected a dict"),
+        ("PATH_MAPPING_CONFIG = {'inputs': {}}", "found the key 'inputs', expected one of input, output"),
+        ("PATH_MAPPING_CONFIG = {'input': {}, 'input': {}}", "duplicate key 'input'"),
+        ("PATH_MAPPING_CONFIG = {'input': []}", "input: expected a dict"),
         ("PATH_MAPPING_CONFIG = {'input': {1: 'obs://bucket/x'}}", "found 1, expected a local path"),
         ("PATH_MAPPING_CONFIG = {'input': {'': 'obs://bucket/x'}}", "found '', expected a local path"),
         ("PATH_MAPPING_CONFIG = {'input': {**x}}", "found **, expected a local path"),
@@ -70,7 +70,7 @@ def test_an_empty_mapping_is_one(text: str) -> None:
         ("PATH_MAPPING_CONFIG = {'input': {'a': 'obs://bucket/x//y'}}", "expected a path without"),
         (
             "PATH_MAPPING_CONFIG = {'input': {'a': 'obs://bucket/x',\n'a': 'obs://bucket/y'}}",
-            "line 2: input: 'a' stands in line 1 already",
+            "line 2: input: duplicate key 'a', first on line 1",
         ),
     ],
 )

@@ -79,15 +79,15 @@ OPTION_MISTAKES = [
     ("{shard: 1}", "input: 'a': no 'obs', expected 'obs': 'obs://bucket/path'"),
     (
         "{obs: 'obs://bucket/x', size: 1}",
-        "input: 'a': found the option 'size', expected one of obs, include,",
+        "input: 'a': found the key 'size', expected one of obs, include,",
     ),
     ("{obs: 'obs://bucket/x', shard: 1}", "input: 'a': shard: found 1, expected true or false"),
     ("{obs: 'obs://bucket/x', shard: 'no'}", "input: 'a': shard: found 'no', expected true or false"),
-    ("{obs: 'obs://bucket/x', interval: 9}", "input: 'a': 'interval' is for an output only"),
+    ("{obs: 'obs://bucket/x', interval: 9}", "input: 'a': 'interval' is valid for an output only"),
     ("{obs: 'obs://bucket/x', include: '*'}", "input: 'a': include: found '*', expected a list of patterns"),
     ("{obs: 'obs://bucket/x', include: [1]}", "input: 'a': include: found 1, expected a pattern as a string"),
-    ("{obs: 'obs://bucket/x', exclude: ['!']}", "exclude: found '!', expected a pattern as in a .gitignore"),
-    ("{obs: 'obs://bucket/x', exclude: ['# a']}", "exclude: found '# a', expected a pattern"),
+    ("{obs: 'obs://bucket/x', exclude: ['!']}", "exclude: found '!', expected a .gitignore pattern"),
+    ("{obs: 'obs://bucket/x', exclude: ['# a']}", "exclude: found '# a', expected a .gitignore pattern"),
     ("{obs: 3}", "input: 'a': found 3, expected 'obs://bucket/path'"),
     ("[obs]", "input: found a list, expected 'obs://bucket/path'"),
     ("2020-01-01", "input: found 2020-01-01, expected 'obs://bucket/path'"),
@@ -107,17 +107,17 @@ def test_a_mistake_in_an_option_is_named_with_its_line(value: str, said: str) ->
 @pytest.mark.parametrize("seconds", ["0", "-3", "true", "'60'", ".inf", ".nan", "null"])
 def test_an_interval_is_a_number_of_seconds(seconds: str) -> None:
     (problem,) = problems_of(f"output: {{a: {{obs: 'obs://bucket/x', interval: {seconds}}}}}")
-    assert "expected a number of seconds from 1" in problem
+    assert "expected a number of seconds, at least 1" in problem
 
 
 @pytest.mark.parametrize(
     ("source", "text", "said"),
     [
-        ("m.yaml", "input: {a: 'obs://bucket/x'}\ninput: {}", "line 2: 'input' stands twice"),
-        ("m.yaml", "input:\n  a: obs://bucket/x\n  a: obs://bucket/y", "line 3: input: 'a' stands in line 2 already"),
-        ("m.yaml", "input:\n  a: {obs: 'obs://bucket/x', obs: 'obs://bucket/y'}", "line 2: input: 'a': 'obs' stands twice"),
-        ("m.json", '{"input": {"a": "obs://bucket/x", "a": "obs://bucket/y"}}', "input: 'a' stands twice"),
-        ("m.json", '{"input": {"a": "obs://bucket/x", "./a": "obs://bucket/y"}}', "'./a' is the path of 'a' already"),
+        ("m.yaml", "input: {a: 'obs://bucket/x'}\ninput: {}", "line 2: duplicate key 'input'"),
+        ("m.yaml", "input:\n  a: obs://bucket/x\n  a: obs://bucket/y", "line 3: input: duplicate key 'a', first on line 2"),
+        ("m.yaml", "input:\n  a: {obs: 'obs://bucket/x', obs: 'obs://bucket/y'}", "line 2: input: 'a': duplicate key 'obs'"),
+        ("m.json", '{"input": {"a": "obs://bucket/x", "a": "obs://bucket/y"}}', "input: duplicate key 'a'"),
+        ("m.json", '{"input": {"a": "obs://bucket/x", "./a": "obs://bucket/y"}}', "duplicate key './a', the same path as 'a'"),
         ("m.json", "{'input': {}}", "line 1: not JSON: "),
         ("m.json", '{"input": NaN}', "found NaN, expected a number"),
         ("m.yaml", "input: [", "line 1: not YAML: "),
@@ -145,31 +145,31 @@ output:
   d: {obs: 'obs://bucket/{jo}', interval: soon}
 """
     assert problems_of(text) == (
-        "line 6: found the key 'more', expected 'input' or 'output'",
+        "line 6: found the key 'more', expected one of input, output",
         "line 3: input: 'a': found 'http://x', expected 'obs://bucket/path'",
         "line 3: input: 'a': shard: found 2, expected true or false",
         "line 9: output: 'd': found the placeholder {jo}, expected {job}, {node} or {rank}",
-        "line 9: output: 'd': interval: found 'soon', expected a number of seconds from 1",
-        "output: 'c/out' lies in the input 'c'",
-        "output: obs://bucket/job/out lies in the input obs://bucket/job/",
+        "line 9: output: 'd': interval: found 'soon', expected a number of seconds, at least 1",
+        "output: 'c/out' is inside the input 'c'",
+        "output: obs://bucket/job/out is inside the input obs://bucket/job/",
     )
 
 
 @pytest.mark.parametrize(
     ("inputs", "outputs", "said"),
     [
-        ({"a": "x/", "a/b": "y/"}, {}, ["input: 'a/b' lies in 'a': give each its own place"]),
-        ({"a/b": "x/", "a": "y/"}, {}, ["input: 'a' holds 'a/b': give each its own place"]),
-        ({".": "x/", "b": "y/"}, {}, ["input: 'b' lies in '.': give each its own place"]),
+        ({"a": "x/", "a/b": "y/"}, {}, ["input: 'a/b' is inside 'a': use separate paths"]),
+        ({"a/b": "x/", "a": "y/"}, {}, ["input: 'a' contains 'a/b': use separate paths"]),
+        ({".": "x/", "b": "y/"}, {}, ["input: 'b' is inside '.': use separate paths"]),
         ({"a": "x/", "ab": "x2/", "b": "x/"}, {}, []),  # one source may have two targets; look-alikes
         ({"/a": "x/", "a": "y/"}, {}, []),
-        ({}, {"a": "x/", "b": "x"}, ["output: 'b': obs://bucket/x is the same as obs://bucket/x/ of 'a': give each its own place"]),
-        ({}, {"a": "", "b": "x"}, ["output: 'b': obs://bucket/x lies in obs://bucket/ of 'a': give each its own place"]),
+        ({}, {"a": "x/", "b": "x"}, ["output: 'b': obs://bucket/x is the same as obs://bucket/x/ of 'a': use separate URLs"]),
+        ({}, {"a": "", "b": "x"}, ["output: 'b': obs://bucket/x is inside obs://bucket/ of 'a': use separate URLs"]),
         ({}, {"a": "x", "a/b": "y"}, []),  # a file that goes to two places
         ({"a": "x/"}, {"a": "x/"}, []),  # to go on with what a run before has left
-        ({"a": "x/"}, {"a/b": "y/"}, ["output: 'a/b' lies in the input 'a'"]),
+        ({"a": "x/"}, {"a/b": "y/"}, ["output: 'a/b' is inside the input 'a'"]),
         ({"a/b": "y/"}, {"a": "x/"}, []),
-        ({"a": "x/"}, {"b": "x/y"}, ["output: obs://bucket/x/y lies in the input obs://bucket/x/"]),
+        ({"a": "x/"}, {"b": "x/y"}, ["output: obs://bucket/x/y is inside the input obs://bucket/x/"]),
     ],
 )  # fmt: skip
 def test_routes_that_must_not_be_together(

@@ -49,7 +49,7 @@ def test_one_local_path_in_two_spellings_stands_twice(other: str) -> None:
     found = problems_of(
         f"PATH_MAPPING_CONFIG = {{'output': {{'a': 'obs://bucket/x',\n{other!r}: 'obs://bucket/y'}}}}"
     )
-    assert found == (f"line 2: output: {other!r} is the path of line 1 already",)
+    assert found == (f"line 2: output: duplicate key {other!r}, the same path as 'a', first on line 1",)
 
 
 def test_an_input_may_be_an_output_too() -> None:
