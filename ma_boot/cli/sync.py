@@ -1,9 +1,9 @@
-"""`ma_boot sync ...`: what a path mapping would move, and moving it, without a job."""
+"""`ma_boot sync ...`: transfers the inputs and outputs of a path mapping, or plans that, without a job."""
 
 from __future__ import annotations
 
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Tuple
 
 import click
 
@@ -12,67 +12,23 @@ from ma_boot.cli.options import DIR, SECONDS_ABOVE_0, files
 
 if TYPE_CHECKING:
     from ma_boot.cli.sync_alone import SyncRequest
-    from path_mapping.mapping import Shard
 
 
-def _share(ctx: click.Context, param: click.Parameter, value: Optional[str]) -> Optional[Shard]:
-    """`0/4` as the first of four parts."""
-    index, _, count = (value or "").partition("/")
+def _shard(ctx: click.Context, param: click.Parameter, value: Optional[str]) -> Optional[Tuple[int, int]]:
+    """`0/4` is the first of four shards."""
     if value is None:
         return None
+    index, _, count = value.partition("/")
     if index.isdecimal() and count.isdecimal() and int(index) < int(count):
-        from path_mapping.mapping import Shard  # not for the help and a shell that completes
-
-        return Shard(int(index), int(count))
-    raise click.BadParameter(f"found {value!r}, expected as in 0/4, 1/4, 2/4 or 3/4")
-
-
-def _command(name: str) -> Callable[[Callable[..., int]], click.Command]:
-    """A sub-command with the options that all of them have."""
-
-    def decorated(function: Callable[..., int]) -> click.Command:
-        @wraps(function)
-        def called(
-            environ: Mapping[str, str],
-            mapping: str,
-            obs_root: Optional[str],
-            checksum: bool,
-            shard: Optional[Shard],
-            stall_timeout: float,
-            **more: Any,
-        ) -> int:
-            from ma_boot.cli.sync_alone import SyncRequest  # the help and a shell that completes move nothing
-
-            return function(environ, SyncRequest(mapping, obs_root, checksum, shard, stall_timeout), **more)
-
-        command: Callable[..., Any] = called
-        for wrap in (
-            click.pass_obj,
-            click.option(
-                "--shard", metavar="I/N", callback=_share, help="This node's part of inputs that say `shard`."
-            ),
-            click.option("--checksum", is_flag=True, help="Compare contents, not sizes and times."),
-            click.option(
-                "--stall-timeout",
-                **SECONDS_ABOVE_0,
-                default=60,
-                show_default=True,
-                help="A request of which nothing moves for so long has failed, and is made again.",
-            ),
-            click.option("--obs-root", **DIR, help="Take obs://BUCKET/KEY from DIR/BUCKET/KEY."),
-            click.argument("mapping", shell_complete=files),
-        ):
-            command = wrap(command)
-        return sync.command(name=name)(command)
-
-    return decorated
+        return int(index), int(count)
+    raise click.BadParameter(f"found {value!r}, expected e.g. 0/4, 1/4, 2/4 or 3/4")
 
 
 @click.group(cls=Group)
 def sync() -> None:
-    """Moves inputs and outputs by a path mapping, without a job.
+    """Transfers inputs and outputs by a path mapping, without a job.
 
-    Relative local paths start in this directory.
+    Relative local paths start in the current directory.
 
     \b
     Example:
@@ -80,12 +36,50 @@ def sync() -> None:
     """
 
 
-@_command("plan")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document a line, the totals last.")
-def plan(environ: Mapping[str, str], request: SyncRequest, as_json: bool) -> int:
-    """Prints what would become of each file, and why; moves nothing.
+def _command(function: Callable[..., int]) -> click.Command:
+    """A subcommand with the options that all of them have."""
 
-    Ends with 66 for an input that does not exist, and 73 for one that would be refused or does not fit.
+    @wraps(function)
+    def called(
+        environ: Mapping[str, str],
+        mapping: str,
+        obs_root: Optional[str],
+        checksum: bool,
+        shard: Optional[Tuple[int, int]],
+        stall_timeout: float,
+        **more: Any,
+    ) -> int:
+        from ma_boot.cli.sync_alone import SyncRequest  # slow to import: not for the help and completion
+
+        return function(environ, SyncRequest(mapping, obs_root, checksum, shard, stall_timeout), **more)
+
+    command: Callable[..., Any] = called
+    for decorate in (
+        click.pass_obj,
+        click.option(
+            "--shard", metavar="I/N", callback=_shard, help="This node's shard of inputs with `shard: true`."
+        ),
+        click.option("--checksum", is_flag=True, help="Compare contents, not sizes and times."),
+        click.option(
+            "--stall-timeout",
+            **SECONDS_ABOVE_0,
+            default=60,
+            show_default=True,
+            help="Retry a request to OBS that has transferred nothing for this long.",
+        ),
+        click.option("--obs-root", **DIR, help="Use DIR/BUCKET/KEY instead of obs://BUCKET/KEY."),
+        click.argument("mapping", shell_complete=files),
+    ):
+        command = decorate(command)
+    return sync.command(name=function.__name__)(command)
+
+
+@_command
+@click.option("--json", "as_json", is_flag=True, help="One JSON document per line, the totals last.")
+def plan(environ: Mapping[str, str], request: SyncRequest, as_json: bool) -> int:
+    """Prints what would be done with each file, and why; transfers nothing.
+
+    Exits with 66 if an input does not exist, and with 73 if one would be refused or does not fit.
 
     \b
     Example:
@@ -96,9 +90,9 @@ def plan(environ: Mapping[str, str], request: SyncRequest, as_json: bool) -> int
     return sync_alone.plan(environ, request, as_json)
 
 
-@_command("download")
+@_command
 def download(environ: Mapping[str, str], request: SyncRequest) -> int:
-    """Fetches the inputs; what is here already is left as it is.
+    """Downloads the inputs, except for files that are already here.
 
     \b
     Example:
@@ -109,9 +103,9 @@ def download(environ: Mapping[str, str], request: SyncRequest) -> int:
     return sync_alone.download(environ, request)
 
 
-@_command("upload")
+@_command
 def upload(environ: Mapping[str, str], request: SyncRequest) -> int:
-    """Stores the outputs; what is in OBS already is left as it is.
+    """Uploads the outputs, except for files that are already in OBS.
 
     \b
     Example:

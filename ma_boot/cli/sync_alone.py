@@ -1,4 +1,4 @@
-"""What `ma_boot sync ...` does: a path mapping's moves, planned or made, without a job."""
+"""What `ma_boot sync ...` does: plans or runs the transfers of a path mapping, without a job."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ Scanned = Tuple[Route, Optional[RouteScan]]
 
 @dataclass(frozen=True)
 class SyncRequest:
-    """What the user asked of any of these commands; `shard` overrides this node's part of the inputs."""
+    """The options that all commands have; `shard` (index, count) overrides that of the job's variables."""
 
     mapping: str
     obs_root: Optional[str]
     checksum: bool
-    shard: Optional[Shard]
+    shard: Optional[Tuple[int, int]]
     stall_timeout: float
 
 
@@ -104,7 +104,7 @@ def _opened(environ: Mapping[str, str], request: SyncRequest) -> Tuple[Transfers
             tuple(replace(route, checksum=True) for route in mapping.inputs),
             tuple(replace(route, checksum=True) for route in mapping.outputs),
         )
-    shard = request.shard or Shard(job.node_rank, job.node_count)
+    shard = Shard(*request.shard) if request.shard else Shard(job.node_rank, job.node_count)
     store = configured_store(options, environ, os.getcwd())
     return Transfers(mapping, store, Path.cwd(), shard), store
 
@@ -175,7 +175,7 @@ def _counted(totals: Totals) -> str:
 
 
 def _print(lines: Iterator[str]) -> None:
-    """Prints them in batches, also those that came before an error."""
+    """Prints the lines in batches, even those before an error."""
     batch: List[str] = []
     try:
         for line in lines:

@@ -29,7 +29,9 @@ def read_mapping(path: Path, placeholders: Mapping[str, str] = MappingProxyType(
     return parse_mapping(text, str(path), placeholders)
 
 
-def parse_mapping(text: str, source: str, placeholders: Mapping[str, str] = MappingProxyType({})) -> PathMapping:
+def parse_mapping(
+    text: str, source: str, placeholders: Mapping[str, str] = MappingProxyType({})
+) -> PathMapping:
     """The mapping in `{'input': {local: obs}, 'output': {local: obs}}`.
 
     Each `obs` is a URL, or a dict with the URL as `obs` and the options of `Route`. The suffix of `source`

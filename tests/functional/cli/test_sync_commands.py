@@ -122,7 +122,7 @@ def test_checksum_finds_what_size_and_time_do_not_show(home: Path) -> None:
     ("arguments", "code", "said"),
     [
         (["plan", "none.yaml"], 78, "cannot be read"),
-        (["plan", "--shard", "2/2", "mapping.yaml"], 64, "found '2/2', expected as in 0/4"),
+        (["plan", "--shard", "2/2", "mapping.yaml"], 64, "found '2/2', expected e.g. 0/4"),
         (["plan", "wrong.yaml"], 78, "line 1: found the key 'in', expected one of input, output"),
         (["plan", "missing.yaml"], 66, "inputs that are not in OBS:\n  - obs://bucket/none"),
         (["download", "missing.yaml"], 66, "obs://bucket/none"),

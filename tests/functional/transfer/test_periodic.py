@@ -86,4 +86,4 @@ def test_a_round_that_fails_is_told_and_tried_again(node: Node, obs: ObsServer) 
         (node.home / name).touch()
     ended = running.end()
     assert ended.code == 0, ended.output
-    assert "the next round retries: 1 files failed" in ended.output
+    assert "the next round retries: 1 of 1 files failed" in ended.output
