@@ -67,10 +67,10 @@ class CommandWithTopics(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the common options and the topics."""
-        options = [option for topic in self.topics for option in topic.options if option.everyday]
+        options = [option for topic in self.topics for option in topic.options if option.common]
         with formatter.section("Common options"):
-            formatter.write_dl([(_short(option), option.everyday) for option in options])
-        with formatter.section("Topics of --help TOPIC, with all options"):
+            formatter.write_dl([(_short(option), option.help or "") for option in options])
+        with formatter.section("All options by topic (--help TOPIC)"):
             formatter.write_dl([*((topic.name, topic.about) for topic in self.topics), (ALL, "all of these")])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> List[Any]:

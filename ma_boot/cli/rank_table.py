@@ -217,11 +217,7 @@ def wait(file: str, timeout: float) -> None:
     started = time.monotonic()
     with SignalInbox() as inbox:
         wait_until_completed(
-            file,
-            timeout,
-            sleep=inbox.wait,
-            check=inbox.check,
-            say=lambda text: print_lines(text, 2),
+            file, timeout, sleep=inbox.wait, check=inbox.check, say=lambda text: print_lines(text, 2)
         )
     print_lines(f"completed after {time.monotonic() - started:.1f} s")
 

@@ -15,8 +15,7 @@ from ma_boot.cli.options import TOPICS, files, misfits
     topics=TOPICS,
     context_settings={"allow_interspersed_args": False},
     options_metavar="[OPTIONS] [--]",
-    epilog="MABOOT_SOME_NAME in the environment sets --some-name (separate several values by colons); the "
-    "option takes precedence.",
+    epilog="Environment variables MABOOT_SOME_NAME set --some-name unless it is given.",
 )
 @click.argument(
     "command", nargs=-1, type=click.UNPROCESSED, metavar="COMMAND [ARGS]...", shell_complete=files

@@ -138,10 +138,7 @@ def _connections(device: str, peers: Sequence[str], ask: Ask) -> Iterator[Findin
     ]
     if lost:
         yield Finding(
-            "card peers",
-            ERROR,
-            "\n".join(lost),
-            "connect the cards' networks: same switch, same plane",
+            "card peers", ERROR, "\n".join(lost), "connect the cards' networks: same switch, same plane"
         )
     elif peers:
         yield Finding("card peers", OK, f"card {device} reaches {', '.join(peers)}")

@@ -130,11 +130,7 @@ def shell(facts: ImageFacts) -> Iterator[Finding]:
             "shell", f"/bin/sh does not start: {facts.refusal}", "install a POSIX shell as /bin/sh, and bash"
         )
     elif "bash" not in inside.programs:
-        yield error(
-            "shell",
-            "no bash, which runs the boot command and .sh files",
-            "install the package bash",
-        )
+        yield error("shell", "no bash, which runs the boot command and .sh files", "install the package bash")
 
 
 PLATFORM_RULES: List[Rule] = [user, account, home, toolkit, protected_variables, shell]

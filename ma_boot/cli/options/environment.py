@@ -13,36 +13,14 @@ ENVIRONMENT = Topic(
         "ma_boot --python /opt/python/bin/python3 -m package.train --epochs 90",
     ),
     (
+        RunOption("-m", "as_module", is_flag=True, common=True, help="COMMAND is a Python module."),
         RunOption(
-            "-m",
-            "as_module",
-            is_flag=True,
-            everyday="COMMAND is a Python module.",
-            help="COMMAND is a Python module.",
+            "--python", metavar="PATH", shell_complete=files, help="Absolute path of the training's python."
         ),
+        RunOption("--conda-env", metavar="NAME", common=True, help="Conda environment of the training."),
         RunOption(
-            "--python",
-            metavar="PATH",
-            shell_complete=files,
-            help="Absolute path of the training's python.",
+            "--source", **FILE, multiple=True, help="Shell file to source first, e.g. CANN's set_env.sh."
         ),
-        RunOption(
-            "--conda-env",
-            metavar="NAME",
-            everyday="Conda environment of the training.",
-            help="Conda environment of the training, as in `conda run -n NAME`.",
-        ),
-        RunOption(
-            "--source",
-            **FILE,
-            multiple=True,
-            help="Shell file to source first, e.g. CANN's set_env.sh.",
-        ),
-        RunOption(
-            "--requirements",
-            **FILE,
-            everyday="Packages to install first.",
-            help="Packages to install first, once per node, e.g. pip-requirements.txt.",
-        ),
+        RunOption("--requirements", **FILE, common=True, help="Packages to install first, once per node."),
     ),
 )

@@ -13,12 +13,7 @@ OBS = Topic(
         "ma_boot --path-mapping path_mapping_config.py --upload-timeout 1800 train.py",
     ),
     (
-        RunOption(
-            "--path-mapping",
-            **FILE,
-            everyday="Inputs and outputs in OBS.",
-            help="Inputs and outputs in OBS, e.g. path_mapping_config.py.",
-        ),
+        RunOption("--path-mapping", **FILE, common=True, help="Inputs and outputs in OBS."),
         RunOption("--obs-root", **DIR, help="Use DIR/BUCKET/KEY instead of obs://BUCKET/KEY."),
         RunOption(
             "--upload-timeout", **SECONDS, default=600, help="Timeout of the upload after the training."

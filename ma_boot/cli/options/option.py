@@ -1,4 +1,4 @@
-"""An option of `ma_boot run`: click's, with the options that it requires and a text for the short help."""
+"""An option of `ma_boot run`: click's, with the options that it requires."""
 
 from __future__ import annotations
 
@@ -26,17 +26,14 @@ PLAN = Requirement("plan", True, "only for plans; add --plan.")
 
 
 class RunOption(click.Option):
-    """An option that is allowed only if its requirements are met.
-
-    `everyday` is its text on the short help page, empty if it is not shown there.
-    """
+    """An option that is allowed only if its requirements are met; the short help shows `common` ones."""
 
     def __init__(
-        self, *names: str, requires: Tuple[Requirement, ...] = (), everyday: str = "", **settings: Any
+        self, *names: str, requires: Tuple[Requirement, ...] = (), common: bool = False, **settings: Any
     ) -> None:
         super().__init__(names, **{"show_default": "default" in settings, **settings})
         self.requires = requires
-        self.everyday = everyday
+        self.common = common
 
     @property
     def variable(self) -> str:

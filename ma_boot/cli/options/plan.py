@@ -7,22 +7,19 @@ from ma_boot.cli.options.option import PLAN, PROCESS, RunOption, Topic
 PLAN_TOPIC = Topic(
     "plan",
     "check the container, and show what would be started",
-    (
-        "ma_boot --preflight train.py",
-        "ma_boot --local --nodes 2 --devices-per-node 8 --plan --json train.py",
-    ),
+    ("ma_boot --preflight train.py", "ma_boot --local --nodes 2 --devices-per-node 8 --plan --json train.py"),
     (
         RunOption(
             "--preflight",
             is_flag=True,
-            everyday="Check the container first.",
-            help="Check the container first: the quick checks of ma_boot doctor.",
+            common=True,
+            help="Run the quick checks of ma_boot doctor first.",
         ),
         RunOption(
             "--plan",
             is_flag=True,
             requires=(PROCESS,),
-            everyday="Print what would be started, and exit.",
+            common=True,
             help="Print what would be started, and exit.",
         ),
         RunOption("--json", "as_json", is_flag=True, requires=(PLAN,), help="Print the plan as JSON."),

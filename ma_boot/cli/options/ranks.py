@@ -35,17 +35,14 @@ RANKS = Topic(
     ),
     (
         RunOption(
-            "--rank-order",
-            type=RANK_ORDER,
-            default="pod",
-            help="Order ranks by pod number or by server_id.",
+            "--rank-order", type=RANK_ORDER, default="pod", help="Order ranks by pod number or by server_id."
         ),
         RunOption(
             "--devices",
             metavar="LIST",
             callback=_devices,
-            everyday="Devices of each node to use, e.g. 1,2.",
-            help="Devices of each node to use, which must be adjacent, e.g. 1,2.",
+            common=True,
+            help="Adjacent devices of each node to use, e.g. 1,2.",
         ),
         RunOption(
             "--device-id",

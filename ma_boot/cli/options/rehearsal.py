@@ -15,20 +15,15 @@ REHEARSAL = Topic(
         "ma_boot --local --obs-root obs --input data_url=obs://bucket/data/ train.py",
     ),
     (
-        RunOption(
-            "--local",
-            is_flag=True,
-            everyday="Rehearse the job on this machine.",
-            help="Rehearse the job on this machine.",
-        ),
+        RunOption("--local", is_flag=True, common=True, help="Rehearse the job on this machine."),
         RunOption(
             "--nodes",
             metavar="N",
             type=click.IntRange(1, 1024),
             default=1,
             requires=(LOCAL,),
-            everyday="Number of simulated nodes.",
-            help="Number of nodes.",
+            common=True,
+            help="Number of nodes of a rehearsal.",
         ),
         RunOption(
             "--devices-per-node",
@@ -36,8 +31,8 @@ REHEARSAL = Topic(
             type=click.IntRange(1, 16),
             default=1,
             requires=(LOCAL,),
-            everyday="Cards per simulated node.",
-            help="Cards per node.",
+            common=True,
+            help="Cards per node of a rehearsal.",
         ),
         RunOption(
             "--rank-table-delay",
@@ -47,10 +42,7 @@ REHEARSAL = Topic(
             help="Delay until the rank table is completed.",
         ),
         RunOption(
-            "--code-dir",
-            **DIR,
-            requires=(LOCAL,),
-            help="The job's code directory; default: that of COMMAND.",
+            "--code-dir", **DIR, requires=(LOCAL,), help="The job's code directory; default: that of COMMAND."
         ),
         RunOption(
             "--rehearsal-dir",

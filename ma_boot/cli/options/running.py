@@ -29,12 +29,7 @@ RUNNING = Topic(
             help="Ranks whose output is shown, besides being written to files: all, first, none, or a list "
             "such as 0,3.",
         ),
-        RunOption(
-            "--stop-timeout",
-            **SECONDS,
-            default=15,
-            help="Time between SIGTERM and SIGKILL.",
-        ),
+        RunOption("--stop-timeout", **SECONDS, default=15, help="Time between SIGTERM and SIGKILL."),
         RunOption(
             "--max-restarts",
             type=click.IntRange(min=0),
@@ -43,16 +38,13 @@ RUNNING = Topic(
             help="Restart all processes after a failure; for jobs of one node.",
         ),
         RunOption(
-            "--start-seconds",
-            **SECONDS,
-            default=10,
-            help="Do not restart after a failure earlier than this.",
+            "--start-seconds", **SECONDS, default=10, help="Do not restart after a failure earlier than this."
         ),
         RunOption(
             "--hang-timeout",
             **SECONDS_ABOVE_0,
-            everyday="Detect processes that are idle for this long.",
-            help="Detect processes that produce no output and use no CPU for this long.",
+            common=True,
+            help="Detect processes that are idle for this long.",
         ),
         RunOption(
             "--hang-action",

@@ -17,7 +17,7 @@ START = Topic(
         RunOption(
             "--rendezvous",
             type=click.Choice(["rank-table", "mindspore", "torch", "mpi", "none"]),
-            everyday="rank-table, mindspore, torch, mpi or none.",
+            common=True,
             help="How the processes find each other; default: rank-table, or none with --per-node.",
         ),
         RunOption(
