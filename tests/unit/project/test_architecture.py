@@ -373,8 +373,8 @@ def test_the_command_line_loads_nothing_heavy() -> None:
     foreign = {"obs", "docker", "rich", "mindspore", "tenacity", "yaml", "pathspec", "jinja2"}
     assert not foreign & {name.partition(".")[0] for name in loaded}
     rooms = {room_of(name) for name in loaded & set(MODULES)}
-    working = {"ma_boot.node", "ma_boot.supervisor", "ma_boot.rehearsal.platform", "path_mapping.transfer"}
-    assert not working & rooms, "the help and a shell that completes are quick: nothing works for them"
+    light = {"ma_boot", "ma_boot.errors", "ma_boot.cli", "ma_boot.cli.options"}
+    assert rooms - light == set(), "neither the help nor completion needs them"
 
 
 def test_importing_every_module_leaves_nothing_behind(tmp_path: Path) -> None:
