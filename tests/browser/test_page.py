@@ -59,7 +59,7 @@ def test_a_rehearsed_job_of_16_ranks(rehearsed: str, opened: Open, window: str, 
     assert found.requests == [f"file://{rehearsed}"]
     (headline,) = found.seen("h1")
     assert re.match(r"Rank 15 on node 1 failed first: it ended with exit code 7 after \d", headline)
-    assert found.seen("#time .nm i") == [f"rank {rank}" for rank in range(16)]
+    assert found.seen("#time .names i") == [f"rank {rank}" for rank in range(16)]
     assert found.page.locator("#time g").count() == 16
     assert "inputs" in " ".join(found.seen(".legend"))
     assert found.seen("#transfers tbody tr")
@@ -73,8 +73,8 @@ def test_a_rehearsed_job_of_16_ranks(rehearsed: str, opened: Open, window: str, 
 @BOTH
 def test_every_rank_is_drawn_where_it_ran(rehearsed: str, opened: Open, window: str) -> None:
     found = opened(rehearsed, window=window)
-    lane = found.page.locator("#time .dr").first.bounding_box()
-    names = [name.bounding_box() for name in found.page.locator("#time .nm i").all()]
+    lane = found.page.locator("#time .drawing").first.bounding_box()
+    names = [name.bounding_box() for name in found.page.locator("#time .names i").all()]
     bars = [bar.bounding_box() for bar in found.page.locator("#time g").all()]
     assert len(names) == len(bars) == 16
     for name, bar in zip(names, bars):
@@ -102,7 +102,9 @@ def test_the_language_is_the_browsers(page: str, opened: Open, request: pytest.F
     assert "最先失败" in chinese.seen("h1")[0]
     assert chinese.seen("h2")[0] == "时间线"
     assert (
-        chinese.page.evaluate("getComputedStyle(document.querySelector('.nm u'), '::before').content")
+        chinese.page.evaluate(
+            "getComputedStyle(document.querySelector('.nodes .names b'), '::before').content"
+        )
         == '"节点 "'
     )
     assert chinese.seen(".en") == []
@@ -118,7 +120,7 @@ def test_without_a_script_all_that_matters_is_there_in_english(rehearsed: str, o
     found = opened(rehearsed, language="zh-CN", script=False)
     assert "failed first" in found.seen("h1")[0]
     assert found.seen(".zh") == []
-    assert len(found.seen("#time .nm i")) == 16
+    assert len(found.seen("#time .names i")) == 16
     found.page.locator("#logs summary").first.click()
     assert found.page.locator("#logs pre").first.is_visible()
 
@@ -129,11 +131,13 @@ def test_a_job_of_512_ranks(large: str, opened: Open, window: str) -> None:
     found = opened(large, window=window)
     assert found.complaints == []
     assert found.page.locator("#time g").count() == 512
-    assert found.seen("#time .nm u") == [str(node) for node in range(64)]
-    assert found.seen("#time .nm .hit")[1] == "rank 133"
+    assert found.seen("#time .names b") == [str(node) for node in range(64)]
+    assert found.seen("#time .names .hit")[1] == "rank 133"
     assert found.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     heights = [
-        box["height"] for bar in found.page.locator("#time .dr svg").all()[:8] if (box := bar.bounding_box())
+        box["height"]
+        for bar in found.page.locator("#time .drawing svg").all()[:8]
+        if (box := bar.bounding_box())
     ]
     assert all(30 <= height <= 80 for height in heights), "eight ranks, each some pixels high"
     assert len(found.seen("#processes tbody tr")) == 2

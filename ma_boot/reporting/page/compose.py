@@ -1,46 +1,124 @@
-"""A `Timeline` and the ends of the logs as one HTML page that needs nothing else. Pure."""
+"""Fills the templates of the page, within a limit of bytes."""
 
 from __future__ import annotations
 
-from typing import Mapping
+import re
+from datetime import datetime, timezone
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Iterable, List, Mapping, Sequence
 
 from ma_boot import __version__
-from ma_boot.reporting.page.lanes import lanes
-from ma_boot.reporting.page.markup import escaped, section
-from ma_boot.reporting.page.sections import ends_of_logs, facts, happenings, processes, verdict
-from ma_boot.reporting.page.style import CHANGE_LANGUAGE, CHOOSE_LANGUAGE, STYLE
+from ma_boot.reporting.page.lanes import Chart, lane
+from ma_boot.reporting.page.scale import Scale
+from ma_boot.reporting.page.sections import (
+    MOST_INCIDENTS,
+    facts,
+    header,
+    incident_rows,
+    log_ends,
+    notices,
+    process_rows,
+)
 from ma_boot.reporting.page.transfers import transfers
-from ma_boot.reporting.page.words import Text
-from ma_boot.reporting.timeline import Timeline
+from ma_boot.reporting.timeline import CAUSE, FOLLOWED, NodeTimeline, Timeline, printable
 
-MOST_BYTES = 290_000
-KEPT_FOR_LOGS = 20_000
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+MOST_BYTES = 298_000  # and the heading of the logs
+BYTES_FOR_LOGS = 20_000
+TEMPLATES = Path(__file__).with_name("templates")
 
 
-def page_text(line: Timeline, tails: Mapping[str, str]) -> str:
-    """The whole page, in English and Chinese, less than 300 kB whatever the job; `tails` by log file.
+def page_text(timeline: Timeline, tails: Mapping[str, str]) -> str:
+    """The whole page in English and Chinese, less than 300 kB for any job; `tails` are ends of logs, by file.
 
-    It loads nothing from anywhere, and says all that matters without its script.
+    It loads nothing, and shows everything but the choice of the language without a script.
     """
-    code = line.outcome.exit_code
-    title = f"{line.job or 'ma_boot'}: {'no end' if code is None else f'exit code {code}'}"
-    head = (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1"><link rel="icon" href="data:,">'
-        f"<title>{escaped(title)}</title><style>{STYLE}</style><script>{CHOOSE_LANGUAGE}</script></head><body><main>"
+    tails = {file: printable(text) for file, text in tails.items()}
+    fixed, count = _fixed(timeline, tails), len(timeline.nodes)
+    frame = _rendered("page.html", fixed, lanes=(), nodes_left=count, logs=(), logs_left=0)
+    room = MOST_BYTES - _bytes(frame)
+
+    chart = Chart.of(timeline)
+    every_lane = [_rendered("lane.html", lane=lane(n, timeline.seconds, chart)) for n in timeline.nodes]
+    failed_first = sorted(range(count), key=lambda number: not _has_failure(timeline.nodes[number]))
+    lanes = _fitting(every_lane, failed_first, room - BYTES_FOR_LOGS)
+    room -= sum(map(_bytes, lanes))
+
+    every_log = [_rendered("log.html", log=log) for log in log_ends(timeline, tails)]
+    logs = _fitting(every_log, range(len(every_log)), room)
+    logs_left = sum(1 for _ in timeline.last_processes()) - len(logs)
+    nodes_left = count - len(lanes)
+    return _rendered("page.html", fixed, lanes=lanes, nodes_left=nodes_left, logs=logs, logs_left=logs_left)
+
+
+def _rendered(name: str, *values: Mapping[str, Any], **more: Any) -> Markup:
+    from markupsafe import Markup  # like jinja2 only where a page is made
+
+    return Markup(_templates().get_template(name).render(*values, **more))
+
+
+def _fixed(timeline: Timeline, tails: Mapping[str, str]) -> Mapping[str, Any]:
+    """What the page shows whatever room there is."""
+    code = timeline.outcome.exit_code
+    began = datetime.fromtimestamp(timeline.began, timezone.utc)
+    incidents = incident_rows(timeline)
+    processes, each_process = process_rows(timeline)
+    return {
+        "title": f"{timeline.job or 'ma_boot'}: {'no end' if code is None else f'exit code {code}'}",
+        "header": header(timeline, tails),
+        "began": f"{began:%Y-%m-%d %H:%M:%S}" if timeline.began else "",
+        "facts": list(facts(timeline)),
+        "notices": list(notices(timeline)),
+        "scale": Scale.of(timeline.seconds),
+        "chart": Chart.of(timeline),
+        "transfers": transfers(timeline),
+        "incidents": incidents[:MOST_INCIDENTS],
+        "incidents_left": max(0, len(incidents) - MOST_INCIDENTS),
+        "processes": processes,
+        "each_process": each_process,
+    }
+
+
+def _has_failure(node: NodeTimeline) -> bool:
+    return any(process.role in (CAUSE, FOLLOWED) for run in node.runs for process in run.processes)
+
+
+def _fitting(parts: Sequence[Markup], order: Iterable[int], room: int) -> List[Markup]:
+    """The parts that fit into `room` bytes, taken in this order; in their own order again."""
+    chosen = []
+    for number in order:
+        room -= _bytes(parts[number])
+        if room < 0:
+            break
+        chosen.append(number)
+    return [parts[number] for number in sorted(chosen)]
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8"))
+
+
+@cache
+def _templates() -> Environment:
+    """The templates, which escape all that is filled in, with style sheet and scripts."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    found = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        auto_reload=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    top = verdict(line, tails) + facts(line)
-    middle = (
-        section("transfers", Text("Transfers", "传输"), transfers(line))
-        + section("happened", Text("What happened", "发生了什么"), happenings(line))
-        + section("processes", Text("Processes", "进程"), processes(line))
-    )
-    foot = f"<footer><span>ma_boot {escaped(__version__)}</span></footer></main>"
-    foot += f"<script>{CHANGE_LANGUAGE}</script></body></html>\n"
-    room = MOST_BYTES - len((head + top + middle + foot).encode("utf-8"))
-    drawing = section("time", Text("Time line", "时间线"), lanes(line, room - KEPT_FOR_LOGS))
-    room -= len(drawing.encode("utf-8"))
-    logs = section("logs", Text("Ends of the logs", "日志末尾"), ends_of_logs(line, tails, room))
-    return head + top + drawing + middle + logs + foot
+    style = re.sub(r"/\*.*?\*/", "", (TEMPLATES / "page.css").read_text(encoding="utf-8"), flags=re.DOTALL)
+    found.globals["style"] = Markup(re.sub(r"\s*([{};])\s*", r"\1", style).strip())
+    for name in ("choose_language", "change_language"):
+        found.globals[name] = Markup((TEMPLATES / f"{name}.js").read_text(encoding="utf-8"))
+    found.globals["version"] = __version__
+    return found

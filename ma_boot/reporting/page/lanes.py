@@ -1,48 +1,100 @@
-"""The time line: of each node its phases, of each process a bar, on one scale. Pure."""
+"""The time line as values: a lane for each node, with its phases, and a bar for each process. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, Iterable, List, Sequence, Tuple
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Tuple
 
 from ma_boot.reporting import duration
-from ma_boot.reporting.page.markup import both, escaped, ranges
-from ma_boot.reporting.page.scale import UNITS, figure, place, ticks
-from ma_boot.reporting.page.words import MARKS, PARTS, PHASES, Text, code_shown, phase_name
-from ma_boot.reporting.timeline import (
-    CAUSE,
-    FOLLOWED,
-    BootRun,
-    NodeTimeline,
-    PhaseSpan,
-    ProcessSpan,
-    Timeline,
-)
+from ma_boot.reporting.page.scale import figure, place
+from ma_boot.reporting.page.words import INCIDENTS, PHASES, ROLES, Text, code_shown, phase_name, ranges
+from ma_boot.reporting.timeline import CAUSE, BootRun, NodeTimeline, PhaseSpan, ProcessSpan, Timeline
 
-NARROWEST = 1.0  # of UNITS: what is over in a moment is to be seen too
-SMALLEST_PHASE = 2.0  # of UNITS: phases that are shorter are left out of a dense drawing
+NARROWEST = 1.0  # of UNITS: the shortest spans stay visible
+SMALLEST_PHASE = 2.0  # of UNITS: shorter phases are left out of a dense drawing
 NAME_HEIGHT = 13  # pixels
-NEAR_THE_END = 88.0  # percent of the axis
-MOST_NODES_WITH_NAMES = 16  # beyond, phases are strips without their names
-_PHASE_NUMBERS = {name: number for number, name in enumerate(PHASES)}
-_LANE_MARKS = {"stop": "ms", "restart": "mr", "start": "mr"}
-_DOT_MARKS = {"hang": "mh", "fault": "mf", "kill": "mk", "unkillable": "mh"}
+MOST_NODES_WITH_NAMES = 16  # beyond that, phases are strips without names
+MOST_LEGEND_PHASES = 12
+_PHASE_CLASSES = {name: f"p{number}" for number, name in enumerate(PHASES)}
+_ACROSS = {"stop": "stop", "restart": "restart", "start": "restart"}  # incidents, and their CSS classes
+_DOTS = {"hang": "hang", "fault": "fault", "kill": "kill", "unkillable": "hang"}
+
+
+class LegendEntry(NamedTuple):
+    """An entry of the legend; `kind` is a CSS class, as in all values of this module."""
+
+    kind: str
+    name: Text
+
+
+class Stroke(NamedTuple):
+    """A path of the drawing, in the syntax of SVG."""
+
+    kind: str
+    path: str
+
+
+class Bar(NamedTuple):
+    """A process."""
+
+    title: str
+    strokes: Tuple[Stroke, ...]
+
+
+class PhaseBox(NamedTuple):
+    """A phase with its name; `left` and `width` are in percent, `top` is in pixels."""
+
+    kind: str
+    title: str
+    left: str
+    width: str
+    top: int
+    name: Text
+    duration: str
+
+
+class RowName(NamedTuple):
+    """The name of a process or the ranks of a node, beside the drawing; 0 for a height that depends on it."""
+
+    text: str
+    hit: bool
+    height: int
 
 
 @dataclass(frozen=True)
-class Density:
-    """How large things are, in pixels, for this many nodes and processes."""
+class Lane:
+    """A node: its names, its phases as boxes or `strips`, and its processes; a height of 0 is for nothing."""
 
+    node: int
+    hit: bool
+    name_height: int
+    rows: Tuple[RowName, ...]
+    phases_height: int
+    phases: Tuple[PhaseBox, ...]
+    height: int
+    strips: Tuple[Stroke, ...]
+    bars: Tuple[Bar, ...]
+    incidents: Tuple[Stroke, ...]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """What all lanes have in common: the legend, and how large things are in pixels.
+
+    `dense` leaves the names of the processes out, `many` those of the phases.
+    """
+
+    legend: Tuple[LegendEntry, ...]
     row: int
-    named_rows: bool
-    named_phases: bool
+    dense: bool
+    many: bool
 
     @classmethod
-    def of(cls, line: Timeline) -> Density:
+    def of(cls, timeline: Timeline) -> Chart:
         """Large for a few processes, small for hundreds."""
-        rows = max(1, sum(len(_labels(node)) for node in line.nodes))
+        rows = max(1, sum(len(_rows(node)) for node in timeline.nodes))
         row = 16 if rows <= 32 else 13 if rows <= 64 else 6 if rows <= 160 else 4
-        return cls(row, rows <= 64, len(line.nodes) <= MOST_NODES_WITH_NAMES)
+        return cls(_legend(timeline), row, rows > 64, len(timeline.nodes) > MOST_NODES_WITH_NAMES)
 
     @property
     def bar(self) -> int:
@@ -51,140 +103,68 @@ class Density:
 
     @property
     def phase(self) -> int:
-        """The height of a line of phases."""
-        return 20 if self.named_phases else 5
+        """The height of a row of phases."""
+        return 5 if self.many else 20
 
 
-def lanes(line: Timeline, room: int) -> str:
-    """The drawing of all nodes in `room` bytes; those for which there is none are counted."""
-    density = Density.of(line)
-    found = _fitting(line.nodes, [_node(node, line.seconds, density) for node in line.nodes], room)
-    if not found:
-        return ""
-    many = " many" if not density.named_phases else ""
-    small = "" if density.named_rows else " dense"
-    axes = axis(line.seconds) * (2 if many else 1)
-    return (
-        f'{_legend(line)}<div class="lanes{many}{small}" style="--bar:{density.bar}px;{grid(line.seconds)}">'
-        f'<div class="axes">{axes}</div><div class="nodes">{"".join(found)}</div></div>'
+def _legend(timeline: Timeline) -> Tuple[LegendEntry, ...]:
+    runs = [run for _, run in timeline.all_runs()]
+    phases = [phase for run in runs for phase in run.phases]
+    roles = {process.role for run in runs for process in run.processes}
+    kinds = {incident.kind for incident in timeline.all_incidents()}
+    if any(len(node.runs) > 1 for node in timeline.nodes):
+        kinds.add("start")
+    names = list(dict.fromkeys(phase.name for phase in phases))[:MOST_LEGEND_PHASES]
+    found = [LegendEntry(_phase_class(name), phase_name(name)) for name in names]
+    if any(phase.outcome == "failed" for phase in phases):
+        found.append(LegendEntry("failed", Text("failed phase", "失败的阶段")))
+    found += [LegendEntry(role, name) for role, name in ROLES.items() if role in roles]
+    if roles:
+        found.append(LegendEntry("quiet", Text("before its first line", "首行输出之前")))
+    shown = {**_ACROSS, **_DOTS}
+    return (*found, *(LegendEntry(shown[kind], INCIDENTS[kind]) for kind in shown if kind in kinds))
+
+
+def lane(node: NodeTimeline, seconds: float, chart: Chart) -> Lane:
+    """The lane of a node; `seconds` is the duration of the job."""
+    rows = _rows(node)
+    stacked = _stacked(phase for run in node.runs for phase in run.phases)
+    phases_height = chart.phase * (1 + max((level for level, _ in stacked), default=0))
+    top = phases_height + 1 if chart.many else 0
+    height = top + len(rows) * chart.row
+    middles = {label: figure(top + row * chart.row + chart.row / 2) for label, row in rows.items()}
+    processes = [process for run in node.runs for process in run.processes]
+    hit = next((process.label for process in processes if process.role == CAUSE), None)
+    if not chart.dense:
+        names = [RowName(label, label == hit, chart.row) for label in rows]
+    elif height >= 2 * NAME_HEIGHT:
+        text = hit or ranges([process.rank for process in processes if process.rank is not None])
+        names = [RowName(text, hit is not None, 0)]
+    else:
+        names = []
+    return Lane(
+        node=node.number,
+        hit=chart.dense and hit is not None,
+        name_height=0 if chart.dense else phases_height,
+        rows=tuple(names),
+        phases_height=0 if chart.many else phases_height,
+        phases=() if chart.many else tuple(_boxes(stacked, node, seconds, chart)),
+        height=height,
+        strips=tuple(_strips(stacked, node, seconds, chart)) if chart.many else (),
+        bars=tuple(_bar(p, run, middles[p.label], seconds) for run in node.runs for p in run.processes),
+        incidents=tuple(_incidents(node, middles, seconds, height)),
     )
 
 
-def _fitting(nodes: Sequence[NodeTimeline], drawn: Sequence[str], room: int) -> List[str]:
-    """The drawings that fit, in order; those of nodes where something failed are the last to go."""
-    chosen = set()
-    for number in sorted(range(len(nodes)), key=lambda number: not _has_failure(nodes[number])):
-        room -= len(drawn[number].encode("utf-8"))
-        if room < 0:
-            break
-        chosen.add(number)
-    found = [drawn[number] for number in sorted(chosen)]
-    left = len(nodes) - len(found)
-    if left:
-        text = Text(
-            f"There is no room here for {left} further nodes.", f"篇幅所限，另有 {left} 个节点未绘出。"
-        )
-        found.append(f'<p class="notice">{both(text)}</p>')
-    return found
-
-
-def _has_failure(node: NodeTimeline) -> bool:
-    return any(life.role in (CAUSE, FOLLOWED) for start in node.runs for life in start.processes)
-
-
-def grid(seconds: float) -> str:
-    """The style that puts lines behind a drawing where its axis has moments, in 1/1000 of a percent."""
-    step, _ = ticks(seconds)
-    return f"--tick:{figure(step / seconds * 100000)}"
-
-
-def axis(seconds: float) -> str:
-    """The moments, for people."""
-    _, moments = ticks(seconds)
-    marks = "".join(_moment(place(at, seconds) / UNITS * 100, said) for at, said in moments)
-    return f'<div class="lane axis"><div></div><div class="ax">{marks}</div></div>'
-
-
-def _moment(left: float, said: str) -> str:
-    """A moment's words to the right of its line; near the end to the left, so that they stay inside."""
-    side = f"left:{figure(left)}" if left < NEAR_THE_END else f"right:{figure(100 - left)}"
-    return f'<i style="{side}%">{said}</i>'
-
-
-def _legend(line: Timeline) -> str:
-    phases = dict.fromkeys(phase.name for node in line.nodes for start in node.runs for phase in start.phases)
-    parts = dict.fromkeys(life.role for node in line.nodes for start in node.runs for life in start.processes)
-    kinds = dict.fromkeys(mark.kind for mark in line.all_incidents())
-    if any(len(node.runs) > 1 for node in line.nodes):
-        kinds["start"] = None
-    silent = Text("before its first line", "首行输出之前")
-    entries = [
-        *(("p" + _phase_class(name), phase_name(name)) for name in list(phases)[:12]),
-        *([("px", Text("failed phase", "失败的阶段"))] if _has_failed_phase(line) else []),
-        *((_part_class(part), PARTS[part]) for part in PARTS if part in parts),
-        *([("q", silent)] if parts else []),
-        *((_LANE_MARKS[kind], MARKS[kind]) for kind in _LANE_MARKS if kind in kinds),
-        *((_DOT_MARKS[kind], MARKS[kind]) for kind in _DOT_MARKS if kind in kinds),
-    ]
-    return (
-        '<p class="legend">'
-        + " ".join(f'<span><b class="{c}"></b>{both(t)}</span>' for c, t in entries)
-        + "</p>"
-    )
-
-
-def _has_failed_phase(line: Timeline) -> bool:
-    starts = [start for node in line.nodes for start in node.runs]
-    return any(phase.outcome == "failed" for start in starts for phase in start.phases)
-
-
-def _labels(node: NodeTimeline) -> Dict[str, int]:
-    """The row of each process, in the order of the ranks."""
-    ranks = {life.label: life.rank for start in node.runs for life in start.processes}
+def _rows(node: NodeTimeline) -> Dict[str, int]:
+    """The row of each process, by rank."""
+    ranks = {process.label: process.rank for run in node.runs for process in run.processes}
     ordered = sorted(ranks, key=lambda label: (ranks[label] is not None, ranks[label] or 0))
     return {label: row for row, label in enumerate(ordered)}
 
 
-def _node(node: NodeTimeline, seconds: float, density: Density) -> str:
-    rows = _labels(node)
-    placed = _stacked(phase for start in node.runs for phase in start.phases)
-    levels = 1 + max((level for level, _ in placed), default=0)
-    phases = _named_phases if density.named_phases else _strips
-    top = 0 if density.named_phases else levels * density.phase + 1
-    height = top + len(rows) * density.row
-    drawn = [*_lives(node, rows, seconds, density, top), *_marks(node, rows, seconds, density, top, height)]
-    if not density.named_phases:
-        drawn = [phases(placed, node, seconds, density), *drawn]
-    svg = (
-        f'<svg viewBox="0 0 1000 {height}" height={height} preserveAspectRatio=none>{"".join(drawn)}</svg>'
-        if height
-        else ""
-    )
-    names = _names(node, rows, levels, density, height)
-    before = phases(placed, node, seconds, density) if density.named_phases else ""
-    return f"<div class=lane><div class=nm>{names}</div><div class=dr>{before}{svg}</div></div>"
-
-
-def _names(node: NodeTimeline, rows: Dict[str, int], levels: int, density: Density, height: int) -> str:
-    """What stands before a node's drawing: each process where there is room, else the span of the ranks."""
-    processes = [life for start in node.runs for life in start.processes]
-    hit = next((life.label for life in processes if life.role == CAUSE), None)
-    mark = " class=hit" if hit else ""
-    name = f"<u>{node.number}</u>"  # the word before it comes with the style, hundreds of times
-    if density.named_rows:
-        found = f'<b style="height:{levels * density.phase}px">{name}</b>'
-        for label in rows:
-            chosen = mark if label == hit else ""
-            found += f'<i{chosen} style="height:{density.row}px">{escaped(label)}</i>'
-        return found
-    if height < 2 * NAME_HEIGHT:
-        return f"<b{mark}>{name}</b>"
-    ranks = hit or ranges([life.rank for life in processes if life.rank is not None])
-    return f"<b{mark}>{name}</b><i{mark}>{escaped(ranks)}</i>"
-
-
 def _stacked(phases: Iterable[PhaseSpan]) -> List[Tuple[int, PhaseSpan]]:
-    """Each phase with its level: phases at the same time lie above each other."""
+    """Each phase with its level: phases that overlap are above each other."""
     ends: List[float] = []
     found = []
     for phase in sorted(phases, key=lambda phase: phase.start):
@@ -196,103 +176,81 @@ def _stacked(phases: Iterable[PhaseSpan]) -> List[Tuple[int, PhaseSpan]]:
 
 
 def _end_of(phase: PhaseSpan, node: NodeTimeline) -> float:
-    """Where the bar of a phase ends: without an end, where the node's events do."""
+    """The end of a phase; where it is unknown, that of the node's events."""
     if phase.end is not None:
         return phase.end
-    return next((start.end for start in node.runs if start.end >= phase.start), phase.start)
+    return next((run.end for run in node.runs if run.end >= phase.start), phase.start)
 
 
 def _phase_class(name: str) -> str:
-    return str(_PHASE_NUMBERS.get(name, 9))
+    return _PHASE_CLASSES.get(name, "p9")
 
 
-def _named_phases(
-    placed: Sequence[Tuple[int, PhaseSpan]], node: NodeTimeline, seconds: float, density: Density
-) -> str:
-    bars = []
-    for level, phase in placed:
-        left, right = place(phase.start, seconds), place(_end_of(phase, node), seconds)
-        bad = {"failed": " bad", "stopped": " cut", "": " cut"}.get(phase.outcome, "")
-        said = duration(_end_of(phase, node) - phase.start)
-        title = f"{phase.name} {phase.outcome}, {said}" + (f": {phase.detail}" if phase.detail else "")
-        bars.append(
-            f'<div class="ph p{_phase_class(phase.name)}{bad}" title="{escaped(title)}" style="left:'
-            f"{figure(left / 10)}%;width:{figure(max(NARROWEST, right - left) / 10)}%;"
-            f'top:{level * density.phase}px"><span>{both(phase_name(phase.name))}'
-            f" <em>{said}</em></span></div>"
+def _boxes(
+    stacked: List[Tuple[int, PhaseSpan]], node: NodeTimeline, seconds: float, chart: Chart
+) -> Iterator[PhaseBox]:
+    for level, phase in stacked:
+        end = _end_of(phase, node)
+        left, right = place(phase.start, seconds), place(end, seconds)
+        outcome = {"failed": " failed", "stopped": " cut", "": " cut"}.get(phase.outcome, "")
+        took = duration(end - phase.start)
+        yield PhaseBox(
+            kind=_phase_class(phase.name) + outcome,
+            title=f"{phase.name} {phase.outcome}, {took}" + (f": {phase.detail}" if phase.detail else ""),
+            left=figure(left / 10),
+            width=figure(max(NARROWEST, right - left) / 10),
+            top=level * chart.phase,
+            name=phase_name(phase.name),
+            duration=took,
         )
-    levels = 1 + max((level for level, _ in placed), default=0)
-    return f'<div class="phs" style="height:{levels * density.phase}px">{"".join(bars)}</div>'
 
 
 def _strips(
-    placed: Sequence[Tuple[int, PhaseSpan]], node: NodeTimeline, seconds: float, density: Density
-) -> str:
+    stacked: List[Tuple[int, PhaseSpan]], node: NodeTimeline, seconds: float, chart: Chart
+) -> Iterator[Stroke]:
+    """One stroke for all phases of a colour; failed phases are drawn however short they are."""
     paths: Dict[str, List[str]] = {}
-    for level, phase in placed:
+    for level, phase in stacked:
         left, right = place(phase.start, seconds), place(_end_of(phase, node), seconds)
         failed = phase.outcome == "failed"
         if right - left < SMALLEST_PHASE and not failed:
             continue
-        name = "zx" if failed else "z" + _phase_class(phase.name)
-        y = level * density.phase + density.phase / 2
-        paths.setdefault(name, []).append(
-            f"M{figure(left)} {figure(y)}h{figure(max(NARROWEST, right - left))}"
-        )
-    return "".join(f'<path class={name} d="{"".join(parts)}"/>' for name, parts in paths.items())
+        y = figure(level * chart.phase + chart.phase / 2)
+        path = f"M{figure(left)} {y}h{figure(max(NARROWEST, right - left))}"
+        paths.setdefault("failed" if failed else _phase_class(phase.name), []).append(path)
+    return (Stroke(kind, "".join(parts)) for kind, parts in paths.items())
 
 
-def _part_class(part: str) -> str:
-    return "l" + part[0]
-
-
-def _lives(node: NodeTimeline, rows: Dict[str, int], seconds: float, density: Density, top: int) -> List[str]:
-    found = []
-    for start in node.runs:
-        for life in start.processes:
-            y = top + rows[life.label] * density.row + density.row / 2
-            found.append(_life(life, start, y, seconds))
-    return found
-
-
-def _life(life: ProcessSpan, start: BootRun, y: float, seconds: float) -> str:
-    end = start.end if life.end is None else life.end
-    left, right = place(life.start, seconds), place(end, seconds)
-    spoke = right if life.first_output is None else place(min(life.first_output, end), seconds)
+def _bar(process: ProcessSpan, run: BootRun, y: str, seconds: float) -> Bar:
+    end = run.end if process.end is None else process.end
+    left, right = place(process.start, seconds), place(end, seconds)
+    first = process.first_output
+    spoke = right if first is None else place(min(first, end), seconds)
     right = max(right, left + NARROWEST)
-    quiet = f'<path class=q d="M{figure(left)} {figure(y)}H{figure(spoke)}"/>' if spoke - left > 0.05 else ""
-    if spoke >= right - 0.05:  # not a word: the end alone has its colour
+    strokes = [Stroke("quiet", f"M{figure(left)} {y}H{figure(spoke)}")] if spoke - left > 0.05 else []
+    if spoke >= right - 0.05:  # it printed nothing: only its end is coloured
         spoke = right - NARROWEST
-    bar = f'<path class={_part_class(life.role)} d="M{figure(spoke)} {figure(y)}H{figure(right)}"/>'
-    dot = f'<path class=lx d="M{figure(right)} {figure(y)}h0"/>' if life.role == CAUSE else ""
-    return f"<g><title>{escaped(_title(life, end))}</title>{quiet}{bar}{dot}</g>"
+    strokes.append(Stroke(process.role, f"M{figure(spoke)} {y}H{figure(right)}"))
+    if process.role == CAUSE:
+        strokes.append(Stroke("dot", f"M{figure(right)} {y}h0"))
+    code = code_shown(process.code, process.signal)
+    return Bar(f"{process.label}: {code}, {process.start:.1f}–{end:.1f} s", tuple(strokes))
 
 
-def _title(life: ProcessSpan, end: float) -> str:
-    """The process in a line, in words that are the same in both languages."""
-    lived = f"{life.start:.1f}–{end:.1f} s"
-    code = "?" if life.code is None else code_shown(life.code, life.signal or 0)
-    return f"{life.label}: {code}, {lived}"
-
-
-def _marks(
-    node: NodeTimeline, rows: Dict[str, int], seconds: float, density: Density, top: int, height: int
-) -> List[str]:
-    found = []
-    for number, start in enumerate(node.runs):
+def _incidents(node: NodeTimeline, middles: Dict[str, str], seconds: float, height: int) -> Iterator[Stroke]:
+    """Lines across the lane, and dots on the processes concerned."""
+    for number, run in enumerate(node.runs):
         if number:
-            found.append(_across("mr", start.begin, seconds, height))
-        for mark in start.incidents:
-            if mark.kind in _LANE_MARKS:
-                found.append(_across(_LANE_MARKS[mark.kind], mark.at, seconds, height))
-            elif mark.kind in _DOT_MARKS:
-                x = figure(place(mark.at, seconds))
-                for label in mark.label.split(", ")[:8]:
-                    if label in rows:
-                        y = figure(top + rows[label] * density.row + density.row / 2)
-                        found.append(f'<path class="d {_DOT_MARKS[mark.kind]}" d="M{x} {y}h0"/>')
-    return found
+            yield _across("start", run.begin, seconds, height)
+        for incident in run.incidents:
+            if incident.kind in _ACROSS:
+                yield _across(incident.kind, incident.at, seconds, height)
+            elif incident.kind in _DOTS:
+                x = figure(place(incident.at, seconds))
+                for label in incident.label.split(", ")[:8]:
+                    if label in middles:
+                        yield Stroke(f"dot {_DOTS[incident.kind]}", f"M{x} {middles[label]}h0")
 
 
-def _across(name: str, at: float, seconds: float, height: int) -> str:
-    return f'<path class={name} d="M{figure(place(at, seconds))} 0V{height}"/>'
+def _across(kind: str, at: float, seconds: float, height: int) -> Stroke:
+    return Stroke(_ACROSS[kind], f"M{figure(place(at, seconds))} 0V{height}")

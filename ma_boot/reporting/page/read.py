@@ -11,7 +11,7 @@ from typing import Callable, Dict, Mapping, Sequence
 from ma_boot.errors import ConfigError, listed
 from ma_boot.redact import secret_values, without_secrets
 from ma_boot.reporting.page.compose import page_text
-from ma_boot.reporting.page.sections import read_logs
+from ma_boot.reporting.page.sections import logs_to_read
 from ma_boot.reporting.timeline import CAUSE, EventFile, Timeline, job_names, read_events, timeline_of
 
 MOST_EVENT_BYTES = 64 << 20  # of one file: its end
@@ -46,7 +46,7 @@ def tails(line: Timeline, events: Sequence[Path], hide: Callable[[str], str]) ->
 
     A log is looked for where its name says, else beside the events: they may have been copied together.
     """
-    wanted = read_logs(line)
+    wanted = logs_to_read(line)
     each = min(LONGEST_TAIL, max(SMALLEST_TAIL, ALL_TAILS // max(1, len(wanted))))
     beside = list(dict.fromkeys(path.parent for path in events))
     found: Dict[str, str] = {}

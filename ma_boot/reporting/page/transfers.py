@@ -1,48 +1,71 @@
-"""What was downloaded and uploaded: bytes a second over time, and each transfer in a table. Pure."""
+"""The transfers as values: bytes per second over time, and the rows of a table. Pure."""
 
 from __future__ import annotations
 
-from typing import Iterator, List, Sequence, Tuple
+from dataclasses import dataclass
+from typing import Iterator, List, NamedTuple, Sequence, Tuple
 
 from ma_boot.reporting import duration, size
-from ma_boot.reporting.page.lanes import axis, grid
-from ma_boot.reporting.page.markup import both, escaped, folded, ranges, table
 from ma_boot.reporting.page.scale import UNITS, figure
-from ma_boot.reporting.page.words import Text, same
+from ma_boot.reporting.page.words import Text, ranges, same
 from ma_boot.reporting.timeline import Timeline, TransferSpan
 
 BINS = 200
-HEIGHT = 72
+HEIGHT = 72  # pixels
 MOST_ROWS = 40
 FEW_ROWS = 8
-_HEAD = (
-    Text("direction", "方向"), Text("node", "节点"), Text("files", "文件"), Text("size", "大小"),
-    Text("time", "用时"), Text("on average", "平均速率"), Text("requests made again", "重试请求"),
-)  # fmt: skip
 _DIRECTIONS = {"download": Text("download", "下载"), "upload": Text("upload", "上传")}
 
 
-def transfers(line: Timeline) -> str:
-    """The chart and the table; empty where nothing was moved."""
-    every = _every(line)
-    moved = [transfer for _, transfer in every if transfer.bytes or transfer.files]
-    if not every:
-        return ""
-    charts = ""
-    for direction in _DIRECTIONS:
-        chosen = [transfer for transfer in moved if transfer.direction == direction and transfer.bytes]
-        if chosen:
-            charts += _chart(direction, rates(chosen, line.seconds, BINS), line.seconds)
-    drawn = (
-        f'<div class="lanes" style="{grid(line.seconds)}">{axis(line.seconds)}{charts}</div>'
-        if charts
-        else ""
-    )
-    return drawn + _table(every)
+class TransferRow(NamedTuple):
+    """A transfer, or all transfers of a direction."""
+
+    direction: Text
+    nodes: str
+    files: str
+    size: str
+    time: Text
+    rate: str
+    retries: str
+
+
+class Curve(NamedTuple):
+    """The throughput of a direction as an area of `height` pixels, a path in the syntax of SVG."""
+
+    kind: str
+    name: Text
+    peak: str
+    height: int
+    path: str
+
+
+@dataclass(frozen=True)
+class Transfers:
+    """Curves and rows; if these sum up the directions, `each` has single transfers."""
+
+    curves: Tuple[Curve, ...]
+    rows: Tuple[TransferRow, ...]
+    each: Tuple[TransferRow, ...]
+    each_heading: Text
+
+
+def transfers(timeline: Timeline) -> Transfers:
+    """The transfers of all nodes; of many of them the first 40."""
+    found = [(node, transfer) for node, run in timeline.all_runs() for transfer in run.transfers]
+    found.sort(key=lambda one: one[1].start)
+    each = tuple(_row(node, transfer) for node, transfer in found[:MOST_ROWS])
+    heading = Text("Each transfer", "逐个传输")
+    if len(found) > MOST_ROWS:
+        heading = Text(f"The first {MOST_ROWS} transfers", f"前 {MOST_ROWS} 个传输")
+    if len(found) <= FEW_ROWS:
+        return Transfers(tuple(_curves(timeline)), each, (), heading)
+    directions = list(dict.fromkeys(transfer.direction for _, transfer in found))[:FEW_ROWS]
+    sums = (_sum([one for one in found if one[1].direction == direction]) for direction in directions)
+    return Transfers(tuple(_curves(timeline)), tuple(sums), each, heading)
 
 
 def rates(moved: Sequence[TransferSpan], seconds: float, bins: int) -> List[float]:
-    """Bytes a second in each of `bins` equal parts of the time; their sum is that of all bytes."""
+    """Bytes per second in each of `bins` equal parts of the time; together they are all bytes."""
     width = seconds / bins
     found = [0.0] * bins
     for transfer in moved:
@@ -59,7 +82,7 @@ def rates(moved: Sequence[TransferSpan], seconds: float, bins: int) -> List[floa
 
 
 def _pieces(transfer: TransferSpan) -> Iterator[Tuple[float, float, int]]:
-    """The bytes between one sample and the next, also before the first and after the last."""
+    """The bytes between one sample and the next, before the first one and after the last one."""
     at, before = transfer.start, 0
     for moment, count in transfer.samples:
         if moment >= at and count > before:
@@ -69,70 +92,51 @@ def _pieces(transfer: TransferSpan) -> Iterator[Tuple[float, float, int]]:
         yield at, max(at, transfer.end), transfer.bytes - before
 
 
-def _chart(direction: str, values: List[float], seconds: float) -> str:
+def _curves(timeline: Timeline) -> Iterator[Curve]:
+    moved = [transfer for _, run in timeline.all_runs() for transfer in run.transfers if transfer.bytes]
+    for direction, name in _DIRECTIONS.items():
+        chosen = [transfer for transfer in moved if transfer.direction == direction]
+        if chosen:
+            values = rates(chosen, timeline.seconds, BINS)
+            yield Curve(direction, name, f"{size(max(values))}/s", HEIGHT, _path(values))
+
+
+def _path(values: List[float]) -> str:
     highest = max(values)
     width = UNITS / len(values)
-    points = ["M0 " + str(HEIGHT)]
+    points = [f"M0 {HEIGHT}"]
     y = float(HEIGHT)
     for number, value in enumerate(values):
         top = HEIGHT - value / highest * (HEIGHT - 4)
         if top != y:
             points.append(f"H{figure(number * width)}V{figure(top)}")
             y = top
-    points.append(f"H{figure(UNITS)}V{HEIGHT}z")
-    peak = Text(f"peak {size(highest)}/s", f"峰值 {size(highest)}/s")
-    return (
-        f'<div class="lane chart"><div class="nm"><b>{both(_DIRECTIONS[direction])}</b>'
-        f"<i>{both(peak)}</i></div>"
-        f'<div class="dr"><svg viewBox="0 0 1000 {HEIGHT}" height="{HEIGHT}" preserveAspectRatio="none">'
-        f'<path class="t{direction[0]}" d="{"".join(points)}"/></svg></div></div>'
+    return "".join([*points, f"H{figure(UNITS)}V{HEIGHT}z"])
+
+
+def _sum(chosen: Sequence[Tuple[int, TransferSpan]]) -> TransferRow:
+    spans = [transfer for _, transfer in chosen]
+    slowest = duration(max((span.end or span.start) - span.start for span in spans))
+    return TransferRow(
+        direction=_name(spans[0]),
+        nodes=ranges([node for node, _ in chosen])[:MOST_ROWS],
+        files=str(sum(span.files for span in spans)),
+        size=size(sum(span.bytes for span in spans)),
+        time=Text(f"up to {slowest}", f"最长 {slowest}"),
+        rate="",
+        retries=str(sum(span.retries for span in spans) or ""),
     )
-
-
-def _every(line: Timeline) -> List[Tuple[int, TransferSpan]]:
-    found = [(node.number, t) for node in line.nodes for start in node.runs for t in start.transfers]
-    return sorted(found, key=lambda one: one[1].start)
-
-
-def _table(every: Sequence[Tuple[int, TransferSpan]]) -> str:
-    """Each transfer in a line; where they are many one line for all of a direction, and each by a click."""
-    each = [_row(both(_name(transfer)), node, transfer) for node, transfer in every[:MOST_ROWS]]
-    if len(every) <= FEW_ROWS:
-        return table(_HEAD, each)
-    directions = list(dict.fromkeys(transfer.direction for _, transfer in every))[:FEW_ROWS]
-    rows = [_all_of([one for one in every if one[1].direction == direction]) for direction in directions]
-    left = Text("Each transfer", "逐个传输")
-    if len(every) > MOST_ROWS:
-        left = Text(f"The first {MOST_ROWS} transfers", f"前 {MOST_ROWS} 个传输")
-    return table(_HEAD, rows) + folded(both(left), table(_HEAD, each))
-
-
-def _all_of(chosen: Sequence[Tuple[int, TransferSpan]]) -> List[str]:
-    nodes = ranges([node for node, _ in chosen])[:MOST_ROWS]
-    files, moved = sum(t.files for _, t in chosen), sum(t.bytes for _, t in chosen)
-    again = str(sum(t.retries for _, t in chosen) or "")
-    slowest = duration(max((t.end or t.start) - t.start for _, t in chosen))
-    longest = Text(f"up to {slowest}", f"最长 {slowest}")
-    return [both(_name(chosen[0][1])), escaped(nodes), str(files), size(moved), both(longest), "", again]
 
 
 def _name(transfer: TransferSpan) -> Text:
     return _DIRECTIONS.get(transfer.direction, same(transfer.direction))
 
 
-def _row(name: str, node: int, transfer: TransferSpan) -> List[str]:
+def _row(node: int, transfer: TransferSpan) -> TransferRow:
+    name, moved = _name(transfer), size(transfer.bytes)
     if transfer.end is None:
-        cut = Text("not finished", "未完成")
-        return [name, str(node), "", size(transfer.bytes), both(cut), "", ""]
+        return TransferRow(name, str(node), "", moved, Text("not finished", "未完成"), "", "")
     seconds = transfer.end - transfer.start
-    speed = f"{size(transfer.bytes / seconds)}/s" if seconds > 0.001 else ""
-    again = str(transfer.retries or "")
-    return [
-        name,
-        str(node),
-        str(transfer.files),
-        size(transfer.bytes),
-        escaped(duration(seconds)),
-        speed,
-        again,
-    ]
+    rate = f"{size(transfer.bytes / seconds)}/s" if seconds > 0.001 else ""
+    retries = str(transfer.retries or "")
+    return TransferRow(name, str(node), str(transfer.files), moved, same(duration(seconds)), rate, retries)

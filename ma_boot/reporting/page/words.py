@@ -1,8 +1,8 @@
-"""What the page says, in English and Chinese. Pure."""
+"""The words of the page in English and Chinese. Pure."""
 
 from __future__ import annotations
 
-from typing import Dict, NamedTuple
+from typing import Dict, NamedTuple, Optional, Sequence
 
 from ma_boot.errors import signal_name
 
@@ -15,7 +15,7 @@ class Text(NamedTuple):
 
 
 def same(text: str) -> Text:
-    """A text that is the same in both languages: a name, a number."""
+    """A name or a number, which is the same in both languages."""
     return Text(text, text)
 
 
@@ -36,7 +36,7 @@ CODES: Dict[int, Text] = {
     126: Text("the command cannot be executed", "命令无法执行"),
     127: Text("the command does not exist", "命令不存在"),
 }
-PARTS: Dict[str, Text] = {
+ROLES: Dict[str, Text] = {
     "cause": Text("the cause", "起因"),
     "followed": Text("failed after it", "随后失败"),
     "stopped": Text("stopped by ma_boot", "被 ma_boot 停止"),
@@ -52,7 +52,7 @@ PHASES: Dict[str, Text] = {
     "run": Text("run", "运行"),
     "outputs": Text("outputs", "输出"),
 }
-MARKS: Dict[str, Text] = {
+INCIDENTS: Dict[str, Text] = {
     "restart": Text("started again", "重新启动"),
     "stop": Text("stop", "停止"),
     "kill": Text("signal sent", "发送信号"),
@@ -70,6 +70,22 @@ def phase_name(name: str) -> Text:
     return PHASES.get(name, same(name))
 
 
-def code_shown(code: int, signal: int = 0) -> str:
-    """`7`, `143 SIGTERM`."""
+def code_shown(code: Optional[int], signal: Optional[int]) -> str:
+    """`7`, `143 SIGTERM`; `?` for a process whose end is unknown."""
+    if code is None:
+        return "?"
     return f"{code} {signal_name(signal)}" if signal else str(code)
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """`0–3, 8, 10–15` for whole numbers in any order."""
+    parts = []
+    start = previous = None
+    for number in [*sorted(set(numbers)), None]:
+        if previous is not None and number == previous + 1:
+            previous = number
+            continue
+        if start is not None:
+            parts.append(str(start) if start == previous else f"{start}–{previous}")
+        start = previous = number
+    return ", ".join(parts)

@@ -191,7 +191,7 @@ def test_report_merges_the_nodes_and_finds_logs_beside_the_events(copied: Path) 
     text = (copied / "deep" / "job.html").read_text()
     assert headline(text).startswith("Rank 3 on node 1 failed first")
     assert "the last words of 3" in text
-    assert re.findall(r"<u>(\d)</u>", text) == ["0", "1", "2"]
+    assert re.findall(r"<b[^>]*>(\d)</b>", text) == ["0", "1", "2"]
 
 
 def test_report_has_a_place_of_its_own_for_the_page(copied: Path) -> None:

@@ -217,7 +217,7 @@ def test_a_page_is_small_and_has_every_node(shape: Tuple[int, int]) -> None:
     tails = {f"/log/proc-rank-{rank}.txt": "step <1>\n" * 600 for rank in range(512)}
     page = page_of(*files, tails=tails)
     assert len(page.encode()) < LIMIT
-    drawn = re.findall(r"<u>(\d+)</u>", page)
+    drawn = re.findall(r"<b[^>]*>(\d+)</b>", page)
     assert drawn == [str(number) for number in range(nodes)]
     assert len(re.findall("<g><title>rank ", page)) == nodes * per_node
     Elements(page)

@@ -1,0 +1,1 @@
+document.documentElement.lang = /^zh/i.test(navigator.language) ? 'zh-CN' : 'en';
