@@ -1,4 +1,4 @@
-"""Servers that several tests share."""
+"""Fixtures and settings of all tests."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ma_boot.rehearsal.obs_server import KeyPair, ObsServer
 from tests.requirement import unavailable
 
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("busy")  # the machine may have more to do
+settings.load_profile("busy")  # the machine may be busy
 settings.register_profile("fuzz", max_examples=50_000, deadline=None, suppress_health_check=list(HealthCheck))
 
-# Who runs the tests in the background, or under nohup, would have these ignored by all that the tests start.
+# In the background or under nohup these are ignored, and every process that a test starts would inherit that.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -27,7 +27,7 @@ KNOWN = [KeyPair("AKPLANTED", "SKPLANTED"), KeyPair("AKPLANTED", "SKPLANTED", "T
 
 @pytest.fixture
 def obs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObsServer]:
-    """An OBS that breaks what it is told to, with an empty bucket named `bucket`."""
+    """An OBS that injects faults on demand, with an empty bucket named `bucket`."""
     root: Path = tmp_path_factory.mktemp("obs-server")
     with ObsServer(root, KNOWN) as server:
         server.create_bucket("bucket")
@@ -35,6 +35,6 @@ def obs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObsServer]:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Without mpirun its tests are skipped, but in CI that is a failure."""
+    """Without mpirun its tests are skipped."""
     if item.get_closest_marker("openmpi") and not shutil.which("mpirun"):
         unavailable("mpirun is not installed (Debian: openmpi-bin)")

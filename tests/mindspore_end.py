@@ -1,4 +1,4 @@
-"""What tests do about MindSpore's own crash at the end of a process."""
+"""How tests deal with MindSpore's occasional crash at the end of a process."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ Ended = TypeVar("Ended", bound=Run)
 
 
 def again_after_a_crash(run: Callable[[], Ended], last_line: str) -> Ended:
-    """How the run ended; one whose rank crashed after it had printed its last line is made again, thrice at most.
+    """How the run ended; it is repeated, three times at most, if a rank crashed after its last line.
 
-    MindSpore 2.7.1 crashes at the end of about one process in 300, of one in 30 where eight in containers
-    share two cores, when all its work is done (README of the example), and ma_boot rightly calls that a
-    failure. Such a run, and no other, is made again.
+    MindSpore 2.7.1 crashes at the end of about one process in 300, or one in 30 when eight in containers share
+    two cores, after all its work is done (README of the example), and ma_boot rightly reports a failure. Only
+    such a run is repeated.
     """
     ended = run()
     for _ in range(MOST_AGAIN):
         crashed = re.search(r"(rank \d+) was killed by SIGSEGV", ended.output)
         if ended.code != 139 or crashed is None or f"[{crashed.group(1)}] {last_line}" not in ended.output:
             break
-        print(f"MindSpore crashed at its end, once more: {crashed.group(0)}")
+        print(f"MindSpore crashed at its end, the run is repeated: {crashed.group(0)}")
         ended = run()
     return ended

@@ -1,4 +1,4 @@
-"""The events of a job that never ran: any number of nodes and ranks, as `ma_boot` would have written them."""
+"""Events of a made-up job with any number of nodes and ranks, as `ma_boot` would have written them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BEGAN = 1_760_000_000.0
 
 @dataclass
 class Writer:
-    """The event file of one node; times in seconds after the start of the job."""
+    """The event file of one node; times are in seconds since the start of the job."""
 
     node: int
     clock: int  # the node's monotonic clock, in nanoseconds, when the job starts

@@ -14,9 +14,9 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 WINDOWS: Dict[str, Tuple[int, int]] = {"desktop": (1280, 900), "narrow": (390, 844)}
 
 
-@pytest.fixture(scope="package")  # it holds an event loop, which other tests cannot run theirs beside
+@pytest.fixture(scope="package")  # its event loop would prevent other tests from running their own
 def chromium() -> Iterator[Browser]:
-    """The system's browser. Without one its tests are skipped."""
+    """The system's browser; without one the tests are skipped."""
     program = next(filter(None, map(shutil.which, NAMES)), None)
     if program is None:
         unavailable(f"none of {', '.join(NAMES)} is installed (Debian: chromium)")
@@ -27,7 +27,7 @@ def chromium() -> Iterator[Browser]:
 
 
 class Opened:
-    """A page that is open, with all that the browser complained about or asked for."""
+    """An open page, with the browser's console messages, errors and requests."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -38,7 +38,7 @@ class Opened:
         page.on("request", lambda request: self.requests.append(request.url))
 
     def seen(self, selector: str) -> List[str]:
-        """The texts of the elements of this kind that a reader sees."""
+        """The texts of the visible elements that match."""
         return [element.inner_text() for element in self.page.locator(selector).all() if element.is_visible()]
 
 
@@ -47,7 +47,7 @@ Open = Callable[..., Opened]
 
 @pytest.fixture
 def opened(chromium: Browser) -> Iterator[Open]:
-    """Opens a file: `language`, `window`, `dark` and `script` are the reader's."""
+    """Opens a file, with the reader's language, window, colour scheme and JavaScript setting."""
     contexts = []
 
     def open_file(

@@ -1,4 +1,4 @@
-"""The page of a run in a real Chromium: a job of 16 ranks that ran, one of 512 that is made up."""
+"""The page of a run in a real Chromium: of a rehearsed job with 16 ranks and a made-up one with 512."""
 
 from __future__ import annotations
 
@@ -81,13 +81,13 @@ def test_every_rank_is_drawn_where_it_ran(rehearsed: str, opened: Open, window: 
         assert lane is not None
         assert name is not None
         assert bar is not None
-        assert bar["width"] > lane["width"] / 20, "a rank that slept has a bar of some length"
+        assert bar["width"] > lane["width"] / 20, "a rank that slept has a visible bar"
         assert lane["x"] - 8 <= bar["x"] <= bar["x"] + bar["width"] <= lane["x"] + lane["width"] + 8
         middles = [box["y"] + box["height"] / 2 for box in (name, bar)]
         assert abs(middles[0] - middles[1]) < 3, "beside its name"
 
 
-def test_the_end_of_a_log_opens_at_a_click(rehearsed: str, opened: Open) -> None:
+def test_the_end_of_a_log_opens_on_a_click(rehearsed: str, opened: Open) -> None:
     found = opened(rehearsed)
     first = found.page.locator("#logs details").first
     assert not first.locator("pre").is_visible()
@@ -116,7 +116,7 @@ def test_the_language_is_the_browsers(page: str, opened: Open, request: pytest.F
     assert chinese.complaints == english.complaints == []
 
 
-def test_without_a_script_all_that_matters_is_there_in_english(rehearsed: str, opened: Open) -> None:
+def test_without_javascript_the_essentials_are_shown_in_english(rehearsed: str, opened: Open) -> None:
     found = opened(rehearsed, language="zh-CN", script=False)
     assert "failed first" in found.seen("h1")[0]
     assert found.seen(".zh") == []
@@ -139,12 +139,12 @@ def test_a_job_of_512_ranks(large: str, opened: Open, window: str) -> None:
         for bar in found.page.locator("#time .drawing svg").all()[:8]
         if (box := bar.bounding_box())
     ]
-    assert all(30 <= height <= 80 for height in heights), "eight ranks, each some pixels high"
+    assert all(30 <= height <= 80 for height in heights), "eight ranks, each a few pixels high"
     assert len(found.seen("#processes tbody tr")) == 2
 
 
-def test_a_page_that_is_broken_does_not_pass(large: str, opened: Open, tmp_path: Path) -> None:
-    """The browser does tell: a script's error, and a picture from elsewhere, which the page forbids itself."""
+def test_a_broken_page_is_noticed(large: str, opened: Open, tmp_path: Path) -> None:
+    """The checks above notice an error in a script, and an image from another host, which the page's policy blocks."""
     broken = tmp_path / "broken.html"
     text = Path(large).read_text()
     broken.write_text(

@@ -1,4 +1,4 @@
-"""Two clients that were written apart from each other, behind one small interface: Huawei's SDK and boto3."""
+"""Two independent clients behind one small interface: Huawei's SDK and boto3."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from obs import (
 
 @dataclass(frozen=True)
 class Account:
-    """Where a server is, and who may use it."""
+    """A server's URL and the credentials for it."""
 
     url: str
     access_key: str
@@ -33,7 +33,7 @@ class Account:
 
 @dataclass(frozen=True)
 class Reply:
-    """What a client made of an answer. `etag` is without quotes; `code` is empty when all went well."""
+    """A server's answer, as the client read it. `etag` has no quotes; `code` is empty on success."""
 
     status: int
     code: str = ""
@@ -57,7 +57,7 @@ class Page:
 
 
 class Client(Protocol):
-    """What the checks ask for. Each works in one bucket."""
+    """What the tests need of a client, which works in one bucket."""
 
     def create_bucket(self) -> Reply: ...
     def delete_bucket(self) -> Reply: ...
@@ -227,7 +227,7 @@ class Boto:
         )
 
     def _ask(self, operation: str, **arguments: Any) -> Any:
-        """boto3's answer, or its error's; what is empty is not sent."""
+        """boto3's answer or error; empty arguments are not sent."""
         given = {name: value for name, value in arguments.items() if value not in (None, "", {})}
         try:
             return getattr(self._client, operation)(Bucket=self._bucket, **given)

@@ -1,4 +1,4 @@
-"""The servers that the conformance suite runs against, each with the clients that it understands."""
+"""The servers of the conformance tests, each with the clients that work with it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def embedded_account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Accou
 
 @pytest.fixture(scope="session")
 def radosgw_account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
-    """Debian's radosgw. Where it is not installed its tests are skipped."""
+    """Debian's radosgw; without it its tests are skipped."""
     missing = ceph.missing()
     if missing:
         unavailable(f"{', '.join(missing)}: not installed (Debian: ceph-mon ceph-osd radosgw ceph-common)")
@@ -58,7 +58,7 @@ def account(request: pytest.FixtureRequest, pair: tuple[str, str]) -> Account:
 
 @pytest.fixture
 def connect(pair: tuple[str, str]) -> MakeClient:
-    """Makes the pair's client, with a bucket of its own that does not exist yet."""
+    """Makes a client of the pair, for a new bucket that does not exist yet."""
     bucket = f"bucket-{uuid.uuid4().hex[:12]}"
 
     def make(account: Account) -> Client:

@@ -1,4 +1,4 @@
-"""One node of Ceph with its S3 gateway, below a temporary directory: a server for tests that is not ours."""
+"""One node of Ceph with its S3 gateway in a temporary directory: an independent server for tests."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def missing() -> List[str]:
 
 @dataclass
 class Radosgw:
-    """A monitor, a store in memory and the gateway; they end with the context, or with this process.
+    """A monitor, an in-memory store and the gateway; they end with the context or with this process.
 
     Without `tcp_nodelay` each small answer on a connection that stays takes 40 ms. The store takes the id that
     the monitor was told, or it never comes up; it does not tell the monitor of its place itself, which it may

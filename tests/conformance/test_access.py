@@ -1,4 +1,4 @@
-"""Who may: signatures, signed URLs, buckets."""
+"""Access: signatures, signed URLs, connections, buckets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def target(url: str) -> str:
 
 @pytest.fixture
 def raw(account: Account) -> Callable[..., Tuple[int, Dict[str, str], bytes]]:
-    """Sends a request for a signed URL on one connection that stays."""
+    """Sends a request for a signed URL, on a connection that is kept open."""
     connection = http.client.HTTPConnection(urlsplit(account.url).netloc, timeout=30)
 
     def ask(method: str, url: str, body: object = None, **headers: str) -> Tuple[int, Dict[str, str], bytes]:
@@ -59,7 +59,7 @@ def test_a_signed_url_is_enough(client: Client, raw: Ask) -> None:
     assert raw("HEAD", client.signed_url("HEAD", "dir/ü +%"))[1]["content-length"] == "7"
 
 
-def test_a_signed_url_ends(client: Client, raw: Ask) -> None:
+def test_a_signed_url_expires(client: Client, raw: Ask) -> None:
     client.put("a", b"x")
     url = client.signed_url("GET", "a", seconds=1)
     assert eventually(lambda: (status := raw("GET", url)[0]) != 200 and status, "its end") == 403
@@ -74,14 +74,14 @@ def test_a_signed_url_is_for_one_key_and_one_method(client: Client, raw: Ask) ->
     assert client.get("a").content == b"x"
 
 
-def test_nothing_without_a_signature(client: Client, raw: Ask) -> None:
+def test_requests_without_a_signature_are_refused(client: Client, raw: Ask) -> None:
     client.put("a", b"x")
     url = client.signed_url("GET", "a").partition("?")[0]
     status, _, body = raw("GET", url)
     assert (status, b"<Code>AccessDenied</Code>" in body) == (403, True)
 
 
-def test_one_connection_serves_all(client: Client, raw: Ask) -> None:
+def test_one_connection_serves_many_requests(client: Client, raw: Ask) -> None:
     urls = {method: client.signed_url(method, "a") for method in ("PUT", "GET", "HEAD")}
     for number in range(20):
         content = bytes([number]) * number * 5000
@@ -91,7 +91,7 @@ def test_one_connection_serves_all(client: Client, raw: Ask) -> None:
         assert raw("GET", client.signed_url("GET", "nothing"))[0] == 404
 
 
-def test_ranges_as_they_stand_in_the_headers(client: Client, raw: Ask) -> None:
+def test_range_headers(client: Client, raw: Ask) -> None:
     client.put("a", b"0123456789")
     url = client.signed_url("GET", "a")
     status, headers, content = raw("GET", url, Range="bytes=2-4")
@@ -101,7 +101,7 @@ def test_ranges_as_they_stand_in_the_headers(client: Client, raw: Ask) -> None:
     assert raw("GET", url)[1]["accept-ranges"] == "bytes"
 
 
-def test_times_as_conditions(client: Client, raw: Ask) -> None:
+def test_conditions_on_the_modification_time(client: Client, raw: Ask) -> None:
     client.put("a", b"x")
     url = client.signed_url("GET", "a")
     modified = raw("GET", url)[1]["last-modified"]
@@ -111,7 +111,7 @@ def test_times_as_conditions(client: Client, raw: Ask) -> None:
     assert raw("GET", url, If_Unmodified_Since="Sat, 01 Jan 2000 00:00:00 GMT")[0] == 412
 
 
-def test_a_client_that_dies_leaves_nothing(client: Client, account: Account) -> None:
+def test_an_upload_that_the_client_breaks_off_leaves_nothing(client: Client, account: Account) -> None:
     connection = http.client.HTTPConnection(urlsplit(account.url).netloc, timeout=30)
     connection.putrequest("PUT", target(client.signed_url("PUT", "a")))
     connection.putheader("Content-Length", "1000000")
@@ -121,7 +121,7 @@ def test_a_client_that_dies_leaves_nothing(client: Client, account: Account) -> 
     assert client.page().keys == ["b"]
 
 
-def test_a_client_that_waits_is_told_to_go_on(client: Client, account: Account) -> None:
+def test_expect_100_continue(client: Client, account: Account) -> None:
     connection = http.client.HTTPConnection(urlsplit(account.url).netloc, timeout=30)
     connection.putrequest("PUT", target(client.signed_url("PUT", "a")))
     connection.putheader("Content-Length", "7")

@@ -1,4 +1,4 @@
-"""The proxy of the other tests breaks what it is told to, and nothing else: an independent client behind it notices."""
+"""The fault proxy breaks what it is told to and nothing else, as seen by an independent client."""
 
 from __future__ import annotations
 
@@ -75,9 +75,7 @@ def test_without_a_fault_everything_passes_and_is_seen(s3: Any, proxy: FaultProx
         (Fault(operation("PutObject"), status=503), BODY),
     ],
 )
-def test_a_fault_hits_what_it_is_meant_for_once(
-    s3: Any, proxy: FaultProxy, fault: Fault, expected: Any
-) -> None:
+def test_a_fault_hits_its_target_once(s3: Any, proxy: FaultProxy, fault: Fault, expected: Any) -> None:
     proxy.faults.append(fault)
     if expected is None:
         with pytest.raises((BotoCoreError, ClientError)):
@@ -88,14 +86,14 @@ def test_a_fault_hits_what_it_is_meant_for_once(
     assert body(s3) == BODY
 
 
-def test_what_is_forwarded_happens_although_it_is_answered_with_an_error(s3: Any, proxy: FaultProxy) -> None:
+def test_a_forwarded_request_takes_effect_although_an_error_is_returned(s3: Any, proxy: FaultProxy) -> None:
     proxy.faults.append(Fault(operation("PutObject"), status=500, forwarded=True))
     with pytest.raises(ClientError):
         s3.put_object(Bucket="bucket", Key="a/b", Body=b"new")
     assert body(s3) == b"new"
 
 
-def test_what_is_refused_early_or_not_forwarded_does_not_happen(s3: Any, proxy: FaultProxy) -> None:
+def test_a_request_refused_early_or_not_forwarded_has_no_effect(s3: Any, proxy: FaultProxy) -> None:
     early = Fault(operation("PutObject"), status=200, early=True, body=b"", with_headers={"ETag": '"x"'})
     proxy.faults += [early, Fault(operation("PutObject"), status=500)]
     s3.put_object(Bucket="bucket", Key="a/b", Body=b"new")
@@ -114,9 +112,7 @@ def test_a_request_is_corrupted_on_its_way(s3: Any, proxy: FaultProxy) -> None:
     assert body(s3) == b"acc"
 
 
-def test_headers_are_left_out_and_something_happens_before(
-    s3: Any, proxy: FaultProxy, tmp_path: Path
-) -> None:
+def test_headers_can_be_removed_and_a_hook_runs_first(s3: Any, proxy: FaultProxy, tmp_path: Path) -> None:
     before: List[str] = []
     without = Fault(operation("HeadObject"), without=("etag",), before=lambda seen: before.append(seen.path))
     proxy.faults.append(without)

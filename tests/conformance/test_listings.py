@@ -46,7 +46,7 @@ def test_the_order_is_that_of_utf_8(client: Client) -> None:
     assert client.page().keys == sorted(keys, key=str.encode)
 
 
-def test_a_prefix_is_one_of_the_key_not_of_its_parts(client: Client) -> None:
+def test_a_prefix_matches_the_start_of_the_key_not_whole_parts(client: Client) -> None:
     fill(client, "data/a", "data/b", "data2/c", "dat")
     assert client.page("data").keys == ["data/a", "data/b", "data2/c"]
     assert client.page("data/").keys == ["data/a", "data/b"]
@@ -54,7 +54,7 @@ def test_a_prefix_is_one_of_the_key_not_of_its_parts(client: Client) -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 3, 7, 8, 1000])
-def test_pages_are_the_whole_once(client: Client, limit: int) -> None:
+def test_pages_list_every_key_once(client: Client, limit: int) -> None:
     keys = [f"p/{number}" for number in range(7)]
     fill(client, *keys, "q")
     found = pages(client, limit, "p/")
@@ -70,7 +70,7 @@ def test_a_marker_need_not_exist(client: Client) -> None:
     assert client.page(marker="d").keys == []
 
 
-def test_a_delimiter_makes_directories(client: Client) -> None:
+def test_a_delimiter_groups_keys(client: Client) -> None:
     fill(client, "a", "d/1", "d/2", "d/e/3", "d0", "f/4")
     page = client.page(delimiter="/")
     assert (page.keys, page.prefixes) == (["a", "d0"], ["d/", "f/"])
@@ -87,7 +87,7 @@ def test_pages_with_a_delimiter_repeat_nothing(client: Client, limit: int) -> No
     assert all(len(keys) + len(prefixes) <= limit for keys, prefixes in found)
 
 
-def test_a_marker_of_a_directory(client: Client) -> None:
+def test_a_marker_may_be_a_common_prefix(client: Client) -> None:
     keys = ["dir/", "dir/a", "dir0"]
     fill(client, *keys)
     assert client.page().keys == keys

@@ -1,4 +1,4 @@
-"""Objects: what every server says of them to every client."""
+"""Objects: every server answers every client the same."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def md5(content: bytes) -> str:
 
 
 @pytest.mark.parametrize("content", [b"", b"x", b"\0\xff" * 700_000], ids=["empty", "byte", "large"])
-def test_what_is_put_is_got(client: Client, content: bytes) -> None:
+def test_get_returns_what_was_put(client: Client, content: bytes) -> None:
     assert client.put("a/b", content).etag == md5(content)
     got = client.get("a/b")
     assert (got.status, got.content, got.etag, got.size) == (200, content, md5(content), len(content))
@@ -31,7 +31,7 @@ def test_the_last_put_wins(client: Client) -> None:
     assert client.page().sizes == [6]
 
 
-def test_a_head_says_what_a_get_would(client: Client) -> None:
+def test_head_agrees_with_get(client: Client) -> None:
     client.put("a", CONTENT, kind="text/x-test")
     found = client.head("a")
     assert (found.status, found.size, found.etag) == (200, len(CONTENT), md5(CONTENT))
@@ -74,7 +74,7 @@ def test_if_none_match(client: Client) -> None:
     assert client.get("a", if_none_match=md5(b"another")).status == 200
 
 
-def test_a_right_md5_is_taken_and_a_wrong_one_is_not(client: Client) -> None:
+def test_content_md5_is_checked(client: Client) -> None:
     right, wrong = (base64.b64encode(hashlib.md5(text).digest()).decode() for text in (CONTENT, b"other"))
     assert client.put("right", CONTENT, md5=right).status == 200
     refused = client.put("wrong", CONTENT, md5=wrong)
@@ -82,7 +82,7 @@ def test_a_right_md5_is_taken_and_a_wrong_one_is_not(client: Client) -> None:
     assert client.page().keys == ["right"]
 
 
-def test_an_md5_that_is_none(client: Client) -> None:
+def test_an_invalid_md5_is_refused(client: Client) -> None:
     refused = client.put("a", CONTENT, md5="short")
     assert (refused.status, refused.code) == (400, "InvalidDigest")
 
@@ -98,7 +98,7 @@ def test_deleting(client: Client) -> None:
     client.put("a", b"x")
     assert client.delete("a").status == 204
     assert client.get("a").status == 404
-    assert client.delete("a").status == 204, "what is not there is deleted"
+    assert client.delete("a").status == 204, "deleting a missing key succeeds"
     assert client.page().keys == []
 
 
@@ -120,7 +120,7 @@ def test_a_copy_has_the_metadata_of_its_source_or_its_own(client: Client) -> Non
     assert client.head("other").metadata["color"] == "red"
 
 
-def test_a_copy_of_what_is_not_there(client: Client) -> None:
+def test_copying_a_missing_object(client: Client) -> None:
     assert client.copy("nothing", "b").code == "NoSuchKey"
     assert client.page().keys == []
 
@@ -146,7 +146,7 @@ ODD_KEYS = [
 
 
 @pytest.mark.parametrize("key", ODD_KEYS, ids=[ascii(key)[:20] for key in ODD_KEYS])
-def test_an_odd_key_is_a_key(client: Client, key: str) -> None:
+def test_unusual_keys_are_kept(client: Client, key: str) -> None:
     assert client.put(key, b"odd").status == 200
     assert client.page().keys == [key]
     assert client.get(key).content == b"odd"
@@ -160,7 +160,7 @@ def test_a_key_of_1025_bytes_is_refused(client: Client) -> None:
     assert client.page().keys == []
 
 
-def test_many_at_once_do_not_mix(client: Client) -> None:
+def test_concurrent_requests_do_not_mix(client: Client) -> None:
     contents = {f"many/{number:03}": bytes([number]) * (number * 999 + 1) for number in range(96)}
     with ThreadPoolExecutor(16) as pool:
         stored = list(pool.map(lambda item: client.put(*item).status, contents.items()))

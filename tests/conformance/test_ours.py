@@ -1,4 +1,4 @@
-"""What OBS does and radosgw does not: checked on our server alone, through clients that others wrote."""
+"""What OBS does and radosgw does not: checked on the embedded server alone, with third-party clients."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def server(tmp_path: Path) -> Iterator[ObsServer]:
 
 @pytest.fixture(params=["obs", "v2"])
 def sdk(request: pytest.FixtureRequest, server: ObsServer) -> Any:
-    """The SDK's client itself."""
+    """The SDK's own client."""
     mode = {"client_mode": "workflow"} if request.param == "obs" else {}
     return ObsClient(
         "AKPLANTED",
@@ -56,7 +56,7 @@ def client(server: ObsServer, signature: str, credentials: KeyPair) -> Any:
     return Boto(account, "bucket") if signature == "v4" else Sdk(account, "bucket", signature)
 
 
-def test_the_crc64_is_said_wherever_the_sdk_looks_for_it(sdk: Any) -> None:
+def test_the_crc64_is_in_every_answer_where_the_sdk_looks_for_it(sdk: Any) -> None:
     crc = str(by_crcmod()(CONTENT, 0))
     assert sdk.putContent("bucket", "a", CONTENT).body.crc64 == crc
     assert sdk.getObjectMetadata("bucket", "a").body.crc64 == crc
@@ -72,7 +72,7 @@ def test_the_crc64_is_said_wherever_the_sdk_looks_for_it(sdk: Any) -> None:
     assert done.body.crc64 == str(by_crcmod()(b"x" * 200_000 + b"tail", 0))
 
 
-def test_a_crc64_that_is_wrong_is_refused(sdk: Any) -> None:
+def test_a_wrong_crc64_is_refused(sdk: Any) -> None:
     assert sdk.putContent("bucket", "a", CONTENT, headers=PutObjectHeader(isAttachCrc64=True)).status == 200
     refused = sdk.putContent("bucket", "b", CONTENT, headers=PutObjectHeader(crc64="1"))
     assert (refused.status, refused.errorCode) == (400, "BadDigest")
@@ -104,7 +104,7 @@ def test_appending(sdk: Any) -> None:
 
 
 @pytest.mark.parametrize("signature", ["obs", "v2", "v4"])
-def test_only_the_parts_that_are_named_are_used(server: ObsServer, signature: str) -> None:
+def test_only_the_listed_parts_are_used(server: ObsServer, signature: str) -> None:
     found = client(server, signature, KeyPair("AKPLANTED", "SKPLANTED"))
     upload = found.begin("a")
     found.put_part("a", upload, 1, b"one")
@@ -122,7 +122,7 @@ def test_parts_in_another_order_are_refused(server: ObsServer) -> None:
     assert found.complete("a", upload, named).status == 200
 
 
-def test_a_payload_that_is_not_the_one_that_was_signed(server: ObsServer) -> None:
+def test_a_payload_other_than_the_signed_one_is_refused(server: ObsServer) -> None:
     found = client(server, "v4", KeyPair("AKPLANTED", "SKPLANTED"))
 
     def change(request: Any, **others: Any) -> None:
@@ -156,7 +156,7 @@ def test_what_is_replaced_or_deleted_takes_no_space(server: ObsServer) -> None:
 
 
 @pytest.mark.parametrize("signature", ["obs", "v2", "v4"])
-def test_a_copy_of_a_version_that_is_gone(server: ObsServer, signature: str) -> None:
+def test_copying_on_condition_of_the_etag(server: ObsServer, signature: str) -> None:
     found = client(server, signature, KeyPair("AKPLANTED", "SKPLANTED"))
     etag = found.put("a", CONTENT).etag
     assert found.copy("a", "b", if_match=etag).status == 200
@@ -181,7 +181,7 @@ def test_uploads_are_listed_in_pages(sdk: Any) -> None:
 
 
 @pytest.mark.parametrize("parameter", ["acl", "versioning", "tagging", "website"])
-def test_what_the_server_does_not_do_it_says(sdk: Any, parameter: str) -> None:
+def test_unsupported_operations_are_refused(sdk: Any, parameter: str) -> None:
     refused = sdk._make_get_request("bucket", pathArgs={parameter: None})
     assert (refused.status, refused.errorCode) == (501, "NotImplemented")
 
@@ -220,7 +220,7 @@ class TestTemporaryCredentials:
 
 @pytest.fixture
 def names_lead_to_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stands in for a hosts file with every bucket's host name."""
+    """Resolves every bucket's host name to loopback, as a hosts file would."""
     real = socket.getaddrinfo
 
     def resolve(host: Any, *arguments: Any, **named: Any) -> Any:
@@ -231,10 +231,10 @@ def names_lead_to_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("names_lead_to_loopback")
 class TestVirtualHosted:
-    """The bucket in the host's name, as OBS wants it."""
+    """The bucket in the host name, which is OBS' default."""
 
-    def test_the_sdk_as_it_comes(self, server: ObsServer) -> None:
-        """It asks first, without a signature, whether this is an OBS, and then signs as OBS."""
+    def test_the_sdk_with_its_defaults(self, server: ObsServer) -> None:
+        """An unsigned request finds out first whether the server is OBS; then it signs for OBS."""
         sdk = ObsClient("AKPLANTED", "SKPLANTED", server=f"http://{DOMAIN}:{server.port}", max_retry_count=0)
         assert sdk.createBucket("other").status == 200
         assert sdk.putContent("other", "dir/ü +%", CONTENT).status == 200
@@ -245,7 +245,7 @@ class TestVirtualHosted:
         assert sdk.headBucket("missing").status == 404
 
     @pytest.mark.parametrize("signature", ["v2", "v4"])
-    def test_the_others(self, server: ObsServer, signature: str) -> None:
+    def test_other_signatures(self, server: ObsServer, signature: str) -> None:
         account = Account(f"http://{DOMAIN}:{server.port}", "AKPLANTED", "SKPLANTED")
         found: Any
         if signature == "v4":
@@ -257,7 +257,7 @@ class TestVirtualHosted:
         assert found.page("dir/").keys == ["dir/ü +%"]
 
     def test_opendal_signs_for_obs_as_we_verify(self, server: ObsServer) -> None:
-        """A second implementation of OBS' signature; the URLs are sent by hand, as it drops the port."""
+        """A second implementation of OBS' signature; the test sends its URLs, as it drops the port."""
         opendal = pytest.importorskip("opendal", reason="opendal has no release for this Python")
         operator = opendal.AsyncOperator(
             "obs",
@@ -281,7 +281,7 @@ class TestVirtualHosted:
         connection.close()
 
 
-def test_the_second_version_of_the_listing(server: ObsServer) -> None:
+def test_list_objects_v2(server: ObsServer) -> None:
     found = client(server, "v4", KeyPair("AKPLANTED", "SKPLANTED"))
     for key in ("a", "d/1", "d/2", "ü +%&", "z"):
         found.put(key, b"x")
@@ -295,7 +295,7 @@ def test_the_second_version_of_the_listing(server: ObsServer) -> None:
     assert [page["KeyCount"] for page in pages] == [2, 2]
 
 
-def test_what_an_earlier_server_left_is_served(server: ObsServer, tmp_path: Path) -> None:
+def test_objects_of_an_earlier_server_are_served(server: ObsServer, tmp_path: Path) -> None:
     found = client(server, "v2", KeyPair("AKPLANTED", "SKPLANTED"))
     found.put("dir/a", CONTENT, kind="text/x-test", color="blue")
     found.put("dir/a", CONTENT[:7], color="red")

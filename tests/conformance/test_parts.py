@@ -19,18 +19,18 @@ def test_parts_become_the_object_in_the_order_of_their_numbers(client: Client) -
         number: client.put_part("large +ü", upload, number, PARTS[number - 1]).etag for number in (3, 1, 2)
     }
     assert [etags[number] for number in (1, 2, 3)] == [digest.hex() for digest in DIGESTS]
-    assert client.page().keys == [], "before its completion there is no object"
+    assert client.page().keys == [], "no object before the upload is completed"
     done = client.complete("large +ü", upload, sorted(etags.items()))
     assert done.status == 200
     wanted = f"{hashlib.md5(b''.join(DIGESTS)).hexdigest()}-3"
     got = client.get("large +ü")
     assert got.content == b"".join(PARTS)
-    assert done.etag in (wanted, ""), "radosgw says none"
+    assert done.etag in (wanted, ""), "radosgw returns none"
     assert (got.etag, client.head("large +ü").etag, client.page().etags) == (wanted, wanted, [wanted])
     assert client.get("large +ü", range=f"{5 * MIB - 1}-{5 * MIB}").content == b"ab"
 
 
-def test_the_parts_that_are_there_are_listed_in_pages(client: Client) -> None:
+def test_uploaded_parts_are_listed_in_pages(client: Client) -> None:
     upload = client.begin("a")
     for number in (1, 5, 9):
         client.put_part("a", upload, number, bytes([number]) * number)
@@ -40,7 +40,7 @@ def test_the_parts_that_are_there_are_listed_in_pages(client: Client) -> None:
     assert client.parts("a", upload, after=5) == wanted[2:]
 
 
-def test_a_part_that_is_sent_again_replaces_the_first(client: Client) -> None:
+def test_a_part_sent_again_replaces_the_first(client: Client) -> None:
     upload = client.begin("a")
     client.put_part("a", upload, 1, b"first")
     etag = client.put_part("a", upload, 1, b"second").etag
@@ -50,13 +50,13 @@ def test_a_part_that_is_sent_again_replaces_the_first(client: Client) -> None:
 
 
 @pytest.mark.parametrize("named", [(1, "0" * 32), (2, hashlib.md5(b"one").hexdigest())])
-def test_a_part_that_is_not_there_is_refused(client: Client, named: tuple[int, str]) -> None:
+def test_a_missing_part_is_refused(client: Client, named: tuple[int, str]) -> None:
     upload = client.begin("a")
     client.put_part("a", upload, 1, b"one")
     refused = client.complete("a", upload, [named])
     assert (refused.status, refused.code) == (400, "InvalidPart")
     assert client.page().keys == []
-    assert len(client.parts("a", upload)) == 1, "the upload can go on"
+    assert len(client.parts("a", upload)) == 1, "the upload is still open"
 
 
 def test_small_parts_are_refused(client: Client) -> None:
@@ -80,14 +80,14 @@ def test_a_part_may_be_a_range_of_an_object(client: Client) -> None:
     assert client.get("a").content == source
 
 
-def test_what_is_aborted_is_gone(client: Client) -> None:
+def test_an_aborted_upload_is_gone(client: Client) -> None:
     upload = client.begin("a")
     etag = client.put_part("a", upload, 1, b"one").etag
     assert client.abort("a", upload).status == 204
     refused = client.abort("a", upload)
     assert (refused.status, refused.code) == (404, "NoSuchUpload")
     for refused in (client.complete("a", upload, [(1, etag)]), client.put_part("a", upload, 2, b"two")):
-        assert refused.status in (404, 500), "the latter is radosgw's"
+        assert refused.status in (404, 500), "radosgw answers 500"
     assert (client.page().keys, client.uploads()) == ([], [])
 
 

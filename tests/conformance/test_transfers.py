@@ -1,4 +1,4 @@
-"""Inputs and outputs against both servers: one that OBS' own signature is for, and one that we did not write."""
+"""Inputs and outputs, against the embedded server and against radosgw."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.conformance.fault_proxy import Fault, FaultProxy, operation
 from tests.transfers import route, tree, write
 
 MIB = 1 << 20
-LARGE = random.Random(3).randbytes(40 * MIB + 5)  # of more than one range
+LARGE = random.Random(3).randbytes(40 * MIB + 5)  # more than one range
 ODD = [
     "plain",
     "new\nline",
@@ -48,7 +48,7 @@ pytestmark = pytest.mark.parametrize(
 
 
 def store_of(account: Account, secret: str = "", timeout: float = 20) -> ObsStore:
-    """With parts that are small enough for a test."""
+    """A store with parts that are small enough for a test."""
     return ObsStore(
         Access(
             account.url,
@@ -86,7 +86,7 @@ def outputs(base: Path, files: Dict[str, bytes]) -> Path:
     return base
 
 
-def test_there_and_back_and_nothing_twice(account: Account, bucket: str, tmp_path: Path) -> None:
+def test_a_round_trip_and_nothing_is_moved_twice(account: Account, bucket: str, tmp_path: Path) -> None:
     files = {**{name: name.encode() for name in ODD}, "large": LARGE, "none": b""}
     store = store_of(account)
     (outputs(tmp_path, files) / "out" / "empty").mkdir()
@@ -106,7 +106,7 @@ def test_many_small_files_by_worker_processes(account: Account, bucket: str, tmp
     assert tree(tmp_path / "in") == files
 
 
-def test_what_is_refused_is_no_empty_listing(account: Account, bucket: str, tmp_path: Path) -> None:
+def test_a_refused_listing_is_not_an_empty_one(account: Account, bucket: str, tmp_path: Path) -> None:
     with pytest.raises(Refused, match="HTTP 403"):
         fetch(store_of(account, secret="wrong"), bucket, tmp_path)
     with pytest.raises(TransferFailed, match="HTTP 403"):
@@ -129,7 +129,9 @@ def test_an_output_for_a_bucket_that_is_missing(account: Account, bucket: str, t
 
 
 @pytest.mark.parametrize("key", ["data/../esc", "data//abs", "data/a//b", "data/./x", "data/" + "x" * 256])
-def test_a_key_that_can_be_no_file_stops_all(account: Account, bucket: str, tmp_path: Path, key: str) -> None:
+def test_an_unsafe_key_stops_the_whole_transfer(
+    account: Account, bucket: str, tmp_path: Path, key: str
+) -> None:
     client = Sdk(account, bucket, "v2")
     assert client.put("data/good", b"x").status == 200
     assert client.put(key, b"evil").status == 200
@@ -191,7 +193,7 @@ def test_a_connection_that_always_breaks_leaves_the_earlier_file(
     assert tree(tmp_path / "in") == {"a": b"earlier"}
 
 
-def test_an_upload_in_parts_that_was_killed_goes_on(account: Account, bucket: str, tmp_path: Path) -> None:
+def test_an_interrupted_multipart_upload_is_resumed(account: Account, bucket: str, tmp_path: Path) -> None:
     store = store_of(account)
     outputs(tmp_path, {"large": LARGE})
     cancel = threading.Event()
@@ -208,7 +210,7 @@ def test_an_upload_in_parts_that_was_killed_goes_on(account: Account, bucket: st
     assert Sdk(account, bucket, "v2").uploads() == []
 
 
-def test_an_object_that_is_replaced_meanwhile_is_never_mixed(
+def test_an_object_replaced_during_its_download_is_never_mixed(
     account: Account, bucket: str, tmp_path: Path
 ) -> None:
     store, other = store_of(account), LARGE[::-1]

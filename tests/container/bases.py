@@ -1,7 +1,7 @@
-"""The images that the tests start from: made once per machine, of Debian's packages, and kept between runs.
+"""The base images of the tests: built once per machine from Debian's packages, and kept between runs.
 
-What this machine needs to reach its package index (certificates, pip's settings) goes into them here, so that
-the Dockerfile under test is the one that users have.
+They also get what this machine needs to reach its package index (certificates, pip's settings), so that the
+Dockerfile under test is the one that users have.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ENV ANACONDA_DIR=/home/ma-user/anaconda3 DEFAULT_CONDA_ENV_NAME=mindspore
 
 
 def plain(client: Any) -> str:
-    """Debian with Python; about two minutes when it is made."""
+    """Debian with Python; the first build takes about two minutes."""
     settings = {"packages": PACKAGES, "pip": _pip_settings(), "certificates": _digest(_certificates())}
     tag = _tag("plain", settings)
     if not client.images.list(tag):
@@ -52,18 +52,18 @@ def plain(client: Any) -> str:
 
 
 def taken(client: Any) -> str:
-    """Uid 1000, gid 100, and the names ma-user and ma-group belong to others; the default user is one of them."""
+    """Uid 1000, gid 100, ma-user and ma-group belong to other accounts; one of them is the default user."""
     return _derived(client, "taken", TAKEN, {})
 
 
 def conda(client: Any) -> str:
-    """An environment in conda's layout that holds MindSpore; about 1 GB is downloaded when it is made."""
+    """A conda-style environment with MindSpore; the first build downloads about 1 GB."""
     files = {name: (MAKE_ENVIRONMENT / name).read_bytes() for name in ("make_env.sh", "requirements.txt")}
     return _derived(client, "conda", CONDA, files)
 
 
 def labelled(client: Any, base: str, label: str, session: str) -> str:
-    """The base under a name of the session's own, with a label that all that is built on it inherits."""
+    """The base under a name of this session, with a label that everything built on it inherits."""
     name = base.partition(":")[0].rpartition("/")[2]
     with tempfile.TemporaryDirectory() as scratch:
         (Path(scratch) / "Dockerfile").write_text(f"FROM {base}\nLABEL {label}={session}\n")
@@ -119,7 +119,7 @@ def _digest(content: Any) -> str:
 
 
 def _certificates() -> str:
-    """What this machine trusts."""
+    """The CA certificates that this machine trusts."""
     paths = (os.environ.get("SSL_CERT_FILE"), ssl.get_default_verify_paths().cafile, CERTIFICATES)
     return next(Path(path).read_text() for path in paths if path and Path(path).is_file())
 
@@ -129,7 +129,7 @@ def _pip_configuration() -> str:
 
 
 def _pip_settings() -> List[Tuple[str, str]]:
-    """This machine's index for pip, as far as a container can reach it."""
+    """This machine's pip settings, without file: URLs, which a container cannot reach."""
     listed = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True
     ).stdout

@@ -1,4 +1,4 @@
-"""A real container engine, the images that the tests share, and proof that nothing of theirs is left."""
+"""A real container engine, the images that tests share, and a check that nothing is left behind."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SESSION = f"maboot-image-test-{uuid.uuid4().hex[:8]}"
 
 
 def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
-    """All that is here needs an engine, and may have to wait for one that is busy."""
+    """Every test here needs an engine, and may have to wait for a busy one."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker("container")
@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
 
 @dataclass(frozen=True)
 class Ran:
-    """How a command of ma_boot ended."""
+    """How a `ma_boot` command ended."""
 
     code: int
     output: str
@@ -45,7 +45,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class Built:
-    """An image of our Dockerfile, and what the build printed."""
+    """An image built from our Dockerfile, and the output of the build."""
 
     tag: str
     id: str
@@ -54,7 +54,7 @@ class Built:
 
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Any]:
-    """The engine. Where there is none, or a program is missing, tests are skipped; in CI that is a failure."""
+    """The engine; without one, or without a program that is needed, the tests are skipped."""
     import docker
     from docker.errors import DockerException
 
@@ -76,7 +76,7 @@ def engine() -> Iterator[Any]:
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_left(engine: Any) -> Iterator[Leftovers]:
-    """After the last test no container, network, volume, image or dangling image of ours is there."""
+    """After the last test no container, network, volume or image of this session is left."""
     leftovers = Leftovers(engine, SESSION)
     yield leftovers
     leftovers.remove_images()
@@ -98,19 +98,19 @@ def plain(engine: Any, nothing_left: Leftovers) -> str:
 
 @pytest.fixture(scope="session")
 def taken(engine: Any, nothing_left: Leftovers) -> str:
-    """A base where uid 1000, gid 100 and the names are taken."""
+    """A base on which uid 1000, gid 100 and their names are taken."""
     return bases.labelled(engine, bases.taken(engine), LABEL, SESSION)
 
 
 @pytest.fixture(scope="session")
 def conda(engine: Any, nothing_left: Leftovers) -> str:
-    """A base with an environment in conda's layout that holds MindSpore."""
+    """A base with a conda-style environment that has MindSpore."""
     return bases.labelled(engine, bases.conda(engine), LABEL, SESSION)
 
 
 @pytest.fixture(scope="session")
 def ma_boot(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Ran]:
-    """Runs `ma_boot` as a user does, with a docker config and credentials of its own."""
+    """Runs `ma_boot` as a user does, with its own docker config and credentials."""
     config = tmp_path_factory.mktemp("docker-config")
 
     def run(*arguments: str, environ: Optional[Mapping[str, str]] = None, cwd: Optional[Path] = None) -> Ran:
@@ -132,12 +132,12 @@ def ma_boot(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Ran]:
 
 @pytest.fixture(scope="session")
 def context(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The build context: our files as they are."""
+    """The build context: the project's files."""
     return make_context(tmp_path_factory.mktemp("context"))
 
 
 def make_context(place: Path) -> Path:
-    """A copy of what a clone has, without what others put into image/."""
+    """Copies what a fresh clone has, without files that were put into image/."""
     for name in CONTEXT:
         shutil.copy2(ROOT / name, place / name)
     for name in PACKAGES:
@@ -176,7 +176,7 @@ def good(build: Build, plain: str, context: Path) -> Built:
 
 @pytest.fixture(scope="session")
 def wheels(engine: Any, good: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheels that image/wheels/README.md tells to make, made where the base's Python is."""
+    """The wheels that image/wheels/README.md describes, built with the base's Python."""
     place = tmp_path_factory.mktemp("wheels")
     (stage,) = engine.images.list(filters={"label": [f"{LABEL}={SESSION}", "ma_boot.stage=toolkit"]})
     command = "pip wheel -q --wheel-dir /wheels -r image/toolkit.txt -r image/toolkit-build.txt"
@@ -188,7 +188,7 @@ def wheels(engine: Any, good: Built, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture(scope="session")
 def offline(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A context with wheels, and with what the training asks for."""
+    """A context with wheels and requirements of the training."""
     context = make_context(tmp_path_factory.mktemp("offline"))
     for wheel in wheels.iterdir():
         shutil.copy2(wheel, context / "image" / "wheels" / wheel.name)
@@ -212,7 +212,7 @@ def on_conda(build: Build, conda: str, wheels: Path, tmp_path_factory: pytest.Te
 
 @pytest.fixture(scope="session")
 def derived(engine: Any, good: Built, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
-    """Makes an image of a few layers on top of the good one."""
+    """Builds an image of a few layers on the good one."""
 
     def make(name: str, lines: str) -> str:
         place = tmp_path_factory.mktemp("derived")

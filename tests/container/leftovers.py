@@ -1,4 +1,4 @@
-"""What a test session left on an engine that others use too."""
+"""What a test session left on an engine that is shared with others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ LABEL = "ma_boot.test"
 
 
 class Leftovers:
-    """All that carries the session's label: images built on its bases inherit it, and their containers too."""
+    """Everything with the session's label, which images built on its bases inherit, and their containers."""
 
     def __init__(self, client: Any, session: str) -> None:
         self._client = client
@@ -24,13 +24,13 @@ class Leftovers:
         ]
 
     def found(self) -> List[str]:
-        """Everything, images with and without a name too."""
+        """The same, and images with and without a name."""
         images = self._client.images.list(filters=self._ours)
         return [*self.running(), *(f"image {image.tags or image.id}" for image in images)]
 
     def remove_images(self) -> None:
-        """The images of the session, and the stages that its builds left as a cache for the next one."""
-        for _ in range(2):  # those without a name go after those that were made of them
+        """Removes the session's images and the cached stages of its builds."""
+        for _ in range(2):  # unnamed ones only after those that are built on them
             for image in self._client.images.list(filters=self._ours):
                 for name in image.tags or [image.id]:
                     self._client.images.remove(name, force=True)

@@ -1,4 +1,4 @@
-"""A training program for containers: what it does is its first argument. Runs on any Python 3."""
+"""A training program for containers; its first argument says what it does. Runs on any Python 3."""
 
 import importlib
 import os
@@ -10,7 +10,7 @@ from typing import Callable, Dict
 
 
 def leave(code: str) -> None:
-    """Ends with a code, after it has written to the home and read the rank table."""
+    """Writes to the home, looks for the rank table and exits with a code."""
     rank = os.environ["RANK_ID"]
     with open(os.path.expanduser(f"~/written-by-{rank}"), "w") as file:
         file.write("x")
@@ -21,7 +21,7 @@ def leave(code: str) -> None:
 
 
 def wait_for_signal() -> None:
-    """Waits until it is stopped, and says so."""
+    """Waits for SIGTERM and reports it."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     print("ready", flush=True)
     signal.sigwait([signal.SIGTERM])
@@ -29,13 +29,13 @@ def wait_for_signal() -> None:
 
 
 def die(signum: str) -> None:
-    """Ends by a signal."""
+    """Kills itself with a signal."""
     os.kill(os.getpid(), int(signum))
     time.sleep(60)
 
 
 def leave_orphans(count: str) -> None:
-    """Makes processes whose parent is gone when they end; 9 if the first process leaves one as a zombie."""
+    """Creates orphans; exits with 9 if PID 1 leaves one of them as a zombie."""
     orphan = 'import os; pid = os.fork()\nif pid: print(pid, flush=True)\nelse: __import__("time").sleep(0.3)'
     pids = [
         int(subprocess.run([sys.executable, "-c", orphan], stdout=subprocess.PIPE, check=True).stdout)
@@ -50,7 +50,7 @@ def leave_orphans(count: str) -> None:
 
 
 def load(name: str) -> None:
-    """Says where a package comes from."""
+    """Prints where a package comes from."""
     print("loaded", name, "from", importlib.import_module(name).__file__, flush=True)
 
 

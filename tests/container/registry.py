@@ -1,4 +1,4 @@
-"""Debian's docker-registry on loopback, with logins, and a way to it that breaks."""
+"""Debian's docker-registry on loopback, with logins, and a proxy that drops connections."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ auth:
 
 @contextlib.contextmanager
 def registry(root: Path) -> Iterator[str]:
-    """HOST:PORT of a registry that keeps its images below `root`."""
+    """HOST:PORT of a registry with its images below `root`."""
     (root / "logins").write_text(LOGINS)
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
@@ -64,8 +64,10 @@ def _answers(port: int) -> bool:
 
 @contextlib.contextmanager
 def breaking(host: str, breaks: Callable[[bytes], bool]) -> Iterator[str]:
-    """HOST:PORT of a way to `host`, HOST:PORT or a socket's path, that drops a connection when `breaks` says so of
-    what the client sends."""
+    """HOST:PORT of a proxy for `host` (HOST:PORT or a socket's path).
+
+    It drops a connection as soon as `breaks` is true for what the client sends.
+    """
     with contextlib.ExitStack() as stack:
         door = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         threads: List[threading.Thread] = []

@@ -1,4 +1,4 @@
-"""The image boots a node: as PID 1 and as a child, as any user, with a root that is read-only."""
+"""The image boots a node: as PID 1 and as a child, as any user, with a read-only root."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def mounts(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def start(engine: Any, good: Built, mounts: Path) -> Iterator[Start]:
-    """Starts containers as the platform does, without network; the mounts belong to the user they run as."""
+    """Starts containers as the platform does, without network; the mounts belong to the container's user."""
     made: List[Any] = []
 
     def run(
@@ -78,14 +78,14 @@ def start(engine: Any, good: Built, mounts: Path) -> Iterator[Start]:
 
 @pytest.fixture
 def home(engine: Any) -> Iterator[str]:
-    """A volume for the home, which takes over what the image has there."""
+    """A volume for the home; the engine copies the image's home into it."""
     volume = engine.volumes.create(f"{SESSION}-{uuid.uuid4().hex[:6]}", labels={LABEL: SESSION})
     yield str(volume.name)
     volume.remove(force=True)
 
 
 def ended(container: Any) -> int:
-    """The exit code; an AssertionError with what it printed when it does not end."""
+    """The exit code; an AssertionError with the output if it does not end."""
     import requests
 
     try:
@@ -104,12 +104,12 @@ def test_the_exit_code_of_the_training_is_that_of_the_container(start: Start, co
 
 
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT])
-def test_a_training_that_dies_by_a_signal(start: Start, signum: signal.Signals) -> None:
+def test_a_training_killed_by_a_signal(start: Start, signum: signal.Signals) -> None:
     assert ended(start(["ma_boot", "program.py", "die", str(int(signum))])) == 128 + signum
 
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_pid_1_passes_the_stop_on_and_tells_the_truth(
+def test_pid_1_forwards_the_stop_and_exits_with_its_code(
     start: Start, signum: signal.Signals, code: int
 ) -> None:
     container = start(["ma_boot", "program.py", "wait"])
@@ -123,14 +123,14 @@ def test_pid_1_reaps_orphans(start: Start) -> None:
     assert ended(start(["ma_boot", "program.py", "orphans", "20"])) == 0
 
 
-def test_a_pid_1_that_reaps_nothing_is_seen(start: Start) -> None:
-    """What the test above would say of a ma_boot that leaves zombies."""
+def test_a_pid_1_that_reaps_nothing_is_noticed(start: Start) -> None:
+    """The test above would fail for a ma_boot that leaves zombies."""
     program = f"{HOME}/modelarts/user-job-dir/code/program.py"
     code = f"import subprocess; exit(subprocess.call(['python3', '{program}', 'orphans', '2']))"
     assert ended(start(["python3", "-c", code])) == 9
 
 
-def test_as_a_child_it_is_still_itself(start: Start) -> None:
+def test_as_the_child_of_another_pid_1(start: Start) -> None:
     container = start(["sh", "-c", "ma_boot program.py leave 7; exit $(($? + 10))"])
     assert ended(container) == 17
 
@@ -142,8 +142,8 @@ def test_any_user_id_of_the_job_form(start: Start, mounts: Path, user: int) -> N
 
 
 @pytest.mark.parametrize("user", [1000, 4321])
-def test_a_root_that_is_read_only(home: str, start: Start, mounts: Path, user: int) -> None:
-    """But for the home and the mounts: not even /tmp can be written."""
+def test_a_read_only_root(home: str, start: Start, mounts: Path, user: int) -> None:
+    """Only the home and the mounts are writable, not even /tmp."""
     container = start(
         ["ma_boot", "program.py", "leave", "0", "--data_url=obs://a b"],
         user=user,
@@ -154,7 +154,7 @@ def test_a_root_that_is_read_only(home: str, start: Start, mounts: Path, user: i
 
 
 def boots_as(user: int, container: Any, mounts: Path) -> None:
-    """The job ended well, its processes and its log belong to the user, and saw what they have to see."""
+    """The job succeeded: its processes ran as the user with all arguments, and its logs are the user's."""
     assert ended(container) == 0, printed(container)
     for rank in (0, 1):
         assert f"rank {rank} of 2 uid {user} argv ['--data_url=obs://a b']" in printed(container)
@@ -162,7 +162,7 @@ def boots_as(user: int, container: Any, mounts: Path) -> None:
         assert log.stat().st_uid == user
 
 
-def test_the_environment_that_the_base_brings(start: Start, on_conda: Built) -> None:
+def test_the_environment_of_the_base_image(start: Start, on_conda: Built) -> None:
     container = start(["ma_boot", "program.py", "load", "mindspore"], image=on_conda.tag)
     assert ended(container) == 0, printed(container)
     assert f"{ENVIRONMENT}/bin/python by DEFAULT_CONDA_ENV_NAME=mindspore" in printed(container)
@@ -170,7 +170,7 @@ def test_the_environment_that_the_base_brings(start: Start, on_conda: Built) -> 
 
 
 def test_the_toolkit_does_not_see_the_training(start: Start) -> None:
-    """PYTHONPATH and PYTHONHOME of the training would end the toolkit's python before its first line."""
+    """The training's PYTHONPATH and PYTHONHOME would break the toolkit's python before its first line."""
     container = start(
         ["ma_boot", "--version"], environment={"PYTHONHOME": "/nowhere", "PYTHONPATH": "/nowhere"}
     )
@@ -186,7 +186,7 @@ def test_the_toolkit_does_not_see_the_training(start: Start) -> None:
     ],
     ids=["toolkit", "home"],
 )
-def test_the_entry_point_says_what_is_not_there(
+def test_the_entry_point_reports_what_is_missing(
     engine: Any, derived: Callable[..., str], lines: str, said: str
 ) -> None:
     from docker.errors import ContainerError

@@ -1,4 +1,4 @@
-"""The unmodified Dockerfile on different bases: what is in the image, what is not, and what a build costs."""
+"""The unmodified Dockerfile on different bases: what is in the image, what is not, and how large it gets."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ TOOLKIT_BYTES = 120_000_000
 
 
 def inside(engine: Any, image: str, *command: str, **options: Any) -> str:
-    """What a command prints in a container that is gone afterwards."""
+    """The output of a command in a temporary container."""
     output = engine.containers.run(image, list(command), remove=True, network_mode="none", **options)
     return str(output.decode()).strip()
 
 
 def grown(engine: Any, image: str, base: str) -> int:
-    """Bytes that an image has more than its base."""
+    """How many bytes an image is larger than its base."""
     return int(engine.images.get(image).attrs["Size"] - engine.images.get(base).attrs["Size"])
 
 
@@ -41,7 +41,7 @@ def test_on_plain_debian(good: Built, plain: str, engine: Any) -> None:
     ]
 
 
-def test_where_the_numbers_and_the_names_are_taken(on_taken: Built, engine: Any) -> None:
+def test_on_a_base_where_the_ids_and_names_are_taken(on_taken: Built, engine: Any) -> None:
     assert f"{on_taken.tag}: ready for ModelArts" in on_taken.output
     assert inside(engine, on_taken.tag, "id") == "uid=1000(ma-user) gid=100(crew) groups=100(crew)"
     assert "builder" not in inside(engine, on_taken.tag, "cat", "/etc/passwd")
@@ -51,7 +51,7 @@ def test_where_the_numbers_and_the_names_are_taken(on_taken: Built, engine: Any)
     )
 
 
-def test_the_training_environment_has_what_it_asked_for(on_taken: Built, engine: Any) -> None:
+def test_the_training_environment_has_its_requirements(on_taken: Built, engine: Any) -> None:
     python = "/home/ma-user/anaconda3/envs/training/bin/python"
     assert (
         inside(engine, on_taken.tag, python, "-c", "import tenacity; print(tenacity.__name__)") == "tenacity"
@@ -83,9 +83,7 @@ def test_a_change_of_the_code_changes_one_layer(
     assert inside(engine, changed.tag, "cat", "/home/ma-user/code/train.py") == "print('trained')"
 
 
-def test_nothing_but_what_is_copied_reaches_the_engine(
-    engine: Any, plain: str, context: Path, tmp_path: Path
-) -> None:
+def test_the_engine_gets_only_what_is_copied(engine: Any, plain: str, context: Path, tmp_path: Path) -> None:
     shutil.copytree(context, tmp_path / "clone")
     clone = tmp_path / "clone"
     for name in (".git/config", ".env", "credentials.csv", ".venv/pyvenv.cfg", "ma_boot/__pycache__/x.pyc"):
@@ -122,7 +120,7 @@ def commands(name: str) -> List[str]:
 
 
 def has_buildkit(docker: str) -> bool:
-    """`docker build` with BuildKit knows this option."""
+    """Only `docker build` with BuildKit has the option --secret."""
     known = subprocess.run(
         [docker, "build", "--help"],
         capture_output=True,
@@ -143,7 +141,7 @@ def has_buildkit(docker: str) -> bool:
     ],
     ids=["python", "base", "argument", "tag", "budget"],
 )
-def test_a_build_that_fails_says_why(
+def test_a_failed_build_reports_why(
     plain: str,
     good: Built,
     ma_boot: Callable[..., Ran],
@@ -175,7 +173,7 @@ def test_a_second_environment_needs_a_name(
     )
 
 
-def test_the_image_that_had_the_tag_before_is_gone(
+def test_the_earlier_image_of_the_tag_is_removed(
     engine: Any, plain: str, ma_boot: Callable[..., Ran], good: Built, tmp_path: Path
 ) -> None:
     from docker.errors import ImageNotFound

@@ -1,4 +1,4 @@
-"""Deliberately wrong images, each a few layers on a good one, and what `ma_boot image check` says of them."""
+"""Deliberately wrong images, each a few layers on a good one, and what `ma_boot image check` reports."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIBRARIES = "/opt/ma_boot/lib/python3*/site-packages"
 
 
 def as_root(command: str) -> str:
-    """Layers that change files; the user stays the right one."""
+    """Layers that change files as root; the image's user stays the right one."""
     return f"USER root\nRUN {command}\nUSER 1000:100"
 
 
@@ -66,7 +66,7 @@ WRONG: List[Tuple[str, str, List[str], str, str, str]] = [
 @pytest.mark.parametrize(
     ("name", "lines", "options", "rule", "severity", "remedy"), WRONG, ids=[row[0] for row in WRONG]
 )
-def test_a_wrong_image_is_found_with_its_remedy(
+def test_a_wrong_image_is_reported_with_its_remedy(
     engine: Any,
     derived: Callable[..., str],
     ma_boot: Callable[..., Ran],
@@ -86,7 +86,7 @@ def test_a_wrong_image_is_found_with_its_remedy(
     assert SECRET not in done.output + done.errors
 
 
-def test_findings_for_people(derived: Callable[..., str], ma_boot: Callable[..., Ran]) -> None:
+def test_findings_as_text(derived: Callable[..., str], ma_boot: Callable[..., Ran]) -> None:
     image = derived("wrong-twice", "ENV MA_X=1\nWORKDIR /tmp")
     done = ma_boot("image", "check", image)
     assert done.code == 65
@@ -100,7 +100,7 @@ def test_a_good_image_with_its_boot_command(good: Built, ma_boot: Callable[..., 
     assert (done.code, done.output) == (0, f"{good.tag}: ready for ModelArts\n")
 
 
-def test_a_boot_command_that_runs_on_is_stopped(good: Built, ma_boot: Callable[..., Ran]) -> None:
+def test_a_boot_command_that_keeps_running_is_stopped(good: Built, ma_boot: Callable[..., Ran]) -> None:
     assert ma_boot("image", "check", good.tag, "--command", "sleep 600").code == 0
 
 
@@ -118,7 +118,7 @@ def test_no_such_image(ma_boot: Callable[..., Ran], engine: Any, image: str, cod
 
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_check_that_is_stopped_leaves_nothing(engine: Any, good: Built, signum: int, code: int) -> None:
+def test_a_stopped_check_leaves_nothing(engine: Any, good: Built, signum: int, code: int) -> None:
     command = [sys.executable, "-m", "ma_boot", "image", "check", good.tag, "--command", "sleep 600"]
     probes = {"label": f"{LABEL}=probe", "ancestor": good.tag}
 
@@ -143,7 +143,7 @@ def test_no_engine(ma_boot: Callable[..., Ran]) -> None:
     assert "DOCKER_HOST" in done.errors
 
 
-def test_an_engine_that_goes_away(good: Built, ma_boot: Callable[..., Ran]) -> None:
+def test_an_engine_that_disappears(good: Built, ma_boot: Callable[..., Ran]) -> None:
     address = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").partition("://")[2]
     with breaking(address, lambda data: b"/containers/create" in data) as broken:
         done = ma_boot("image", "check", good.tag, environ={"DOCKER_HOST": f"tcp://{broken}"})

@@ -1,4 +1,4 @@
-"""A push to a real registry that wants a login, and comes back with the same digest."""
+"""A push to a real registry with a login; a pull returns the same digest."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def push(ma_boot: Callable[..., Ran], derived: Callable[..., str], engine: Any) -> Push:
-    """Pushes an image with a layer that no other test has sent, and shows that no secret was printed."""
+    """Pushes an image with a new layer, and checks that no secret is printed."""
 
     def run(to: str, name: str, environ: dict[str, str], *more: str) -> Ran:
         image = derived(name, f"RUN head -c 3000000 /dev/urandom >/home/ma-user/{name}")
@@ -43,7 +43,7 @@ def push(ma_boot: Callable[..., Ran], derived: Callable[..., str], engine: Any) 
     return run
 
 
-def test_it_comes_back_with_the_same_digest(push: Push, host: str, engine: Any) -> None:
+def test_a_pull_returns_the_same_digest(push: Push, host: str, engine: Any) -> None:
     done = push(host, "back", LOGIN, "--tag", "v1", "--command", "ma_boot --version")
     assert done.code == 0, done.errors
     digest = re.search(r"sha256:[0-9a-f]{64}", done.output)
@@ -63,7 +63,7 @@ def test_it_comes_back_with_the_same_digest(push: Push, host: str, engine: Any) 
     assert re.search(r"^layer \w+: pushed, \d", done.output, re.M)
 
 
-def test_the_long_term_login_is_made_of_the_keys(push: Push, host: str) -> None:
+def test_the_long_term_login_is_derived_from_the_keys(push: Push, host: str) -> None:
     done = push(host, "hmac", KEYS)
     assert done.code == 0, done.errors
 
@@ -122,7 +122,7 @@ def test_a_registry_that_drops_every_connection(push: Push, host: str) -> None:
 
 @pytest.fixture
 def uploads(push: Push, host: str) -> Iterator[Callable[[str, Callable[[bytes], bool]], Future[Ran]]]:
-    """Pushes over a way that breaks, at the same time: the engine waits longer after each attempt."""
+    """Pushes through breaking proxies, in parallel, since the engine waits longer after each attempt."""
     with ThreadPoolExecutor() as pool, contextlib.ExitStack() as stack:
 
         def begin(name: str, breaks: Callable[[bytes], bool]) -> Future[Ran]:
@@ -149,7 +149,7 @@ def test_a_registry_that_drops_uploads(uploads: Callable[..., Future[Ran]]) -> N
     assert all("retrying" in push.result().output for push in (each, once))
 
 
-def test_nobody_listens(push: Push) -> None:
+def test_no_registry_listens(push: Push) -> None:
     with socket.create_server(("127.0.0.1", 0)) as reserved:
         free = f"127.0.0.1:{reserved.getsockname()[1]}"
     done = push(free, "nobody", LOGIN)
@@ -158,7 +158,7 @@ def test_nobody_listens(push: Push) -> None:
 
 
 @pytest.mark.parametrize("missing", ["--region", "--organization"])
-def test_what_is_required(ma_boot: Callable[..., Ran], good: Built, missing: str) -> None:
+def test_required_options(ma_boot: Callable[..., Ran], good: Built, missing: str) -> None:
     given = {"--region": REGION, "--organization": "org"}
     del given[missing]
     done = ma_boot("image", "push", good.tag, *[word for pair in given.items() for word in pair])

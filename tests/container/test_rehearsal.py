@@ -1,4 +1,4 @@
-"""`ma_boot --local --runner docker`: whole jobs in containers of an image of our Dockerfile."""
+"""`ma_boot --local --runner docker`: whole jobs in containers of an image built from our Dockerfile."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LOOK = """
 import json, os, socket
 hosts = os.environ["VC_WORKER_HOSTS"].split(",")
 first = os.environ["VC_TASK_INDEX"] == "0"
-peers = []  # a node whose name is asked for has to be there still: so all meet at the first one, by its name
+peers = []  # names resolve only while their node runs: so all meet at the first one
 if first:
     with socket.create_server(("", 5000)) as server:
         peers = [server.accept()[0] for host in hosts[1:]]
@@ -74,7 +74,7 @@ for name, place in (("machine", (engine, int(sys.argv[1]))), ("obs", (obs[0], in
 
 @dataclass
 class Laptop:
-    """A directory with a training script, a mapping, and OBS beside it; and the rehearsals that ran in it."""
+    """A directory with a training script, a mapping and an OBS directory, and the rehearsals started there."""
 
     root: Path
     engine: Any
@@ -93,7 +93,7 @@ class Laptop:
             env={**kept, **(more or {})},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            umask=0o077,  # as careful users have it: the nodes' user is somebody else
+            umask=0o077,  # a strict umask, as some users have: the nodes run as another user
         )
         self.started.append(process)
         return Rehearsing(process)
@@ -105,11 +105,11 @@ class Laptop:
         return running
 
     def made(self) -> List[str]:
-        """The names of what is on the engine of the rehearsals that ran here."""
+        """The names of what rehearsals in this directory have on the engine."""
         return [str(one.name) for one in self._found()]
 
     def remove(self) -> None:
-        """Removes it, after a test that failed."""
+        """Removes that, after a failed test."""
         for one in self._found():  # containers before the network that they are on
             one.remove(force=True, v=True) if hasattr(one, "exec_run") else one.remove()
 
@@ -127,7 +127,7 @@ class Laptop:
 
 @dataclass
 class Rehearsing:
-    """A rehearsal that runs, or has ended."""
+    """A rehearsal, running or ended."""
 
     process: subprocess.Popen[bytes]
     output: str = ""
@@ -139,11 +139,11 @@ class Rehearsing:
         return self.process.returncode
 
     def read_until(self, text: str, times: int = 1) -> None:
-        """Reads what it prints until so many lines have the text."""
+        """Reads the output until the text has appeared so many times."""
         assert self.process.stdout is not None
         while self.output.count(text) < times:
             line = self.process.stdout.readline()
-            assert line, f"it ended without {text!r}:\n{self.output}"
+            assert line, f"ended without {text!r}:\n{self.output}"
             self.output += line.decode()
 
     def end(self) -> None:
@@ -155,7 +155,7 @@ class Rehearsing:
 
 @pytest.fixture
 def laptop(tmp_path: Path, engine: Any, good: Built) -> Iterator[Laptop]:
-    """A place to rehearse in; what a test leaves on the engine fails it."""
+    """A place to rehearse in; a test fails if it leaves something on the engine."""
     project = tmp_path / "project"
     project.mkdir()
     shutil.copy(RANK, project / "train.py")
@@ -201,7 +201,7 @@ def test_eight_ranks_on_two_nodes_train_and_their_checkpoints_arrive(laptop: Lap
     assert {path.stat().st_uid for path in checkpoints.rglob("*")} == {os.getuid()}
 
 
-def test_a_node_is_as_on_the_platform(laptop: Laptop) -> None:
+def test_a_node_looks_as_on_the_platform(laptop: Laptop) -> None:
     ended = laptop.rehearse("--nodes", "2", "project/look.py")
     assert ended.code == 0, ended.output
     lines = [line.partition(" seen ") for line in ended.output.splitlines() if " seen " in line]
@@ -222,7 +222,7 @@ def test_a_node_is_as_on_the_platform(laptop: Laptop) -> None:
     assert len(list((job / "log").glob("*-worker-*.log"))) == 2
 
 
-def test_the_rank_table_comes_late_and_in_pieces(laptop: Laptop) -> None:
+def test_the_rank_table_arrives_late_and_in_pieces(laptop: Laptop) -> None:
     ended = laptop.rehearse("--rank-table-delay", "9", "project/train.py", "print:hi")
     assert ended.code == 0, ended.output
     for reason in ("does not exist yet", 'status is "initializing"', "not complete JSON yet"):
@@ -230,7 +230,7 @@ def test_the_rank_table_comes_late_and_in_pieces(laptop: Laptop) -> None:
     assert "[node 0] [rank 0] hi" in ended.output
 
 
-def test_a_rank_that_fails_gives_the_job_its_code(laptop: Laptop) -> None:
+def test_the_job_ends_with_the_code_of_the_failed_rank(laptop: Laptop) -> None:
     shape = ["--nodes", "2", "--devices-per-node", "2"]
     ended = laptop.rehearse(*shape, "project/train.py", "exit:7:3", "sleep")
     assert ended.code == 7, ended.output
@@ -239,7 +239,7 @@ def test_a_rank_that_fails_gives_the_job_its_code(laptop: Laptop) -> None:
 
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_stop_brings_the_outputs_home_and_leaves_nothing(laptop: Laptop, signum: int, code: int) -> None:
+def test_a_stop_uploads_the_outputs_and_leaves_nothing(laptop: Laptop, signum: int, code: int) -> None:
     words = ["write:out/RANK:x", "print:up", "sleep"]
     running = laptop.start("--nodes", "2", *WITH_OBS, "project/train.py", *words)
     running.read_until("] up\n", times=2)
@@ -250,9 +250,9 @@ def test_a_stop_brings_the_outputs_home_and_leaves_nothing(laptop: Laptop, signu
     assert laptop.made() == []
 
 
-def test_a_stop_before_the_nodes_are_made(laptop: Laptop) -> None:
+def test_a_stop_while_the_nodes_are_created(laptop: Laptop) -> None:
     running = laptop.start("--nodes", "2", "project/train.py", "sleep")
-    eventually(laptop.made, "the first of what it makes")
+    eventually(laptop.made, "the first container or network")
     running.process.send_signal(signal.SIGINT)
     running.end()
     assert running.code == 130, running.output
@@ -269,15 +269,15 @@ def test_a_sigkill_while_the_ranks_run_leaves_nothing(laptop: Laptop) -> None:
 
 
 @pytest.mark.parametrize("made", [1, 2, 3])
-def test_a_sigkill_while_all_is_being_made_leaves_nothing(laptop: Laptop, made: int) -> None:
+def test_a_sigkill_while_the_nodes_are_created_leaves_nothing(laptop: Laptop, made: int) -> None:
     running = laptop.start("--nodes", "3", "project/train.py", "sleep")
-    eventually(lambda: len(laptop.made()) >= made, f"{made} of what it makes")
+    eventually(lambda: len(laptop.made()) >= made, f"{made} containers and networks")
     running.process.kill()
-    running.end()  # its guard, too, holds standard output until it has done its work
+    running.end()  # the guard, too, holds standard output open until it is done
     assert laptop.made() == []
 
 
-def test_without_its_guard_a_rehearsal_removes_all_itself(laptop: Laptop) -> None:
+def test_without_its_guard_a_rehearsal_cleans_up_itself(laptop: Laptop) -> None:
     running = laptop.start("project/train.py", "print:up", "sleep")
     running.read_until("] up\n")
     started = f"/proc/{running.process.pid}/task/{running.process.pid}/children"
@@ -290,7 +290,7 @@ def test_without_its_guard_a_rehearsal_removes_all_itself(laptop: Laptop) -> Non
     assert laptop.made() == []
 
 
-def test_keep_leaves_all_for_a_look_and_says_how(laptop: Laptop) -> None:
+def test_keep_leaves_everything_and_prints_how_to_inspect_it(laptop: Laptop) -> None:
     words = ["write:out/RANK:x", "exit:9:1"]
     ended = laptop.rehearse("--keep", "--nodes", "2", *WITH_OBS, "project/train.py", *words)
     assert ended.code == 9, ended.output
@@ -304,13 +304,13 @@ def test_keep_leaves_all_for_a_look_and_says_how(laptop: Laptop) -> None:
 
 
 def _shell(command: str) -> str:
-    """What a user gets who pastes the line."""
+    """The output of the line when a user pastes it."""
     return subprocess.run(["sh", "-c", command], stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 @pytest.fixture
 def listening() -> Iterator[int]:
-    """A service of this machine, on all its addresses."""
+    """The port of a service on all addresses of this machine."""
     with socket.create_server(("0.0.0.0", 0)) as server:
 
         def accept() -> None:
@@ -324,7 +324,7 @@ def listening() -> Iterator[int]:
 
 
 @pytest.mark.parametrize(("options", "machine"), [([], "reached"), (["--offline"], "not reached")])
-def test_offline_there_is_no_way_out_but_obs(
+def test_offline_only_obs_is_reachable(
     laptop: Laptop, listening: int, options: List[str], machine: str
 ) -> None:
     ended = laptop.rehearse(*options, *WITH_OBS, "project/reach.py", str(listening))
@@ -333,14 +333,14 @@ def test_offline_there_is_no_way_out_but_obs(
     assert "inputs: done" in ended.output
 
 
-def test_a_rank_that_wants_more_memory_than_the_node_has_is_said_to(laptop: Laptop) -> None:
+def test_a_rank_beyond_the_nodes_memory_is_reported_as_oom_killed(laptop: Laptop) -> None:
     ended = laptop.rehearse("--memory", "300m", "project/train.py", "eat:0")
     assert ended.code == 137, ended.output
     assert "out of memory" in ended.output.splitlines()[-1]
     assert "300 MiB" in ended.output.splitlines()[-1]
 
 
-def test_dev_shm_has_the_size_that_was_asked_for(laptop: Laptop) -> None:
+def test_dev_shm_has_the_requested_size(laptop: Laptop) -> None:
     ended = laptop.rehearse("--shm-size", "64m", "project/look.py")
     assert f'"shm": {64 << 20}' in ended.output, ended.output
 
@@ -358,7 +358,7 @@ def test_no_engine_answers(laptop: Laptop) -> None:
     assert "no container engine answers" in ended.output
 
 
-def test_an_image_that_is_not_here(laptop: Laptop) -> None:
+def test_a_missing_image(laptop: Laptop) -> None:
     ended = laptop.rehearse("project/train.py", image="ma-boot-test/not-here")
     assert ended.code == 66, ended.output
     assert "no such image: ma-boot-test/not-here" in ended.output
@@ -374,7 +374,7 @@ def test_an_image_for_other_processors(laptop: Laptop, foreign: str) -> None:
 
 @pytest.fixture
 def foreign(engine: Any) -> Iterator[str]:
-    """An image for a processor that this machine has not, as `docker save` would write it."""
+    """An image for another processor architecture, as `docker save` would write it."""
     tag = f"{SESSION}/foreign:latest"
     layer = _archive({"bin/ma_boot": b"\x7fELF" + b"\0" * 60})
     config = {
@@ -407,7 +407,7 @@ def test_an_image_without_the_toolkit(laptop: Laptop, plain: str, options: List[
     assert laptop.made() == []
 
 
-def test_a_mapping_that_no_node_would_find(laptop: Laptop) -> None:
+def test_a_mapping_outside_the_project(laptop: Laptop) -> None:
     shutil.move(str(laptop.root / "project" / "mapping.py"), str(laptop.root / "mapping.py"))
     ended = laptop.rehearse("--path-mapping", "mapping.py", "project/train.py")
     assert ended.code == 78, ended.output

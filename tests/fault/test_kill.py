@@ -1,4 +1,4 @@
-"""A transfer that is killed at any point, and run again: the tree is whole, and what was whole is kept."""
+"""A transfer that is killed at any point and run again: the tree is complete, and complete files are kept."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ getattr(transfer, way)([Route(local, ObsUrl("bucket", key))], Path(base), store,
 
 
 def make_tree(root: Path, small: int, large: int, size: int) -> None:
-    """Files of all sizes, some deep, some empty."""
+    """Writes files of all sizes, some of them empty, some in deep directories."""
     chance = random.Random(7)
     for number in range(small):
         path = root / f"d{number % 7}" / ("deep/er" if number % 3 else "") / f"{number:04}"
@@ -62,20 +62,25 @@ def sums(root: Path) -> Dict[str, str]:
     }
 
 
-@pytest.fixture(scope="module")
-def stub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A fast server of a mixed tree."""
-    tree = tmp_path_factory.mktemp("objects")
-    make_tree(tree / "bucket" / "in", 450, 3, 34 * MIB)  # many enough for worker processes
-    argv = [sys.executable, str(ROOT / "benchmarks" / "stub_server.py"), str(tree)]
+def served(tree: Path, *delay: str) -> Iterator[str]:
+    """Serves a tree of buckets; yields the server's URL and the directory of the inputs, with a bar between."""
+    argv = [sys.executable, str(ROOT / "benchmarks" / "stub_server.py"), str(tree), *delay]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         yield f"http://127.0.0.1:{int(server.stdout.readline())}|{tree / 'bucket' / 'in'}"
         server.kill()
 
 
+@pytest.fixture(scope="module")
+def stub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A fast server with a mixed tree."""
+    tree = tmp_path_factory.mktemp("objects")
+    make_tree(tree / "bucket" / "in", 450, 3, 34 * MIB)  # enough for worker processes
+    yield from served(tree)
+
+
 def killed(way: str, url: str, base: Path, local: str, key: str, point: float, whole_tree: bool) -> None:
-    """Runs a transfer and kills it at a point of its way, 0 to 1; its workers must end with it."""
+    """Runs a transfer and kills it at a point between 0 and 1; its workers must end with it."""
     argv = [sys.executable, "-c", PROGRAM, way, url, str(base), local, key]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdout is not None
@@ -179,21 +184,15 @@ def workers() -> list[int]:
 
 @pytest.fixture(scope="module")
 def slow_stub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server that is far away, so that a transfer takes a second or two."""
+    """A server with a long round trip, so that a transfer takes a second or two."""
     tree = tmp_path_factory.mktemp("far")
     make_tree(tree / "bucket" / "in", 1500, 0, 0)
-    argv = [sys.executable, str(ROOT / "benchmarks" / "stub_server.py"), str(tree), "0.1"]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        yield f"http://127.0.0.1:{int(server.stdout.readline())}|{tree / 'bucket' / 'in'}"
-        server.kill()
+    yield from served(tree, "0.1")
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core has no workers")
 @pytest.mark.parametrize("all_of_them", [False, True])
-def test_what_a_dead_worker_had_to_do_is_done_by_the_others(
-    slow_stub: str, tmp_path: Path, all_of_them: bool
-) -> None:
+def test_other_workers_take_over_from_a_dead_one(slow_stub: str, tmp_path: Path, all_of_them: bool) -> None:
     url, tree = slow_stub.split("|")
     store = obs_store(url)
     killed: List[int] = []
@@ -216,7 +215,7 @@ def test_what_a_dead_worker_had_to_do_is_done_by_the_others(
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core has no workers")
-def test_giving_up_ends_all_workers_at_once(slow_stub: str, tmp_path: Path) -> None:
+def test_cancelling_ends_all_workers_at_once(slow_stub: str, tmp_path: Path) -> None:
     url, _ = slow_stub.split("|")
     store = obs_store(url)
     cancel = threading.Event()

@@ -1,4 +1,4 @@
-"""Each fault of the OBS server, as a client sees it on the line."""
+"""Each fault of the embedded OBS, as a client sees it on the wire."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_refusal_and_then_the_object_on_one_connection(
     assert obs.connections == 1
 
 
-def test_a_refusal_of_an_upload_reads_it_first(obs: ObsServer, line: Line) -> None:
+def test_the_body_is_read_before_an_upload_is_refused(obs: ObsServer, line: Line) -> None:
     obs.faults.append(ObsFault("503", "PUT", times=1))
     assert line.ask("PUT", "c", b"x" * (4 << 20))[0] == 503
     assert line.ask("PUT", "c", b"x")[0] == 200
@@ -142,7 +142,7 @@ def test_a_hang_and_a_stall_end_when_they_are_released(obs: ObsServer, line: Lin
     line.connection.close()
 
 
-def test_a_drip_is_whole_and_slow(obs: ObsServer, line: Line) -> None:
+def test_a_dripping_answer_is_complete_but_slow(obs: ObsServer, line: Line) -> None:
     obs.faults.append(ObsFault("drip", times=1))
     began = time.monotonic()
     assert line.ask()[2] == CONTENT
@@ -152,7 +152,7 @@ def test_a_drip_is_whole_and_slow(obs: ObsServer, line: Line) -> None:
     assert line.ask()[2] == CONTENT
 
 
-def test_a_trickle_never_ends_and_never_stalls(obs: ObsServer, line: Line) -> None:
+def test_a_trickling_answer_neither_ends_nor_stalls(obs: ObsServer, line: Line) -> None:
     obs.faults.append(ObsFault("trickle", times=1))
     line.connection.timeout = 2
     answer = line.send()
@@ -169,9 +169,9 @@ def test_one_bit_is_wrong(obs: ObsServer, line: Line) -> None:
     assert bin(body[0] ^ CONTENT[0]).count("1") == 1
 
 
-def test_ranges_that_are_not_what_was_asked_for(obs: ObsServer, line: Line) -> None:
+def test_ranges_other_than_the_requested_one(obs: ObsServer, line: Line) -> None:
     assert "x-obs-checksum-crc64ecma" in line.ask()[1]
-    assert "x-obs-checksum-crc64ecma" not in line.ask(Range="bytes=10-19")[1], "it is that of the whole"
+    assert "x-obs-checksum-crc64ecma" not in line.ask(Range="bytes=10-19")[1], "it is the whole object's"
     obs.faults += [ObsFault("ignore-range", times=1), ObsFault("wrong-range", times=1)]
     status, headers, body = line.ask(Range="bytes=10-19")
     assert (status, "content-range" in headers, body) == (200, False, CONTENT)
@@ -181,7 +181,7 @@ def test_ranges_that_are_not_what_was_asked_for(obs: ObsServer, line: Line) -> N
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT"])
-def test_marks_that_are_those_of_another_content(obs: ObsServer, line: Line, method: str) -> None:
+def test_etags_and_checksums_of_another_content(obs: ObsServer, line: Line, method: str) -> None:
     body = CONTENT if method == "PUT" else None
     right = line.ask(method, body=body)[1]
     obs.faults += [
@@ -196,7 +196,7 @@ def test_marks_that_are_those_of_another_content(obs: ObsServer, line: Line, met
     assert line.ask(method, body=body)[1]["etag"] == right["etag"]
 
 
-def test_listings_that_lack_something(obs: ObsServer, line: Line) -> None:
+def test_incomplete_listings(obs: ObsServer, line: Line) -> None:
     whole = line.listing()
     assert b"<NextMarker>a</NextMarker>" in whole
     obs.faults += [
@@ -209,7 +209,7 @@ def test_listings_that_lack_something(obs: ObsServer, line: Line) -> None:
     assert line.listing() == whole.replace(ETAG.strip('"').encode(), ETAG.strip('"').encode()[::-1])
 
 
-def test_a_short_write_is_only_seen_by_who_looks_again(obs: ObsServer, line: Line) -> None:
+def test_a_short_write_is_seen_only_by_reading_back(obs: ObsServer, line: Line) -> None:
     obs.faults.append(ObsFault("short-write", "PUT", times=1))
     status, headers, _ = line.ask("PUT", "c", CONTENT)
     assert (status, headers["etag"]) == (200, ETAG)
@@ -222,7 +222,7 @@ def test_each_kind_of_fault_is_tested_here() -> None:
     assert [kind for kind in KINDS if f'"{kind}"' not in text] == []
 
 
-def test_what_came_is_on_record(obs: ObsServer, line: Line) -> None:
+def test_requests_are_recorded(obs: ObsServer, line: Line) -> None:
     line.ask("GET", "ü", query="acl", Range="bytes=0-1")
     seen = obs.seen[-1]
     assert (seen.method, seen.path, seen.range) == ("GET", "/bucket/%C3%BC", "bytes=0-1")
@@ -231,7 +231,7 @@ def test_what_came_is_on_record(obs: ObsServer, line: Line) -> None:
     assert obs.requests[-1] == ("GET", f"{seen.path}?acl")
 
 
-def test_the_server_ends_with_clients_that_are_still_there(tmp_path: Path) -> None:
+def test_the_server_stops_while_clients_are_connected(tmp_path: Path) -> None:
     before = threading.active_count()
     with ObsServer(tmp_path, [KeyPair("AKPLANTED", "SKPLANTED")]) as server:
         server.create_bucket("bucket")
@@ -269,7 +269,7 @@ def test_tls(tmp_path: Path) -> None:
         line.connection.close()
 
 
-def test_a_disk_that_fails_is_an_answer(obs: ObsServer, line: Line) -> None:
+def test_a_disk_failure_is_answered_with_an_error(obs: ObsServer, line: Line) -> None:
     shutil.rmtree(obs.root / "buckets" / "bucket")
     status, _, body = line.ask("PUT", "c", CONTENT)
     assert (status, b"<Code>InternalError</Code>" in body) == (500, True)

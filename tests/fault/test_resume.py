@@ -1,4 +1,4 @@
-"""Large files over a bad line, and runs that are interrupted: only what is missing moves again."""
+"""Large files over a bad connection, and interrupted runs: only what is missing is transferred again."""
 
 from __future__ import annotations
 
@@ -47,11 +47,9 @@ def names(directory: Path) -> List[str]:
 
 
 class TestRanges:
-    """A large object arrives in pieces."""
+    """A large object is fetched in ranges."""
 
-    def test_it_is_whole_and_asked_for_by_ranges(
-        self, store: ObsStore, obs: ObsServer, tmp_path: Path
-    ) -> None:
+    def test_it_is_fetched_whole_by_ranges(self, store: ObsStore, obs: ObsServer, tmp_path: Path) -> None:
         put(obs, "in/large", LARGE, tmp_path)
         assert fetch(store, tmp_path).bytes == len(LARGE)
         assert (tmp_path / "in" / "large").read_bytes() == LARGE
@@ -60,7 +58,7 @@ class TestRanges:
         assert names(tmp_path / "in") == ["large"]
 
     @pytest.mark.parametrize("kind", ["503", "reset", "cut", "ignore-range"])
-    def test_a_range_that_is_wrong_is_fetched_again_alone(
+    def test_only_a_failed_range_is_fetched_again(
         self, store: ObsStore, obs: ObsServer, tmp_path: Path, kind: str
     ) -> None:
         put(obs, "in/large", LARGE, tmp_path)
@@ -69,7 +67,7 @@ class TestRanges:
         assert (tmp_path / "in" / "large").read_bytes() == LARGE
         assert len(asked(obs, "GET", "/in/large")) == 4
 
-    def test_an_object_that_is_replaced_meanwhile_is_never_mixed(
+    def test_an_object_replaced_during_its_download_is_never_mixed(
         self, store: ObsStore, obs: ObsServer, tmp_path: Path
     ) -> None:
         put(obs, "in/large", LARGE, tmp_path)
@@ -91,10 +89,10 @@ class TestRanges:
 
 
 class TestInterruptedDownload:
-    """A run that was cut off, and the next."""
+    """An interrupted run and the next one."""
 
     def interrupted(self, store: ObsStore, obs: ObsServer, base: Path) -> List[str]:
-        """Two ranges arrived, the third did not."""
+        """Leaves a download of which two ranges arrived and the third did not; returns the names of its files."""
         put(obs, "in/large", LARGE, base)
         obs.faults.append(ObsFault("403", "GET", "/in/large", times=0))
         seen: List[Progress] = []
@@ -109,7 +107,7 @@ class TestInterruptedDownload:
         obs.seen.clear()
         return names(base / "in")
 
-    def test_only_what_is_missing_is_fetched(self, store: ObsStore, obs: ObsServer, tmp_path: Path) -> None:
+    def test_only_the_missing_range_is_fetched(self, store: ObsStore, obs: ObsServer, tmp_path: Path) -> None:
         left = self.interrupted(store, obs, tmp_path)
         assert len(left) == 2
         assert all(re.fullmatch(r"\.large\.[0-9a-f]{16}(\.parts)?\.ma_part", name) for name in left)
@@ -119,7 +117,7 @@ class TestInterruptedDownload:
         assert names(tmp_path / "in") == ["large"]
 
     @pytest.mark.parametrize("damage", ["zeros", "short", "no journal", "torn journal", "wrong journal"])
-    def test_what_lies_on_the_disk_is_not_trusted(
+    def test_partial_files_on_disk_are_checked(
         self, store: ObsStore, obs: ObsServer, tmp_path: Path, damage: str
     ) -> None:
         left = self.interrupted(store, obs, tmp_path)
@@ -141,7 +139,7 @@ class TestInterruptedDownload:
         expected = {"zeros": 2, "torn journal": 2}.get(damage, 3)
         assert len(asked(obs, "GET", "/in/large")) == expected
 
-    def test_another_version_of_the_object_begins_anew(
+    def test_a_new_version_of_the_object_starts_over(
         self, store: ObsStore, obs: ObsServer, tmp_path: Path
     ) -> None:
         self.interrupted(store, obs, tmp_path)
@@ -150,21 +148,21 @@ class TestInterruptedDownload:
         assert (tmp_path / "in" / "large").read_bytes() == OTHER
         assert names(tmp_path / "in") == ["large"]
 
-    def test_what_was_whole_is_not_fetched_again(
+    def test_complete_files_are_not_fetched_again(
         self, store: ObsStore, obs: ObsServer, tmp_path: Path
     ) -> None:
         for name in ("a", "b", "c"):
             put(obs, f"in/{name}", name.encode(), tmp_path)
         fetch(store, tmp_path)
         put(obs, "in/b", b"B", tmp_path)  # the same size, another content
-        (tmp_path / "in" / "c").write_bytes(b"x")  # touched here
+        (tmp_path / "in" / "c").write_bytes(b"x")  # modified here
         obs.seen.clear()
         done = fetch(store, tmp_path)
         assert (done.files, done.skipped) == (2, 1)
         assert [(tmp_path / "in" / name).read_bytes() for name in "abc"] == [b"a", b"B", b"c"]
         assert asked(obs, "GET", "/in/a") == []
 
-    def test_leftovers_of_dead_runs_go_and_those_of_living_ones_stay(
+    def test_leftovers_of_dead_runs_are_removed_and_files_of_live_ones_kept(
         self, store: ObsStore, obs: ObsServer, tmp_path: Path
     ) -> None:
         put(obs, "in/a", b"a", tmp_path)
@@ -176,10 +174,10 @@ class TestInterruptedDownload:
             fetch(store, tmp_path)
             assert names(tmp_path / "in") == [".x.alive.ma_part", "a"]
 
-    def test_what_is_left_beside_a_whole_file_goes_too(
+    def test_leftovers_beside_a_complete_file_are_removed(
         self, store: ObsStore, obs: ObsServer, tmp_path: Path
     ) -> None:
-        """A run that was killed after it had moved the file into its place, and before anything else."""
+        """As left by a run that was killed right after it had moved the file into place."""
         put(obs, "in/large", LARGE, tmp_path)
         fetch(store, tmp_path)
         (tmp_path / ".in.ma_sync").unlink()
@@ -189,7 +187,7 @@ class TestInterruptedDownload:
 
 
 class TestInterruptedUpload:
-    """Parts that are there are compared, not sent again."""
+    """Parts that were uploaded are compared, not sent again."""
 
     def begun(self, store: ObsStore, base: Path, parts: int, content: bytes) -> str:
         """An upload that a killed run left, with some of its parts."""
@@ -219,17 +217,17 @@ class TestInterruptedUpload:
         assert content_of(store, "large") == OTHER[: 5 * MIB] + LARGE[5 * MIB :]
 
     @pytest.mark.parametrize("kind", ["503", "reset-body", "wrong-etag", "wrong-crc"])
-    def test_a_part_that_fails_is_sent_again_alone(
+    def test_only_a_failed_part_is_sent_again(
         self, store: ObsStore, obs: ObsServer, tmp_path: Path, kind: str
     ) -> None:
         (tmp_path / "large").write_bytes(LARGE)
         obs.faults.append(ObsFault(kind, "PUT", "partNumber=3", times=1))
         retries = send(store, tmp_path, route("large", "large")).retries
-        assert retries == 1 or kind == "reset-body"  # a kept connection that ended is none
+        assert retries == 1 or kind == "reset-body"  # reopening a kept connection is no retry
         assert len(asked(obs, "PUT", "partNumber=")) == 8
         assert content_of(store, "large") == LARGE
 
-    def test_a_large_file_that_changes_is_sent_again_or_named(
+    def test_a_large_file_that_changes_is_sent_again_or_reported(
         self, store: ObsStore, obs: ObsServer, tmp_path: Path
     ) -> None:
         (tmp_path / "large").write_bytes(LARGE)
@@ -271,7 +269,7 @@ class TestCredentials:
         self.asked = 0
         return ObsStore(Access(obs.url, KEYS), renew=renew)
 
-    def test_they_are_asked_for_again_and_all_goes_on(self, obs: ObsServer, tmp_path: Path) -> None:
+    def test_they_are_renewed_and_the_transfer_goes_on(self, obs: ObsServer, tmp_path: Path) -> None:
         for number in range(40):
             put(obs, f"in/{number:02}", b"x", tmp_path)
         obs.credentials.append(Known("AKNEW", "SKPLANTED"))
@@ -280,7 +278,9 @@ class TestCredentials:
         assert fetch(store, tmp_path).files == 40
         assert self.asked == 1
 
-    def test_they_are_asked_for_once_where_that_does_not_help(self, obs: ObsServer, tmp_path: Path) -> None:
+    def test_they_are_renewed_only_once_where_that_does_not_help(
+        self, obs: ObsServer, tmp_path: Path
+    ) -> None:
         put(obs, "in/a", b"x", tmp_path)
         store = self.renewing(obs, None)
         obs.faults.append(ObsFault("expired", "GET", "/in/a"))
@@ -290,7 +290,7 @@ class TestCredentials:
         assert self.asked == 1
 
 
-def test_giving_up_ends_a_large_download_at_once(store: ObsStore, obs: ObsServer, tmp_path: Path) -> None:
+def test_cancelling_ends_a_large_download_at_once(store: ObsStore, obs: ObsServer, tmp_path: Path) -> None:
     put(obs, "in/large", LARGE, tmp_path)
     obs.faults.append(ObsFault("drip", "GET", "/in/large"))
     cancel = threading.Event()
@@ -300,7 +300,7 @@ def test_giving_up_ends_a_large_download_at_once(store: ObsStore, obs: ObsServer
     assert not (tmp_path / "in" / "large").exists()
 
 
-def test_a_server_that_drips_is_as_good_as_one_that_hangs(obs: ObsServer, tmp_path: Path) -> None:
+def test_a_trickling_server_times_out_like_a_hanging_one(obs: ObsServer, tmp_path: Path) -> None:
     put(obs, "in/a", LARGE[: 3 * MIB], tmp_path)
     store = obs_store(obs.url, timeout=0.5)
     obs.faults.append(ObsFault("trickle", "GET", "/in/a", times=1))

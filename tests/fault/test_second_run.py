@@ -1,4 +1,4 @@
-"""A second run: nothing is moved twice, whatever happened to the first; and what is odd about trees and disks."""
+"""A second run transfers nothing twice, whatever happened to the first; and unusual trees and disks."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_second_run_reads_no_content(store: Store, tmp_path: Path) -> None:
     for name in ("in/a", "out/a"):
         os.chmod(tmp_path / name, 0)
         status = os.stat(tmp_path / name)
-        (tmp_path / name).write_bytes(b"z" * 1000)  # damage that neither size nor time shows
+        (tmp_path / name).write_bytes(b"z" * 1000)  # damage that neither size nor time reveals
         os.utime(tmp_path / name, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert fetch(store, tmp_path).files == 0
     assert fetch(store, tmp_path, checksum=True).files == 1
@@ -72,7 +72,7 @@ def test_a_second_run_reads_no_content(store: Store, tmp_path: Path) -> None:
     assert send(store, tmp_path, checksum=True).files == 1
 
 
-def test_what_changed_on_either_side_is_moved_again(store: Store, tmp_path: Path) -> None:
+def test_files_changed_on_either_side_are_moved_again(store: Store, tmp_path: Path) -> None:
     write(tmp_path, FILES)
     send(store, tmp_path)
     fetch(store, tmp_path)
@@ -83,9 +83,7 @@ def test_what_changed_on_either_side_is_moved_again(store: Store, tmp_path: Path
 
 
 @pytest.mark.parametrize("damage", [b"", b"no database at all" * 300, None])
-def test_a_record_that_is_lost_costs_no_transfer(
-    store: Store, tmp_path: Path, damage: Optional[bytes]
-) -> None:
+def test_losing_the_record_costs_no_transfer(store: Store, tmp_path: Path, damage: Optional[bytes]) -> None:
     write(tmp_path, FILES)
     send(store, tmp_path)
     fetch(store, tmp_path)
@@ -98,14 +96,14 @@ def test_a_record_that_is_lost_costs_no_transfer(
     assert not list(tmp_path.rglob("*.ma_sync-journal"))
 
 
-def test_a_record_that_cannot_be_written_stops_nothing(store: Store, tmp_path: Path) -> None:
+def test_an_unwritable_record_does_not_stop_a_transfer(store: Store, tmp_path: Path) -> None:
     write(tmp_path, FILES)
     record_path(tmp_path / "out").mkdir()
     assert send(store, tmp_path).files == 5
     assert send(store, tmp_path).files == 0
 
 
-def test_what_a_broken_run_moved_is_not_moved_again(obs: ObsServer, tmp_path: Path) -> None:
+def test_files_moved_by_a_failed_run_are_not_moved_again(obs: ObsServer, tmp_path: Path) -> None:
     store = obs_store(obs.url, multipart_from=6 * MIB, part=5 * MIB)
     write(tmp_path, {"out/a": b"a" * (7 * MIB), "out/b": b"b", "out/c": b"c"})
     obs.faults.append(ObsFault("403", "PUT", "/data/c"))
@@ -121,7 +119,7 @@ def test_what_a_broken_run_moved_is_not_moved_again(obs: ObsServer, tmp_path: Pa
     assert tree(tmp_path / "in") == tree(tmp_path / "out")
 
 
-def test_a_listing_that_breaks_off_goes_on_behind_its_last_key(obs: ObsServer, tmp_path: Path) -> None:
+def test_an_interrupted_listing_continues_after_its_last_key(obs: ObsServer, tmp_path: Path) -> None:
     store = open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
     for number in range(1003):
         store.write("bucket", f"data/{number:04}", Path(os.devnull), md5_of([]), lambda size: None)
@@ -130,7 +128,7 @@ def test_a_listing_that_breaks_off_goes_on_behind_its_last_key(obs: ObsServer, t
     assert found == [f"data/{number:04}" for number in range(1003)]
 
 
-def test_a_target_that_cannot_be_listed_gets_everything(obs: ObsServer, tmp_path: Path) -> None:
+def test_without_a_listing_of_the_target_everything_is_sent(obs: ObsServer, tmp_path: Path) -> None:
     store = open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
     write(tmp_path, FILES)
     obs.faults.append(ObsFault("403", "GET", "/bucket?"))
@@ -139,7 +137,7 @@ def test_a_target_that_cannot_be_listed_gets_everything(obs: ObsServer, tmp_path
     assert "obs://bucket/data/ cannot be listed, so all files are sent" in done.notices[0]
 
 
-def test_each_node_has_its_part(store: Store, tmp_path: Path) -> None:
+def test_each_node_fetches_its_shard(store: Store, tmp_path: Path) -> None:
     write(tmp_path, FILES)
     send(store, tmp_path)
     for index in range(3):
@@ -150,14 +148,14 @@ def test_each_node_has_its_part(store: Store, tmp_path: Path) -> None:
     assert all(parts)
 
 
-def test_patterns_choose_on_both_ways(store: Store, tmp_path: Path) -> None:
+def test_patterns_apply_in_both_directions(store: Store, tmp_path: Path) -> None:
     write(tmp_path, FILES)
     send(store, tmp_path, exclude=("b/", "*.d"))
     fetch(store, tmp_path, include=("*c", "a"))
     assert sorted(tree(tmp_path / "in")) == ["a", "b-c"]
 
 
-def test_empty_directories_come_back(store: Store, tmp_path: Path) -> None:
+def test_empty_directories_survive_a_round_trip(store: Store, tmp_path: Path) -> None:
     (tmp_path / "out" / "deep" / "empty").mkdir(parents=True)
     write(tmp_path, {"out/full/a": b""})
     for _ in range(2):
@@ -177,7 +175,7 @@ def test_pipes_and_sockets_are_left_out_with_a_notice(store: Store, tmp_path: Pa
     assert done.notices == (f"{tmp_path}/out/pipe is left out: neither a file nor a directory",)
 
 
-def test_deleted_on_one_side_is_deleted_on_the_other_where_asked(store: Store, tmp_path: Path) -> None:
+def test_objects_deleted_in_obs_are_deleted_here_with_delete(store: Store, tmp_path: Path) -> None:
     write(tmp_path, FILES)
     send(store, tmp_path)
     fetch(store, tmp_path)
@@ -189,7 +187,7 @@ def test_deleted_on_one_side_is_deleted_on_the_other_where_asked(store: Store, t
     assert sorted(tree(tmp_path / "in")) == ["b-c", "b.d", "own", "é/ü"]
 
 
-def test_an_output_that_is_gone_is_deleted_in_obs_where_asked(store: Store, tmp_path: Path) -> None:
+def test_files_deleted_here_are_deleted_in_obs_with_delete(store: Store, tmp_path: Path) -> None:
     write(tmp_path, FILES)
     send(store, tmp_path)
     store.write("bucket", "data/other", tmp_path / "out" / "b-c", md5_of([b"bc"]), lambda size: None)
@@ -247,14 +245,14 @@ class Huge(Store):
         raise NotImplementedError
 
 
-def test_too_little_space_is_known_before_the_first_byte(tmp_path: Path) -> None:
+def test_too_little_space_is_reported_before_the_first_byte(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     with pytest.raises(NoSpace, match=r"in: 1000000000\.000 GB needed, "):
         fetch(Huge(4, 10**18), tmp_path)
     assert tree(tmp_path) == {}
 
 
-def test_the_latest_goes_first_when_time_is_short(store: Store, tmp_path: Path) -> None:
+def test_the_newest_files_go_first_when_time_is_short(store: Store, tmp_path: Path) -> None:
     write(tmp_path, {"out/1-old.log": b"x", "out/2-weights": b"x" * 1000, "out/3-meta": b"x" * 10})
     os.utime(tmp_path / "out" / "1-old.log", (1, 1))
     order: List[str] = []
@@ -268,7 +266,7 @@ def test_the_latest_goes_first_when_time_is_short(store: Store, tmp_path: Path) 
     assert order == ["data/3-meta", "data/2-weights", "data/1-old.log"]
 
 
-def test_without_a_listing_the_record_says_what_was_sent(obs: ObsServer, tmp_path: Path) -> None:
+def test_without_a_listing_the_record_tells_what_was_sent(obs: ObsServer, tmp_path: Path) -> None:
     store = open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
     write(tmp_path, FILES)
     for files in (5, 0):

@@ -1,4 +1,4 @@
-"""Stop signals in every phase: 143, no process left, the outputs up to then at home."""
+"""Stop signals in every phase: exit code 143, no process left, the outputs so far uploaded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
 from tests.conftest import CREDENTIALS
-from tests.functional.node import RANK, Ended, Node, alive, eventually, pids
+from tests.functional.node import RANK, Booting, Ended, Node, alive, eventually, pids
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def stopped_well(node: Node, ended: Ended, code: int = 143) -> None:
 
 
 def _line(pid: int) -> str:
-    """The command line and the environment of a process that lives."""
+    """The command line and the environment of a live process."""
     try:
         text = Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
@@ -74,7 +74,7 @@ def test_while_inputs_arrive_from_a_server_that_hangs(node: Node, obs: ObsServer
     assert "PLANTED" not in ended.output
 
 
-def test_a_long_wait_says_a_line_every_half_minute(tmp_path: Path, obs: ObsServer) -> None:
+def test_a_long_wait_prints_a_line_every_half_minute(tmp_path: Path, obs: ObsServer) -> None:
     obs.faults.append(ObsFault("hang", "GET", "/bucket"))
     reachable = {"OBS_ENDPOINT": obs.url, **CREDENTIALS}
     for_table, for_inputs = (Node(tmp_path / name, variables=dict(reachable)) for name in ("a", "b"))
@@ -90,7 +90,7 @@ def test_a_long_wait_says_a_line_every_half_minute(tmp_path: Path, obs: ObsServe
     assert "inputs: scanning" in inputs
 
 
-def test_a_download_that_is_stopped_leaves_nothing_half(node: Node, obs: ObsServer) -> None:
+def test_a_stopped_download_leaves_no_partial_file(node: Node, obs: ObsServer) -> None:
     (node.home / "out" / "big").write_bytes(b"x" * (30 << 20))
     node.complete_table()
     node.variables.update(OBS_ENDPOINT=obs.url, **CREDENTIALS)
@@ -115,7 +115,7 @@ def test_while_the_training_runs(node: Node, signum: int) -> None:
     assert not any(alive(pid) for pid in ranks)
 
 
-def test_a_second_signal_cuts_the_grace_short(node: Node) -> None:
+def test_a_second_signal_ends_the_grace_period(node: Node) -> None:
     node.complete_table()
     running = node.start(
         *outputs(node), "--stop-timeout", "600", RANK, "deaf", f"ready:{node.root}/pid", "sleep"
@@ -127,12 +127,18 @@ def test_a_second_signal_cuts_the_grace_short(node: Node) -> None:
     stopped_well(node, running.end())
 
 
-def test_while_outputs_go_home_the_first_signal_does_not_cut_the_upload(node: Node, obs: ObsServer) -> None:
-    obs.faults.append(ObsFault("hang", "PUT", "/out/earlier", times=1))
+def uploading(node: Node, obs: ObsServer, fault: ObsFault) -> Booting:
+    """A job whose upload has met the fault."""
+    obs.faults.append(fault)
     node.complete_table()
     node.variables.update(OBS_ENDPOINT=obs.url, **CREDENTIALS)
     running = node.start(*outputs(node)[:2], RANK)
     eventually(lambda: ("PUT", "/bucket/out/earlier") in obs.requests, "the upload that hangs")
+    return running
+
+
+def test_during_the_upload_a_first_signal_does_not_interrupt_it(node: Node, obs: ObsServer) -> None:
+    running = uploading(node, obs, ObsFault("hang", "PUT", "/out/earlier", times=1))
     running.signal()
     obs.release.set()  # the connection ends without an answer; the next attempt is served
     ended = running.end()
@@ -141,12 +147,8 @@ def test_while_outputs_go_home_the_first_signal_does_not_cut_the_upload(node: No
     assert obs.requests.count(("PUT", "/bucket/out/earlier")) == 2
 
 
-def test_while_outputs_go_home_the_second_signal_ends_the_upload(node: Node, obs: ObsServer) -> None:
-    obs.faults.append(ObsFault("hang", "PUT", "/out/earlier"))
-    node.complete_table()
-    node.variables.update(OBS_ENDPOINT=obs.url, **CREDENTIALS)
-    running = node.start(*outputs(node)[:2], RANK)
-    eventually(lambda: ("PUT", "/bucket/out/earlier") in obs.requests, "the upload that hangs")
+def test_during_the_upload_a_second_signal_ends_it(node: Node, obs: ObsServer) -> None:
+    running = uploading(node, obs, ObsFault("hang", "PUT", "/out/earlier"))
     running.signal(signal.SIGTERM)
     running.signal(signal.SIGINT)
     ended = running.end()
@@ -154,7 +156,7 @@ def test_while_outputs_go_home_the_second_signal_ends_the_upload(node: Node, obs
     assert "not every output was uploaded: interrupted by a second stop signal" in ended.output
 
 
-def test_an_upload_that_hangs_ends_at_its_deadline(node: Node, obs: ObsServer) -> None:
+def test_a_hanging_upload_ends_at_its_deadline(node: Node, obs: ObsServer) -> None:
     obs.faults.append(ObsFault("hang", "PUT", "/out/earlier"))
     node.complete_table()
     node.variables.update(OBS_ENDPOINT=obs.url, **CREDENTIALS)
@@ -162,7 +164,7 @@ def test_an_upload_that_hangs_ends_at_its_deadline(node: Node, obs: ObsServer) -
     assert ended.code == 74, ended.output
 
 
-def test_ma_boot_is_stopped_before_it_can_say_a_word(node: Node) -> None:
+def test_a_stop_before_the_first_line(node: Node) -> None:
     node.complete_table()
     running = node.start(*outputs(node), RANK, "sleep")
     eventually(lambda: Path(f"/proc/{running.process.pid}/cmdline").read_bytes(), "exec")

@@ -1,4 +1,4 @@
-"""Faults between local paths and OBS: nothing half, nothing outside, nothing lost in silence."""
+"""Faults between local paths and OBS: no partial file, nothing outside the target, no silent loss."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def put(store: Store, key: str, content: bytes, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["503", "429", "reset", "cut", "flip"])
-def test_a_passing_fault_is_got_over(store: ObsStore, obs: ObsServer, tmp_path: Path, kind: str) -> None:
+def test_a_transient_fault_is_retried(store: ObsStore, obs: ObsServer, tmp_path: Path, kind: str) -> None:
     put(store, "in/a", CONTENT, tmp_path)
     obs.faults.append(ObsFault(kind, "GET", "/bucket/in/a", times=2))
     fetch(store, tmp_path)
@@ -51,7 +51,7 @@ def test_a_passing_fault_is_got_over(store: ObsStore, obs: ObsServer, tmp_path: 
 
 
 @pytest.mark.parametrize("kind", ["503", "reset", "cut", "flip"])
-def test_a_lasting_fault_leaves_the_earlier_file_whole(
+def test_a_permanent_fault_leaves_the_earlier_file_intact(
     store: ObsStore, obs: ObsServer, tmp_path: Path, kind: str
 ) -> None:
     put(store, "in/a", CONTENT, tmp_path)
@@ -66,7 +66,7 @@ def test_a_lasting_fault_leaves_the_earlier_file_whole(
     assert tree(tmp_path / "in") == {"a": b"earlier", "b": b"good"}
 
 
-def test_attempts_do_not_multiply_with_the_sdks_own(store: ObsStore, obs: ObsServer, tmp_path: Path) -> None:
+def test_retries_do_not_multiply_with_the_sdks_own(store: ObsStore, obs: ObsServer, tmp_path: Path) -> None:
     put(store, "in/a", CONTENT, tmp_path)
     obs.faults.append(ObsFault("503", "GET", "/bucket/in/a"))
     with pytest.raises(TransferFailed):
@@ -78,7 +78,7 @@ def test_attempts_do_not_multiply_with_the_sdks_own(store: ObsStore, obs: ObsSer
 
 
 @pytest.mark.parametrize(("kind", "error"), [("403", Refused), ("503", Unreachable), ("empty", Unreachable)])
-def test_a_listing_that_fails_is_no_empty_listing(
+def test_a_failed_listing_is_not_an_empty_one(
     store: ObsStore, obs: ObsServer, tmp_path: Path, kind: str, error: type
 ) -> None:
     obs.faults.append(ObsFault(kind, "GET", "/bucket"))
@@ -86,7 +86,7 @@ def test_a_listing_that_fails_is_no_empty_listing(
         fetch(store, tmp_path)
 
 
-def test_a_listing_without_a_next_marker_goes_on_from_the_last_key(
+def test_a_listing_without_a_next_marker_continues_after_the_last_key(
     store: ObsStore, obs: ObsServer, tmp_path: Path
 ) -> None:
     for number in range(1001):
@@ -95,7 +95,7 @@ def test_a_listing_without_a_next_marker_goes_on_from_the_last_key(
     assert len(list(store.list("bucket", "in/"))) == 1001
 
 
-def test_a_server_that_is_not_there_is_unreachable(tmp_path: Path) -> None:
+def test_a_missing_server_is_unreachable(tmp_path: Path) -> None:
     store = obs_store("http://127.0.0.1:9")
     with pytest.raises(Unreachable, match="refused"):
         list(store.list("bucket", ""))
@@ -110,16 +110,14 @@ def test_all_missing_inputs_are_named_before_a_byte_is_written(store: ObsStore, 
     assert not (tmp_path / "in").exists()
 
 
-def test_cancelling_ends_the_wait_between_two_attempts(
-    store: ObsStore, obs: ObsServer, tmp_path: Path
-) -> None:
+def test_cancelling_ends_the_wait_for_a_retry(store: ObsStore, obs: ObsServer, tmp_path: Path) -> None:
     put(store, "in/a", CONTENT, tmp_path)
     obs.faults.append(ObsFault("503", "GET", "/bucket/in/a"))
     cancel = threading.Event()
     threading.Timer(0.3, cancel.set).start()
     with pytest.raises(Cancelled):
         fetch(store, tmp_path, cancel=cancel)
-    assert len(obs.requests) < 8  # of them one upload with its listing, and the listing of the input
+    assert len(obs.requests) < 8  # among them an upload with its listing, and the listing of the input
     assert tree(tmp_path / "in") == {}
 
 
@@ -145,7 +143,7 @@ class Listing(Store):
 )
 def test_a_key_that_is_no_file_below_the_target_is_refused(tmp_path: Path, key: str) -> None:
     store: Store = Listing("in/good", key)
-    if key == "in/a/":  # marks a directory: nothing to refuse, nothing to write
+    if key == "in/a/":  # a directory marker: nothing to refuse, nothing to write
         fetch(store, tmp_path)
         assert tree(tmp_path) == {"in/good": b"evil"}
         return
@@ -157,15 +155,15 @@ def test_a_key_that_is_no_file_below_the_target_is_refused(tmp_path: Path, key: 
 @pytest.mark.parametrize(
     "key", ["in/new\nline", "in/" + "/".join(["d" * 200] * 5), "in/back\\slash", "in/-rf *"]
 )
-def test_a_key_that_is_only_unusual_becomes_a_file(tmp_path: Path, key: str) -> None:
+def test_an_unusual_key_becomes_a_file(tmp_path: Path, key: str) -> None:
     store: Store = Listing(key)
     fetch(store, tmp_path)
     assert tree(tmp_path) == {key: b"evil"}
 
 
-def test_a_content_that_is_too_short_is_refused_without_a_checksum_too(tmp_path: Path) -> None:
+def test_short_content_is_refused_even_without_a_checksum(tmp_path: Path) -> None:
     class Lying(Listing):
-        """An object in parts has no MD5; only its size says that something is missing."""
+        """A multipart object has no MD5; only its size shows that something is missing."""
 
         def read(self, bucket: str, key: str) -> Iterator[bytes]:
             yield b"ev"
@@ -176,7 +174,7 @@ def test_a_content_that_is_too_short_is_refused_without_a_checksum_too(tmp_path:
     assert tree(tmp_path) == {}
 
 
-def test_a_file_and_a_directory_of_one_name_are_refused(tmp_path: Path) -> None:
+def test_a_file_and_a_directory_of_the_same_name_are_refused(tmp_path: Path) -> None:
     store: Store = Listing("in/a", "in/a/b")
     with pytest.raises(UnsafeTarget, match="in/a/b: a is a file, not a directory"):
         fetch(store, tmp_path)
@@ -221,7 +219,7 @@ def test_links_and_special_files_of_an_output(store: ObsStore, tmp_path: Path) -
     assert [found.key for found in store.list("bucket", "out/")] == ["out/epoch_1/net", "out/latest.net"]
 
 
-def test_a_file_that_changes_all_the_time_is_named(store: ObsStore, tmp_path: Path) -> None:
+def test_a_file_that_keeps_changing_is_reported(store: ObsStore, tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(CONTENT)
 
     def grow(progress: Progress) -> None:
@@ -232,7 +230,7 @@ def test_a_file_that_changes_all_the_time_is_named(store: ObsStore, tmp_path: Pa
         send(store, tmp_path, route("log", "log"), progress=grow)
 
 
-def test_a_full_disk_leaves_nothing_half(obs: ObsServer, store: ObsStore, tmp_path: Path) -> None:
+def test_a_full_disk_leaves_no_partial_file(obs: ObsServer, store: ObsStore, tmp_path: Path) -> None:
     put(store, "in/a", CONTENT, tmp_path)
     program = f"""
 import resource, signal, threading
@@ -259,5 +257,5 @@ download([Route("in", ObsUrl("bucket", "in/"))], Path({str(tmp_path)!r}), store,
     [(400, Refused), (401, Refused), (403, Refused), (404, NotFound), (408, Unreachable), (429, SlowDown),
      (500, Unreachable), (503, SlowDown)],
 )  # fmt: skip
-def test_every_status_has_its_error(status: int, error: type) -> None:
+def test_each_status_maps_to_an_error(status: int, error: type) -> None:
     assert type(error_of_status("reading", status, "Code")) is error

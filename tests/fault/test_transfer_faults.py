@@ -1,4 +1,4 @@
-"""Faults that hit uploads, buckets that encrypt, and targets that change while files arrive."""
+"""Faults during uploads, encrypting buckets, and targets that change during a download."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def outputs(tmp_path: Path, *names: str) -> Path:
 
 
 class TestUpload:
-    """An upload over a bad line, or of a file that does not hold still."""
+    """An upload over a bad connection, or of a file that keeps changing."""
 
     @pytest.mark.parametrize("kind", ["503", "429", "reset", "wrong-etag", "wrong-crc", "bad-digest"])
-    def test_a_passing_fault_is_got_over(
+    def test_a_transient_fault_is_retried(
         self, store: ObsStore, obs: ObsServer, tmp_path: Path, kind: str
     ) -> None:
         obs.faults.append(ObsFault(kind, "PUT", "/out/a", times=2))
@@ -57,7 +57,7 @@ class TestUpload:
     @pytest.mark.parametrize(
         ("kind", "error"), [("403", Refused), ("503", SlowDown), ("wrong-etag", Unreachable)]
     )
-    def test_a_lasting_fault_fails_this_file_only(
+    def test_a_permanent_fault_fails_this_file_only(
         self, store: ObsStore, obs: ObsServer, tmp_path: Path, kind: str, error: type
     ) -> None:
         obs.faults.append(ObsFault(kind, "PUT", "/out/a"))
@@ -67,7 +67,7 @@ class TestUpload:
         assert content_of(store, "out/c") == CONTENT
 
     @pytest.mark.parametrize("kind", ["403", "404"])
-    def test_a_final_answer_is_not_asked_for_again(
+    def test_a_permanent_error_is_not_retried(
         self, store: ObsStore, obs: ObsServer, tmp_path: Path, kind: str
     ) -> None:
         obs.faults.append(ObsFault(kind, "PUT", "/out/a"))
@@ -82,10 +82,10 @@ class TestUpload:
         fetch(store, tmp_path, route("in", "out/"))
         assert tree(tmp_path / "in") == {"a": CONTENT}
 
-    def test_a_file_that_changes_is_told_from_a_server_that_refuses_it(
+    def test_a_changed_file_is_told_apart_from_a_refusal(
         self, store: ObsStore, obs: ObsServer, tmp_path: Path
     ) -> None:
-        """OBS answers BadDigest when the file changed between its MD5 and its bytes: the reason is the change."""
+        """OBS answers BadDigest if the file changed between hashing and sending: the error names the change."""
         outputs(tmp_path, "log")
         obs.faults.append(ObsFault("bad-digest", "PUT", "/out/log"))
 
@@ -109,7 +109,7 @@ class TestUpload:
         send(store, tmp_path, route("log", "log"), progress=shrink)
         assert content_of(store, "log") == b"xxxxx"
 
-    def test_a_broken_upload_in_parts_is_taken_back(self, obs: ObsServer, tmp_path: Path) -> None:
+    def test_a_failed_multipart_upload_is_aborted(self, obs: ObsServer, tmp_path: Path) -> None:
         store = obs_store(obs.url, multipart_from=6 * MIB, part=5 * MIB)
         (tmp_path / "large").write_bytes(b"x" * (11 * MIB))
         obs.faults.append(ObsFault("403", "PUT", "partNumber=2"))
@@ -130,14 +130,12 @@ class TestUpload:
         assert len(content_of(store, "out/large")) == 6 * MIB
         assert content_of(store, "out/z") == CONTENT
 
-    def test_an_output_that_cannot_be_looked_at_does_not_stop_the_rest(
-        self, store: ObsStore, tmp_path: Path
-    ) -> None:
+    def test_an_unreadable_output_does_not_stop_the_rest(self, store: ObsStore, tmp_path: Path) -> None:
         outputs(tmp_path, "a")
         with pytest.raises(TransferFailed, match=r"1 of 2 files failed:\n.*too long"):
             send(store, tmp_path, route("x" * 300, "long"), route("out", "out"))
 
-    def test_links_to_nothing_are_told(self, store: ObsStore, tmp_path: Path) -> None:
+    def test_dangling_links_are_reported(self, store: ObsStore, tmp_path: Path) -> None:
         outputs(tmp_path, "a")
         (tmp_path / "out" / "latest").symlink_to("epoch_9")
         (tmp_path / "out" / "self").symlink_to("self")
@@ -150,24 +148,24 @@ class TestUpload:
             "newest",
         }
 
-    def test_a_name_that_is_not_utf_8_is_told_at_once(
+    def test_a_name_that_is_not_utf_8_is_reported_at_once(
         self, store: ObsStore, obs: ObsServer, tmp_path: Path
     ) -> None:
         outputs(tmp_path, "a")
         Path(os.fsdecode(os.fsencode(tmp_path / "out") + b"/\xff.ckpt")).write_bytes(b"x")
         with pytest.raises(TransferFailed, match="1 of 2 files failed") as raised:
             send(store, tmp_path, route("out", "out"))
-        assert str(raised.value).encode("utf-8")  # it can be printed
+        assert str(raised.value).encode("utf-8")  # printable
         assert [method for method, path in obs.requests] == ["GET", "PUT"]
 
-    def test_two_outputs_for_one_object_are_told(self, store: ObsStore, tmp_path: Path) -> None:
+    def test_two_outputs_for_one_object_are_reported(self, store: ObsStore, tmp_path: Path) -> None:
         (tmp_path / "one").write_bytes(b"one")
         (tmp_path / "two").write_bytes(b"two")
         with pytest.raises(UnsafeTarget, match="obs://bucket/same is the same as obs://bucket/same of 'one'"):
             send(store, tmp_path, route("one", "same"), route("two", "same"))
         assert list(store.list("bucket", "")) == []
 
-    def test_giving_up_does_not_wait_for_a_checksum(self, store: ObsStore, tmp_path: Path) -> None:
+    def test_cancelling_does_not_wait_for_a_checksum(self, store: ObsStore, tmp_path: Path) -> None:
         with (tmp_path / "huge").open("wb") as file:
             file.truncate(16 << 30)
         cancel = threading.Event()
@@ -184,7 +182,7 @@ class TestUpload:
 
 
 @pytest.mark.parametrize("kind", ["encrypted", "appended"])
-def test_an_etag_that_only_looks_like_an_md5_is_not_believed(
+def test_an_etag_that_only_looks_like_an_md5_is_not_trusted(
     store: ObsStore, obs: ObsServer, tmp_path: Path, kind: str
 ) -> None:
     """OBS API reference, server-side encryption: the ETag is not the MD5 of the object."""
@@ -194,7 +192,7 @@ def test_an_etag_that_only_looks_like_an_md5_is_not_believed(
     assert tree(tmp_path / "in") == {"a": CONTENT}
 
 
-def test_an_object_that_is_gone_or_forbidden_after_the_listing(
+def test_an_object_deleted_or_forbidden_after_the_listing(
     store: ObsStore, obs: ObsServer, tmp_path: Path
 ) -> None:
     send(store, outputs(tmp_path, "a", "b", "c"), route("out", "out"))
@@ -230,9 +228,9 @@ class Objects(Store):
 
 
 class TestTarget:
-    """The directory that files arrive in."""
+    """The local directory of an input."""
 
-    def test_a_link_that_comes_between_two_attempts_is_seen(self, tmp_path: Path) -> None:
+    def test_a_link_created_between_two_attempts_is_noticed(self, tmp_path: Path) -> None:
         (tmp_path / "outside").mkdir()
         (tmp_path / "in").mkdir()
 
@@ -254,7 +252,7 @@ class TestTarget:
             fetch(store, tmp_path, route("in", "x/"), route("./in", "y/"))
         assert (store.reads, tree(tmp_path)) == (0, {})
 
-    def test_a_failed_file_leaves_its_target_as_it_was(self, tmp_path: Path) -> None:
+    def test_a_failed_file_leaves_its_target_unchanged(self, tmp_path: Path) -> None:
         def broken(number: int) -> None:
             raise Refused("planted")
 
@@ -262,12 +260,12 @@ class TestTarget:
             fetch(Objects({"in/d/e/a": b"x"}, broken), tmp_path, route("in", "in/"))
         assert [path.name for path in tmp_path.rglob("*")] == ["in"]
 
-    def test_directories_and_files_are_for_the_group_at_most(self, tmp_path: Path) -> None:
+    def test_new_files_and_directories_are_closed_to_others(self, tmp_path: Path) -> None:
         fetch(Objects({"in/d/e/a": b"x"}), tmp_path, route("new/in", "in/"))
         modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "new").rglob("*")}
         assert modes == {"in": 0o750, "d": 0o750, "e": 0o750, "a": 0o640}
 
-    def test_an_input_that_is_an_empty_directory_is_made(self, tmp_path: Path) -> None:
+    def test_an_empty_directory_as_an_input_is_created(self, tmp_path: Path) -> None:
         assert fetch(Objects({"in/": b""}), tmp_path, route("new/in", "in")).files == 0
         assert (tmp_path / "new" / "in").is_dir()
 
@@ -291,7 +289,7 @@ class Endless(Objects):
             yield StoredObject(f"{prefix}{number:09}", 1, None)
 
 
-def test_giving_up_does_not_wait_for_a_listing(tmp_path: Path) -> None:
+def test_cancelling_does_not_wait_for_a_listing(tmp_path: Path) -> None:
     cancel = threading.Event()
     started = time.monotonic()
     with pytest.raises(Cancelled):
@@ -299,7 +297,7 @@ def test_giving_up_does_not_wait_for_a_listing(tmp_path: Path) -> None:
     assert time.monotonic() - started < 3
 
 
-def test_progress_never_goes_back_nor_past_the_end(store: ObsStore, obs: ObsServer, tmp_path: Path) -> None:
+def test_progress_neither_goes_back_nor_past_the_end(store: ObsStore, obs: ObsServer, tmp_path: Path) -> None:
     obs.faults.append(ObsFault("cut", "GET", "/out/a", times=3))
     send(store, outputs(tmp_path, "a", "b", "c"), route("out", "out"))
     seen: List[Progress] = []

@@ -29,7 +29,7 @@ def node(tmp_path: Path) -> Node:
 
 @pytest.fixture
 def bubblewrap() -> None:
-    """For tests that need bwrap."""
+    """Skips the test where bwrap is not installed."""
     if shutil.which("bwrap", path="/usr/bin:/bin") is None:
         unavailable("bwrap: not installed (Debian: bubblewrap)")
 
@@ -49,7 +49,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path, obs: ObsServer) -> Ite
 
 @pytest.fixture
 def secure(tmp_path: Path) -> Iterator[Callable[[str], str]]:
-    """An OBS at localhost behind TLS, with a certificate for the name that is asked for; ca.pem has its authority's."""
+    """Starts an OBS on localhost with TLS and a certificate for the given name; ca.pem is its CA's."""
     with ExitStack() as servers:
 
         def serve(name: str) -> str:

@@ -31,7 +31,7 @@ def eventually(condition: Callable[[], Any], what: str, seconds: float = DEADLIN
 
 
 def alive(pid: int) -> bool:
-    """The process exists and is no zombie."""
+    """Whether the process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
@@ -40,7 +40,7 @@ def alive(pid: int) -> bool:
 
 @dataclass
 class Node:
-    """A container of a job with `devices` cards; `obs` plays OBS."""
+    """A job's container with `devices` cards; the directory `obs` stands in for OBS."""
 
     root: Path
     devices: int = 2
@@ -60,7 +60,7 @@ class Node:
         return self.config / "jobstart_hccl.json"
 
     def environ(self) -> Dict[str, str]:
-        """What the platform sets, and nothing of the developer's own jobs."""
+        """What the platform sets, without variables of the developer's shell."""
         return {
             "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
             "HOME": str(self.home),
@@ -73,7 +73,7 @@ class Node:
         }
 
     def complete_table(self, pods: int = 1) -> None:
-        """Writes the completed table of `pods` nodes, this one the first."""
+        """Writes the completed table of `pods` nodes, of which this is the first."""
         self.table.write_text(json.dumps(template_two(pods, self.devices)))
 
     def start(self, *arguments: str) -> Booting:
@@ -93,7 +93,7 @@ class Node:
         return self.start(*arguments).end()
 
     def mapping(self, inputs: Dict[str, Any], outputs: Dict[str, Any]) -> List[str]:
-        """The options for a mapping over the directory that plays OBS."""
+        """The options for a mapping, with the directory that stands in for OBS."""
         file = self.root / "path_mapping_config.py"
         file.write_text(f"PATH_MAPPING_CONFIG = { ({'input': inputs, 'output': outputs})!r}\n")
         return ["--path-mapping", str(file), "--obs-root", str(self.obs)]
@@ -123,18 +123,18 @@ class Ended:
 
 @dataclass
 class Booting:
-    """A `ma_boot` that runs."""
+    """A running `ma_boot`."""
 
     node: Node
     process: subprocess.Popen[bytes]
     read: bytes = b""
 
     def until(self, text: str) -> None:
-        """Reads standard output until a line has the text; the test's own timeout ends it otherwise."""
+        """Reads standard output until a line contains the text, or the test times out."""
         assert self.process.stdout is not None
         while text.encode() not in self.read:
             line = self.process.stdout.readline()
-            assert line, f"it ended without {text!r}"
+            assert line, f"ended without {text!r}"
             self.read += line
 
     def signal(self, signum: int = signal.SIGTERM) -> None:
@@ -148,7 +148,7 @@ class Booting:
         except subprocess.TimeoutExpired as error:
             self.process.kill()
             raise AssertionError(
-                f"ma_boot did not end; it said:\n{(error.output or b'').decode()}"
+                f"ma_boot did not end; its output:\n{(error.output or b'').decode()}"
             ) from error
         return Ended(self.process.returncode, (self.read + output).decode("utf-8", "replace"))
 
@@ -159,7 +159,7 @@ def template_two(pods: int, devices: int) -> Dict[str, Any]:
 
 
 def pids(directory: Path, pattern: str, count: int) -> Sequence[int]:
-    """The process ids that the ranks wrote with `ready:`, once all are there."""
+    """The process ids that the ranks wrote with `ready:`, once all have done so."""
     files = eventually(
         lambda: (
             (found := sorted(directory.glob(pattern)))

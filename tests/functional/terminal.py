@@ -1,4 +1,4 @@
-"""A terminal for tests: a program runs in it, and what it shows can be looked at."""
+"""A terminal for tests: runs a program and returns what the screen shows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pyte
 
 
 class Shown(NamedTuple):
-    """The exit code, all that was written, and the lines that a reader sees, with those above the screen."""
+    """The exit code, all output, and the lines on the screen including those scrolled off its top."""
 
     code: int
     written: bytes
@@ -40,7 +40,7 @@ def in_terminal(argv: Sequence[str], cwd: Path, environ: Dict[str, str], rows: i
     while True:
         try:
             part = os.read(ours, 1 << 16)
-        except OSError:  # the last one that held the other end has gone
+        except OSError:  # the last holder of the other end has exited
             break
         if not part:
             break
@@ -50,7 +50,7 @@ def in_terminal(argv: Sequence[str], cwd: Path, environ: Dict[str, str], rows: i
 
 
 def screen_lines(written: bytes, rows: int, columns: int) -> List[str]:
-    """What a terminal of this size shows of these bytes, with what has gone off its upper end."""
+    """The lines on a terminal of this size after this output, including those scrolled off its top."""
     screen = pyte.HistoryScreen(columns, rows, history=100_000, ratio=1.0)
     pyte.ByteStream(screen).feed(written)
     above = ["".join(line[x].data for x in range(columns)).rstrip() for line in screen.history.top]

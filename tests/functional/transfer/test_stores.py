@@ -32,7 +32,7 @@ ODD_KEYS = ["with space", "plus+percent%41", "ünï/中文", "a&b=c?d#e", "quote
 
 
 @pytest.mark.parametrize("key", ODD_KEYS)
-def test_odd_keys_are_kept(store: Store, tmp_path: Path, key: str) -> None:
+def test_unusual_keys_are_kept(store: Store, tmp_path: Path, key: str) -> None:
     put(store, key, b"odd", tmp_path)
     assert [found.key for found in store.list("bucket", "")] == [key]
     assert b"".join(store.read("bucket", key)) == b"odd"
@@ -46,7 +46,7 @@ def test_a_listing_has_keys_sizes_and_md5_in_order(store: Store, tmp_path: Path)
     assert found[1].md5 == hashlib.md5(b"data/b").hexdigest()
 
 
-def test_a_prefix_is_a_prefix_of_the_key_not_of_its_parts(store: Store, tmp_path: Path) -> None:
+def test_a_prefix_matches_the_start_of_the_key_not_whole_parts(store: Store, tmp_path: Path) -> None:
     for key in ("data/b", "data2/c"):
         put(store, key, b"x", tmp_path)
     assert [entry.key for entry in store.list("bucket", "data")] == ["data/b", "data2/c"]

@@ -20,7 +20,7 @@ TROUBLES = [ROOT / "docs" / "troubleshooting.md", ROOT / "docs" / "troubleshooti
 DOCUMENTS = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/*.md"), *ROOT.glob("image/*.md")]
 )
-VALUE = "\0"  # stands for what a message is filled with
+VALUE = "\0"  # stands for a value in a message
 
 
 def code_blocks(text: str) -> List[str]:
@@ -42,7 +42,7 @@ def options_in(text: str) -> Set[str]:
 
 
 def in_tables(text: str) -> List[str]:
-    """The options of the tables' first columns, in their order."""
+    """The options in the first columns of the tables, in their order."""
     return [
         one
         for line in text.splitlines()
@@ -67,7 +67,7 @@ ALL = dict(all_commands(commands))
 
 
 class TestOptions:
-    def test_every_option_stands_in_the_table_of_its_command(self) -> None:
+    def test_every_option_is_in_the_table_of_its_command(self) -> None:
         parts = (ROOT / "docs" / "options.md").read_text().split("\n## ")
         missing: Dict[str, Set[str]] = {}
         for name, command in ALL.items():
@@ -137,7 +137,7 @@ def first_cells(text: str) -> List[str]:
 
 
 def anchors(text: str) -> Set[str]:
-    """As GitHub makes them: lower case, blanks to hyphens, no punctuation."""
+    """The anchors that GitHub makes of titles: lower case, hyphens for blanks, no punctuation."""
     outside = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
     titles = re.findall(r"^#+ (.+)$", outside, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
@@ -177,7 +177,7 @@ SOURCE = "\n\n".join(messages())
 
 
 def quoted(text: str, kind: str) -> List[str]:
-    """The texts in the first column of the tables that are marked to be of ma_boot, of OBS, of others."""
+    """The texts in the first column of the tables that are marked as of ma_boot, of OBS or of others."""
     marked = re.findall(rf"<!-- texts of {kind} -->(.*?)<!-- end of", text, re.DOTALL)
     cells = [line.split("|")[1] for part in marked for line in part.splitlines() if line.startswith("| `")]
     return [
@@ -190,9 +190,8 @@ def quoted(text: str, kind: str) -> List[str]:
 
 
 def is_printed(text: str) -> bool:
-    """Whether one message of the sources has all parts of the text; one that is put together of two by a
-    colon may be found in two."""
-    text = re.sub(r'"\w+"', '"..."', text)  # a word in quotes is filled in
+    """Whether a message in the sources has all parts of the text; both sides of a colon may be different ones."""
+    text = re.sub(r'"\w+"', '"..."', text)  # a quoted word is a value
     pieces = [re.escape(piece) for piece in text.split("...")]
     if re.search(r"[^\n]*?".join(pieces), SOURCE):
         return True
@@ -205,7 +204,7 @@ def is_printed(text: str) -> bool:
 class TestTroubleshooting:
     """Both pages, and the table of the most frequent texts in the READMEs."""
 
-    def test_what_is_said_to_be_ours_is_printed_by_us(self) -> None:
+    def test_every_message_quoted_as_ours_is_in_the_sources(self) -> None:
         for page in TROUBLES:
             texts = quoted(page.read_text(), "ma_boot")
             assert len(texts) > 80

@@ -26,7 +26,7 @@ def names(path: Path) -> List[str]:
     return found
 
 
-def test_every_fact_has_a_judgement_and_what_is_there_has_a_test() -> None:
+def test_every_fact_has_a_judgement_and_its_tests() -> None:
     assert len(ROWS) > 30
     for fact, judgement, tests in ROWS:
         assert re.match("same|simulated|not simulated", judgement), fact

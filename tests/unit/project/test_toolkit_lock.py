@@ -1,4 +1,4 @@
-"""The lock of the toolkit's packages, which the image is built from, has all that pyproject.toml asks for."""
+"""image/toolkit.txt, from which the image is built, locks every requirement of pyproject.toml."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PYTHONS = ["3.9", "3.10", "3.11", "3.12", "3.13"]
 
 
 def asked_for(name: str, python: str) -> Iterator[Requirement]:
-    """What a package needs on a Python, and what that needs, as far as it is installed here."""
+    """The requirements of a package on a Python, and theirs, as far as they are installed here."""
     for line in importlib.metadata.requires(name) or []:
         found = Requirement(line)
         environment = {"python_version": python, "python_full_version": f"{python}.0", "extra": ""}
@@ -24,7 +24,7 @@ def asked_for(name: str, python: str) -> Iterator[Requirement]:
 
 
 def locked(python: str) -> Dict[str, str]:
-    """Name and version of each package that pip takes on a Python."""
+    """Name and version of each locked package for a Python."""
     lines: List[str] = LOCK.read_text().splitlines()
     found = [Requirement(line) for line in lines if line and not line.startswith("#")]
     return {

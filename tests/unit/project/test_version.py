@@ -1,4 +1,4 @@
-"""The version stands in one place, and what else names it agrees."""
+"""The version in `ma_boot/__init__.py` is that of the distribution and of the changelog."""
 
 from __future__ import annotations
 
