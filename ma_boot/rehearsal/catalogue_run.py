@@ -28,8 +28,8 @@ from ma_boot.rehearsal.faults import (
     deviations,
     parse_faults,
 )
-from ma_boot.rehearsal.node_specs import Rehearsal
-from ma_boot.rehearsal.sandbox.enter import bubblewrap
+from ma_boot.rehearsal.requested import Rehearsal
+from ma_boot.rehearsal.sandbox import is_installed
 from ma_boot.rehearsal.verdicts import FILE, read_verdicts
 
 _AT_A_TIME = 2
@@ -224,13 +224,13 @@ def _why_not(case: Case, rehearsal: Rehearsal, world: World) -> str:
     transfers = rehearsal.request.transfers
     if case.moves and not (transfers.path_mapping and transfers.obs_root):
         return "needs --path-mapping and --obs-root"
-    if case.fault.startswith("disk-full") and not bubblewrap(world.environ):
+    if case.fault.startswith("disk-full") and not is_installed(world.environ):
         return "needs bubblewrap"
     try:
         (fault,) = parse_faults([case.fault], rehearsal.nodes, rehearsal.devices_per_node)
     except UsageError:
         return f"not in a job of {rehearsal.nodes} x {rehearsal.devices_per_node}"
-    if fault.stage == "rank" and not rehearsal.starts_ranks:
+    if fault.stage == "rank" and not rehearsal.request.launch.starts_ranks:
         return "needs ranks that ma_boot starts"
     return ""
 

@@ -1,4 +1,4 @@
-"""The rehearsal of a whole job in containers of its own image: the same boot, one container a node."""
+"""The rehearsal of a whole job in containers of its own image: the same boot, one container per node."""
 
 from __future__ import annotations
 
@@ -8,68 +8,114 @@ import secrets
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.errors import CannotCreate, ConfigError
 from ma_boot.image import engine
 from ma_boot.launch import WorkerSpec
-from ma_boot.modelarts import PLATFORM_GID, PLATFORM_UID
+from ma_boot.modelarts import PLATFORM_GID, PLATFORM_UID, instance_name
 from ma_boot.node import BootRequest, World, as_options
-from ma_boot.rehearsal.containers import container_plan, engine_calls
-from ma_boot.rehearsal.containers.container_plan import ContainerOptions, ContainerPlan
-from ma_boot.rehearsal.containers.guard import removing
-from ma_boot.rehearsal.platform.code_directory import code_directory
-from ma_boot.rehearsal.platform.simulated_job import SimulatedJob, rank_table
-from ma_boot.rehearsal.rehearse import Rehearsal, make_sandbox, new_job, node_log, run_nodes
+from ma_boot.processes import Task
+from ma_boot.rehearsal.containers import (
+    CODE_DIRECTORY,
+    ContainerOptions,
+    ContainerPlan,
+    JobInContainers,
+    ObsSettings,
+    check_runs_here,
+    create_container,
+    create_network,
+    job_on_network,
+    kept_note,
+    own_obs,
+    plan_network,
+    plan_node,
+    plan_obs,
+    removing,
+    start_serving,
+)
+from ma_boot.rehearsal.live_view import live_view
+from ma_boot.rehearsal.platform import SimulatedJob, code_directory, rank_table, write_tables, writes
+from ma_boot.rehearsal.rehearse import begin, finish, node_limits
+from ma_boot.rehearsal.requested import Rehearsal
+from ma_boot.rehearsal.setup import files_of, make_directories, new_job
+from ma_boot.reporting import RunResult
+from ma_boot.supervisor import supervise
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
 
 def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, world: World) -> int:
-    """Runs the job on containers and returns its exit code: that of the node that failed first.
+    """Runs the job in containers and returns its exit code: that of the node that failed first.
 
-    Nothing on the engine is left, whatever ends the rehearsal; `keep` leaves everything of one that came to
-    its own end. Raises `BootError` for what is wrong before a node starts.
+    Everything on the engine is removed, however the rehearsal ends; with `keep` it stays if the job ended.
+
+    Raises:
+        BootError: something was wrong before the nodes were started.
+        Stopped: a stop signal arrived before that.
     """
     started = time.monotonic()
-    os.umask(0o022)  # what we write for the nodes, the rank table above all, is read by another user
-    job = new_job(rehearsal, world)
+    os.umask(0o022)  # another user, that of the nodes, reads the rank table
+    job = new_job(rehearsal, world.cwd)
     with engine(world.environ) as client:
-        engine_calls.check_runs_here(client, options.image)
+        check_runs_here(client, options.image)
         code, command = _code_of(rehearsal, world.cwd)
         request = _request_inside(rehearsal.request, code, command, world.cwd)
-        make_sandbox(rehearsal, job, code, world)
-        _give_to_the_user(Path(job.root))
+        files = files_of(code, rehearsal, world.cwd)
+        make_directories(job, range(job.nodes), code, files, world.inbox)
+        _give_to_platform_user(Path(job.root))
         with removing(job.uuid, world.environ) as remover:
-            inside = container_plan.seen_inside(
-                job, engine_calls.create_network(client, container_plan.plan_network(job, options))
-            )
+            inside = job_on_network(job, create_network(client, plan_network(job, options)))
             obs = _start_obs(client, rehearsal.request.transfers.obs_root, job, inside, options, world)
-            variables = obs.environ if obs else container_plan.outer_obs(world.environ)
+            variables = obs.environ if obs else own_obs(world.environ)
             nodes = tuple(
-                container_plan.plan_node(job, inside, node, options, as_options(request), code, variables)
+                plan_node(job, inside, node, options, as_options(request), code, variables)
                 for node in range(job.nodes)
             )
             for planned in nodes:
-                engine_calls.create_container(client, planned)
+                create_container(client, planned)
             specs = [_attached(node, planned, job, world) for node, planned in enumerate(nodes)]
-            ended = run_nodes(rehearsal, job, specs, rank_table(inside), world, started)
+            begin(job, world)
+            run = _run_nodes(rehearsal, job, specs, rank_table(inside), world)
+            exit_code = finish(rehearsal, job, run, world, started)
             if options.keep:
-                world.journal.say(container_plan.look_and_remove(nodes, obs, job))
+                world.journal.say(kept_note(nodes, obs, job))
                 remover.keep = True
-    return ended
+    return exit_code
+
+
+def _run_nodes(
+    rehearsal: Rehearsal,
+    job: SimulatedJob,
+    specs: Sequence[WorkerSpec],
+    table: Mapping[str, Any],
+    world: World,
+) -> RunResult:
+    """Runs the processes that stand for the nodes, and writes the rank table after its delay."""
+    planned = writes(table, range(job.nodes), rehearsal.rank_table_delay)
+    writer = Task(
+        "rank table",
+        lambda cancel: write_tables(planned, job.table_dir, cancel, lambda write: None),
+        world.inbox,
+    )
+    limits, container = node_limits(rehearsal.request), instance_name(world.environ)
+    try:
+        with live_view(job, world.journal.console):
+            return supervise(specs, limits, world.inbox, world.journal, world.environ, container)
+    finally:
+        writer.cancel()
 
 
 def _start_obs(
     client: DockerClient,
     obs_root: Optional[str],
     job: SimulatedJob,
-    inside: container_plan.JobInContainers,
+    inside: JobInContainers,
     options: ContainerOptions,
     world: World,
 ) -> Optional[ContainerPlan]:
-    """The container that serves `--obs-root` from now on, as a user who may write there; None without it."""
+    """Starts the container that serves `--obs-root`, as the owner of that directory; None without it."""
     if obs_root is None:
         return None
     directory = Path(world.cwd, obs_root).resolve()
@@ -79,10 +125,10 @@ def _start_obs(
     except OSError as error:
         raise CannotCreate(f"--obs-root {directory}: {error.strerror}") from error
     keys = secrets.token_hex(10), secrets.token_hex(20)
-    served = container_plan.ServedObs(str(directory), f"{owner.st_uid}:{owner.st_gid}", *keys)
-    planned = container_plan.plan_obs(job, inside, options.image, served)
-    engine_calls.create_container(client, planned)
-    engine_calls.start_serving(client, planned)
+    settings = ObsSettings(str(directory), f"{owner.st_uid}:{owner.st_gid}", *keys)
+    planned = plan_obs(job, inside, options.image, settings)
+    create_container(client, planned)
+    start_serving(client, planned)
     return planned
 
 
@@ -92,12 +138,12 @@ def _attached(node: int, planned: ContainerPlan, job: SimulatedJob, world: World
         argv=(sys.executable, "-m", "ma_boot.rehearsal.containers.attach", planned.name),
         cwd=world.cwd,
         environ=world.environ,
-        log_file=node_log(job, node),
+        log_file=job.node_log(node),
     )
 
 
-def _give_to_the_user(root: Path) -> None:
-    """Makes the sandbox the platform's user's; who is not root here lets everybody write instead."""
+def _give_to_platform_user(root: Path) -> None:
+    """Makes the platform's user the owner of the sandbox; without root, makes it writable for everybody."""
     is_root = os.geteuid() == 0
     for directory, directories, files in os.walk(root):
         for name in (*directories, *files):
@@ -109,7 +155,7 @@ def _give_to_the_user(root: Path) -> None:
 
 
 def _code_of(rehearsal: Rehearsal, cwd: str) -> Tuple[Optional[Path], Tuple[str, ...]]:
-    """The code directory and the command, as for processes; but a script may also be in the image."""
+    """The code directory and the command, as for processes, except that a script may also be in the image."""
     first = rehearsal.request.command[0]
     if os.path.isabs(first) and not os.path.exists(first):
         code, _ = code_directory(("in the image",), rehearsal.code_dir, cwd)
@@ -120,23 +166,24 @@ def _code_of(rehearsal: Rehearsal, cwd: str) -> Tuple[Optional[Path], Tuple[str,
 def _request_inside(
     request: BootRequest, code: Optional[Path], command: Tuple[str, ...], cwd: str
 ) -> BootRequest:
-    """The request as every node gets it: files of the code at their place there, OBS by its address.
+    """The request of every node: paths of files in the code directory are those inside, OBS has an address.
 
-    Raises `ConfigError` for a file that no node would find.
+    Raises:
+        ConfigError: no node would find a file.
     """
     first, *rest = command
     if code is not None and first.endswith((".py", ".sh")) and not os.path.isabs(first):
-        first = os.path.join(container_plan.CODE_DIRECTORY, code.name, first)
+        first = os.path.join(CODE_DIRECTORY, code.name, first)
 
     def placed(option: str, name: str) -> str:
         path = Path(cwd, name).resolve()
         if code is not None and code in path.parents and path.exists():
-            return os.path.join(container_plan.CODE_DIRECTORY, code.name, str(path.relative_to(code)))
+            return os.path.join(CODE_DIRECTORY, code.name, str(path.relative_to(code)))
         if os.path.isabs(name) or not path.exists():  # it names a file of the image
             return name
         raise ConfigError(
             f"{option} {name} is not in the job's code directory ({code or 'there is none'}), so no node "
-            "would find it: move it there, or name a wider directory with --code-dir"
+            "would find it: move it there, or name a parent directory with --code-dir"
         )
 
     sources, mapping = request.environment.source, request.transfers.path_mapping

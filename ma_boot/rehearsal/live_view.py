@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Dict, Iterator, List, Tuple
 
-from ma_boot.rehearsal.platform.simulated_job import SimulatedJob
+from ma_boot.rehearsal.platform import SimulatedJob
 from ma_boot.reporting import Console, Show, duration, rendered
 from ma_boot.reporting.timeline import EventFile, NodeTimeline, Timeline, read_events, timeline_of
 

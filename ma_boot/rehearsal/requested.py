@@ -1,27 +1,64 @@
-"""What the options of a rehearsal ask for, as values."""
+"""What to rehearse, as the options ask for it."""
 
 from __future__ import annotations
 
 import shlex
-from dataclasses import fields
-from typing import Any, List, Mapping, Tuple
+from dataclasses import dataclass, fields
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from ma_boot.errors import UsageError
 from ma_boot.node import BootRequest
-from ma_boot.rehearsal.containers.container_plan import ContainerOptions
+from ma_boot.rehearsal.containers import ContainerOptions
 from ma_boot.rehearsal.faults import ALL_FAULTS, Fault, parse_faults
-from ma_boot.rehearsal.node_specs import Rehearsal
-from ma_boot.rehearsal.platform.job_form import parse_channels
+from ma_boot.rehearsal.platform import FormChannel, parse_channels
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """What to rehearse: paths as the user wrote them, the delay in seconds.
+
+    `channels` are the inputs and outputs of the job form, `appended` further arguments; with `obs_server` the
+    directory `--obs-root` is served as OBS; `sandbox` is None or `bwrap`.
+    """
+
+    request: BootRequest
+    nodes: int
+    devices_per_node: int
+    rank_table_delay: float
+    code_dir: Optional[str]
+    rehearsal_dir: str
+    faults: Tuple[Fault, ...] = ()
+    appended: Tuple[str, ...] = ()
+    channels: Tuple[FormChannel, ...] = ()
+    obs_server: bool = False
+    sandbox: Optional[str] = None
+
+    def faults_of(self, stage: str) -> List[Fault]:
+        """The faults of one stage: `rank`, `node`, `table`, `obs` or `disk`."""
+        return [fault for fault in self.faults if fault.stage == stage]
+
+    def small_disks(self, node: int) -> Dict[str, int]:
+        """The directories of a node with limited space, and their sizes in bytes."""
+        faults = (fault for fault in self.faults_of("disk") if fault.node == node)
+        return {fault.path: fault.size for fault in faults if fault.path and fault.size}
 
 
 def rehearsal_of(request: BootRequest, options: Mapping[str, Any]) -> Rehearsal:
-    """What to rehearse; raises `UsageError` for options that do not fit together."""
+    """What to rehearse.
+
+    Raises:
+        UsageError: an option is invalid, or contradicts others.
+    """
     nodes, devices = options["nodes"], options["devices_per_node"]
     all_faults = options["fault"] == ALL_FAULTS
     faults: Tuple[Fault, ...] = () if all_faults else parse_faults(options["fault"], nodes, devices)
     served = options["obs_server"] or any(fault.stage == "obs" for fault in faults)
     if served and request.transfers.obs_root is None and not all_faults:
-        raise UsageError("--obs-server and faults of OBS need --obs-root: the directory that is served")
+        raise UsageError("--obs-server and faults of OBS need --obs-root: the directory to serve")
+    try:
+        appended = tuple(shlex.split(options["append_args"] or ""))
+    except ValueError as error:
+        raise UsageError(f"--append-args {options['append_args']!r}: {error}") from error
     return Rehearsal(
         request=request,
         nodes=nodes,
@@ -30,7 +67,7 @@ def rehearsal_of(request: BootRequest, options: Mapping[str, Any]) -> Rehearsal:
         code_dir=options["code_dir"],
         rehearsal_dir=options["rehearsal_dir"],
         faults=faults,
-        appended=tuple(_words(options["append_args"] or "")),
+        appended=appended,
         channels=parse_channels(options["input"], options["output"]),
         obs_server=served,
         sandbox=options["sandbox"],
@@ -40,10 +77,3 @@ def rehearsal_of(request: BootRequest, options: Mapping[str, Any]) -> Rehearsal:
 def containers_of(options: Mapping[str, Any]) -> ContainerOptions:
     """The containers to rehearse in."""
     return ContainerOptions(**{field.name: options[field.name] for field in fields(ContainerOptions)})
-
-
-def _words(text: str) -> List[str]:
-    try:
-        return shlex.split(text)
-    except ValueError as error:
-        raise UsageError(f"--append-args {text!r}: {error}") from error

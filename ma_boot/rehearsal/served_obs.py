@@ -1,4 +1,4 @@
-"""`--obs-server`: the directory of `--obs-root` as an OBS that a job of this machine can reach."""
+"""`--obs-server`: serves the directory `--obs-root` as an OBS that a job on this machine can reach."""
 
 from __future__ import annotations
 
@@ -12,45 +12,46 @@ from urllib.parse import quote
 
 from ma_boot.errors import CannotCreate
 from ma_boot.rehearsal.faults import Fault
-from ma_boot.rehearsal.obs_server import KeyPair, ObsServer
-from ma_boot.rehearsal.obs_server import ObsFault as Broken
-from ma_boot.rehearsal.obs_server.storage.directory_buckets import DirectoryBuckets
+from ma_boot.rehearsal.obs_server import KeyPair, ObsFault, ObsServer
+from ma_boot.rehearsal.obs_server.storage import DirectoryBuckets
 
-_KINDS = {"obs-cut": "cut", "obs-corrupt": "flip", "obs-slow": "trickle"}  # the others have their own names
+_KINDS = {"obs-cut": "cut", "obs-corrupt": "flip", "obs-slow": "trickle"}  # the others have the same name
 _HOST = "127.0.0.1"
-_EVER = 1_000_000
-_AS_IT_IS = string.punctuation.replace("%", "")  # beyond these, clients agree on what they send for a key
-# Of the user's own OBS: they would win over our keys.
-_OF_ANOTHER = ("OBS_SECURITY_TOKEN", "OBS_CREDENTIALS_FILE")
+_UNLIMITED = 1_000_000
+_UNQUOTED = string.punctuation.replace("%", "")  # clients differ in which of these they percent-encode
+_OVERRIDING = (
+    "OBS_SECURITY_TOKEN",
+    "OBS_CREDENTIALS_FILE",
+)  # take precedence over our keys
 
 
 class ServedObs:
-    """The server while it serves: how a job reaches it, and the faults that are not used up."""
+    """A running server: how a job reaches it, and its pending faults."""
 
     def __init__(self, server: ObsServer, variables: Mapping[str, str], faults: Sequence[Fault]) -> None:
         self._variables = variables
-        self._open = [(fault, broken, broken.times) for fault in faults for broken in _broken(fault)]
-        server.faults += [broken for _, broken, _ in self._open]
+        self._pending = [(fault, _obs_fault(fault)) for fault in faults]
+        server.faults += [pending for _, pending in self._pending]
 
     def reached_from(self, outside: Mapping[str, str]) -> Dict[str, str]:
-        """An environment whose OBS is this one, past every proxy, and no other."""
-        environ = {name: value for name, value in outside.items() if name not in _OF_ANOTHER}
-        spared = [outside.get("no_proxy") or outside.get("NO_PROXY"), _HOST]
-        return {**environ, **self._variables, "no_proxy": ",".join(filter(None, spared))}
+        """An environment that uses this OBS, without a proxy."""
+        environ = {name: value for name, value in outside.items() if name not in _OVERRIDING}
+        bypassed = [outside.get("no_proxy") or outside.get("NO_PROXY"), _HOST]
+        return {**environ, **self._variables, "no_proxy": ",".join(filter(None, bypassed))}
 
-    def come(self) -> List[Fault]:
-        """The faults that met their first request since the last call."""
-        found = [entry for entry in self._open if entry[1].times < entry[2]]
-        come = {str(fault): fault for fault, _, _ in found}
-        self._open = [entry for entry in self._open if str(entry[0]) not in come]
-        return list(come.values())
+    def newly_injected(self) -> List[Fault]:
+        """The faults that have met their first request since the last call."""
+        found = [one for one in self._pending if one[1].times < (one[0].times or _UNLIMITED)]
+        self._pending = [one for one in self._pending if one not in found]
+        return [fault for fault, _ in found]
 
 
 @contextlib.contextmanager
 def served(root: Path, faults: Sequence[Fault]) -> Iterator[ServedObs]:
-    """Serves `root` while the block runs, to whom has the keys, which are of this run only.
+    """Serves `root` during the block, with keys of this run.
 
-    Raises `CannotCreate` where `root` is no directory and cannot become one.
+    Raises:
+        CannotCreate: `root` is not a directory and cannot be created.
     """
     try:
         root.mkdir(parents=True, exist_ok=True)
@@ -71,7 +72,7 @@ def served(root: Path, faults: Sequence[Fault]) -> Iterator[ServedObs]:
             yield ServedObs(server, variables, faults)
 
 
-def _broken(fault: Fault) -> List[Broken]:
-    """The server's own faults; without a method, of downloads."""
+def _obs_fault(fault: Fault) -> ObsFault:
+    """The server's fault; without a method it concerns downloads."""
     kind = _KINDS.get(fault.kind, fault.kind.partition("-")[2])
-    return [Broken(kind, fault.method or "GET", quote(fault.key or "", _AS_IT_IS), fault.times or _EVER)]
+    return ObsFault(kind, fault.method or "GET", quote(fault.key or "", _UNQUOTED), fault.times or _UNLIMITED)

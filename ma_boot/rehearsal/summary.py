@@ -1,4 +1,4 @@
-"""The last screen of a rehearsal: phase by phase, with durations, and where things are."""
+"""How a rehearsal ended: its exit code, the cause, and the summary of all phases."""
 
 from __future__ import annotations
 
@@ -7,17 +7,26 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 from ma_boot.errors import signal_name
-from ma_boot.rehearsal.platform.simulated_job import SimulatedJob
+from ma_boot.rehearsal.platform import SimulatedJob
 from ma_boot.reporting import RunResult
 from ma_boot.reporting.timeline import Event, read_events
 
 _WORST_FIRST = ("failed", "stopped", "done")
 
 
+def job_exit_code(run: RunResult, stops: Sequence[int]) -> int:
+    """The exit code of the job: that of a stop signal, or of the node that failed first."""
+    if stops:
+        return 128 + stops[0]
+    if run.not_started is not None:
+        return int(run.not_started.exit_code)
+    return run.first_failure.code if run.first_failure else 0
+
+
 def summary_lines(
     job: SimulatedJob, run: RunResult, code: int, seconds: float, obs_root: Optional[str], page: Optional[str]
 ) -> List[str]:
-    """At most 15 lines; each phase with the time of its slowest node, and what the worst one found."""
+    """At most 15 lines; for each phase the duration on the slowest node, and the detail of the worst one."""
     shown: Dict[str, Event] = {}
     for node in range(job.nodes):
         for phase in _phases(job, node):
@@ -37,25 +46,25 @@ def summary_lines(
     return [*lines, f"exit code {code}: {cause(job, run, code)}"]
 
 
-def end_of_job(job: SimulatedJob, run: RunResult, stops: Sequence[int]) -> Dict[str, Any]:
-    """The fields of the job's last event besides its exit code."""
-    failure = run.first_failure
-    by = "signal" if stops else "ma_boot" if run.not_started else "node" if failure else None
+def job_end_event(job: SimulatedJob, run: RunResult, stops: Sequence[int]) -> Dict[str, Any]:
+    """The fields of the event `job-end`."""
+    failure, code = run.first_failure, job_exit_code(run, stops)
     return {
-        "by": by,
-        "cause": cause(job, run, 128 + stops[0] if stops else failure.code if failure else 0),
+        "exit_code": code,
+        "by": "signal" if stops else "ma_boot" if run.not_started else "node" if failure else None,
+        "cause": cause(job, run, code),
         "label": failure.label if failure else None,
         "signal": stops[0] if stops else None,
     }
 
 
 def events_of(job: SimulatedJob, node: int) -> List[Path]:
-    """The event file of a node; none for a node that ended before it could write one."""
+    """The event files of a node; none if it ended before it could write one."""
     return sorted(Path(job.log_dir(node)).glob("*-events.jsonl"))
 
 
 def _phases(job: SimulatedJob, node: int) -> Iterator[Event]:
-    """The phases that the node's last start has recorded; none for a node that ended before it could."""
+    """The phases that the last start of a node has recorded."""
     for file in events_of(job, node):
         phases: List[Event] = []
         for event in read_events(file.read_text(encoding="utf-8", errors="replace"), str).events:
@@ -67,7 +76,7 @@ def _phases(job: SimulatedJob, node: int) -> Iterator[Event]:
 
 
 def cause(job: SimulatedJob, run: RunResult, code: int) -> str:
-    """The exit code in words: what the node that failed first has left about it."""
+    """The cause of an exit code in one line, from what the node that failed first has reported."""
     if code == 0:
         return "success"
     failure = run.first_failure

@@ -9,25 +9,26 @@ import os
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from ma_boot.rehearsal.course import Course
 from ma_boot.rehearsal.faults import FaultVerdict, JobEnd, OutputFiles, Patience, expected, verdict_on
-from ma_boot.rehearsal.node_specs import Setting, node_mapping
+from ma_boot.rehearsal.job_run import JobRun
+from ma_boot.rehearsal.node_specs import node_mapping
+from ma_boot.rehearsal.setup import Setup
 from path_mapping.mapping import Route
 
 FILE = "verdicts.json"
 
 
-def verdicts_of(setting: Setting, course: Course, code: int, cause: str) -> List[FaultVerdict]:
+def verdicts_of(setup: Setup, job_run: JobRun, code: int, cause: str) -> List[FaultVerdict]:
     """A verdict on each fault; nothing particular is expected of several faults at once."""
-    faults, run = setting.rehearsal.faults, setting.request.run
+    faults, run = setup.rehearsal.faults, setup.request.run
     ends_hangs = run.hang_timeout is not None and run.hang_action == "stop"
-    patience = Patience(run.stop_timeout, setting.request.ranks.rank_table_timeout, ends_hangs)
-    end = JobEnd(code, cause, course.ended, course.starts, _output_files(setting), tuple(course.left))
-    injected = {one.fault: one for one in course.injected}
+    patience = Patience(run.stop_timeout, setup.request.ranks.rank_table_timeout, ends_hangs)
+    end = JobEnd(code, cause, job_run.ended, job_run.starts, _output_files(setup), tuple(job_run.left))
+    injected = {one.fault: one for one in job_run.injected}
     return [
         verdict_on(
             fault,
-            injected.get(fault) or course.missed[fault],
+            injected.get(fault) or job_run.missed[fault],
             end,
             expected(fault, patience) if len(faults) == 1 else None,
         )
@@ -35,18 +36,18 @@ def verdicts_of(setting: Setting, course: Course, code: int, cause: str) -> List
     ]
 
 
-def _output_files(setting: Setting) -> Optional[OutputFiles]:
+def _output_files(setup: Setup) -> Optional[OutputFiles]:
     """The outputs of all nodes, by the mapping and the job form.
 
     None where OBS is not a directory here, and where an output was on a small disk, which no longer exists.
     """
-    obs_root = setting.request.transfers.obs_root
+    obs_root = setup.request.transfers.obs_root
     if obs_root is None:
         return None
-    places = [place for node in range(setting.job.nodes) for place in _outputs(setting, node)]
+    places = [place for node in range(setup.job.nodes) for place in _outputs(setup, node)]
     disks = [
-        setting.job.node_root(fault.node or 0) + (fault.path or "")
-        for fault in setting.rehearsal.faults
+        setup.job.node_root(fault.node or 0) + (fault.path or "")
+        for fault in setup.rehearsal.faults
         if fault.stage == "disk"
     ]
     if any(f"{route.path(base)}/".startswith(f"{disk}/") for route, base in places for disk in disks):
@@ -54,15 +55,15 @@ def _output_files(setting: Setting) -> Optional[OutputFiles]:
     return compared_outputs(places, Path(obs_root))
 
 
-def _outputs(setting: Setting, node: int) -> Iterator[Tuple[Route, Path]]:
+def _outputs(setup: Setup, node: int) -> Iterator[Tuple[Route, Path]]:
     """A node's output routes, each with the directory to which its local path is relative."""
-    mapping, root = node_mapping(setting, node), setting.job.node_root(node)
+    mapping, root = node_mapping(setup, node), setup.job.node_root(node)
     for route in mapping.outputs if mapping else ():
         local = root + route.local if os.path.isabs(route.local) else route.local
-        yield dataclasses.replace(route, local=local), Path(setting.job.home(node))
-    for channel in setting.rehearsal.channels:
+        yield dataclasses.replace(route, local=local), Path(setup.job.home(node))
+    for channel in setup.rehearsal.channels:
         if not channel.is_input:
-            yield channel.route(setting.job, node), Path(root)
+            yield channel.route(setup.job, node), Path(root)
 
 
 def compared_outputs(places: Sequence[Tuple[Route, Path]], obs_root: Path) -> Optional[OutputFiles]:

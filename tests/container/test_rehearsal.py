@@ -297,7 +297,7 @@ def test_keep_leaves_everything_and_prints_how_to_inspect_it(laptop: Laptop) -> 
     assert len(laptop.made()) == 4
     lines = ended.output.partition("[ma_boot] kept:")[2].splitlines()
     advice = {what.strip(): command.strip() for what, _, command in (line.partition(": ") for line in lines)}
-    assert "/home/ma-user/out" in _shell(advice["[ma_boot]   what changed in it"])
+    assert "/home/ma-user/out" in _shell(advice["[ma_boot]   its changed files"])
     assert "exit code 0: success" in _shell(advice["[ma_boot]   boot it again"])
     _shell(advice["[ma_boot]   remove all"])
     assert laptop.made() == []

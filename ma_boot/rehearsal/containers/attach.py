@@ -1,7 +1,6 @@
-"""A node's container as a process: starts it, prints what it prints, hands stop signals on.
+"""A node's container as a process: starts it, copies its output, forwards stop signals, exits with its code.
 
-It ends with the container's code: so the rehearsal watches containers as it watches processes, by
-`python -m ma_boot.rehearsal.containers.attach NAME`.
+So the rehearsal supervises containers like processes: `python -m ma_boot.rehearsal.containers.attach NAME`.
 """
 
 from __future__ import annotations
@@ -21,31 +20,35 @@ from ma_boot.reporting import print_lines
 if TYPE_CHECKING:
     from docker import DockerClient
 
-_LOOK_SECONDS = 3600.0
+_WAIT_SECONDS = 3600.0
 
 
 def run_attached(client: DockerClient, name: str, inbox: SignalInbox) -> int:
-    """Runs a created container to its end; returns its exit code. Raises `BootError` if it cannot start."""
+    """Runs a created container to its end; returns its exit code.
+
+    Raises:
+        BootError: it cannot be started.
+    """
     from docker.errors import APIError
 
     container = client.containers.get(name)
-    stream = container.attach(stream=True)  # before the start: nothing that it prints is missed
+    stream = container.attach(stream=True)  # before the start, so that no output is missed
     start(client, name)
     output = Task("output", lambda cancel: _copy(stream, cancel), inbox)
     heard = 0
     while not output.finished:
-        inbox.wait(_LOOK_SECONDS)
+        inbox.wait(_WAIT_SECONDS)
         for signum in inbox.stops[heard:]:
             heard += 1
-            with contextlib.suppress(APIError):  # it has ended in this moment
+            with contextlib.suppress(APIError):  # it has just ended
                 container.kill(signal_name(signum))
     code = int(container.wait()["StatusCode"])
     container.reload()
     state = container.attrs["State"]
     if state.get("OOMKilled"):
         limit = container.attrs["HostConfig"].get("Memory") or 0
-        allowed = f", of which it may use {limit >> 20} MiB (--memory)" if limit else ""
-        print_lines(f"[ma_boot] the kernel killed a process of this node for want of memory{allowed}")
+        allowed = f"; it may use {limit >> 20} MiB (--memory)" if limit else ""
+        print_lines(f"[ma_boot] a process of this node was OOM-killed{allowed}")
     return code
 
 

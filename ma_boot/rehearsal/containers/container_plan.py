@@ -1,13 +1,12 @@
-"""What the engine is asked for: a network, a container for each node, one for OBS. Pure.
+"""Plans the network of a rehearsal, the containers of its nodes, and that of OBS. Pure.
 
-The nodes have the platform's own paths and names (facts of develop-modelarts-0104 and -1416): the image's
-user 1000, `/home/ma-user/modelarts`, `/cache` and `/user/config` as mounts, worker names that resolve.
+The nodes have the platform's own paths and names (develop-modelarts-0104 and -1416): the user 1000,
+`/home/ma-user/modelarts`, `/cache` and `/user/config` as mounts, names of workers that resolve.
 """
 
 from __future__ import annotations
 
 import ipaddress
-import os.path
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Dict, Mapping, Optional, Sequence, Tuple
@@ -15,7 +14,7 @@ from typing import Dict, Mapping, Optional, Sequence, Tuple
 from ma_boot.errors import ConfigError
 from ma_boot.image import LABEL
 from ma_boot.modelarts import PLATFORM_UID
-from ma_boot.rehearsal.platform.simulated_job import SimulatedJob, node_environment
+from ma_boot.rehearsal.platform import SimulatedJob, node_environment
 
 RUN_LABEL = f"{LABEL}.rehearsal"
 MOUNTED = ("/home/ma-user/modelarts", "/cache", "/user/config")
@@ -30,12 +29,12 @@ _OBS_VARIABLES = (
     "OBS_SECRET_ACCESS_KEY",
     "OBS_SECURITY_TOKEN",
 )
-_OBS_HOST, _FIRST_NODE = 2, 3  # in the subnet; its first address is the engine's
+_OBS_HOST, _FIRST_NODE = 2, 3  # in the subnet, where 1 is the engine
 
 
 @dataclass(frozen=True)
 class ContainerOptions:
-    """What the user asked of the containers; sizes in bytes, None for no limit."""
+    """The options for containers; sizes in bytes, None for no limit."""
 
     image: str
     offline: bool
@@ -46,7 +45,7 @@ class ContainerOptions:
 
 @dataclass(frozen=True)
 class NetworkPlan:
-    """A network of the rehearsal's own; from an `internal` one nothing outside can be reached."""
+    """The network of a rehearsal; an `internal` one has no access to the outside."""
 
     name: str
     internal: bool
@@ -54,8 +53,8 @@ class NetworkPlan:
 
 
 @dataclass(frozen=True)
-class Mount:
-    """A directory of this machine, `source`, in a container."""
+class BindMount:
+    """The directory `source` of this machine, mounted at `target` in a container."""
 
     source: str
     target: str
@@ -63,7 +62,7 @@ class Mount:
 
 @dataclass(frozen=True)
 class ContainerPlan:
-    """One container; `argv` replaces the image's entry point. Sizes in bytes, None for no limit."""
+    """A container; `argv` replaces the entry point of the image. Sizes in bytes, None for no limit."""
 
     name: str
     image: str
@@ -74,7 +73,7 @@ class ContainerPlan:
     network: str
     address: str
     aliases: Tuple[str, ...]
-    mounts: Tuple[Mount, ...]
+    mounts: Tuple[BindMount, ...]
     labels: Mapping[str, str]
     memory: Optional[int] = None
     shm_size: Optional[int] = None
@@ -82,26 +81,26 @@ class ContainerPlan:
 
 @dataclass(frozen=True)
 class JobInContainers(SimulatedJob):
-    """The job as its own containers see it: each has a root directory, a name, and an address in `subnet`."""
+    """The job as its containers see it: each has a root directory, a name, and an address in `subnet`."""
 
     subnet: str = ""
 
     def node_root(self, node: int) -> str:
-        """The container's own."""
+        """The root directory of the container."""
         return "/"
 
     def address(self, node: int) -> str:
-        """The container's address."""
+        """The address of the container."""
         return _nth_address(self.subnet, _FIRST_NODE + node)
 
     def host(self, node: int) -> str:
-        """The name that the platform gives a worker, which resolves on the rehearsal's network."""
+        """The name that the platform gives a worker; it resolves on the network of the rehearsal."""
         return f"{self.log_name}-worker-{node}.{self.log_name}"
 
 
 @dataclass(frozen=True)
-class ServedObs:
-    """The rehearsal's own OBS: `user` (uid:gid) serves `directory` to whom has these keys, of one run."""
+class ObsSettings:
+    """The OBS of a rehearsal: its directory, the user (`uid:gid`) that serves it, the keys of this run."""
 
     directory: str
     user: str
@@ -110,22 +109,26 @@ class ServedObs:
 
 
 def run_labels(job: SimulatedJob) -> Dict[str, str]:
-    """What all of a rehearsal's containers and networks bear; by it they are found and removed."""
+    """The labels of all containers and networks of a rehearsal, by which they are removed."""
     return {LABEL: "rehearsal", RUN_LABEL: job.uuid}
 
 
 def plan_network(job: SimulatedJob, options: ContainerOptions) -> NetworkPlan:
-    """The network, which no other container is on."""
+    """The network of the rehearsal's containers."""
     return NetworkPlan(_short_name(job), options.offline, run_labels(job))
 
 
-def seen_inside(job: SimulatedJob, subnet: str) -> JobInContainers:
-    """The job on this network; raises `ConfigError` for one that has too few addresses."""
+def job_on_network(job: SimulatedJob, subnet: str) -> JobInContainers:
+    """The job on a network.
+
+    Raises:
+        ConfigError: the subnet has too few addresses.
+    """
     size = ipaddress.ip_network(subnet).num_addresses
     if _FIRST_NODE + job.nodes >= size:
         raise ConfigError(
-            f"--nodes {job.nodes}: the engine's network {subnet} has only {size} addresses; "
-            "give it larger ones (default-address-pools in its daemon.json)"
+            f"--nodes {job.nodes}: the network {subnet} of the engine has only {size} addresses; "
+            "configure larger networks (default-address-pools in its daemon.json)"
         )
     return JobInContainers(job.uuid, job.root, job.nodes, job.devices_per_node, subnet)
 
@@ -139,29 +142,30 @@ def plan_node(
     code: Optional[PurePath],
     obs: Mapping[str, str],
 ) -> ContainerPlan:
-    """A node of the job: `boot_options` are those of `ma_boot run`, `obs` the variables of its OBS; of the
-    code directory only the name matters."""
+    """The container of a node: `boot_options` are those of `ma_boot run`, `obs` the variables of OBS; only
+    the name of `code` is used."""
+    root = job.node_root(node)
     return ContainerPlan(
         name=f"{_short_name(job)}-node-{node}",
         image=options.image,
         argv=("ma_boot", "run", *boot_options),
         environ={**node_environment(inside, node, code.name if code else "code", {}), **obs},
-        user=str(PLATFORM_UID),  # in the group that the image gives it
+        user=str(PLATFORM_UID),  # the image determines the group
         hostname=f"{job.log_name}-worker-{node}",
         network=_short_name(job),
         address=inside.address(node),
         aliases=(inside.host(node),),
-        mounts=tuple(Mount(os.path.join(job.node_root(node), path.lstrip("/")), path) for path in MOUNTED),
+        mounts=tuple(BindMount(root + path, path) for path in MOUNTED),
         labels=run_labels(job),
         memory=options.memory,
         shm_size=options.shm_size,
     )
 
 
-def plan_obs(job: SimulatedJob, inside: JobInContainers, image: str, obs: ServedObs) -> ContainerPlan:
-    """The container that serves the directory as OBS: of the same image, whose toolkit has the server.
+def plan_obs(job: SimulatedJob, inside: JobInContainers, image: str, obs: ObsSettings) -> ContainerPlan:
+    """The container that serves the directory as OBS; the toolkit in the image has the server.
 
-    Its environment is what a job needs to find it.
+    Its environment is also what a job needs to reach it.
     """
     address = _nth_address(inside.subnet, _OBS_HOST)
     return ContainerPlan(
@@ -178,25 +182,25 @@ def plan_obs(job: SimulatedJob, inside: JobInContainers, image: str, obs: Served
         network=_short_name(job),
         address=address,
         aliases=("obs",),
-        mounts=(Mount(obs.directory, _OBS_DIRECTORY),),
+        mounts=(BindMount(obs.directory, _OBS_DIRECTORY),),
         labels=run_labels(job),
     )
 
 
-def outer_obs(environ: Mapping[str, str]) -> Dict[str, str]:
-    """The variables of a real OBS, out of this machine's environment."""
+def own_obs(environ: Mapping[str, str]) -> Dict[str, str]:
+    """The variables of a real OBS, from the environment of this machine."""
     return {name: environ[name] for name in _OBS_VARIABLES if environ.get(name)}
 
 
-def look_and_remove(nodes: Sequence[ContainerPlan], obs: Optional[ContainerPlan], job: SimulatedJob) -> str:
-    """How to look at containers that were kept, and how to remove them."""
+def kept_note(nodes: Sequence[ContainerPlan], obs: Optional[ContainerPlan], job: SimulatedJob) -> str:
+    """How to inspect and remove the containers that were kept."""
     network, first = _short_name(job), nodes[0].name
     names = [plan.name for plan in (*nodes, *([obs] if obs else []))]
     return "\n".join(
         [
             f"kept: {', '.join(names)}",
-            f"  what changed in it: docker diff {first}",
-            f"  get a file of it:   docker cp {first}:/home/ma-user/FILE .",
+            f"  its changed files:  docker diff {first}",
+            f"  copy a file:        docker cp {first}:/home/ma-user/FILE .",
             f"  boot it again:      docker start --attach {first}",
             f"  a shell in a copy:  docker commit {first} ma_boot-look"
             f" && docker run --rm -it --network {network} --volumes-from {first} --entrypoint bash"

@@ -1,4 +1,4 @@
-"""Plans become networks and containers of the engine; and everything of a run is found again, and removed."""
+"""Calls of the container engine: creates and starts what was planned, and removes everything of a run."""
 
 from __future__ import annotations
 
@@ -19,8 +19,12 @@ _SUBNET_ATTEMPTS = 5
 
 
 def check_runs_here(client: DockerClient, image: str) -> None:
-    """Raises `InputMissing` for an image that is not here, `ConfigError` for one of another architecture,
-    unless the engine can run that one too, by emulation."""
+    """Checks that the engine has the image and can run it, natively or by emulation.
+
+    Raises:
+        InputMissing: the engine does not have the image.
+        ConfigError: it is for another architecture, and there is no emulation.
+    """
     found = _machine(image_attributes(client, image).get("Architecture"))
     here = _machine(client.info().get("Architecture"))
     if found == here or _emulates(client, image):
@@ -49,19 +53,22 @@ def _emulates(client: DockerClient, image: str) -> bool:
 
 
 def create_network(client: DockerClient, plan: NetworkPlan) -> str:
-    """Makes the network; returns its subnet.
+    """Creates the network; returns its subnet.
 
-    The engine gives containers fixed addresses only in a subnet that was asked for by its user, and only
-    the engine knows a free one: so a first network finds it, and a second one is made with it.
+    The engine assigns fixed addresses only in a subnet that was specified, and only the engine knows a free
+    one: so a first network finds one, and a second network specifies it.
+
+    Raises:
+        APIError: others kept taking the subnet in between.
     """
     from docker.errors import APIError
     from docker.types import IPAMConfig, IPAMPool
 
-    # The engine itself has an address on an internal network too, and with it this machine's own services,
-    # proxies for one: this option takes it away.
+    # Without this option, even an internal network reaches the engine's own address, and so the services of
+    # this machine, such as a proxy.
     options = {"com.docker.network.bridge.inhibit_ipv4": "true"} if plan.internal else {}
 
-    def made(**more: Any) -> Any:
+    def created(**more: Any) -> Any:
         return client.networks.create(
             plan.name,
             driver="bridge",
@@ -72,21 +79,21 @@ def create_network(client: DockerClient, plan: NetworkPlan) -> str:
         )
 
     for attempt in range(_SUBNET_ATTEMPTS):
-        finder = made()
+        finder = created()
         finder.reload()
         subnet = str(finder.attrs["IPAM"]["Config"][0]["Subnet"])
         finder.remove()
         try:
-            made(ipam=IPAMConfig(pool_configs=[IPAMPool(subnet=subnet)]))
+            created(ipam=IPAMConfig(pool_configs=[IPAMPool(subnet=subnet)]))
             return subnet
-        except APIError:  # somebody else took it meanwhile
+        except APIError:  # the subnet was taken in between
             if attempt == _SUBNET_ATTEMPTS - 1:
                 raise
     raise AssertionError("not reached")
 
 
 def create_container(client: DockerClient, plan: ContainerPlan) -> None:
-    """Makes the container, without starting it."""
+    """Creates the container without starting it."""
     from docker.types import Mount
 
     api = client.api
@@ -111,7 +118,7 @@ def create_container(client: DockerClient, plan: ContainerPlan) -> None:
 
 
 def _limits(plan: ContainerPlan) -> Dict[str, Any]:
-    """The same size with swap as without: a node of the platform has none."""
+    """The limits of memory; swap is off, as on a node of the platform."""
     limits: Dict[str, Any] = {}
     if plan.memory is not None:
         limits.update(mem_limit=plan.memory, memswap_limit=plan.memory)
@@ -121,7 +128,13 @@ def _limits(plan: ContainerPlan) -> Dict[str, Any]:
 
 
 def start(client: DockerClient, name: str) -> Any:
-    """Starts a container and returns it; raises `BootError` with the code that a shell gives for it."""
+    """Starts a container and returns it.
+
+    Raises:
+        CommandNotFound: the image has no ma_boot.
+        NotExecutable: its ma_boot cannot be executed.
+        EngineRefused: any other refusal.
+    """
     from docker.errors import APIError
 
     container = client.containers.get(name)
@@ -131,7 +144,7 @@ def start(client: DockerClient, name: str) -> Any:
         text = str(error.explanation or error)
         if "executable file not found" in text or "no such file or directory" in text:
             raise CommandNotFound(
-                f"{name}: its image has no ma_boot: expected one of `ma_boot image build` ({text})"
+                f"{name}: the image has no ma_boot, expected one of `ma_boot image build` ({text})"
             ) from error
         if "permission denied" in text or "exec format error" in text:
             raise NotExecutable(f"{name}: the image's ma_boot cannot be executed: {text}") from error
@@ -140,23 +153,27 @@ def start(client: DockerClient, name: str) -> Any:
 
 
 def start_serving(client: DockerClient, plan: ContainerPlan) -> None:
-    """Starts the container of OBS, and returns once it serves; raises `EngineRefused` where it does not."""
+    """Starts the container of OBS and waits until it serves.
+
+    Raises:
+        EngineRefused: it does not start or serve.
+    """
     container = start(client, plan.name)
     until = time.monotonic() + _READY_SECONDS
-    while b"serving" not in (said := container.logs()):
+    while b"serving" not in (printed := container.logs()):
         container.reload()
         if container.status != "running" or time.monotonic() > until:
             raise EngineRefused(
-                f"the rehearsal's OBS in {plan.mounts[0].source} did not start; its container said\n"
-                f"{said.decode('utf-8', 'replace').strip() or 'nothing'}"
+                f"the OBS of the rehearsal in {plan.mounts[0].source} did not start; its container printed\n"
+                f"{printed.decode('utf-8', 'replace').strip() or 'nothing'}"
             )
         time.sleep(_POLL_SECONDS)
 
 
-def removed(client: DockerClient, run: str, settle_seconds: float) -> List[str]:
-    """Removes all that bears the run's label, until nothing has come back for `settle_seconds`.
+def remove_run(client: DockerClient, run: str, settle_seconds: float) -> List[str]:
+    """Removes everything with the label of a run, until nothing new has appeared for `settle_seconds`.
 
-    Returns what could not be removed within a minute.
+    Returns what could not be removed within `_REMOVE_SECONDS`.
     """
     from docker.errors import APIError
 
@@ -168,13 +185,13 @@ def removed(client: DockerClient, run: str, settle_seconds: float) -> List[str]:
         for container in found:
             try:
                 container.remove(force=True, v=True)
-            except APIError:  # being removed already, or not yet startable: the next round sees
+            except APIError:  # it is being removed or created: the next round will tell
                 continue
         networks = client.networks.list(filters=filters)
         for network in networks:
             try:
                 network.remove()
-            except APIError:  # a container is on it still
+            except APIError:  # a container is still attached
                 continue
         now = time.monotonic()
         if found or networks:

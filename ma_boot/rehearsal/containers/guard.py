@@ -1,7 +1,7 @@
-"""Removes a rehearsal's containers and networks, at its end and when it was killed; outlives it to do so.
+"""Removes the containers and networks of a rehearsal at its end, even if the rehearsal is killed.
 
-The rehearsal holds the write end of a pipe to this process, and writes one byte when it is over; the kernel
-closes the pipe when it dies, of SIGKILL too. It runs as `python -m ma_boot.rehearsal.containers.guard RUN`.
+The rehearsal holds the write end of a pipe to this process and writes one byte at its end; if it is killed,
+the kernel closes the pipe. The guard runs as `python -m ma_boot.rehearsal.containers.guard RUN`.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Iterator, List, Mapping
 from ma_boot.errors import BootError
 from ma_boot.image import engine
 from ma_boot.rehearsal.containers.container_plan import RUN_LABEL
-from ma_boot.rehearsal.containers.engine_calls import removed
+from ma_boot.rehearsal.containers.engine_calls import remove_run
 from ma_boot.reporting import print_lines
 
 _REMOVE, _KEEP = b"r", b"k"
-_DONE = b"d"  # the guard's answer: everything is removed or kept, or it has said what is left
-_SETTLE_SECONDS = 3.0  # what a killed rehearsal had asked of the engine may be made a moment later
+_DONE = b"d"  # the answer of the guard: it has finished, and has reported what it could not remove
+_SETTLE_SECONDS = 3.0  # the engine may still create what a killed rehearsal had requested
 
 
 class Remover:
-    """The rehearsal's side of the guard: whether everything is to be removed at the end."""
+    """Tells the guard what to do at the end: remove everything, or `keep` it."""
 
     def __init__(self) -> None:
         self.keep = False
@@ -33,9 +33,9 @@ class Remover:
 
 @contextlib.contextmanager
 def removing(run: str, environ: Mapping[str, str]) -> Iterator[Remover]:
-    """While the block runs, a guard stands by; after it, all that bears the run's label is removed.
+    """Removes everything with the label of the run after the block, unless the block sets `keep`.
 
-    Only after a block that set `keep` everything stays.
+    A guard process does so, even if this process is killed.
     """
     remover = Remover()
     process = subprocess.Popen(
@@ -48,9 +48,9 @@ def removing(run: str, environ: Mapping[str, str]) -> Iterator[Remover]:
     try:
         yield remover
     finally:
-        said, _ = process.communicate(_KEEP if remover.keep else _REMOVE)
-        # Not done: somebody has killed it; its exit code may have gone to the reaper of orphans.
-        if said != _DONE and not remover.keep:
+        answer, _ = process.communicate(_KEEP if remover.keep else _REMOVE)
+        # The guard was killed. Its exit code tells nothing: the reaper of orphans may have collected it.
+        if answer != _DONE and not remover.keep:
             _remove(run, environ, 0.0)
 
 
@@ -65,10 +65,10 @@ def _guard(run: str) -> None:
 
 
 def _remove(run: str, environ: Mapping[str, str], settle_seconds: float) -> None:
-    """Removes what bears the run's label, and says what is left if something is."""
+    """Removes everything with the label of the run, and reports what is left."""
     try:
         with engine(environ) as client:
-            left = removed(client, run, settle_seconds)
+            left = remove_run(client, run, settle_seconds)
     except (BootError, OSError) as error:  # a RequestException is an OSError
         left = [str(error)]
     if left:
@@ -77,8 +77,8 @@ def _remove(run: str, environ: Mapping[str, str], settle_seconds: float) -> None
 
 def _complain(run: str, left: List[str]) -> None:
     print_lines(
-        f"[ma_boot] not everything of this rehearsal could be removed: {', '.join(left)}\n"
-        f"  see docker ps --all --filter label={RUN_LABEL}={run}, and the same of docker network ls",
+        f"[ma_boot] could not remove everything of this rehearsal: {', '.join(left)}\n"
+        f"  see docker ps --all --filter label={RUN_LABEL}={run}, and docker network ls with the same filter",
         2,
     )
 

@@ -1,1 +1,51 @@
-"""What ModelArts shows each node of a job and does around it."""
+"""What ModelArts provides to the nodes of a job: directories, variables, code, rank table, the job form."""
+
+from ma_boot.rehearsal.platform.code_directory import code_directory, code_files, copy_code
+from ma_boot.rehearsal.platform.job_form import (
+    FormChannel,
+    channel_arguments,
+    channel_variables,
+    parse_channels,
+)
+from ma_boot.rehearsal.platform.rerooted_mapping import absolute_paths, mapping_of, rerooted, rerooting_note
+from ma_boot.rehearsal.platform.simulated_job import (
+    SimulatedJob,
+    StartCounts,
+    StartedJob,
+    at_start,
+    first_start,
+    node_environment,
+    rank_table,
+    rescheduled,
+    restarted,
+)
+from ma_boot.rehearsal.platform.table_writer import write_tables
+from ma_boot.rehearsal.platform.table_writes import TableWrite, renewed, stages, writes
+
+__all__ = [
+    "FormChannel",
+    "SimulatedJob",
+    "StartCounts",
+    "StartedJob",
+    "TableWrite",
+    "absolute_paths",
+    "at_start",
+    "channel_arguments",
+    "channel_variables",
+    "code_directory",
+    "code_files",
+    "copy_code",
+    "first_start",
+    "mapping_of",
+    "node_environment",
+    "parse_channels",
+    "rank_table",
+    "renewed",
+    "rerooted",
+    "rerooting_note",
+    "rescheduled",
+    "restarted",
+    "stages",
+    "write_tables",
+    "writes",
+]

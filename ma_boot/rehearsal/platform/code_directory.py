@@ -1,4 +1,4 @@
-"""The job's code directory: the platform downloads it from OBS, the rehearsal copies it."""
+"""The code directory, which the platform downloads from OBS and the rehearsal copies."""
 
 from __future__ import annotations
 
@@ -12,17 +12,21 @@ from ma_boot.errors import CannotCreate, CommandNotFound, ConfigError
 
 MOST_FILES = 1000
 MOST_BYTES = 5 << 30
-_MOST_NAMED = 3
+_MOST_NAMED = 3  # directories in the message
 _NOT_CODE = {".git", "__pycache__"}
 
 
 def code_directory(
     command: Sequence[str], code_dir: Optional[str], cwd: str
 ) -> Tuple[Optional[Path], Tuple[str, ...]]:
-    """The directory that plays the code directory, and the command with its script as a path in it.
+    """The code directory, and the command with its script relative to it.
 
-    By default that is the script's own directory; a command that is no script has none unless `code_dir`
-    names it. Raises `CommandNotFound` and `ConfigError`.
+    By default that is the directory of the script; a command that is not a script has none unless `code_dir`
+    names one.
+
+    Raises:
+        CommandNotFound: the script does not exist.
+        ConfigError: `code_dir` does not exist, or does not contain the script.
     """
     first, *rest = command
     code = Path(cwd, code_dir).resolve() if code_dir else None
@@ -36,14 +40,15 @@ def code_directory(
     if code is None:
         code = script.parent
     if code not in script.parents:
-        raise ConfigError(f"{first} is not in --code-dir {code}: the job would not find it")
+        raise ConfigError(f"{first} is not in --code-dir {code}, so the job would not find it")
     return code, (str(script.relative_to(code)), *rest)
 
 
 def code_files(code: Path, apart: Collection[Path]) -> Tuple[Path, ...]:
-    """The files of the code, relative to it; directories in `apart` (sandboxes lie there) are none of it.
+    """The files of the code, relative to it, except in the directories of `apart`.
 
-    Raises `ConfigError` beyond the platform's limits: 1,000 files, 5 GB.
+    Raises:
+        ConfigError: they exceed the platform's limits, 1,000 files and 5 GB.
     """
     files: List[Path] = []
     size = 0
@@ -58,18 +63,19 @@ def code_files(code: Path, apart: Collection[Path]) -> Tuple[Path, ...]:
             parts = Counter(file.parts[0] for file in files if len(file.parts) > 1)
             most = ", ".join(f"{part}/ ({count} files)" for part, count in parts.most_common(_MOST_NAMED))
             raise ConfigError(
-                f"{code} is more than ModelArts takes as a code directory ({MOST_FILES} files, 5 GB); "
-                f"found {len(files)} files of {size / 1e9:.1f} GB before the end"
+                f"{code} exceeds the limits of ModelArts for a code directory ({MOST_FILES} files, 5 GB); "
+                f"found at least {len(files)} files of {size / 1e9:.1f} GB"
                 f"{', most of them in ' + most if most else ''}; "
-                "move what is no code out of it, or name the part that the job needs with --code-dir"
+                "move other files out of it, or name the part that the job needs with --code-dir"
             )
     return tuple(files)
 
 
 def copy_code(code: Path, files: Sequence[Path], target: Path) -> None:
-    """Copies the code as a download from OBS leaves it: contents only, no x bit, links as what they show.
+    """Copies the code as a download from OBS would: only contents, so no x bits and no links.
 
-    Raises `CannotCreate`.
+    Raises:
+        CannotCreate: a file cannot be copied.
     """
     for file in files:
         copy = target / file

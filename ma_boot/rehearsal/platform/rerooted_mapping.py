@@ -1,4 +1,4 @@
-"""A path mapping whose absolute local paths lie below a node's directory: no sandbox shows the real ones."""
+"""A path mapping with its absolute local paths below a node's directory: no sandbox shows the real ones."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import json
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 from path_mapping.errors import MappingInvalid
 from path_mapping.mapping import PathMapping, Route, read_mapping
 
-_ONLY_WHERE_SET = ("include", "exclude", "interval", "shard", "delete", "checksum")
+_OPTIONS = ("include", "exclude", "interval", "shard", "delete", "checksum")
 
 
-def mapping_of(path: Optional[str], places: Mapping[str, str]) -> Optional[PathMapping]:
-    """The mapping of a node; None for none, and for a wrong one, of which the node itself will tell."""
+def mapping_of(path: Optional[str], placeholders: Mapping[str, str]) -> Optional[PathMapping]:
+    """The mapping of a node; None without one, and for an invalid one, which the node itself will report."""
     if path is None or not os.path.exists(path):
         return None
     try:
-        return read_mapping(Path(path), places)
+        return read_mapping(Path(path), placeholders)
     except MappingInvalid:
         return None
 
@@ -43,24 +43,23 @@ def _section(routes: Sequence[Route], root: str) -> Dict[str, Any]:
         options = {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in asdict(route).items()
-            if name in _ONLY_WHERE_SET and value
+            if name in _OPTIONS and value
         }
         section[_escaped(local)] = {"obs": _escaped(str(route.remote)), "required": route.required, **options}
     return section
 
 
 def _escaped(text: str) -> str:
-    """Braces are placeholders in a mapping."""
+    """The text with its braces doubled: single ones are placeholders in a mapping."""
     return text.replace("{", "{{").replace("}", "}}")
 
 
-def said(paths: Sequence[str]) -> str:
-    """Which paths are elsewhere, for the user."""
-    listed: List[str] = [f"  {path} is NODE{path}" for path in paths]
+def rerooting_note(paths: Sequence[str]) -> str:
+    """Tells the user which paths are elsewhere."""
     return "\n".join(
         [
-            "absolute paths of the mapping lie below each node's directory; a training that opens them by "
+            "absolute paths of the mapping are below each node's directory; a training that opens them by "
             "their real names does not find them (--sandbox bwrap shows them at their real paths):",
-            *listed,
+            *(f"  {path} is NODE{path}" for path in paths),
         ]
     )

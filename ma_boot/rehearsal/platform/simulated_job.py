@@ -1,7 +1,7 @@
-"""What ModelArts would show each node of a job: directories, variables, the rank table. Pure.
+"""What ModelArts shows each node at a start of the job: directories, variables, the rank table. Pure.
 
-Every name and value here follows the platform's documentation (develop-modelarts-0104 and -1416); where a
-laptop cannot have the real thing, a docstring says what stands in for it.
+Names and values are those of the platform's documentation (develop-modelarts-0104 and -1416); where one
+machine cannot have the real thing, a docstring says what replaces it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os.path
 import re
 from dataclasses import dataclass
-from typing import Any, Dict, Mapping
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 from ma_boot.rank_table import fake
 
@@ -20,8 +20,17 @@ _OTHER_JOBS = re.compile(
 
 
 @dataclass(frozen=True)
+class StartCounts:
+    """How often the platform has scheduled a node to a machine (`MA_SCHEDULE_CNT`), and has started the boot
+    command in its current container (`MA_PROC_START_CNT`)."""
+
+    scheduled: int = 1
+    started: int = 1
+
+
+@dataclass(frozen=True)
 class SimulatedJob:
-    """A job on `nodes` machines with `devices_per_node` cards each, in the sandbox directory `root`."""
+    """A job on `nodes` machines with `devices_per_node` devices each, in the sandbox directory `root`."""
 
     uuid: str
     root: str
@@ -30,16 +39,20 @@ class SimulatedJob:
 
     @property
     def name(self) -> str:
-        """The platform's name of the job, as `MA_VJ_NAME` has it."""
+        """The name of the job in `MA_VJ_NAME`."""
         return f"ma-job-{self.uuid}"
 
     @property
     def log_name(self) -> str:
-        """The job as it stands in the names of log files."""
+        """The name of the job in the names of log files."""
         return f"modelarts-job-{self.uuid}"
 
+    def start_counts(self, node: int) -> StartCounts:
+        """How often a node was started."""
+        return StartCounts()
+
     def node_root(self, node: int) -> str:
-        """What plays the root directory of a node's container."""
+        """The directory that stands for the root directory of a node."""
         return os.path.join(self.root, f"node-{node}")
 
     def home(self, node: int) -> str:
@@ -47,7 +60,7 @@ class SimulatedJob:
         return os.path.join(self.node_root(node), "home", "ma-user")
 
     def job_dir(self, node: int) -> str:
-        """`MA_JOB_DIR`: each code directory has its own name in it."""
+        """`MA_JOB_DIR`, the parent of the code directory."""
         return os.path.join(self.home(node), "modelarts", "user-job-dir")
 
     def log_dir(self, node: int) -> str:
@@ -55,21 +68,25 @@ class SimulatedJob:
         return os.path.join(self.home(node), "modelarts", "log")
 
     def table_dir(self, node: int) -> str:
-        """`/user/config`."""
+        """`/user/config`, the directory of the rank table."""
         return os.path.join(self.node_root(node), "user", "config")
+
+    def node_log(self, node: int) -> str:
+        """The file with everything that a node prints."""
+        return os.path.join(self.root, "log", f"{self.log_name}-worker-{node}.log")
 
     @property
     def events_file(self) -> str:
-        """The events of the rehearsal itself, beside those of its nodes."""
+        """The events of the rehearsal itself; each node has its own file."""
         return os.path.join(self.root, "log", f"{self.log_name}-events.jsonl")
 
     @property
     def page_file(self) -> str:
-        """The picture of the whole job."""
+        """The page of the whole job."""
         return os.path.join(self.root, f"{self.log_name}-report.html")
 
     def directories(self, node: int) -> Dict[str, str]:
-        """The directories that exist when the boot command starts, by their place on the platform."""
+        """The directories that exist when the boot command starts, by their path on the platform."""
         modelarts = os.path.join(self.home(node), "modelarts")
         return {
             "/home/ma-user/modelarts/user-job-dir": self.job_dir(node),
@@ -81,30 +98,78 @@ class SimulatedJob:
         }
 
     def address(self, node: int) -> str:
-        """The node's address: one of its own in 127.0.0.0/8, which Linux routes to itself without DNS."""
+        """A node's address: in 127.0.0.0/8, which Linux routes to itself without DNS.
+
+        As on the platform, it changes whenever the node is scheduled.
+        """
         high, low = divmod(node + 1, 250)
-        return f"127.0.{high}.{low}"
+        return f"127.{self.start_counts(node).scheduled - 1}.{high}.{low}"
 
     def host(self, node: int) -> str:
-        """The node in `VC_WORKER_HOSTS`: its address; the platform has names, which only its DNS knows."""
+        """The node in `VC_WORKER_HOSTS`: its address; the platform's own names are only in its DNS."""
         return self.address(node)
+
+
+@dataclass(frozen=True)
+class StartedJob(SimulatedJob):
+    """The job as its nodes see it at one of its starts.
+
+    `counts` has an entry for each node; with `exact_paths` the nodes see the platform's own paths.
+    """
+
+    counts: Tuple[StartCounts, ...] = ()
+    exact_paths: bool = False
+
+    def start_counts(self, node: int) -> StartCounts:
+        """How often a node was started."""
+        return self.counts[node]
+
+    def node_root(self, node: int) -> str:
+        """The root directory of a node, or the directory that stands for it."""
+        return "/" if self.exact_paths else super().node_root(node)
+
+
+def at_start(job: SimulatedJob, counts: Tuple[StartCounts, ...], exact_paths: bool) -> StartedJob:
+    """The job at the start with these counts."""
+    return StartedJob(job.uuid, job.root, job.nodes, job.devices_per_node, counts, exact_paths)
+
+
+def first_start(nodes: int) -> Tuple[StartCounts, ...]:
+    """Every node starts for the first time."""
+    return (StartCounts(),) * nodes
+
+
+def restarted(counts: Tuple[StartCounts, ...]) -> Tuple[StartCounts, ...]:
+    """The boot command runs again in the same containers."""
+    return tuple(StartCounts(count.scheduled, count.started + 1) for count in counts)
+
+
+def rescheduled(counts: Tuple[StartCounts, ...], node: Optional[int]) -> Tuple[StartCounts, ...]:
+    """One node gets a new container on another machine, the others restart; with None, all get new ones."""
+    return tuple(
+        StartCounts(count.scheduled + 1)
+        if node in (None, number)
+        else StartCounts(count.scheduled, count.started + 1)
+        for number, count in enumerate(counts)
+    )
 
 
 def node_environment(
     job: SimulatedJob, node: int, code_name: str, outside: Mapping[str, str]
 ) -> Dict[str, str]:
-    """The variables of a node's container; `outside` is this machine's environment, short of other jobs'.
+    """The variables of a node's container; `outside` is this machine's environment, whose variables of other
+    jobs are left out.
 
-    The pod's name begins with `ma-job-` in the table and with `modelarts-job-` in the variable, as the
-    platform's do.
+    As on the platform, the name of a pod begins with `ma-job-` in the table and with `modelarts-job-` in
+    `MA_CURRENT_INSTANCE_NAME`.
     """
     environ = {name: value for name, value in outside.items() if not _OTHER_JOBS.match(name)}
-    modelarts = os.path.join(job.home(node), "modelarts")
+    counts = job.start_counts(node)
     environ.update(
         HOME=job.home(node),
         MA_HOME=job.home(node),
         MA_JOB_DIR=job.job_dir(node),
-        MA_MOUNT_PATH=modelarts,
+        MA_MOUNT_PATH=os.path.join(job.home(node), "modelarts"),
         MA_LOG_DIR=job.log_dir(node),
         MA_SCRIPT_INTERPRETER="",
         WORKSPACE=os.path.join(job.job_dir(node), code_name),
@@ -115,8 +180,8 @@ def node_environment(
         MA_CURRENT_IP=job.address(node),
         MA_CURRENT_HOST_IP=job.address(node),
         MA_CURRENT_INSTANCE_NAME=f"{job.log_name}-worker-{node}",
-        MA_SCHEDULE_CNT="1",
-        MA_PROC_START_CNT="1",
+        MA_SCHEDULE_CNT=str(counts.scheduled),
+        MA_PROC_START_CNT=str(counts.started),
         VC_TASK_INDEX=str(node),
         VC_WORKER_NUM=str(job.nodes),
         VC_WORKER_HOSTS=",".join(job.host(n) for n in range(job.nodes)),
@@ -126,5 +191,19 @@ def node_environment(
 
 
 def rank_table(job: SimulatedJob) -> Dict[str, Any]:
-    """The job's completed table, in template two."""
-    return fake(job.nodes, job.devices_per_node, (job.name + "-worker-{}").format, job.address)
+    """The completed rank table, in template two.
+
+    The controller replaces the entry of a rescheduled node: it swaps the old one with the last entry, drops
+    it, and appends the new one, in which the server and the devices have other addresses.
+    """
+    table = fake(job.nodes, job.devices_per_node, (job.name + "-worker-{}").format, job.address)
+    pods = table["group_list"][0]["instance_list"]
+    for node in range(job.nodes):
+        scheduled = job.start_counts(node).scheduled
+        if scheduled == 1:
+            continue
+        place = next(i for i, pod in enumerate(pods) if pod["server_id"] == job.address(node))
+        pods[place], pods[-1] = pods[-1], pods[place]
+        for device in pods[-1]["devices"]:
+            device["device_ip"] = f"{191 + scheduled}.{device['device_ip'].partition('.')[2]}"
+    return table

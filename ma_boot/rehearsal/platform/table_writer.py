@@ -1,4 +1,4 @@
-"""Writes the rank table as it comes on the platform: late, in several steps, broken ones on demand."""
+"""Writes rank tables as planned: at their time, in place or by swapping a link."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from typing import Callable, Sequence
 
 from ma_boot.errors import CannotCreate
 from ma_boot.modelarts import TABLE_NAME
-from ma_boot.rehearsal.platform.table_writes import Write
+from ma_boot.rehearsal.platform.table_writes import TableWrite
 
 
-def write_late(
-    writes: Sequence[Write],
+def write_tables(
+    planned: Sequence[TableWrite],
     directory_of: Callable[[int], str],
     cancel: threading.Event,
-    note: Callable[[Write], None],
+    note: Callable[[TableWrite], None],
 ) -> None:
-    """Makes the writes, each at its time from now; ends early when cancelled. `note` is told of each.
+    """Makes the writes, which are sorted by time, and calls `note` after each; returns early when cancelled.
 
-    Raises `CannotCreate`.
+    Raises:
+        CannotCreate: a file cannot be written.
     """
     started = time.monotonic()
-    for write in writes:
+    for write in planned:
         if cancel.wait(max(0.0, started + write.at - time.monotonic())):
             return
         file = Path(directory_of(write.node), TABLE_NAME)
@@ -42,7 +43,7 @@ def _write(file: Path, text: str) -> None:
 
 
 def _swap(file: Path, text: str) -> None:
-    """As a mounted ConfigMap changes: the name is a link, which leads to another directory from now on."""
+    """As Kubernetes updates a mounted ConfigMap: the file is a link, which is switched to a new directory."""
     number = time.monotonic_ns()
     content = file.parent / f"..{number}"
     content.mkdir()

@@ -1,60 +1,86 @@
-"""What bubblewrap is asked for: the platform's directories at their real paths, small disks. Pure."""
+"""The command line of bubblewrap: the platform's directories at their real paths, small disks."""
 
 from __future__ import annotations
 
-import os.path
-from typing import Callable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+import os
+import shutil
+import sys
+from typing import Iterator, Mapping, Optional, Sequence, Tuple
 
-from ma_boot.modelarts import PLATFORM_GID, PLATFORM_UID
+from ma_boot.errors import ConfigError
 
+PROGRAM = "bwrap"
 EXACT = ("/home/ma-user", "/cache", "/user/config")
 
 
-class Entry(NamedTuple):
-    """A name in a directory of this machine; `link` is where it leads if it is a symbolic link."""
-
-    name: str
-    link: Optional[str]
+def is_installed(environ: Mapping[str, str]) -> bool:
+    """Whether bubblewrap is on the PATH."""
+    return shutil.which(PROGRAM, path=environ.get("PATH")) is not None
 
 
-def small_disks(rooms: Mapping[str, int]) -> Tuple[str, ...]:
-    """Bubblewrap's options: everything as it is, but these directories are empty disks of so many bytes."""
-    return ("--dev-bind", "/", "/", *_rooms(rooms))
+def check_installed(environ: Mapping[str, str], option: str) -> None:
+    """Checks that bubblewrap is on the PATH, for the option that needs it.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if not is_installed(environ):
+        raise ConfigError(f"{option} needs {PROGRAM}, which was not found: apt-get install bubblewrap")
+
+
+def sandboxed(
+    argv: Sequence[str], cwd: str, node_root: str, disks: Mapping[str, int], user: Optional[Tuple[int, int]]
+) -> Tuple[str, ...]:
+    """The command that runs `argv` in the sandbox of a node.
+
+    `disks` are directories of the platform that become empty file systems, and their sizes in bytes. With a
+    `user` (the IDs of user and group) the node sees the platform's own paths, otherwise those below
+    `node_root`.
+    """
+    if user is None:
+        options = small_disks({node_root + path: size for path, size in disks.items()})
+    else:
+        options = exact_paths(node_root, disks, user)
+    attach = (sys.executable, "-m", "ma_boot.rehearsal.sandbox.attach")
+    return (*attach, *options, "--chdir", cwd, "--", *argv)
+
+
+def small_disks(disks: Mapping[str, int]) -> Tuple[str, ...]:
+    """The options for a node that sees this machine as it is, except for small disks."""
+    return ("--dev-bind", "/", "/", *_tmpfs(disks))
 
 
 def exact_paths(
-    node_root: str, rooms: Mapping[str, int], listed: Callable[[str], Sequence[Entry]]
+    node_root: str, disks: Mapping[str, int], user: Tuple[int, int], machine: str = ""
 ) -> Tuple[str, ...]:
-    """Bubblewrap's options: `/home/ma-user`, `/cache` and `/user/config` are those below `node_root`, the
-    rest is this machine's, the user has the platform's numbers.
+    """The options for a node that sees the directories below `node_root` at their real paths.
 
-    `listed` lists a directory. What this machine has at those three paths is hidden.
+    It runs as `user`. The rest is that of this machine, whose paths begin with `machine`; its own directories
+    at those paths are hidden.
     """
-    user = ["--unshare-user", "--uid", str(PLATFORM_UID), "--gid", str(PLATFORM_GID)]
-    options: List[str] = [*user, "--tmpfs", "/"]
-    for option in _visible("/", listed):
-        options += option
-    for path in EXACT:
-        options += ["--bind", node_root + path, path]
-    return (*options, *_rooms(rooms))
+    uid, gid = map(str, user)
+    visible = [word for option in _visible(machine, "/") for word in option]
+    bound = [word for path in EXACT for word in ("--bind", node_root + path, path)]
+    return ("--unshare-user", "--uid", uid, "--gid", gid, "--tmpfs", "/", *visible, *bound, *_tmpfs(disks))
 
 
-def _visible(directory: str, listed: Callable[[str], Sequence[Entry]]) -> Iterator[Tuple[str, ...]]:
-    for entry in listed(directory):
-        path = os.path.join(directory, entry.name)
-        if path in EXACT:
-            continue
-        if any(exact.startswith(path + "/") for exact in EXACT):
-            yield from _visible(path, listed)
-        elif entry.link is not None:
-            yield ("--symlink", entry.link, path)
-        else:
-            yield ("--dev-bind", path, path)
+def _visible(machine: str, directory: str) -> Iterator[Tuple[str, ...]]:
+    with os.scandir(machine + directory) as entries:
+        for entry in entries:
+            path = os.path.join(directory, entry.name)
+            if path in EXACT:
+                continue
+            if any(exact.startswith(path + "/") for exact in EXACT):
+                yield from _visible(machine, path)
+            elif entry.is_symlink():
+                yield ("--symlink", os.readlink(entry.path), path)
+            else:
+                yield ("--dev-bind", path, path)
 
 
-def _rooms(rooms: Mapping[str, int]) -> Tuple[str, ...]:
+def _tmpfs(disks: Mapping[str, int]) -> Tuple[str, ...]:
     return tuple(
         word
-        for path, size in rooms.items()
+        for path, size in disks.items()
         for word in ("--perms", "0777", "--size", str(size), "--tmpfs", path)
     )

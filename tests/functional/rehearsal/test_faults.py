@@ -66,12 +66,25 @@ def test_a_rank_ends_with_a_code_of_our_choice_and_the_verdict_says_it(laptop: P
     assert processes(laptop) == []
 
 
+IN_THREADS = (
+    "import threading, time; [threading.Thread(target=time.sleep, args=(600,)).start() for _ in '1234']"
+)
+
+
 @pytest.mark.parametrize("code", [0, 7, 255])
-@pytest.mark.parametrize("program", ["import time; time.sleep(600)", "while True: pass"])
-def test_an_exit_code_is_forced_on_any_program(program: str, code: int) -> None:
-    process = subprocess.Popen([sys.executable, "-c", program])
-    exe = os.path.realpath(sys.executable)
-    eventually(lambda: os.path.realpath(f"/proc/{process.pid}/exe") == exe, "exec")
+@pytest.mark.parametrize(
+    "command",
+    [
+        [sys.executable, "-c", "import time; time.sleep(600)"],
+        [sys.executable, "-c", "while True: pass"],
+        [sys.executable, "-c", "import time\nwhile True: time.time()"],  # in the vDSO
+        [sys.executable, "-c", IN_THREADS],
+        ["sh", "-c", "while :; do :; done"],
+        ["sleep", "600"],
+    ],
+)
+def test_an_exit_code_is_forced_on_any_program(command: List[str], code: int) -> None:
+    process = subprocess.Popen(command)
     thread = threading.Thread(target=force_exit, args=(process.pid, code))
     thread.start()
     thread.join()

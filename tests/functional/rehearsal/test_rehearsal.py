@@ -211,7 +211,7 @@ def test_the_plan_of_every_node_for_programs(laptop: Path) -> None:
         (["missing.py"], 127, "missing.py: no such file"),
         (["--path-mapping", "project/mapping.py", "project/train.py"], 78, "OBS_ACCESS_KEY_ID"),
         (["--conda-env", "typo", "project/train.py"], 78, "--conda-env typo: no such environment"),
-        ([*MAPPING, "--rehearsal-dir", "/proc/none", "project/train.py"], 73, "cannot make the sandbox"),
+        ([*MAPPING, "--rehearsal-dir", "/proc/none", "project/train.py"], 73, "cannot create the sandbox"),
     ],
 )
 def test_a_mistake_is_one_clear_message(laptop: Path, arguments: List[str], code: int, said: str) -> None:

@@ -50,16 +50,16 @@ ALLOWED_IN_MA_BOOT: Dict[str, str] = {
     "doctor": "errors rank_table modelarts environment launch reporting image path_mapping",
     "training": "redact path_mapping.file",
     "node": "errors redact rank_table processes modelarts environment launch reporting supervisor doctor path_mapping",
-    "rehearsal.faults": "errors processes reporting reporting.timeline path_mapping",
+    "rehearsal.faults": "errors",
+    "rehearsal.injection": "processes reporting.timeline rehearsal.faults",
     "rehearsal.obs_server.storage": "path_mapping.errors path_mapping.localfs",
     "rehearsal.obs_server.wire": "rehearsal.obs_server.storage path_mapping.localfs",
     "rehearsal.obs_server": "rehearsal.obs_server.storage rehearsal.obs_server.wire reporting path_mapping.localfs",
-    "rehearsal.platform": "errors rank_table modelarts node rehearsal.faults path_mapping",
-    "rehearsal.injection": "errors processes reporting reporting.timeline rehearsal.faults",
-    "rehearsal.sandbox": "errors modelarts processes launch image rehearsal.platform",
+    "rehearsal.platform": "errors rank_table modelarts rehearsal.faults path_mapping",
+    "rehearsal.sandbox": "errors processes",
     "rehearsal.containers": "errors modelarts processes reporting image rehearsal.platform",
-    "rehearsal": "errors redact rank_table processes modelarts environment launch reporting reporting.timeline reporting.page "
-    "supervisor image node rehearsal.faults rehearsal.injection rehearsal.obs_server rehearsal.obs_server.storage rehearsal.platform "
+    "rehearsal": "errors processes modelarts launch reporting reporting.timeline reporting.page supervisor image node "
+    "rehearsal.faults rehearsal.injection rehearsal.obs_server rehearsal.obs_server.storage rehearsal.platform "
     "rehearsal.sandbox rehearsal.containers path_mapping",
     "cli.options": "errors rank_table modelarts launch rehearsal.faults path_mapping",
     "cli": "errors redact rank_table processes modelarts environment launch reporting reporting.timeline reporting.page "
@@ -90,13 +90,11 @@ PURE: Set[str] = {
     "ma_boot.image.platform_rules",
     "ma_boot.image.content_rules",
     "ma_boot.image.swr",
-    "ma_boot.rehearsal.faults.grammar",
-    "ma_boot.rehearsal.faults.expect",
-    "ma_boot.rehearsal.faults.catalogue",
-    "ma_boot.rehearsal.platform.starts",
+    "ma_boot.rehearsal.faults",
+    "ma_boot.rehearsal.platform.job_form",
+    "ma_boot.rehearsal.platform.simulated_job",
     "ma_boot.rehearsal.platform.table_writes",
     "ma_boot.rehearsal.containers.container_plan",
-    "ma_boot.rehearsal.sandbox.bubblewrap",
     "path_mapping.errors",
     "path_mapping.mapping",
     "path_mapping.planning.plan",
@@ -106,7 +104,10 @@ PURE: Set[str] = {
     "path_mapping.transfer.parts",
     "path_mapping.stores.units",
 }
-NOT_PURE = {"path_mapping.mapping.mapping_file": "reads the file"}
+NOT_PURE = {
+    "path_mapping.mapping.mapping_file": "reads the file",
+    "ma_boot.rehearsal.faults.trivial_training": "a program that is copied to the nodes",
+}
 EFFECTS = {
     *(
         "subprocess",

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import Dict, List
+from pathlib import Path
 
 import pytest
 
 from ma_boot.errors import UsageError
-from ma_boot.rehearsal.platform.job_form import appended, parse_channels, variables
-from ma_boot.rehearsal.platform.rerooted_mapping import absolute_paths, rerooted
-from ma_boot.rehearsal.platform.simulated_job import SimulatedJob
-from ma_boot.rehearsal.sandbox.bubblewrap import Entry, exact_paths, small_disks
+from ma_boot.rehearsal.platform import (
+    SimulatedJob,
+    absolute_paths,
+    channel_arguments,
+    channel_variables,
+    parse_channels,
+    rerooted,
+)
+from ma_boot.rehearsal.sandbox.bubblewrap import exact_paths, small_disks
 from path_mapping.mapping.mapping_file import parse_mapping
 
 JOB = SimulatedJob("1234", "/sandbox", nodes=2, devices_per_node=2)
@@ -22,11 +27,11 @@ def test_a_channel_is_an_argument_or_a_variable() -> None:
     channels = parse_channels(
         ["data_url=obs://bucket/data/", "extra@env=obs://bucket/extra/"], ["train_url=obs://bucket/out"]
     )
-    assert appended(channels, JOB, 1) == (
+    assert channel_arguments(channels, JOB, 1) == (
         f"--data_url={INPUTS}/data_url_0",
         "--train_url=/sandbox/node-1/home/ma-user/modelarts/outputs/train_url_0",
     )
-    found = variables(channels, JOB, 1)
+    found = channel_variables(channels, JOB, 1)
     assert found["extra"] == f"{INPUTS}/extra_0"
     assert json.loads(found["MA_INPUTS"])["inputs"][0] == {
         "name": "data_url",
@@ -65,25 +70,21 @@ def test_a_rerooted_mapping_is_the_same_but_for_the_absolute_paths() -> None:
     )
 
 
-TREE: Dict[str, List[Entry]] = {
-    "/": [
-        Entry("usr", None),
-        Entry("bin", "usr/bin"),
-        Entry("home", None),
-        Entry("cache", None),
-        Entry("user", None),
-    ],
-    "/home": [Entry("ma-user", None), Entry("alice", None)],
-    "/user": [Entry("config", None), Entry("shared", None)],
-}
+@pytest.fixture
+def machine(tmp_path: Path) -> str:
+    """A directory that stands for the root directory of this machine."""
+    for name in ("usr/bin", "home/ma-user", "home/alice", "cache", "user/config", "user/shared"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "bin").symlink_to("usr/bin")
+    return str(tmp_path)
 
 
-def test_the_sandbox_shows_everything_else_and_hides_the_three_paths() -> None:
-    options = exact_paths("/sandbox/node-0", {"/cache": 1000}, TREE.__getitem__)
+def test_the_sandbox_shows_everything_else_and_hides_the_three_paths(machine: str) -> None:
+    options = exact_paths("/sandbox/node-0", {"/cache": 1000}, (1000, 100), machine)
     words = " ".join(options)
     for shown in ("--dev-bind /usr /usr", "--symlink usr/bin /bin", "--dev-bind /home/alice /home/alice",
                   "--dev-bind /user/shared /user/shared", "--bind /sandbox/node-0/cache /cache",
-                  "--uid 1000", "--size 1000 --tmpfs /cache"):  # fmt: skip
+                  "--uid 1000 --gid 100", "--size 1000 --tmpfs /cache"):  # fmt: skip
         assert shown in words
     for hidden in (
         "--dev-bind /cache",

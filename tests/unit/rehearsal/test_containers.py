@@ -13,20 +13,28 @@ from hypothesis import strategies as st
 from ma_boot.errors import ConfigError
 from ma_boot.modelarts.job import read_job
 from ma_boot.rank_table import convert, own_pod, parse
-from ma_boot.rehearsal.containers import container_plan
-from ma_boot.rehearsal.containers.container_plan import ContainerOptions, ContainerPlan, ServedObs
-from ma_boot.rehearsal.platform.simulated_job import SimulatedJob, rank_table
+from ma_boot.rehearsal.containers import (
+    CODE_DIRECTORY,
+    ContainerOptions,
+    ContainerPlan,
+    ObsSettings,
+    job_on_network,
+    kept_note,
+    own_obs,
+    plan_network,
+    plan_node,
+    plan_obs,
+)
+from ma_boot.rehearsal.platform import SimulatedJob, rank_table
 
 JOB = SimulatedJob("12345678-90ab", "/laptop/ma-job-12345678", nodes=3, devices_per_node=2)
 OPTIONS = ContainerOptions("training:1", offline=False, memory=3 << 30, shm_size=1 << 30, keep=False)
-INSIDE = container_plan.seen_inside(JOB, "172.20.0.0/16")
-SERVED = ServedObs("/laptop/obs", "1001:1002", "AK", "PLANTED")
+INSIDE = job_on_network(JOB, "172.20.0.0/16")
+SERVED = ObsSettings("/laptop/obs", "1001:1002", "AK", "PLANTED")
 
 
 def node(number: int, obs: Mapping[str, str] = {}) -> ContainerPlan:
-    return container_plan.plan_node(
-        JOB, INSIDE, number, OPTIONS, ("--tee", "all", "--", "x.py"), PurePath("/p/code"), obs
-    )
+    return plan_node(JOB, INSIDE, number, OPTIONS, ("--tee", "all", "--", "x.py"), PurePath("/p/code"), obs)
 
 
 def test_a_node_has_the_platforms_user_names_and_limits() -> None:
@@ -63,27 +71,27 @@ def test_a_node_finds_itself_and_the_others() -> None:
         assert pod.server_id == one.address
         assert job.worker_hosts == tuple(other.aliases[0] for other in planned)
         assert (job.home, job.rank_table) == ("/home/ma-user", "/user/config/jobstart_hccl.json")
-        assert one.environ["WORKSPACE"] == f"{container_plan.CODE_DIRECTORY}/code"
+        assert one.environ["WORKSPACE"] == f"{CODE_DIRECTORY}/code"
 
 
 def test_a_node_gets_no_variable_of_this_machine_but_those_of_obs() -> None:
     outside = {"PATH": "/laptop/bin", "OBS_ENDPOINT": "https://obs", "OBS_SECURITY_TOKEN": "", "HOME": "/me"}
-    assert container_plan.outer_obs(outside) == {"OBS_ENDPOINT": "https://obs"}
-    environ = node(0, container_plan.outer_obs(outside)).environ
+    assert own_obs(outside) == {"OBS_ENDPOINT": "https://obs"}
+    environ = node(0, own_obs(outside)).environ
     assert environ["OBS_ENDPOINT"] == "https://obs"
     assert (environ["HOME"], "PATH" in environ) == ("/home/ma-user", False)
 
 
 def test_obs_is_served_as_the_directorys_user_on_an_address_that_no_node_has() -> None:
-    planned = container_plan.plan_obs(JOB, INSIDE, "training:1", SERVED)
+    planned = plan_obs(JOB, INSIDE, "training:1", SERVED)
     assert planned.environ["OBS_ENDPOINT"] == f"http://{planned.address}:9000"
     assert (planned.user, planned.mounts[0].source) == ("1001:1002", "/laptop/obs")
     assert planned.address not in {node(number).address for number in range(JOB.nodes)}
-    assert planned.labels == node(0).labels == container_plan.plan_network(JOB, OPTIONS).labels
+    assert planned.labels == node(0).labels == plan_network(JOB, OPTIONS).labels
 
 
 def test_no_plan_shows_a_secret() -> None:
-    planned = container_plan.plan_obs(JOB, INSIDE, "training:1", SERVED)
+    planned = plan_obs(JOB, INSIDE, "training:1", SERVED)
     assert "PLANTED" not in f"{SERVED} {planned} {node(0, planned.environ)}"
 
 
@@ -93,9 +101,9 @@ def test_every_container_has_an_address_of_its_own_in_the_network(nodes: int, su
     network = ipaddress.ip_network(subnet)
     if nodes + 4 > network.num_addresses:
         with pytest.raises(ConfigError, match="has only"):
-            container_plan.seen_inside(job, subnet)
+            job_on_network(job, subnet)
         return
-    inside = container_plan.seen_inside(job, subnet)
+    inside = job_on_network(job, subnet)
     found = {ipaddress.ip_address(inside.address(number)) for number in range(nodes)}
     assert len(found) == nodes
     assert all(address in network for address in found)
@@ -104,7 +112,7 @@ def test_every_container_has_an_address_of_its_own_in_the_network(nodes: int, su
 
 def test_how_to_look_names_every_container() -> None:
     planned = [node(number) for number in range(JOB.nodes)]
-    obs = container_plan.plan_obs(JOB, INSIDE, "training:1", SERVED)
-    remove = container_plan.look_and_remove(planned, obs, JOB).splitlines()[-1]
+    obs = plan_obs(JOB, INSIDE, "training:1", SERVED)
+    remove = kept_note(planned, obs, JOB).splitlines()[-1]
     assert all(one.name in remove for one in (*planned, obs))
     assert remove.endswith(f"docker network rm {obs.network}")

@@ -26,9 +26,15 @@ from ma_boot.rehearsal.faults import (
     verdict_on,
 )
 from ma_boot.rehearsal.faults.expect import SUCCESS, Expected
-from ma_boot.rehearsal.platform import starts
-from ma_boot.rehearsal.platform.simulated_job import SimulatedJob, rank_table
-from ma_boot.rehearsal.platform.table_writes import writes
+from ma_boot.rehearsal.platform import (
+    SimulatedJob,
+    StartCounts,
+    at_start,
+    first_start,
+    rank_table,
+    rescheduled,
+    writes,
+)
 from ma_boot.rehearsal.verdicts import compared_outputs
 from path_mapping.mapping.routes import ObsUrl, Route
 
@@ -81,28 +87,28 @@ def test_a_table_that_lacks_a_pod_is_right_in_itself() -> None:
 
 @given(st.lists(st.sampled_from([None, 0, 1, 2]), max_size=6))
 def test_after_any_reschedules_every_node_finds_itself_and_its_ranks(moved: List[Optional[int]]) -> None:
-    counts = starts.first_start(JOB.nodes)
+    counts = first_start(JOB.nodes)
     for node in moved:
-        counts = starts.rescheduled(counts, node)
-    seen = starts.seen(JOB, counts, exact=False)
-    table = convert(parse(starts.rank_table(seen)))
+        counts = rescheduled(counts, node)
+    start = at_start(JOB, counts, exact_paths=False)
+    table = convert(parse(rank_table(start)))
     assert errors(validate(table, None)) == []
     for node in range(JOB.nodes):
-        pod = own_pod(table, f"modelarts-job-1234-worker-{node}", seen.address(node), node)
+        pod = own_pod(table, f"modelarts-job-1234-worker-{node}", start.address(node), node)
         assert [device.rank for device in pod.devices] == [2 * node, 2 * node + 1]
-        assert pod.server_id == seen.address(node)
+        assert pod.server_id == start.address(node)
 
 
 def test_a_replaced_node_has_other_addresses_and_another_place_in_the_table() -> None:
-    before = starts.rank_table(starts.seen(JOB, starts.first_start(3), exact=False))
-    counts = starts.rescheduled(starts.first_start(3), 2)
-    after = starts.rank_table(starts.seen(JOB, counts, exact=False))
+    before = rank_table(at_start(JOB, first_start(3), exact_paths=False))
+    counts = rescheduled(first_start(3), 2)
+    after = rank_table(at_start(JOB, counts, exact_paths=False))
     pods = [pod["pod_name"][-1] for pod in after["group_list"][0]["instance_list"]]
     assert [pod["pod_name"][-1] for pod in before["group_list"][0]["instance_list"]] == ["2", "1", "0"]
     assert pods == ["0", "1", "2"]
     assert after["group_list"][0]["instance_list"][2]["server_id"] == "127.1.0.3"
     assert after["group_list"][0]["instance_list"][2]["devices"][0]["device_ip"].startswith("193.")
-    assert (counts[2], counts[0]) == (starts.Counts(2, 1), starts.Counts(1, 2))
+    assert (counts[2], counts[0]) == (StartCounts(2, 1), StartCounts(1, 2))
 
 
 def test_the_catalogue_has_every_kind_and_says_what_is_expected() -> None:

@@ -11,9 +11,15 @@ import pytest
 from ma_boot.errors import CommandNotFound, ConfigError
 from ma_boot.modelarts.job import read_job
 from ma_boot.rank_table import NotYet, completed_document, convert, own_pod, parse
-from ma_boot.rehearsal.platform.code_directory import code_directory, code_files, copy_code
-from ma_boot.rehearsal.platform.simulated_job import SimulatedJob, node_environment, rank_table
-from ma_boot.rehearsal.platform.table_writes import stages
+from ma_boot.rehearsal.platform import (
+    SimulatedJob,
+    code_directory,
+    code_files,
+    copy_code,
+    node_environment,
+    rank_table,
+    stages,
+)
 
 JOB = SimulatedJob("1234", "/sandbox", nodes=3, devices_per_node=2)
 DOCUMENTED = [
@@ -115,6 +121,6 @@ class TestCode:
         for number in range(1001):
             (project / "images" / f"{number}").touch()
         with pytest.raises(
-            ConfigError, match=r"1000 files, 5 GB\); found 100\d files .* in images/ \(1001 files\)"
+            ConfigError, match=r"1000 files, 5 GB\); found at least 100\d files .* in images/ \(1001 files\)"
         ):
             code_files(project, [])

@@ -1,4 +1,4 @@
-"""The last line of a rehearsal: the cause that the first failing node has left, in one line."""
+"""How a rehearsal ended: the cause that the first failing node has reported, in one line."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ma_boot.rehearsal.platform.simulated_job import SimulatedJob
-from ma_boot.rehearsal.summary import cause
+from ma_boot.errors import CannotCreate
+from ma_boot.rehearsal.platform import SimulatedJob
+from ma_boot.rehearsal.summary import cause, job_end_event
 from ma_boot.reporting.result import RunResult, WorkerExit
 
 FAILED = RunResult((WorkerExit("node 0", None, None, 1, 78, None, 0, 1.0, False, "/log"),))
@@ -33,3 +34,14 @@ def test_items_are_counted_and_advice_is_none_of_them(tmp_path: Path, summary: s
     log.mkdir(parents=True)
     (log / "x-failure.json").write_text(json.dumps({"summary": summary}))
     assert cause(job, FAILED, 78) == f"node 0: {line}"
+
+
+def test_a_node_that_could_not_be_started_is_the_cause(tmp_path: Path) -> None:
+    run = RunResult((), CannotCreate("cannot write /log: No space left on device"))
+    assert job_end_event(SimulatedJob("uuid", str(tmp_path), 1, 1), run, []) == {
+        "exit_code": 73,
+        "by": "ma_boot",
+        "cause": "cannot write /log: No space left on device",
+        "label": None,
+        "signal": None,
+    }

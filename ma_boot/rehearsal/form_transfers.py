@@ -1,0 +1,116 @@
+"""The platform's own transfers: inputs of the job form before the boot command, outputs in and after it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Callable, Iterator, List, Optional, Sequence
+
+from ma_boot.node import boot_error
+from ma_boot.processes import SignalInbox, Task
+from ma_boot.rehearsal.platform import FormChannel, SimulatedJob
+from path_mapping.errors import PathMappingError
+from path_mapping.mapping import Route
+from path_mapping.stores import Store
+from path_mapping.transfer import download, upload, upload_periodically
+
+_CANCEL_SECONDS = 2.0
+
+
+def download_inputs(
+    channels: Sequence[FormChannel],
+    job: SimulatedJob,
+    nodes: Sequence[int],
+    store: Store,
+    inbox: SignalInbox,
+) -> None:
+    """Downloads the inputs to each node, and creates the directories of the outputs.
+
+    Raises:
+        BootError: an input cannot be downloaded.
+        Stopped: a stop signal arrived.
+    """
+
+    def fetch(cancel: threading.Event) -> None:
+        for node in nodes:
+            for channel in channels:
+                Path(channel.directory(job, node)).mkdir(parents=True, exist_ok=True)
+            routes = [channel.route(job, node) for channel in channels if channel.is_input]
+            try:
+                download(routes, Path(job.root), store, cancel=cancel, progress=lambda now: None)
+            except PathMappingError as error:
+                raise boot_error(error) from error
+
+    task = Task("inputs of the job form", fetch, inbox)
+    try:
+        task.wait(inbox.check)
+    finally:
+        task.cancel()
+    task.check()
+
+
+@contextmanager
+def uploading_outputs(
+    channels: Sequence[FormChannel],
+    job: SimulatedJob,
+    store: Optional[Store],
+    seconds: float,
+    inbox: SignalInbox,
+    say: Callable[[str], None],
+) -> Iterator[None]:
+    """Uploads the outputs every 30 s during the block, and once more after it, for at most `seconds`.
+
+    The outputs of all nodes go to the same place. Failures are only reported: the exit code of the job is
+    that of the boot command. A stop signal during the last upload ends it.
+    """
+    outputs = [channel for channel in channels if not channel.is_input]
+    if store is None or not outputs:
+        yield
+        return
+    give_up = threading.Event()
+    task = Task(
+        "outputs of the job form",
+        lambda cancel: _upload(outputs, job, store, cancel, give_up, say),
+        inbox,
+    )
+    try:
+        yield
+    finally:
+        task.cancel()
+        heard = len(inbox.stops)
+        task.wait(lambda: give_up.set() if inbox.stops[heard:] else None, time.monotonic() + seconds)
+        give_up.set()
+        task.wait(lambda: None, time.monotonic() + _CANCEL_SECONDS)
+
+
+def _upload(
+    outputs: Sequence[FormChannel],
+    job: SimulatedJob,
+    store: Store,
+    cancel: threading.Event,
+    give_up: threading.Event,
+    say: Callable[[str], None],
+) -> None:
+    """What the platform's sidecar of each node does."""
+    base = Path(job.root)
+
+    def routes(node: int) -> List[Route]:
+        return [channel.route(job, node) for channel in outputs]
+
+    def sidecar(node: int) -> None:
+        upload_periodically(
+            routes(node), base, store, cancel=cancel, done=lambda moved: None,
+            failed=lambda error: say(f"the platform's upload: {error}"),
+        )  # fmt: skip
+
+    with ThreadPoolExecutor(job.nodes, "sidecar") as sidecars:
+        list(sidecars.map(sidecar, range(job.nodes)))
+    cancel.wait()
+    for node in range(job.nodes):
+        try:
+            upload(routes(node), base, store, cancel=give_up, progress=lambda now: None)
+        except (PathMappingError, OSError) as error:
+            say(f"the platform's last upload: {error}")

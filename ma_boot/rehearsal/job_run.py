@@ -1,0 +1,195 @@
+"""The starts of a rehearsed job, one after the other, with the faults that are injected meanwhile."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+
+from ma_boot.errors import CannotCreate
+from ma_boot.modelarts import instance_name
+from ma_boot.node import World
+from ma_boot.processes import Task, processes_with, reap_orphans, signal_process
+from ma_boot.rehearsal.faults import Fault, InjectedFault
+from ma_boot.rehearsal.injection import Injector, Watch, why_not_injected
+from ma_boot.rehearsal.node_specs import node_spec
+from ma_boot.rehearsal.platform import (
+    SimulatedJob,
+    StartCounts,
+    StartedJob,
+    TableWrite,
+    at_start,
+    first_start,
+    rank_table,
+    renewed,
+    rescheduled,
+    restarted,
+    stages,
+    write_tables,
+    writes,
+)
+from ma_boot.rehearsal.setup import Setup
+from ma_boot.reporting import RunResult
+from ma_boot.supervisor import Limits, supervise
+
+_POLL_SECONDS = 0.01
+_FROM_THE_START = ("absent", "disk-full", "table-late")
+_CANCEL_SECONDS = 10.0  # tasks check for cancellation every few milliseconds
+_LEFTOVER_SECONDS = 10.0  # the guard of a lost node needs only milliseconds
+
+
+class JobRun:
+    """`run` runs all starts of the job; then the attributes tell what happened.
+
+    `injected` has the faults in their order, `missed` why the others were not injected. `ended` is the end of
+    the last start on the monotonic clock, `starts` their number; `left` are the PIDs of processes of the job
+    that outlived their start.
+    """
+
+    def __init__(self, setup: Setup, limits: Limits, world: World) -> None:
+        self.injected: List[InjectedFault] = []
+        self.missed: Dict[Fault, str] = {}
+        self.ended = 0.0
+        self.starts = 0
+        self.left: List[int] = []
+        self._setup = setup
+        self._limits = limits
+        self._world = world
+        self._lock = threading.Lock()
+        self._written: Dict[int, str] = {}
+        self._injector = Injector(setup.rehearsal.faults, self._note)
+
+    def run(self) -> RunResult:
+        """Starts the job, and again after each fault that makes the platform do so; the last start's result.
+
+        Raises:
+            BootError: a new container's directories or inputs, or a rank table, cannot be provided.
+            Stopped: a stop signal arrived between two starts.
+        """
+        counts = first_start(self._setup.job.nodes)
+        kept: Sequence[int] = ()
+        while True:
+            watch = self._new_watch()
+            run = self._run_start(counts, kept, watch)
+            self.ended = time.monotonic()
+            self.starts += 1
+            self.left += _kill_leftovers(self._setup.job)
+            self._note_missed(watch)
+            fault, self._injector.restarts_job = self._injector.restarts_job, None
+            if fault is None or run.succeeded or self._world.inbox.stops:
+                return run
+            counts = restarted(counts) if fault.kind == "restart" else rescheduled(counts, fault.node)
+            kept = [node for node, count in enumerate(counts) if count.started > 1]
+            self._replace_containers([node for node in range(len(counts)) if node not in kept])
+            self._world.journal.say(f"the platform starts the job again ({fault})")
+
+    def _run_start(self, counts: Tuple[StartCounts, ...], kept: Sequence[int], watch: Watch) -> RunResult:
+        setup, world = self._setup, self._world
+        start = at_start(setup.job, counts, setup.exact_paths)
+        specs = [node_spec(setup, start, node, world.environ, world.cwd) for node in self._present()]
+        for fault in setup.rehearsal.faults:
+            if fault.kind in _FROM_THE_START:
+                self._note(fault, None)
+        with (
+            self._beside("rank table", lambda cancel: self._write_tables(self._tables(start, kept), cancel)),
+            self._beside("faults", lambda cancel: self._injector.run(watch, cancel)),
+            self._beside("faults of OBS", self._watch_obs),
+        ):
+            run = supervise(
+                specs, self._limits, world.inbox, world.journal, world.environ, instance_name(world.environ)
+            )
+        self._note_obs_faults()
+        return run
+
+    def _tables(self, start: StartedJob, kept: Sequence[int]) -> List[TableWrite]:
+        """The writes of one start. A node that keeps its container still has its old table, which is written
+        again only if it was not completed, or if another node was rescheduled."""
+        delay, table = self._setup.rehearsal.rank_table_delay, rank_table(start)
+        new = [node for node in range(start.nodes) if node not in kept]
+        if not kept:
+            return writes(table, new, delay, self._setup.rehearsal.faults)
+        if new:
+            return writes(table, new, delay) + renewed(table, kept, delay)
+        return writes(table, [node for node in kept if self._written.get(node) != stages(table)[-1]], delay)
+
+    def _write_tables(self, planned: Sequence[TableWrite], cancel: threading.Event) -> None:
+        def note(write: TableWrite) -> None:
+            self._written[write.node] = write.text
+            if write.fault is not None:
+                self._note(write.fault, None)
+
+        in_order = sorted(planned, key=lambda write: write.at)
+        try:
+            write_tables(in_order, self._setup.job.table_dir, cancel, note)
+        except CannotCreate as error:
+            self._world.journal.say(str(error))  # now: the nodes may wait for the table for long
+            raise
+
+    def _watch_obs(self, cancel: threading.Event) -> None:
+        while not cancel.wait(_POLL_SECONDS):
+            self._note_obs_faults()
+
+    def _note_obs_faults(self) -> None:
+        for fault in self._setup.obs.newly_injected() if self._setup.obs else ():
+            self._note(fault, None)
+
+    @contextmanager
+    def _beside(self, name: str, work: Callable[[threading.Event], None]) -> Iterator[None]:
+        """Runs a task during the block."""
+        task = Task(name, work, self._world.inbox)
+        try:
+            yield
+        finally:
+            task.cancel()
+            task.wait(lambda: None, time.monotonic() + _CANCEL_SECONDS)
+        task.check()
+
+    def _note(self, fault: Fault, problem: Optional[str]) -> None:
+        with self._lock:
+            if any(one.fault is fault for one in self.injected):
+                return
+            self.injected.append(InjectedFault(fault, time.monotonic(), problem))
+        self._world.journal.event("fault", fault=str(fault), problem=problem)
+        self._world.journal.say(f"fault: {fault}" + (f": {problem}" if problem else ""))
+
+    def _note_missed(self, watch: Watch) -> None:
+        watch.poll()
+        missed = set(self._setup.rehearsal.faults) - {one.fault for one in self.injected}
+        self.missed = {fault: why_not_injected(fault, watch) for fault in missed}
+
+    def _new_watch(self) -> Watch:
+        job = self._setup.job
+        events: Dict[int, Path] = {
+            node: Path(job.log_dir(node), f"{job.log_name}-node-{node}-events.jsonl")
+            for node in self._present()
+        }
+        return Watch(Path(job.events_file), events)
+
+    def _present(self) -> List[int]:
+        """The nodes that are started at all."""
+        absent = {fault.node for fault in self._setup.rehearsal.faults if fault.kind == "absent"}
+        return [node for node in range(self._setup.job.nodes) if node not in absent]
+
+    def _replace_containers(self, nodes: Sequence[int]) -> None:
+        for node in nodes:
+            shutil.rmtree(self._setup.job.node_root(node), ignore_errors=True)
+        self._setup.make_nodes(nodes, self._world.inbox)
+
+
+def _kill_leftovers(job: SimulatedJob) -> List[int]:
+    """Waits for the processes of all nodes to end, and kills those that do not; returns their PIDs."""
+    until = time.monotonic() + _LEFTOVER_SECONDS
+    while True:
+        reap_orphans([])
+        found = [pid for pid, name in processes_with("MA_VJ_NAME") if name == job.name]
+        if not found:
+            return found
+        if time.monotonic() > until:
+            for pid in found:
+                signal_process(pid, signal.SIGKILL)
+            return found
+        time.sleep(_POLL_SECONDS)

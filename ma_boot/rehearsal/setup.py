@@ -1,0 +1,152 @@
+"""Sets a rehearsal up: checks what it needs, creates the directories of nodes, serves OBS, fetches inputs."""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Iterator, Mapping, Optional, Sequence, Tuple
+
+from ma_boot.errors import CannotCreate, ConfigError, UsageError
+from ma_boot.modelarts import free_port
+from ma_boot.node import BootRequest, World
+from ma_boot.processes import SignalInbox
+from ma_boot.rehearsal.form_transfers import download_inputs
+from ma_boot.rehearsal.platform import SimulatedJob, code_directory, code_files, copy_code
+from ma_boot.rehearsal.requested import Rehearsal
+from ma_boot.rehearsal.sandbox import check_installed
+from ma_boot.rehearsal.served_obs import ServedObs, served
+from path_mapping.errors import CredentialsMissing
+from path_mapping.stores import Store, open_store
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A rehearsal that is ready to run.
+
+    `request` has the command as it is on the nodes; `code` and its `files` are on every node. The platform's
+    transfers use `store` (None if the job form has no inputs or outputs); `obs` is the served OBS.
+    """
+
+    rehearsal: Rehearsal
+    request: BootRequest
+    job: SimulatedJob
+    code: Optional[Path]
+    files: Tuple[Path, ...]
+    store: Optional[Store]
+    obs: Optional[ServedObs]
+
+    @property
+    def exact_paths(self) -> bool:
+        """Whether the nodes see the platform's own paths."""
+        return self.rehearsal.sandbox is not None
+
+    def make_nodes(self, nodes: Sequence[int], inbox: SignalInbox) -> None:
+        """Creates the directories of nodes, with the code and the inputs of the job form.
+
+        Raises:
+            BootError: a directory cannot be created, or an input cannot be downloaded.
+            Stopped: a stop signal arrived.
+        """
+        make_directories(self.job, nodes, self.code, self.files, inbox)
+        if self.store is not None:
+            download_inputs(self.rehearsal.channels, self.job, nodes, self.store, inbox)
+
+
+@contextmanager
+def set_up(rehearsal: Rehearsal, world: World) -> Iterator[Setup]:
+    """Sets a rehearsal up; OBS is served during the block.
+
+    Raises:
+        BootError: something that it needs is wrong or missing.
+        Stopped: a stop signal arrived.
+    """
+    check_needs(rehearsal, world.environ)
+    code, command = code_directory(rehearsal.request.command, rehearsal.code_dir, world.cwd)
+    job = new_job(rehearsal, world.cwd)
+    files = files_of(code, rehearsal, world.cwd)
+    launch, transfers = rehearsal.request.launch, rehearsal.request.transfers
+    mapping = transfers.path_mapping
+    request = replace(
+        rehearsal.request,
+        command=command,
+        launch=replace(launch, rendezvous_port=launch.rendezvous_port or free_port()),
+        transfers=replace(transfers, path_mapping=str(Path(world.cwd, mapping)) if mapping else None),
+    )
+    root = Path(world.cwd, transfers.obs_root) if transfers.obs_root else None
+    with ExitStack() as stack:
+        obs = None
+        if rehearsal.obs_server and root is not None:
+            obs = stack.enter_context(served(root, rehearsal.faults_of("obs")))
+        store = _store_of_form(world.environ, root) if rehearsal.channels else None
+        setup = Setup(rehearsal, request, job, code, files, store, obs)
+        setup.make_nodes(range(job.nodes), world.inbox)
+        yield setup
+
+
+def check_needs(rehearsal: Rehearsal, environ: Mapping[str, str]) -> None:
+    """Checks the faults against the way of launch, and that bubblewrap is installed if it is needed.
+
+    Raises:
+        UsageError: a fault of a rank that ma_boot does not start.
+        ConfigError: bubblewrap is missing.
+    """
+    launch = rehearsal.request.launch
+    of_ranks = [f"--fault '{fault}'" for fault in rehearsal.faults_of("rank")]
+    if of_ranks and not launch.starts_ranks:
+        raise UsageError(
+            f"{', '.join(of_ranks)}: expected ranks that ma_boot starts, found "
+            f"{'--per-node' if launch.per_node else '--rendezvous mpi'}, with which one process per node "
+            "starts them: use faults of nodes, of the rank table, of OBS or of disks"
+        )
+    if rehearsal.sandbox is not None:
+        check_installed(environ, "--sandbox bwrap")
+    if rehearsal.faults_of("disk"):
+        check_installed(environ, "--fault disk-full")
+
+
+def new_job(rehearsal: Rehearsal, cwd: str) -> SimulatedJob:
+    """A job with a new name, and a sandbox directory that does not exist yet."""
+    identity = str(uuid.uuid4())
+    root = Path(cwd, rehearsal.rehearsal_dir, f"ma-job-{identity[:8]}")
+    return SimulatedJob(identity, str(root), rehearsal.nodes, rehearsal.devices_per_node)
+
+
+def files_of(code: Optional[Path], rehearsal: Rehearsal, cwd: str) -> Tuple[Path, ...]:
+    """The files of the code directory, without rehearsals and OBS that are in it.
+
+    Raises:
+        ConfigError: they exceed the platform's limits.
+    """
+    if code is None:
+        return ()
+    places = (rehearsal.rehearsal_dir, rehearsal.request.transfers.obs_root)
+    return code_files(code, [Path(cwd, place).resolve() for place in places if place])
+
+
+def make_directories(
+    job: SimulatedJob, nodes: Sequence[int], code: Optional[Path], files: Sequence[Path], inbox: SignalInbox
+) -> None:
+    """Creates the directories of nodes, with the code in them.
+
+    Raises:
+        CannotCreate: a directory or file cannot be created.
+        Stopped: a stop signal arrived.
+    """
+    for node in nodes:
+        inbox.check()
+        try:
+            for directory in job.directories(node).values():
+                Path(directory).mkdir(parents=True)
+        except OSError as error:
+            raise CannotCreate(f"cannot create the sandbox {job.root}: {error.strerror}") from error
+        if code is not None:
+            copy_code(code, files, Path(job.job_dir(node), code.name))
+
+
+def _store_of_form(environ: Mapping[str, str], root: Optional[Path]) -> Store:
+    try:
+        return open_store(environ, root)
+    except CredentialsMissing as error:
+        raise ConfigError(f"--input and --output: {error}; or use a directory as OBS: --obs-root") from error
