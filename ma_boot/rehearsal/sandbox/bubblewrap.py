@@ -25,7 +25,7 @@ def check_installed(environ: Mapping[str, str], option: str) -> None:
         ConfigError: it is not.
     """
     if not is_installed(environ):
-        raise ConfigError(f"{option} needs {PROGRAM}, which was not found: apt-get install bubblewrap")
+        raise ConfigError(f"{option} needs bubblewrap, which was not found: apt-get install bubblewrap")
 
 
 def sandboxed(
