@@ -122,7 +122,7 @@ def test_cancelling_ends_the_wait_for_a_retry(store: ObsStore, obs: ObsServer, t
 
 
 class Listing(Store):
-    """A store of any keys, of which real ones refuse some; every object is the word `evil`."""
+    """A store with arbitrary keys, also ones that real stores refuse; every object is the word `evil`."""
 
     def __init__(self, *keys: str) -> None:
         self._keys = keys

@@ -204,7 +204,7 @@ def test_an_object_deleted_or_forbidden_after_the_listing(
 
 
 class Objects(Store):
-    """A store of given contents; `before_read` happens first, and may raise."""
+    """A store with given contents; `before_read` is called first and may raise."""
 
     def __init__(
         self, contents: Dict[str, bytes], before_read: Callable[[int], None] = lambda number: None

@@ -1,4 +1,4 @@
-"""Connections to a service: certificates, proxies, signatures by host name, and what an answer must be."""
+"""Connections to OBS: certificates, proxies, signatures by host name, and well-formed answers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.transfers import fetch, obs_store, route, send, tree, write
 
 
 class Canned:
-    """Answers each connection with given bytes, whatever is asked."""
+    """A server that answers with given bytes, whatever the request."""
 
     def __init__(self, *answers: bytes) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -62,7 +62,7 @@ class Canned:
         (b"HTTP/1.1 200 OK\r\nContent-Length: 10000\r\n\r\n" + b"x" * 10000, b"x" * 10000),
     ],
 )
-def test_every_form_of_body_is_read(answer: bytes, body: bytes) -> None:
+def test_every_kind_of_body_is_read(answer: bytes, body: bytes) -> None:
     assert Canned(answer).body() == body
 
 
@@ -79,7 +79,7 @@ def test_every_form_of_body_is_read(answer: bytes, body: bytes) -> None:
         b"HTTP/1.1 200 OK\r\nX: " + b"y" * 100_000,
     ],
 )
-def test_a_damaged_answer_is_an_error(answer: bytes) -> None:
+def test_a_malformed_answer_is_an_error(answer: bytes) -> None:
     with pytest.raises(ConnectionFailed):
         Canned(answer).body()
 
@@ -96,7 +96,7 @@ def test_large_and_small_files_over_tls(secure: Callable[[str], str], tmp_path: 
 
 
 @pytest.mark.parametrize(("name", "bundle"), [("other.example", True), ("localhost", False)])
-def test_the_data_path_believes_no_other_certificate(
+def test_the_data_path_trusts_no_other_certificate(
     secure: Callable[[str], str], tmp_path: Path, name: str, bundle: bool
 ) -> None:
     (tmp_path / "a").write_bytes(b"secret")
@@ -108,7 +108,7 @@ def test_the_data_path_believes_no_other_certificate(
 
 
 class Named:
-    """A server that keeps the heads of requests, and answers 404; `api` is what it says of its signature."""
+    """A server that records the heads of requests and answers 404; `api` is its header for the signature."""
 
     def __init__(self, api: str) -> None:
         heads: List[str] = []
@@ -132,7 +132,7 @@ class Named:
 
 
 @pytest.mark.parametrize(("api", "parameter"), [("3.0", "AccessKeyId"), ("", "AWSAccessKeyId")])
-def test_a_host_name_gets_the_bucket_before_it_and_the_signature_it_knows(
+def test_a_host_name_gets_the_bucket_as_prefix_and_the_signature_that_it_knows(
     monkeypatch: pytest.MonkeyPatch, api: str, parameter: str
 ) -> None:
     served = Named(api)
@@ -242,12 +242,12 @@ def test_the_platforms_variables_name_the_endpoint(environ: Dict[str, str], endp
         assert store.sdk.context.verify_mode == ssl.CERT_REQUIRED
 
 
-def test_a_secret_is_in_no_text_of_what_crosses_processes() -> None:
+def test_what_is_passed_between_processes_does_not_print_secrets() -> None:
     store = ObsStore(Access("https://obs.example.com", Credentials("AKPLANTED", "SKPLANTED", "TOKENPLANTED")))
     assert "PLANTED" not in repr(store.access())
 
 
-def test_a_line_that_ended_unseen_is_told_from_a_fault() -> None:
+def test_a_stale_connection_is_told_apart_from_a_fault() -> None:
     served = Canned(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
     connection = HttpConnection(served.origin, None, 2.0, bytearray(4096))
     connection.send(b"GET / HTTP/1.1\r\n\r\n")

@@ -1,4 +1,4 @@
-"""`import path_mapping as mox`: scripts of the model zoo, on local paths and on both stores."""
+"""`import path_mapping as mox`, as scripts of the model zoo use it, with local paths and both stores."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FILES = {"a.txt": b"hello", "b.jpg": b"\xff\xd8", "sub/c.txt": b"c" * 100, "sub/
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Each test has stores of its own."""
+    """Each test has its own stores."""
     monkeypatch.setattr(own_store, "_settings", {})
     own_store.set_auth()
     yield
@@ -51,7 +51,7 @@ def where(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(params=["local", "directory", "obs"])
 def base(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The same tree in three places: whatever holds for one holds for all."""
+    """The same tree in three places, which must behave the same."""
     place = str(tmp_path / "base")
     if request.param != "local":
         place = str(request.getfixturevalue(f"{request.param}_base"))
@@ -62,9 +62,9 @@ def base(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 class TestEverywhere:
-    """The same on a local path, in a directory that stands for OBS, and in OBS."""
+    """What is the same on a local path, in a directory that stands in for OBS, and in OBS."""
 
-    def test_what_is_there(self, base: str) -> None:
+    def test_exists_and_is_directory(self, base: str) -> None:
         answers = {name: (mox.file.exists(f"{base}{name}"), mox.file.is_directory(f"{base}{name}")) for name in
                    ("", "/", "/a.txt", "/sub", "/sub/", "/su", "/none", "/a.txt/x")}  # fmt: skip
         directory, file, nothing = (True, True), (True, False), (False, False)
@@ -89,7 +89,7 @@ class TestEverywhere:
         ]
         assert listed(base, recursive=True, skip_dir=True) == sorted(FILES)
 
-    def test_what_is_not_there_is_said(self, base: str) -> None:
+    def test_missing_files_are_reported(self, base: str) -> None:
         for asked in (mox.file.list_directory, mox.file.stat, mox.file.get_size, mox.file.read):
             with pytest.raises(FileNotFoundError):
                 asked(f"{base}/none")
@@ -131,7 +131,7 @@ class TestEverywhere:
                 True,
             )
 
-    def test_a_file_is_written_at_flush_and_at_close(self, base: str) -> None:
+    def test_a_file_is_written_on_flush_and_on_close(self, base: str) -> None:
         with mox.file.File(f"{base}/log", "w") as file:
             file.write("one\n")
             file.flush()
@@ -176,7 +176,7 @@ class TestEverywhere:
         assert found["sub"] == (True, False, f"{base}/sub")
         assert found["a.txt"] == (False, True, f"{base}/a.txt")
 
-    def test_directories_are_made(self, base: str) -> None:
+    def test_directories_are_created(self, base: str) -> None:
         mox.file.make_dirs(f"{base}/x/y/z")
         mox.file.make_dirs(f"{base}/x/y/z")
         assert mox.file.is_directory(f"{base}/x/y")
@@ -185,7 +185,7 @@ class TestEverywhere:
         with pytest.raises(FileNotFoundError):
             mox.file.mk_dir(f"{base}/none/new")
 
-    def test_remove_does_what_moxings_document_says(self, base: str) -> None:
+    def test_remove_follows_moxings_documentation(self, base: str) -> None:
         for url, recursive in (("/sub", False), ("/sub/", False), ("/none", True), ("/none", False)):
             mox.file.remove(base + url, recursive=recursive)
         assert len(mox.file.list_directory(base, recursive=True, skip_dir=True)) == 4
@@ -209,7 +209,7 @@ class TestEverywhere:
         mox.file.copy_parallel(f"{base}/a.txt", f"{tmp_path}/file.txt")
         assert (tmp_path / "file.txt").read_bytes() == b"hello"
 
-    def test_only_the_files_of_a_list(self, base: str, tmp_path: Path) -> None:
+    def test_copying_a_list_of_files(self, base: str, tmp_path: Path) -> None:
         mox.file.write(f"{base}/s[x] *.txt", "odd")
         names = ["sub/c.txt", "s[x] *.txt"]
         for target in (str(tmp_path / "some"), f"{base}/some"):
@@ -231,7 +231,7 @@ class TestEverywhere:
         assert (tmp_path / "home" / "deep" / "d.txt").read_bytes() == b"d"
         assert not mox.file.exists(f"{base}/moved")
 
-    def test_shift_makes_pythons_own_functions_take_urls(self, base: str, tmp_path: Path) -> None:
+    def test_shift_makes_pythons_functions_accept_urls(self, base: str, tmp_path: Path) -> None:
         import glob
         import shutil
 
@@ -267,33 +267,31 @@ class TestEverywhere:
 class TestUrls:
     """What only OBS has."""
 
-    def test_slashes_count_once(self, where: str) -> None:
+    def test_repeated_slashes_are_one(self, where: str) -> None:
         mox.file.write("obs://bucket//base///x", "x")
         assert mox.file.read("s3://bucket/base/x") == "x"
 
-    def test_a_bucket_is_not_deleted(self, where: str) -> None:
+    def test_a_whole_bucket_is_not_deleted(self, where: str) -> None:
         mox.file.write(f"{where}/x", "x")
         for url in ("s3://bucket", "obs://bucket/"):
             with pytest.raises(ValueError, match="a whole bucket is not deleted"):
                 mox.file.remove(url, recursive=True)
 
-    def test_what_is_there_already_is_not_moved_again(
-        self, where: str, tmp_path: Path, obs: ObsServer
-    ) -> None:
+    def test_existing_files_are_not_copied_again(self, where: str, tmp_path: Path, obs: ObsServer) -> None:
         mox.file.write(f"{where}/x", "x")
         for _ in range(2):
             obs.seen.clear()
             mox.file.copy_parallel(where, str(tmp_path / "in"))
         assert not [path for method, path in obs.requests if path == "/bucket/base/x"]
 
-    def test_a_local_file_object_is_as_open_gives_it(self, tmp_path: Path) -> None:
+    def test_a_local_file_behaves_as_with_open(self, tmp_path: Path) -> None:
         with mox.file.File(str(tmp_path / "f"), "w") as file:
             assert file.write("x") == 1
         assert (tmp_path / "f").read_text() == "x"
         with pytest.raises(FileExistsError):
             mox.file.File(str(tmp_path / "f"), "x")
 
-    def test_refusals_are_what_moxings_callers_catch(
+    def test_refusals_raise_what_callers_of_moxing_catch(
         self, obs_base: str, obs: ObsServer, tmp_path: Path
     ) -> None:
         mox.file.write(f"{obs_base}/x", "x")
@@ -304,7 +302,7 @@ class TestUrls:
             mox.file.copy(f"{obs_base}/x", str(tmp_path / "x"))
         assert issubclass(Refused, StoreError)
 
-    def test_a_listing_of_several_pages_is_whole(self, obs_base: str, obs: ObsServer) -> None:
+    def test_a_listing_of_several_pages_is_complete(self, obs_base: str, obs: ObsServer) -> None:
         for number in range(1005):
             own_store.store().write(
                 "bucket",
@@ -323,7 +321,7 @@ class TestUrls:
         thread.join()
         assert stores[0] is stores[1] is not stores[2]
 
-    def test_set_auth_says_where_and_who(self, obs: ObsServer) -> None:
+    def test_set_auth_sets_endpoint_and_credentials(self, obs: ObsServer) -> None:
         host, _, port = obs.url.partition("://")[2].partition(":")
         mox.file.set_auth(
             ak="AKPLANTED", sk="SKPLANTED", server=host, port=int(port), is_secure=False, ssl_verify=False
@@ -331,12 +329,12 @@ class TestUrls:
         mox.file.write("obs://bucket/auth", "x")
         assert mox.file.exists("obs://bucket/auth")
 
-    def test_shift_knows_two_ways(self) -> None:
+    def test_shift_takes_only_os_and_mox(self) -> None:
         with pytest.raises(ValueError, match="expected shift"):
             mox.file.shift("os", "os")
 
 
-def test_file_is_loaded_when_it_is_first_used() -> None:
+def test_file_is_imported_on_first_use() -> None:
     program = "import sys, path_mapping as mox; print('path_mapping.file' in sys.modules); mox.file.exists('/'); print('path_mapping.file' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "False\nTrue\n"

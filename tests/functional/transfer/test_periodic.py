@@ -1,4 +1,4 @@
-"""Outputs that leave while the training runs: quiet files only, one round at a time, then the last upload."""
+"""Outputs that are uploaded while the training runs: quiet files only, one round at a time, then the final upload."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def stored(node: Node) -> List[str]:
     return sorted(path.name for path in (node.obs / "bucket" / "out").glob("[!.]*"))
 
 
-def test_what_is_quiet_leaves_and_what_is_written_stays_until_the_end(node: Node) -> None:
+def test_quiet_files_are_uploaded_early_and_open_ones_at_the_end(node: Node) -> None:
     running = start(node)
     eventually(lambda: stored(node) == ["step_1"], "the first checkpoint in OBS")
     (node.home / "go-on").touch()
@@ -76,7 +76,7 @@ def test_a_stop_ends_the_round_and_the_last_upload_needs_no_listing(node: Node, 
     assert sorted(later) == [("PUT", "/bucket/out/log"), ("PUT", "/bucket/out/step_1")]
 
 
-def test_a_round_that_fails_is_told_and_tried_again(node: Node, obs: ObsServer) -> None:
+def test_a_failed_round_is_reported_and_retried(node: Node, obs: ObsServer) -> None:
     node.variables.update(OBS_ENDPOINT=obs.url, **CREDENTIALS)
     obs.faults.append(ObsFault("403", "PUT", "/out/step_1", times=1))
     mapping = node.mapping({}, {"out": {"obs": "obs://bucket/out/", "interval": 1}})[:2]

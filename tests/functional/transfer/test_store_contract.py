@@ -1,4 +1,4 @@
-"""What both stores refuse, and a certificate that is right."""
+"""What both stores refuse, and certificates that they accept."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def keys(store: Store, prefix: str = "") -> Iterator[str]:
     return (found.key for found in store.list("bucket", prefix))
 
 
-def test_what_is_written_again_is_replaced(store: Store, tmp_path: Path) -> None:
+def test_writing_again_replaces_an_object(store: Store, tmp_path: Path) -> None:
     put(store, "a", b"one", tmp_path)
     put(store, "a", b"two!", tmp_path)
     assert b"".join(store.read("bucket", "a")) == b"two!"
     assert [found.size for found in store.list("bucket", "a")] == [4]
 
 
-def test_a_prefix_that_nothing_has_lists_nothing(store: Store, tmp_path: Path) -> None:
+def test_an_unknown_prefix_lists_nothing(store: Store, tmp_path: Path) -> None:
     put(store, "a/b", b"x", tmp_path)
     assert list(keys(store, "b/")) == []
     assert list(keys(store, "a/b/c")) == []
@@ -43,7 +43,7 @@ def test_an_iterator_that_is_closed_early_ends_the_request(store: Store, tmp_pat
 
 
 class TestDirectory:
-    """What only a directory can do to its keys."""
+    """Keys that only a directory has to refuse."""
 
     @pytest.fixture
     def root(self, tmp_path: Path) -> Path:
@@ -72,25 +72,25 @@ class TestDirectory:
             put(open_store({}, root), "link/a", b"evil", tmp_path)
         assert list((tmp_path / "outside").iterdir()) == []
 
-    def test_what_is_no_file_is_no_object(self, root: Path) -> None:
-        os.mkfifo(root / "bucket" / "pipe")  # reading it would wait for ever
+    def test_only_files_are_objects(self, root: Path) -> None:
+        os.mkfifo(root / "bucket" / "pipe")  # reading it would block
         (root / "bucket" / "dangling").symlink_to("nothing")
         (root / "bucket" / "a").write_bytes(b"x")
         assert list(keys(open_store({}, root))) == ["a"]
 
-    def test_a_bucket_that_is_missing_is_not_found(self, root: Path) -> None:
+    def test_a_missing_bucket_is_not_found(self, root: Path) -> None:
         with pytest.raises(NotFound):
             list(open_store({}, root).list("other", ""))
 
 
-def test_a_right_certificate_is_accepted(secure: Callable[[str], str], tmp_path: Path) -> None:
+def test_a_valid_certificate_is_accepted(secure: Callable[[str], str], tmp_path: Path) -> None:
     environ = {"OBS_ENDPOINT": secure("localhost"), "SSL_CERT_FILE": str(tmp_path / "ca.pem"), **CREDENTIALS}
-    with pytest.raises(NotFound):  # the server's own answer: the connection stands
+    with pytest.raises(NotFound):  # the server's own answer: the connection works
         list(open_store(environ, None).read("bucket", "a"))
 
 
 @pytest.mark.parametrize("content", [None, b"no certificate"])
-def test_a_bundle_that_is_none_is_named(tmp_path: Path, content: object) -> None:
+def test_an_invalid_ca_bundle_is_named(tmp_path: Path, content: object) -> None:
     bundle = tmp_path / "bundle.pem"
     if isinstance(content, bytes):
         bundle.write_bytes(content)
@@ -99,5 +99,5 @@ def test_a_bundle_that_is_none_is_named(tmp_path: Path, content: object) -> None
 
 
 @pytest.mark.parametrize("code", ["BadDigest", "RequestTimeout", "IncompleteBody"])
-def test_a_400_for_what_the_line_did_is_worth_another_try(code: str) -> None:
+def test_a_400_caused_by_the_connection_is_retried(code: str) -> None:
     assert isinstance(error_of_status("writing", 400, code), Unreachable)

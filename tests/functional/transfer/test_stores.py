@@ -1,4 +1,4 @@
-"""One contract for both stores: a directory, and OBS through the SDK against a real server."""
+"""One contract for both stores: a directory, and OBS by the SDK with a real server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def put(store: Store, key: str, content: bytes, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"x", b"\0\xff" * 700_000])
-def test_what_is_written_is_read(store: Store, tmp_path: Path, content: bytes) -> None:
+def test_reading_returns_what_was_written(store: Store, tmp_path: Path, content: bytes) -> None:
     put(store, "a/b", content, tmp_path)
     assert b"".join(store.read("bucket", "a/b")) == content
 
@@ -38,7 +38,7 @@ def test_unusual_keys_are_kept(store: Store, tmp_path: Path, key: str) -> None:
     assert b"".join(store.read("bucket", key)) == b"odd"
 
 
-def test_a_listing_has_keys_sizes_and_md5_in_order(store: Store, tmp_path: Path) -> None:
+def test_a_listing_has_keys_sizes_and_md5s_in_order(store: Store, tmp_path: Path) -> None:
     for key in ("data/b", "data/a/x", "data2/c"):
         put(store, key, key.encode(), tmp_path)
     found = list(store.list("bucket", "data/"))
@@ -52,14 +52,14 @@ def test_a_prefix_matches_the_start_of_the_key_not_whole_parts(store: Store, tmp
     assert [entry.key for entry in store.list("bucket", "data")] == ["data/b", "data2/c"]
 
 
-def test_what_does_not_exist_is_not_found(store: Store) -> None:
+def test_missing_objects_and_buckets_are_not_found(store: Store) -> None:
     with pytest.raises(NotFound):
         list(store.read("bucket", "nothing"))
     with pytest.raises(NotFound):
         list(store.list("no-such-bucket", ""))
 
 
-def test_the_sender_hears_of_every_byte_and_may_give_up(store: Store, tmp_path: Path) -> None:
+def test_the_callback_gets_every_byte_and_may_cancel(store: Store, tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.write_bytes(b"x" * 3_000_000)
     md5 = hashlib.md5(source.read_bytes()).hexdigest()
@@ -75,24 +75,24 @@ def test_the_sender_hears_of_every_byte_and_may_give_up(store: Store, tmp_path: 
     assert [entry.key for entry in store.list("bucket", "")] == ["all"]
 
 
-def test_the_store_does_not_show_its_credentials(store: Store) -> None:
+def test_a_store_does_not_print_its_credentials(store: Store) -> None:
     assert "PLANTED" not in repr(store)
 
 
 class TestObs:
-    """What only the SDK's side has."""
+    """What only OBS has."""
 
     def store(self, obs: ObsServer) -> ObsStore:
         return obs_store(obs.url, multipart_from=6 << 20, part=5 << 20)
 
-    def test_a_large_file_goes_in_parts(self, obs: ObsServer, tmp_path: Path) -> None:
+    def test_a_large_file_is_sent_in_parts(self, obs: ObsServer, tmp_path: Path) -> None:
         content = bytes(range(256)) * (48 << 10)
         put(self.store(obs), "large", content, tmp_path)
         assert [path for method, path in obs.requests if method == "PUT" and "partNumber=3" in path]
         assert b"".join(self.store(obs).read("bucket", "large")) == content
         assert [entry.md5 for entry in self.store(obs).list("bucket", "large")] == [None]
 
-    def test_a_listing_of_several_pages_is_whole(self, obs: ObsServer, tmp_path: Path) -> None:
+    def test_a_listing_of_several_pages_is_complete(self, obs: ObsServer, tmp_path: Path) -> None:
         store = obs_store(obs.url)
         for number in range(1003):
             put(store, f"many/{number:04}", b"", tmp_path)
