@@ -9,81 +9,66 @@ import os
 import shutil
 from typing import Any, Callable, Dict, Tuple
 
-from path_mapping.mox.copying import copy, copy_parallel, rename
-from path_mapping.mox.file_object import File
-from path_mapping.mox.file_tree import (
-    exists,
-    get_size,
-    is_directory,
-    list_directory,
-    make_dirs,
-    missing,
-    mk_dir,
-    remove,
-    scan_dir,
-    stat,
-    walk,
-)
-from path_mapping.mox.file_tree import glob as glob_urls
+from path_mapping.mox import copying, file_object, file_tree
 
 _SCHEMES = ("obs://", "s3://")
 _originals: Dict[Tuple[Any, str], Any] = {}
 
 
 def _stat(path: str, **settings: Any) -> os.stat_result:
-    found = stat(path)
+    found = file_tree.stat(path)
     mode, seconds = 0o040750 if found.is_directory else 0o100640, found.mtime_nsec // 10**9
     return os.stat_result((mode, 0, 0, 1, 0, 0, found.length, seconds, seconds, seconds))
 
 
 def _is_file(path: str) -> bool:
-    return exists(path) and not is_directory(path)
+    return file_tree.exists(path) and not file_tree.is_directory(path)
 
 
 def _make_dirs(path: str, mode: int = 0o777, exist_ok: bool = False) -> None:
-    if not exist_ok and exists(path):
+    if not exist_ok and file_tree.exists(path):
         raise FileExistsError(17, "File exists", path)
-    make_dirs(path)
+    file_tree.make_dirs(path)
 
 
 def _open(path: str, mode: str = "r", *settings: Any, **more: Any) -> Any:
-    return File(path, mode)
+    return file_object.File(path, mode)
 
 
 def _remove(path: str, **settings: Any) -> None:
-    if not exists(path):
-        raise missing(path)
-    remove(path)
+    if not file_tree.exists(path):
+        raise file_tree.missing(path)
+    file_tree.remove(path)
 
 
 def _copy_tree(source: str, target: str, *settings: Any, **more: Any) -> str:
-    copy_parallel(source, target)
+    copying.copy_parallel(source, target)
     return target
 
 
 def _copy_file(source: str, target: str, **settings: Any) -> str:
-    copy(source, target)
+    copying.copy(source, target)
     return target
 
 
 _FUNCTIONS: Tuple[Tuple[Any, str, Callable[..., Any]], ...] = (
     (builtins, "open", _open),
-    (glob, "glob", lambda pattern, **settings: glob_urls(pattern)),
-    (os, "listdir", list_directory),
+    (glob, "glob", lambda pattern, **settings: file_tree.glob(pattern)),
+    (os, "listdir", file_tree.list_directory),
     (os, "makedirs", _make_dirs),
-    (os, "mkdir", lambda path, mode=0o777: mk_dir(path)),
+    (os, "mkdir", lambda path, mode=0o777: file_tree.mk_dir(path)),
     (os, "remove", _remove),
-    (os, "rename", rename),
-    (os, "scandir", scan_dir),
+    (os, "rename", copying.rename),
+    (os, "scandir", file_tree.scan_dir),
     (os, "stat", _stat),
-    (os, "walk", walk),
-    (os.path, "exists", exists),
-    (os.path, "getsize", get_size),
-    (os.path, "isdir", is_directory),
+    (os, "walk", file_tree.walk),
+    (os.path, "exists", file_tree.exists),
+    (os.path, "getsize", file_tree.get_size),
+    (os.path, "isdir", file_tree.is_directory),
     (os.path, "isfile", _is_file),
     (shutil, "copyfile", _copy_file),
     (shutil, "copytree", _copy_tree),
-    (shutil, "rmtree", lambda path, *settings, **more: remove(path, recursive=True)),
+    (shutil, "rmtree", lambda path, *settings, **more: file_tree.remove(path, recursive=True)),
 )
 
 

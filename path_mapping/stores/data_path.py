@@ -5,27 +5,14 @@ from __future__ import annotations
 import os
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple
 
-from path_mapping.errors import StoreError, Unreachable
-from path_mapping.localfs import (
-    CHANGED_ATTEMPTS,
-    TargetDir,
-    crc64,
-    md5_of,
-    new_md5,
-    put_mark,
-    state_of,
-    write_all,
-)
+from path_mapping.errors import Unreachable
+from path_mapping.localfs import TargetDir, crc64, md5_of, put_mark, write_all
 from path_mapping.stores.exchange import NOTHING, Exchange, OpenConnections, Request
 from path_mapping.stores.http_connection import HttpConnection, Response
-from path_mapping.stores.obs_responses import (
-    base64_of_md5,
-    crc64_of_content,
-    md5_of_content,
-    md5_of_etag,
-)
+from path_mapping.stores.obs_responses import ContentCheck, base64_of_md5, crc64_of_content, md5_of_etag
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.stores.store import Access, Credentials
+from path_mapping.stores.store_path import FileChanged, send_unchanged
 from path_mapping.stores.units import (
     BeginParts,
     EndParts,
@@ -42,10 +29,7 @@ BUFFER = 1 << 20  # bytes: a small object arrives in one piece, a large one with
 SENT_AT_ONCE = 256 << 10  # bytes; a larger file goes from the page cache to the socket without a copy
 
 Moved = Callable[[int], None]
-
-
-class FileChanged(OSError):
-    """The file was written to during its upload."""
+Received = Tuple[Response, HttpConnection]
 
 
 class DataPaths:
@@ -111,16 +95,17 @@ class DataPath(UnitRunner):
 
     def _get_file(self, unit: GetFile, moved: Moved) -> None:
         doing = f"reading obs://{unit.bucket}/{unit.key}"
-        request = Request(doing, "GET", unit.bucket, unit.key, NOTHING, NOTHING, "")
         parent, name = os.path.split(unit.path)
-        with self._exchange.ask(request, HttpConnection.send) as (response, connection):
+        with self._exchange.ask(
+            Request(doing, "GET", unit.bucket, unit.key), HttpConnection.send
+        ) as received:
             try:
                 directory, temporary, file = self._create(parent, unit.root, name)
             except FileNotFoundError:  # removed since it was opened, as after a failed file
                 self._leave()
                 directory, temporary, file = self._create(parent, unit.root, name)
             try:
-                self._fill(doing, unit, file, response, connection.body(response), moved)
+                _fill(doing, unit, file, received, moved)
                 try:
                     directory.settle(temporary, name)
                 except FileNotFoundError as error:
@@ -131,36 +116,6 @@ class DataPath(UnitRunner):
                 raise
             finally:
                 os.close(file)
-
-    def _fill(
-        self,
-        doing: str,
-        unit: GetFile,
-        file: int,
-        response: Response,
-        body: Iterator[memoryview],
-        moved: Moved,
-    ) -> None:
-        """Writes the body to the file, and checks its size and its checksum."""
-        wanted = crc64_of_content(response.headers)
-        md5 = md5_of_content(response.headers) if wanted is None else None
-        crc, digest, offset = 0, new_md5() if md5 else None, 0
-        for piece in body:
-            write_all(file, piece, offset)
-            offset += len(piece)
-            if wanted is not None:
-                crc = crc64(piece, crc)
-            elif digest is not None:
-                digest.update(piece)
-            moved(len(piece))
-        if offset != unit.size:
-            raise Unreachable(f"{doing}: {offset} bytes arrived, expected {unit.size}")
-        if wanted is not None and crc != wanted:
-            raise Unreachable(f"{doing}: the CRC-64 in OBS is {wanted}, here it is {crc}")
-        if digest is not None and digest.hexdigest() != md5:
-            raise Unreachable(f"{doing}: the MD5 in OBS is {md5}, here it is {digest.hexdigest()}")
-        os.fchmod(file, 0o640)
-        put_mark(file, unit.size, response.text("etag"))
 
     def _get_range(self, unit: GetRange, moved: Moved) -> FetchedRange:
         file = os.open(unit.path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -176,14 +131,12 @@ class DataPath(UnitRunner):
         last = unit.offset + unit.length - 1
         doing = f"reading obs://{unit.bucket}/{unit.key}, bytes {unit.offset} to {last}"
         plain = f"Range: bytes={unit.offset}-{last}\r\n" + (f"If-Match: {unit.etag}\r\n" if unit.etag else "")
-        request = Request(doing, "GET", unit.bucket, unit.key, NOTHING, NOTHING, plain)
+        request = Request(doing, "GET", unit.bucket, unit.key, plain=plain)
         with self._exchange.ask(request, HttpConnection.send) as (response, connection):
             promised = response.text("content-range")
             if response.status != 206 or promised != f"bytes {unit.offset}-{last}/{unit.total}":
                 found = f"HTTP {response.status}, Content-Range {promised!r}"
-                raise Unreachable(
-                    f"{doing}: found {found}, expected 206 and this range of {unit.total} bytes"
-                )
+                raise Unreachable(f"{doing}: found {found}, expected 206 and this range of {unit.total}")
             crc, done = 0, 0
             for piece in connection.body(response):
                 if done + len(piece) > unit.length:
@@ -216,35 +169,19 @@ class DataPath(UnitRunner):
         return md5_of(self._pieces(file, offset, size))
 
     def _put_file(self, unit: PutFile, moved: Moved) -> None:
-        """Uploads a consistent state of the file: one that changes meanwhile is uploaded again, up to twice.
+        send_unchanged(unit.path, lambda: self._send_file(unit, moved))
 
-        A change also explains a refusal: the checksum does not fit then.
-        """
-        for _ in range(CHANGED_ATTEMPTS):
-            file = os.open(unit.path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                before = state_of(os.fstat(file))
-                try:
-                    self._send_file(unit, file, before.size, moved)
-                except (StoreError, FileChanged):
-                    if state_of(os.stat(unit.path)) == before:
-                        raise
-                else:
-                    if state_of(os.stat(unit.path)) == before:
-                        return
-            finally:
-                os.close(file)
-        raise OSError(f"the file changed during each of {CHANGED_ATTEMPTS} uploads")
-
-    def _send_file(self, unit: PutFile, file: int, size: int, moved: Moved) -> None:
+    def _send_file(self, unit: PutFile, moved: Moved) -> None:
         doing = f"writing obs://{unit.bucket}/{unit.key}"
-        headers: Dict[str, str] = {}
-        if unit.checked:
-            headers["Content-MD5"] = base64_of_md5(self._md5_of(file, 0, size))
-        request = Request(
-            doing, "PUT", unit.bucket, unit.key, NOTHING, headers, f"Content-Length: {size}\r\n"
-        )
-        self._sent(request, file, 0, size, moved)
+        file = os.open(unit.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            size = os.fstat(file).st_size
+            headers = {"Content-MD5": base64_of_md5(self._md5_of(file, 0, size))} if unit.checked else NOTHING
+            plain = f"Content-Length: {size}\r\n"
+            request = Request(doing, "PUT", unit.bucket, unit.key, headers=headers, plain=plain)
+            self._sent(request, file, 0, size, moved)
+        finally:
+            os.close(file)
 
     def _put_part(self, unit: PutPart, moved: Moved) -> str:
         doing = f"writing obs://{unit.bucket}/{unit.key}, part {unit.part}"
@@ -256,7 +193,7 @@ class DataPath(UnitRunner):
                 return unit.known
             query = {"partNumber": str(unit.part), "uploadId": unit.upload}
             plain = f"Content-Length: {unit.length}\r\n"
-            request = Request(doing, "PUT", unit.bucket, unit.key, query, NOTHING, plain)
+            request = Request(doing, "PUT", unit.bucket, unit.key, query, plain=plain)
             etag = self._sent(request, file, unit.offset, unit.length, moved)
         except FileChanged:
             return ""  # the comparison of the file's state at the end notices it, too
@@ -284,17 +221,11 @@ class DataPath(UnitRunner):
         with self._exchange.ask(request, send) as (response, connection):
             for _ in connection.body(response):
                 pass
-        crc = crc64_of_content(response.headers)
-        if crc is not None:
-            here = crc64(small) if small is not None else self._crc_of(file, offset, size)
-            if here != crc:
-                raise Unreachable(f"{request.doing}: the CRC-64 in OBS is {crc}, here it is {here}")
-            return response.text("etag")
-        md5 = md5_of_content(response.headers)
-        if md5 is not None:
-            digest = md5_of([small]) if small is not None else self._md5_of(file, offset, size)
-            if digest != md5:
-                raise Unreachable(f"{request.doing}: the MD5 in OBS is {md5}, here it is {digest}")
+        check = ContentCheck(response.headers)
+        if check.wanted:
+            for piece in (small,) if small is not None else self._pieces(file, offset, size):
+                check.add(piece)
+            check.finish(request.doing)
         return response.text("etag")
 
     def _end_parts(self, unit: EndParts, moved: Moved) -> None:
@@ -302,3 +233,21 @@ class DataPath(UnitRunner):
             self._store.end_parts(unit.bucket, unit.key, unit.upload, unit.etags, unit.size)
         else:
             self._store.abort_parts(unit.bucket, unit.key, unit.upload)
+
+
+def _fill(
+    doing: str, unit: GetFile, file: int, received: Tuple[Response, HttpConnection], moved: Moved
+) -> None:
+    """Writes the body of a response to the file, and checks its size and its checksum."""
+    response, connection = received
+    check, offset = ContentCheck(response.headers), 0
+    for piece in connection.body(response):
+        write_all(file, piece, offset)
+        check.add(piece)
+        offset += len(piece)
+        moved(len(piece))
+    if offset != unit.size:
+        raise Unreachable(f"{doing}: {offset} bytes arrived, expected {unit.size}")
+    check.finish(doing)
+    os.fchmod(file, 0o640)
+    put_mark(file, unit.size, response.text("etag"))

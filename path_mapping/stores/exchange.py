@@ -59,9 +59,9 @@ class Request(NamedTuple):
     method: str
     bucket: str
     key: str
-    query: Dict[str, str]
-    headers: Dict[str, str]
-    plain: str
+    query: Dict[str, str] = NOTHING
+    headers: Dict[str, str] = NOTHING
+    plain: str = ""
 
 
 class Exchange:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import base64
 import re
-from typing import Any, Mapping, Optional, Tuple
+from typing import Any, Mapping, Optional, Tuple, Union
 
 from path_mapping.errors import Expired, NotFound, Refused, Replaced, SlowDown, StoreError, Unreachable
-from path_mapping.localfs import md5_of
+from path_mapping.localfs import crc64, md5_of, new_md5
 
 # Codes of the OBS API reference, "Error Codes".
 NETWORK_CODES = {"BadDigest", "IncompleteBody", "RequestTimeout"}  # status 400, but a fault of the network
@@ -67,6 +67,32 @@ def crc64_of_content(headers: Mapping[bytes, bytes]) -> Optional[int]:
         if text is not None and text.isdigit():
             return int(text)
     return None
+
+
+class ContentCheck:
+    """Compares content with the checksum in a response: its CRC-64, else its MD5; `wanted` if it has any."""
+
+    def __init__(self, headers: Mapping[bytes, bytes]) -> None:
+        self._crc64 = crc64_of_content(headers)
+        self._md5 = md5_of_content(headers) if self._crc64 is None else None
+        self.wanted = self._crc64 is not None or self._md5 is not None
+        self._crc, self._digest = 0, new_md5()
+
+    def add(self, piece: Union[bytes, memoryview]) -> None:
+        """Takes the next piece of the content."""
+        if self._crc64 is not None:
+            self._crc = crc64(piece, self._crc)
+        elif self._md5 is not None:
+            self._digest.update(piece)
+
+    def finish(self, doing: str) -> None:
+        """Raises `Unreachable` if the checksums differ."""
+        if self._crc64 is not None and self._crc != self._crc64:
+            raise Unreachable(f"{doing}: the CRC-64 in OBS is {self._crc64}, here it is {self._crc}")
+        if self._md5 is not None and self._digest.hexdigest() != self._md5:
+            raise Unreachable(
+                f"{doing}: the MD5 in OBS is {self._md5}, here it is {self._digest.hexdigest()}"
+            )
 
 
 def base64_of_md5(md5: str) -> str:

@@ -24,6 +24,10 @@ Item = TypeVar("Item")
 Moved = Callable[[int], None]
 
 
+class FileChanged(OSError):
+    """The file was written to during its upload."""
+
+
 class StorePath(UnitRunner):
     """Moves whole files, in one piece each: it runs `GetFile` and `PutFile`."""
 
@@ -37,7 +41,7 @@ class StorePath(UnitRunner):
             self._fetch(unit, moved)
         else:
             assert isinstance(unit, PutFile)
-            self._send(unit, moved)
+            send_unchanged(unit.path, lambda: self._send(unit, moved))
 
     def close(self) -> None:
         """Holds nothing."""
@@ -55,23 +59,31 @@ class StorePath(UnitRunner):
         write_verified(target, pieces(), unit.size, None)  # the store verifies the content
 
     def _send(self, unit: PutFile, moved: Moved) -> None:
-        """Uploads a consistent state of the file: one that changes meanwhile is uploaded again, up to twice.
-
-        A change also explains a refusal: the MD5 does not fit then.
-        """
         source = Path(unit.path)
-        for _ in range(CHANGED_ATTEMPTS):
-            before = state_of(os.stat(source))
-            md5 = md5_of(until(self._cancel, chunks(source)))
-            try:
-                self._store.write(unit.bucket, unit.key, source, md5, moved)
-            except StoreError:
-                if state_of(os.stat(source)) == before:
-                    raise
-            else:
-                if state_of(os.stat(source)) == before:
-                    return
-        raise OSError(f"the file changed during each of {CHANGED_ATTEMPTS} uploads")
+        md5 = md5_of(until(self._cancel, chunks(source)))
+        self._store.write(unit.bucket, unit.key, source, md5, moved)
+
+
+def send_unchanged(path: str, send: Callable[[], None]) -> None:
+    """Calls `send` until the file did not change meanwhile, at most three times.
+
+    A change also explains a refusal: the checksum does not fit then.
+
+    Raises:
+        OSError: the file changed each time, or cannot be read.
+        StoreError: `send` failed, for another reason.
+    """
+    for _ in range(CHANGED_ATTEMPTS):
+        before = state_of(os.stat(path))
+        try:
+            send()
+        except (StoreError, FileChanged):
+            if state_of(os.stat(path)) == before:
+                raise
+        else:
+            if state_of(os.stat(path)) == before:
+                return
+    raise OSError(f"the file changed during each of {CHANGED_ATTEMPTS} uploads")
 
 
 def until(cancel: threading.Event, items: Iterable[Item]) -> Iterator[Item]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import threading
 import time
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
@@ -18,7 +17,6 @@ from path_mapping.errors import (
     Cancelled,
     Failure,
     NotFound,
-    PathMappingError,
     StoreError,
     TransferFailed,
     Unreachable,
@@ -161,26 +159,29 @@ def _transferred(
     )
 
 
+@contextmanager
+def _noting(failures: List[Failure], source: str, target: str) -> Iterator[None]:
+    """Turns an error of the block into a failure of one file."""
+    try:
+        yield
+    except (StoreError, UnsafeTarget, OSError) as error:
+        failures.append(Failure(source, target, error))
+
+
 def _change_directories(prepared: PreparedTransfer, failures: List[Failure]) -> None:
-    """Creates the empty directories of the inputs, and deletes files that are no longer in OBS."""
+    """Creates the directories of the inputs, empty ones too, and deletes files that are no longer in OBS."""
     for target in prepared.targets():
-        try:
+        with _noting(failures, "", shown(target)):
             make_directories(target)
-        except OSError as error:
-            failures.append(Failure("", shown(target), error))
     for copy in prepared.directories():
-        try:
+        with _noting(failures, copy.url, shown(copy.local)):
             contained(copy.local, copy.root)
             make_directories(copy.local)
-        except (PathMappingError, OSError) as error:
-            failures.append(Failure(copy.url, shown(copy.local), error))
     for copy in prepared.deletions():
-        try:
+        with _noting(failures, copy.url, shown(copy.local)):
             contained(copy.local, copy.root)
             copy.local.unlink()
             prepared.deleted(copy)
-        except (PathMappingError, OSError) as error:
-            failures.append(Failure(copy.url, shown(copy.local), error))
 
 
 def _mark_directories(
@@ -190,11 +191,9 @@ def _mark_directories(
     nothing, empty = Path(os.devnull), new_md5().hexdigest()
     for copy in prepared.directories():
         write = partial(store.write, copy.bucket, copy.key, nothing, empty, lambda size: None)
-        try:
+        with _noting(failures, shown(copy.local), copy.url):
             retrying(write, cancel)
             prepared.uploaded(copy)
-        except StoreError as error:
-            failures.append(Failure(shown(copy.local), copy.url, error))
 
 
 def _delete_objects(
@@ -204,11 +203,9 @@ def _delete_objects(
     if not isinstance(store, FileStore):
         return
     for copy in prepared.deletions():
-        try:
+        with _noting(failures, "", copy.url):
             retrying(partial(store.delete, copy.bucket, copy.key), cancel)
             prepared.deleted(copy)
-        except StoreError as error:
-            failures.append(Failure("", copy.url, error))
 
 
 def listing(store: Store, cancel: threading.Event, bucket: str, prefix: str) -> Iterator[StoredObject]:
@@ -264,7 +261,7 @@ def _sweep(own: Set[str], places: Set[Tuple[Path, Path]]) -> None:
     """Removes the temporary files of dead processes in these places, except our own."""
     for directory, root in places:
         for path in leftovers(os.fspath(directory)):
-            with contextlib.suppress(OSError, UnsafeTarget):
+            with suppress(OSError, UnsafeTarget):
                 contained(directory / "x", root)
                 if os.path.basename(path) not in own:
                     os.unlink(path)
