@@ -24,7 +24,7 @@ class Writer:
         self.entries.append((time, {**stamp, **fields, "node": self.node}))
 
     def ns(self, time: float) -> int:
-        """The moment on the node's monotonic clock."""
+        """The time on the node's monotonic clock."""
         return self.clock + int(time * 1e9)
 
     def phase(self, name: str, start: float, end: float, outcome: str = "done", detail: str = "") -> None:
@@ -33,7 +33,7 @@ class Writer:
         self.at(end, "phase-end", phase=name, seconds=end - start, outcome=outcome, detail=detail)
 
     def text(self) -> str:
-        """The file."""
+        """The content of the file."""
         ordered = sorted(self.entries, key=lambda entry: entry[0])
         return "".join(json.dumps(entry) + "\n" for _, entry in ordered)
 
@@ -41,7 +41,7 @@ class Writer:
 def synthetic_job(
     nodes: int, per_node: int, fails: Optional[int] = None, seconds: float = 600.0
 ) -> List[str]:
-    """The event files of a job, by node; the rank `fails` gets SIGKILL near the end, and all others SIGTERM."""
+    """The event files of a job, by node; near the end the rank `fails` gets SIGKILL, all others SIGTERM."""
     chance = random.Random(5)
     return [_node(number, nodes, per_node, fails, seconds, chance) for number in range(nodes)]
 

@@ -1,4 +1,4 @@
-"""`ma_boot report`: one page out of the events of a job's nodes."""
+"""`ma_boot report`: one page from the events of a job's nodes."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from ma_boot.cli.options import FILE
     "--output",
     **FILE,
     type=click.Path(dir_okay=False, path_type=Path),
-    help="The page; by default report.html beside the first of the EVENTS.",
+    help="The page to write; by default report.html beside the first of the EVENTS.",
 )
 @click.pass_obj
 def report(environ: Mapping[str, str], events: Sequence[Path], output: Optional[Path]) -> int:
-    """Makes one page of the events of one job: all its nodes on one time line.
+    """Makes one page of a job: all its nodes on one timeline.
 
-    EVENTS are the files <job>-node-<i>-events.jsonl of a log directory. The ends of the processes' logs are
-    in the page too where they lie beside them.
+    EVENTS are the files <job>-node-<i>-events.jsonl of a log directory. The page also shows the ends of the
+    processes' logs if they are beside the events.
 
     \b
     Example:

@@ -22,7 +22,7 @@ BOTH = pytest.mark.parametrize("window", ["desktop", "narrow"])
 
 @pytest.fixture(scope="module")
 def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The page of two nodes with eight ranks each, of which the last one fails."""
+    """The page of two nodes with eight ranks each; the last rank fails."""
     laptop = tmp_path_factory.mktemp("laptop")
     (laptop / "train.py").write_text((PROGRAMS / "rank.py").read_text())
     (laptop / "obs" / "bucket" / "data").mkdir(parents=True)
@@ -109,7 +109,7 @@ def test_the_language_is_the_browsers(page: str, opened: Open, request: pytest.F
     )
     assert chinese.seen(".en") == []
     english = opened(file, language="de-DE")
-    assert english.seen("h2")[0] == "Time line"
+    assert english.seen("h2")[0] == "Timeline"
     assert english.seen(".zh") == []
     english.page.locator("#language").click()
     assert english.seen("h2")[0] == "时间线"

@@ -68,7 +68,7 @@ def _fixed(timeline: Timeline, tails: Mapping[str, str]) -> Mapping[str, Any]:
     incidents = incident_rows(timeline)
     processes, each_process = process_rows(timeline)
     return {
-        "title": f"{timeline.job or 'ma_boot'}: {'no end' if code is None else f'exit code {code}'}",
+        "title": f"{timeline.job or 'ma_boot'}: {'end unknown' if code is None else f'exit code {code}'}",
         "header": header(timeline, tails),
         "began": f"{began:%Y-%m-%d %H:%M:%S}" if timeline.began else "",
         "facts": list(facts(timeline)),

@@ -1,4 +1,4 @@
-"""The time line as values: a lane for each node, with its phases, and a bar for each process. Pure."""
+"""The timeline as values: a lane for each node, with its phases, and a bar for each process. Pure."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _legend(timeline: Timeline) -> Tuple[LegendEntry, ...]:
         found.append(LegendEntry("failed", Text("failed phase", "失败的阶段")))
     found += [LegendEntry(role, name) for role, name in ROLES.items() if role in roles]
     if roles:
-        found.append(LegendEntry("quiet", Text("before its first line", "首行输出之前")))
+        found.append(LegendEntry("quiet", Text("before its first output", "首次输出之前")))
     shown = {**_ACROSS, **_DOTS}
     return (*found, *(LegendEntry(shown[kind], INCIDENTS[kind]) for kind in shown if kind in kinds))
 

@@ -1,4 +1,4 @@
-"""Reads the events and the ends of the logs, and makes the page of them."""
+"""Reads events and the ends of logs, and makes the page of a job from them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,19 @@ from ma_boot.reporting.page.compose import page_text
 from ma_boot.reporting.page.sections import logs_to_read
 from ma_boot.reporting.timeline import CAUSE, EventFile, Timeline, job_names, read_events, timeline_of
 
-MOST_EVENT_BYTES = 64 << 20  # of one file: its end
-LARGEST_TAIL = 16_000  # bytes of the log of the cause; of all the others together `ALL_TAILS`
-ALL_TAILS = 160_000
-SMALLEST_TAIL, LONGEST_TAIL = 400, 6_000
-_TERMINAL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+MOST_EVENT_BYTES = 64 << 20  # from the end of each file
+CAUSE_TAIL = 16_000  # bytes of the log of the process that failed first
+ALL_TAILS = 160_000  # of all others together
+SMALLEST_TAIL, LARGEST_TAIL = 400, 6_000  # of each of them
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 
 
 def page_of(events: Sequence[Path], environ: Mapping[str, str]) -> str:
-    """The page of one job's event files; raises `ConfigError` where they are not that, or cannot be read."""
+    """The page of the job that wrote these event files; the secrets of `environ` are masked.
+
+    Raises:
+        ConfigError: A file cannot be read, there are no events, or they are of several jobs.
+    """
     hide = partial(without_secrets, values=secret_values(environ))
     try:
         files = [_read(path, hide) for path in events]
@@ -32,42 +36,42 @@ def page_of(events: Sequence[Path], environ: Mapping[str, str]) -> str:
         raise ConfigError(f"no events in {', '.join(map(str, events))}: expected *-events.jsonl of a job")
     names = job_names(files)
     if len(names) > 1:
-        raise ConfigError(listed("a page is of one job, the events are of several:", names))
-    line = timeline_of(files)
-    return page_text(line, tails(line, events, hide))
+        raise ConfigError(listed("expected the events of one job, found several:", names))
+    timeline = timeline_of(files)
+    return page_text(timeline, tails(timeline, events, hide))
 
 
 def _read(path: Path, hide: Callable[[str], str]) -> EventFile:
     return read_events(_end_of(path, MOST_EVENT_BYTES), hide)
 
 
-def tails(line: Timeline, events: Sequence[Path], hide: Callable[[str], str]) -> Dict[str, str]:
-    """The ends of the logs that are of interest, by the names that the events give them.
+def tails(timeline: Timeline, events: Sequence[Path], hide: Callable[[str], str]) -> Dict[str, str]:
+    """The ends of the logs that the page shows, by log file as in the events.
 
-    A log is looked for where its name says, else beside the events: they may have been copied together.
+    A log is read from that path, or from beside the events, which may have been copied with it.
     """
-    wanted = logs_to_read(line)
-    each = min(LONGEST_TAIL, max(SMALLEST_TAIL, ALL_TAILS // max(1, len(wanted))))
+    wanted = logs_to_read(timeline)
+    each = min(LARGEST_TAIL, max(SMALLEST_TAIL, ALL_TAILS // max(1, len(wanted))))
     beside = list(dict.fromkeys(path.parent for path in events))
     found: Dict[str, str] = {}
     room = ALL_TAILS
-    for life in wanted:
+    for process in wanted:
         if room <= 0:
             break
-        size = LARGEST_TAIL if life.role == CAUSE else each
-        for place in (Path(life.log_file), *(parent / Path(life.log_file).name for parent in beside)):
+        size = CAUSE_TAIL if process.role == CAUSE else each
+        for place in (Path(process.log_file), *(parent / Path(process.log_file).name for parent in beside)):
             try:
                 text = _end_of(place, size)
-            except (OSError, ValueError):  # not here, or no name of a file at all
+            except (OSError, ValueError):  # not on this machine, or not a path at all
                 continue
-            found[life.log_file] = hide(_as_read(text))
-            room -= 0 if life.role == CAUSE else size
+            found[process.log_file] = hide(_plain(text))
+            room -= 0 if process.role == CAUSE else size
             break
     return found
 
 
 def _end_of(path: Path, most: int) -> str:
-    """The last whole lines of a file, at most so many bytes of it."""
+    """The last whole lines of a file, at most this number of bytes."""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - most))
@@ -77,7 +81,7 @@ def _end_of(path: Path, most: int) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _as_read(text: str) -> str:
-    """The text as a terminal leaves it: no colours, of a progress bar its last state."""
-    lines = _TERMINAL.sub("", text).replace("\r\n", "\n").split("\n")
+def _plain(text: str) -> str:
+    """The text without colours, and of a progress bar only its last state."""
+    lines = _ESCAPES.sub("", text).replace("\r\n", "\n").split("\n")
     return "\n".join(line.rstrip("\r").rpartition("\r")[2][:2000] for line in lines).rstrip("\n")

@@ -98,17 +98,17 @@ def facts(timeline: Timeline) -> Iterator[Fact]:
             moved[transfer.direction] = moved.get(transfer.direction, 0) + transfer.bytes
     restarts = sum(incident.kind == "restart" for incident in timeline.all_incidents())
     reruns = sum(len(node.runs) - 1 for node in timeline.nodes)
-    yield Fact(Text("took", "历时"), same(duration(timeline.seconds)))
-    yield Fact(Text("nodes", "节点"), of_all if (expected or 0) > here else same(str(here)))
-    yield Fact(Text("processes", "进程"), same(str(sum(1 for _ in timeline.last_processes()))))
+    yield Fact(Text("duration", "总耗时"), same(duration(timeline.seconds)))
+    yield Fact(Text("nodes", "节点数"), of_all if (expected or 0) > here else same(str(here)))
+    yield Fact(Text("processes", "进程数"), same(str(sum(1 for _ in timeline.last_processes()))))
     if moved["download"]:
-        yield Fact(Text("downloaded", "已下载"), same(size(moved["download"])))
+        yield Fact(Text("downloaded", "下载量"), same(size(moved["download"])))
     if moved["upload"]:
-        yield Fact(Text("uploaded", "已上传"), same(size(moved["upload"])))
+        yield Fact(Text("uploaded", "上传量"), same(size(moved["upload"])))
     if restarts:
-        yield Fact(Text("restarts of the processes", "进程重启"), same(str(restarts)))
+        yield Fact(Text("process restarts", "进程重启次数"), same(str(restarts)))
     if reruns:
-        yield Fact(Text("further starts of the boot command", "启动命令再次运行"), same(str(reruns)))
+        yield Fact(Text("reruns of the boot command", "启动命令重复执行次数"), same(str(reruns)))
 
 
 def notices(timeline: Timeline) -> Iterator[Text]:
@@ -117,16 +117,16 @@ def notices(timeline: Timeline) -> Iterator[Text]:
     if missing and timeline.nodes:
         which = node_list(missing)
         yield Text(
-            f"The events of these nodes are not in this page: {which.en}. "
+            f"The events of these nodes are missing: {which.en}. "
             "`ma_boot report EVENTS...` makes one page of all nodes.",
-            f"本页不含以下节点的事件：{which.zh}。可用 `ma_boot report EVENTS...` 合并所有节点。",
+            f"本页缺少以下节点的事件：{which.zh}。可用 `ma_boot report EVENTS...` 生成包含所有节点的页面。",
         )
     if timeline.unreadable:
         count = timeline.unreadable
-        yield Text(f"Lines that could not be read: {count}.", f"有 {count} 行事件无法读取。")
+        yield Text(f"Unreadable lines of events: {count}.", f"有 {count} 行事件无法解析。")
     earlier = sum(node.earlier for node in timeline.nodes)
     if earlier:
-        yield Text(f"Earlier starts that are not drawn: {earlier}.", f"更早的 {earlier} 次启动未绘出。")
+        yield Text(f"Earlier runs that are not shown: {earlier}.", f"更早的 {earlier} 次运行未显示。")
 
 
 def incident_rows(timeline: Timeline) -> List[IncidentRow]:

@@ -54,9 +54,9 @@ def transfers(timeline: Timeline) -> Transfers:
     found = [(node, transfer) for node, run in timeline.all_runs() for transfer in run.transfers]
     found.sort(key=lambda one: one[1].start)
     each = tuple(_row(node, transfer) for node, transfer in found[:MOST_ROWS])
-    heading = Text("Each transfer", "逐个传输")
+    heading = Text("All transfers", "各次传输明细")
     if len(found) > MOST_ROWS:
-        heading = Text(f"The first {MOST_ROWS} transfers", f"前 {MOST_ROWS} 个传输")
+        heading = Text(f"The first {MOST_ROWS} transfers", f"前 {MOST_ROWS} 次传输")
     if len(found) <= FEW_ROWS:
         return Transfers(tuple(_curves(timeline)), each, (), heading)
     directions = list(dict.fromkeys(transfer.direction for _, transfer in found))[:FEW_ROWS]

@@ -19,29 +19,29 @@ def same(text: str) -> Text:
     return Text(text, text)
 
 
-OUR_CODE = Text("a code of ma_boot's, not the training's", "ma_boot 的退出码，并非训练进程的")
-TRAINING_CODE = Text("the training's own code", "训练进程自身的退出码")
-CODES: Dict[int, Text] = {
-    0: Text("every process ended with 0 and every output is uploaded", "所有进程以 0 结束，所有输出都已上传"),
-    64: Text("wrong use of the command line", "命令行用法错误"),
-    65: Text("the rank table is complete but invalid", "rank table 已就绪但内容无效"),
-    66: Text("an input does not exist in OBS", "OBS 中缺少某个输入"),
-    69: Text("OBS cannot be reached, or refuses the credentials", "无法访问 OBS，或凭证被拒绝"),
-    70: Text("a defect of ma_boot", "ma_boot 自身的缺陷"),
-    73: Text("a directory or file cannot be made", "无法创建目录或文件（磁盘已满或权限不足）"),
-    74: Text("the training ended well, an upload did not", "训练正常结束，但有输出未能上传"),
-    75: Text("the rank table was not completed in time", "rank table 未能按时就绪"),
-    78: Text("the configuration or the environment is wrong", "配置或环境有误"),
-    124: Text("processes hung, or could not be ended", "进程挂起，或无法终止"),
+OUR_CODE = Text("an exit code of ma_boot, not of the training", "ma_boot 给出的退出码，并非来自训练进程")
+TRAINING_CODE = Text("the training's own exit code", "训练进程自身的退出码")
+OUR_CODES: Dict[int, Text] = {
+    0: Text("all processes succeeded, and all outputs were uploaded", "所有进程成功结束，所有输出均已上传"),
+    64: Text("usage error on the command line", "命令行用法错误"),
+    65: Text("the rank table is complete but invalid", "rank table 已就绪，但内容无效"),
+    66: Text("an input does not exist in OBS", "OBS 中不存在某个输入"),
+    69: Text("OBS is unreachable or refuses the credentials", "无法访问 OBS，或凭证被拒绝"),
+    70: Text("internal error of ma_boot", "ma_boot 内部错误"),
+    73: Text("a directory or file cannot be created", "无法创建目录或文件（磁盘已满或权限不足）"),
+    74: Text("the training succeeded, but an upload failed", "训练成功，但有输出上传失败"),
+    75: Text("the rank table was not completed in time", "rank table 未在规定时间内就绪"),
+    78: Text("the configuration or the environment is invalid", "配置或环境有误"),
+    124: Text("processes hung or could not be killed", "进程挂起或无法终止"),
     126: Text("the command cannot be executed", "命令无法执行"),
     127: Text("the command does not exist", "命令不存在"),
 }
 ROLES: Dict[str, Text] = {
-    "cause": Text("the cause", "起因"),
-    "followed": Text("failed after it", "随后失败"),
+    "cause": Text("cause", "根因"),
+    "followed": Text("failed afterwards", "随后失败"),
     "stopped": Text("stopped by ma_boot", "被 ma_boot 停止"),
-    "well": Text("ended well", "正常结束"),
-    "unknown": Text("no end known", "未见结束"),
+    "well": Text("succeeded", "正常结束"),
+    "unknown": Text("end unknown", "结局未知"),
 }
 PHASES: Dict[str, Text] = {
     "job": Text("job", "作业"),
@@ -53,25 +53,25 @@ PHASES: Dict[str, Text] = {
     "outputs": Text("outputs", "输出"),
 }
 INCIDENTS: Dict[str, Text] = {
-    "restart": Text("started again", "重新启动"),
+    "restart": Text("restart", "重启"),
     "stop": Text("stop", "停止"),
     "kill": Text("signal sent", "发送信号"),
-    "unkillable": Text("could not be ended", "无法终止"),
-    "hang": Text("hangs", "挂起"),
-    "left-over": Text("processes of an earlier start were ended", "清理了上次启动遗留的进程"),
-    "dropped": Text("lines were not shown, standard output was blocked", "标准输出阻塞，部分行未显示"),
-    "fault": Text("fault of the rehearsal", "演练注入的故障"),
-    "start": Text("the boot command was started again", "启动命令再次运行"),
+    "unkillable": Text("could not be killed", "无法终止"),
+    "hang": Text("hang", "挂起"),
+    "left-over": Text("processes of an earlier run were stopped", "已清理上次运行遗留的进程"),
+    "dropped": Text("lines not shown: standard output was blocked", "标准输出阻塞，部分行未显示"),
+    "fault": Text("injected fault", "演练注入的故障"),
+    "start": Text("boot command run again", "启动命令再次执行"),
 }
 
 
 def phase_name(name: str) -> Text:
-    """A phase in both languages."""
+    """The name of a phase in both languages."""
     return PHASES.get(name, same(name))
 
 
 def code_shown(code: Optional[int], signal: Optional[int]) -> str:
-    """`7`, `143 SIGTERM`; `?` for a process whose end is unknown."""
+    """`7` or `143 SIGTERM`; `?` if the end is unknown."""
     if code is None:
         return "?"
     return f"{code} {signal_name(signal)}" if signal else str(code)

@@ -1,4 +1,4 @@
-"""The page that each run leaves: there after every end, named in the report, and never a reason for another."""
+"""The page of a run: written however the run ends, named in the report, without any effect on the exit code."""
 
 from __future__ import annotations
 
@@ -40,41 +40,41 @@ def test_a_run_leaves_a_page_and_the_report_names_it(node: Node) -> None:
     ended = node.boot(RANK, "print:hello")
     assert ended.code == 0, ended.output
     assert f"[ma_boot] page: {node.log_dir / PAGE}" in ended.output.splitlines()
-    assert headline(page(node)) == "The job ended well: all 2 processes ended with 0."
+    assert headline(page(node)) == "The job succeeded: all 2 processes ended with exit code 0."
     assert "<pre>hello</pre>" in page(node)
 
 
-def test_of_a_failure_it_has_the_cause_and_the_last_words(node: Node) -> None:
+def test_the_page_of_a_failure_has_the_cause_and_the_last_words(node: Node) -> None:
     ended = node.boot(RANK, "fail:1:loss <is> NaN", "sleep")
     assert ended.code == 1
     assert headline(page(node)).startswith("Rank 1 on node 0 failed first: it ended with exit code 1 after")
     assert "loss &lt;is&gt; NaN" in page(node)
 
 
-def test_a_boot_that_fails_before_any_process_has_one(node: Node) -> None:
+def test_a_boot_that_fails_before_any_process_leaves_a_page(node: Node) -> None:
     node.table.write_text('{"status": "completed", "group_count": "1", "group_list": []}')
     ended = node.boot(RANK)
     assert ended.code == 65
     assert headline(page(node)) == "The rank table is complete but invalid on node 0."
 
 
-def test_a_stop_leaves_one_too(node: Node) -> None:
+def test_a_stopped_run_leaves_a_page(node: Node) -> None:
     running = node.start(RANK, "print:here", "sleep")
     running.until("here")
     running.signal(signal.SIGTERM)
     assert running.end().code == 143
-    assert headline(page(node)) == "The job was stopped from outside, by SIGTERM."
+    assert headline(page(node)) == "The job was stopped by SIGTERM from outside."
 
 
 def test_a_second_run_keeps_the_first_ones_page_and_shows_both(node: Node) -> None:
     node.boot(RANK, "exit:3")
     node.boot(RANK, "print:well")
     assert "failed first" in headline(page(node, PAGE.replace(".html", ".1.html")))
-    assert headline(page(node)).startswith("The job ended well")
-    assert "further starts of the boot command" in page(node)
+    assert headline(page(node)).startswith("The job succeeded")
+    assert "reruns of the boot command" in page(node)
 
 
-def test_a_secret_of_the_environment_or_in_a_url_is_not_in_it(node: Node) -> None:
+def test_secrets_of_the_environment_and_in_urls_are_masked(node: Node) -> None:
     node.variables["MY_SECRET"] = "planted-0815"
     words = (
         "$MY_SECRET https://u:pw-planted@host/x?Signature=sig-planted&x=1 api_key=key-planted; tokens: 409600"
@@ -86,7 +86,7 @@ def test_a_secret_of_the_environment_or_in_a_url_is_not_in_it(node: Node) -> Non
     assert "planted" not in page(node)
 
 
-def test_events_that_are_gone_cost_the_page_and_nothing_else(node: Node) -> None:
+def test_missing_events_cost_the_page_and_nothing_else(node: Node) -> None:
     ended = node.boot("bash", "-c", f"rm {node.log_dir / EVENTS}; exit 5")
     assert ended.code == 5
     assert "[ma_boot] no page was made: ConfigError: cannot read the events" in ended.output
@@ -94,7 +94,7 @@ def test_events_that_are_gone_cost_the_page_and_nothing_else(node: Node) -> None
     assert not (node.log_dir / PAGE).exists()
 
 
-def test_a_page_that_takes_too_long_is_not_waited_for(node: Node) -> None:
+def test_a_page_that_takes_too_long_is_given_up(node: Node) -> None:
     events = node.log_dir / EVENTS
     began = time.monotonic()
     fifo = f"rm -f {events}; mkfifo {events}; true"  # reading waits for a writer, for ever
@@ -124,7 +124,7 @@ def test_a_rank_without_output_has_no_such_event(node: Node) -> None:
     assert "job" in {event["kind"] for event in node.events()}
 
 
-def test_a_transfer_says_how_far_it_is_from_time_to_time(tmp_path: Path) -> None:
+def test_a_transfer_reports_its_progress_from_time_to_time(tmp_path: Path) -> None:
     file = tmp_path / "events.jsonl"
     with SignalInbox(), Console(os.open(os.devnull, os.O_WRONLY)) as console:
         journal = Journal(console)
@@ -194,12 +194,12 @@ def test_report_merges_the_nodes_and_finds_logs_beside_the_events(copied: Path) 
     assert re.findall(r"<b[^>]*>(\d)</b>", text) == ["0", "1", "2"]
 
 
-def test_report_has_a_place_of_its_own_for_the_page(copied: Path) -> None:
+def test_report_writes_to_report_html_by_default(copied: Path) -> None:
     assert report(copied, *FILES).output == "report.html\n"
     assert (copied / "report.html").exists()
 
 
-def test_report_refuses_what_is_no_job(copied: Path) -> None:
+def test_report_refuses_files_that_are_not_events_of_one_job(copied: Path) -> None:
     assert report(copied).code == 64
     assert report(copied, "missing.jsonl").code == 64
     (copied / "empty").write_text("nothing\n")

@@ -247,7 +247,7 @@ def test_of_a_node_that_is_killed_the_page_has_the_last_words(laptop: Path) -> N
     (page,) = laptop.glob("ma_boot-rehearsal/*/*-report.html")
     text = page.read_text()
     assert "Node 1 failed first, with exit code 137." in text
-    assert "The last words of node 1" in text
+    assert "Last output of node 1" in text
     assert "[rank 1] up" in text
 
 

@@ -1,1 +1,1 @@
-"""Console, journal, hints, page and verdict."""
+"""Console, journal, hints, page and exit report."""

@@ -55,13 +55,13 @@ def test_a_stop_is_never_success() -> None:
     assert exit_code(Ending.of(None, [15], None, STOPPED, None)) == 143
 
 
-def test_the_cause_is_the_first_that_failed_by_itself() -> None:
+def test_the_cause_is_the_first_process_that_failed_on_its_own() -> None:
     assert FAILED.first_failure is not None
     assert FAILED.first_failure.label == "rank 1"
     assert STOPPED.first_failure is None
 
 
-def test_the_last_line_says_the_code_and_whose_it_is() -> None:
+def test_the_last_line_has_the_exit_code_and_whose_it_is() -> None:
     lines = report_lines(Ending.of(None, [], None, FAILED, LOST), [PhaseRecord("run", 1.5, "failed", "x")])
     assert lines[-1] == "exit code 3: rank 1 ended with exit code 3 after 1.5 s (the training's own code)"
     assert "  | last line" in lines
@@ -76,7 +76,7 @@ def with_outputs(run: RunResult, *outputs: str) -> RunResult:
     return replace(run, exits=tuple(replace(e, output=text) for e, text in zip(run.exits, outputs)))
 
 
-def test_an_exception_of_a_rank_that_is_not_the_first_to_end_is_said() -> None:
+def test_the_exception_of_a_rank_that_ended_later_is_reported() -> None:
     run = with_outputs(FAILED, "\n", RAISED.format("ValueError: no data"), "")
     raised = [line for line in report_lines(Ending.of(None, [], None, run, None), []) if "ValueError" in line]
     assert raised == [
@@ -87,19 +87,19 @@ def test_an_exception_of_a_rank_that_is_not_the_first_to_end_is_said() -> None:
     ].count("ValueError: no data") == 1
 
 
-def test_of_a_node_that_was_stopped_only_exceptions_are_said() -> None:
+def test_of_a_stopped_node_only_exceptions_are_reported() -> None:
     run = with_outputs(STOPPED, RAISED.format("KeyError: 'x'"), "")
     lines = report_lines(Ending.of(None, [15], None, run, None), [])
     assert len([line for line in lines if "stopped by ma_boot" in line]) == 1
     assert lines[0].endswith("its last exception: KeyError: 'x'")
 
 
-def test_a_failure_before_a_stop_is_not_forgotten() -> None:
+def test_a_failure_before_a_stop_is_reported() -> None:
     ending = Ending.of(None, [15], None, FAILED, None)
     assert "before that, rank 1 ended with exit code 3" in exit_status(ending).cause
 
 
-def test_the_failure_for_programs_is_short() -> None:
+def test_the_summary_for_programs_is_short() -> None:
     document = failure_document(Ending.of(None, [], RankTableTimeout("x" * 5000), None, None))
     assert len(document["summary"]) == 1024
     assert document["exit_code"] == ExitCode.RANK_TABLE_TIMEOUT

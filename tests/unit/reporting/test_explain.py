@@ -69,7 +69,7 @@ def test_without_a_traceback_the_last_lines_count() -> None:
     assert last_words("\n".join(map(str, range(100)))) == [str(n) for n in range(100 - TAIL_LINES, 100)]
 
 
-def test_a_deep_traceback_keeps_its_both_ends() -> None:
+def test_a_deep_traceback_keeps_both_ends() -> None:
     frames = "\n".join(f'  File "x.py", line {n}, in f\n    f()' for n in range(500))
     words = last_words(f"Traceback (most recent call last):\n{frames}\nRecursionError: deep")
     assert len(words) == MOST_TRACEBACK_LINES
@@ -78,7 +78,7 @@ def test_a_deep_traceback_keeps_its_both_ends() -> None:
 
 
 @given(st.text())
-def test_any_output_has_last_words_of_a_screen(output: str) -> None:
+def test_the_last_words_of_any_output_fit_on_a_screen(output: str) -> None:
     assert len(last_words(output)) <= MOST_TRACEBACK_LINES
     assert len(last_words(f"{output}\n{SIMPLE}\n{output}")) <= MOST_TRACEBACK_LINES
 
@@ -93,9 +93,9 @@ def test_any_output_has_last_words_of_a_screen(output: str) -> None:
         (134, None, "abort"),
     ],
 )
-def test_a_code_that_stands_for_something(code: int, oom: Optional[str], part: str) -> None:
+def test_a_code_with_a_meaning_is_explained(code: int, oom: Optional[str], part: str) -> None:
     assert part in (explanation(ended(code, oom)) or "")
 
 
-def test_a_code_of_the_trainings_own_stands_for_nothing() -> None:
+def test_a_code_of_the_training_itself_is_not_explained() -> None:
     assert explanation(ended(3)) is None

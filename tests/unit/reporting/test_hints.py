@@ -1,4 +1,4 @@
-"""What to do about what OBS, or the way to it, has said."""
+"""Hints for known errors of processes and of OBS."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_hints_are_few_and_name_what_they_are_for() -> None:
         (404, "NoSuchBucket", "no such bucket"),
     ],
 )
-def test_each_refusal_of_obs_says_what_to_do(status: int, code: str, says: str) -> None:
+def test_each_error_of_obs_has_a_hint(status: int, code: str, says: str) -> None:
     said = with_store_hint(str(error_of_status(DOING, status, code)))
     assert said.count("\n  -> ") == 1
     assert says in said.partition("\n  -> ")[2]
@@ -70,15 +70,15 @@ def test_each_refusal_of_obs_says_what_to_do(status: int, code: str, says: str) 
         ("SSLCertVerificationError: certificate verify failed: self-signed certificate", "SSL_CERT_FILE"),
     ],
 )
-def test_each_failure_of_the_way_says_what_to_do(words: str, says: str) -> None:
+def test_each_failure_on_the_way_to_obs_has_a_hint(words: str, says: str) -> None:
     assert says in with_store_hint(f"{DOING}: {words}").partition("\n  -> ")[2]
 
 
-def test_what_nobody_knows_is_left_as_it_is() -> None:
+def test_an_unknown_error_is_unchanged() -> None:
     assert with_store_hint("some other words") == "some other words"
 
 
-def test_the_errors_of_a_download_carry_the_advice() -> None:
+def test_the_errors_of_a_download_have_the_hint() -> None:
     assert "\n  -> " in str(boot_error(Refused(f"{DOING}: HTTP 403 AccessDenied")))
     assert "\n  -> " in str(boot_error(Unreachable(f"{DOING}: HTTP 503 SlowDown")))
     assert "required" in str(boot_error(MissingInputs(["obs://bucket/none/"]))).partition("\n  -> ")[2]
@@ -89,6 +89,5 @@ def test_the_errors_of_a_download_carry_the_advice() -> None:
     assert str(failed).count("\n  -> ") == 1
 
 
-def test_no_piece_of_advice_is_said_for_anothers_text() -> None:
-    """The first that fits is taken: a later one must not be hidden by it altogether."""
+def test_every_hint_stands_once() -> None:
     assert len({sentence for _, sentence in STORE_HINTS}) == len(STORE_HINTS)

@@ -1,4 +1,4 @@
-"""The picture's pure core: events of any kind become a page, and a page tells the truth."""
+"""Events of any kind become a page, and what the page shows is true."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def page_of(*files: str, tails: Optional[Dict[str, str]] = None) -> str:
 
 
 class Elements(HTMLParser):
-    """The tags of a page; fails where they do not close each other, which an escape that is missed would do."""
+    """The tags of a page; fails if they are not balanced, which is what a missing escape leads to."""
 
     OPEN = frozenset({"meta", "link", "path"})
 
@@ -68,7 +68,7 @@ def headline(page: str, language: str = "en") -> str:
     return text.group(1) if text else heading.group(1)
 
 
-def test_a_failure_is_due_to_the_first_process_that_failed_by_itself() -> None:
+def test_a_failure_is_caused_by_the_first_process_that_failed_on_its_own() -> None:
     line = line_of(*synthetic_job(2, 8, fails=11))
     assert (line.outcome.exit_code, line.outcome.node, line.outcome.by) == (137, 1, "training")
     parts = {life.label: life.role for _, life in line.last_processes()}
@@ -80,16 +80,16 @@ def test_a_failure_is_due_to_the_first_process_that_failed_by_itself() -> None:
     assert "Traceback &lt;b&gt;" in page
 
 
-def test_a_job_that_ended_well_says_so() -> None:
+def test_a_job_that_succeeded() -> None:
     page = page_of(*synthetic_job(2, 8))
-    assert headline(page) == "The job ended well: all 16 processes ended with 0."
+    assert headline(page) == "The job succeeded: all 16 processes ended with exit code 0."
     assert "exit code 0" in page
 
 
-def test_of_one_node_the_page_does_not_speak_for_the_job() -> None:
+def test_the_page_of_one_node_does_not_speak_for_the_job() -> None:
     page = page_of(synthetic_job(2, 8)[1])
-    assert headline(page) == "Node 1 ended well: all 8 processes ended with 0."
-    assert "The events of these nodes are not in this page: 0." in page
+    assert headline(page) == "Node 1 succeeded: all 8 processes ended with exit code 0."
+    assert "The events of these nodes are missing: 0." in page
 
 
 def test_the_times_are_those_of_the_events() -> None:
@@ -104,25 +104,25 @@ def test_the_times_are_those_of_the_events() -> None:
     assert line.began == 1_760_000_000.0
 
 
-def test_a_wall_clock_that_is_put_right_tears_nothing() -> None:
+def test_setting_the_wall_clock_does_not_stretch_the_timeline() -> None:
     entries = [json.loads(line) for line in synthetic_job(1, 2)[0].splitlines()]
     moved = [{**e, "time": e["time"] + 7200} if number > 5 else e for number, e in enumerate(entries)]
     assert line_of("\n".join(map(json.dumps, moved))).seconds < 700
 
 
-def test_a_node_that_was_only_stopped_is_not_the_cause_though_its_clock_is_behind() -> None:
+def test_a_stopped_node_with_a_slow_clock_is_not_the_cause() -> None:
     stopped, failed = synthetic_job(2, 8, fails=11)
     entries = [json.loads(line) for line in stopped.splitlines()]
     behind = "\n".join(json.dumps({**entry, "time": entry["time"] - 60}) for entry in entries)
     assert line_of(behind, failed).outcome.node == 1
 
 
-def test_nodes_whose_monotonic_clocks_differ_stand_on_one_scale() -> None:
+def test_nodes_with_different_monotonic_clocks_share_one_scale() -> None:
     first, second = line_of(*synthetic_job(2, 1)).nodes
     assert first.runs[0].begin == second.runs[0].begin == 0
 
 
-def test_a_second_start_in_the_same_container_is_drawn_behind_the_first() -> None:
+def test_a_second_run_in_the_same_container_is_drawn_after_the_first() -> None:
     first, second = Writer(0, 10**12), Writer(0, 10**12)
     for writer, begin, code in ((first, 0.0, 1), (second, 60.0, 0)):
         writer.phase("job", begin, begin + 1)
@@ -133,10 +133,10 @@ def test_a_second_start_in_the_same_container_is_drawn_behind_the_first() -> Non
     assert [start.exit_code for start in line.nodes[0].runs] == [1, 0]
     assert line.outcome.exit_code == 0
     assert [life.role for _, life in line.last_processes()] == [WELL]
-    assert "further starts of the boot command" in page_text(line, {})
+    assert "reruns of the boot command" in page_text(line, {})
 
 
-def test_a_start_of_yesterday_is_counted_and_not_drawn() -> None:
+def test_a_run_of_yesterday_is_counted_but_not_drawn() -> None:
     old, new = Writer(0, 10**12), Writer(0, 10**12)
     old.phase("job", 0, 1)
     new.phase("job", 90_000, 90_001)
@@ -145,7 +145,7 @@ def test_a_start_of_yesterday_is_counted_and_not_drawn() -> None:
     assert line.seconds < 10
 
 
-def test_an_attempt_follows_the_other_on_the_same_row() -> None:
+def test_a_later_attempt_is_drawn_on_the_same_row() -> None:
     node = Writer(0, 10**12)
     node.phase("job", 0, 1)
     for attempt, code in enumerate((1, 0)):
@@ -157,7 +157,7 @@ def test_an_attempt_follows_the_other_on_the_same_row() -> None:
     line = line_of(node.text())
     assert [life.code for life in line.nodes[0].runs[0].processes] == [1, 0]
     page = page_text(line, {})
-    assert "started again" in page
+    assert "process restarts" in page
     assert "rank 0 ended with exit code 1" in page
     assert len(re.findall("<g><title>rank 0", page)) == 2
 
@@ -166,8 +166,11 @@ def test_a_node_without_an_end_is_named() -> None:
     files = synthetic_job(3, 2)
     torn = files[1][: files[1].rindex('"kind": "exit"')]  # ma_boot was killed there
     page = page_of(files[0], torn, files[2])
-    assert headline(page) == "No end is known. Node 1 wrote none: still running, killed, or lost."
-    assert "Lines that could not be read: 1." in page
+    assert (
+        headline(page)
+        == "How the job ended is unknown: node 1 recorded no end (still running, killed or lost)."
+    )
+    assert "Unreadable lines of events: 1." in page
     parts = [life.role for node, life in line_of(torn).last_processes()]
     assert UNKNOWN in parts
 
@@ -175,17 +178,17 @@ def test_a_node_without_an_end_is_named() -> None:
 def test_a_lost_node_is_named_though_the_others_were_stopped() -> None:
     files = synthetic_job(2, 2, fails=3)
     lost = files[1][: files[1].index('"kind": "exit"')]
-    assert headline(page_of(files[0], lost)).endswith("by SIGTERM; of node 1 no end is known.")
+    assert headline(page_of(files[0], lost)).endswith("by SIGTERM from outside; node 1 recorded no end.")
 
 
 @pytest.mark.parametrize(
     ("code", "by", "said"),
     [
         (75, "ma_boot", "The rank table was not completed in time"),
-        (74, "output", "The training ended well, an upload"),
+        (74, "output", "The training succeeded, but an upload failed"),
     ],
 )
-def test_ma_boots_own_codes_are_said_in_words(code: int, by: str, said: str) -> None:
+def test_exit_codes_of_ma_boot_are_explained(code: int, by: str, said: str) -> None:
     node = Writer(0, 10**12)
     node.phase("job", 0, 1)
     node.at(2, "end", exit_code=code, by=by, cause="the exact words")
@@ -194,7 +197,7 @@ def test_ma_boots_own_codes_are_said_in_words(code: int, by: str, said: str) -> 
     assert "the exact words" in page
 
 
-def test_a_hang_is_said_with_those_that_hung() -> None:
+def test_a_hang_names_the_processes_that_hung() -> None:
     node = Writer(0, 10**12)
     node.phase("job", 0, 1)
     node.at(2, "hang", labels=["rank 3", "rank 4"])
@@ -236,7 +239,7 @@ def test_the_page_loads_nothing() -> None:
 HOSTILE = "</script><script>alert(1)</script>'\"><img src=x onerror=alert(2)>\x00\ud800&lt;"
 
 
-def test_what_comes_from_outside_is_text_and_nothing_else() -> None:
+def test_content_from_outside_is_escaped() -> None:
     node = Writer(0, 10**12)
     node.at(0, "job", name=HOSTILE, nodes=1, host=HOSTILE)
     node.phase(HOSTILE, 1, 2, HOSTILE, HOSTILE)
@@ -351,7 +354,7 @@ def test_a_chart_shows_every_byte_once(moved: List[TransferSpan]) -> None:
     assert sum(bins) * 2.0 == pytest.approx(sum(map(whole, moved)), rel=1e-6, abs=1e-6)
 
 
-def test_secrets_are_taken_out_of_all_that_is_read() -> None:
+def test_secrets_are_masked_in_everything_that_is_read() -> None:
     node = Writer(0, 10**12)
     node.at(0, "start", label="SECRET", rank=0, log_file="SECRET")
     node.at(1, "end", exit_code=1, cause="SECRET", unknown=["SECRET", ["SECRET"]])

@@ -1,4 +1,4 @@
-"""Secrets stay out of what is printed."""
+"""Secrets are masked."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_plain_variable_is_shown(name: str) -> None:
 
 
 @pytest.mark.parametrize("value", [None, ""])
-def test_nothing_is_no_secret(value: str | None) -> None:
+def test_an_empty_value_is_not_masked(value: str | None) -> None:
     assert masked({"TOKEN": value}) == {"TOKEN": value}
 
 
@@ -55,11 +55,11 @@ def test_a_secret_in_a_text_is_masked(text: str) -> None:
     "text",
     ["tokens: 4096", "tokens/s = 12345678.9", "token: short", "secretary = some", "epoch 3 loss: 0.12345678", "a@b.example"],
 )  # fmt: skip
-def test_what_is_no_secret_stays(text: str) -> None:
+def test_other_text_is_kept(text: str) -> None:
     assert without_secrets(text, []) == text
 
 
-def test_values_that_are_long_enough_are_taken_from_the_environment() -> None:
+def test_secret_values_of_the_environment_have_a_minimum_length() -> None:
     environ = {
         "OBS_SECRET_ACCESS_KEY": "planted",
         "TOKEN": "on",
@@ -72,8 +72,8 @@ def test_values_that_are_long_enough_are_taken_from_the_environment() -> None:
 @pytest.mark.parametrize(
     "part", ["a", "token", "token=", "://", "?sig=", "secret ", "access_key:1", "=", "\"'"]
 )
-def test_the_time_that_it_takes_grows_as_the_text_does(part: str) -> None:
-    """Twice the text, some twice the time: a page must not be held up by a log."""
+def test_masking_takes_linear_time(part: str) -> None:
+    """Otherwise a long log would hold up the page."""
 
     def seconds(size: int) -> float:
         text = part * (size // len(part))
