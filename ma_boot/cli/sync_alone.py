@@ -6,6 +6,7 @@ import json
 import math
 import os
 import threading
+from collections import Counter
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -31,7 +32,6 @@ from path_mapping.planning import (
     REFUSE,
     RouteScan,
     Step,
-    Totals,
     scan_download,
     scan_upload,
     space_problems,
@@ -113,7 +113,8 @@ def _lines(
     inputs: Sequence[Scanned], outputs: Sequence[Scanned], notices: List[str], as_json: bool
 ) -> Iterator[str]:
     """A headline for each route and a line for each file, then the totals."""
-    totals = Totals()
+    files: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
     sections = [("input", "<-", *one) for one in inputs] + [("output", "->", *one) for one in outputs]
     for section, arrow, route, scan in sections:
         headline = f"{section} {route.local} {arrow} {route.remote}:"
@@ -126,12 +127,13 @@ def _lines(
         for step in scan:
             yield _as_json(section, route, step) if as_json else _as_text(step)
         if not as_json:
-            yield f"  {_counted(scan.totals)}"
+            yield f"  {_counted(scan.files, scan.bytes)}"
         yield from (json.dumps({"notice": text}) if as_json else text for text in notices)
         notices.clear()
-        totals += scan.totals
-    counts = {action: {"files": n, "bytes": totals.bytes[action]} for action, n in totals.files.items()}
-    yield json.dumps({"totals": counts}) if as_json else f"in all: {_counted(totals)}"
+        files.update(scan.files)
+        sizes.update(scan.bytes)
+    totals = {action: {"files": count, "bytes": sizes[action]} for action, count in files.items()}
+    yield json.dumps({"totals": totals}) if as_json else f"in all: {_counted(files, sizes)}"
 
 
 def _refuse(inputs: Sequence[Scanned]) -> None:
@@ -140,7 +142,7 @@ def _refuse(inputs: Sequence[Scanned]) -> None:
     if missing:
         raise InputMissing(listed("inputs that are not in OBS:", missing))
     scans = [scan for _, scan in inputs if scan is not None]
-    refused = sum(scan.totals.files[REFUSE] for scan in scans)
+    refused = sum(scan.files[REFUSE] for scan in scans)
     if refused:
         raise CannotCreate(f"{refused} objects of the inputs would be refused: see above")
     problems = space_problems(scans)
@@ -166,11 +168,8 @@ def _as_text(step: Step) -> str:
     return f"  {step.action:6} {step.size:>15,}  {printable(step.name)}  ({step.reason})"
 
 
-def _counted(totals: Totals) -> str:
-    parts = [
-        f"{action} {files:,} ({totals.bytes[action] / 1e6:,.1f} MB)"
-        for action, files in sorted(totals.files.items())
-    ]
+def _counted(files: Mapping[str, int], sizes: Mapping[str, int]) -> str:
+    parts = [f"{action} {count:,} ({sizes[action] / 1e6:,.1f} MB)" for action, count in sorted(files.items())]
     return ", ".join(parts) or "nothing to do"
 
 

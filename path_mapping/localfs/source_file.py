@@ -54,23 +54,20 @@ class Section:
 
     def read(self, size: int) -> bytes:
         """At most `size` of the next bytes."""
-        piece = self._file.read(min(size, self._left))
+        piece = self._next(size)
         if not piece and self._left:
             raise Unreachable(f"the file ended {self._left} bytes early: it was truncated")
-        self._left -= len(piece)
         self._sent(len(piece))
         return piece
 
-    def md5(self) -> str:
-        """The MD5 of all of it in hex, without telling `sent`; rewinds."""
-        return md5_of(self._pieces())
+    def _next(self, size: int) -> bytes:
+        piece = self._file.read(min(size, self._left))
+        self._left -= len(piece)
+        return piece
 
-    def _pieces(self) -> Iterator[bytes]:
-        left = self.rewound().size
-        while left:
-            piece = self._file.read(min(CHUNK, left))
-            if not piece:
-                break
-            left -= len(piece)
-            yield piece
+    def md5(self) -> str:
+        """The MD5 of all of it in hex, which `sent` is not told; rewinds."""
         self.rewound()
+        digest = md5_of(iter(lambda: self._next(CHUNK), b""))
+        self.rewound()
+        return digest

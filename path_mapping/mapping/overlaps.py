@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import Callable, Iterator, List, Sequence, Tuple
+from itertools import combinations, product
+from typing import List, Tuple
 
 from path_mapping.mapping.routes import PathMapping, Route
 
 Steps = Tuple[str, ...]
+_INSIDE = "is inside"
 
 
 def overlaps(mapping: PathMapping) -> List[str]:
@@ -18,44 +20,30 @@ def overlaps(mapping: PathMapping) -> List[str]:
     would download what this one produced. An input and an output may be the same, to continue an earlier run,
     and an input may be inside an output: `exclude` is for that.
     """
-    problems = [
-        f"input: {second.local!r} {_how(first_steps, second_steps)} {first.local!r}: use separate paths"
-        for first, first_steps, second, second_steps in _pairs(mapping.inputs, _local)
-    ]
-    problems += [
-        f"output: {second.local!r}: {second.remote} {_how(first_steps, second_steps)} {first.remote} of"
-        f" {first.local!r}: use separate URLs"
-        for first, first_steps, second, second_steps in _pairs(mapping.outputs, _remote)
-    ]
-    for output in mapping.outputs:
-        for given in mapping.inputs:
-            if _inside(_local(given), _local(output)):
-                problems.append(f"output: {output.local!r} is inside the input {given.local!r}")
-            if _inside(_remote(given), _remote(output)):
-                problems.append(f"output: {output.remote} is inside the input {given.remote}")
+    problems = []
+    for first, second in combinations(mapping.inputs, 2):
+        how = _relation(_local(second), _local(first))
+        if how:
+            problems.append(f"input: {second.local!r} {how} {first.local!r}: use separate paths")
+    for first, second in combinations(mapping.outputs, 2):
+        how = _relation(_remote(second), _remote(first))
+        if how:
+            there = f"{first.remote} of {first.local!r}"
+            problems.append(f"output: {second.local!r}: {second.remote} {how} {there}: use separate URLs")
+    for output, given in product(mapping.outputs, mapping.inputs):
+        if _relation(_local(output), _local(given)) == _INSIDE:
+            problems.append(f"output: {output.local!r} {_INSIDE} the input {given.local!r}")
+        if _relation(_remote(output), _remote(given)) == _INSIDE:
+            problems.append(f"output: {output.remote} {_INSIDE} the input {given.remote}")
     return problems
 
 
-def _pairs(
-    routes: Sequence[Route], steps_of: Callable[[Route], Steps]
-) -> Iterator[Tuple[Route, Steps, Route, Steps]]:
-    """The pairs of which one is the same as the other, or inside it."""
-    found = [(route, steps_of(route)) for route in routes]
-    for number, (second, second_steps) in enumerate(found):
-        for first, first_steps in found[:number]:
-            shorter = min(len(first_steps), len(second_steps))
-            if first_steps[:shorter] == second_steps[:shorter]:
-                yield first, first_steps, second, second_steps
-
-
-def _how(first: Steps, second: Steps) -> str:
-    if first == second:
+def _relation(one: Steps, other: Steps) -> str:
+    if one == other:
         return "is the same as"
-    return "is inside" if len(first) < len(second) else "contains"
-
-
-def _inside(outer: Steps, inner: Steps) -> bool:
-    return len(inner) > len(outer) and inner[: len(outer)] == outer
+    if one[: len(other)] == other:
+        return _INSIDE
+    return "contains" if other[: len(one)] == one else ""
 
 
 def _local(route: Route) -> Steps:

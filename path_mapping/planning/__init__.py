@@ -5,7 +5,7 @@ from path_mapping.planning.ends import Copy
 from path_mapping.planning.local_tree import files_below, look
 from path_mapping.planning.prepare import UploadChoice, prepare_downloads, prepare_uploads
 from path_mapping.planning.prepared_transfer import PreparedTransfer
-from path_mapping.planning.route_scan import RouteScan, Totals, scan_download, scan_upload, space_problems
+from path_mapping.planning.route_scan import RouteScan, scan_download, scan_upload, space_problems
 
 __all__ = [
     "REFUSE",
@@ -14,7 +14,6 @@ __all__ = [
     "PreparedTransfer",
     "RouteScan",
     "Step",
-    "Totals",
     "UploadChoice",
     "files_below",
     "look",

@@ -12,7 +12,7 @@ from path_mapping.mapping import Route
 from path_mapping.planning.compare import COPY, DELETE, MAKE, REFUSE, SKIP, RecordEntry, Step, unquoted
 from path_mapping.planning.ends import Copy, Ends
 from path_mapping.planning.local_tree import look
-from path_mapping.planning.route_scan import Check, RouteScan, Totals, never_cancelled
+from path_mapping.planning.route_scan import Check, RouteScan, never_cancelled
 from path_mapping.planning.spool import Spool
 
 MOST_KEPT = 1000  # refusals and notices; all of them are counted
@@ -32,10 +32,11 @@ class _Task(NamedTuple):
 class PreparedTransfer:
     """What is to be done for some routes: read as often as needed, and told what was done.
 
-    `missing` are the routes with nothing at their source. `refused` are objects that cannot be files,
-    `blocked` are files that cannot be moved as they are on the disk, and `notices` name what is left out: at
-    most 1,000 of each. `unrecorded` are directories, each with the root of its route, with complete files
-    that an earlier run did not record, as it was killed.
+    `files` and `size` (bytes) are to be copied; `same` files are not, as both sides are the same. `missing`
+    are the routes with nothing at their source. `refused` are objects that cannot be files, `blocked` are
+    files that cannot be moved as they are on the disk, and `notices` name what is left out: at most 1,000 of
+    each. `unrecorded` are directories, each with the root of its route, with complete files that an earlier
+    run did not record, as it was killed.
     """
 
     def __init__(
@@ -50,7 +51,9 @@ class PreparedTransfer:
         self._tasks: Spool[_Task] = Spool()
         for index, scan in self._scans.items():
             self._read(index, scan, check)
-        self.totals = sum((scan.totals for scan in self._scans.values()), Totals())
+        self.files = sum(scan.files[COPY] for scan in self._scans.values())
+        self.size = sum(scan.bytes[COPY] for scan in self._scans.values())
+        self.same = sum(scan.same for scan in self._scans.values())
 
     def _read(self, index: int, scan: RouteScan, check: Check) -> None:
         learned: Spool[RecordEntry] = Spool()
@@ -79,16 +82,6 @@ class PreparedTransfer:
             failures = self.refused if step.local is None else self.blocked
             if len(failures) < MOST_KEPT:
                 failures.append(Failure(path, url, PathMappingError(step.reason)))
-
-    @property
-    def files(self) -> int:
-        """How many files are to be copied."""
-        return self.totals.files[COPY]
-
-    @property
-    def size(self) -> int:
-        """How many bytes are to be copied."""
-        return self.totals.bytes[COPY]
 
     def copies(self) -> Iterator[Copy]:
         """What is to be copied, in the order of the routes and their keys."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Callable, Dict, Iterable, Iterator, List, Optional
+from typing import Callable, Iterable, Iterator, List, Optional
 
 from path_mapping.errors import StoreError
 from path_mapping.localfs import chunks, md5_of, read_mark
@@ -31,47 +30,32 @@ def never_cancelled() -> None:
     """The `Check` of what is not cancelled."""
 
 
-@dataclass
-class Totals:
-    """Files and bytes by action; `same` is the number of files that are the same on both sides."""
-
-    files: Dict[str, int] = field(default_factory=Counter)
-    bytes: Dict[str, int] = field(default_factory=Counter)
-    same: int = 0
-
-    def add(self, step: Step) -> None:
-        """Counts a step."""
-        self.files[step.action] += 1
-        self.bytes[step.action] += step.size
-        if step.action == SKIP and step.local is not None and not step.name.endswith("/"):
-            self.same += not step.local.problem
-
-    def __add__(self, other: Totals) -> Totals:
-        files, sizes = Counter(self.files), Counter(self.bytes)
-        files.update(other.files)
-        sizes.update(other.bytes)
-        return Totals(files, sizes, self.same + other.same)
-
-
 class RouteScan:
-    """A route whose two sides are known. Its steps can be read once.
+    """A route whose two sides are known. Its steps can be read once, which counts them.
 
-    `totals`, and `need` (the space on the disk), are those of the steps that have been read.
+    `files` and `bytes` are by action, and `same` is the number of files that are the same on both sides.
+    `need` is the space that the copies take on the disk.
     """
 
     def __init__(self, route: Route, ends: Ends, record: Record, steps: Iterator[Step]) -> None:
         self.route = route
         self.ends = ends
         self.record = record
-        self.totals = Totals()
+        self.files: Counter[str] = Counter()
+        self.bytes: Counter[str] = Counter()
+        self.same = 0
         self.need = SpaceNeed()
         self._steps = steps
 
     def __iter__(self) -> Iterator[Step]:
         for step in self._steps:
-            self.totals.add(step)
+            local = step.local
+            self.files[step.action] += 1
+            self.bytes[step.action] += step.size
             if step.action == COPY:
-                self.need = self.need.plus(step.size, step.local.file_size if step.local else None)
+                self.need = self.need.plus(step.size, local.file_size if local else None)
+            elif step.action == SKIP and local is not None and not step.name.endswith("/"):
+                self.same += not local.problem
             yield step
 
 

@@ -153,7 +153,7 @@ def _transferred(
         prepared.size,
         time.monotonic() - started,
         prepared.missing,
-        prepared.totals.same,
+        prepared.same,
         tuple(prepared.notices),
         retries,
     )
