@@ -15,8 +15,8 @@ from typing import Iterator, List, Mapping, Optional, Sequence, Tuple
 from ma_boot.errors import CannotCreate, InputMissing, listed
 from ma_boot.modelarts import read_job
 from ma_boot.node import (
+    NodeTransfers,
     TransferOptions,
-    Transfers,
     boot_error,
     configured_store,
     downloading_inputs,
@@ -94,7 +94,7 @@ def upload(environ: Mapping[str, str], request: SyncRequest) -> int:
     return 0
 
 
-def _opened(environ: Mapping[str, str], request: SyncRequest) -> Tuple[Transfers, Store]:
+def _opened(environ: Mapping[str, str], request: SyncRequest) -> Tuple[NodeTransfers, Store]:
     """The mapping with this node's shard, and its store."""
     job = read_job(environ, os.uname().nodename)
     mapping = load_mapping(request.mapping, job)
@@ -106,7 +106,7 @@ def _opened(environ: Mapping[str, str], request: SyncRequest) -> Tuple[Transfers
         )
     shard = Shard(*request.shard) if request.shard else Shard(job.node_rank, job.node_count)
     store = configured_store(options, environ, os.getcwd())
-    return Transfers(mapping, store, Path.cwd(), shard), store
+    return NodeTransfers(mapping, store, Path.cwd(), shard), store
 
 
 def _lines(

@@ -4,8 +4,8 @@ from ma_boot.node.boot import boot, plan_only
 from ma_boot.node.request import BootRequest, as_options, conflicts, requested
 from ma_boot.node.transfers import (
     CANCEL_SECONDS,
+    NodeTransfers,
     TransferOptions,
-    Transfers,
     boot_error,
     configured_store,
     downloading_inputs,
@@ -17,8 +17,8 @@ from ma_boot.node.world import World
 __all__ = [
     "CANCEL_SECONDS",
     "BootRequest",
+    "NodeTransfers",
     "TransferOptions",
-    "Transfers",
     "World",
     "as_options",
     "boot",

@@ -46,7 +46,7 @@ class TransferOptions:
 
 
 @dataclass(frozen=True)
-class Transfers:
+class NodeTransfers:
     """What this node moves, from and to which store; `store` is None if the mapping is empty.
 
     Relative local paths are relative to `base`; `shard` is this node's share of sharded inputs.
@@ -58,18 +58,18 @@ class Transfers:
     shard: Shard
 
 
-NO_TRANSFERS = Transfers(PathMapping((), ()), None, Path(), Shard())
+NO_TRANSFERS = NodeTransfers(PathMapping((), ()), None, Path(), Shard())
 
 
 def job_transfers(
     options: TransferOptions, environ: Mapping[str, str], cwd: str, job: JobEnvironment
-) -> Transfers:
+) -> NodeTransfers:
     """Reads the mapping and opens its store; raises `ConfigError` for anything wrong or missing."""
     mapping = job_mapping(options.path_mapping, cwd, job)
     if not mapping.inputs and not mapping.outputs:
         return NO_TRANSFERS
     store = configured_store(options, environ, cwd)
-    return Transfers(mapping, store, Path(cwd), Shard(job.node_rank, job.node_count))
+    return NodeTransfers(mapping, store, Path(cwd), Shard(job.node_rank, job.node_count))
 
 
 def job_mapping(name: Optional[str], cwd: str, job: JobEnvironment) -> PathMapping:
@@ -113,7 +113,7 @@ def configured_store(options: TransferOptions, environ: Mapping[str, str], cwd: 
 
 @contextmanager
 def downloading_inputs(
-    transfers: Transfers, journal: Journal, inbox: SignalInbox
+    transfers: NodeTransfers, journal: Journal, inbox: SignalInbox
 ) -> Iterator[Callable[[], None]]:
     """Downloads the inputs in a thread while the block runs; the block ends when they have arrived.
 
@@ -154,7 +154,7 @@ def downloading_inputs(
 
 
 @contextmanager
-def uploading_periodically(transfers: Transfers, journal: Journal, inbox: SignalInbox) -> Iterator[None]:
+def uploading_periodically(transfers: NodeTransfers, journal: Journal, inbox: SignalInbox) -> Iterator[None]:
     """Uploads outputs that have an interval while the block runs; stops as soon as the block ends.
 
     Failures are reported and retried in the next round: the last upload is the one that counts.
@@ -182,7 +182,7 @@ def uploading_periodically(transfers: Transfers, journal: Journal, inbox: Signal
 
 
 def upload_outputs(
-    transfers: Transfers, journal: Journal, inbox: SignalInbox, timeout: float, all_expected: bool
+    transfers: NodeTransfers, journal: Journal, inbox: SignalInbox, timeout: float, all_expected: bool
 ) -> Optional[OutputLost]:
     """Uploads the outputs; a loss is returned, never raised: how the training ended comes first.
 

@@ -104,7 +104,7 @@ class TestSelection:
     def test_a_mistake_is_named(self, node: Node) -> None:
         ended = node.boot("--tee", "some", RANK)
         assert ended.code == 64
-        assert "expected all, first, none, or ranks as 0,3" in ended.output
+        assert "expected all, first, none, or ranks such as 0,3" in ended.output
 
 
 class TestLimits:

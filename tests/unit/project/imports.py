@@ -78,7 +78,7 @@ def definition(found: Import) -> str:
     if at in ROOMS and found.name:
         for exported in imports(MODULES[at]):
             if exported.name == found.name and target(exported):
-                return definition(exported)
+                return f"{at}.{found.name}" if exported.module == at else definition(exported)
     return at
 
 
