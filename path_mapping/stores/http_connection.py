@@ -74,9 +74,8 @@ class HttpConnection:
         try:
             self._socket = _connected(origin, context, stall)
         except OSError as error:
-            raise ConnectionFailed(
-                f"no connection to {origin.host}:{origin.port}: {_reason(error)}"
-            ) from error
+            server = f"{origin.host}:{origin.port}"
+            raise ConnectionFailed(f"no connection to {server}: {_reason(error)}") from error
         self._plain = context is None
 
     def close(self) -> None:
@@ -194,21 +193,19 @@ class HttpConnection:
             yield self._view[:received]
 
     def _chunks(self) -> Iterator[memoryview]:
-        while True:
-            size = self._chunk_size()
-            while size:
-                if self._start == self._end:
-                    self._start, self._end = 0, self._receive(0, len(self._view), False)
-                piece = self._view[self._start : min(self._end, self._start + size)]
-                self._start += len(piece)
-                size -= len(piece)
-                yield piece
-                if not size:
-                    self._text_line()
-                    size = self._chunk_size()
-            while self._text_line():
-                pass  # trailers
-            return
+        size = self._chunk_size()
+        while size:
+            if self._start == self._end:
+                self._start, self._end = 0, self._receive(0, len(self._view), False)
+            piece = self._view[self._start : min(self._end, self._start + size)]
+            self._start += len(piece)
+            size -= len(piece)
+            yield piece
+            if not size:
+                self._text_line()
+                size = self._chunk_size()
+        while self._text_line():
+            pass  # trailers
 
     def _chunk_size(self) -> int:
         line = self._text_line()

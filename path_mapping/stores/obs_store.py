@@ -24,7 +24,7 @@ from path_mapping.stores.store import Access, Credentials, FileStore, ObjectStat
 from path_mapping.stores.units import MultipartUpload
 
 PAGE = 1000  # entries in one answer, the most that OBS returns (API reference, "Listing Objects in a Bucket")
-LARGEST_COPY = 5 << 30  # bytes that OBS copies in one request (API reference, "Copying an Object")
+LARGEST_COPY = 5 << 30  # bytes that OBS copies in one request (API reference, "Copying Objects")
 
 
 class ObsStore(FileStore, SignedAccess):

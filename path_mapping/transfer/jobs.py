@@ -108,12 +108,12 @@ class LargeDownload(Job):
 
     def begin(self) -> Iterable[Unit]:
         directory, root = os.fspath(self.copy.local.parent), os.fspath(self.copy.root)
-        self._folder = TargetDir(directory, root)
+        self._directory = TargetDir(directory, root)
         try:
             known = self._open()
         except BaseException:
-            self._folder.undo()
-            self._folder.close()
+            self._directory.undo()
+            self._directory.close()
             raise
         self._is_open = True
         return self._units(known)
@@ -121,13 +121,13 @@ class LargeDownload(Job):
     def _open(self) -> Dict[int, int]:
         """Opens the temporary file of an earlier run, or a new one if another run is working on that."""
         name = temporary_of(self.copy)
-        if not self.copy.etag or is_locked(os.path.join(self._folder.path, name), missing=False):
-            name, self._file = self._folder.create(self.copy.local.name)
+        if not self.copy.etag or is_locked(os.path.join(self._directory.path, name), missing=False):
+            name, self._file = self._directory.create(self.copy.local.name)
         else:
-            self._file = self._folder.resume(name)
+            self._file = self._directory.resume(name)
         self._temporary = name
         try:
-            self._journal = PartJournal(journal_of(name), self._folder.handle)
+            self._journal = PartJournal(journal_of(name), self._directory.handle)
             try:
                 return self._known()
             except BaseException:
@@ -147,11 +147,11 @@ class LargeDownload(Job):
         return {}
 
     def _discard(self) -> None:
-        self._folder.discard(self._temporary)
-        self._folder.discard(journal_of(self._temporary))
+        self._directory.discard(self._temporary)
+        self._directory.discard(journal_of(self._temporary))
 
     def _units(self, known: Dict[int, int]) -> Iterator[Unit]:
-        copy, path = self.copy, os.path.join(self._folder.path, self._temporary)
+        copy, path = self.copy, os.path.join(self._directory.path, self._temporary)
         for index, span in enumerate(self._spans):
             yield GetRange(
                 self._number(), copy.bucket, copy.key, copy.etag, copy.size, *span, path, known.get(index)
@@ -183,8 +183,8 @@ class LargeDownload(Job):
             return self._units({})
         os.fchmod(self._file, 0o640)
         put_mark(self._file, self.copy.size, self.copy.etag)
-        self._folder.settle(self._temporary, self.copy.local.name)
-        self._folder.discard(journal_of(self._temporary))
+        self._directory.settle(self._temporary, self.copy.local.name)
+        self._directory.discard(journal_of(self._temporary))
         self._close()
         return ()
 
@@ -193,7 +193,7 @@ class LargeDownload(Job):
         if self._is_open:
             if isinstance(error, OSError) or not self.copy.etag:
                 self._discard()
-                self._folder.undo()
+                self._directory.undo()
             self._close()
         return ()
 
@@ -201,7 +201,7 @@ class LargeDownload(Job):
         self._is_open = False
         self._journal.close()
         os.close(self._file)
-        self._folder.close()
+        self._directory.close()
 
 
 class LargeUpload(Job):
@@ -252,16 +252,13 @@ class LargeUpload(Job):
 
     def _end(self) -> EndParts:
         """Completes the upload; if the file has changed meanwhile, aborts it, to begin again."""
-        etags: Tuple[str, ...] = tuple(self._etags[number] for number in sorted(self._etags))
-        if self._changed():
-            etags = ()
         assert self._before is not None
+        etags: Tuple[str, ...] = ()
+        if state_of(os.stat(self.copy.local)) == self._before:
+            etags = tuple(self._etags[number] for number in sorted(self._etags))
         return EndParts(
             self._number(), self.copy.bucket, self.copy.key, self._upload, self._before.size, etags
         )
-
-    def _changed(self) -> bool:
-        return state_of(os.stat(self.copy.local)) != self._before
 
     def failed(self, error: BaseException) -> Iterable[Unit]:
         """Aborts the upload: its parts would cost money, and no listing shows them."""

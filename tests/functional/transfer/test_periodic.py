@@ -1,4 +1,4 @@
-"""Outputs that are uploaded while the training runs: quiet files only, one round at a time, then the final upload."""
+"""Outputs are uploaded while the training runs: settled files only, one round at a time, then everything."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def stored(node: Node) -> List[str]:
     return sorted(path.name for path in (node.obs / "bucket" / "out").glob("[!.]*"))
 
 
-def test_quiet_files_are_uploaded_early_and_open_ones_at_the_end(node: Node) -> None:
+def test_settled_files_are_uploaded_early_and_open_ones_at_the_end(node: Node) -> None:
     running = start(node)
     eventually(lambda: stored(node) == ["step_1"], "the first checkpoint in OBS")
     (node.home / "go-on").touch()

@@ -1,4 +1,4 @@
-"""Ranges, parts, crews and checksums: pure rules, for any size."""
+"""Ranges, parts, pools and checksums: pure rules, for any size."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def test_parts_cover_the_file_exactly_and_are_never_too_many(size: int, least: i
 
 
 @given(st.integers(0, 10**7), st.integers(0, 1 << 50), st.integers(1, 256), st.floats(0, 10, allow_nan=False))
-def test_a_crew_stays_small(files: int, size: int, cores: int, round_trip: float) -> None:
+def test_a_pool_stays_small(files: int, size: int, cores: int, round_trip: float) -> None:
     pool = pool_size(files, size, cores, round_trip)
     assert 0 <= pool.processes <= min(4, cores)
     assert 1 <= pool.threads * max(1, pool.processes) <= MOST_THREADS
 
 
-def test_few_files_need_no_process_and_far_ones_more_threads() -> None:
+def test_few_files_need_no_process_and_long_round_trips_more_threads() -> None:
     assert pool_size(3, 1000, 8, 0.0) == (0, 1)
     assert pool_size(10_000, 160 * MIB, 2, 0.0005) == (2, 8)
     assert pool_size(10_000, 160 * MIB, 2, 0.02) == (2, 50)
@@ -70,12 +70,12 @@ def test_only_parts_of_the_planned_size_count() -> None:
 
 
 @given(st.text(), st.text())
-def test_versions_have_different_names(one: str, other: str) -> None:
+def test_each_version_of_an_object_has_its_own_name(one: str, other: str) -> None:
     assert (identity("bucket", one, 5) == identity("bucket", other, 5)) == (one == other)
 
 
 @given(st.lists(st.binary(max_size=300), max_size=8))
-def test_the_crc_of_all_is_made_of_those_of_its_parts(parts: List[bytes]) -> None:
+def test_crcs_of_parts_combine_to_the_crc_of_the_whole(parts: List[bytes]) -> None:
     whole = crc64(b"".join(parts))
     assert crc64_of_parts([crc64(part) for part in parts], list(map(len, parts))) == whole
     running = 0
@@ -85,7 +85,7 @@ def test_the_crc_of_all_is_made_of_those_of_its_parts(parts: List[bytes]) -> Non
 
 
 @given(st.binary(max_size=2000), st.integers(0, (1 << 64) - 1))
-def test_both_libraries_agree(data: bytes, before: int) -> None:
+def test_liblzma_and_crcmod_agree(data: bytes, before: int) -> None:
     native = by_liblzma()
     assert native is not None
     assert native(data, before) == by_crcmod()(data, before) == native(memoryview(bytearray(data)), before)
@@ -93,7 +93,7 @@ def test_both_libraries_agree(data: bytes, before: int) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_a_journal_of_any_content_is_read(content: bytes) -> None:
+def test_a_journal_with_any_content_can_be_read(content: bytes) -> None:
     with tempfile.TemporaryDirectory() as directory:
         Path(directory, "journal").write_bytes(content)
         folder = os.open(directory, os.O_RDONLY)
@@ -107,7 +107,7 @@ def test_a_journal_of_any_content_is_read(content: bytes) -> None:
         os.close(folder)
 
 
-def test_a_mark_says_what_the_file_is_a_copy_of(tmp_path: Path) -> None:
+def test_a_mark_identifies_the_object_that_a_file_is_a_copy_of(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"12345")
     with path.open("rb") as file:
@@ -127,12 +127,12 @@ def test_a_mark_says_what_the_file_is_a_copy_of(tmp_path: Path) -> None:
         ({b"x-amz-checksum-crc64ecma": b"x"}, None, None),
     ],
 )
-def test_what_an_answer_says_of_its_content(headers: dict[bytes, bytes], md5: object, crc: object) -> None:
+def test_checksums_in_a_response(headers: dict[bytes, bytes], md5: object, crc: object) -> None:
     assert md5_of_content(headers) == md5
     assert crc64_of_content(headers) == crc
 
 
 @pytest.mark.parametrize(("header", "seconds"), [("3", 3.0), ("", None), ("soon", None), ("99999", 60.0)])
-def test_what_a_service_asks_to_wait(header: str, seconds: object) -> None:
+def test_retry_after(header: str, seconds: object) -> None:
     found: Tuple[object, ...] = (seconds_to_wait(header),)
     assert found == (seconds,)

@@ -1,4 +1,4 @@
-"""Which files may go while the training runs, and when."""
+"""Which outputs are uploaded while the training runs, and when."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from path_mapping.transfer.periodic import FileStamp, Schedule, open_for_writing, settle_seconds, settled
 
-LOOKS = st.dictionaries(st.sampled_from("abcd"), st.builds(FileStamp, st.integers(0, 1), st.integers(0, 1)))
+STAMPS = st.dictionaries(st.sampled_from("abcd"), st.builds(FileStamp, st.integers(0, 1), st.integers(0, 1)))
 
 
-@given(LOOKS, LOOKS, st.sets(st.sampled_from("abcd")))
-def test_only_what_held_still_and_is_closed_is_quiet(
+@given(STAMPS, STAMPS, st.sets(st.sampled_from("abcd")))
+def test_only_unchanged_and_closed_files_have_settled(
     before: Dict[str, FileStamp], now: Dict[str, FileStamp], written: set[str]
 ) -> None:
     for path in "abcd":
@@ -46,7 +46,7 @@ def test_each_route_is_due_one_interval_after_its_last_round(
             last[number] = now
 
 
-def test_a_file_that_another_process_writes_is_seen(tmp_path: Path) -> None:
+def test_files_that_another_process_has_open_for_writing_are_found(tmp_path: Path) -> None:
     for name in ("read", "written", "closed", "outside"):
         (tmp_path / name).write_text("x")
     program = f"import sys\na = open({str(tmp_path / 'read')!r})\nb = open({str(tmp_path / 'written')!r}, 'a')\nprint(flush=True)\nsys.stdin.read()"

@@ -1,4 +1,4 @@
-"""How requests slow down and recover: a simulated service with a limit, and a real one."""
+"""Requests slow down and speed up again: with a simulated service, and with a real server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from path_mapping.workers.thread_pool import Outcome, data_path_threads
 
 
 def simulated(capacity: float, seconds: float, clients: int) -> Tuple[int, int, RateLimit]:
-    """Requests that were served and refused by a service that serves `capacity` of them per second."""
+    """The requests that a service served and refused that can serve `capacity` of them per second."""
     rate, served, refused = RateLimit(), 0, 0
     free = [0.0] * clients
     tokens, last = capacity / 10, 0.0
@@ -41,19 +41,19 @@ def simulated(capacity: float, seconds: float, clients: int) -> Tuple[int, int, 
 
 
 @pytest.mark.parametrize("capacity", [20.0, 200.0, 1000.0])
-def test_a_service_with_a_limit_is_used_well_and_not_flooded(capacity: float) -> None:
+def test_a_limited_service_is_used_well_and_not_flooded(capacity: float) -> None:
     served, refused, _ = simulated(capacity, 60.0, 32)
     assert served > 0.5 * capacity * 60
     assert refused < 0.25 * served
 
 
-def test_a_service_without_a_limit_is_not_slowed() -> None:
+def test_an_unlimited_service_is_not_slowed_down() -> None:
     served, refused, rate = simulated(1e9, 5.0, 32)
     assert (refused, rate.limit) == (0, None)
     assert served > 0.9 * 32 * 5 / 0.005
 
 
-def test_after_a_refusal_the_limit_goes_away_again() -> None:
+def test_the_limit_is_dropped_some_time_after_a_refusal() -> None:
     rate = RateLimit()
     for step in range(100):
         rate.begin(1000.0 + step / 100)
@@ -78,7 +78,7 @@ def test_refusals_of_one_burst_count_once() -> None:
     assert rate.limit == pytest.approx(50, rel=0.1)
 
 
-def test_what_the_service_asks_for_is_waited() -> None:
+def test_retry_after_is_honoured() -> None:
     rate = RateLimit()
     rate.begin(1000.0)
     rate.refused(1000.0, 7.0)
@@ -86,7 +86,7 @@ def test_what_the_service_asks_for_is_waited() -> None:
 
 
 class Limited(BaseHTTPRequestHandler):
-    """Serves 150 requests per second, and refuses the others."""
+    """Serves 150 requests per second and refuses all others."""
 
     protocol_version = "HTTP/1.1"
     lock = threading.Lock()
@@ -110,7 +110,7 @@ class Limited(BaseHTTPRequestHandler):
         self.wfile.write(b"good" if good else b"slow")
 
 
-def test_many_threads_get_all_from_a_service_that_refuses_most_at_first(tmp_path: Path) -> None:
+def test_many_threads_download_everything_from_a_service_that_first_refuses_most(tmp_path: Path) -> None:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Limited)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
