@@ -6,6 +6,7 @@ import contextlib
 import os
 import select
 import signal
+import threading
 from types import FrameType
 from typing import Any, Dict, List, Optional
 
@@ -25,9 +26,12 @@ class SignalInbox:
         self.stops: List[int] = []
         self._previous: Dict[int, Any] = {}
         self._previous_wakeup = -1
+        self._open = False
+        self._opening = threading.Lock()
 
     def __enter__(self) -> SignalInbox:
         self._read, self._write = os.pipe()
+        self._open = True
         os.set_blocking(self._read, False)
         os.set_blocking(self._write, False)
         self._previous_wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
@@ -41,8 +45,10 @@ class SignalInbox:
         for signum, handler in self._previous.items():
             signal.signal(signum, handler)
         signal.set_wakeup_fd(self._previous_wakeup)
-        os.close(self._read)
-        os.close(self._write)
+        with self._opening:
+            self._open = False
+            os.close(self._read)
+            os.close(self._write)
 
     def _record(self, signum: int, frame: Optional[FrameType]) -> None:
         if signum != signal.SIGCHLD:
@@ -61,9 +67,10 @@ class SignalInbox:
             pass
 
     def wake(self) -> None:
-        """Wakes the waiting loop; may be called from any thread."""
-        with contextlib.suppress(BlockingIOError):  # the pipe is full: the loop wakes anyway
-            os.write(self._write, b"\0")
+        """Wakes the waiting loop; may be called from any thread, also from one that outlives the inbox."""
+        with self._opening, contextlib.suppress(BlockingIOError):  # the pipe is full: the loop wakes anyway
+            if self._open:
+                os.write(self._write, b"\0")
 
     def wait(self, seconds: float) -> None:
         """Sleeps until something arrives, for at most `seconds`."""

@@ -42,11 +42,13 @@ class Worker:
                 bufsize=0,
                 start_new_session=True,
             )
-        self._started_ns = time.monotonic_ns()
+        self.started_ns = time.monotonic_ns()
+        pipe = cast(BinaryIO, self.process.stdout)
         try:
-            self.output = WorkerOutput(cast(BinaryIO, self.process.stdout), spec, journal)
+            self.output = WorkerOutput(pipe, spec, journal)
             self.pidfd = _pidfd(self.process.pid)
         except BaseException:
+            pipe.close()
             kill_group(self.process.pid)
             self.process.wait()
             raise
@@ -80,7 +82,7 @@ class Worker:
             code=code if code >= 0 else 128 - code,
             signal=-code if code < 0 else None,
             ended_ns=now_ns,
-            seconds=(now_ns - self._started_ns) / 1e9,
+            seconds=(now_ns - self.started_ns) / 1e9,
             stopped=stopped,
             log_file=self.spec.log_file,
             output=self.output.tail(),

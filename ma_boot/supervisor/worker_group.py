@@ -75,7 +75,7 @@ class WorkerGroup:
         """What is left of the workers' process groups, or else of what they started outside of them."""
         groups = [f"children of {worker.spec.label}" for worker in self.workers if not worker.gone]
         detached = 0 if groups else len(processes_marked(self._marker))
-        return groups or ([f"{detached} detached processes"] if detached else [])
+        return groups or ([f"{detached} detached process{'es' if detached > 1 else ''}"] if detached else [])
 
     def signal(self, signum: int) -> None:
         """Signals the process groups; once all workers have ended, also processes outside of the groups."""

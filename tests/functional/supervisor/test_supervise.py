@@ -155,6 +155,19 @@ class TestWatch:
         (node.home / "go").write_text("")
         assert running.end().code == 0
 
+    def test_a_stop_costs_no_cpu_while_hangs_are_watched_for(self, node: Node) -> None:
+        options = ("--hang-timeout", "0.4", "--stop-timeout", "600")
+        running = node.start(*options, RANK, "deaf", f"ready:{node.root}/p", "sleep")
+        pids(node.root, "p.*", 2)
+        running.signal()
+        eventually(lambda: any(event["kind"] == "stop" for event in node.events()), "the stop")
+        before = cpu_seconds(running.process.pid)
+        with pytest.raises(subprocess.TimeoutExpired):
+            running.process.wait(timeout=1)
+        assert cpu_seconds(running.process.pid) - before < 0.3
+        running.signal()
+        assert running.end().code == 143
+
 
 class TestVerdict:
     """Which of several ends is the cause, and why it came."""
@@ -341,6 +354,11 @@ def switches(pid: int) -> int:
     """How often the process was woken, or put aside, so far."""
     status = Path(f"/proc/{pid}/status").read_text()
     return sum(map(int, re.findall(r"voluntary_ctxt_switches:\s+(\d+)", status)))
+
+
+def cpu_seconds(pid: int) -> float:
+    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def state(pid: int) -> str:

@@ -1,0 +1,15 @@
+"""What receives this process's signals during a test."""
+
+from __future__ import annotations
+
+from typing import Iterator
+
+import pytest
+
+from ma_boot.processes import SignalInbox
+
+
+@pytest.fixture
+def inbox() -> Iterator[SignalInbox]:
+    with SignalInbox() as inbox:
+        yield inbox

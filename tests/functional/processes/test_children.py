@@ -1,0 +1,124 @@
+"""Child processes of ours and adopted ones, and what is found of them by their marker."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import List
+
+import pytest
+
+from ma_boot.errors import Stopped
+from ma_boot.processes import (
+    MARKER_VARIABLE,
+    SignalInbox,
+    guarded,
+    own_marker,
+    processes_marked,
+    reap_orphans,
+    run_child,
+    stop_leftovers,
+)
+from tests.functional.node import alive, eventually
+
+PATH = {"PATH": "/usr/bin:/bin"}
+
+
+def run(script: str, inbox: SignalInbox, directory: Path) -> int:
+    return run_child(["sh", "-c", script], PATH, inbox, lambda: None, cwd=str(directory))
+
+
+def number_in(file: Path) -> int:
+    return int(eventually(lambda: file.exists() and file.read_text().strip(), f"{file.name} is written"))
+
+
+class TestRunChild:
+    """A program to its end, with its process group."""
+
+    @pytest.mark.parametrize(("script", "code"), [("exit 3", 3), ("kill -9 $$", -9)])
+    def test_its_exit_code(self, tmp_path: Path, inbox: SignalInbox, script: str, code: int) -> None:
+        assert run(script, inbox, tmp_path) == code
+
+    def test_what_it_leaves_in_its_group_is_killed(self, tmp_path: Path, inbox: SignalInbox) -> None:
+        assert run("sleep 600 & echo $! > pid", inbox, tmp_path) == 0
+        pid = number_in(tmp_path / "pid")
+        eventually(lambda: not alive(pid), "it is gone")
+
+    def test_a_stop_signal_ends_it(self, tmp_path: Path, inbox: SignalInbox) -> None:
+        script = "trap '' TERM; echo $$ > pid; kill $PPID; while :; do sleep 1; done"
+        with pytest.raises(Stopped) as stopped:
+            run(script, inbox, tmp_path)
+        assert stopped.value.signum == signal.SIGTERM
+        assert not alive(number_in(tmp_path / "pid"))
+
+
+class TestReaping:
+    """`reap_orphans` takes what nobody else waits for."""
+
+    def test_an_adopted_process_is_reaped(self) -> None:
+        child = subprocess.Popen(["true"])
+        eventually(lambda: not alive(child.pid), "it has ended")
+        reap_orphans([])
+        assert not Path(f"/proc/{child.pid}").exists()
+        child.wait()
+
+    def test_the_exit_code_of_our_own_is_left_to_us(self) -> None:
+        with subprocess.Popen(["sh", "-c", "exit 3"]) as child:
+            eventually(lambda: not alive(child.pid), "it has ended")
+            reap_orphans([child.pid])
+            assert child.wait() == 3
+
+
+class TestGuard:
+    """The process that outlives us."""
+
+    def test_it_does_not_carry_our_marker(self) -> None:
+        marker = own_marker("guarded")
+        with guarded(marker, {**PATH, MARKER_VARIABLE: marker}):
+            assert processes_marked(marker) == []
+
+    def test_its_own_early_end_disturbs_nobody(self) -> None:
+        with guarded(own_marker("guarded"), PATH):
+            (guard,) = eventually(guards, "the guard runs")
+            os.kill(guard, signal.SIGKILL)
+            eventually(lambda: not alive(guard), "the guard has ended")
+            reap_orphans([])
+        assert guards() == []
+
+
+class TestLeftovers:
+    """Processes whose ma_boot is gone."""
+
+    @pytest.mark.parametrize("trap", ["", "trap '' TERM; "], ids=["obedient", "deaf"])
+    def test_they_are_stopped_and_then_killed(self, tmp_path: Path, inbox: SignalInbox, trap: str) -> None:
+        gone = own_marker("left").replace(f":{os.getpid()}:", ":999999999:")
+        script = f"{trap}echo $$ > pid; while :; do sleep 0.1; done"
+        with subprocess.Popen(
+            ["sh", "-c", script], cwd=tmp_path, env={**PATH, MARKER_VARIABLE: gone}
+        ) as left:
+            number_in(tmp_path / "pid")
+            stop_leftovers("another container", 0.2, inbox, print, print)
+            assert left.poll() is None
+            said: List[str] = []
+            events: List[tuple[str, ...]] = []
+            began = time.monotonic()
+            stop_leftovers(
+                "left", 0.2, inbox, said.append, lambda kind, **fields: events.append((kind, *fields))
+            )
+            assert left.wait(timeout=30) == (-signal.SIGKILL if trap else -signal.SIGTERM)
+            assert not trap or time.monotonic() - began >= 0.2
+        assert len(said) == 1
+        assert events == [("left-over", "pids")]
+
+
+def guards() -> List[int]:
+    """The guards of this process's marker."""
+    lines = {
+        int(file.parent.name): file.read_text()
+        for file in Path("/proc").glob("[0-9]*/cmdline")
+        if file.exists()
+    }
+    return [pid for pid, line in lines.items() if "orphan_guard" in line and own_marker("guarded") in line]

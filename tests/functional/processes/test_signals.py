@@ -1,0 +1,36 @@
+"""The inbox for signals, beside threads that outlive it."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+
+import pytest
+
+from ma_boot.errors import Stopped
+from ma_boot.processes import SignalInbox
+
+
+def test_a_stop_signal_is_recorded_and_wakes() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with SignalInbox() as inbox:
+        inbox.check()
+        os.kill(os.getpid(), signal.SIGTERM)
+        began = time.monotonic()
+        inbox.wait(30)
+        assert time.monotonic() - began < 10
+        with pytest.raises(Stopped):
+            inbox.check()
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_thread_that_wakes_it_too_late_writes_to_nobody() -> None:
+    with SignalInbox() as inbox:
+        pass
+    read, write = os.pipe()  # with the numbers of the inbox's own
+    inbox.wake()
+    assert select.select([read], [], [], 0)[0] == []
+    os.close(read)
+    os.close(write)

@@ -1,0 +1,56 @@
+"""Work in a thread, as the main thread sees it."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from ma_boot.errors import Stopped
+from ma_boot.processes import SignalInbox, Task
+
+
+def until_cancelled(cancel: threading.Event) -> str:
+    return "cancelled" if cancel.wait(30) else "forgotten"
+
+
+def test_its_result(inbox: SignalInbox) -> None:
+    task = Task("work", lambda _: 7, inbox)
+    assert task.wait(lambda: None)
+    assert (task.finished, task.result()) == (True, 7)
+
+
+def test_its_error_is_raised_where_it_is_asked_for(inbox: SignalInbox) -> None:
+    def work(_: object) -> None:
+        raise ValueError("of the work")
+
+    task = Task("work", work, inbox)
+    assert task.wait(lambda: None)
+    for ask in (task.check, task.result):
+        with pytest.raises(ValueError, match="of the work"):
+            ask()
+
+
+def test_a_deadline_ends_the_wait_and_not_the_work(inbox: SignalInbox) -> None:
+    task = Task("work", until_cancelled, inbox)
+    assert not task.wait(lambda: None, time.monotonic() + 0.05)
+    assert not task.finished
+    task.cancel()
+    assert task.wait(lambda: None)
+    assert task.result() == "cancelled"
+
+
+def test_the_end_of_the_work_wakes_who_waits(inbox: SignalInbox) -> None:
+    began = time.monotonic()
+    assert Task("work", lambda _: time.sleep(0.05), inbox).wait(lambda: None)
+    assert time.monotonic() - began < 10, "not at the next reminder"
+
+
+def test_what_the_check_raises_ends_the_wait(inbox: SignalInbox) -> None:
+    task = Task("work", until_cancelled, inbox)
+    inbox.stops.append(15)
+    with pytest.raises(Stopped):
+        task.wait(inbox.check)
+    task.cancel()
+    assert task.wait(lambda: None)

@@ -1,0 +1,74 @@
+"""What the parts of the supervisor need: small processes, an inbox, and a journal whose events can be read."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Dict, Iterator, List
+
+import pytest
+
+from ma_boot.launch import WorkerSpec
+from ma_boot.processes import SignalInbox, own_marker
+from ma_boot.reporting.console import Console
+from ma_boot.reporting.journal import Journal
+from ma_boot.supervisor.worker_group import WorkerGroup
+
+
+class EventLog(Journal):
+    """A journal in a directory: `events` and what is on the `screen`, so far."""
+
+    def __init__(self, directory: Path) -> None:
+        self._screen = directory / "screen"
+        self._events = directory / "events.jsonl"
+        self._descriptor = os.open(self._screen, os.O_CREAT | os.O_WRONLY)
+        super().__init__(Console(self._descriptor))
+        self.open(self._events, 0)
+
+    def close(self) -> None:
+        super().close()
+        self.console.flush()
+        os.close(self._descriptor)
+
+    def screen(self) -> str:
+        self.console.flush()
+        return self._screen.read_text()
+
+    def events(self, kind: str) -> List[Dict[str, Any]]:
+        found = map(json.loads, self._events.read_text().splitlines())
+        return [event for event in found if event["kind"] == kind]
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[EventLog]:
+    log = EventLog(tmp_path)
+    yield log
+    log.close()
+
+
+@pytest.fixture
+def inbox() -> Iterator[SignalInbox]:
+    with SignalInbox() as inbox:
+        yield inbox
+
+
+def shell(directory: Path, rank: int, script: str) -> WorkerSpec:
+    """Rank `rank`, a shell that runs the script in the directory."""
+    environ = {"PATH": "/usr/bin:/bin"}
+    log_file = str(directory / f"rank_{rank}.txt")
+    return WorkerSpec(f"rank {rank}", ("sh", "-c", script), str(directory), environ, log_file, rank)
+
+
+@contextmanager
+def started(*specs: WorkerSpec, inbox: SignalInbox, journal: EventLog) -> Iterator[WorkerGroup]:
+    """A group that started them; its workers are reaped at the end."""
+    group = WorkerGroup(own_marker("test"))
+    try:
+        with group:
+            assert group.start(specs, inbox, journal) is None
+            yield group
+    finally:
+        for worker in group.workers:
+            worker.process.wait(timeout=30)

@@ -1,0 +1,106 @@
+"""The ends of processes: in the kernel's order, with the last output, and without waking for nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Iterator
+
+import pytest
+
+from ma_boot.launch import WorkerSpec
+from ma_boot.processes import SignalInbox
+from ma_boot.supervisor.exit_watch import ExitWatch
+from ma_boot.supervisor.output_pump import OutputPump
+from ma_boot.supervisor.worker_group import WorkerGroup
+from tests.functional.node import eventually
+from tests.functional.supervisor.conftest import EventLog, shell, started
+
+FOREVER = 30.0  # of a test
+
+
+@contextmanager
+def watched(
+    *specs: WorkerSpec, inbox: SignalInbox, journal: EventLog, pidfd: bool = True
+) -> Iterator[tuple[ExitWatch, WorkerGroup]]:
+    """A watch of a group that runs; without `pidfd` as on a kernel before 5.3."""
+    with (
+        OutputPump(journal, inbox, 1 << 29, 1 << 30) as pump,
+        started(*specs, inbox=inbox, journal=journal) as group,
+        ExitWatch(pump, inbox, journal.event) as watch,
+    ):
+        for worker in group.workers:
+            if not pidfd and worker.pidfd is not None:
+                os.close(worker.pidfd)
+                worker.pidfd = None
+        watch.add(group.workers)
+        yield watch, group
+
+
+def until(watch: ExitWatch, count: int, stopping: bool = False) -> None:
+    """Waits for so many ends; fails the test when they do not come."""
+    deadline = time.monotonic() + FOREVER
+    while len(watch.exits) < count:
+        assert time.monotonic() < deadline
+        watch.wait(FOREVER, stopping)
+
+
+def ended(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
+def test_ends_that_come_together_stand_in_the_kernels_order(
+    tmp_path: Path, inbox: SignalInbox, journal: EventLog, order: tuple[int, ...]
+) -> None:
+    specs = [shell(tmp_path, rank, "exec sleep 600") for rank in range(3)]
+    with watched(*specs, inbox=inbox, journal=journal) as (watch, group):
+        for rank in order:
+            os.kill(group.workers[rank].pid, signal.SIGKILL)
+            eventually(lambda pid=group.workers[rank].pid: ended(pid), "it has ended")  # type: ignore[misc]
+        watch.wait(FOREVER)
+        assert [one.rank for one in watch.exits] == list(order)
+        assert {(one.code, one.signal, one.stopped) for one in watch.exits} == {(137, signal.SIGKILL, False)}
+        assert group.running() == []
+
+
+@pytest.mark.parametrize("pidfd", [True, False], ids=["pidfd", "an older kernel"])
+def test_an_end_wakes_and_has_the_last_output(
+    tmp_path: Path, inbox: SignalInbox, journal: EventLog, pidfd: bool
+) -> None:
+    specs = [shell(tmp_path, 0, "exec sleep 600"), shell(tmp_path, 1, "echo the last words; exit 3")]
+    with watched(*specs, inbox=inbox, journal=journal, pidfd=pidfd) as (watch, group):
+        until(watch, 1)
+        (end,) = watch.exits
+        assert (end.rank, end.code, end.signal, end.output) == (1, 3, None, "the last words\n")
+        assert 0 < end.seconds < FOREVER
+        assert group.labels() == ["rank 0"]
+        group.signal(signal.SIGTERM)
+        until(watch, 2, stopping=True)
+        assert [(event["rank"], event["stopped"]) for event in journal.events("exit")] == [
+            (1, False),
+            (0, True),
+        ]
+
+
+def test_a_signal_wakes(tmp_path: Path, inbox: SignalInbox, journal: EventLog) -> None:
+    with watched(shell(tmp_path, 0, "exec sleep 600"), inbox=inbox, journal=journal) as (watch, _):
+        began = time.monotonic()
+        os.kill(os.getpid(), signal.SIGTERM)
+        watch.wait(FOREVER)
+        assert time.monotonic() - began < FOREVER / 2
+        assert inbox.stops == [signal.SIGTERM]
+        assert watch.exits == []
+        began = time.monotonic()
+        watch.wait(0.2)
+        assert time.monotonic() - began >= 0.2, "it wakes once"
+
+
+def test_nothing_wakes_while_nothing_happens(tmp_path: Path, inbox: SignalInbox, journal: EventLog) -> None:
+    with watched(shell(tmp_path, 0, "exec sleep 600"), inbox=inbox, journal=journal) as (watch, _):
+        began = time.monotonic()
+        watch.wait(0.2)
+        assert time.monotonic() - began >= 0.2

@@ -1,0 +1,91 @@
+"""All outputs together: the first words of each, the pace of the console, and the platform's limit."""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Iterator, List
+
+import pytest
+
+from ma_boot.processes import SignalInbox
+from ma_boot.reporting.console import ROOM_BYTES, Console
+from ma_boot.reporting.journal import Journal
+from ma_boot.supervisor.output_pump import PAUSE_SECONDS, OutputPump
+from ma_boot.supervisor.worker_output import WorkerOutput
+from tests.functional.node import eventually
+from tests.functional.supervisor.conftest import EventLog, shell
+
+
+@dataclass
+class Ranks:
+    """Two ranks, as far as they print."""
+
+    pump: OutputPump
+    sinks: List[int]
+
+    def print(self, rank: int, text: str) -> None:
+        """Prints and pumps."""
+        os.write(self.sinks[rank], text.encode())
+        self.pump.pump()
+
+
+@pytest.fixture
+def ranks(tmp_path: Path, inbox: SignalInbox, journal: EventLog) -> Iterator[Ranks]:
+    with ExitStack() as stack:
+        pump = stack.enter_context(OutputPump(journal, inbox, quiet_bytes=500, silent_bytes=1000))
+        found = Ranks(pump, [])
+        for rank in range(2):
+            source, sink = os.pipe()
+            output = WorkerOutput(os.fdopen(source, "rb", 0), shell(tmp_path, rank, ""), journal)
+            stack.callback(output.close)
+            stack.callback(os.close, sink)
+            pump.add(output)
+            found.sinks.append(sink)
+        yield found
+
+
+def test_the_first_output_of_each_is_an_event(ranks: Ranks, journal: EventLog) -> None:
+    for rank in (1, 1, 0, 1, 0):
+        ranks.print(rank, "a line\n")
+    assert [event["label"] for event in journal.events("first-output")] == ["rank 1", "rank 0"]
+
+
+def test_the_pipes_are_left_alone_for_a_moment_after_each_read(ranks: Ranks) -> None:
+    assert ranks.pump.pause() == 0
+    ranks.print(0, "a line\n")
+    assert 0 < ranks.pump.pause() <= PAUSE_SECONDS
+    eventually(lambda: ranks.pump.pause() == 0, "the moment is over")
+
+
+def test_near_the_platforms_limit_only_the_files_go_on(
+    ranks: Ranks, journal: EventLog, tmp_path: Path
+) -> None:
+    for number in range(100):
+        for rank in range(2):
+            ranks.print(rank, f"line {number}\n")
+    said = [line for line in journal.screen().splitlines() if line.startswith("[ma_boot]")]
+    assert ["all processes but the first" in line for line in said] == [True, False]
+    shown = {rank: journal.screen().count(f"[rank {rank}] line") for rank in range(2)}
+    assert 0 < shown[1] < shown[0] - 10 < 80
+    assert [len((tmp_path / f"rank_{rank}.txt").read_text().splitlines()) for rank in range(2)] == [100, 100]
+
+
+def test_nothing_is_read_until_the_console_has_room_again(inbox: SignalInbox) -> None:
+    reader, writer = os.pipe()
+    console = Console(writer, patience=600)
+    with OutputPump(Journal(console), inbox, 1 << 29, 1 << 30) as pump:
+        console.write(b"x" * ROOM_BYTES + b"\n")
+        assert pump.pause() > 100
+        inbox.drain()
+        taken = threading.Thread(target=lambda: all(iter(lambda: os.read(reader, 1 << 20), b"")))
+        taken.start()
+        eventually(lambda: select.select([inbox], [], [], 0)[0], "who sleeps is woken")
+        assert pump.pause() == 0
+    os.close(writer)
+    taken.join()
+    os.close(reader)

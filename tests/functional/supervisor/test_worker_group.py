@@ -1,0 +1,135 @@
+"""The processes of a run: started in order, found again in groups and in other sessions, never left."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+from ma_boot.errors import CannotCreate, CommandNotFound, NotExecutable
+from ma_boot.processes import SignalInbox, own_marker, processes_marked
+from ma_boot.supervisor.worker_group import WorkerGroup
+from tests.functional.node import alive, eventually
+from tests.functional.supervisor.conftest import EventLog, shell, started
+
+
+def end(group: WorkerGroup) -> None:
+    """Waits for the workers, and records their ends."""
+    for worker in group.workers:
+        worker.process.wait(timeout=30)
+        worker.collect(worker.started_ns, stopped=False)
+
+
+class TestStart:
+    """In order, until one cannot be started."""
+
+    def test_all_carry_the_marker_and_lead_sessions(
+        self, tmp_path: Path, inbox: SignalInbox, journal: EventLog
+    ) -> None:
+        specs = [shell(tmp_path, rank, "echo $MABOOT_RUN; ps -o sid= -p $$") for rank in (0, 1)]
+        with started(*specs, inbox=inbox, journal=journal) as group:
+            pids = [worker.pid for worker in group.running()]
+            assert group.labels() == ["rank 0", "rank 1"]
+            assert [event["pid"] for event in journal.events("start")] == pids
+            end(group)
+            assert group.labels() == []
+            outputs = [worker.exit.output.split() for worker in group.workers if worker.exit]
+        assert outputs == [[own_marker("test"), str(pid)] for pid in pids]
+        assert outputs == [(tmp_path / f"rank_{rank}.txt").read_text().split() for rank in (0, 1)]
+
+    @pytest.mark.parametrize(
+        ("change", "expected", "message"),
+        [
+            (
+                {"argv": ("./missing",)},
+                CommandNotFound,
+                "rank 1 could not be started: ./missing: No such file",
+            ),
+            ({"argv": ("/tmp",)}, NotExecutable, "rank 1 could not be started: /tmp: Permission denied"),
+            ({"log_file": "/dev/null/log"}, CannotCreate, "cannot create the log file /dev/null/log: "),
+        ],
+        ids=["missing", "a directory", "no log file"],
+    )
+    def test_one_that_cannot_be_started_is_the_last(
+        self,
+        tmp_path: Path,
+        inbox: SignalInbox,
+        journal: EventLog,
+        change: Dict[str, Any],
+        expected: type,
+        message: str,
+    ) -> None:
+        bad = replace(shell(tmp_path, 1, "exec sleep 600"), **change)
+        with started(shell(tmp_path, 0, "exec sleep 600"), inbox=inbox, journal=journal) as group:
+            pid = group.workers[0].pid
+            error = group.start([bad, shell(tmp_path, 2, "exec sleep 600")], inbox, journal)
+            assert type(error) is expected
+            assert message in str(error)
+            assert group.labels() == ["rank 0"]
+            assert processes_marked(own_marker("test")) == [pid]
+        assert not alive(pid)
+
+    def test_a_stop_signal_ends_the_start(
+        self, tmp_path: Path, inbox: SignalInbox, journal: EventLog
+    ) -> None:
+        inbox.stops.append(signal.SIGTERM)
+        with started(shell(tmp_path, 0, ""), inbox=inbox, journal=journal) as group:
+            assert group.workers == []
+
+
+class TestEnd:
+    """What the workers leave behind."""
+
+    @pytest.mark.parametrize(
+        ("script", "left"),
+        [
+            ("sleep 600 & echo $! > pid", ["children of rank 0"]),
+            ("setsid sleep 600 & echo $! > pid", ["1 detached process"]),
+            ("true", []),
+        ],
+        ids=["in the group", "detached", "nothing"],
+    )
+    def test_it_is_named_and_signalled(
+        self, tmp_path: Path, inbox: SignalInbox, journal: EventLog, script: str, left: List[str]
+    ) -> None:
+        with started(shell(tmp_path, 0, script), inbox=inbox, journal=journal) as group:
+            end(group)
+            eventually(lambda: group.left_behind() == left, f"left: {left}")
+            group.signal(signal.SIGTERM)
+            eventually(lambda: not _runs(tmp_path / "pid"), "it is gone")
+
+    @pytest.mark.parametrize(
+        "script", ["env -i sleep 600 & echo $! > pid; wait", "setsid sleep 600 & echo $! > pid; wait"]
+    )
+    def test_nothing_survives_the_block(
+        self, tmp_path: Path, inbox: SignalInbox, journal: EventLog, script: str
+    ) -> None:
+        def interrupted() -> None:
+            with started(shell(tmp_path, 0, f"trap '' TERM; {script}"), inbox=inbox, journal=journal):
+                eventually(lambda: _runs(tmp_path / "pid"), "it runs")
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+        eventually(lambda: not _runs(tmp_path / "pid"), "it is gone")
+
+    def test_a_detached_process_is_left_alone_while_a_worker_runs(
+        self, tmp_path: Path, inbox: SignalInbox, journal: EventLog
+    ) -> None:
+        script = "trap 'echo > term' TERM; setsid sleep 600 & echo $! > pid; wait; wait"
+        with started(shell(tmp_path, 0, script), inbox=inbox, journal=journal) as group:
+            eventually(lambda: _runs(tmp_path / "pid"), "it runs")
+            group.signal(signal.SIGTERM)
+            eventually((tmp_path / "term").exists, "the worker has the signal")
+            assert _runs(tmp_path / "pid")
+
+
+def _runs(file: Path) -> bool:
+    """Whether the process whose number is in the file lives, and has become `sleep`."""
+    try:
+        return Path(f"/proc/{int(file.read_text())}/cmdline").read_bytes().startswith(b"sleep\0")
+    except (OSError, ValueError):
+        return False

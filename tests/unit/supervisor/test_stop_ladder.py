@@ -1,0 +1,132 @@
+"""The steps of a stop, by a clock that the test sets."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from signal import SIGKILL, SIGTERM
+from typing import Iterator, List
+
+import pytest
+
+from ma_boot.reporting.console import Console
+from ma_boot.reporting.journal import Journal
+from ma_boot.supervisor.stop_ladder import REST_SECONDS, UNKILLABLE_SECONDS, StopLadder
+
+LEFT = ["rank 0", "rank 1"]
+
+
+@dataclass
+class Stopping:
+    """A ladder with a grace of 15 s, at 100 s."""
+
+    screen: Path
+    console: Console
+    now: float = 100.0
+    stops: List[int] = field(default_factory=list)
+    sent: List[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        journal = Journal(self.console)
+        self.ladder = StopLadder(15.0, SIGKILL, self.stops, self.sent.append, journal, lambda: self.now)
+
+    def after(self, seconds: float, left: List[str]) -> List[int]:
+        """What has been sent by then."""
+        self.now += seconds
+        self.ladder.escalate(left)
+        return self.sent
+
+    def said(self) -> str:
+        self.console.flush()
+        return self.screen.read_text()
+
+
+@pytest.fixture
+def stopping(tmp_path: Path) -> Iterator[Stopping]:
+    descriptor = os.open(tmp_path / "screen", os.O_CREAT | os.O_WRONLY)
+    with Console(descriptor) as console:
+        yield Stopping(tmp_path / "screen", console)
+    os.close(descriptor)
+
+
+def test_from_sigterm_to_what_cannot_be_killed(stopping: Stopping) -> None:
+    ladder = stopping.ladder
+    assert (ladder.begun, ladder.patience()) == (False, math.inf)
+    ladder.begin("rank 2 ended with exit code 1", LEFT)
+    assert (ladder.begun, ladder.patience()) == (True, 15.0)
+    assert stopping.after(14.9, LEFT) == [SIGTERM]
+    assert stopping.after(0.1, ["rank 1"]) == [SIGTERM, SIGKILL]
+    assert ladder.patience() == UNKILLABLE_SECONDS
+    stopping.after(UNKILLABLE_SECONDS - 1, ["rank 1"])
+    assert ladder.survivors == []
+    assert stopping.after(1, ["rank 1"]) == [SIGTERM, SIGKILL]
+    assert ladder.survivors == ["rank 1"]
+    assert stopping.said().splitlines() == [
+        "[ma_boot] rank 2 ended with exit code 1: stopping rank 0, rank 1",
+        "[ma_boot] SIGKILL did not end rank 1",
+    ]
+
+
+def test_nothing_is_killed_when_nothing_is_left(stopping: Stopping) -> None:
+    stopping.ladder.begin("SIGTERM received", LEFT)
+    assert stopping.after(20, []) == [SIGTERM]
+
+
+def test_nobody_is_named_when_nobody_runs(stopping: Stopping) -> None:
+    stopping.ladder.begin("rank 0 could not be started", [])
+    assert stopping.said() == ""
+
+
+@pytest.mark.parametrize("before", [[], [SIGTERM]], ids=["after a failure", "after a stop signal"])
+def test_the_second_stop_signal_cuts_the_grace_short(stopping: Stopping, before: List[int]) -> None:
+    stopping.stops += before
+    stopping.ladder.begin("a reason", LEFT)
+    if not before:  # the first signal may come just after the failure: the platform sends it to everybody
+        stopping.stops.append(SIGTERM)
+    assert stopping.after(1, LEFT) == [SIGTERM]
+    stopping.stops.append(SIGTERM)
+    assert stopping.after(1, LEFT) == [SIGTERM, SIGKILL]
+    stopping.stops.append(SIGTERM)
+    assert stopping.after(1, LEFT) == [SIGTERM, SIGKILL], "there is nothing stronger"
+
+
+def test_a_gentle_hurry_leaves_the_deadline(stopping: Stopping) -> None:
+    ladder = StopLadder(
+        15.0, SIGTERM, stopping.stops, stopping.sent.append, Journal(stopping.console), lambda: stopping.now
+    )
+    stopping.ladder = ladder
+    ladder.begin("a reason", LEFT)
+    stopping.stops += [SIGTERM, SIGTERM]
+    assert stopping.after(1, LEFT) == [SIGTERM, SIGTERM]
+    assert ladder.patience() == 14.0
+    assert stopping.after(14, LEFT) == [SIGTERM, SIGTERM, SIGKILL]
+
+
+class TestWhatIsLeftBehind:
+    """The second time through, for the children of processes that have ended."""
+
+    def test_it_has_the_whole_grace_after_a_good_end(self, stopping: Stopping) -> None:
+        stopping.ladder.begin_again()
+        assert (stopping.sent, stopping.ladder.patience()) == ([SIGTERM], 15.0)
+
+    def test_it_shares_the_deadline_of_a_stop(self, stopping: Stopping) -> None:
+        stopping.ladder.begin("a reason", LEFT)
+        stopping.after(5, LEFT)
+        stopping.ladder.begin_again()
+        assert stopping.ladder.patience() == 10.0
+
+    def test_it_is_killed_anew_after_others_have_been(self, stopping: Stopping) -> None:
+        stopping.ladder.begin("a reason", LEFT)
+        assert stopping.after(15, LEFT) == [SIGTERM, SIGKILL]
+        stopping.ladder.begin_again()
+        assert stopping.after(UNKILLABLE_SECONDS, ["children of rank 0"])[2:] == [SIGTERM, SIGKILL]
+        assert stopping.ladder.survivors == []
+
+    def test_it_has_a_second_at_least_and_is_killed_then(self, stopping: Stopping) -> None:
+        stopping.ladder.begin("a reason", LEFT)
+        stopping.now += 15
+        stopping.ladder.begin_again()
+        assert stopping.ladder.patience() == REST_SECONDS
+        assert stopping.after(REST_SECONDS, ["children of rank 0"])[2:] == [SIGKILL]
