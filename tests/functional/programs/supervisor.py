@@ -9,8 +9,7 @@ from pathlib import Path
 
 from ma_boot.launch import WorkerSpec
 from ma_boot.processes import SignalInbox, adopt_orphans
-from ma_boot.reporting.console import Console
-from ma_boot.reporting.journal import Journal
+from ma_boot.reporting import Console, Journal
 from ma_boot.supervisor import Limits, supervise
 
 root, limits, adopt, *command = sys.argv[1:]

@@ -12,8 +12,7 @@ import pytest
 
 from ma_boot.launch import WorkerSpec
 from ma_boot.processes import SignalInbox, own_marker
-from ma_boot.reporting.console import Console
-from ma_boot.reporting.journal import Journal
+from ma_boot.reporting import Console, Journal
 from ma_boot.supervisor.worker_group import WorkerGroup
 
 

@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ma_boot.launch import WorkerSpec
-from ma_boot.reporting.console import Console
-from ma_boot.reporting.journal import Journal
+from ma_boot.reporting import Console, Journal
 from ma_boot.supervisor.worker_output import PROGRESS_SECONDS, WorkerOutput
 from tests.functional.node import RANK, Node, eventually, pids
 from tests.functional.supervisor.test_supervise import driven, start_limited

@@ -13,8 +13,8 @@ from typing import Iterator, List
 import pytest
 
 from ma_boot.processes import SignalInbox
-from ma_boot.reporting.console import ROOM_BYTES, Console
-from ma_boot.reporting.journal import Journal
+from ma_boot.reporting import Console, Journal
+from ma_boot.reporting.console import QUEUE_BYTES
 from ma_boot.supervisor.output_pump import PAUSE_SECONDS, OutputPump
 from ma_boot.supervisor.worker_output import WorkerOutput
 from tests.functional.node import eventually
@@ -79,7 +79,7 @@ def test_nothing_is_read_until_the_console_has_room_again(inbox: SignalInbox) ->
     reader, writer = os.pipe()
     console = Console(writer, patience=600)
     with OutputPump(Journal(console), inbox, 1 << 29, 1 << 30) as pump:
-        console.write(b"x" * ROOM_BYTES + b"\n")
+        console.write(b"x" * QUEUE_BYTES + b"\n")
         assert pump.pause() > 100
         inbox.drain()
         taken = threading.Thread(target=lambda: all(iter(lambda: os.read(reader, 1 << 20), b"")))

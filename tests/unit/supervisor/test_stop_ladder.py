@@ -11,8 +11,7 @@ from typing import Iterator, List
 
 import pytest
 
-from ma_boot.reporting.console import Console
-from ma_boot.reporting.journal import Journal
+from ma_boot.reporting import Console, Journal
 from ma_boot.supervisor.stop_ladder import REST_SECONDS, UNKILLABLE_SECONDS, StopLadder
 
 LEFT = ["rank 0", "rank 1"]
