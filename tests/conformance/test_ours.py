@@ -293,17 +293,3 @@ def test_list_objects_v2(server: ObsServer) -> None:
     assert [one["Key"] for page in pages for one in page.get("Contents", [])] == ["a", "z", "ü +%&"]
     assert [one["Prefix"] for page in pages for one in page.get("CommonPrefixes", [])] == ["d/"]
     assert [page["KeyCount"] for page in pages] == [2, 2]
-
-
-def test_objects_of_an_earlier_server_are_served(server: ObsServer, tmp_path: Path) -> None:
-    found = client(server, "v2", KeyPair("AKPLANTED", "SKPLANTED"))
-    found.put("dir/a", CONTENT, kind="text/x-test", color="blue")
-    found.put("dir/a", CONTENT[:7], color="red")
-    unfinished = next((tmp_path / "buckets" / "bucket").iterdir()).with_name("unfinished")
-    unfinished.write_bytes(b"the server was killed while this arrived")
-    with ObsServer(tmp_path, [KeyPair("AKPLANTED", "SKPLANTED")]) as later:
-        found = client(later, "v2", KeyPair("AKPLANTED", "SKPLANTED"))
-        assert (found.page().keys, found.page().sizes) == (["dir/a"], [7])
-        got = found.get("dir/a")
-        assert (got.content, got.metadata["color"]) == (CONTENT[:7], "red")
-    assert not unfinished.exists()

@@ -21,24 +21,24 @@ KEPT_HEADERS = (
 
 @dataclass(frozen=True)
 class Call:
-    """What an operation gets; `prefix` is of the dialect's headers, `now` in seconds since the epoch."""
+    """What an operation gets; `now` is in seconds since the epoch."""
 
     request: HttpRequest
     body: Body
     bucket_name: str
     key: str
-    prefix: str
     now: float
     buckets: Buckets
     uploads: Uploads
 
     @property
-    def bucket(self) -> Bucket:
-        """The bucket that the request addresses.
+    def prefix(self) -> str:
+        """The prefix of headers in the dialect of the request."""
+        return self.request.prefix
 
-        Raises:
-            Refusal: it does not exist.
-        """
+    @property
+    def bucket(self) -> Bucket:
+        """The bucket that the request addresses; raises `Refusal` if it does not exist."""
         return self.buckets.get(self.bucket_name)
 
     def header(self, name: str) -> Optional[str]:
@@ -50,11 +50,7 @@ class Call:
         return self.request.parameters.get(name) or ""
 
     def number(self, name: str, default: int, highest: int) -> int:
-        """A parameter that is a number from 0 on, capped at the highest.
-
-        Raises:
-            Refusal: it is not a number.
-        """
+        """A parameter that is a number from 0 on, capped at the highest; raises `Refusal` if it is none."""
         text = self.parameter(name)
         if text and not text.isdecimal():
             raise Refusal("InvalidArgument", f"{name} is not a number")
@@ -77,13 +73,9 @@ class Call:
         return {name[len(start) :]: value for name, value in headers.items() if name.startswith(start)}
 
     def document(self) -> ElementTree.Element:
-        """The body as XML, with tags stripped of their namespace.
-
-        Raises:
-            Refusal: it is not XML.
-        """
+        """The body as XML, with tags stripped of their namespace; raises `Refusal` if it is not XML."""
         try:
-            root = ElementTree.fromstring(self.body.document(self.prefix))
+            root = ElementTree.fromstring(self.body.document())
         except ElementTree.ParseError as error:
             raise Refusal("MalformedXML", f"the body is not XML: {error}") from None
         for element in root.iter():

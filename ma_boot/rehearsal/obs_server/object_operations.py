@@ -19,7 +19,7 @@ def put(call: Call) -> HttpResponse:
     """Stores the body as an object."""
     bucket = call.bucket
     path = bucket.new_file()
-    received = call.body.to_file(path, call.prefix)
+    received = call.body.to_file(path)
     stored = BucketObject(
         call.key,
         received.size,
@@ -98,7 +98,7 @@ def copy(call: Call) -> HttpResponse:
         call.metadata() if replaced else source.metadata,
         path=str(path),
     )
-    return responses.copied(call.bucket.put(stored), call.prefix)
+    return responses.copied("CopyObjectResult", call.bucket.put(stored), call.prefix)
 
 
 def source_of(call: Call) -> Tuple[BucketObject, BinaryIO]:
@@ -118,7 +118,7 @@ def append(call: Call) -> HttpResponse:
         raise Refusal("InvalidArgument", "position is not a number")
     bucket = call.bucket
     addition = bucket.new_file()
-    received = call.body.to_file(addition, call.prefix)
+    received = call.body.to_file(addition)
     try:
         earlier = bucket.get(call.key)
     except Refusal:

@@ -26,11 +26,7 @@ PLAIN = {  # signed parameters that do not select an operation
 
 
 def perform(call: Call) -> HttpResponse:
-    """Performs the operation of a request.
-
-    Raises:
-        Refusal: it fails, or is not implemented.
-    """
+    """Performs the operation of a request; raises `Refusal` if it fails or is not implemented."""
     on = "object" if call.key else "bucket" if call.bucket_name else "service"
     chosen = {name for name in call.request.parameters if name.lower() in SIGNED_PARAMETERS} - PLAIN
     operation = ROUTES.get((call.request.method, on, *sorted(chosen)))

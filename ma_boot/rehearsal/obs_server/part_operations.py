@@ -33,8 +33,8 @@ def put(call: Call) -> HttpResponse:
     if call.header("copy-source") is not None:
         part = _copied(call, number, path)
         call.uploads.add(upload, part)
-        return responses.copied_part(part, call.prefix)
-    received = call.body.to_file(path, call.prefix)
+        return responses.copied("CopyPartResult", part, call.prefix)
+    received = call.body.to_file(path)
     call.uploads.add(upload, UploadPart(number, received.size, received.md5, call.now, str(path)))
     return HttpResponse(200, checksum_headers(call, received.md5, received.crc64))
 

@@ -7,7 +7,6 @@ with ObsServer(directory, [KeyPair("AK", "SK")]) as server:
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import re
 import socket
@@ -15,8 +14,6 @@ import ssl
 import threading
 import time
 from dataclasses import replace
-from email.utils import formatdate
-from http import HTTPStatus
 from pathlib import Path
 from typing import Iterable, List, NamedTuple, Optional, Set, Tuple
 
@@ -24,19 +21,13 @@ from ma_boot.rehearsal.obs_server.call import Call
 from ma_boot.rehearsal.obs_server.operations import perform
 from ma_boot.rehearsal.obs_server.storage import Buckets, Refusal, Uploads
 from ma_boot.rehearsal.obs_server.wire import (
-    MID_TRANSFER,
     Body,
     Connection,
     HttpRequest,
     HttpResponse,
     KeyPair,
     ObsFault,
-    address,
-    bucket_in_host,
-    damaged,
-    error_of,
-    parse,
-    prefix_of,
+    parse_head,
     responses,
     take,
     verify,
@@ -166,7 +157,7 @@ class ObsServer:
         if not head:
             return False
         try:
-            request = parse(head)
+            request = parse_head(head)
             body = Body(request, connection)
         except Refusal as refusal:
             self._send(connection, "GET", responses.refused(refusal, ""), keep=False)
@@ -186,17 +177,13 @@ class ObsServer:
     def _response(self, request: HttpRequest, body: Body) -> HttpResponse:
         now = time.time()
         try:
-            bucket, key = address(request, self._domain)
-            if (
-                request.method == "HEAD" and "apiversion" in request.parameters
-            ):  # the SDK of OBS does not sign it
+            bucket, key = request.address(self._domain)
+            if request.method == "HEAD" and "apiversion" in request.parameters:  # the SDK does not sign it
                 if bucket:
                     self._buckets.get(bucket)
                 return HttpResponse(200, {"x-obs-api": "3.0"})
-            verify(request, bucket_in_host(request, self._domain), self.credentials, now)
-            return perform(
-                Call(request, body, bucket, key, prefix_of(request), now, self._buckets, self._uploads)
-            )
+            verify(request, request.bucket_in_host(self._domain), self.credentials, now)
+            return perform(Call(request, body, bucket, key, now, self._buckets, self._uploads))
         except Refusal as refusal:
             return responses.refused(refusal, request.path)
         except ConnectionError:
@@ -205,7 +192,7 @@ class ObsServer:
             return responses.refused(Refusal("InternalError", str(error)), request.path)
 
     def _send(self, connection: Connection, method: str, response: HttpResponse, keep: bool) -> None:
-        head = self._head(response, keep)
+        head = response.head(next(self._numbers), keep)
         if response.file is None:
             connection.send(head + (response.body if method != "HEAD" else b""))
             return
@@ -214,18 +201,6 @@ class ObsServer:
                 connection.send(head)
             else:
                 connection.send_file(head, response.file, response.offset, response.length)
-
-    def _head(self, response: HttpResponse, keep: bool) -> bytes:
-        lines = [f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}"]
-        lines += [f"{name}: {value}" for name, value in response.headers.items()]
-        number = next(self._numbers)
-        lines.append(f"x-obs-request-id: {number:016X}")
-        lines.append(f"x-amz-request-id: {number:016X}")
-        lines.append(f"Date: {formatdate(usegmt=True)}")
-        if response.status not in (204, 304):
-            lines.append(f"Content-Length: {response.size}")
-        lines.append("Connection: keep-alive\r\n\r\n" if keep else "Connection: close\r\n\r\n")
-        return "\r\n".join(lines).encode("latin-1", "replace")
 
     def _exchange_broken(
         self, connection: Connection, request: HttpRequest, body: Body, fault: ObsFault
@@ -239,7 +214,7 @@ class ObsServer:
                 body.read_half()
             connection.reset()
             return False
-        response = error_of(fault, request.path)
+        response = fault.response(request.path)
         if response is None:
             if fault.kind == "ignore-range":
                 headers = {name: value for name, value in request.headers.items() if name != "range"}
@@ -249,15 +224,15 @@ class ObsServer:
             response = self._response(request, body)
         whole = body.drained()  # first: a client that is still sending may lose the response
         keep = whole and request.keeps_alive
-        response = damaged(_loaded(response), fault.kind, prefix_of(request))
-        if fault.kind not in MID_TRANSFER or request.method == "HEAD":
+        response = fault.damaged(response.loaded(), request.prefix)
+        if not fault.is_mid_transfer or request.method == "HEAD":
             self._send(connection, request.method, response, keep)
             return keep
         self._send_partly(connection, response, fault.kind)
         return False
 
     def _send_partly(self, connection: Connection, response: HttpResponse, kind: str) -> None:
-        head = self._head(response, keep=False)
+        head = response.head(next(self._numbers), keep=False)
         if kind in PAUSES:
             seconds, size = PAUSES[kind]
             connection.send(head)
@@ -270,12 +245,3 @@ class ObsServer:
             self.release.wait()
         elif kind == "reset-body":
             connection.reset()
-
-
-def _loaded(response: HttpResponse) -> HttpResponse:
-    """The response, with its body in memory."""
-    if response.file is None:
-        return response
-    with contextlib.closing(response.file) as file:
-        file.seek(response.offset)
-        return replace(response, body=file.read(response.length), file=None, offset=0, length=0)

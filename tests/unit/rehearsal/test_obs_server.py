@@ -13,7 +13,7 @@ from ma_boot.rehearsal.obs_server.storage.refusals import Refusal
 from ma_boot.rehearsal.obs_server.wire import faults
 from ma_boot.rehearsal.obs_server.wire.conditions import is_modified, wanted_range
 from ma_boot.rehearsal.obs_server.wire.faults import ObsFault
-from ma_boot.rehearsal.obs_server.wire.request import address, parse
+from ma_boot.rehearsal.obs_server.wire.request import parse_head
 
 KEYS = st.lists(st.text("ab/", min_size=1, max_size=6), unique=True, max_size=20).map(sorted)
 
@@ -113,19 +113,19 @@ def test_conditions() -> None:
     ],
 )
 def test_addresses(target: str, host: str, wanted: object) -> None:
-    request = parse(f"GET {target} HTTP/1.1\r\nHost: {host}".encode())
-    assert address(request, "localhost") == wanted
+    request = parse_head(f"GET {target} HTTP/1.1\r\nHost: {host}".encode())
+    assert request.address("localhost") == wanted
 
 
 def test_parameters() -> None:
-    request = parse(b"GET /?uploads&prefix=&a=%2B+%3D&b=1=2& HTTP/1.1")
+    request = parse_head(b"GET /?uploads&prefix=&a=%2B+%3D&b=1=2& HTTP/1.1")
     assert request.parameters == {"uploads": None, "prefix": "", "a": "+ =", "b": "1=2"}
 
 
 @pytest.mark.parametrize("head", [b"", b"GET /", b"GET / HTTP/2", b"\x16\x03\x01"])
 def test_what_is_no_request(head: bytes) -> None:
     with pytest.raises(Refusal):
-        parse(head)
+        parse_head(head)
 
 
 def test_a_fault_of_an_unknown_kind_is_told() -> None:

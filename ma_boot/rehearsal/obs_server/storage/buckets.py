@@ -1,11 +1,9 @@
-"""Buckets: a directory with one file for each object, and an index in memory."""
+"""Buckets: an index in memory, and one file for the content of each object."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import struct
 import threading
 import uuid
 from pathlib import Path
@@ -15,36 +13,22 @@ from ma_boot.rehearsal.obs_server.storage.listing import ListingPage, list_page
 from ma_boot.rehearsal.obs_server.storage.objects import BucketObject
 from ma_boot.rehearsal.obs_server.storage.refusals import Refusal
 
-_LENGTH = struct.Struct(">I")
-
 
 class Bucket:
     """The objects of one bucket. Thread-safe."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, objects: Iterable[BucketObject] = ()) -> None:
         self._directory = directory
         self._lock = threading.Lock()
-        self._objects: Dict[str, BucketObject] = {}
-        self._sorted: Optional[List[str]] = []
-        for path in sorted(directory.iterdir(), key=lambda path: path.stat().st_mtime_ns):
-            found = _read_record(path)
-            if found is None:  # the server was killed while receiving it
-                path.unlink()
-            else:
-                self._index(found)
+        self._objects: Dict[str, BucketObject] = {found.key: found for found in objects}
+        self._sorted: Optional[List[str]] = None
 
     def new_file(self) -> Path:
         """A new file for the content of an object."""
         return self._directory / uuid.uuid4().hex
 
     def put(self, new: BucketObject) -> BucketObject:
-        """Stores the content that was written to `new.path` as the object of its key.
-
-        Raises:
-            Refusal: the bucket cannot have an object of this key.
-        """
-        with open(new.path, "ab") as file:
-            _write_record(file, new)
+        """Stores what was written to `new.path` as the object of its key."""
         with self._lock:
             self._index(new)
         return new
@@ -58,22 +42,14 @@ class Bucket:
             os.unlink(earlier.path)  # readers have it open already
 
     def get(self, key: str) -> BucketObject:
-        """The object of a key.
-
-        Raises:
-            Refusal: there is none.
-        """
+        """The object of a key; raises `Refusal` if there is none."""
         found = self._objects.get(key)
         if found is None:
             raise Refusal("NoSuchKey", "the object does not exist")
         return found
 
     def open(self, key: str) -> Tuple[BucketObject, BinaryIO]:
-        """An object and its content, consistent with each other.
-
-        Raises:
-            Refusal: there is none.
-        """
+        """An object and its content, consistent with each other; raises `Refusal` if there is none."""
         while True:
             found = self.get(key)
             with self._lock:
@@ -108,7 +84,7 @@ class Bucket:
 
 
 class Buckets:
-    """All buckets below a directory, including those that an earlier server left there."""
+    """All buckets below a directory; existing directories are buckets."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -123,22 +99,14 @@ class Buckets:
         return sorted(self._buckets)
 
     def get(self, name: str) -> Bucket:
-        """The bucket of this name.
-
-        Raises:
-            Refusal: there is none.
-        """
+        """The bucket of this name; raises `Refusal` if there is none."""
         found = self._buckets.get(name)
         if found is None:
             raise Refusal("NoSuchBucket", "the bucket does not exist")
         return found
 
     def create(self, name: str) -> None:
-        """Creates a bucket unless it exists.
-
-        Raises:
-            Refusal: the name is invalid.
-        """
+        """Creates a bucket unless it exists; raises `Refusal` for an invalid name."""
         letters = name.replace("-", "").replace(".", "")
         if not 3 <= len(name) <= 63 or not letters.isalnum() or not name.isascii() or name != name.lower():
             raise Refusal("InvalidBucketName", "expected 3 to 63 lowercase letters, digits, hyphens and dots")
@@ -147,31 +115,8 @@ class Buckets:
             self._buckets[name] = self._bucket(self._root / name)
 
     def delete(self, name: str) -> None:
-        """Deletes an empty bucket.
-
-        Raises:
-            Refusal: it does not exist, or is not empty.
-        """
+        """Deletes a bucket; raises `Refusal` if it does not exist or is not empty."""
         if not self.get(name).is_empty:
             raise Refusal("BucketNotEmpty", "the bucket has objects")
         del self._buckets[name]
         shutil.rmtree(self._root / name)
-
-
-def _write_record(file: BinaryIO, stored: BucketObject) -> None:
-    record = json.dumps(vars(stored)).encode()
-    file.write(record + _LENGTH.pack(len(record)))
-
-
-def _read_record(path: Path) -> Optional[BucketObject]:
-    """The record that follows the content in a file; None if it is incomplete."""
-    try:
-        with path.open("rb") as file:
-            file.seek(-_LENGTH.size, os.SEEK_END)
-            (length,) = _LENGTH.unpack(file.read())
-            file.seek(-_LENGTH.size - length, os.SEEK_END)
-            content, record = file.tell(), json.loads(file.read(length))
-            found = BucketObject(**{**record, "path": str(path)})
-    except (OSError, ValueError, TypeError):
-        return None
-    return found if found.size == content else None

@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import threading
 import uuid
 from dataclasses import replace
 from pathlib import Path
-from typing import Dict, Iterator, List, Tuple
+from typing import Iterator, List, Tuple
 
 from ma_boot.rehearsal.obs_server.storage.buckets import Bucket, Buckets
 from ma_boot.rehearsal.obs_server.storage.listing import ListingPage
@@ -29,21 +28,14 @@ class DirectoryBucket(Bucket):
     """
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._lock = threading.Lock()
-        self._objects: Dict[str, BucketObject] = {found.key: found for found in _found(directory)}
-        self._sorted = None
+        super().__init__(directory, _found(directory))
 
     def new_file(self) -> Path:
         """A new file on the bucket's own file system, with a name that listings skip."""
         return self._directory / f".{uuid.uuid4().hex}{TEMPORARY}"
 
     def put(self, new: BucketObject) -> BucketObject:
-        """Moves a content to the file of its key.
-
-        Raises:
-            Refusal: the key is not a valid path.
-        """
+        """Moves what was written to the file of its key; raises `Refusal` if that is not a valid path."""
         name = new.key[:-1] if new.key.endswith("/") else new.key
         target = self._directory / name
         try:
@@ -70,11 +62,7 @@ class DirectoryBucket(Bucket):
         return _NO_CONTENT
 
     def get(self, key: str) -> BucketObject:
-        """The object of a key, with its checksums.
-
-        Raises:
-            Refusal: there is none.
-        """
+        """The object of a key, with its checksums; raises `Refusal` if there is none."""
         found = super().get(key)
         return found if found.etag else self._with_checksums(found)
 

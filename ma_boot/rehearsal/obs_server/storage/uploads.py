@@ -40,11 +40,7 @@ class Uploads:
         return upload
 
     def get(self, bucket: str, key: str, upload_id: str) -> Upload:
-        """The upload of this key with this ID.
-
-        Raises:
-            Refusal: there is none.
-        """
+        """The upload of this key with this ID; raises `Refusal` if there is none."""
         found = self._uploads.get(upload_id)
         if found is None or (found.bucket, found.key) != (bucket, key):
             raise Refusal("NoSuchUpload", "the upload does not exist, or was completed or aborted")
@@ -55,11 +51,7 @@ class Uploads:
         return self._root / upload.id / uuid.uuid4().hex
 
     def add(self, upload: Upload, part: UploadPart) -> None:
-        """Adds a part, replacing an earlier one with the same number.
-
-        Raises:
-            Refusal: the upload was aborted meanwhile.
-        """
+        """Adds a part or replaces it; raises `Refusal` if the upload was aborted meanwhile."""
         with self._lock:
             self.get(upload.bucket, upload.key, upload.id)
             earlier = upload.parts.get(part.number)
@@ -78,8 +70,7 @@ class Uploads:
     ) -> BucketObject:
         """Assembles the object from the wanted parts, which are pairs of number and ETag.
 
-        Raises:
-            Refusal: a part is missing, too small or out of order.
+        Raises `Refusal` if a part is missing, too small or out of order.
         """
         parts = _chosen(upload, wanted)
         path = bucket.new_file()

@@ -4,14 +4,13 @@ from ma_boot.rehearsal.obs_server.wire import responses
 from ma_boot.rehearsal.obs_server.wire.body import CHUNK, Body
 from ma_boot.rehearsal.obs_server.wire.conditions import is_modified, wanted_range
 from ma_boot.rehearsal.obs_server.wire.connection import Connection
-from ma_boot.rehearsal.obs_server.wire.faults import MID_TRANSFER, ObsFault, damaged, error_of, take
-from ma_boot.rehearsal.obs_server.wire.request import HttpRequest, address, bucket_in_host, parse
+from ma_boot.rehearsal.obs_server.wire.faults import ObsFault, take
+from ma_boot.rehearsal.obs_server.wire.request import HttpRequest, parse_head
 from ma_boot.rehearsal.obs_server.wire.responses import HttpResponse, ListingQuery
-from ma_boot.rehearsal.obs_server.wire.signatures import SIGNED_PARAMETERS, KeyPair, prefix_of, verify
+from ma_boot.rehearsal.obs_server.wire.signatures import SIGNED_PARAMETERS, KeyPair, verify
 
 __all__ = [
     "CHUNK",
-    "MID_TRANSFER",
     "SIGNED_PARAMETERS",
     "Body",
     "Connection",
@@ -20,13 +19,8 @@ __all__ = [
     "KeyPair",
     "ListingQuery",
     "ObsFault",
-    "address",
-    "bucket_in_host",
-    "damaged",
-    "error_of",
     "is_modified",
-    "parse",
-    "prefix_of",
+    "parse_head",
     "responses",
     "take",
     "verify",

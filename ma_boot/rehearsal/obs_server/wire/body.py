@@ -34,7 +34,7 @@ class Body:
 
     def __init__(self, request: HttpRequest, connection: Connection) -> None:
         self._connection = connection
-        self._headers = request.headers
+        self._headers, self._prefix = request.headers, request.prefix
         self._expects_continue = request.headers.get("expect", "").lower() == "100-continue"
         self._chunked = request.headers.get("transfer-encoding", "").lower() == "chunked"
         length = request.headers.get("content-length", "0")
@@ -44,29 +44,21 @@ class Body:
         self.lose_from: Optional[int] = None
         self.is_read = self.is_whole = not (self.length or self._chunked)
 
-    def to_file(self, path: Path, prefix: str) -> Received:
-        """Writes the body into a new file, which is deleted on failure.
-
-        Raises:
-            Refusal: the body is incomplete, or does not match a checksum in the headers.
-        """
+    def to_file(self, path: Path) -> Received:
+        """Writes the body into a new file, deleted on failure; raises `Refusal` for a corrupt body."""
         try:
             with path.open("wb", buffering=0) as file:
-                return self._check_into(file, prefix)
+                return self._check_into(file)
         except BaseException:
             path.unlink(missing_ok=True)
             raise
 
-    def document(self, prefix: str) -> bytes:
-        """The whole body, checked.
-
-        Raises:
-            Refusal: it is larger than `MAX_DOCUMENT`, incomplete, or does not match a checksum.
-        """
+    def document(self) -> bytes:
+        """The whole body; raises `Refusal` if it is larger than `MAX_DOCUMENT` or corrupt."""
         if self.length > MAX_DOCUMENT or self._chunked:
             raise Refusal("MalformedXML", f"expected a document of at most {MAX_DOCUMENT} bytes")
         content = b"".join(self.pieces())
-        self._check(prefix, hashlib.md5(content), hashlib.sha256(content).hexdigest(), crc64(content))
+        self._check(hashlib.md5(content), hashlib.sha256(content).hexdigest(), crc64(content))
         return content
 
     def drained(self) -> bool:
@@ -91,11 +83,7 @@ class Body:
                 return
 
     def pieces(self) -> Iterator[bytes]:
-        """The body, once.
-
-        Raises:
-            Refusal: the client disconnected early.
-        """
+        """The body, once; raises `Refusal` if the client disconnects early."""
         if self.is_read:
             return
         self.is_read = True
@@ -123,7 +111,7 @@ class Body:
             size -= len(piece)
             yield piece
 
-    def _check_into(self, file: BinaryIO, prefix: str) -> Received:
+    def _check_into(self, file: BinaryIO) -> Received:
         md5, sha256, crc, size = hashlib.md5(), self._sha256(), 0, 0
         for piece in self.pieces():
             md5.update(piece)
@@ -132,7 +120,7 @@ class Body:
                 sha256.update(piece)
             file.write(piece if self.lose_from is None else piece[: max(0, self.lose_from - size)])
             size += len(piece)
-        self._check(prefix, md5, sha256.hexdigest() if sha256 is not None else "", crc)
+        self._check(md5, sha256.hexdigest() if sha256 is not None else "", crc)
         return Received(size if self.lose_from is None else file.tell(), md5.hexdigest(), crc)
 
     def _sha256(self) -> Optional[hashlib._Hash]:
@@ -141,11 +129,11 @@ class Body:
             raise Refusal("NotImplemented", "chunked payload signatures are not supported")
         return hashlib.sha256() if len(declared) == 64 else None
 
-    def _check(self, prefix: str, md5: hashlib._Hash, sha256: str, crc: int) -> None:
+    def _check(self, md5: hashlib._Hash, sha256: str, crc: int) -> None:
         declared = self._headers.get("content-md5")
         if declared is not None and _from_base64(declared) != md5.digest():
             raise Refusal("BadDigest", "Content-MD5 does not match the received body")
-        declared = self._headers.get(f"{prefix}checksum-crc64ecma")
+        declared = self._headers.get(f"{self._prefix}checksum-crc64ecma")
         if declared is not None and declared != str(crc):
             raise Refusal("BadDigest", "the CRC-64 does not match the received body")
         declared = self._headers.get("x-amz-content-sha256", "")

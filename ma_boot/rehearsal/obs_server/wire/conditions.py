@@ -15,10 +15,7 @@ def is_modified(headers: Mapping[str, str], etag: str, modified: float, prefix: 
     """Evaluates the conditions; False if the client has this version already (304).
 
     `modified` is in seconds since the epoch; `prefix` precedes the names of the headers, for the source of a
-    copy.
-
-    Raises:
-        Refusal: a precondition failed (412).
+    copy. Raises `Refusal` if a precondition failed (412).
     """
     match, none_match = headers.get(f"{prefix}if-match"), headers.get(f"{prefix}if-none-match")
     unmodified = _seconds(headers.get(f"{prefix}if-unmodified-since"))
@@ -46,8 +43,7 @@ def _seconds(date: Optional[str]) -> Optional[float]:
 def wanted_range(header: Optional[str], size: int) -> Optional[Tuple[int, int]]:
     """The offset and length of a `Range`; None for the whole object: no header, or not a single range.
 
-    Raises:
-        Refusal: the range begins beyond the end of the object.
+    Raises `Refusal` if the range begins beyond the end of the object.
     """
     match = _RANGE.fullmatch(header.strip()) if header else None
     if match is None or not (match[1] or match[2]):

@@ -32,6 +32,7 @@ IN_RESPONSE = {
     "wrong-range",
 }
 MID_TRANSFER = {"cut", "drip", "reset-body", "stall", "trickle"}
+OTHER_ETAG = {"wrong-etag", "encrypted", "appended"}
 KINDS = {*ERRORS, *IN_REQUEST, *IN_RESPONSE, *MID_TRANSFER}
 _ETAG = re.compile(rb"[0-9a-f]{32}(?=(-\d+)?(&quot;|\")?</ETag>)")
 
@@ -63,6 +64,42 @@ class ObsFault:
         if self.kind not in KINDS:
             raise ValueError(f"kind: found {self.kind!r}, expected one of {sorted(KINDS)}")
 
+    @property
+    def is_mid_transfer(self) -> bool:
+        """Whether it breaks the connection while the response is sent."""
+        return self.kind in MID_TRANSFER
+
+    def response(self, resource: str) -> Optional[HttpResponse]:
+        """The error that the fault responds with; None for other kinds."""
+        if self.kind not in ERRORS:
+            return None
+        status, code = ERRORS[self.kind]
+        response = failed(status, code, "an injected fault", resource)
+        if self.retry_after is not None:
+            response.headers["Retry-After"] = str(self.retry_after)
+        return response
+
+    def damaged(self, response: HttpResponse, prefix: str) -> HttpResponse:
+        """The response, which must have its body in memory, with the fault applied."""
+        headers, body = dict(response.headers), response.body
+        if self.kind == "flip" and body:
+            body = bytes([body[0] ^ 1]) + body[1:]
+        elif self.kind == "empty":
+            body = b" " * len(body)
+        elif self.kind == "torn":
+            body = body[: len(body) // 2]
+        elif self.kind == "no-marker":
+            body = re.sub(rb"<NextMarker>.*?</NextMarker>", b"", body)
+        elif self.kind == "no-is-truncated":
+            body = re.sub(rb"<IsTruncated>.*?</IsTruncated>", b"", body)
+        else:
+            headers.update(_damaged_headers(headers, self.kind, prefix))
+            if self.kind == "wrong-etag":
+                headers.pop(f"{prefix}checksum-crc64ecma", None)
+            if self.kind in OTHER_ETAG and headers.get("Content-Type") == "application/xml":
+                body = _ETAG.sub(lambda found: found[0][::-1], body)
+        return replace(response, headers=headers, body=body)
+
 
 def take(faults: List[ObsFault], method: str, target: str) -> Optional[ObsFault]:
     """The first fault that applies to a request, with one use taken off."""
@@ -73,46 +110,10 @@ def take(faults: List[ObsFault], method: str, target: str) -> Optional[ObsFault]
     return None
 
 
-def error_of(fault: ObsFault, resource: str) -> Optional[HttpResponse]:
-    """The error that a fault responds with; None for faults of other kinds."""
-    if fault.kind not in ERRORS:
-        return None
-    status, code = ERRORS[fault.kind]
-    response = failed(status, code, "an injected fault", resource)
-    if fault.retry_after is not None:
-        response.headers["Retry-After"] = str(fault.retry_after)
-    return response
-
-
-def damaged(response: HttpResponse, kind: str, prefix: str) -> HttpResponse:
-    """The response, which must have its body in memory, with the fault applied."""
-    headers, body = dict(response.headers), response.body
-    if kind == "flip" and body:
-        body = bytes([body[0] ^ 1]) + body[1:]
-    elif kind == "empty":
-        body = b" " * len(body)
-    elif kind == "torn":
-        body = body[: len(body) // 2]
-    elif kind == "no-marker":
-        body = re.sub(rb"<NextMarker>.*?</NextMarker>", b"", body)
-    elif kind == "no-is-truncated":
-        body = re.sub(rb"<IsTruncated>.*?</IsTruncated>", b"", body)
-    else:
-        headers.update(_damaged_headers(headers, kind, prefix))
-        if kind == "wrong-etag":
-            headers.pop(f"{prefix}checksum-crc64ecma", None)
-        if (
-            kind in ("wrong-etag", "encrypted", "appended")
-            and headers.get("Content-Type") == "application/xml"
-        ):
-            body = _ETAG.sub(lambda found: found[0][::-1], body)
-    return replace(response, headers=headers, body=body)
-
-
 def _damaged_headers(headers: Dict[str, str], kind: str, prefix: str) -> Dict[str, str]:
     """The headers that a fault changes, with their new values."""
     changed: Dict[str, str] = {}
-    if kind in ("wrong-etag", "encrypted", "appended") and "ETag" in headers:
+    if kind in OTHER_ETAG and "ETag" in headers:
         changed["ETag"] = headers["ETag"][::-1]
         if kind == "encrypted":
             changed[f"{prefix}server-side-encryption"] = "kms" if prefix == "x-obs-" else "aws:kms"

@@ -38,18 +38,38 @@ class HttpRequest:
                 found[unquote_plus(name)] = unquote_plus(value) if equals else None
         return found
 
+    @cached_property
+    def prefix(self) -> str:
+        """The prefix of headers in the dialect of the request and its response: `x-obs-` or `x-amz-`."""
+        aws = self.headers.get("authorization", "").startswith("AWS")
+        return "x-amz-" if aws or {"AWSAccessKeyId", "X-Amz-Signature"} & set(self.parameters) else "x-obs-"
+
     @property
     def keeps_alive(self) -> bool:
         """Whether the client asks for a persistent connection."""
         return self.headers.get("connection", "").lower() != "close"
 
+    def bucket_in_host(self, domain: str) -> str:
+        """The bucket in `Host: bucket.domain:port`; empty for path-style requests."""
+        host = self.headers.get("host", "").partition(":")[0]
+        return host[: -len(domain) - 1] if host.endswith(f".{domain}") else ""
 
-def parse(head: bytes) -> HttpRequest:
-    """Parses the head of a request, given without the empty line at its end.
+    def address(self, domain: str) -> Tuple[str, str]:
+        """The bucket and the key, either may be empty; raises `Refusal` for an invalid path."""
+        try:
+            path = unquote(self.path, errors="strict")
+        except UnicodeDecodeError:
+            raise Refusal("InvalidURI", "the path is not UTF-8") from None
+        bucket, key = self.bucket_in_host(domain), path[1:]
+        if not bucket:
+            bucket, _, key = key.partition("/")
+        if len(key.encode()) > MAX_KEY_BYTES:
+            raise Refusal("KeyTooLong", f"expected a key of at most {MAX_KEY_BYTES} bytes")
+        return bucket, key
 
-    Raises:
-        Refusal: it is not an HTTP/1 request.
-    """
+
+def parse_head(head: bytes) -> HttpRequest:
+    """Parses the head of a request, given without the empty line; raises `Refusal` if it is not HTTP/1."""
     first, *lines = head.decode("latin-1").split("\r\n")
     words = first.split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1."):
@@ -63,27 +83,3 @@ def parse(head: bytes) -> HttpRequest:
     if "://" in target.partition("?")[0]:  # the absolute form, as sent to a proxy
         target = "/" + target.split("://", 1)[1].partition("/")[2]
     return HttpRequest(words[0], target, headers)
-
-
-def bucket_in_host(request: HttpRequest, domain: str) -> str:
-    """The bucket in `Host: bucket.domain:port`; empty for path-style requests."""
-    host = request.headers.get("host", "").partition(":")[0]
-    return host[: -len(domain) - 1] if host.endswith(f".{domain}") else ""
-
-
-def address(request: HttpRequest, domain: str) -> Tuple[str, str]:
-    """The bucket and the key that a request addresses; either may be empty.
-
-    Raises:
-        Refusal: the path is not UTF-8, or the key is too long.
-    """
-    try:
-        path = unquote(request.path, errors="strict")
-    except UnicodeDecodeError:
-        raise Refusal("InvalidURI", "the path is not UTF-8") from None
-    bucket, key = bucket_in_host(request, domain), path[1:]
-    if not bucket:
-        bucket, _, key = key.partition("/")
-    if len(key.encode()) > MAX_KEY_BYTES:
-        raise Refusal("KeyTooLong", f"expected a key of at most {MAX_KEY_BYTES} bytes")
-    return bucket, key

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from typing import BinaryIO, Dict, Iterable, Optional, Sequence
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import BinaryIO, Dict, Iterable, Optional, Sequence, Union
 from urllib.parse import quote
 from xml.sax.saxutils import escape
 
@@ -32,6 +34,28 @@ class HttpResponse:
     def size(self) -> int:
         """The size of the body in bytes."""
         return self.length if self.file is not None else len(self.body)
+
+    def loaded(self) -> HttpResponse:
+        """The response, with its body in memory."""
+        if self.file is None:
+            return self
+        with self.file as file:
+            file.seek(self.offset)
+            return replace(self, body=file.read(self.length), file=None, offset=0, length=0)
+
+    def head(self, number: int, keep: bool) -> bytes:
+        """The status line and the headers, with the number of the request."""
+        ends = "keep-alive" if keep else "close"
+        lines = [
+            f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}",
+            *(f"{name}: {value}" for name, value in self.headers.items()),
+            f"x-obs-request-id: {number:016X}",
+            f"x-amz-request-id: {number:016X}",
+            f"Date: {formatdate(usegmt=True)}",
+            *([] if self.status in (204, 304) else [f"Content-Length: {self.size}"]),
+            f"Connection: {ends}\r\n\r\n",
+        ]
+        return "\r\n".join(lines).encode("latin-1", "replace")
 
 
 def refused(refusal: Refusal, resource: str) -> HttpResponse:
@@ -118,16 +142,9 @@ def location(prefix: str) -> HttpResponse:
     return _document("Location" if prefix == "x-obs-" else "LocationConstraint", prefix, "")
 
 
-def copied(stored: BucketObject, prefix: str) -> HttpResponse:
-    """A copy of an object."""
-    content = f"<LastModified>{_iso(stored.modified)}</LastModified>{_etag(stored.etag)}"
-    return _document("CopyObjectResult", prefix, content)
-
-
-def copied_part(part: UploadPart, prefix: str) -> HttpResponse:
-    """A copy of a part."""
-    content = f"<LastModified>{_iso(part.modified)}</LastModified>{_etag(part.etag)}"
-    return _document("CopyPartResult", prefix, content)
+def copied(name: str, copy: Union[BucketObject, UploadPart], prefix: str) -> HttpResponse:
+    """A copy of an object or of a part."""
+    return _document(name, prefix, f"<LastModified>{_iso(copy.modified)}</LastModified>{_etag(copy.etag)}")
 
 
 def initiated(upload: Upload, prefix: str) -> HttpResponse:

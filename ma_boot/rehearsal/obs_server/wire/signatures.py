@@ -67,15 +67,6 @@ class _Claim:
     signed: Tuple[str, ...] = ()
 
 
-def prefix_of(request: HttpRequest) -> str:
-    """The prefix of headers in the dialect of a request and its response: `x-obs-` or `x-amz-`."""
-    authorization = request.headers.get("authorization", "")
-    parameters = request.parameters
-    if authorization.startswith("AWS") or "AWSAccessKeyId" in parameters or "X-Amz-Signature" in parameters:
-        return "x-amz-"
-    return "x-obs-"
-
-
 def verify(request: HttpRequest, bucket_in_host: str, known: Sequence[KeyPair], now: float) -> None:
     """Checks that a request was signed with one of the known keys.
 
