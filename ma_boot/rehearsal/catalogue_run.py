@@ -1,8 +1,7 @@
-"""`--fault all`: each fault of the catalogue in a short rehearsal of its own, and a table of verdicts."""
+"""`--fault all`: runs each fault of the catalogue in a separate rehearsal, and prints a table of verdicts."""
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import os
 import shlex
@@ -12,9 +11,9 @@ import subprocess
 import sys
 import time
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import List, Optional, Sequence
+from typing import List, Mapping, Optional, Sequence
 
 from ma_boot.errors import CannotCreate, UsageError
 from ma_boot.node import World, as_options
@@ -32,23 +31,25 @@ from ma_boot.rehearsal.requested import Rehearsal
 from ma_boot.rehearsal.sandbox import is_installed
 from ma_boot.rehearsal.verdicts import FILE, read_verdicts
 
-_AT_A_TIME = 2
+_AT_A_TIME = 2  # rehearsals per core: they mostly wait
 _DELAY_SECONDS = 0.3
 _TRIVIAL_SECONDS = 3.0
 _TRIVIAL_NAME = "trains_nothing.py"
-_MANY = 1000  # output files of a rank, where there has to be time for a fault
-_NODES, _DEVICES = 2, 2  # of the trivial training's job: the catalogue is written for it
-_NEVER_SECONDS = 600.0  # before SIGKILL: a rank that SIGTERM did not reach is seen
+_MANY_FILES = 1000  # outputs of a rank, so that a fault can interrupt their upload
+_NODES, _DEVICES = 2, 2  # of the job with the trivial training; the catalogue is written for them
+_NO_KILL_SECONDS = 600.0  # before SIGKILL, so that a rank which SIGTERM does not end gets noticed
 _INPUT_BYTES = 16 << 10
-_CASE_SECONDS = 120.0  # a rehearsal that takes longer is ended: no fault of the catalogue does
+_CASE_SECONDS = 120.0  # far longer than any case takes; a rehearsal is stopped after them
 _KILL_SECONDS = 20.0
-_LOOK_SECONDS = 0.5
+_POLL_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
-class _Ended:
-    """A rehearsal that is over, without a verdict where it could not begin; `skipped`: why not tried, or not
-    to its end. `log` is what it said."""
+class _CaseResult:
+    """What came of a case: `skipped` is why it was not run to its end, `log` the file of its output.
+
+    There is no verdict if the rehearsal could not start.
+    """
 
     case: Case
     seconds: float
@@ -57,19 +58,19 @@ class _Ended:
     log: str = ""
 
     @property
-    def well(self) -> bool:
-        """As expected, or not tried."""
+    def is_good(self) -> bool:
+        """Whether the outcome was expected, or the case was skipped."""
         return bool(self.skipped) or (self.verdict is not None and self.verdict.wrong == ())
 
 
-class _Running:
-    """A rehearsal that runs, in a directory of its own."""
+class _RunningCase:
+    """A running rehearsal, which has its own directory."""
 
     def __init__(self, case: Case, directory: Path, argv: Sequence[str], world: World) -> None:
         self.case = case
         self._directory = directory
         self._started = time.monotonic()
-        self._told = 0
+        self._stopped = 0
         directory.mkdir(parents=True, exist_ok=True)
         self._log = directory / "output.log"
         with self._log.open("wb") as output:
@@ -83,86 +84,87 @@ class _Running:
                 start_new_session=True,
             )
 
-    def ended(self) -> Optional[_Ended]:
-        """Its verdict, once it is over."""
+    def result(self) -> Optional[_CaseResult]:
+        """The result; None while the rehearsal runs. Stops it if it takes too long."""
         seconds = time.monotonic() - self._started
         if self._process.poll() is None:
-            self._end_if_late(seconds)
+            self._stop_if_late(seconds)
             return None
         found = sorted(self._directory.glob(f"*/{FILE}"))
         verdict = read_verdicts(found[0].parent)[0] if found else None
-        if verdict is not None and self._told:
-            late = f"it was ended after {_CASE_SECONDS:.0f} s: neither the fault nor the training did that"
-            verdict = dataclasses.replace(verdict, wrong=(late, *(verdict.wrong or ())))
-        return _Ended(self.case, seconds, verdict, log=str(self._log))
+        if verdict is not None and self._stopped:
+            late = f"stopped after {_CASE_SECONDS:.0f} s: neither the fault nor the training ended the job"
+            verdict = replace(verdict, wrong=(late, *(verdict.wrong or ())))
+        return _CaseResult(self.case, seconds, verdict, log=str(self._log))
 
     def stop(self, signum: int) -> None:
-        """Hands a stop signal on."""
+        """Forwards a stop signal."""
         signal_group(self._process.pid, signum)
 
-    def _end_if_late(self, seconds: float) -> None:
+    def _stop_if_late(self, seconds: float) -> None:
         steps = ((_CASE_SECONDS, signal.SIGTERM), (_CASE_SECONDS + _KILL_SECONDS, signal.SIGKILL))
-        for limit, signum in steps[self._told :]:
+        for limit, signum in steps[self._stopped :]:
             if seconds > limit:
-                self._told += 1
+                self._stopped += 1
                 self.stop(signum)
 
 
 def run_all(rehearsal: Rehearsal, world: World) -> int:
-    """Rehearses every fault of the catalogue; returns 0 when all verdicts are the expected ones, else 1.
+    """Rehearses every fault of the catalogue; returns 0 if all outcomes were expected, else 1.
 
-    Without a command the training is a trivial one, which has its own inputs and outputs.
+    Without a command, a trivial training with its own inputs and outputs is used.
+
+    Raises:
+        CannotCreate: the files of the trivial training cannot be created.
     """
     directory = Path(world.cwd, rehearsal.rehearsal_dir, f"faults-{uuid.uuid4().hex[:8]}")
     if not rehearsal.request.command:
         rehearsal = _trivial(rehearsal, directory)
     started = time.monotonic()
-    waiting = [(case, _why_not(case, rehearsal, world)) for case in CASES]
-    done = [_Ended(case, 0.0, skipped=why) for case, why in waiting if why]
-    open_cases = [case for case, why in waiting if not why]
-    world.journal.say(f"{len(open_cases)} faults, each in a rehearsal of its own, in {directory}")
-    with guarded(own_marker(""), world.environ):  # nothing goes on without us
-        done += _run_cases(open_cases, rehearsal, directory, world)
+    skipped = {case: _why_skipped(case, rehearsal, world.environ) for case in CASES}
+    done = [_CaseResult(case, 0.0, skipped=why) for case, why in skipped.items() if why]
+    runnable = [case for case, why in skipped.items() if not why]
+    world.journal.say(f"{len(runnable)} faults, each in a separate rehearsal, in {directory}")
+    with guarded(own_marker(""), world.environ):  # if we are killed, all rehearsals are
+        done += _run_cases(runnable, rehearsal, directory, world)
     stops = world.inbox.stops
     world.journal.say("\n".join(_table(done, time.monotonic() - started)))
     if stops:
         return 128 + stops[0]
-    return 0 if all(one.well for one in done) else 1
+    return 0 if all(one.is_good for one in done) else 1
 
 
-def _run_cases(cases: Sequence[Case], rehearsal: Rehearsal, directory: Path, world: World) -> List[_Ended]:
-    """Some for each core at a time, as they mostly wait; at a stop signal no new one begins."""
+def _run_cases(
+    cases: Sequence[Case], rehearsal: Rehearsal, directory: Path, world: World
+) -> List[_CaseResult]:
+    """Runs some cases at a time; starts no new ones after a stop signal."""
     waiting = list(enumerate(cases))
-    running: List[_Running] = []
-    done: List[_Ended] = []
+    running: List[_RunningCase] = []
+    done: List[_CaseResult] = []
     most, heard = _AT_A_TIME * max(1, len(os.sched_getaffinity(0))), 0
     while running or (waiting and not world.inbox.stops):
         while waiting and len(running) < most and not world.inbox.stops:
             number, case = waiting.pop(0)
             place = directory / f"{number:02}-{case.fault.split()[0]}"
             of_case = _with_own_obs(rehearsal, place, world)
-            running.append(_Running(case, place, _argv(case, of_case, place), world))
-        world.inbox.wait(_LOOK_SECONDS)
+            running.append(_RunningCase(case, place, _argv(case, of_case, place), world))
+        world.inbox.wait(_POLL_SECONDS)
         for signum in world.inbox.stops[heard:]:
             heard += 1
             for one in running:
                 one.stop(signum)
         for one in list(running):
-            ended = one.ended()
-            if ended is not None:
+            result = one.result()
+            if result is not None:
                 running.remove(one)
-                done.append(_stopped(ended) if heard else _judged(ended))
-                world.journal.say("\n".join(_lines(done[-1])))
-    return done + [_Ended(case, 0.0, skipped="not begun") for _, case in waiting]
-
-
-def _stopped(ended: _Ended) -> _Ended:
-    """One that we have ended says nothing about its fault."""
-    return dataclasses.replace(ended, verdict=None, skipped="stopped")
+                stopped = replace(result, verdict=None, skipped="stopped")
+                done.append(stopped if heard else _judged_by_case(result))
+                world.journal.say("\n".join(_rows(done[-1])))
+    return done + [_CaseResult(case, 0.0, skipped="not started") for _, case in waiting]
 
 
 def _with_own_obs(rehearsal: Rehearsal, directory: Path, world: World) -> Rehearsal:
-    """The same with an OBS of its own: what another case has uploaded is not there."""
+    """The rehearsal with a copy of the OBS, so that it does not see the uploads of other cases."""
     transfers = rehearsal.request.transfers
     if transfers.obs_root is None:
         return rehearsal
@@ -170,36 +172,36 @@ def _with_own_obs(rehearsal: Rehearsal, directory: Path, world: World) -> Rehear
     own.mkdir(parents=True)
     if source.is_dir():
         shutil.copytree(source, own, copy_function=_linked, dirs_exist_ok=True)
-    transfers = dataclasses.replace(transfers, obs_root=str(own))
-    return dataclasses.replace(rehearsal, request=dataclasses.replace(rehearsal.request, transfers=transfers))
+    transfers = replace(transfers, obs_root=str(own))
+    return replace(rehearsal, request=replace(rehearsal.request, transfers=transfers))
 
 
 def _linked(source: str, target: str) -> None:
-    """The same file once more where the disk can do that: who changes an object replaces its file."""
+    """Links a file, or copies it where the disk has no links: objects are replaced, never modified."""
     try:
         os.link(source, target)
     except OSError:
         shutil.copy2(source, target)
 
 
-def _judged(ended: _Ended) -> _Ended:
-    """By the catalogue, where the fault's own rule says nothing."""
+def _judged_by_case(ended: _CaseResult) -> _CaseResult:
+    """The result, judged by the catalogue if the fault's own rule leaves the outcome open."""
     wanted, verdict = ended.case.expected, ended.verdict
     if wanted is None or verdict is None or not verdict.came:
         return ended
     wrong = (*deviations(verdict.end(), wanted), *(verdict.wrong or ()))
-    return dataclasses.replace(ended, verdict=dataclasses.replace(verdict, wrong=wrong))
+    return replace(ended, verdict=replace(verdict, wrong=wrong))
 
 
 def _argv(case: Case, rehearsal: Rehearsal, directory: Path) -> List[str]:
     """The command line of one rehearsal."""
     request = rehearsal.request
-    ranks = dataclasses.replace(request.ranks, rank_table_timeout=TABLE_SECONDS)
-    request = dataclasses.replace(request, ranks=ranks)
+    ranks = replace(request.ranks, rank_table_timeout=TABLE_SECONDS)
+    request = replace(request, ranks=ranks)
     options, command = list(as_options(request)), list(request.command)
     head = options[: len(options) - len(command) - 1]
     if _is_trivial(rehearsal):
-        command[1:3] = [str(_trivial_seconds(case)), str(_MANY if "phase=outputs" in case.fault else 1)]
+        command[1:3] = [str(_trivial_seconds(case)), str(_MANY_FILES if "phase=outputs" in case.fault else 1)]
     argv = [sys.executable, "-m", "ma_boot", "run", "--local", *head]
     argv += ["--nodes", str(rehearsal.nodes), "--devices-per-node", str(rehearsal.devices_per_node)]
     argv += ["--rank-table-delay", str(min(rehearsal.rank_table_delay, _DELAY_SECONDS))]
@@ -213,36 +215,33 @@ def _argv(case: Case, rehearsal: Rehearsal, directory: Path) -> List[str]:
 
 
 def _trivial_seconds(case: Case) -> float:
-    """A fault that ends the job has to do so by itself: its training would go on."""
+    """How long the training lasts; one whose fault is to end the job outlasts the case."""
     (fault,) = parse_faults([case.fault], _NODES, _DEVICES)
     ends = fault.kind in ("kill", "exit", "lost", "stop") or (fault.kind == "hang" and fault.lasts is None)
     return _CASE_SECONDS * 2 if ends and fault.phase != "outputs" else _TRIVIAL_SECONDS
 
 
-def _why_not(case: Case, rehearsal: Rehearsal, world: World) -> str:
-    """Why a case cannot be rehearsed here."""
+def _why_skipped(case: Case, rehearsal: Rehearsal, environ: Mapping[str, str]) -> str:
+    """Why a case cannot be rehearsed here; empty if it can."""
     transfers = rehearsal.request.transfers
     if case.moves and not (transfers.path_mapping and transfers.obs_root):
         return "needs --path-mapping and --obs-root"
-    if case.fault.startswith("disk-full") and not is_installed(world.environ):
+    if case.fault.startswith("disk-full") and not is_installed(environ):
         return "needs bubblewrap"
     try:
         (fault,) = parse_faults([case.fault], rehearsal.nodes, rehearsal.devices_per_node)
     except UsageError:
-        return f"not in a job of {rehearsal.nodes} x {rehearsal.devices_per_node}"
+        return f"impossible in a job of {rehearsal.nodes} nodes x {rehearsal.devices_per_node} devices"
     if fault.stage == "rank" and not rehearsal.request.launch.starts_ranks:
         return "needs ranks that ma_boot starts"
     return ""
 
 
 def _trivial(rehearsal: Rehearsal, directory: Path) -> Rehearsal:
-    """The same with the training that trains nothing, on 2 nodes of 2 devices, with inputs and outputs."""
+    """The rehearsal with the trivial training, on 2 nodes with 2 devices each, with an input and outputs."""
     project, obs = directory / "project", directory / "obs"
     content = os.urandom(_INPUT_BYTES)
-    mapping = {
-        "input": {"data": "obs://bucket/data/"},
-        "output": {"out": "obs://bucket/out/"},
-    }
+    mapping = {"input": {"data": "obs://bucket/data/"}, "output": {"out": "obs://bucket/out/"}}
     try:
         (obs / "bucket" / "data").mkdir(parents=True)
         (obs / "bucket" / "data" / "x").write_bytes(content)
@@ -251,54 +250,50 @@ def _trivial(rehearsal: Rehearsal, directory: Path) -> Rehearsal:
         shutil.copyfile(TRIVIAL_TRAINING, script)
         config.write_text(f"PATH_MAPPING_CONFIG = {mapping!r}\n", encoding="utf-8")
     except OSError as error:
-        raise CannotCreate(f"cannot make {directory}: {error.strerror}") from error
-    request = dataclasses.replace(
+        raise CannotCreate(f"cannot create {directory}: {error.strerror}") from error
+    request = replace(
         rehearsal.request,
         command=(str(script), str(_TRIVIAL_SECONDS), "1", hashlib.sha256(content).hexdigest()),
-        transfers=dataclasses.replace(
-            rehearsal.request.transfers, path_mapping=str(config), obs_root=str(obs)
-        ),
-        run=dataclasses.replace(rehearsal.request.run, stop_timeout=_NEVER_SECONDS),
+        transfers=replace(rehearsal.request.transfers, path_mapping=str(config), obs_root=str(obs)),
+        run=replace(rehearsal.request.run, stop_timeout=_NO_KILL_SECONDS),
     )
-    return dataclasses.replace(rehearsal, request=request, nodes=_NODES, devices_per_node=_DEVICES)
+    return replace(rehearsal, request=request, nodes=_NODES, devices_per_node=_DEVICES)
 
 
 def _is_trivial(rehearsal: Rehearsal) -> bool:
     return Path(rehearsal.request.command[0]).name == _TRIVIAL_NAME
 
 
-def _lines(one: _Ended) -> List[str]:
-    """A row of the table, and below it what is not as expected."""
+def _rows(one: _CaseResult) -> List[str]:
+    """The row of a case, and below it what was not expected."""
     if one.skipped:
         return [_row("skip", one.case.fault, "", f"  {one.skipped}")]
-    mark, seconds = "ok" if one.well else "BAD", f"{one.seconds:.1f} s"
-    if one.verdict is None:
-        return [_row(mark, one.case.fault, seconds, ""), f"       it left no verdict: see {one.log}"]
-    found = one.verdict
+    mark, seconds, found = "ok" if one.is_good else "BAD", f"{one.seconds:.1f} s", one.verdict
+    if found is None:
+        return [_row(mark, one.case.fault, seconds), f"       no verdict: see {one.log}"]
     after = "-" if found.seconds is None else f"{found.seconds:.1f} s"
-    home = "-" if found.files is None or found.lost is None else f"{found.files - found.lost}/{found.files}"
-    row = _row(mark, one.case.fault, seconds, f"{found.code:5} {after:>7} {home:>5}")
-    return [row, *(f"       {line}" for line in found.judgement() if not one.well), *_where(one)]
+    in_obs = "-" if found.files is None or found.lost is None else f"{found.files - found.lost}/{found.files}"
+    row = _row(mark, one.case.fault, seconds, f"{found.code:5} {after:>7} {in_obs:>6}")
+    return (
+        [row]
+        if one.is_good
+        else [row, *(f"       {line}" for line in (*found.judgement(), f"see {one.log}"))]
+    )
 
 
-def _row(mark: str, fault: str, seconds: str, more: str) -> str:
+def _row(mark: str, fault: str, seconds: str, more: str = "") -> str:
     return f"{mark:4} {fault:58} {seconds:>7}{more}".rstrip()
 
 
-def _where(one: _Ended) -> List[str]:
-    return [] if one.well else [f"       see {one.log}"]
-
-
-def _table(done: Sequence[_Ended], seconds: float) -> List[str]:
-    """All of them in the catalogue's order, and last how many are as expected."""
-    order = {case: number for number, case in enumerate(CASES)}
-    rows = [line for one in sorted(done, key=lambda one: order[one.case]) for line in _lines(one)]
-    bad = sum(not one.well for one in done)
+def _table(done: Sequence[_CaseResult], seconds: float) -> List[str]:
+    """The table in the order of the catalogue, then the totals."""
+    in_order = sorted(done, key=lambda one: CASES.index(one.case))
+    bad = sum(not one.is_good for one in done)
     skipped = sum(bool(one.skipped) for one in done)
-    well = len(done) - bad - skipped
+    good = len(done) - bad - skipped
     return [
-        _row("", "fault", "took", f"{'code':>5} {'after':>7} {'home':>5}"),
-        *rows,
-        "after: between the fault and the end of the job; home: output files that are in OBS, of all",
-        f"{len(done)} faults in {seconds:.0f} s: {well} as expected, {bad} not, {skipped} skipped",
+        _row("", "fault", "took", f"{'code':>5} {'after':>7} {'in OBS':>6}"),
+        *(row for one in in_order for row in _rows(one)),
+        "after: time from the fault to the end of the job; in OBS: uploaded output files, of all",
+        f"{len(done)} faults in {seconds:.0f} s: {good} as expected, {bad} not, {skipped} skipped",
     ]

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import secrets
-import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Mapping, Optional, Sequence, Tuple
+from typing import Optional, Tuple
 
-from ma_boot.errors import CannotCreate, ConfigError
+from ma_boot.errors import ConfigError
 from ma_boot.image import engine
 from ma_boot.launch import WorkerSpec
 from ma_boot.modelarts import PLATFORM_GID, PLATFORM_UID, instance_name
@@ -19,20 +17,10 @@ from ma_boot.processes import Task
 from ma_boot.rehearsal.containers import (
     CODE_DIRECTORY,
     ContainerOptions,
-    ContainerPlan,
-    JobInContainers,
-    ObsSettings,
+    JobContainers,
     check_runs_here,
-    create_container,
-    create_network,
-    job_on_network,
-    kept_note,
-    own_obs,
-    plan_network,
-    plan_node,
-    plan_obs,
+    create_containers,
     removing,
-    start_serving,
 )
 from ma_boot.rehearsal.live_view import live_view
 from ma_boot.rehearsal.platform import SimulatedJob, code_directory, rank_table, write_tables, writes
@@ -41,9 +29,6 @@ from ma_boot.rehearsal.requested import Rehearsal
 from ma_boot.rehearsal.setup import files_of, make_directories, new_job
 from ma_boot.reporting import RunResult
 from ma_boot.supervisor import supervise
-
-if TYPE_CHECKING:
-    from docker import DockerClient
 
 
 def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, world: World) -> int:
@@ -66,34 +51,32 @@ def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, worl
         make_directories(job, range(job.nodes), code, files, world.inbox)
         _give_to_platform_user(Path(job.root))
         with removing(job.uuid, world.environ) as remover:
-            inside = job_on_network(job, create_network(client, plan_network(job, options)))
-            obs = _start_obs(client, rehearsal.request.transfers.obs_root, job, inside, options, world)
-            variables = obs.environ if obs else own_obs(world.environ)
-            nodes = tuple(
-                plan_node(job, inside, node, options, as_options(request), code, variables)
-                for node in range(job.nodes)
+            obs_root = rehearsal.request.transfers.obs_root
+            created = create_containers(
+                client,
+                job,
+                options,
+                as_options(request),
+                code.name if code else "code",
+                Path(world.cwd, obs_root).resolve() if obs_root else None,
+                world.environ,
             )
-            for planned in nodes:
-                create_container(client, planned)
-            specs = [_attached(node, planned, job, world) for node, planned in enumerate(nodes)]
             begin(job, world)
-            run = _run_nodes(rehearsal, job, specs, rank_table(inside), world)
+            run = _run_nodes(rehearsal, job, created, world)
             exit_code = finish(rehearsal, job, run, world, started)
             if options.keep:
-                world.journal.say(kept_note(nodes, obs, job))
+                world.journal.say(created.kept_note())
                 remover.keep = True
     return exit_code
 
 
-def _run_nodes(
-    rehearsal: Rehearsal,
-    job: SimulatedJob,
-    specs: Sequence[WorkerSpec],
-    table: Mapping[str, Any],
-    world: World,
-) -> RunResult:
-    """Runs the processes that stand for the nodes, and writes the rank table after its delay."""
-    planned = writes(table, range(job.nodes), rehearsal.rank_table_delay)
+def _run_nodes(rehearsal: Rehearsal, job: SimulatedJob, created: JobContainers, world: World) -> RunResult:
+    """Runs the containers of the nodes, and writes the rank table after its delay."""
+    specs = [
+        WorkerSpec(f"node {node}", created.attach_command(node), world.cwd, world.environ, job.node_log(node))
+        for node in range(job.nodes)
+    ]
+    planned = writes(rank_table(created.job), range(job.nodes), rehearsal.rank_table_delay)
     writer = Task(
         "rank table",
         lambda cancel: write_tables(planned, job.table_dir, cancel, lambda write: None),
@@ -105,41 +88,6 @@ def _run_nodes(
             return supervise(specs, limits, world.inbox, world.journal, world.environ, container)
     finally:
         writer.cancel()
-
-
-def _start_obs(
-    client: DockerClient,
-    obs_root: Optional[str],
-    job: SimulatedJob,
-    inside: JobInContainers,
-    options: ContainerOptions,
-    world: World,
-) -> Optional[ContainerPlan]:
-    """Starts the container that serves `--obs-root`, as the owner of that directory; None without it."""
-    if obs_root is None:
-        return None
-    directory = Path(world.cwd, obs_root).resolve()
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        owner = directory.stat()
-    except OSError as error:
-        raise CannotCreate(f"--obs-root {directory}: {error.strerror}") from error
-    keys = secrets.token_hex(10), secrets.token_hex(20)
-    settings = ObsSettings(str(directory), f"{owner.st_uid}:{owner.st_gid}", *keys)
-    planned = plan_obs(job, inside, options.image, settings)
-    create_container(client, planned)
-    start_serving(client, planned)
-    return planned
-
-
-def _attached(node: int, planned: ContainerPlan, job: SimulatedJob, world: World) -> WorkerSpec:
-    return WorkerSpec(
-        label=f"node {node}",
-        argv=(sys.executable, "-m", "ma_boot.rehearsal.containers.attach", planned.name),
-        cwd=world.cwd,
-        environ=world.environ,
-        log_file=job.node_log(node),
-    )
 
 
 def _give_to_platform_user(root: Path) -> None:

@@ -176,7 +176,7 @@ class JobRun:
 
     def _replace_containers(self, nodes: Sequence[int]) -> None:
         for node in nodes:
-            shutil.rmtree(self._setup.job.node_root(node), ignore_errors=True)
+            shutil.rmtree(self._setup.job.sandbox_root(node), ignore_errors=True)
         self._setup.make_nodes(nodes, self._world.inbox)
 
 

@@ -1,4 +1,4 @@
-"""What a rehearsal shows below its output on a terminal: phases and ranks, as they are now."""
+"""The live view below the output of a rehearsal on a terminal: the state of phases and ranks."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Dict, Iterator, List, Tuple
 
 from ma_boot.rehearsal.platform import SimulatedJob
+from ma_boot.rehearsal.summary import events_of
 from ma_boot.reporting import Console, Show, duration, rendered
 from ma_boot.reporting.timeline import EventFile, NodeTimeline, Timeline, read_events, timeline_of
 
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 MOST_NODES = 16
-MOST_ROWS_SHARE = 0.5  # of the terminal's height: the output is what counts
+MOST_ROWS_SHARE = 0.5  # of the terminal's height: the output matters more
 SIGNS = {"cause": "✗", "followed": "✗", "stopped": "–", "well": "✓"}
 COLOURS = {"✗": "bold red", "–": "yellow", "✓": "green", "●": "cyan", "○": "dim"}
 
@@ -35,14 +36,14 @@ def live_view(job: SimulatedJob, console: Console) -> Iterator[None]:
             yield
         finally:
             over.set()
-            watch.join(2 * LOOK_SECONDS)
+            watch.join(2 * POLL_SECONDS)
 
 
 def _watch(job: SimulatedJob, console: Console, show: Show, over: threading.Event) -> None:
     events = _Events(job)
     began = time.monotonic()
-    with suppress(Exception):  # a view that fails is no view: the rehearsal goes on without
-        while not over.wait(LOOK_SECONDS):
+    with suppress(Exception):  # without the view, the rehearsal goes on
+        while not over.wait(POLL_SECONDS):
             size = console.size
             most = max(2, min(MOST_NODES + 1, int(size.lines * MOST_ROWS_SHARE)))
             rows = view(events.now(), job.nodes, time.monotonic() - began)
@@ -50,16 +51,16 @@ def _watch(job: SimulatedJob, console: Console, show: Show, over: threading.Even
 
 
 class _Events:
-    """The events of the job's nodes; a file is read again when it has grown."""
+    """The events of the job's nodes; only files that have grown are read again."""
 
     def __init__(self, job: SimulatedJob) -> None:
-        self._directories = [Path(job.log_dir(node)) for node in range(job.nodes)]
+        self._job = job
         self._known: Dict[Path, Tuple[int, EventFile]] = {}
 
     def now(self) -> Timeline:
-        """What they tell at the moment."""
-        for directory in self._directories:
-            for file in directory.glob("*-events.jsonl"):
+        """The time line so far."""
+        for node in range(self._job.nodes):
+            for file in events_of(self._job, node):
                 size = file.stat().st_size
                 if self._known.get(file, (-1,))[0] != size:
                     text = file.read_text(encoding="utf-8", errors="replace")
@@ -71,7 +72,7 @@ Row = Tuple[str, str, str]
 
 
 def view(line: Timeline, nodes: int, seconds: float) -> List[Row]:
-    """A row for all, then one for each node: its name, its phase, a sign for each of its processes."""
+    """A row of totals, then one per node: its name, its phase, a sign for each process."""
     rows = [(f"node {node.number}", _phase(node), _signs(node)) for node in line.nodes]
     signs = "".join(sign for _, _, sign in rows)
     counted = "  ".join(f"{sign} {signs.count(sign)}" for sign in "○●✓–✗" if sign in signs)
@@ -97,8 +98,8 @@ def _signs(node: NodeTimeline) -> str:
 
 
 def painted(rows: List[Row], columns: int, most: int) -> List[str]:
-    """The rows as at most `most` lines of a terminal, the last one saying how many nodes are not shown."""
-    from rich.table import Table  # here alone: a job on the platform needs none
+    """At most `most` lines for a terminal; the last one counts the nodes that are not shown."""
+    from rich.table import Table  # only for a terminal
     from rich.text import Text
 
     table = Table.grid(padding=(0, 2))

@@ -43,7 +43,7 @@ def node_spec(setup: Setup, start: StartedJob, node: int, environ: Mapping[str, 
     disks = rehearsal.small_disks(node)
     if disks or setup.exact_paths:
         user = (PLATFORM_UID, PLATFORM_GID) if setup.exact_paths else None
-        argv, home = sandboxed(argv, home, job.node_root(node), disks, user), job.home(node)
+        argv, home = sandboxed(argv, home, start.sandbox_root(node), disks, user), job.home(node)
     return WorkerSpec(
         label=f"node {node}",
         argv=argv,
@@ -98,7 +98,7 @@ def _rerooted_mapping(setup: Setup, node: int) -> Optional[str]:
     file = Path(setup.job.root, "log", f"path_mapping-{node}.json")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(rerooted(mapping, setup.job.node_root(node)), encoding="utf-8")
+        file.write_text(rerooted(mapping, setup.job.sandbox_root(node)), encoding="utf-8")
     except OSError as error:
         raise CannotCreate(f"cannot write {file}: {error.strerror}") from error
     return str(file)

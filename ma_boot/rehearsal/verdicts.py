@@ -46,7 +46,7 @@ def _output_files(setup: Setup) -> Optional[OutputFiles]:
         return None
     places = [place for node in range(setup.job.nodes) for place in _outputs(setup, node)]
     disks = [
-        setup.job.node_root(fault.node or 0) + (fault.path or "")
+        setup.job.sandbox_root(fault.node or 0) + (fault.path or "")
         for fault in setup.rehearsal.faults
         if fault.stage == "disk"
     ]
@@ -57,7 +57,7 @@ def _output_files(setup: Setup) -> Optional[OutputFiles]:
 
 def _outputs(setup: Setup, node: int) -> Iterator[Tuple[Route, Path]]:
     """A node's output routes, each with the directory to which its local path is relative."""
-    mapping, root = node_mapping(setup, node), setup.job.node_root(node)
+    mapping, root = node_mapping(setup, node), setup.job.sandbox_root(node)
     for route in mapping.outputs if mapping else ():
         local = root + route.local if os.path.isabs(route.local) else route.local
         yield dataclasses.replace(route, local=local), Path(setup.job.home(node))

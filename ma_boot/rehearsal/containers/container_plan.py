@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass, field
-from pathlib import PurePath
 from typing import Dict, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.errors import ConfigError
@@ -134,27 +133,25 @@ def job_on_network(job: SimulatedJob, subnet: str) -> JobInContainers:
 
 
 def plan_node(
-    job: SimulatedJob,
-    inside: JobInContainers,
+    job: JobInContainers,
     node: int,
     options: ContainerOptions,
     boot_options: Tuple[str, ...],
-    code: Optional[PurePath],
+    code_name: str,
     obs: Mapping[str, str],
 ) -> ContainerPlan:
-    """The container of a node: `boot_options` are those of `ma_boot run`, `obs` the variables of OBS; only
-    the name of `code` is used."""
-    root = job.node_root(node)
+    """The container of a node: `boot_options` are those of `ma_boot run`, `obs` the variables of OBS."""
+    root = job.sandbox_root(node)
     return ContainerPlan(
         name=f"{_short_name(job)}-node-{node}",
         image=options.image,
         argv=("ma_boot", "run", *boot_options),
-        environ={**node_environment(inside, node, code.name if code else "code", {}), **obs},
+        environ={**node_environment(job, node, code_name, {}), **obs},
         user=str(PLATFORM_UID),  # the image determines the group
         hostname=f"{job.log_name}-worker-{node}",
         network=_short_name(job),
-        address=inside.address(node),
-        aliases=(inside.host(node),),
+        address=job.address(node),
+        aliases=(job.host(node),),
         mounts=tuple(BindMount(root + path, path) for path in MOUNTED),
         labels=run_labels(job),
         memory=options.memory,
@@ -162,12 +159,12 @@ def plan_node(
     )
 
 
-def plan_obs(job: SimulatedJob, inside: JobInContainers, image: str, obs: ObsSettings) -> ContainerPlan:
+def plan_obs(job: JobInContainers, image: str, obs: ObsSettings) -> ContainerPlan:
     """The container that serves the directory as OBS; the toolkit in the image has the server.
 
     Its environment is also what a job needs to reach it.
     """
-    address = _nth_address(inside.subnet, _OBS_HOST)
+    address = _nth_address(job.subnet, _OBS_HOST)
     return ContainerPlan(
         name=f"{_short_name(job)}-obs",
         image=image,

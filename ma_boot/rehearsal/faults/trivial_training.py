@@ -1,9 +1,8 @@
-"""A training that trains nothing, for the catalogue of faults: `trivial.py SECONDS FILES DIGEST`.
+"""A trivial training for the catalogue of faults: `trivial_training.py SECONDS FILES DIGEST`.
 
-It fails where `ma_boot` has not kept its word: an input whose SHA-256 is not DIGEST, a rank table that is
-not that of all nodes, or has it in the wrong place. Then it leaves FILES files for its rank, starts a process
-that would outlive it, and prints a line every tenth of a second. Standard library only: it is copied to the
-nodes.
+It fails if its input does not have the SHA-256 DIGEST, or if the rank table does not have all nodes, with
+this rank at the right place. Otherwise it writes FILES output files, starts a process that would outlive it, and
+prints a line every tenth of a second. Standard library only, since it is copied to the nodes.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _PAUSE_SECONDS = 0.1
 
 
 def _table_is_right(environ: Dict[str, str]) -> bool:
-    """Every device of every node is in it, and ours is this rank's."""
+    """Whether it has every device of every node, and ours with this rank."""
     table = json.loads(Path(environ["RANK_TABLE_FILE"]).read_text())
     found = {
         (server["server_id"], device["device_id"]): device["rank_id"]
@@ -41,9 +40,9 @@ def _table_is_right(environ: Dict[str, str]) -> bool:
 
 def _train(seconds: float, files: int, digest: str) -> None:
     if hashlib.sha256(Path(INPUT, "x").read_bytes()).hexdigest() != digest:
-        sys.exit("the input is not what is in OBS")
+        sys.exit("the input differs from the object in OBS")
     if not _table_is_right(dict(os.environ)):
-        sys.exit("the rank table is not that of the job")
+        sys.exit("the rank table is not the one of this job")
     output = Path(OUTPUT)
     output.mkdir(exist_ok=True)
     for number in range(files):

@@ -136,7 +136,7 @@ def _is_due(fault: Fault, watch: Watch, now: float) -> bool:
         if rank is None:
             return False
         if fault.line is not None:
-            return rank.lines.count() >= fault.line
+            return rank.lines.count_lines() >= fault.line
         return now >= rank.started + (fault.at or 0.0)
     nodes = _nodes(fault, watch)
     if not _all_started(fault, watch):
@@ -153,7 +153,7 @@ def why_not_injected(fault: Fault, watch: Watch) -> str:
         if rank is None:
             return f"rank {fault.rank} was never started"
         if fault.line is not None:
-            return f"rank {fault.rank} printed only {rank.lines.count()} lines"
+            return f"rank {fault.rank} printed only {rank.lines.count_lines()} lines"
         return f"rank {fault.rank} had already ended"
     if fault.stage == "obs":
         return "no such request was made"

@@ -18,7 +18,7 @@ class RankSeen:
 
     pid: int
     started: float
-    lines: LineCounter
+    lines: GrowingFile
     ended: bool = False
 
 
@@ -31,46 +31,34 @@ class NodeSeen:
     phases: Set[str] = field(default_factory=set)
 
 
-class LineCounter:
-    """Counts the lines of a growing file."""
+class GrowingFile:
+    """A file that another process appends to."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, offset: int = 0) -> None:
         self._path = path
-        self._offset = 0
-        self._count = 0
+        self._offset = offset
+        self._rest = b""
+        self._lines = 0
 
-    def count(self) -> int:
+    def count_lines(self) -> int:
         """The number of complete lines so far."""
+        self._lines += self._new_bytes().count(b"\n")
+        return self._lines
+
+    def new_events(self) -> Tuple[Event, ...]:
+        """The events that were completed since the last call."""
+        *lines, self._rest = (self._rest + self._new_bytes()).split(b"\n")
+        return read_events(b"\n".join(lines).decode("utf-8", "replace"), str).events
+
+    def _new_bytes(self) -> bytes:
         try:
             with self._path.open("rb", buffering=0) as file:
                 file.seek(self._offset)
                 data = file.read(_READ_BYTES)
-        except OSError:  # it does not exist yet
-            return self._count
-        self._offset += len(data)
-        self._count += data.count(b"\n")
-        return self._count
-
-
-class EventTail:
-    """The events that are appended to a file from now on."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._offset = path.stat().st_size if path.exists() else 0
-        self._rest = b""
-
-    def events(self) -> Tuple[Event, ...]:
-        """The new ones, as far as their lines are complete."""
-        try:
-            with self._path.open("rb", buffering=0) as file:
-                file.seek(self._offset)
-                data = file.read()
         except OSError:  # it does not exist yet, or no longer
-            return ()
+            return b""
         self._offset += len(data)
-        *whole, self._rest = (self._rest + data).split(b"\n")
-        return read_events(b"\n".join(whole).decode("utf-8", "replace"), str).events
+        return data
 
 
 class Watch:
@@ -84,18 +72,18 @@ class Watch:
         self.nodes: Dict[int, NodeSeen] = {}
         self.ranks: Dict[int, RankSeen] = {}
         self.size = len(node_events)
-        self._own = EventTail(own_events)
+        self._own = _appended(own_events)
         self._logs = {node: path.parent for node, path in node_events.items()}
-        self._tails = {node: EventTail(path) for node, path in node_events.items()}
+        self._tails = {node: _appended(path) for node, path in node_events.items()}
 
     def poll(self) -> None:
         """Reads the new events."""
-        for event in self._own.events():
+        for event in self._own.new_events():
             if event["kind"] == "start":
                 node = int(event["label"].split()[1])
                 self.nodes[node] = NodeSeen(event["pid"], event["monotonic_ns"] / 1e9)
         for node, tail in self._tails.items():
-            for event in tail.events():
+            for event in tail.new_events():
                 self._take(node, event)
 
     def running(self, rank: int) -> Optional[RankSeen]:
@@ -111,6 +99,11 @@ class Watch:
             self.nodes[node].phases.add(event["phase"])
         elif event["kind"] == "start" and rank is not None:
             log = self._logs[node] / os.path.basename(event["log_file"])
-            self.ranks[rank] = RankSeen(event["pid"], event["monotonic_ns"] / 1e9, LineCounter(log))
+            self.ranks[rank] = RankSeen(event["pid"], event["monotonic_ns"] / 1e9, GrowingFile(log))
         elif event["kind"] == "exit" and rank in self.ranks:
             self.ranks[rank].ended = True
+
+
+def _appended(path: Path) -> GrowingFile:
+    """What is appended to a file from now on."""
+    return GrowingFile(path, path.stat().st_size if path.exists() else 0)

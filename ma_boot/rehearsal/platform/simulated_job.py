@@ -51,9 +51,13 @@ class SimulatedJob:
         """How often a node was started."""
         return StartCounts()
 
-    def node_root(self, node: int) -> str:
-        """The directory that stands for the root directory of a node."""
+    def sandbox_root(self, node: int) -> str:
+        """The directory of this machine that stands for the root directory of a node."""
         return os.path.join(self.root, f"node-{node}")
+
+    def node_root(self, node: int) -> str:
+        """The path by which the node itself knows its root directory."""
+        return self.sandbox_root(node)
 
     def home(self, node: int) -> str:
         """`/home/ma-user`, where the boot command starts."""
@@ -125,8 +129,8 @@ class StartedJob(SimulatedJob):
         return self.counts[node]
 
     def node_root(self, node: int) -> str:
-        """The root directory of a node, or the directory that stands for it."""
-        return "/" if self.exact_paths else super().node_root(node)
+        """The path by which the node itself knows its root directory."""
+        return "/" if self.exact_paths else self.sandbox_root(node)
 
 
 def at_start(job: SimulatedJob, counts: Tuple[StartCounts, ...], exact_paths: bool) -> StartedJob:

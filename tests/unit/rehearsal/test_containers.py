@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-from pathlib import PurePath
 from typing import Mapping
 
 import pytest
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from ma_boot.errors import ConfigError
 from ma_boot.modelarts.job import read_job
 from ma_boot.rank_table import convert, own_pod, parse
-from ma_boot.rehearsal.containers import (
+from ma_boot.rehearsal.containers.container_plan import (
     CODE_DIRECTORY,
     ContainerOptions,
     ContainerPlan,
@@ -34,7 +33,7 @@ SERVED = ObsSettings("/laptop/obs", "1001:1002", "AK", "PLANTED")
 
 
 def node(number: int, obs: Mapping[str, str] = {}) -> ContainerPlan:
-    return plan_node(JOB, INSIDE, number, OPTIONS, ("--tee", "all", "--", "x.py"), PurePath("/p/code"), obs)
+    return plan_node(INSIDE, number, OPTIONS, ("--tee", "all", "--", "x.py"), "code", obs)
 
 
 def test_a_node_has_the_platforms_user_names_and_limits() -> None:
@@ -83,7 +82,7 @@ def test_a_node_gets_no_variable_of_this_machine_but_those_of_obs() -> None:
 
 
 def test_obs_is_served_as_the_directorys_user_on_an_address_that_no_node_has() -> None:
-    planned = plan_obs(JOB, INSIDE, "training:1", SERVED)
+    planned = plan_obs(INSIDE, "training:1", SERVED)
     assert planned.environ["OBS_ENDPOINT"] == f"http://{planned.address}:9000"
     assert (planned.user, planned.mounts[0].source) == ("1001:1002", "/laptop/obs")
     assert planned.address not in {node(number).address for number in range(JOB.nodes)}
@@ -91,7 +90,7 @@ def test_obs_is_served_as_the_directorys_user_on_an_address_that_no_node_has() -
 
 
 def test_no_plan_shows_a_secret() -> None:
-    planned = plan_obs(JOB, INSIDE, "training:1", SERVED)
+    planned = plan_obs(INSIDE, "training:1", SERVED)
     assert "PLANTED" not in f"{SERVED} {planned} {node(0, planned.environ)}"
 
 
@@ -112,7 +111,7 @@ def test_every_container_has_an_address_of_its_own_in_the_network(nodes: int, su
 
 def test_how_to_look_names_every_container() -> None:
     planned = [node(number) for number in range(JOB.nodes)]
-    obs = plan_obs(JOB, INSIDE, "training:1", SERVED)
-    remove = kept_note(planned, obs, JOB).splitlines()[-1]
+    obs = plan_obs(INSIDE, "training:1", SERVED)
+    remove = kept_note(planned, obs, INSIDE).splitlines()[-1]
     assert all(one.name in remove for one in (*planned, obs))
     assert remove.endswith(f"docker network rm {obs.network}")
