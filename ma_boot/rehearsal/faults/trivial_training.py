@@ -1,8 +1,8 @@
 """A trivial training for the catalogue of faults: `trivial_training.py SECONDS FILES DIGEST`.
 
 It fails if its input does not have the SHA-256 DIGEST, or if the rank table does not have all nodes, with
-this rank at the right place. Otherwise it writes FILES output files, starts a process that would outlive it, and
-prints a line every tenth of a second. Standard library only, since it is copied to the nodes.
+this rank at the right place. Otherwise it writes FILES output files, starts a process that would outlive it,
+and prints a line every tenth of a second. Standard library only, since it is copied to the nodes.
 """
 
 from __future__ import annotations
