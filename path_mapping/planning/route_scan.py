@@ -68,7 +68,7 @@ def space_problems(scans: Iterable[RouteScan]) -> List[str]:
 def scan_download(
     route: Route, base: Path, lister: Lister, shard: Shard, check: Check = never_cancelled
 ) -> Optional[RouteScan]:
-    """None for an input that does not exist. Raises `StoreError`, then or while the steps are read."""
+    """The scan of an input, None if it does not exist. Raises `StoreError`, now or as steps are read."""
     found = find_input(route, lister(route.remote.bucket, route.remote.key), base)
     if found is None:
         return None
@@ -98,9 +98,10 @@ def scan_upload(
     wanted: Callable[[Path, LocalEntry], bool] = lambda path, local: True,
     check: Check = never_cancelled,
 ) -> Optional[RouteScan]:
-    """None for an output with nothing at its local path. Without a lister the record alone decides.
+    """The scan of an output, None if nothing exists at its local path.
 
-    If the target cannot be listed, that is a notice, and everything is uploaded.
+    Without a lister the record alone decides. If the target cannot be listed, there is a notice, and all
+    files are uploaded.
     """
     local = route.path(base)
     found = _look_at_output(local)
@@ -150,4 +151,4 @@ def _listed(ends: Ends, lister: Lister, route: Route, notice: Callable[[str], No
             if not ends.single or found.key == ends.prefix:
                 yield ends.name_of(found.key), found
     except StoreError as error:
-        notice(f"{route.remote} cannot be listed, so all files are sent: {error}")
+        notice(f"{route.remote} cannot be listed, so all files are uploaded: {error}")

@@ -134,7 +134,7 @@ def test_without_a_listing_of_the_target_everything_is_sent(obs: ObsServer, tmp_
     obs.faults.append(ObsFault("403", "GET", "/bucket?"))
     done = send(store, tmp_path)
     assert done.files == 5
-    assert "obs://bucket/data/ cannot be listed, so all files are sent" in done.notices[0]
+    assert "obs://bucket/data/ cannot be listed, so all files are uploaded" in done.notices[0]
 
 
 def test_each_node_fetches_its_shard(store: Store, tmp_path: Path) -> None:

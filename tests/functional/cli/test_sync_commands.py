@@ -1,4 +1,4 @@
-"""`ma_boot sync`: a user moves inputs and outputs without a job."""
+"""`ma_boot sync`: a user transfers inputs and outputs without a job."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from typing import Any, Dict, List, Optional
 
 import pytest
 
+from ma_boot.cli.sync import sync as sync_group
 from ma_boot.rehearsal.obs_server import KeyPair, ObsFault, ObsServer
+from path_mapping.stores import STALL_SECONDS
 from tests.conftest import CREDENTIALS
 from tests.functional.node import eventually
 from tests.functional.terminal import screen_lines
@@ -64,7 +66,7 @@ def documents(done: subprocess.CompletedProcess[str]) -> List[Dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_a_plan_says_what_and_why_and_moves_nothing(home: Path) -> None:
+def test_a_plan_prints_what_and_why_and_transfers_nothing(home: Path) -> None:
     before = sorted(home.parent.rglob("*"))
     done = sync(home, "plan", "mapping.yaml")
     assert (done.returncode, done.stderr) == (0, "")
@@ -82,7 +84,7 @@ def test_a_plan_says_what_and_why_and_moves_nothing(home: Path) -> None:
     assert sorted(home.parent.rglob("*")) == before
 
 
-def test_download_and_upload_do_what_the_plan_says(home: Path) -> None:
+def test_download_and_upload_follow_the_plan(home: Path) -> None:
     for way in ("download", "upload"):
         for said in ("1 files, 0.0 MB in 0.0 s", "0 files, 0.0 MB in 0.0 s, 1 already present"):
             done = sync(home, way, "mapping.yaml")
@@ -96,7 +98,7 @@ def test_download_and_upload_do_what_the_plan_says(home: Path) -> None:
     assert found[-1] == {"totals": {"skip": {"files": 3, "bytes": 5}}}
 
 
-def test_each_node_of_a_job_has_its_part_and_its_place(home: Path) -> None:
+def test_each_node_of_a_job_has_its_shard_and_its_output_path(home: Path) -> None:
     (home.parent / "obs/bucket/data/z").write_text("zzz")
     node = {"MA_NUM_HOSTS": "2", "VC_TASK_INDEX": "1", "MA_NUM_GPUS": "8"}
     found = documents(sync(home, "plan", "--json", "mapping.yaml", **node))
@@ -129,7 +131,7 @@ def test_checksum_finds_what_size_and_time_do_not_show(home: Path) -> None:
         (["upload", "missing.yaml"], 74, "left nothing at these output paths"),
     ],
 )
-def test_what_goes_wrong_is_told_with_its_exit_code(
+def test_failures_are_reported_with_their_exit_codes(
     home: Path, arguments: List[str], code: int, said: str
 ) -> None:
     (home / "wrong.yaml").write_text("in: {}")
@@ -140,7 +142,7 @@ def test_what_goes_wrong_is_told_with_its_exit_code(
     assert "Traceback" not in done.stderr
 
 
-def test_a_plan_tells_refusals_and_ends_with_73(home: Path, tmp_path: Path) -> None:
+def test_a_plan_with_refusals_exits_with_73(home: Path, tmp_path: Path) -> None:
     (home.parent / "obs/bucket/data/A").mkdir()
     (home / "data").mkdir()
     (home / "data" / "A").write_text("a file where a directory is to be")
@@ -159,14 +161,14 @@ def test_real_obs_that_refuses_is_69_and_shows_no_secret(home: Path, obs: ObsSer
         assert "PLANTED" not in done.stdout + done.stderr
 
 
-def test_an_endpoint_where_nothing_answers_is_named_with_what_to_do(home: Path) -> None:
+def test_an_endpoint_without_a_server_is_reported_with_advice(home: Path) -> None:
     done = sync(home, "plan", "mapping.yaml", OBS_ENDPOINT="http://127.0.0.1:1", **CREDENTIALS)
     assert done.returncode == 69
     assert "listing obs://bucket/data/ at 127.0.0.1:1: ConnectionRefusedError" in done.stderr
     assert "  -> no response: is OBS_ENDPOINT" in done.stderr
 
 
-def test_missing_credentials_are_named_with_what_to_do(home: Path) -> None:
+def test_missing_credentials_are_reported_with_advice(home: Path) -> None:
     done = sync(home, "plan", "mapping.yaml", OBS_ENDPOINT="https://obs.example.com")
     assert done.returncode == 78
     assert (
@@ -175,7 +177,7 @@ def test_missing_credentials_are_named_with_what_to_do(home: Path) -> None:
     )
 
 
-def test_a_download_that_is_stopped_ends_soon_and_says_so(home: Path, obs: ObsServer) -> None:
+def test_a_stopped_download_ends_soon_and_says_so(home: Path, obs: ObsServer) -> None:
     obs.faults.append(ObsFault("hang", "GET", "/bucket"))
     with start(home, "download", "mapping.yaml", OBS_ENDPOINT=obs.url, **CREDENTIALS) as process:
         eventually(lambda: obs.requests, "the first request")
@@ -186,47 +188,47 @@ def test_a_download_that_is_stopped_ends_soon_and_says_so(home: Path, obs: ObsSe
 
 
 def keys(access: str) -> str:
-    """As IAM answers."""
+    """In the format of IAM."""
     inner = {"access": access, "secret": "SKPLANTED", "securitytoken": "TOKENPLANTED", "expires_at": "soon"}
     return json.dumps({"credential": inner})
 
 
 class TestCredentials:
-    """Temporary ones that run out."""
+    """Temporary credentials that expire."""
 
     @pytest.mark.parametrize(
         ("method", "part"),
         [("GET", "prefix="), ("POST", "uploads"), ("PUT", "partNumber=2"), ("POST", "uploadId=")],
     )
-    def test_the_file_is_read_again_wherever_they_end(
+    def test_the_file_is_read_again_wherever_the_credentials_expire(
         self, home: Path, obs: ObsServer, method: str, part: str
     ) -> None:
-        """In the listing, when an upload in parts begins, in its middle, and at its end."""
+        """In the listing, and at the beginning, in the middle and at the end of a multipart upload."""
         with (home / "ckpt" / "large").open("wb") as large:
             large.truncate(80 << 20)
         obs.credentials[:] = [KeyPair(key, "SKPLANTED", "TOKENPLANTED") for key in ("AKOLD", "AKNEW")]
         obs.faults.append(ObsFault("expired", method, part, times=1))
         file = home / "keys.json"
-        os.mkfifo(file)  # one content for each time that it is read
+        os.mkfifo(file)  # each read gets a new content
 
         def rotate() -> None:
             with file.open("w") as first:
                 os.mkfifo(home / "next")
                 (home / "next").replace(file)
                 first.write(keys("AKOLD"))
-            with file.open("w") as second:  # open when somebody reads again
+            with file.open("w") as second:  # returns when it is read again
                 del obs.credentials[0]
                 second.write(keys("AKNEW"))
 
         rotation = threading.Thread(target=rotate)
         rotation.start()
         done = sync(home, "upload", "mapping.yaml", OBS_ENDPOINT=obs.url, OBS_CREDENTIALS_FILE=str(file))
-        os.close(os.open(file, os.O_RDONLY | os.O_NONBLOCK))  # which frees a rotation that nobody asked for
+        os.close(os.open(file, os.O_RDONLY | os.O_NONBLOCK))  # unblocks `rotate` if nobody reads again
         rotation.join()
         assert (done.returncode, done.stderr) == (0, ""), done.stdout
         assert "2 files, 83.9 MB" in done.stdout
 
-    def test_a_file_that_does_not_help_is_told_once(self, home: Path, obs: ObsServer) -> None:
+    def test_a_file_with_the_same_credentials_is_an_error(self, home: Path, obs: ObsServer) -> None:
         obs.faults.append(ObsFault("expired", "GET", "prefix="))
         file = home / "keys.json"
         file.write_text(keys("AKPLANTED"))
@@ -244,7 +246,7 @@ class TestCredentials:
             ('{"access": "AKPLANTED", "secret": 5, "securitytoken": "x"}', "has no secret; expected"),
         ],
     )
-    def test_a_wrong_file_is_an_error_that_does_not_show_it(
+    def test_an_invalid_file_is_an_error_that_does_not_show_its_content(
         self, home: Path, content: Optional[str], said: str
     ) -> None:
         if content is not None:
@@ -259,7 +261,7 @@ class TestCredentials:
         assert "PLANTED" not in done.stderr
 
 
-def test_nothing_that_moves_for_the_stall_timeout_is_a_failed_request(home: Path, obs: ObsServer) -> None:
+def test_a_stalled_request_fails_after_the_stall_timeout(home: Path, obs: ObsServer) -> None:
     obs.faults.append(ObsFault("hang", "PUT", "/ckpt"))
     begun = time.monotonic()
     (home / "own.yaml").write_text("output: {ckpt: 'obs://bucket/ckpt/'}")
@@ -270,14 +272,21 @@ def test_nothing_that_moves_for_the_stall_timeout_is_a_failed_request(home: Path
     assert time.monotonic() - begun < 30
 
 
+def test_the_default_of_the_stall_timeout_is_that_of_the_stores() -> None:
+    """The help does without importing them."""
+    for command in sync_group.commands.values():
+        (option,) = (one for one in command.params if one.name == "stall_timeout")
+        assert option.default == STALL_SECONDS
+
+
 class TestProgress:
-    """What a person sees of a transfer that takes long."""
+    """What a user sees of a long transfer."""
 
     def test_a_bar_on_a_terminal_and_lines_above_it(self, home: Path, obs: ObsServer) -> None:
         environ = {"PATH": os.environ["PATH"], "OBS_ENDPOINT": obs.url, "TERM": "xterm", **CREDENTIALS}
         with (home / "ckpt" / "large").open("wb") as large:
             large.truncate(30 << 20)
-        os.mkfifo(home / "ckpt" / "pipe")  # a notice comes while there is a bar
+        os.mkfifo(home / "ckpt" / "pipe")  # causes a notice while there is a bar
         obs.faults.append(
             ObsFault("503", "PUT", "/large", times=1, retry_after=1)
         )  # so that it takes a while
@@ -296,7 +305,7 @@ class TestProgress:
         assert re.match(r"\[ma_boot\] outputs: done in .* s: 2 files, 31.5 MB in", lines[-1]), lines
         assert re.match(r"\[ma_boot\] .*pipe", lines[-2]), lines
 
-    def test_no_bar_elsewhere(self, home: Path) -> None:
+    def test_no_bar_without_a_terminal(self, home: Path) -> None:
         done = sync(home, "upload", "mapping.yaml")
         assert "\x1b" not in done.stdout
         assert "[ma_boot] outputs: done in 0.0 s: 1 files" in done.stdout

@@ -40,7 +40,7 @@ def test_the_generated_file_is_read_unchanged() -> None:
 @pytest.mark.parametrize(
     "text", ["PATH_MAPPING_CONFIG = {}", "'''Doc.'''\nPATH_MAPPING_CONFIG: dict = {'input': {}}"]
 )
-def test_an_empty_mapping_is_one(text: str) -> None:
+def test_an_empty_mapping_is_valid(text: str) -> None:
     assert parse_mapping(text, "x") == PathMapping((), ())
 
 
@@ -74,14 +74,14 @@ def test_an_empty_mapping_is_one(text: str) -> None:
         ),
     ],
 )
-def test_a_mistake_is_named_with_its_place(text: str, said: str) -> None:
+def test_a_mistake_is_reported_with_its_place(text: str, said: str) -> None:
     with pytest.raises(MappingInvalid) as raised:
         parse_mapping(text, "mapping.py")
     assert said in str(raised.value)
     assert "mapping.py" in str(raised.value)
 
 
-def test_all_mistakes_come_at_once() -> None:
+def test_all_mistakes_are_reported_at_once() -> None:
     text = "PATH_MAPPING_CONFIG = {'input': {'a': 'http://x', 'b': 3}, 'more': 1}"
     with pytest.raises(MappingInvalid) as raised:
         parse_mapping(text, "x")
@@ -97,13 +97,13 @@ def test_the_file_is_never_executed(tmp_path: Path) -> None:
     assert not victim.exists()
 
 
-def test_a_file_that_cannot_be_read_is_a_mistake_too(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_an_invalid_mapping(tmp_path: Path) -> None:
     with pytest.raises(MappingInvalid, match="cannot be read"):
         read_mapping(tmp_path / "missing.py")
 
 
 @given(st.text())
-def test_no_text_breaks_the_parser(text: str) -> None:
+def test_no_text_crashes_the_parser(text: str) -> None:
     try:
         parse_mapping(f"PATH_MAPPING_CONFIG = {text}", "x")
     except MappingInvalid as error:
@@ -126,7 +126,7 @@ def planned(local: str, key: str, *keys: str) -> Optional[List[str]]:
     ("local", "key", "keys", "expected"),
     [
         ("d", "data", ["data/a", "data/b/c"], ["/base/d/a", "/base/d/b/c"]),  # a directory
-        ("d", "data/", ["data/a"], ["/base/d/a"]),  # a trailing slash makes no difference to it
+        ("d", "data/", ["data/a"], ["/base/d/a"]),  # with or without a trailing slash
         ("d/", "data", ["data/a"], ["/base/d/a"]),
         ("/abs/d", "data", ["data/a"], ["/abs/d/a"]),
         ("./d", "", ["a", "b/c"], ["/base/d/a", "/base/d/b/c"]),  # the whole bucket
@@ -134,7 +134,7 @@ def planned(local: str, key: str, *keys: str) -> Optional[List[str]]:
         ("f/", "data/a.zip", ["data/a.zip"], ["/base/f/a.zip"]),
         ("d", "data", ["data", "data/a"], ["/base/d"]),  # the object of exactly this key
         ("d", "data/", ["data/", "data/a"], ["/base/d/a"]),
-        ("d", "data", ["data2/a", "data.zip"], None),  # look-alikes are somebody else's
+        ("d", "data", ["data2/a", "data.zip"], None),  # keys that only look alike
         ("d", "data/", ["data2/a"], None),
         ("d", "data", ["data/"], []),  # an empty directory exists
         ("d", "data", [], None),
@@ -146,14 +146,14 @@ def test_which_object_becomes_which_file(
     assert planned(local, key, *keys) == expected
 
 
-def test_missing_credentials_are_named_all_at_once() -> None:
+def test_missing_credentials_are_all_reported_at_once() -> None:
     with pytest.raises(CredentialsMissing) as raised:
         open_store({"OBS_ACCESS_KEY_ID": "AKPLANTED"}, None)
     assert "OBS_ENDPOINT (or S3_ENDPOINT), OBS_SECRET_ACCESS_KEY" in str(raised.value)
     assert "PLANTED" not in str(raised.value)
 
 
-def test_an_endpoint_that_is_none_is_named() -> None:
+def test_an_invalid_endpoint_is_reported() -> None:
     environ = {"OBS_ENDPOINT": "ftp://x", "OBS_ACCESS_KEY_ID": "a", "OBS_SECRET_ACCESS_KEY": "s"}
     with pytest.raises(CredentialsMissing, match="found 'ftp://x'"):
         open_store(environ, None)

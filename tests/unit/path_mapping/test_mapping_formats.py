@@ -16,7 +16,7 @@ from path_mapping.mapping.routes import ObsUrl, PathMapping, Route, expanded
 
 YAML = """
 input:
-  # the images, shared out over the nodes
+  # the images, sharded over the nodes
   data:
     obs: obs://bucket/data/
     include: ['*.bin', '!*_batch.bin']
@@ -62,13 +62,13 @@ def test_every_option_is_read() -> None:
 
 
 @pytest.mark.parametrize("source", ["m.py", "m.json", "m.yaml"])
-def test_each_format_says_the_same(source: str) -> None:
+def test_all_formats_give_the_same_mapping(source: str) -> None:
     text = rendered(yaml.safe_load(YAML))[source]
     assert parse_mapping(text, source, PLACES) == parse_mapping(YAML, "m.yml", PLACES)
 
 
 @pytest.mark.parametrize(("source", "text"), [("m.yaml", ""), ("m.yaml", "input:\n"), ("m.json", "{}")])
-def test_an_empty_mapping_is_one_where_the_format_has_it(source: str, text: str) -> None:
+def test_an_empty_mapping_is_valid_if_the_format_has_one(source: str, text: str) -> None:
     if text:
         assert parse_mapping(text, source) == PathMapping((), ())
     else:
@@ -98,7 +98,7 @@ OPTION_MISTAKES = [
 
 
 @pytest.mark.parametrize(("value", "said"), OPTION_MISTAKES)
-def test_a_mistake_in_an_option_is_named_with_its_line(value: str, said: str) -> None:
+def test_a_mistake_in_an_option_is_reported_with_its_line(value: str, said: str) -> None:
     (problem,) = problems_of(f"input:\n  # comment\n  a: {value if value[0] in '{[2' else repr(value)}\n")
     assert problem.startswith("line 3: ")
     assert said in problem
@@ -128,12 +128,12 @@ def test_an_interval_is_a_number_of_seconds(seconds: str) -> None:
         ("m.py", "PATH_MAPPING_CONFIG = {'input': {'a': {'obs': 'obs://bucket/x', 'shard': f()}}}", "found f(), expected true"),
     ],
 )  # fmt: skip
-def test_a_mistake_in_a_format_is_named(source: str, text: str, said: str) -> None:
+def test_a_mistake_in_any_format_is_reported(source: str, text: str, said: str) -> None:
     problems = problems_of(text, source)
     assert any(one in problem for problem in problems for one in said.split("|")), problems
 
 
-def test_all_mistakes_of_all_kinds_come_at_once() -> None:
+def test_mistakes_of_all_kinds_are_reported_at_once() -> None:
     text = """
 input:
   a: {obs: http://x, shard: 2}
@@ -161,18 +161,18 @@ output:
         ({"a": "x/", "a/b": "y/"}, {}, ["input: 'a/b' is inside 'a': use separate paths"]),
         ({"a/b": "x/", "a": "y/"}, {}, ["input: 'a' contains 'a/b': use separate paths"]),
         ({".": "x/", "b": "y/"}, {}, ["input: 'b' is inside '.': use separate paths"]),
-        ({"a": "x/", "ab": "x2/", "b": "x/"}, {}, []),  # one source may have two targets; look-alikes
+        ({"a": "x/", "ab": "x2/", "b": "x/"}, {}, []),  # one source may have two targets; names that only look alike
         ({"/a": "x/", "a": "y/"}, {}, []),
         ({}, {"a": "x/", "b": "x"}, ["output: 'b': obs://bucket/x is the same as obs://bucket/x/ of 'a': use separate URLs"]),
         ({}, {"a": "", "b": "x"}, ["output: 'b': obs://bucket/x is inside obs://bucket/ of 'a': use separate URLs"]),
         ({}, {"a": "x", "a/b": "y"}, []),  # a file that goes to two places
-        ({"a": "x/"}, {"a": "x/"}, []),  # to go on with what a run before has left
+        ({"a": "x/"}, {"a": "x/"}, []),  # to continue an earlier run
         ({"a": "x/"}, {"a/b": "y/"}, ["output: 'a/b' is inside the input 'a'"]),
         ({"a/b": "y/"}, {"a": "x/"}, []),
         ({"a": "x/"}, {"b": "x/y"}, ["output: obs://bucket/x/y is inside the input obs://bucket/x/"]),
     ],
 )  # fmt: skip
-def test_routes_that_must_not_be_together(
+def test_routes_that_must_not_be_combined(
     inputs: Dict[str, str], outputs: Dict[str, str], said: Sequence[str]
 ) -> None:
     sections = {"input": inputs, "output": outputs}
@@ -193,7 +193,7 @@ def test_placeholders_are_replaced(text: str, value: str) -> None:
     assert expanded(text, PLACES) == value
 
 
-def test_a_placeholder_without_a_value_is_named() -> None:
+def test_a_placeholder_without_a_value_is_reported() -> None:
     (problem,) = problems_of("input: {'{rank}': 'obs://bucket/x'}", "m.yaml", {"job": "j"})
     assert problem == "line 1: input: found {rank}, which has no value here"
 
@@ -217,7 +217,7 @@ MAPPINGS = st.dictionaries(
 
 @given(MAPPINGS)
 def test_any_mapping_is_the_same_in_each_format(mapping: Any) -> None:
-    """Either the same routes, or as many mistakes."""
+    """Either the same routes, or the same number of mistakes."""
     found: List[Any] = []
     for source, text in rendered(mapping).items():
         try:
@@ -228,7 +228,7 @@ def test_any_mapping_is_the_same_in_each_format(mapping: Any) -> None:
 
 
 @given(st.text(), st.sampled_from(["m.json", "m.yaml"]))
-def test_no_text_breaks_a_reader(text: str, source: str) -> None:
+def test_no_text_crashes_a_reader(text: str, source: str) -> None:
     try:
         parse_mapping(text, source)
     except MappingInvalid as error:

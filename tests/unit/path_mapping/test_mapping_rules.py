@@ -1,4 +1,4 @@
-"""What a mapping must not say, and what a plan must not do: two sources for one file, a name that is none."""
+"""Invalid URLs and paths, and duplicates of local paths."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def test_a_url_is_a_bucket_and_a_key(text: str, bucket: str, key: str, shown: st
         "obs://bucket/a/../b", "obs://bucket/./b", "obs://bucket/a\0b", "obs://bucket/\ud800",
     ],
 )  # fmt: skip
-def test_a_url_that_is_none_says_what_is_expected(text: str) -> None:
+def test_an_invalid_url_says_what_was_expected(text: str) -> None:
     with pytest.raises(ValueError, match="expected"):
         ObsUrl.parse(text)
 
 
 @pytest.mark.parametrize("other", ["./a", "a/", "x/../a", ".//a"])
-def test_one_local_path_in_two_spellings_stands_twice(other: str) -> None:
+def test_two_spellings_of_one_local_path_are_duplicate_keys(other: str) -> None:
     found = problems_of(
         f"PATH_MAPPING_CONFIG = {{'output': {{'a': 'obs://bucket/x',\n{other!r}: 'obs://bucket/y'}}}}"
     )
@@ -59,5 +59,5 @@ def test_an_input_may_be_an_output_too() -> None:
     assert mapping.inputs == mapping.outputs
 
 
-def test_a_local_path_that_cannot_be_one_is_named() -> None:
+def test_an_impossible_local_path_is_reported() -> None:
     assert len(problems_of(r"PATH_MAPPING_CONFIG = {'input': {'\ud800': 'obs://bucket/x'}}")) == 1

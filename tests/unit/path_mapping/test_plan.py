@@ -37,7 +37,7 @@ ROUTE = Route("in", ObsUrl("bucket", "in/"))
 
 
 def never(name: str) -> str:
-    raise AssertionError(f"{name} is read, though that decides nothing")
+    raise AssertionError(f"{name} is read, which decides nothing")
 
 
 def downloads(
@@ -102,13 +102,13 @@ class TestKeys:
             ("\ud800", "a character that a file name here cannot have"),
         ],
     )
-    def test_a_key_that_is_no_file_below_the_target_is_refused(self, name: str, reason: str) -> None:
+    def test_a_key_that_cannot_be_a_file_below_the_target_is_refused(self, name: str, reason: str) -> None:
         assert said(downloads(stored(name))) == [(REFUSE, name, reason)]
 
     @pytest.mark.parametrize(
         "name", ["new\nline", "back\\slash", "-rf *", " ", "ü", "/".join(["d" * 200] * 5)]
     )
-    def test_a_key_that_is_only_unusual_is_copied(self, name: str) -> None:
+    def test_a_key_that_is_merely_unusual_is_copied(self, name: str) -> None:
         assert said(downloads(stored(name))) == [(COPY, name, "not here")]
 
     def test_a_path_that_is_too_long_is_refused(self) -> None:
@@ -126,18 +126,18 @@ class TestKeys:
     def test_a_marker_with_content_is_refused(self) -> None:
         assert [step.action for step in downloads(stored("a/", 1))] == [REFUSE]
 
-    def test_a_file_and_a_marker_of_one_name_are_the_file(self) -> None:
+    def test_a_file_wins_over_a_marker_of_its_name(self) -> None:
         found = downloads(stored("a"), stored("a/", 0))
         assert said(found) == [(COPY, "a", "not here"), (SKIP, "a/", "a is a file, not a directory")]
 
-    def test_a_file_is_no_directory(self) -> None:
+    def test_a_file_cannot_be_a_directory(self) -> None:
         names = ("a", "a!", "a-b", "a/b", "a/c/d", "a0")
         found = said(downloads(*map(stored, names)))
         assert [step[0] for step in found] == [COPY, COPY, COPY, REFUSE, REFUSE, COPY]
         assert found[3][2] == "a is a file, not a directory"
 
     @pytest.mark.parametrize(("folded", "action"), [(False, COPY), (True, REFUSE)])
-    def test_keys_that_differ_in_case_are_two_files_where_the_disk_has_two(
+    def test_keys_that_differ_in_case_are_two_files_unless_the_disk_ignores_case(
         self, folded: bool, action: str
     ) -> None:
         found = downloads(stored("README"), stored("b"), stored("readme"), folded=folded)
@@ -152,7 +152,7 @@ class TestKeys:
         found = downloads(stored("a"), stored("b/", 0), stored("c"), local=local)
         assert [step.action for step in found] == [REFUSE, REFUSE, COPY]
 
-    def test_look_alikes_are_not_even_looked_at(self) -> None:
+    def test_a_listing_is_not_read_beyond_the_route(self) -> None:
         def listing() -> Iterator[StoredObject]:
             for key in ("data-1/x", "data.zip", "data/a", "data0"):
                 yield StoredObject(key, 1, None)
@@ -162,12 +162,12 @@ class TestKeys:
         assert source is not None
         assert [name for name, _ in source[1]] == ["a"]
 
-    def test_a_name_that_cannot_be_a_key_is_not_sent(self) -> None:
+    def test_a_name_that_cannot_be_a_key_is_not_uploaded(self) -> None:
         assert key_problem("ü" * 512) is None
         assert key_problem("ü" * 512 + "x") == "its key would have 1025 bytes, OBS allows 1024"
         assert key_problem("\udcff") == "its name is not UTF-8, as a key must be"
 
-    def test_what_is_printed_stays_on_its_line(self) -> None:
+    def test_printable_text_stays_on_one_line(self) -> None:
         assert printable("a\n\x1b[31m\u202eb\ud800") == "a\\n\\x1b[31m\\u202eb\\ud800"
 
 
@@ -192,7 +192,7 @@ def test_no_key_leaves_its_target(names: List[str]) -> None:
 
 
 class TestSelection:
-    """Patterns, and shares."""
+    """Patterns and shards."""
 
     @pytest.mark.parametrize(
         ("include", "exclude", "taken"),
@@ -214,12 +214,12 @@ class TestSelection:
         names = ["a.txt", "b.bin", "sub/", "sub/c.txt", "tmp/d.txt"]
         assert [name for name in names if chosen(name)] == taken
 
-    def test_what_is_not_selected_is_neither_refused_nor_shared(self) -> None:
+    def test_what_is_not_selected_is_neither_refused_nor_copied(self) -> None:
         route = Route("in", ObsUrl("bucket", "in/"), exclude=("bad*",))
         found = downloads(stored("bad//key"), stored("good"), route=route)
         assert said(found) == [(SKIP, "bad//key", "not selected"), (COPY, "good", "not here")]
 
-    def test_each_node_fetches_only_its_part(self) -> None:
+    def test_each_node_downloads_only_its_shard(self) -> None:
         route = Route("in", ObsUrl("bucket", "in/"), shard=True)
         objects = [stored(name, size) for name, size in zip("abcdef", (900_000, 10, 10, 10, 10, 900_000))]
         parts = [downloads(*objects, route=route, shard=Shard(index, 3)) for index in range(3)]
@@ -227,14 +227,14 @@ class TestSelection:
         assert names == [["a"], ["b", "d", "f"], ["c", "e"]]
         assert {step.reason for step in parts[0] if step.action == SKIP} == {"another node's part"}
 
-    def test_without_shard_each_node_fetches_all(self) -> None:
+    def test_without_shard_each_node_downloads_everything(self) -> None:
         assert (
             len([s for s in downloads(stored("a"), stored("b"), shard=Shard(1, 2)) if s.action == COPY]) == 2
         )
 
 
 @given(st.lists(st.integers(0, 10_000_000), max_size=40), st.integers(1, 9))
-def test_shares_are_complete_distinct_and_balanced(sizes: List[int], count: int) -> None:
+def test_shards_are_complete_distinct_and_balanced(sizes: List[int], count: int) -> None:
     sharers = [sharer(Shard(index, count)) for index in range(count)]
     owners = [[index for index, mine in enumerate(sharers) if mine(size)] for size in sizes]
     assert all(len(owner) == 1 for owner in owners)
@@ -245,15 +245,15 @@ def test_shares_are_complete_distinct_and_balanced(sizes: List[int], count: int)
     assert max(loads) - min(loads) <= max(sizes, default=0) + FILE_COST
 
 
-def test_a_part_is_one_of_its_count() -> None:
+def test_the_index_of_a_shard_is_less_than_the_count() -> None:
     with pytest.raises(ValueError, match="expected 0 to 1"):
         Shard(2, 2)
 
 
 class TestDownloadAgain:
-    """What is here already."""
+    """Downloads to a disk that has files already."""
 
-    def test_what_is_as_recorded_is_skipped_without_a_look_at_its_content(self) -> None:
+    def test_an_unchanged_file_is_skipped_without_reading_it(self) -> None:
         found = downloads(
             stored("a", mark="x-3"), entries=[RecordEntry("a", 1, 7, "x-3")], local={"a": file(mtime_ns=7)}
         )
@@ -271,7 +271,7 @@ class TestDownloadAgain:
             (None, file(1, 7), "its content is not known"),
         ],
     )
-    def test_what_may_be_other_content_is_fetched(
+    def test_what_may_have_changed_is_downloaded(
         self, entry: Optional[RecordEntry], local: Optional[LocalEntry], reason: str
     ) -> None:
         entries = [entry] if entry else []
@@ -279,7 +279,7 @@ class TestDownloadAgain:
         assert said(found) == [(COPY, "a", reason)]
 
     @pytest.mark.parametrize(("content", "action"), [(b"a", SKIP), (b"b", COPY)])
-    def test_without_a_record_the_content_decides_where_its_md5_is_known(
+    def test_without_a_record_the_content_decides_if_its_md5_is_known(
         self, content: bytes, action: str
     ) -> None:
         (step,) = downloads(
@@ -290,7 +290,7 @@ class TestDownloadAgain:
 
     @pytest.mark.parametrize(("content", "action"), [(b"a", SKIP), (b"b", COPY)])
     def test_checksum_reads_what_the_record_trusts(self, content: bytes, action: str) -> None:
-        """Bits that rot keep their size and time."""
+        """A corrupt file keeps its size and time."""
         for md5, mark in ((md5_of(b"a"), ""), (None, "x-3")):
             (step,) = downloads(
                 stored("a", md5=md5, mark=mark),
@@ -301,7 +301,7 @@ class TestDownloadAgain:
             )
             assert step.action == action
 
-    def test_delete_takes_what_came_and_is_gone_but_nothing_else(self) -> None:
+    def test_delete_removes_what_was_downloaded_and_is_gone_but_nothing_else(self) -> None:
         entries = [RecordEntry(name, 1, 7, "x") for name in ("a", "b", "c", "d", "z")]
         local = {"a": file(1, 7), "b": file(1, 8), "d": file(1, 7), "other": file(), "z": file(1, 7)}
         for delete in (False, True):
@@ -312,7 +312,7 @@ class TestDownloadAgain:
 
 
 class TestUploadAgain:
-    """What is in OBS already."""
+    """Uploads to a target that has objects already."""
 
     def test_an_output_is_compared_with_its_target(self) -> None:
         files = {name: file(1, 7) for name in "abcdef"}
@@ -333,7 +333,7 @@ class TestUploadAgain:
             (COPY, "a", "not in OBS"),
             (COPY, "b", "another size"),
             (SKIP, "c", "unchanged"),
-            (SKIP, "d", "unchanged"),  # sent by the last run, which saw no mark
+            (SKIP, "d", "unchanged"),  # sent by the last run, which got no ETag
             (COPY, "e", "changed here"),
             (COPY, "f", "changed in OBS"),
         ]  # fmt: skip
@@ -343,7 +343,7 @@ class TestUploadAgain:
         (step,) = uploads({"a": file()}, [stored("a", md5=md5_of(b"a"))], md5=lambda name: md5_of(content))
         assert step.action == action
 
-    def test_where_nobody_looked_the_record_decides(self) -> None:
+    def test_without_a_listing_the_record_decides(self) -> None:
         found = uploads(
             {"a": file(1, 7), "b": file(1, 8)},
             None,
@@ -362,14 +362,14 @@ class TestUploadAgain:
         }
         assert [(s.action, s.name) for s in uploads(files)] == [(SKIP, "p"), (REFUSE, "q")]
 
-    def test_delete_takes_what_went_and_is_gone(self) -> None:
+    def test_delete_removes_what_was_uploaded_and_is_gone(self) -> None:
         route = Route("in", ObsUrl("bucket", "in/"), delete=True)
         entries = [RecordEntry("a", 1, 7, ""), RecordEntry("b", 1, 7, "")]
         assert [s.name for s in uploads({"b": file(1, 7)}, None, route, entries) if s.action == DELETE] == [
             "a"
         ]
 
-    def test_delete_takes_nothing_behind_a_directory_that_cannot_be_read(self) -> None:
+    def test_delete_removes_nothing_after_an_unreadable_directory(self) -> None:
         route = Route("in", ObsUrl("bucket", "in/"), delete=True)
         files = {"a/": LocalEntry("directory", 0, 0, "cannot be read")}
         assert [s.action for s in uploads(files, None, route, [RecordEntry("a/b", 1, 7, "")])] == [REFUSE]
@@ -383,7 +383,7 @@ TIMES = st.integers(0, 2)
 def test_what_is_skipped_has_the_right_content(
     here: bytes, there: bytes, moved: Optional[bytes], plain: bool, checksum: bool, sending: bool
 ) -> None:
-    """`moved` was the content on both sides when the record was made, None for no record.
+    """`moved` was the content on both sides when it was recorded; None for no record.
 
     A file that changed since has another time, an object another mark: that is all that either promises.
     """
@@ -441,9 +441,9 @@ def test_the_newest_and_smallest_goes_first() -> None:
 
 
 class TestSpace:
-    """Before the first byte."""
+    """The disk has room for a download, or is named."""
 
-    def test_targets_on_one_disk_need_it_together(self) -> None:
+    def test_targets_on_one_disk_share_its_space(self) -> None:
         needs = {
             Path("/a"): SpaceNeed(60, 3, 0),
             Path("/b"): SpaceNeed(50, 3, 0),
@@ -455,7 +455,7 @@ class TestSpace:
         assert problems[0].startswith("/a, /b: 0.000 GB needed")
         assert problems[1] == "/a, /b: 6 inodes needed, 5 free: use another disk"
 
-    def test_a_file_that_is_replaced_is_there_twice_for_a_moment(self) -> None:
+    def test_a_replaced_file_takes_its_space_twice_for_a_moment(self) -> None:
         need = SpaceNeed().plus(10, None).plus(8, 8).plus(5, 2)
         assert need == SpaceNeed(13, 1, 8)
         assert shortages({Path("/a"): need}, {Path("/a"): (1, FreeSpace(21, 1))}) == []
