@@ -41,7 +41,7 @@ def variables(environ: Mapping[str, str], job: JobEnvironment) -> Iterator[Findi
         yield Finding(
             "variables", ERROR, f"HCCL_CONNECT_TIMEOUT is {timeout!r}", "HCCL accepts 120 to 7200 seconds"
         )
-    yield Finding("job", OK, job.said())
+    yield Finding("job", OK, job.summary())
 
 
 def channels(environ: Mapping[str, str]) -> Iterator[Finding]:

@@ -84,7 +84,7 @@ class JobEnvironment:
             "schedule_count": self.schedule_count,
         }
 
-    def said(self) -> str:
+    def summary(self) -> str:
         """The job in one line: `name, node 0 of 2`, and whether it was started or scheduled before."""
         text = f"{self.name}, node {self.node_rank} of {self.node_count}"
         if self.start_count > 1:

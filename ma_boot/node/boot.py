@@ -51,7 +51,7 @@ def boot(request: BootRequest, world: World) -> Ending:
             if request.preflight:
                 check_container(environ, world.hostname, job, journal.say)
             report_channels(environ, journal.say)
-            phase.detail = job.said()
+            phase.detail = job.summary()
         with journal.phase("environment") as phase:
             training = _environment(request, world, job)
             check_command(request.command, training, world.cwd, job, transfers.mapping)

@@ -11,16 +11,7 @@ from types import SimpleNamespace
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 CONFIG_PATH = "config_path"
-_TRUTH = {
-    "true": True,
-    "yes": True,
-    "on": True,
-    "1": True,
-    "false": False,
-    "no": False,
-    "off": False,
-    "0": False,
-}
+_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
 class Config(SimpleNamespace):
@@ -106,9 +97,9 @@ def _first_words(unknown: Sequence[str]) -> List[str]:
 def typed(text: str, default: Any) -> Any:
     """The text, converted to the type of the default; raises `ValueError` if it cannot be."""
     if isinstance(default, bool):
-        if text.lower() not in _TRUTH:
+        if text.lower() not in _TRUE + _FALSE:
             raise ValueError(f"found {text!r}, expected true or false")
-        return _TRUTH[text.lower()]
+        return text.lower() in _TRUE
     if isinstance(default, (int, float)):
         kind = type(default)
         try:

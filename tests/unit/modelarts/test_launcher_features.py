@@ -102,6 +102,6 @@ def test_the_variables_of_the_first_version_are_read() -> None:
     job = read_job(old, "host")
     assert (job.name, job.node_count, job.node_rank, job.instance_name) == ("job1", 2, 1, "job1-1")
     assert (job.log_dir, job.worker_hosts) == ("/v1/log", ("a", "b"))
-    assert "DLS_TASK_INDEX for VC_TASK_INDEX" in job.said()
+    assert "DLS_TASK_INDEX for VC_TASK_INDEX" in job.summary()
     today = read_job({**old, "MA_NUM_HOSTS": "4", "VC_TASK_INDEX": "3"}, "host")
     assert (today.node_count, today.node_rank) == (4, 3)
