@@ -124,20 +124,25 @@ class NodeSetup:
 
         Like ModelArts' launcher (davincirun, `OpManager`). Raises a `BootError` for a failed download.
         """
-        if not self.environ.get(OPERATOR, "").strip():
-            return training
-        url, ide_mode = _operator(self.environ[OPERATOR])
+        text = self.environ.get(OPERATOR, "").strip() or "{}"
+        try:
+            document = json.loads(text)
+            url = document.get("obs", {}).get("obs_url")
+        except (ValueError, AttributeError) as error:
+            raise ConfigError(
+                f"{OPERATOR}: found {text!r}, expected a JSON object with obs.obs_url"
+            ) from error
         if url is None:
             return training
         with tempfile.TemporaryDirectory(prefix="operator_info-") as directory:
-            _fetch(url, directory, open_store())
+            _fetch(str(url), directory, open_store())
             installers = sorted(Path(directory).rglob("*.run"))
             if not installers:
                 raise ConfigError(f"{OPERATOR}: there is no .run file in {url}")
             self.say(f"installing the operators of {installers[0].name}")
             installers[0].chmod(0o700)  # OBS does not keep the x bit
             self._run([str(installers[0])], f"{installers[0].name} failed", training, directory)
-        more: Dict[str, str] = {"SLOG_PRINT_TO_STDOUT": "1"} if ide_mode else {}
+        more: Dict[str, str] = {"SLOG_PRINT_TO_STDOUT": "1"} if document.get("ide_mode") else {}
         return replace(training, environ={**training.environ, **more})
 
     def _run(self, argv: Sequence[str], failure: str, training: TrainingEnvironment, cwd: str) -> None:
@@ -151,16 +156,6 @@ class NodeSetup:
 def _check(code: int, failure: str) -> None:
     if code != 0:
         raise ConfigError(f"{failure}: exit code {code}; its output is above")
-
-
-def _operator(text: str) -> Tuple[Optional[str], bool]:
-    """The URL of the package, and its `ide_mode`."""
-    try:
-        document = json.loads(text)
-        url = document.get("obs", {}).get("obs_url")
-        return (None if url is None else str(url)), bool(document.get("ide_mode"))
-    except (ValueError, AttributeError) as error:
-        raise ConfigError(f"{OPERATOR}: found {text!r}, expected a JSON object with obs.obs_url") from error
 
 
 def _fetch(url: str, directory: str, store: Store) -> None:

@@ -57,14 +57,14 @@ def plan_node(node: Node, options: LaunchOptions) -> LaunchPlan:
     """The launch plan of this node; looks at its code and its cores. Raises `ConfigError`."""
     plan, placement = plan_launch(node, options), node.placement
     if options.workdir == "per-rank":
-        code = code_to_copy(options.copy_code, node.argv, node.cwd)
+        code = _code_to_copy(options.copy_code, node.argv, node.cwd)
         plan = with_rank_dirs(plan, placement.by_hand, code)
     machine = read_machine(frozenset(os.sched_getaffinity(0)))
     device_ids = placement.device_ids or tuple(map(placement.device, range(len(placement.ranks))))
     return with_tee(with_cores(plan, bound_cores(options.bind_cores, machine, device_ids)), options.tee)
 
 
-def code_to_copy(globs: Sequence[str], argv: Sequence[str], cwd: str) -> Tuple[Tuple[str, str], ...]:
+def _code_to_copy(globs: Sequence[str], argv: Sequence[str], cwd: str) -> Tuple[Tuple[str, str], ...]:
     """The files that `--copy-code` names, each with its path inside a rank's directory.
 
     The globs are relative to the directory of the command's script, or else to the working directory. A match

@@ -237,13 +237,11 @@ def planned_by_route(
     say: Say,
 ) -> Placement:
     """The placement as the platform's route planner reorders it, if the job asks for that."""
-    if not job.route_plan or placement.by_hand or placement.table_file is None:
+    if not job.route_plan or placement.by_hand or placement.table_file is None or table is None:
         return placement
-    if table is None or not table.pods:
-        return placement
-    server = own_pod(table, job.instance_name, job.host_ip, job.node_rank).server_id
-    found = planned_route(training.python, Path(placement.table_file), server, training.environ, inbox, say)
-    return placement if found is None else replace(placement, ranks=found[1], table_file=str(found[0]))
+    pod, file = _own_pod(table, job), Path(placement.table_file)
+    found = pod and planned_route(training.python, file, pod.server_id, training.environ, inbox, say)
+    return replace(placement, ranks=found[1], table_file=str(found[0])) if found else placement
 
 
 def ranks_text(placement: Placement) -> str:

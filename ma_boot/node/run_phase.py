@@ -71,19 +71,21 @@ def train(
         if result.succeeded or attempt > options.max_restarts or inbox.stops:
             return result
         failed = f"attempt {attempt}: {result.summary()}"
-        reason = why_no_restart(result, options.start_seconds)
+        reason = _why_no_restart(result, options.start_seconds)
         if reason is not None:
             journal.say(f"{failed}; no restart: {reason}")
             return result
         journal.event("restart", attempt=attempt + 1, reason=result.summary())
         journal.say(f"{failed}; starting attempt {attempt + 1} of {options.max_restarts + 1}")
-        _wait_for_devices(inbox)
+        free_at = time.monotonic() + (RELEASE_SECONDS if NPU.exists() else 0.0)
+        while time.monotonic() < free_at and not inbox.stops:
+            inbox.wait(free_at - time.monotonic())
         if inbox.stops:
             return result
     raise AssertionError("unreachable: the loop never ends by itself")
 
 
-def why_no_restart(result: RunResult, start_seconds: float) -> Optional[str]:
+def _why_no_restart(result: RunResult, start_seconds: float) -> Optional[str]:
     """Why a restart would end in the same way; None if it may not."""
     failure = result.first_failure
     if result.not_started is not None or result.left:
@@ -95,9 +97,3 @@ def why_no_restart(result: RunResult, start_seconds: float) -> Optional[str]:
     if failure.seconds < start_seconds:
         return f"it failed within its first {start_seconds:.0f} s (--start-seconds)"
     return None
-
-
-def _wait_for_devices(inbox: SignalInbox) -> None:
-    until = time.monotonic() + (RELEASE_SECONDS if NPU.exists() else 0.0)
-    while time.monotonic() < until and not inbox.stops:
-        inbox.wait(until - time.monotonic())

@@ -11,7 +11,6 @@ from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
 
 from ma_boot.environment import find_file
 from ma_boot.errors import (
-    BootError,
     CannotCreate,
     CommandNotFound,
     ConfigError,
@@ -230,14 +229,13 @@ def _cancel(task: Task[Any]) -> None:
 
 
 def _judge_missing(missing: Sequence[Route], journal: Journal, all_expected: bool) -> None:
-    if not missing:
-        return
-    expected = [f"{route.local} (for {route.remote})" for route in missing if route.required]
+    paths = {f"{route.local} (for {route.remote})": route.required for route in missing}
+    expected = [path for path, required in paths.items() if required]
     if all_expected and expected:
         lost = listed("the training ended well, but left nothing at these output paths:", expected)
         raise OutputLost(with_store_hint(lost))
-    paths = [f"{route.local} (for {route.remote})" for route in missing]
-    journal.say(listed("nothing to upload from", paths))
+    if paths:
+        journal.say(listed("nothing to upload from", list(paths)))
 
 
 def _report(done: Transferred, direction: str, journal: Journal) -> None:
@@ -252,12 +250,8 @@ def boot_error(error: mapping_errors.PathMappingError) -> Exception:
     """The error of a download as one with an exit code; `PhaseCancelled` for a cancelled one."""
     if isinstance(error, mapping_errors.Cancelled):
         return PhaseCancelled("cancelled")
-    if isinstance(error, mapping_errors.TransferFailed):
-        return _by_cause(error, [failure.error for failure in error.failures])
-    return _by_cause(error, [error])
-
-
-def _by_cause(error: mapping_errors.PathMappingError, causes: Sequence[Exception]) -> BootError:
+    failed = error.failures if isinstance(error, mapping_errors.TransferFailed) else ()
+    causes = [failure.error for failure in failed] or [error]
     local = (OSError, mapping_errors.UnsafeTarget, mapping_errors.NoSpace)
     if any(isinstance(cause, local) for cause in causes):
         return CannotCreate(f"inputs: {error}")
