@@ -40,7 +40,7 @@ class Curve(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Transfers:
+class TransferSection:
     """Curves and rows; if these sum up the directions, `each` has single transfers."""
 
     curves: Tuple[Curve, ...]
@@ -49,7 +49,7 @@ class Transfers:
     each_heading: Text
 
 
-def transfers(timeline: Timeline) -> Transfers:
+def transfers(timeline: Timeline) -> TransferSection:
     """The transfers of all nodes; of many of them the first 40."""
     found = [(node, transfer) for node, run in timeline.all_runs() for transfer in run.transfers]
     found.sort(key=lambda one: one[1].start)
@@ -58,10 +58,10 @@ def transfers(timeline: Timeline) -> Transfers:
     if len(found) > MOST_ROWS:
         heading = Text(f"The first {MOST_ROWS} transfers", f"前 {MOST_ROWS} 次传输")
     if len(found) <= FEW_ROWS:
-        return Transfers(tuple(_curves(timeline)), each, (), heading)
+        return TransferSection(tuple(_curves(timeline)), each, (), heading)
     directions = list(dict.fromkeys(transfer.direction for _, transfer in found))[:FEW_ROWS]
     sums = (_sum([one for one in found if one[1].direction == direction]) for direction in directions)
-    return Transfers(tuple(_curves(timeline)), tuple(sums), each, heading)
+    return TransferSection(tuple(_curves(timeline)), tuple(sums), each, heading)
 
 
 def rates(moved: Sequence[TransferSpan], seconds: float, bins: int) -> List[float]:

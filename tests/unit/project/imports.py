@@ -58,7 +58,9 @@ def room_of(module: str) -> str:
 
 def exports(room: str) -> Set[str]:
     """The names that a room's `__init__.py` imports to hand them on."""
-    return {found.name for found in imports(MODULES[room]) if found.module in MODULES}
+    return {
+        found.name for found in imports(MODULES[room]) if found.module in MODULES and found.module != room
+    }
 
 
 def target(found: Import) -> str:
