@@ -56,10 +56,13 @@ def room_of(module: str) -> str:
     return module if room in {"ma_boot", "path_mapping"} else room
 
 
-def exports(room: str) -> Set[str]:
-    """The names that a room's `__init__.py` imports to hand them on."""
+@lru_cache(maxsize=None)
+def exports(room: str) -> Dict[str, str]:
+    """The names that a room's `__init__.py` hands on, each with the module that has it, or is it."""
     return {
-        found.name for found in imports(MODULES[room]) if found.module in MODULES and found.module != room
+        found.name: f"{room}.{found.name}" if found.module == room else found.module
+        for found in imports(MODULES[room])
+        if found.module in MODULES
     }
 
 
@@ -77,10 +80,9 @@ def target(found: Import) -> str:
 def definition(found: Import) -> str:
     """The module that defines what an import names: through the exports of a room, if it is one's."""
     at = target(found)
-    if at in ROOMS and found.name:
-        for exported in imports(MODULES[at]):
-            if exported.name == found.name and target(exported):
-                return f"{at}.{found.name}" if exported.module == at else definition(exported)
+    if at in ROOMS and found.name in exports(at):
+        exporter = exports(at)[found.name]
+        return definition(Import(exporter, found.name, found.line)) if exporter in ROOMS else exporter
     return at
 
 
