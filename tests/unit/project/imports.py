@@ -56,7 +56,7 @@ def room_of(module: str) -> str:
     return module if room in {"ma_boot", "path_mapping"} else room
 
 
-@lru_cache(maxsize=None)
+@cache
 def exports(room: str) -> Dict[str, str]:
     """The names that a room's `__init__.py` hands on, each with the module that has it, or is it."""
     return {
