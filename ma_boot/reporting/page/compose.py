@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Iterable, List, Mapping, Sequence
 
 from ma_boot import __version__
+from ma_boot.reporting import size
 from ma_boot.reporting.page.lanes import Chart, lane
-from ma_boot.reporting.page.scale import Scale
+from ma_boot.reporting.page.scale import scale
 from ma_boot.reporting.page.sections import (
     MOST_INCIDENTS,
     facts,
     header,
     incident_rows,
     log_ends,
-    notices,
     process_rows,
 )
 from ma_boot.reporting.page.transfers import transfers
@@ -64,16 +63,15 @@ def _rendered(name: str, *values: Mapping[str, Any], **more: Any) -> Markup:
 def _fixed(timeline: Timeline, tails: Mapping[str, str]) -> Mapping[str, Any]:
     """What the page shows whatever room there is."""
     code = timeline.outcome.exit_code
-    began = datetime.fromtimestamp(timeline.began, timezone.utc)
     incidents = incident_rows(timeline)
     processes, each_process = process_rows(timeline)
     return {
         "title": f"{timeline.job or 'ma_boot'}: {'end unknown' if code is None else f'exit code {code}'}",
         "header": header(timeline, tails),
-        "began": f"{began:%Y-%m-%d %H:%M:%S}" if timeline.began else "",
-        "facts": list(facts(timeline)),
-        "notices": list(notices(timeline)),
-        "scale": Scale.of(timeline.seconds),
+        "facts": facts(timeline),
+        "earlier_runs": timeline.earlier_runs,
+        "unreadable": timeline.unreadable,
+        "scale": scale(timeline.seconds),
         "chart": Chart.of(timeline),
         "transfers": transfers(timeline),
         "incidents": incidents[:MOST_INCIDENTS],
@@ -120,5 +118,5 @@ def _templates() -> Environment:
     found.globals["style"] = Markup(re.sub(r"\s*([{};])\s*", r"\1", style).strip())
     for name in ("choose_language", "change_language"):
         found.globals[name] = Markup((TEMPLATES / f"{name}.js").read_text(encoding="utf-8"))
-    found.globals["version"] = __version__
+    found.globals.update(size=size, version=__version__)
     return found

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import List, Tuple
+from typing import List, NamedTuple, Tuple
 
 UNITS = 1000.0  # the width of every drawing, which the browser stretches
 MOST_TICKS = 8
@@ -14,35 +13,32 @@ _STEPS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Moment:
-    """A moment of the axis: its label, and the distance in percent from the `left` or `right` end."""
+class Moment(NamedTuple):
+    """A moment of the axis: its label, and its distance in percent from the `left` or the `right` end."""
 
     side: str
     percent: str
     label: str
 
 
-@dataclass(frozen=True)
-class Scale:
+class Scale(NamedTuple):
     """The axis of a job: the distance of its grid lines in 1/1000 percent, and its moments."""
 
     tick: str
     moments: Tuple[Moment, ...]
 
-    @classmethod
-    def of(cls, seconds: float) -> Scale:
-        """The axis of a job of this duration."""
-        step, labels = ticks(seconds)
-        return cls(figure(step / seconds * 100000), tuple(_moment(at / seconds * 100, s) for at, s in labels))
+
+def scale(seconds: float) -> Scale:
+    """The axis of a job of this duration."""
+    step, labels = ticks(seconds)
+    moments = (_moment(place(at, seconds) / UNITS * 100, label) for at, label in labels)
+    return Scale(figure(step / seconds * 100000), tuple(moments))
 
 
 def _moment(left: float, label: str) -> Moment:
     """The label is to the right of its line; near the end to the left, so that it stays inside."""
-    left = min(100.0, left)
-    if left < NEAR_THE_END:
-        return Moment("left", figure(left), label)
-    return Moment("right", figure(100 - left), label)
+    near_the_end = left >= NEAR_THE_END
+    return Moment("right", figure(100 - left), label) if near_the_end else Moment("left", figure(left), label)
 
 
 def place(at: float, seconds: float) -> float:

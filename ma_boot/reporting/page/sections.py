@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from ma_boot.reporting import duration, hints_for, last_words, size
+from ma_boot.reporting import duration, hints_for, last_words
 from ma_boot.reporting.page.headline import headline, meaning, missing_nodes, node_list
 from ma_boot.reporting.page.words import INCIDENTS, ROLES, Text, code_shown, ranges, same
 from ma_boot.reporting.timeline import STOPPED, WELL, Incident, ProcessSpan, Timeline
@@ -23,7 +24,7 @@ class Header(NamedTuple):
     tone: str
     job: str
     headline: Text
-    exit_code: Text
+    exit_code: Optional[int]
     meaning: Optional[Text]
     cause: str
     process: str
@@ -31,11 +32,18 @@ class Header(NamedTuple):
     hints: Tuple[str, ...]
 
 
-class Fact(NamedTuple):
-    """A number of the job, with its name."""
+class Facts(NamedTuple):
+    """The job in numbers; `downloaded` and `uploaded` are in bytes, `nodes` may be `1 of 2`."""
 
-    name: Text
-    value: Text
+    began: str
+    duration: str
+    nodes: Text
+    processes: int
+    downloaded: int
+    uploaded: int
+    restarts: int
+    reruns: int
+    missing_nodes: Optional[Text]
 
 
 class IncidentRow(NamedTuple):
@@ -77,9 +85,7 @@ def header(timeline: Timeline, tails: Mapping[str, str]) -> Header:
         tone="open" if code is None else "good" if code == 0 else "bad",
         job=timeline.job or "ma_boot",
         headline=headline(timeline),
-        exit_code=Text("no exit code", "无退出码")
-        if code is None
-        else Text(f"exit code {code}", f"退出码 {code}"),
+        exit_code=code,
         meaning=meaning(outcome),
         cause="" if outcome.cause == "success" else outcome.cause,
         process=failed.label if failed else "",
@@ -88,45 +94,24 @@ def header(timeline: Timeline, tails: Mapping[str, str]) -> Header:
     )
 
 
-def facts(timeline: Timeline) -> Iterator[Fact]:
+def facts(timeline: Timeline) -> Facts:
     """The job in numbers."""
-    here, expected = len(timeline.nodes), timeline.expected_nodes
-    of_all = Text(f"{here} of {expected}", f"{here} / {expected}")
-    moved = {"download": 0, "upload": 0}
-    for _, run in timeline.all_runs():
-        for transfer in run.transfers:
-            moved[transfer.direction] = moved.get(transfer.direction, 0) + transfer.bytes
-    restarts = sum(incident.kind == "restart" for incident in timeline.all_incidents())
-    reruns = sum(len(node.runs) - 1 for node in timeline.nodes)
-    yield Fact(Text("duration", "总耗时"), same(duration(timeline.seconds)))
-    yield Fact(Text("nodes", "节点数"), of_all if (expected or 0) > here else same(str(here)))
-    yield Fact(Text("processes", "进程数"), same(str(sum(1 for _ in timeline.last_processes()))))
-    if moved["download"]:
-        yield Fact(Text("downloaded", "下载量"), same(size(moved["download"])))
-    if moved["upload"]:
-        yield Fact(Text("uploaded", "上传量"), same(size(moved["upload"])))
-    if restarts:
-        yield Fact(Text("process restarts", "进程重启次数"), same(str(restarts)))
-    if reruns:
-        yield Fact(Text("reruns of the boot command", "启动命令重复执行次数"), same(str(reruns)))
-
-
-def notices(timeline: Timeline) -> Iterator[Text]:
-    """What the page does not show."""
-    missing = missing_nodes(timeline)
-    if missing and timeline.nodes:
-        which = node_list(missing)
-        yield Text(
-            f"The events of these nodes are missing: {which.en}. "
-            "`ma_boot report EVENTS...` makes one page of all nodes.",
-            f"本页缺少以下节点的事件：{which.zh}。可用 `ma_boot report EVENTS...` 生成包含所有节点的页面。",
-        )
-    if timeline.unreadable:
-        count = timeline.unreadable
-        yield Text(f"Unreadable lines of events: {count}.", f"有 {count} 行事件无法解析。")
-    earlier = sum(node.earlier for node in timeline.nodes)
-    if earlier:
-        yield Text(f"Earlier runs that are not shown: {earlier}.", f"更早的 {earlier} 次运行未显示。")
+    here, missing = len(timeline.nodes), missing_nodes(timeline)
+    of_all = Text(f"{here} of {timeline.expected_nodes}", f"{here} / {timeline.expected_nodes}")
+    began = datetime.fromtimestamp(timeline.began, timezone.utc)
+    runs = [run for _, run in timeline.all_runs()]
+    moved = [transfer for run in runs for transfer in run.transfers]
+    return Facts(
+        began=f"{began:%Y-%m-%d %H:%M:%S} UTC" if timeline.began else "",
+        duration=duration(timeline.seconds),
+        nodes=of_all if (timeline.expected_nodes or 0) > here else same(str(here)),
+        processes=sum(1 for _ in timeline.last_processes()),
+        downloaded=sum(transfer.bytes for transfer in moved if transfer.direction == "download"),
+        uploaded=sum(transfer.bytes for transfer in moved if transfer.direction == "upload"),
+        restarts=sum(incident.kind == "restart" for incident in timeline.all_incidents()),
+        reruns=len(runs) - here,
+        missing_nodes=node_list(missing) if missing and here else None,
+    )
 
 
 def incident_rows(timeline: Timeline) -> List[IncidentRow]:

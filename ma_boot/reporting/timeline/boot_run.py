@@ -28,7 +28,7 @@ def _labels(event: Event, name: str) -> str:
 
 
 def boot_run(node: Optional[int], events: Tuple[Tuple[float, Event], ...]) -> BootRun:
-    """The run that these events, at least one, each with its wall-clock time, tell of."""
+    """The run that wrote these events, at least one, each with its time in seconds after the job began."""
     story = _Story(node)
     for at, event in events:
         story.take(at, event)
@@ -54,7 +54,7 @@ def incident_of(at: float, node: Optional[int], event: Event) -> Optional[Incide
 
 
 class _Story:
-    """What the events so far have told."""
+    """What is known after the events so far."""
 
     def __init__(self, node: Optional[int]) -> None:
         self.phases: List[PhaseSpan] = []
@@ -105,7 +105,7 @@ class _Story:
             if phase.name == name and phase.end is None:
                 self.phases[index] = replace(phase, end=max(at, phase.start), outcome=outcome, detail=detail)
                 return
-        self.phases.append(PhaseSpan(name, at - _seconds(event), at, outcome, detail))
+        self.phases.append(PhaseSpan(name, _begin(at, event), at, outcome, detail))
 
     def _start(self, at: float, event: Event) -> None:
         label = words(event, "label", 60)
@@ -124,7 +124,7 @@ class _Story:
     def _exit(self, at: float, event: Event) -> None:
         label = words(event, "label", 60)
         if label not in self._latest:
-            self._start(at - _seconds(event), event)
+            self._start(_begin(at, event), event)
         index = self._latest[label]
         process = self.processes[index]
         self.processes[index] = replace(
@@ -147,9 +147,11 @@ class _Story:
         thinned = samples[:: 1 + len(samples) // MOST_SAMPLES]
         files, size = whole(event, "files", 10**12) or 0, whole(event, "bytes", 10**18) or 0
         retries = whole(event, "retries") or 0
-        begin = at - _seconds(event)
-        self.transfers.append(TransferSpan(direction, begin, at, files, size, tuple(thinned), retries))
+        self.transfers.append(
+            TransferSpan(direction, _begin(at, event), at, files, size, tuple(thinned), retries)
+        )
 
 
-def _seconds(event: Event) -> float:
-    return number(event, "seconds", 1e9) or 0.0
+def _begin(at: float, event: Event) -> float:
+    """When something began that ended with this event."""
+    return max(0.0, at - (number(event, "seconds", 1e9) or 0.0))

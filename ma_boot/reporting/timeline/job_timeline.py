@@ -1,4 +1,4 @@
-"""What the events of a job tell, as frozen values; times are in seconds after the first event. Pure."""
+"""The timeline of a job as frozen values; times are in seconds after the first event. Pure."""
 
 from __future__ import annotations
 
@@ -95,11 +95,10 @@ class BootRun:
 
 @dataclass(frozen=True)
 class NodeTimeline:
-    """A node with its recent runs, oldest first; `earlier` is the number of runs that are left out."""
+    """A node with its recent runs, oldest first."""
 
     number: int
     runs: Tuple[BootRun, ...]
-    earlier: int = 0
 
 
 @dataclass(frozen=True)
@@ -121,7 +120,10 @@ class JobOutcome:
 
 @dataclass(frozen=True)
 class Timeline:
-    """A whole job; `began` is the wall-clock time of its first event, `seconds` its duration."""
+    """A whole job; `began` is the wall-clock time of its first event, `seconds` its duration.
+
+    `earlier_runs` are left out, and `unreadable` is the number of lines that could not be parsed.
+    """
 
     job: str
     began: float
@@ -130,7 +132,8 @@ class Timeline:
     nodes: Tuple[NodeTimeline, ...]
     incidents: Tuple[Incident, ...]
     outcome: JobOutcome
-    unreadable: int = 0
+    earlier_runs: int
+    unreadable: int
 
     def all_runs(self) -> Iterator[Tuple[int, BootRun]]:
         """Every run with its node's number, by node."""

@@ -27,7 +27,7 @@ Timed = Tuple[Tuple[float, Event], ...]
 
 def timeline_of(files: Sequence[EventFile]) -> Timeline:
     """The timeline of these event files: nodes by number, the runs of each oldest first."""
-    by_node: Dict[int, List[BootRun]] = {}
+    by_node: Dict[int, List[Timed]] = {}
     of_job: List[Tuple[float, Event]] = []
     for file in files:
         nodes = {whole(event, "node", 100_000) for event in file.events}
@@ -36,22 +36,27 @@ def timeline_of(files: Sequence[EventFile]) -> Timeline:
             if node is None:
                 of_job += clocked(own)
             else:
-                by_node.setdefault(node, []).extend(boot_run(node, part) for part in _split(own))
-    recent = [_recent(number, runs) for number, runs in sorted(by_node.items())]
-    began, seconds = _extent(recent, of_job)
+                by_node.setdefault(node, []).extend(_split(own))
+    recent = {number: _recent(runs) for number, runs in sorted(by_node.items())}
+    began, seconds = _extent([run for runs in recent.values() for run in runs], of_job)
+    drawn = [
+        _with_roles(NodeTimeline(number, tuple(boot_run(number, _since(began, run)) for run in runs)))
+        for number, runs in recent.items()
+    ]
+    of_job = sorted(_since(began, of_job), key=lambda timed: timed[0])
+    outcome = _outcome(drawn, of_job)
     everything = [event for file in files for event in file.events]
     counts = [whole(event, "nodes", 100_000) for event in everything if event["kind"] == "job"]
-    incidents = [incident_of(at, None, event) for at, event in sorted(of_job, key=lambda timed: timed[0])]
-    shifted = tuple(_shifted(_with_roles(node), -began) for node in recent)
-    outcome = _outcome(shifted, of_job)
+    incidents = (incident_of(at, None, event) for at, event in of_job)
     return Timeline(
         job=next(iter(job_names(files)), ""),
         began=began,
         seconds=seconds,
         expected_nodes=next(filter(None, counts), None),
-        nodes=tuple(_with_cause(node, outcome) for node in shifted),
-        incidents=tuple(replace(one, at=one.at - began) for one in incidents if one is not None)[-200:],
+        nodes=tuple(_with_cause(node, outcome) for node in drawn),
+        incidents=tuple(filter(None, incidents))[-200:],
         outcome=outcome,
+        earlier_runs=sum(len(runs) - len(recent[number]) for number, runs in by_node.items()),
         unreadable=sum(file.unreadable for file in files),
     )
 
@@ -72,57 +77,30 @@ def _split(events: Tuple[Event, ...]) -> List[Timed]:
     return [clocked(tuple(part)) for part in parts if part]
 
 
-def _recent(number: int, runs: List[BootRun]) -> NodeTimeline:
+def _recent(runs: List[Timed]) -> List[Timed]:
     """The last run, and those before it without a long gap in between."""
-    ordered = sorted(runs, key=lambda run: run.begin)
+    ordered = sorted(runs, key=lambda run: run[0][0])
     first = len(ordered) - 1
-    while first and ordered[first].begin - ordered[first - 1].end <= GAP_SECONDS:
+    while first and ordered[first][0][0] - _end(ordered[first - 1]) <= GAP_SECONDS:
         first -= 1
-    first = max(first, len(ordered) - MOST_RUNS)
-    return NodeTimeline(number, tuple(ordered[first:]), first)
+    return ordered[max(first, len(ordered) - MOST_RUNS) :]
 
 
-def _extent(nodes: Sequence[NodeTimeline], of_job: Sequence[Tuple[float, Event]]) -> Tuple[float, float]:
+def _end(run: Timed) -> float:
+    return max(at for at, _ in run)
+
+
+def _extent(runs: Sequence[Timed], of_job: Sequence[Tuple[float, Event]]) -> Tuple[float, float]:
     """When the job began, and its duration in seconds; never 0, since times are drawn relative to it."""
-    ends = [(run.begin, run.end) for node in nodes for run in node.runs]
-    if not ends:
-        ends = [(at, at) for at, _ in of_job]
-    if not ends:
+    extents = [(run[0][0], _end(run)) for run in runs] or [(at, at) for at, _ in of_job]
+    if not extents:
         return 0.0, 0.001
-    began = min(begin for begin, _ in ends)
-    return began, max(0.001, max(end for _, end in ends) - began)
+    began = min(begin for begin, _ in extents)
+    return began, max(0.001, max(end for _, end in extents) - began)
 
 
-def _shifted(node: NodeTimeline, by: float) -> NodeTimeline:
-    """The node with `by` seconds added to all its times."""
-
-    def sure(time: float) -> float:
-        return max(0.0, time + by)
-
-    def at(time: Optional[float]) -> Optional[float]:
-        return None if time is None else sure(time)
-
-    runs = [
-        replace(
-            run,
-            begin=run.begin + by,
-            end=run.end + by,
-            phases=tuple(replace(p, start=sure(p.start), end=at(p.end)) for p in run.phases),
-            processes=tuple(
-                replace(p, start=sure(p.start), first_output=at(p.first_output), end=at(p.end))
-                for p in run.processes
-            ),
-            incidents=tuple(replace(incident, at=sure(incident.at)) for incident in run.incidents),
-            transfers=tuple(
-                replace(
-                    t, start=sure(t.start), end=at(t.end), samples=tuple((sure(s), b) for s, b in t.samples)
-                )
-                for t in run.transfers
-            ),
-        )
-        for run in node.runs
-    ]
-    return replace(node, runs=tuple(runs))
+def _since(began: float, events: Sequence[Tuple[float, Event]]) -> Timed:
+    return tuple((max(0.0, at - began), event) for at, event in events)
 
 
 def _with_roles(node: NodeTimeline) -> NodeTimeline:

@@ -141,7 +141,7 @@ def test_a_run_of_yesterday_is_counted_but_not_drawn() -> None:
     old.phase("job", 0, 1)
     new.phase("job", 90_000, 90_001)
     line = line_of(old.text() + new.text())
-    assert (len(line.nodes[0].runs), line.nodes[0].earlier) == (1, 1)
+    assert (len(line.nodes[0].runs), line.earlier_runs) == (1, 1)
     assert line.seconds < 10
 
 
