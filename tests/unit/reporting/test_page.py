@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 from typing import Dict, List, Optional, Tuple
 
@@ -66,6 +68,15 @@ def headline(page: str, language: str = "en") -> str:
     assert heading is not None
     text = re.search(rf'<span class="{language}"[^>]*>(.*?)</span>', heading.group(1))
     return text.group(1) if text else heading.group(1)
+
+
+@pytest.mark.parametrize(
+    ("module", "absent"),
+    [("ma_boot.reporting", "ma_boot.reporting.page"), ("ma_boot.reporting.page", "jinja2")],
+)
+def test_what_makes_pages_is_loaded_only_for_a_page(module: str, absent: str) -> None:
+    program = f"import sys, {module}; sys.exit('{absent}' in sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_a_failure_is_caused_by_the_first_process_that_failed_on_its_own() -> None:
