@@ -20,7 +20,7 @@ _FIELDS = ("access", "secret", "securitytoken")
 def endpoint_of(environ: Mapping[str, str]) -> Optional[str]:
     """The endpoint in the environment: OBS_ENDPOINT, else the platform's S3_ENDPOINT; None without both.
 
-    S3_USE_HTTPS=0 stands for `http://` if S3_ENDPOINT has no scheme.
+    S3_USE_HTTPS=0 means `http://` if S3_ENDPOINT has no scheme.
     """
     if environ.get("OBS_ENDPOINT"):
         return environ["OBS_ENDPOINT"]

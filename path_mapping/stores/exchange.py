@@ -99,9 +99,8 @@ class Exchange:
         try:
             connection, response = self._exchanged(origin, head, send)
             if response.status >= 300:
-                code = _code(connection, response) if request.method != "HEAD" else None
                 after = seconds_to_wait(response.text("retry-after"))
-                raise error_of_status(request.doing, response.status, code, after)
+                raise error_of_status(request.doing, response.status, _code(connection, response), after)
             yield response, connection
             if not response.closes:
                 self._idle[origin], connection = connection, None
@@ -115,25 +114,20 @@ class Exchange:
 
     def _exchanged(self, origin: Origin, head: bytes, send: Send) -> Tuple[HttpConnection, Response]:
         """Sends on an idle connection, which the server may have closed by now, or on a new one."""
-        connection = self._idle.pop(origin, None)
-        if connection is not None:
+        while True:
+            connection = self._idle.pop(origin, None) or self._new(origin)
             try:
                 return connection, _response(connection, head, send)
-            except ConnectionFailed as error:
+            except BaseException as error:
                 self._connections.drop(connection)
-                if not error.stale:
+                if not (isinstance(error, ConnectionFailed) and error.stale):
                     raise
-            except BaseException:
-                self._connections.drop(connection)
-                raise
+
+    def _new(self, origin: Origin) -> HttpConnection:
         context = self._sdk.context if origin.secure else None
         connection = HttpConnection(origin, context, self._sdk.access.timeout, self._buffer)
         self._connections.add(connection)
-        try:
-            return connection, _response(connection, head, send)
-        except BaseException:
-            self._connections.drop(connection)
-            raise
+        return connection
 
 
 def _response(connection: HttpConnection, head: bytes, send: Send) -> Response:

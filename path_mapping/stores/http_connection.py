@@ -31,7 +31,7 @@ class ConnectionFailed(Exception):
 
 
 class Origin(NamedTuple):
-    """A server: `secure` stands for https."""
+    """A server: `secure` means https."""
 
     host: str
     port: int

@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import AbstractSet, Callable, Dict, Iterable, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import AbstractSet, Callable, Dict, Iterable, Mapping, Optional, Sequence, Set, Tuple
 
 from path_mapping.errors import Cancelled, PathMappingError
 from path_mapping.mapping import Route
@@ -18,6 +18,8 @@ from path_mapping.transfer.transfer import Transferred, upload
 
 NICENESS = 10  # the training's processes come first
 SETTLE_SECONDS = 5.0  # between the two looks at a file, unless the interval is short
+
+Entries = Mapping[str, LocalEntry]  # by path
 
 
 def upload_periodically(
@@ -83,25 +85,18 @@ class Schedule:
         return Schedule(self.intervals, tuple(due))
 
 
-class FileStamp(NamedTuple):
-    """The size (bytes) and mtime (nanoseconds) of a file at some moment."""
-
-    size: int
-    mtime_ns: int
-
-
 def _round(
     routes: Sequence[Route], base: Path, store: Store, cancel: threading.Event
 ) -> Optional[Transferred]:
     roots = [route.path(base) for route in routes]
-    before = _stamps(roots)
+    before = _entries(roots)
     if cancel.wait(min(settle_seconds(route.interval or 0.0) for route in routes)):
         return None
-    idle = settled(before, _stamps(roots), open_for_writing(roots))
+    idle = settled(before, _entries(roots), open_for_writing(roots))
 
     def wanted(path: Path, local: LocalEntry) -> bool:
         """Only as it was when it was idle: a file that has changed since waits for the next round."""
-        return str(path) in idle and before[str(path)] == FileStamp(local.size, local.mtime_ns)
+        return str(path) in idle and before[str(path)] == local
 
     choice = UploadChoice(wanted=wanted)
     return upload(routes, base, store, cancel=cancel, progress=lambda now: None, choice=choice)
@@ -112,23 +107,20 @@ def settle_seconds(interval: float) -> float:
     return min(SETTLE_SECONDS, interval / 2)
 
 
-def settled(
-    before: Mapping[str, FileStamp], now: Mapping[str, FileStamp], written: AbstractSet[str]
-) -> Set[str]:
+def settled(before: Entries, now: Entries, written: AbstractSet[str]) -> Set[str]:
     """The files that have not changed since the earlier look, and that nobody has open for writing."""
-    return {path for path, stamp in now.items() if before.get(path) == stamp and path not in written}
+    return {path for path, entry in now.items() if before.get(path) == entry and path not in written}
 
 
-def _stamps(roots: Iterable[Path]) -> Dict[str, FileStamp]:
+def _entries(roots: Iterable[Path]) -> Entries:
     """All files of the outputs, and the empty directories."""
-    found: Dict[str, FileStamp] = {}
+    found: Dict[str, LocalEntry] = {}
     for root in roots:
         single = look(root)
         if single is not None and single.kind == "file":
-            found[str(root)] = FileStamp(single.size, single.mtime_ns)
+            found[str(root)] = single
         elif single is not None:
-            for name, local in files_below(root):
-                found[str(root / name)] = FileStamp(local.size, local.mtime_ns)
+            found.update({str(root / name): local for name, local in files_below(root)})
     return found
 
 

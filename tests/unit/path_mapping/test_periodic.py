@@ -11,14 +11,17 @@ from typing import Dict, List
 from hypothesis import given
 from hypothesis import strategies as st
 
-from path_mapping.transfer.periodic import FileStamp, Schedule, open_for_writing, settle_seconds, settled
+from path_mapping.planning import LocalEntry
+from path_mapping.transfer.periodic import Schedule, open_for_writing, settle_seconds, settled
 
-STAMPS = st.dictionaries(st.sampled_from("abcd"), st.builds(FileStamp, st.integers(0, 1), st.integers(0, 1)))
+ENTRIES = st.dictionaries(
+    st.sampled_from("abcd"), st.builds(LocalEntry, st.just("file"), st.integers(0, 1), st.integers(0, 1))
+)
 
 
-@given(STAMPS, STAMPS, st.sets(st.sampled_from("abcd")))
+@given(ENTRIES, ENTRIES, st.sets(st.sampled_from("abcd")))
 def test_only_unchanged_and_closed_files_have_settled(
-    before: Dict[str, FileStamp], now: Dict[str, FileStamp], written: set[str]
+    before: Dict[str, LocalEntry], now: Dict[str, LocalEntry], written: set[str]
 ) -> None:
     for path in "abcd":
         still = path in before and path in now and before[path] == now[path]
