@@ -15,7 +15,7 @@ from typing import Any, Callable, Iterable, List, Optional, Union
 Buffer = Union[bytes, bytearray, memoryview]
 Update = Callable[[Buffer, int], int]
 
-_REFLECTED = 0xC96C5795D7870F42  # x^64 + x^62 + ... + 1 of ECMA-182, the lowest bit first
+_REFLECTED = 0xC96C5795D7870F42  # ECMA-182: x^64 + x^62 + ... + 1, lowest bit first
 _BITS = 64
 
 
@@ -89,7 +89,7 @@ def crc64_of_parts(crcs: List[int], sizes: List[int]) -> int:
 
 @lru_cache(maxsize=64)
 def _shift(size: int) -> int:
-    """x to the power of 8 * size, modulo the polynomial: what `size` bytes of nothing do to a CRC."""
+    """x to the power of 8 * size, modulo the polynomial: the effect of `size` zero bytes on a CRC."""
     power, square = 1 << (_BITS - 1), 1 << (_BITS - 9)  # reflected: 1, and x^8
     while size:
         if size & 1:

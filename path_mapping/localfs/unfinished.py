@@ -8,8 +8,9 @@ import fcntl
 import os
 from typing import Dict, Iterator
 
+from path_mapping.localfs.names import LONGEST_NAME
+
 TEMPORARY = ".ma_part"
-_LONGEST_NAME = 255  # bytes, as of most file systems
 _ADDED_BYTES = 40  # room for what a name gets beside the file's own
 
 
@@ -20,7 +21,7 @@ def is_temporary(name: str) -> bool:
 
 def stem_of(name: str) -> str:
     """As much of a file's name as fits into the name of an unfinished file."""
-    return os.fsdecode(os.fsencode(name)[: _LONGEST_NAME - _ADDED_BYTES])
+    return os.fsdecode(os.fsencode(name)[: LONGEST_NAME - _ADDED_BYTES])
 
 
 def lock(file: int) -> None:
