@@ -5,10 +5,11 @@ from ma_boot.processes.leftovers import guarded, stop_leftovers
 from ma_boot.processes.orphan_guard import (
     MARKER_VARIABLE,
     own_marker,
+    process_stat,
     processes_marked,
     processes_with,
 )
-from ma_boot.processes.signals import SignalInbox, group_exists, kill_group, signal_group, signal_process
+from ma_boot.processes.signals import SignalInbox, signal_group, signal_process
 from ma_boot.processes.task import REMIND_SECONDS, Task
 
 __all__ = [
@@ -18,10 +19,9 @@ __all__ = [
     "Task",
     "adopt_orphans",
     "forbid_core_files",
-    "group_exists",
     "guarded",
-    "kill_group",
     "own_marker",
+    "process_stat",
     "processes_marked",
     "processes_with",
     "reap_orphans",

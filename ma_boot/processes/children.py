@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import subprocess
 import time
 from typing import Callable, Collection, Mapping, Optional, Sequence
 
-from ma_boot.processes.signals import SignalInbox, kill_group
+from ma_boot.processes.signals import SignalInbox, signal_group
 from ma_boot.processes.task import REMIND_SECONDS
 
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
@@ -46,7 +47,7 @@ def run_child(
                 remind()
             inbox.wait(reminded + REMIND_SECONDS - time.monotonic())
     finally:
-        kill_group(process.pid)
+        signal_group(process.pid, signal.SIGKILL)
         process.wait()
     return process.returncode
 

@@ -70,10 +70,10 @@ def stop_leftovers(
     deadline = time.monotonic() + stop_timeout
     for pid in found:
         signal_process(pid, signal.SIGTERM)
-    while orphan_guard.leftovers(container) and time.monotonic() < deadline:
+    while (found := orphan_guard.leftovers(container)) and time.monotonic() < deadline:
         inbox.check()
         inbox.wait(POLL_SECONDS)
-    for pid in orphan_guard.leftovers(container):
+    for pid in found:
         signal_process(pid, signal.SIGKILL)
 
 

@@ -64,14 +64,19 @@ def processes_with(variable: str) -> Iterator[Tuple[int, str]]:
             yield from ((pid, os.fsdecode(entry[len(start) :])) for entry in found)
 
 
-def _started(pid: int) -> Optional[str]:
-    """The start time of the process in clock ticks after boot (proc(5), stat); None if it has ended."""
+def process_stat(pid: int) -> Optional[List[str]]:
+    """The fields of /proc/PID/stat (proc(5)) after the name, from the state on; None if it is gone."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-            fields = file.read().rpartition(")")[2].split()
+            return file.read().rpartition(")")[2].split()
     except OSError:
         return None
-    return None if fields[0] in "ZX" else fields[19]
+
+
+def _started(pid: int) -> Optional[str]:
+    """The start time of the process in clock ticks after boot; None if it has ended."""
+    stat = process_stat(pid)
+    return None if stat is None or stat[0] in "ZX" else stat[19]
 
 
 def _namespace() -> str:

@@ -6,7 +6,6 @@ import contextlib
 import os
 import select
 import signal
-import threading
 from types import FrameType
 from typing import Any, Dict, List, Optional
 
@@ -26,15 +25,13 @@ class SignalInbox:
         self.stops: List[int] = []
         self._previous: Dict[int, Any] = {}
         self._previous_wakeup = -1
-        self._open = False
-        self._opening = threading.Lock()
 
     def __enter__(self) -> SignalInbox:
-        self._read, self._write = os.pipe()
-        self._open = True
-        os.set_blocking(self._read, False)
-        os.set_blocking(self._write, False)
-        self._previous_wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        read, write = os.pipe()
+        os.set_blocking(read, False)
+        os.set_blocking(write, False)
+        self._reader, self._writer = open(read, "rb", buffering=0), open(write, "wb", buffering=0)
+        self._previous_wakeup = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
         for signum in (*STOP_SIGNALS, signal.SIGCHLD):
             if signum == signal.SIGHUP and signal.getsignal(signum) == signal.SIG_IGN:
                 continue  # started by nohup
@@ -45,10 +42,8 @@ class SignalInbox:
         for signum, handler in self._previous.items():
             signal.signal(signum, handler)
         signal.set_wakeup_fd(self._previous_wakeup)
-        with self._opening:
-            self._open = False
-            os.close(self._read)
-            os.close(self._write)
+        self._reader.close()
+        self._writer.close()
 
     def _record(self, signum: int, frame: Optional[FrameType]) -> None:
         if signum != signal.SIGCHLD:
@@ -56,25 +51,21 @@ class SignalInbox:
 
     def fileno(self) -> int:
         """A descriptor that is readable when anything has arrived since the last `drain`."""
-        return self._read
+        return self._reader.fileno()
 
     def drain(self) -> None:
         """Consumes pending wake-ups, so that the next wait sleeps."""
-        try:
-            while os.read(self._read, 4096):
-                pass
-        except BlockingIOError:
+        while self._reader.read(4096):  # None once it would block
             pass
 
     def wake(self) -> None:
         """Wakes the waiting loop; may be called from any thread, also from one that outlives the inbox."""
-        with self._opening, contextlib.suppress(BlockingIOError):  # the pipe is full: the loop wakes anyway
-            if self._open:
-                os.write(self._write, b"\0")
+        with contextlib.suppress(ValueError):  # the inbox is closed
+            self._writer.write(b"\0")
 
     def wait(self, seconds: float) -> None:
         """Sleeps until something arrives, for at most `seconds`."""
-        select.select([self._read], [], [], max(0.0, seconds))
+        select.select([self], [], [], max(0.0, seconds))
         self.drain()
 
     def check(self) -> None:
@@ -88,7 +79,10 @@ class SignalInbox:
 
 
 def signal_group(pgid: int, signum: int) -> bool:
-    """Sends the signal to a process group; returns False if the group has no members."""
+    """Sends the signal to a process group, 0 for none; returns False if the group has no members.
+
+    Zombies are members until they are reaped.
+    """
     try:
         os.killpg(pgid, signum)
     except ProcessLookupError:
@@ -96,16 +90,6 @@ def signal_group(pgid: int, signum: int) -> bool:
     except PermissionError:  # the remaining members run as another user
         return True
     return True
-
-
-def group_exists(pgid: int) -> bool:
-    """Whether the group has any members, including zombies."""
-    return signal_group(pgid, 0)
-
-
-def kill_group(pgid: int) -> None:
-    """Sends SIGKILL to whatever is left of the group."""
-    signal_group(pgid, signal.SIGKILL)
 
 
 def signal_process(pid: int, signum: int) -> None:

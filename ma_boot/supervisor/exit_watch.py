@@ -11,7 +11,7 @@ from typing import Callable, List, Optional, Sequence
 from ma_boot.processes import SignalInbox, reap_orphans
 from ma_boot.reporting import WorkerExit
 from ma_boot.supervisor.oom import OomCounters
-from ma_boot.supervisor.output_pump import OutputPump
+from ma_boot.supervisor.output import OutputPump
 from ma_boot.supervisor.worker import Worker
 
 _SIGKILLED = (137, 247)  # 247 is -9, as a launcher in between passes it on

@@ -9,10 +9,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from ma_boot.processes import SignalInbox, Task
+from ma_boot.processes import SignalInbox, Task, process_stat
 from ma_boot.reporting import Journal
 from ma_boot.supervisor.worker import Worker
 
@@ -100,15 +101,10 @@ class HangDetector:
 def session_cpu_seconds() -> Dict[int, float]:
     """The CPU seconds of each session: those of its processes, and of the children that they have reaped."""
     ticks = os.sysconf("SC_CLK_TCK")
-    used: Dict[int, float] = {}
-    for name in filter(str.isdecimal, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{name}/stat", encoding="ascii", errors="replace") as file:
-                fields = file.read().rpartition(")")[2].split()
-        except OSError:
-            continue
-        session = int(fields[3])
-        used[session] = used.get(session, 0.0) + sum(map(int, fields[11:15])) / ticks
+    used: Dict[int, float] = defaultdict(float)
+    for stat in map(process_stat, map(int, filter(str.isdecimal, os.listdir("/proc")))):
+        if stat is not None:
+            used[int(stat[3])] += sum(map(int, stat[11:15])) / ticks
     return used
 
 

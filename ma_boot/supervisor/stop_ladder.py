@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import signal
 import time
+from dataclasses import dataclass, field
 from typing import Callable, List, Optional, Sequence
 
 from ma_boot.reporting import Journal
@@ -13,6 +14,7 @@ UNKILLABLE_SECONDS = 10.0  # SIGKILL waits for a process in uninterruptible slee
 REST_SECONDS = 1.0  # at least, for what the processes left behind
 
 
+@dataclass
 class StopLadder:
     """Decides which signal is due, and sends it by `send`; times in seconds.
 
@@ -20,25 +22,16 @@ class StopLadder:
     The first one is never a further one: it is why the stop begins, or comes just after.
     """
 
-    def __init__(
-        self,
-        stop_timeout: float,
-        hurry: int,
-        stops: Sequence[int],
-        send: Callable[[int], None],
-        journal: Journal,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.survivors: List[str] = []
-        self._stop_timeout = stop_timeout
-        self._hurry = hurry
-        self._stops = stops
-        self._send = send
-        self._journal = journal
-        self._clock = clock
-        self._deadline: Optional[float] = None
-        self._killed = False
-        self._stops_seen = 0
+    stop_timeout: float
+    hurry: int
+    stops: Sequence[int]
+    send: Callable[[int], None]
+    journal: Journal
+    clock: Callable[[], float] = time.monotonic
+    survivors: List[str] = field(default_factory=list)
+    _deadline: Optional[float] = None
+    _killed: bool = False
+    _stops_seen: int = 0
 
     @property
     def begun(self) -> bool:
@@ -47,41 +40,41 @@ class StopLadder:
 
     def patience(self) -> float:
         """Seconds until the next step; infinite before the first one."""
-        return math.inf if self._deadline is None else max(0.0, self._deadline - self._clock())
+        return math.inf if self._deadline is None else max(0.0, self._deadline - self.clock())
 
     def begin(self, reason: str, running: List[str]) -> None:
         """Sends SIGTERM; `running` are the labels of what it is sent to."""
-        self._deadline = self._clock() + self._stop_timeout
-        self._stops_seen = max(1, len(self._stops))
+        self._deadline = self.clock() + self.stop_timeout
+        self._stops_seen = max(1, len(self.stops))
         if running:
-            self._journal.say(f"{reason}: stopping {', '.join(running)}")
-        self._journal.event("stop", reason=reason, running=running)
-        self._send(signal.SIGTERM)
+            self.journal.say(f"{reason}: stopping {', '.join(running)}")
+        self.journal.event("stop", reason=reason, running=running)
+        self.send(signal.SIGTERM)
 
     def begin_again(self) -> None:
         """Sends SIGTERM to what was left behind; a deadline that is set stays, unless it is too close."""
-        now = self._clock()
+        now = self.clock()
         self._killed = False
-        self._stops_seen = max(1, len(self._stops))
-        self._deadline = max(self._deadline or now + self._stop_timeout, now + REST_SECONDS)
-        self._send(signal.SIGTERM)
+        self._stops_seen = max(1, len(self.stops))
+        self._deadline = max(self._deadline or now + self.stop_timeout, now + REST_SECONDS)
+        self.send(signal.SIGTERM)
 
     def escalate(self, left: List[str]) -> None:
         """Takes the next step if it is due; after the last one, what is `left` becomes `survivors`."""
-        if len(self._stops) > self._stops_seen and not self._killed:
-            self._stops_seen = len(self._stops)
-            self._kill(self._hurry, left)
+        if len(self.stops) > self._stops_seen and not self._killed:
+            self._stops_seen = len(self.stops)
+            self._kill(self.hurry, left)
         elif left and self.begun and self.patience() == 0:
             if self._killed:
                 self.survivors = left
-                self._journal.event("unkillable", left=left)
-                self._journal.say(f"SIGKILL did not end {', '.join(left)}")
+                self.journal.event("unkillable", left=left)
+                self.journal.say(f"SIGKILL did not end {', '.join(left)}")
             else:
                 self._kill(signal.SIGKILL, left)
 
     def _kill(self, signum: int, left: List[str]) -> None:
         if signum == signal.SIGKILL:
             self._killed = True
-            self._deadline = self._clock() + UNKILLABLE_SECONDS
-        self._journal.event("kill", signal=signum, left=left)
-        self._send(signum)
+            self._deadline = self.clock() + UNKILLABLE_SECONDS
+        self.journal.event("kill", signal=signum, left=left)
+        self.send(signum)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import signal
 from dataclasses import dataclass
-from typing import Mapping, Optional, Sequence, Tuple
+from typing import List, Mapping, Optional, Sequence
 
 from ma_boot.errors import signal_name
 from ma_boot.launch import WorkerSpec
@@ -15,12 +15,9 @@ from ma_boot.processes import SignalInbox, guarded, own_marker
 from ma_boot.reporting import Journal, RunResult, WorkerExit
 from ma_boot.supervisor.exit_watch import ExitWatch
 from ma_boot.supervisor.hang_detector import HangDetector
-from ma_boot.supervisor.output_pump import OutputPump
+from ma_boot.supervisor.output import OutputPump
 from ma_boot.supervisor.stop_ladder import StopLadder
 from ma_boot.supervisor.worker_group import WorkerGroup
-
-QUIET_BYTES = 1 << 29  # half of what ModelArts collects (1 GiB); the other half is for the first process
-SILENT_BYTES = (1 << 30) - (1 << 24)  # leaves room for ma_boot's own report
 
 
 @dataclass(frozen=True)
@@ -30,15 +27,15 @@ class Limits:
     `stop_timeout` lies between SIGTERM and SIGKILL; `hurry` is the signal that the processes get at a further
     stop signal. `hang_timeout` is None to detect no hangs; `hang_action` is `report` or `stop`. After
     `quiet_bytes` on the console only the first process is shown, after `silent_bytes` none: ModelArts
-    collects 1 GiB (`modelarts-pipe: log length overflow(max:1073741824...`).
+    collects 1 GiB (`modelarts-pipe: log length overflow(max:1073741824...`), also of ma_boot's own report.
     """
 
     stop_timeout: float = 15.0
     hurry: int = signal.SIGKILL
     hang_timeout: Optional[float] = None
     hang_action: str = "report"
-    quiet_bytes: int = QUIET_BYTES
-    silent_bytes: int = SILENT_BYTES
+    quiet_bytes: int = 1 << 29
+    silent_bytes: int = (1 << 30) - (1 << 24)
 
 
 def supervise(
@@ -58,6 +55,7 @@ def supervise(
         OSError: the guard that outlives ma_boot cannot be started.
     """
     marker = own_marker(container)
+    hung: List[str] = []
     with (
         guarded(marker, environ),
         OutputPump(journal, inbox, limits.quiet_bytes, limits.silent_bytes) as pump,
@@ -65,42 +63,23 @@ def supervise(
         ExitWatch(pump, inbox, journal.event) as watch,
     ):
         stop = StopLadder(limits.stop_timeout, limits.hurry, inbox.stops, group.signal, journal)
+        hangs = HangDetector(limits.hang_timeout, inbox, journal)
         not_started = group.start(specs, inbox, journal)
         watch.add(group.workers)
         if not_started is not None:
             stop.begin(str(not_started), group.labels())
-        hangs = HangDetector(limits.hang_timeout, inbox, journal)
-        hung = _run(group, watch, hangs, stop, inbox.stops, limits)
+        while group.running() and not stop.survivors:
+            watch.wait(stop.patience() if stop.begun else hangs.patience(), stop.begun)
+            if stop.begun:
+                stop.escalate(group.labels())
+            elif _reason(inbox.stops, watch.exits):
+                watch.wait(0)  # processes that have ended by now have ended by themselves
+                stop.begin(_reason(inbox.stops, watch.exits), group.labels())
+            elif (found := hangs.check(group.running())) and limits.hang_action == "stop":
+                hung = found
+                stop.begin(f"{', '.join(hung)} hung for {limits.hang_timeout:.0f} s", group.labels())
         _stop_rest(group, watch, stop, journal)
-        return RunResult(tuple(watch.exits), not_started, hung, tuple(stop.survivors))
-
-
-def _run(
-    group: WorkerGroup,
-    watch: ExitWatch,
-    hangs: HangDetector,
-    stop: StopLadder,
-    stops: Sequence[int],
-    limits: Limits,
-) -> Tuple[str, ...]:
-    """Returns once all processes have ended, or cannot be ended; with the labels of those that were stopped
-    because they hung."""
-    hung: Tuple[str, ...] = ()
-    while group.running() and not stop.survivors:
-        if stop.begun:
-            watch.wait(stop.patience(), stopping=True)
-            stop.escalate(group.labels())
-            continue
-        watch.wait(hangs.patience())
-        if _reason(stops, watch.exits):
-            watch.wait(0)  # processes that have ended by now have ended by themselves
-            stop.begin(_reason(stops, watch.exits), group.labels())
-            continue
-        found = hangs.check(group.running())
-        if found and limits.hang_action == "stop":
-            hung = tuple(found)
-            stop.begin(f"{', '.join(hung)} hung for {limits.hang_timeout:.0f} s", group.labels())
-    return hung
+        return RunResult(tuple(watch.exits), not_started, tuple(hung), tuple(stop.survivors))
 
 
 def _reason(stops: Sequence[int], exits: Sequence[WorkerExit]) -> str:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import time
 from typing import BinaryIO, Iterator, Mapping, Optional, Sequence, cast
 
 from ma_boot.launch import WorkerSpec
-from ma_boot.processes import group_exists, kill_group
+from ma_boot.processes import signal_group
 from ma_boot.reporting import Journal, WorkerExit
-from ma_boot.supervisor.worker_output import WorkerOutput
+from ma_boot.supervisor.output import WorkerOutput
 
 
 class Worker:
@@ -49,7 +50,7 @@ class Worker:
             self.pidfd = _pidfd(self.process.pid)
         except BaseException:
             pipe.close()
-            kill_group(self.process.pid)
+            signal_group(self.process.pid, signal.SIGKILL)
             self.process.wait()
             raise
 
@@ -62,7 +63,7 @@ class Worker:
     def gone(self) -> bool:
         """Whether the process and its whole group have ended: their number may be reused from now on."""
         if not self._gone and self.exit is not None:
-            self._gone = not group_exists(self.pid)
+            self._gone = not signal_group(self.pid, 0)
         return self._gone
 
     def collect(self, now_ns: int, stopped: bool) -> WorkerExit:

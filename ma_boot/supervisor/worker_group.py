@@ -34,8 +34,7 @@ class WorkerGroup:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._signal_groups(signal.SIGKILL)
-        self._signal_detached(signal.SIGKILL)
+        self.signal(signal.SIGKILL, detached=True)
         for worker in self.workers:
             worker.output.close()
         reap_orphans([worker.pid for worker in self.running()])
@@ -77,17 +76,11 @@ class WorkerGroup:
         detached = 0 if groups else len(processes_marked(self._marker))
         return groups or ([f"{detached} detached process{'es' if detached > 1 else ''}"] if detached else [])
 
-    def signal(self, signum: int) -> None:
-        """Signals the process groups; once all workers have ended, also processes outside of the groups."""
-        self._signal_groups(signum)
-        if not self.running():
-            self._signal_detached(signum)
-
-    def _signal_groups(self, signum: int) -> None:
+    def signal(self, signum: int, detached: bool = False) -> None:
+        """Signals the process groups; if `detached`, or once all workers have ended, also other processes."""
         for worker in self.workers:
             if not worker.gone:
                 signal_group(worker.pid, signum)
-
-    def _signal_detached(self, signum: int) -> None:
-        for pid in processes_marked(self._marker):
-            signal_process(pid, signum)
+        if detached or not self.running():
+            for pid in processes_marked(self._marker):
+                signal_process(pid, signum)

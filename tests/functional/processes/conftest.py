@@ -1,4 +1,4 @@
-"""What receives this process's signals during a test."""
+"""An inbox for the signals of the tests' process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Child processes of ours and adopted ones, and what is found of them by their marker."""
+"""Child processes: run, reaped, guarded, and found again by a later start."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def number_in(file: Path) -> int:
 
 
 class TestRunChild:
-    """A program to its end, with its process group."""
+    """A program and its process group, to their end."""
 
     @pytest.mark.parametrize(("script", "code"), [("exit 3", 3), ("kill -9 $$", -9)])
     def test_its_exit_code(self, tmp_path: Path, inbox: SignalInbox, script: str, code: int) -> None:
         assert run(script, inbox, tmp_path) == code
 
-    def test_what_it_leaves_in_its_group_is_killed(self, tmp_path: Path, inbox: SignalInbox) -> None:
+    def test_the_rest_of_its_group_is_killed(self, tmp_path: Path, inbox: SignalInbox) -> None:
         assert run("sleep 600 & echo $! > pid", inbox, tmp_path) == 0
         pid = number_in(tmp_path / "pid")
         eventually(lambda: not alive(pid), "it is gone")
@@ -56,7 +56,7 @@ class TestRunChild:
 
 
 class TestReaping:
-    """`reap_orphans` takes what nobody else waits for."""
+    """`reap_orphans` reaps what nobody else waits for."""
 
     def test_an_adopted_process_is_reaped(self) -> None:
         child = subprocess.Popen(["true"])
@@ -65,7 +65,7 @@ class TestReaping:
         assert not Path(f"/proc/{child.pid}").exists()
         child.wait()
 
-    def test_the_exit_code_of_our_own_is_left_to_us(self) -> None:
+    def test_the_exit_code_of_a_child_is_left_to_popen(self) -> None:
         with subprocess.Popen(["sh", "-c", "exit 3"]) as child:
             eventually(lambda: not alive(child.pid), "it has ended")
             reap_orphans([child.pid])
@@ -80,7 +80,7 @@ class TestGuard:
         with guarded(marker, {**PATH, MARKER_VARIABLE: marker}):
             assert processes_marked(marker) == []
 
-    def test_its_own_early_end_disturbs_nobody(self) -> None:
+    def test_its_death_does_no_harm(self) -> None:
         with guarded(own_marker("guarded"), PATH):
             (guard,) = eventually(guards, "the guard runs")
             os.kill(guard, signal.SIGKILL)

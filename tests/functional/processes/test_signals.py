@@ -1,4 +1,4 @@
-"""The inbox for signals, beside threads that outlive it."""
+"""The inbox for signals."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def test_a_stop_signal_is_recorded_and_wakes() -> None:
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_a_thread_that_wakes_it_too_late_writes_to_nobody() -> None:
+def test_a_wake_up_after_the_end_writes_to_no_other_pipe() -> None:
     with SignalInbox() as inbox:
         pass
-    read, write = os.pipe()  # with the numbers of the inbox's own
+    read, write = os.pipe()  # reuses the inbox's descriptors
     inbox.wake()
     assert select.select([read], [], [], 0)[0] == []
     os.close(read)

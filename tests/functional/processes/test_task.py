@@ -1,4 +1,4 @@
-"""Work in a thread, as the main thread sees it."""
+"""Work in a background thread, seen from the main thread."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_its_result(inbox: SignalInbox) -> None:
     assert (task.finished, task.result()) == (True, 7)
 
 
-def test_its_error_is_raised_where_it_is_asked_for(inbox: SignalInbox) -> None:
+def test_its_error_is_raised_in_the_main_thread(inbox: SignalInbox) -> None:
     def work(_: object) -> None:
         raise ValueError("of the work")
 
@@ -32,7 +32,7 @@ def test_its_error_is_raised_where_it_is_asked_for(inbox: SignalInbox) -> None:
             ask()
 
 
-def test_a_deadline_ends_the_wait_and_not_the_work(inbox: SignalInbox) -> None:
+def test_a_deadline_ends_the_wait_but_not_the_work(inbox: SignalInbox) -> None:
     task = Task("work", until_cancelled, inbox)
     assert not task.wait(lambda: None, time.monotonic() + 0.05)
     assert not task.finished
@@ -41,7 +41,7 @@ def test_a_deadline_ends_the_wait_and_not_the_work(inbox: SignalInbox) -> None:
     assert task.result() == "cancelled"
 
 
-def test_the_end_of_the_work_wakes_who_waits(inbox: SignalInbox) -> None:
+def test_finishing_wakes_the_main_thread(inbox: SignalInbox) -> None:
     began = time.monotonic()
     assert Task("work", lambda _: time.sleep(0.05), inbox).wait(lambda: None)
     assert time.monotonic() - began < 10, "not at the next reminder"

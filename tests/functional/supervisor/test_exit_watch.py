@@ -1,4 +1,4 @@
-"""The ends of processes: in the kernel's order, with the last output, and without waking for nothing."""
+"""The ends of processes: in the kernel's order, with the last output, and without spurious wake-ups."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from ma_boot.launch import WorkerSpec
 from ma_boot.processes import SignalInbox
 from ma_boot.supervisor.exit_watch import ExitWatch
-from ma_boot.supervisor.output_pump import OutputPump
+from ma_boot.supervisor.output import OutputPump
 from ma_boot.supervisor.worker_group import WorkerGroup
 from tests.functional.node import eventually
 from tests.functional.supervisor.conftest import EventLog, shell, started
@@ -41,7 +41,7 @@ def watched(
 
 
 def until(watch: ExitWatch, count: int, stopping: bool = False) -> None:
-    """Waits for so many ends; fails the test when they do not come."""
+    """Waits for `count` ends."""
     deadline = time.monotonic() + FOREVER
     while len(watch.exits) < count:
         assert time.monotonic() < deadline
@@ -53,7 +53,7 @@ def ended(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
-def test_ends_that_come_together_stand_in_the_kernels_order(
+def test_simultaneous_ends_are_in_the_kernels_order(
     tmp_path: Path, inbox: SignalInbox, journal: EventLog, order: tuple[int, ...]
 ) -> None:
     specs = [shell(tmp_path, rank, "exec sleep 600") for rank in range(3)]

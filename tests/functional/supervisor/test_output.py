@@ -1,4 +1,4 @@
-"""What ranks print: whole lines on standard output, every byte in the files, and nothing that can stop them."""
+"""The output of ranks: whole lines on standard output, every byte in the log files, and nothing blocks a rank."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from ma_boot.launch import WorkerSpec
 from ma_boot.reporting import Console, Journal
-from ma_boot.supervisor.worker_output import PROGRESS_SECONDS, WorkerOutput
+from ma_boot.supervisor.output import PROGRESS_SECONDS, WorkerOutput
 from tests.functional.node import RANK, Node, eventually, pids
 from tests.functional.supervisor.test_supervise import driven, start_limited
 
@@ -25,7 +25,7 @@ LOG = "modelarts-job-test-proc-rank-{0}-device-{0}.txt"
 
 
 def printed(pieces: List[bytes], directory: Path) -> bytes:
-    """What comes out on standard output when a rank writes the pieces; its file must have them as they are."""
+    """Standard output after a rank has written the pieces; its log file must have them unchanged."""
     (directory / "log.txt").unlink(missing_ok=True)
     screen = os.open(directory / "screen", os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
     source, sink = os.pipe()
@@ -60,7 +60,7 @@ class TestLines:
             ([b"10%\r", b"\n"], ["10%"]),
         ],
     )
-    def test_they_are_whole(self, tmp_path: Path, pieces: List[bytes], shown: List[str]) -> None:
+    def test_lines_are_whole(self, tmp_path: Path, pieces: List[bytes], shown: List[str]) -> None:
         lines = printed(pieces, tmp_path).decode("latin-1").splitlines()
         assert lines == [f"[rank 3] {line}" for line in shown]
 
@@ -69,26 +69,24 @@ class TestLines:
             st.binary(min_size=1, max_size=40).map(lambda b: b.replace(b"\r", b"\n")), max_size=20
         )
     )
-    def test_whatever_is_printed_arrives(
-        self, tmp_path_factory: pytest.TempPathFactory, pieces: List[bytes]
-    ) -> None:
+    def test_everything_arrives(self, tmp_path_factory: pytest.TempPathFactory, pieces: List[bytes]) -> None:
         screen = printed(pieces, tmp_path_factory.mktemp("output"))
         text = b"".join(pieces)
         expected = text.split(b"\n")[:-1] + ([rest] if (rest := text.rpartition(b"\n")[2]) else [])
         assert screen == b"".join(b"[rank 3] " + line + b"\n" for line in expected)
 
-    def test_a_long_line_comes_in_pieces(self, tmp_path: Path) -> None:
+    def test_a_long_line_is_split(self, tmp_path: Path) -> None:
         screen = printed([b"x" * 50_000, b"x" * 50_000, b"\n"], tmp_path)
         assert screen == b"[rank 3] " + b"x" * 100_000 + b"\n[rank 3] \n"
 
-    def test_a_bar_is_shown_every_few_seconds_only(self, tmp_path: Path) -> None:
+    def test_a_progress_bar_is_shown_every_few_seconds(self, tmp_path: Path) -> None:
         screen = printed([b"\r%d%%" % number for number in range(100)], tmp_path)
         assert len(screen.splitlines()) == 2
         assert PROGRESS_SECONDS >= 1
 
 
 class TestSelection:
-    """`--tee`: whose output is shown; the files have all of it."""
+    """`--tee`: whose output is shown; the log files have all of it."""
 
     @pytest.mark.parametrize(
         ("tee", "shown"), [("all", "01"), ("first", "0"), ("none", ""), ("1", "1"), ("0,1", "01")]
@@ -100,14 +98,14 @@ class TestSelection:
         )
         assert [node.logs()[LOG.format(rank)] for rank in "01"] == [b"hello\n"] * 2
 
-    def test_a_mistake_is_named(self, node: Node) -> None:
+    def test_a_wrong_value_is_refused(self, node: Node) -> None:
         ended = node.boot("--tee", "some", RANK)
         assert ended.code == 64
         assert "expected all, first, none, or ranks such as 0,3" in ended.output
 
 
 class TestLimits:
-    """Nothing that happens to the output stops a training."""
+    """Nothing that happens to the output stops the training."""
 
     def test_eight_writers_at_full_speed_lose_nothing(self, tmp_path: Path) -> None:
         node = Node(tmp_path, devices=8)
@@ -118,7 +116,7 @@ class TestLimits:
             numbers = re.findall(rf"^\[rank {rank}\] {rank} (\d+) x{{80}}$", ended.output, re.MULTILINE)
             assert numbers == list(map(str, range(20000)))
 
-    def test_a_line_of_100_mb_needs_no_such_memory(self, node: Node) -> None:
+    def test_a_line_of_100_mb_does_not_fill_memory(self, node: Node) -> None:
         running = node.start("--tee", "first", RANK, "wide:100", f"ready:{node.root}/done", "await:go")
         stdout = running.process.stdout
         assert stdout is not None
@@ -132,9 +130,9 @@ class TestLimits:
         assert int(peak.group(1)) < 80 * 1024
         assert len(node.logs()[LOG.format(1)]) == (100 << 20) + 1
 
-    def test_a_reader_that_stands_still_stops_nobody(self, node: Node) -> None:
+    def test_a_stalled_reader_blocks_nobody(self, node: Node) -> None:
         running = node.start(
-            RANK, "lines:200000", f"ready:{node.root}/done", "await:go", "print:after the reader came back"
+            RANK, "lines:200000", f"ready:{node.root}/done", "await:go", "print:after the reader resumed"
         )
         pids(node.root, "done.*", 2)
         assert running.process.poll() is None
@@ -151,11 +149,11 @@ class TestLimits:
         output = b"".join(chunks).decode()
         assert running.process.returncode == 0
         assert re.search(r"\[ma_boot\] \d+ lines are not shown here: standard output was blocked\n", output)
-        assert "[rank 0] after the reader came back\n" in output
+        assert "[rank 0] after the reader resumed\n" in output
         assert output.splitlines()[-1] == "[ma_boot] exit code 0: success"
         assert node.logs()[LOG.format(0)].count(b"\n") == 200001
 
-    def test_a_reader_that_never_comes_back_holds_no_verdict(self, node: Node) -> None:
+    def test_a_reader_that_never_resumes_does_not_delay_the_exit(self, node: Node) -> None:
         started = time.monotonic()
         running = node.start(RANK, "lines:200000", "exit:5:1")
         running.process.wait(timeout=30)
@@ -164,7 +162,7 @@ class TestLimits:
         assert running.process.stdout is not None
         running.process.stdout.close()
 
-    def test_a_closed_standard_output_stops_nobody(self, node: Node) -> None:
+    def test_a_closed_standard_output_blocks_nobody(self, node: Node) -> None:
         both = ("ready:done", "await:done.0", "await:done.1")
         running = node.start(RANK, "await:go", "lines:1000", *both, "exit:6:all")
         eventually(lambda: node.in_phase("run"), "the run")
@@ -174,7 +172,7 @@ class TestLimits:
         assert running.process.wait(timeout=30) == 6
         assert node.logs()[LOG.format(0)].count(b"\n") == 1000
 
-    def test_a_full_disk_for_the_logs_stops_nobody(self, node: Node) -> None:
+    def test_a_full_log_disk_blocks_nobody(self, node: Node) -> None:
         running = start_limited(node, resource.RLIMIT_FSIZE, 20_000, RANK, "lines:1000", "print:the end")
         ended = running.end()
         assert ended.code == 0, ended.output
@@ -183,7 +181,7 @@ class TestLimits:
         assert re.search(r"rank 0: \d+ bytes are missing in .*rank-0-device-0.txt", ended.output)
         assert len(node.logs()[LOG.format(0)]) == 20_000
 
-    def test_before_the_collectors_limit_the_files_alone_go_on(self, node: Node) -> None:
+    def test_near_the_collectors_limit_only_log_files_are_written(self, node: Node) -> None:
         limits = json.dumps({"quiet_bytes": 100_000, "silent_bytes": 200_000})
         output = driven(node, "lines:100000", limits=limits)
         assert "all processes but the first now print to their log files only" in output
@@ -195,7 +193,7 @@ class TestLimits:
 
 
 def drained(pid: int) -> bool:
-    """The process waits: nothing is left for it to do."""
+    """Whether the process has been idle for a moment."""
     before = Path(f"/proc/{pid}/io").read_text()
     time.sleep(0.3)
     return Path(f"/proc/{pid}/io").read_text() == before

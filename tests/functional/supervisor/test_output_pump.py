@@ -1,4 +1,4 @@
-"""All outputs together: the first words of each, the pace of the console, and the platform's limit."""
+"""All outputs together: the first of each, the console's pace, and the platform's limit."""
 
 from __future__ import annotations
 
@@ -15,21 +15,20 @@ import pytest
 from ma_boot.processes import SignalInbox
 from ma_boot.reporting import Console, Journal
 from ma_boot.reporting.console import QUEUE_BYTES
-from ma_boot.supervisor.output_pump import PAUSE_SECONDS, OutputPump
-from ma_boot.supervisor.worker_output import WorkerOutput
+from ma_boot.supervisor.output import PAUSE_SECONDS, OutputPump, WorkerOutput
 from tests.functional.node import eventually
 from tests.functional.supervisor.conftest import EventLog, shell
 
 
 @dataclass
 class Ranks:
-    """Two ranks, as far as they print."""
+    """The pipes of two ranks."""
 
     pump: OutputPump
     sinks: List[int]
 
     def print(self, rank: int, text: str) -> None:
-        """Prints and pumps."""
+        """Prints as a rank, and pumps."""
         os.write(self.sinks[rank], text.encode())
         self.pump.pump()
 
@@ -55,14 +54,14 @@ def test_the_first_output_of_each_is_an_event(ranks: Ranks, journal: EventLog) -
     assert [event["label"] for event in journal.events("first-output")] == ["rank 1", "rank 0"]
 
 
-def test_the_pipes_are_left_alone_for_a_moment_after_each_read(ranks: Ranks) -> None:
+def test_there_is_a_pause_after_each_read(ranks: Ranks) -> None:
     assert ranks.pump.pause() == 0
     ranks.print(0, "a line\n")
     assert 0 < ranks.pump.pause() <= PAUSE_SECONDS
     eventually(lambda: ranks.pump.pause() == 0, "the moment is over")
 
 
-def test_near_the_platforms_limit_only_the_files_go_on(
+def test_near_the_platforms_limit_only_log_files_are_written(
     ranks: Ranks, journal: EventLog, tmp_path: Path
 ) -> None:
     for number in range(100):
@@ -75,7 +74,7 @@ def test_near_the_platforms_limit_only_the_files_go_on(
     assert [len((tmp_path / f"rank_{rank}.txt").read_text().splitlines()) for rank in range(2)] == [100, 100]
 
 
-def test_nothing_is_read_until_the_console_has_room_again(inbox: SignalInbox) -> None:
+def test_nothing_is_read_while_the_console_is_full(inbox: SignalInbox) -> None:
     reader, writer = os.pipe()
     console = Console(writer, patience=600)
     with OutputPump(Journal(console), inbox, 1 << 29, 1 << 30) as pump:
@@ -84,7 +83,7 @@ def test_nothing_is_read_until_the_console_has_room_again(inbox: SignalInbox) ->
         inbox.drain()
         taken = threading.Thread(target=lambda: all(iter(lambda: os.read(reader, 1 << 20), b"")))
         taken.start()
-        eventually(lambda: select.select([inbox], [], [], 0)[0], "who sleeps is woken")
+        eventually(lambda: select.select([inbox], [], [], 0)[0], "the loop is woken")
         assert pump.pause() == 0
     os.close(writer)
     taken.join()

@@ -1,4 +1,4 @@
-"""The supervisor with real processes: all or none, orphans, survivors, the first failure, hangs, restarts."""
+"""The supervisor with real processes: start, orphans, the cause of a failure, restarts, hangs."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def driven(node: Node, *words: str, limits: str = "{}", adopt: bool = True) -> s
 
 
 class TestStart:
-    """All or none, with what each process is given."""
+    """All or none, and what each process is given."""
 
-    def test_a_rank_that_cannot_be_started_ends_the_others(self, node: Node) -> None:
+    def test_a_rank_that_cannot_be_started_stops_the_others(self, node: Node) -> None:
         node.devices = 16
         node.complete_table()
         running = start_limited(node, resource.RLIMIT_NOFILE, 40, RANK, f"ready:{node.root}/pid", "sleep")
@@ -44,11 +44,11 @@ class TestStart:
         assert not any(alive(int(file.read_text() or "0")) for file in started)
         assert "Traceback" not in ended.output
 
-    def test_core_files_are_switched_off(self, node: Node) -> None:
+    def test_core_files_are_disabled(self, node: Node) -> None:
         running = start_limited(node, resource.RLIMIT_CORE, 1 << 20, RANK, "print-limits")
         assert "[rank 0] 0\n" in running.end().output
 
-    def test_cores_are_shared_equally_before_the_program_runs(self, node: Node) -> None:
+    def test_cores_are_bound_before_the_program_runs(self, node: Node) -> None:
         allowed = sorted(os.sched_getaffinity(0))
         half = len(allowed) // 2
         running = node.start("--bind-cores", "equal", RANK, "print-cores", f"ready:{node.root}/p", "await:go")
@@ -61,16 +61,16 @@ class TestStart:
 
 
 class TestOrphans:
-    """What loses its parent, or hides in a session of its own."""
+    """Processes that lose their parent, or move to a session of their own."""
 
-    def test_orphans_come_to_ma_boot_and_leave_no_zombie(self, node: Node) -> None:
+    def test_ma_boot_adopts_and_reaps_orphans(self, node: Node) -> None:
         running = node.start(RANK, "orphans:20", "zombies")
         ended = running.end()
         assert f"[rank 0] orphan of {running.process.pid}\n" in ended.output
         assert "[rank 0] zombies: 0\n" in ended.output
 
     @pytest.mark.parametrize("adopt", [True, False], ids=["adopting", "control"])
-    def test_only_who_adopts_gets_them(self, node: Node, adopt: bool) -> None:
+    def test_only_a_subreaper_adopts_them(self, node: Node, adopt: bool) -> None:
         said = driven(node, "orphans:1", adopt=adopt)
         supervisor = re.search(r"supervisor (\d+)", said)
         assert supervisor is not None
@@ -88,7 +88,7 @@ class TestOrphans:
         assert "[rank 0] orphan of 1\n" in done.stdout
         assert "[rank 0] zombies: 0\n" in done.stdout
 
-    def test_a_daemon_in_its_own_session_is_ended_with_the_job(self, node: Node) -> None:
+    def test_a_daemon_in_its_own_session_is_stopped_with_the_job(self, node: Node) -> None:
         ended = node.boot(RANK, f"daemon:{node.root}/pid")
         assert ended.code == 0, ended.output
         assert "stopping processes left behind: 2 detached processes" in ended.output
@@ -103,12 +103,12 @@ class TestOrphans:
         assert running.end().code == -signal.SIGKILL
         eventually(lambda: not any(alive(pid) for pid in found), "all are gone")
 
-    def test_a_process_that_even_sigkill_does_not_end_is_reported(self, node: Node) -> None:
+    def test_a_process_that_survives_sigkill_is_reported(self, node: Node) -> None:
         freezer = Path("/sys/fs/cgroup/freezer", f"ma_boot-test-{os.getpid()}")
         try:
             freezer.mkdir()
         except OSError as error:
-            pytest.skip(f"no freezer, whose processes do not end: {error}")
+            pytest.skip(f"no freezer cgroup, whose processes survive SIGKILL: {error}")
         running = node.start("--stop-timeout", "0.1", RANK, f"ready:{node.root}/pid", "sleep")
         frozen, _ = pids(node.root, "pid.*", 2)
         (freezer / "cgroup.procs").write_text(str(frozen))
@@ -124,17 +124,17 @@ class TestOrphans:
         eventually(lambda: not (freezer / "cgroup.procs").read_text(), "the group is empty")
         freezer.rmdir()
 
-    def test_what_an_earlier_start_left_is_stopped_first(self, node: Node) -> None:
+    def test_leftovers_of_an_earlier_start_are_stopped_first(self, node: Node) -> None:
         running = node.start(RANK, f"ready:{node.root}/pid", "sleep")
         left = pids(node.root, "pid.*", 2)
-        guards = [pid for pid in map(int, children(running.process.pid)) if "guard.py" in command(pid)]
+        guards = [pid for pid in map(int, children(running.process.pid)) if "orphan_guard.py" in command(pid)]
         os.kill(guards[0], signal.SIGKILL)
         running.process.kill()
         assert running.end().code == -signal.SIGKILL
         assert all(alive(pid) for pid in left)
         node.variables["MA_CURRENT_INSTANCE_NAME"] = "modelarts-job-other-worker-0"
         assert "an earlier start" not in node.boot(RANK).output
-        assert all(alive(pid) for pid in left), "what another container of this machine left is not ours"
+        assert all(alive(pid) for pid in left), "those of another container on this machine are not ours"
         del node.variables["MA_CURRENT_INSTANCE_NAME"]
         ended = node.boot(RANK, "print:again")
         assert ended.code == 0
@@ -145,7 +145,7 @@ class TestOrphans:
 class TestWatch:
     """The supervisor sleeps while nothing happens."""
 
-    def test_waiting_costs_no_cpu(self, node: Node) -> None:
+    def test_waiting_uses_no_cpu(self, node: Node) -> None:
         running = node.start(RANK, "print:hello", f"ready:{node.root}/p", "await:go")
         pids(node.root, "p.*", 2)
         before = switches(running.process.pid)
@@ -155,7 +155,7 @@ class TestWatch:
         (node.home / "go").write_text("")
         assert running.end().code == 0
 
-    def test_a_stop_costs_no_cpu_while_hangs_are_watched_for(self, node: Node) -> None:
+    def test_stopping_uses_no_cpu_while_hangs_are_watched_for(self, node: Node) -> None:
         options = ("--hang-timeout", "0.4", "--stop-timeout", "600")
         running = node.start(*options, RANK, "deaf", f"ready:{node.root}/p", "sleep")
         pids(node.root, "p.*", 2)
@@ -170,10 +170,10 @@ class TestWatch:
 
 
 class TestVerdict:
-    """Which of several ends is the cause, and why it came."""
+    """Which failure is the cause, and how it is explained."""
 
     @pytest.mark.parametrize("order", ["01", "10"])
-    def test_the_kernels_order_of_ends_counts(self, node: Node, order: str) -> None:
+    def test_the_first_failure_in_the_kernels_order_is_the_cause(self, node: Node, order: str) -> None:
         running = node.start(RANK, f"ready:{node.root}/pid", "sleep")
         by_rank = pids(node.root, "pid.*", 2)
         running.signal(signal.SIGSTOP)
@@ -196,7 +196,7 @@ class TestVerdict:
         ended = node.boot(RANK, "kill:0", "sleep")
         assert "the kernel counted no OOM kill" in ended.output.splitlines()[-1]
 
-    def test_out_of_memory_is_told_by_the_kernels_counters(self, node: Node) -> None:
+    def test_out_of_memory_is_known_from_the_kernels_counters(self, node: Node) -> None:
         group = memory_group(64 << 20)
         running = node.start(RANK, "await:go", "eat:1", "sleep")
         (group / "cgroup.procs").write_text(str(running.process.pid))
@@ -209,7 +209,7 @@ class TestVerdict:
         assert ended.code == 137, ended.output
         assert "out of memory: the kernel killed" in ended.output.splitlines()[-1]
 
-    def test_the_traceback_of_the_cause_is_the_report(self, node: Node) -> None:
+    def test_the_report_has_the_traceback_of_the_cause(self, node: Node) -> None:
         ended = node.boot(RANK, "fail:1:retCode=0x91", "sleep")
         report = ended.output[ended.output.index("the cause: rank 1") :]
         assert "device 1, host modelarts-job-test-worker-0, pid" in report
@@ -218,7 +218,7 @@ class TestVerdict:
         assert "hint: retCode=0x91: MindSpore could not execute its graph" in report
         assert len(report.splitlines()) < 30
 
-    def test_a_failure_file_of_the_training_stays(self, node: Node) -> None:
+    def test_a_failure_file_of_the_training_is_kept(self, node: Node) -> None:
         script = node.home / "train.py"
         script.write_text("import os; open(os.environ['MABOOT_FAILURE_FILE'], 'w').write('mine'); exit(3)")
         ended = node.boot("train.py")
@@ -226,22 +226,22 @@ class TestVerdict:
         assert node.logs()["modelarts-job-test-node-0-failure.json"] == b"mine"
         assert json.loads(node.logs()["modelarts-job-test-node-0-failure-ma_boot.json"])["exit_code"] == 3
 
-    def test_a_failure_of_an_earlier_start_is_put_aside(self, node: Node) -> None:
+    def test_a_failure_file_of_an_earlier_start_is_renamed(self, node: Node) -> None:
         node.boot(RANK, "exit:3:0", "sleep")
         assert node.boot(RANK).code == 0
         assert "modelarts-job-test-node-0-failure.1.json" in node.logs()
         assert "modelarts-job-test-node-0-failure.json" not in node.logs()
 
-    def test_a_later_start_of_the_container_is_shown(self, node: Node) -> None:
+    def test_a_restart_of_the_container_is_shown(self, node: Node) -> None:
         node.variables.update(MA_PROC_START_CNT="3", MA_SCHEDULE_CNT="2")
         ended = node.boot(RANK)
         assert "start 3 in this container (MA_PROC_START_CNT), scheduled 2 times" in ended.output
 
 
 class TestRestarts:
-    """`--max-restarts`: all processes again, where that can help."""
+    """`--max-restarts`: all processes again, if that may help."""
 
-    def test_a_second_attempt_may_end_well(self, node: Node) -> None:
+    def test_a_second_attempt_may_succeed(self, node: Node) -> None:
         (node.root / "x.1").write_text("rank 1 does not fail")
         ended = node.boot(
             "--max-restarts", "2", "--start-seconds", "0", RANK, "print:attempt", f"once:{node.root}/x:9"
@@ -252,7 +252,7 @@ class TestRestarts:
         assert node.logs()[f"{log}.txt"] == node.logs()[f"{log}.1.txt"] == b"attempt\n"
         assert [event["attempt"] for event in node.events() if event["kind"] == "restart"] == [2]
 
-    def test_the_last_failure_is_the_verdict(self, node: Node) -> None:
+    def test_the_last_failure_counts(self, node: Node) -> None:
         ended = node.boot("--max-restarts", "1", "--start-seconds", "0", RANK, "exit:9:1", "sleep")
         assert ended.code == 9
         assert ended.output.count("stopping rank 0") == 2
@@ -265,7 +265,7 @@ class TestRestarts:
             (["--start-seconds", "0"], ["exit:127:1", "sleep"], "a command that does not exist"),
         ],
     )
-    def test_what_a_restart_cannot_mend(
+    def test_what_a_restart_cannot_fix(
         self, node: Node, options: List[str], words: List[str], why: str
     ) -> None:
         ended = node.boot("--max-restarts", "2", *options, RANK, *words)
@@ -273,7 +273,7 @@ class TestRestarts:
         assert why in ended.output
         assert "starting attempt" not in ended.output
 
-    def test_a_stop_is_no_failure_to_start_again_after(self, node: Node) -> None:
+    def test_no_restart_after_a_stop(self, node: Node) -> None:
         running = node.start(
             "--max-restarts", "2", "--start-seconds", "0", RANK, f"ready:{node.root}/p", "sleep"
         )
@@ -283,7 +283,7 @@ class TestRestarts:
         assert ended.code == 143
         assert "starting attempt" not in ended.output
 
-    def test_on_several_nodes_it_is_the_platforms_business(self, node: Node) -> None:
+    def test_jobs_of_several_nodes_are_restarted_by_the_platform(self, node: Node) -> None:
         node.variables.update(MA_NUM_HOSTS="2", VC_TASK_INDEX="0")
         ended = node.boot("--max-restarts", "1", RANK)
         assert ended.code == 78
@@ -293,7 +293,7 @@ class TestRestarts:
 class TestHangs:
     """`--hang-timeout`: no output and no CPU time."""
 
-    def test_where_it_stands_is_reported_once_and_the_run_goes_on(self, node: Node) -> None:
+    def test_a_hang_is_reported_once_with_stacks_and_the_run_goes_on(self, node: Node) -> None:
         running = node.start("--hang-timeout", "1", RANK, "await:go")
         eventually(lambda: any(event["kind"] == "hang" for event in node.events()), "the report")
         (node.home / "go").write_text("")
@@ -302,12 +302,12 @@ class TestHangs:
         assert ended.output.count("no output and no CPU time for 1 s") <= 2
         assert "wait_for" in ended.output, "py-spy shows the function"
 
-    def test_it_can_stop_the_run(self, node: Node) -> None:
+    def test_a_hang_can_stop_the_run(self, node: Node) -> None:
         ended = node.boot("--hang-timeout", "0.5", "--hang-action", "stop", RANK, "sleep")
         assert ended.code == 124
         assert re.search(r"rank \d.* hung, and ma_boot stopped the run", ended.output.splitlines()[-1])
 
-    def test_who_computes_or_prints_does_not_hang(self, node: Node) -> None:
+    def test_a_process_that_computes_or_prints_does_not_hang(self, node: Node) -> None:
         script = node.home / "train.py"
         script.write_text(
             "import os, time\nuntil = time.monotonic() + 3\nwhile time.monotonic() < until:\n"
@@ -316,7 +316,7 @@ class TestHangs:
         ended = node.boot("--hang-timeout", "1", "--hang-action", "stop", "train.py")
         assert ended.code == 0, ended.output
 
-    def test_without_py_spy_the_process_itself_is_asked(self, tmp_path: Path) -> None:
+    def test_without_py_spy_faulthandler_prints_the_stacks(self, tmp_path: Path) -> None:
         argv = [sys.executable, RANK, "dump-on-usr1", f"ready:{tmp_path}/pid", "sleep"]
         with subprocess.Popen(argv, stderr=subprocess.PIPE, env={}) as process:
             eventually(lambda: (tmp_path / "pid.-").exists(), "it is ready")
@@ -325,7 +325,7 @@ class TestHangs:
             assert b"most recent call first" in process.stderr.readline() + process.stderr.readline()
             process.kill()
 
-    def test_a_process_that_sigusr1_would_end_is_not_asked(self, tmp_path: Path) -> None:
+    def test_a_process_that_sigusr1_would_end_does_not_get_it(self, tmp_path: Path) -> None:
         with subprocess.Popen([sys.executable, RANK, f"ready:{tmp_path}/pid", "sleep"], env={}) as process:
             eventually(lambda: (tmp_path / "pid.-").exists(), "it is ready")
             assert "py-spy is not installed" in stack_of(process.pid, "")
@@ -334,7 +334,7 @@ class TestHangs:
 
 
 def start_limited(node: Node, which: int, limit: int, *arguments: str) -> Booting:
-    """As `node.start`, with a resource limit on ma_boot and all below it."""
+    """`node.start` with a resource limit for ma_boot and its descendants."""
     process = subprocess.Popen(
         ["prlimit", f"--{LIMITS[which]}={limit}", sys.executable, "-m", "ma_boot", *arguments],
         cwd=node.home, env=node.environ(), stdin=subprocess.DEVNULL,
@@ -351,7 +351,7 @@ LIMITS = {
 
 
 def switches(pid: int) -> int:
-    """How often the process was woken, or put aside, so far."""
+    """The context switches of the process so far."""
     status = Path(f"/proc/{pid}/status").read_text()
     return sum(map(int, re.findall(r"voluntary_ctxt_switches:\s+(\d+)", status)))
 
@@ -378,7 +378,7 @@ def command(pid: int) -> str:
 
 
 def memory_group(size: int) -> Path:
-    """A control group with so much memory."""
+    """A control group with a memory limit of `size` bytes."""
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         if "memory" in controllers.split(","):

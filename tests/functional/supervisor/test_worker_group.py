@@ -53,7 +53,7 @@ class TestStart:
         ],
         ids=["missing", "a directory", "no log file"],
     )
-    def test_one_that_cannot_be_started_is_the_last(
+    def test_the_start_ends_at_a_process_that_cannot_be_started(
         self,
         tmp_path: Path,
         inbox: SignalInbox,
@@ -92,7 +92,7 @@ class TestEnd:
         ],
         ids=["in the group", "detached", "nothing"],
     )
-    def test_it_is_named_and_signalled(
+    def test_leftovers_are_named_and_signalled(
         self, tmp_path: Path, inbox: SignalInbox, journal: EventLog, script: str, left: List[str]
     ) -> None:
         with started(shell(tmp_path, 0, script), inbox=inbox, journal=journal) as group:

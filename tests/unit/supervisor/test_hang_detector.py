@@ -23,11 +23,11 @@ BEFORE = LastActivity(when=100.0, cpu=7.0)
     ],
     ids=["nothing", "timers", "computes", "prints", "both"],
 )
-def test_output_or_cpu_time_worth_the_name(cpu: float, heard: float, when: float) -> None:
+def test_activity_is_output_or_more_cpu_time_than_timers_use(cpu: float, heard: float, when: float) -> None:
     assert BEFORE.updated(110.0, cpu, heard).when == when
 
 
-def test_the_cpu_time_of_a_session_grows_as_it_computes() -> None:
+def test_the_cpu_time_of_a_session_grows() -> None:
     session = os.getsid(0)
     before = session_cpu_seconds()[session]
     until = time.process_time() + 0.1

@@ -1,4 +1,4 @@
-"""The kernel's counters of kills for want of memory, in both versions of control groups."""
+"""The kernel's counters of OOM kills, in both versions of control groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The steps of a stop, by a clock that the test sets."""
+"""The steps of a stop, on a clock that the test sets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LEFT = ["rank 0", "rank 1"]
 
 @dataclass
 class Stopping:
-    """A ladder with a grace of 15 s, at 100 s."""
+    """A ladder with a grace period of 15 s; the clock starts at 100 s."""
 
     screen: Path
     console: Console
@@ -50,7 +50,7 @@ def stopping(tmp_path: Path) -> Iterator[Stopping]:
     os.close(descriptor)
 
 
-def test_from_sigterm_to_what_cannot_be_killed(stopping: Stopping) -> None:
+def test_sigterm_then_sigkill_then_survivors(stopping: Stopping) -> None:
     ladder = stopping.ladder
     assert (ladder.begun, ladder.patience()) == (False, math.inf)
     ladder.begin("rank 2 ended with exit code 1", LEFT)
@@ -73,13 +73,13 @@ def test_nothing_is_killed_when_nothing_is_left(stopping: Stopping) -> None:
     assert stopping.after(20, []) == [SIGTERM]
 
 
-def test_nobody_is_named_when_nobody_runs(stopping: Stopping) -> None:
+def test_a_stop_of_nothing_is_not_reported(stopping: Stopping) -> None:
     stopping.ladder.begin("rank 0 could not be started", [])
     assert stopping.said() == ""
 
 
 @pytest.mark.parametrize("before", [[], [SIGTERM]], ids=["after a failure", "after a stop signal"])
-def test_the_second_stop_signal_cuts_the_grace_short(stopping: Stopping, before: List[int]) -> None:
+def test_a_second_stop_signal_ends_the_grace_period(stopping: Stopping, before: List[int]) -> None:
     stopping.stops += before
     stopping.ladder.begin("a reason", LEFT)
     if not before:  # the first signal may come just after the failure: the platform sends it to everybody
@@ -88,10 +88,10 @@ def test_the_second_stop_signal_cuts_the_grace_short(stopping: Stopping, before:
     stopping.stops.append(SIGTERM)
     assert stopping.after(1, LEFT) == [SIGTERM, SIGKILL]
     stopping.stops.append(SIGTERM)
-    assert stopping.after(1, LEFT) == [SIGTERM, SIGKILL], "there is nothing stronger"
+    assert stopping.after(1, LEFT) == [SIGTERM, SIGKILL], "nothing is stronger than SIGKILL"
 
 
-def test_a_gentle_hurry_leaves_the_deadline(stopping: Stopping) -> None:
+def test_the_deadline_stays_if_the_second_signal_is_not_sigkill(stopping: Stopping) -> None:
     ladder = StopLadder(
         15.0, SIGTERM, stopping.stops, stopping.sent.append, Journal(stopping.console), lambda: stopping.now
     )
@@ -104,9 +104,9 @@ def test_a_gentle_hurry_leaves_the_deadline(stopping: Stopping) -> None:
 
 
 class TestWhatIsLeftBehind:
-    """The second time through, for the children of processes that have ended."""
+    """The same steps again, for what the processes left behind."""
 
-    def test_it_has_the_whole_grace_after_a_good_end(self, stopping: Stopping) -> None:
+    def test_it_has_the_whole_grace_period_after_a_normal_end(self, stopping: Stopping) -> None:
         stopping.ladder.begin_again()
         assert (stopping.sent, stopping.ladder.patience()) == ([SIGTERM], 15.0)
 
@@ -116,14 +116,14 @@ class TestWhatIsLeftBehind:
         stopping.ladder.begin_again()
         assert stopping.ladder.patience() == 10.0
 
-    def test_it_is_killed_anew_after_others_have_been(self, stopping: Stopping) -> None:
+    def test_it_gets_a_sigkill_of_its_own(self, stopping: Stopping) -> None:
         stopping.ladder.begin("a reason", LEFT)
         assert stopping.after(15, LEFT) == [SIGTERM, SIGKILL]
         stopping.ladder.begin_again()
         assert stopping.after(UNKILLABLE_SECONDS, ["children of rank 0"])[2:] == [SIGTERM, SIGKILL]
         assert stopping.ladder.survivors == []
 
-    def test_it_has_a_second_at_least_and_is_killed_then(self, stopping: Stopping) -> None:
+    def test_it_has_at_least_a_second(self, stopping: Stopping) -> None:
         stopping.ladder.begin("a reason", LEFT)
         stopping.now += 15
         stopping.ladder.begin_again()
