@@ -7,7 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Callable, Iterator, List, Optional, Sequence
+from typing import Callable, Iterator, Optional, Sequence
 
 from ma_boot.node import boot_error
 from ma_boot.processes import SignalInbox, Task
@@ -70,12 +70,13 @@ def uploading_outputs(
     if store is None or not outputs:
         yield
         return
-    give_up = threading.Event()
-    task = Task(
-        "outputs of the job form",
-        lambda cancel: _upload(outputs, job, store, cancel, give_up, say),
-        inbox,
-    )
+    store_of_form, give_up = store, threading.Event()
+    routes = [[channel.route(job, node) for channel in outputs] for node in range(job.nodes)]
+
+    def upload_all(cancel: threading.Event) -> None:
+        _upload(routes, Path(job.root), store_of_form, cancel, give_up, say)
+
+    task = Task("outputs of the job form", upload_all, inbox)
     try:
         yield
     finally:
@@ -87,30 +88,26 @@ def uploading_outputs(
 
 
 def _upload(
-    outputs: Sequence[FormChannel],
-    job: SimulatedJob,
+    routes_of_nodes: Sequence[Sequence[Route]],
+    base: Path,
     store: Store,
     cancel: threading.Event,
     give_up: threading.Event,
     say: Callable[[str], None],
 ) -> None:
-    """What the platform's sidecar of each node does."""
-    base = Path(job.root)
+    """What the platform's sidecars do: each uploads the outputs of one node."""
 
-    def routes(node: int) -> List[Route]:
-        return [channel.route(job, node) for channel in outputs]
-
-    def sidecar(node: int) -> None:
+    def sidecar(routes: Sequence[Route]) -> None:
         upload_periodically(
-            routes(node), base, store, cancel=cancel, done=lambda moved: None,
+            routes, base, store, cancel=cancel, done=lambda moved: None,
             failed=lambda error: say(f"the platform's upload: {error}"),
         )  # fmt: skip
 
-    with ThreadPoolExecutor(job.nodes, "sidecar") as sidecars:
-        list(sidecars.map(sidecar, range(job.nodes)))
+    with ThreadPoolExecutor(len(routes_of_nodes), "sidecar") as sidecars:
+        list(sidecars.map(sidecar, routes_of_nodes))
     cancel.wait()
-    for node in range(job.nodes):
+    for routes in routes_of_nodes:
         try:
-            upload(routes(node), base, store, cancel=give_up, progress=lambda now: None)
+            upload(routes, base, store, cancel=give_up, progress=lambda now: None)
         except (PathMappingError, OSError) as error:
             say(f"the platform's last upload: {error}")

@@ -28,9 +28,8 @@ def live_view(job: SimulatedJob, console: Console) -> Iterator[None]:
         return
     over = threading.Event()
     with console.below() as show:
-        watch = threading.Thread(
-            target=_watch, args=(job, console, show, over), name="live view", daemon=True
-        )
+        arguments = (job, console, show, over)
+        watch = threading.Thread(target=_watch, args=arguments, name="live view", daemon=True)
         watch.start()
         try:
             yield

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ma_boot.errors import CannotCreate
 from ma_boot.launch import WorkerSpec
@@ -13,16 +15,16 @@ from ma_boot.modelarts import PLATFORM_GID, PLATFORM_UID
 from ma_boot.node import BootRequest, as_options
 from ma_boot.rehearsal.platform import (
     StartedJob,
-    absolute_paths,
     channel_arguments,
     channel_variables,
-    mapping_of,
     node_environment,
-    rerooted,
 )
 from ma_boot.rehearsal.sandbox import sandboxed
 from ma_boot.rehearsal.setup import Setup
-from path_mapping.mapping import PathMapping
+from path_mapping.errors import MappingInvalid
+from path_mapping.mapping import PathMapping, Route, read_mapping
+
+_ROUTE_OPTIONS = ("include", "exclude", "interval", "shard", "delete", "checksum")
 
 
 def node_spec(setup: Setup, start: StartedJob, node: int, environ: Mapping[str, str], cwd: str) -> WorkerSpec:
@@ -53,22 +55,6 @@ def node_spec(setup: Setup, start: StartedJob, node: int, environ: Mapping[str, 
     )
 
 
-def node_mapping(setup: Setup, node: int) -> Optional[PathMapping]:
-    """The path mapping as this node reads it; None without one, or if it is invalid."""
-    job = setup.job
-    first_rank = node * job.devices_per_node
-    return mapping_of(
-        setup.request.transfers.path_mapping,
-        {"job": job.log_name, "node": str(node), "rank": str(first_rank)},
-    )
-
-
-def rerooted_paths(setup: Setup) -> Tuple[str, ...]:
-    """The absolute local paths of the mapping, unless the nodes see the platform's own paths."""
-    mapping = None if setup.exact_paths else node_mapping(setup, 0)
-    return absolute_paths(mapping) if mapping else ()
-
-
 def _request_on_node(setup: Setup, start: StartedJob, node: int, cwd: str) -> BootRequest:
     """The request of a node: its script in its own copy of the code, other paths made absolute, and the
     arguments that the platform appends."""
@@ -90,10 +76,43 @@ def _request_on_node(setup: Setup, start: StartedJob, node: int, cwd: str) -> Bo
     )
 
 
-def _rerooted_mapping(setup: Setup, node: int) -> Optional[str]:
-    """The file of a node's own mapping, if the user's one has absolute paths to be re-rooted."""
+def node_mapping(setup: Setup, node: int) -> Optional[PathMapping]:
+    """The path mapping as this node reads it; None without one.
+
+    None also for an invalid one, which the node itself will report.
+    """
+    job, path = setup.job, setup.request.transfers.path_mapping
+    if path is None or not os.path.exists(path):
+        return None
+    first_rank = node * job.devices_per_node
+    try:
+        return read_mapping(Path(path), {"job": job.log_name, "node": str(node), "rank": str(first_rank)})
+    except MappingInvalid:
+        return None
+
+
+def rerooted_paths(setup: Setup, node: int = 0) -> List[str]:
+    """The absolute local paths of the mapping, unless the nodes see the platform's own paths."""
     mapping = None if setup.exact_paths else node_mapping(setup, node)
-    if mapping is None or not absolute_paths(mapping):
+    routes = (*mapping.inputs, *mapping.outputs) if mapping else ()
+    return [route.local for route in routes if os.path.isabs(route.local)]
+
+
+def rerooting_note(paths: Sequence[str]) -> str:
+    """Tells the user which paths are elsewhere."""
+    return "\n".join(
+        [
+            "absolute paths of the mapping are below each node's directory; a training that opens them by "
+            "their real names does not find them (--sandbox bwrap shows them at their real paths):",
+            *(f"  {path} is NODE{path}" for path in paths),
+        ]
+    )
+
+
+def _rerooted_mapping(setup: Setup, node: int) -> Optional[str]:
+    """The file of a node's own mapping, with its absolute local paths below the node's directory."""
+    mapping = node_mapping(setup, node)
+    if mapping is None or not rerooted_paths(setup, node):
         return None
     file = Path(setup.job.root, "log", f"path_mapping-{node}.json")
     try:
@@ -102,3 +121,28 @@ def _rerooted_mapping(setup: Setup, node: int) -> Optional[str]:
     except OSError as error:
         raise CannotCreate(f"cannot write {file}: {error.strerror}") from error
     return str(file)
+
+
+def rerooted(mapping: PathMapping, root: str) -> str:
+    """The mapping as JSON, with every absolute local path below `root`."""
+    return json.dumps(
+        {"input": _section(mapping.inputs, root), "output": _section(mapping.outputs, root)}, indent=2
+    )
+
+
+def _section(routes: Sequence[Route], root: str) -> Dict[str, Any]:
+    section: Dict[str, Any] = {}
+    for route in routes:
+        local = root + route.local if os.path.isabs(route.local) else route.local
+        options = {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in asdict(route).items()
+            if name in _ROUTE_OPTIONS and value
+        }
+        section[_escaped(local)] = {"obs": _escaped(str(route.remote)), "required": route.required, **options}
+    return section
+
+
+def _escaped(text: str) -> str:
+    """The text with its braces doubled: single ones are placeholders in a mapping."""
+    return text.replace("{", "{{").replace("}", "}}")

@@ -17,8 +17,8 @@ from ma_boot.node import BootRequest, World
 from ma_boot.rehearsal.form_transfers import uploading_outputs
 from ma_boot.rehearsal.job_run import JobRun
 from ma_boot.rehearsal.live_view import live_view
-from ma_boot.rehearsal.node_specs import node_spec, rerooted_paths
-from ma_boot.rehearsal.platform import SimulatedJob, at_start, first_start, rank_table, rerooting_note
+from ma_boot.rehearsal.node_specs import node_spec, rerooted_paths, rerooting_note
+from ma_boot.rehearsal.platform import SimulatedJob, at_start, first_start, rank_table
 from ma_boot.rehearsal.requested import Rehearsal
 from ma_boot.rehearsal.setup import set_up
 from ma_boot.rehearsal.summary import cause, events_of, job_end_event, job_exit_code, summary_lines

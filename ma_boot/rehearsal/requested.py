@@ -44,11 +44,7 @@ class Rehearsal:
 
 
 def rehearsal_of(request: BootRequest, options: Mapping[str, Any]) -> Rehearsal:
-    """What to rehearse.
-
-    Raises:
-        UsageError: an option is invalid, or contradicts others.
-    """
+    """What to rehearse; raises `UsageError` if an option is invalid, or contradicts others."""
     nodes, devices = options["nodes"], options["devices_per_node"]
     all_faults = options["fault"] == ALL_FAULTS
     faults: Tuple[Fault, ...] = () if all_faults else parse_faults(options["fault"], nodes, devices)

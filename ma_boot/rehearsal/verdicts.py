@@ -93,11 +93,7 @@ def _files(local: Path) -> List[Path]:
 
 
 def write_verdicts(root: str, verdicts: Sequence[FaultVerdict]) -> None:
-    """Writes the verdicts into the directory of the rehearsal.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
+    """Writes the verdicts into the directory of the rehearsal; raises `OSError` if it cannot."""
     text = json.dumps([dataclasses.asdict(verdict) for verdict in verdicts], indent=2, ensure_ascii=False)
     Path(root, FILE).write_text(text + "\n", encoding="utf-8")
 

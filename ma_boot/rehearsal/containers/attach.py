@@ -24,11 +24,7 @@ _WAIT_SECONDS = 3600.0
 
 
 def run_attached(client: DockerClient, name: str, inbox: SignalInbox) -> int:
-    """Runs a created container to its end; returns its exit code.
-
-    Raises:
-        BootError: it cannot be started.
-    """
+    """Runs a created container and returns its exit code; raises `BootError` if it cannot be started."""
     from docker.errors import APIError
 
     container = client.containers.get(name)

@@ -43,25 +43,11 @@ class ContainerOptions:
 
 
 @dataclass(frozen=True)
-class NetworkPlan:
-    """The network of a rehearsal; an `internal` one has no access to the outside."""
-
-    name: str
-    internal: bool
-    labels: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class BindMount:
-    """The directory `source` of this machine, mounted at `target` in a container."""
-
-    source: str
-    target: str
-
-
-@dataclass(frozen=True)
 class ContainerPlan:
-    """A container; `argv` replaces the entry point of the image. Sizes in bytes, None for no limit."""
+    """A container; `argv` replaces the entry point of the image, `mounts` maps paths inside to directories.
+
+    Sizes are in bytes, None for no limit.
+    """
 
     name: str
     image: str
@@ -72,7 +58,7 @@ class ContainerPlan:
     network: str
     address: str
     aliases: Tuple[str, ...]
-    mounts: Tuple[BindMount, ...]
+    mounts: Mapping[str, str]
     labels: Mapping[str, str]
     memory: Optional[int] = None
     shm_size: Optional[int] = None
@@ -97,32 +83,13 @@ class JobInContainers(SimulatedJob):
         return f"{self.log_name}-worker-{node}.{self.log_name}"
 
 
-@dataclass(frozen=True)
-class ObsSettings:
-    """The OBS of a rehearsal: its directory, the user (`uid:gid`) that serves it, the keys of this run."""
-
-    directory: str
-    user: str
-    access_key: str = field(repr=False)
-    secret_key: str = field(repr=False)
-
-
 def run_labels(job: SimulatedJob) -> Dict[str, str]:
     """The labels of all containers and networks of a rehearsal, by which they are removed."""
     return {LABEL: "rehearsal", RUN_LABEL: job.uuid}
 
 
-def plan_network(job: SimulatedJob, options: ContainerOptions) -> NetworkPlan:
-    """The network of the rehearsal's containers."""
-    return NetworkPlan(_short_name(job), options.offline, run_labels(job))
-
-
 def job_on_network(job: SimulatedJob, subnet: str) -> JobInContainers:
-    """The job on a network.
-
-    Raises:
-        ConfigError: the subnet has too few addresses.
-    """
+    """The job on a network; raises `ConfigError` if the subnet has too few addresses."""
     size = ipaddress.ip_network(subnet).num_addresses
     if _FIRST_NODE + job.nodes >= size:
         raise ConfigError(
@@ -143,43 +110,45 @@ def plan_node(
     """The container of a node: `boot_options` are those of `ma_boot run`, `obs` the variables of OBS."""
     root = job.sandbox_root(node)
     return ContainerPlan(
-        name=f"{_short_name(job)}-node-{node}",
+        name=f"{short_name(job)}-node-{node}",
         image=options.image,
         argv=("ma_boot", "run", *boot_options),
         environ={**node_environment(job, node, code_name, {}), **obs},
         user=str(PLATFORM_UID),  # the image determines the group
         hostname=f"{job.log_name}-worker-{node}",
-        network=_short_name(job),
+        network=short_name(job),
         address=job.address(node),
         aliases=(job.host(node),),
-        mounts=tuple(BindMount(root + path, path) for path in MOUNTED),
+        mounts={path: root + path for path in MOUNTED},
         labels=run_labels(job),
         memory=options.memory,
         shm_size=options.shm_size,
     )
 
 
-def plan_obs(job: JobInContainers, image: str, obs: ObsSettings) -> ContainerPlan:
-    """The container that serves the directory as OBS; the toolkit in the image has the server.
+def plan_obs(
+    job: JobInContainers, image: str, directory: str, user: str, access_key: str, secret_key: str
+) -> ContainerPlan:
+    """The container that serves a directory as OBS, as `user` (`uid:gid`); the image has the server.
 
     Its environment is also what a job needs to reach it.
     """
     address = _nth_address(job.subnet, _OBS_HOST)
     return ContainerPlan(
-        name=f"{_short_name(job)}-obs",
+        name=f"{short_name(job)}-obs",
         image=image,
         argv=(TOOLKIT_PYTHON, "-I", "-m", "ma_boot.rehearsal.obs_server", _OBS_DIRECTORY, str(_OBS_PORT)),
         environ={
             "OBS_ENDPOINT": f"http://{address}:{_OBS_PORT}",
-            "OBS_ACCESS_KEY_ID": obs.access_key,
-            "OBS_SECRET_ACCESS_KEY": obs.secret_key,
+            "OBS_ACCESS_KEY_ID": access_key,
+            "OBS_SECRET_ACCESS_KEY": secret_key,
         },
-        user=obs.user,
+        user=user,
         hostname="obs",
-        network=_short_name(job),
+        network=short_name(job),
         address=address,
         aliases=("obs",),
-        mounts=(BindMount(obs.directory, _OBS_DIRECTORY),),
+        mounts={_OBS_DIRECTORY: directory},
         labels=run_labels(job),
     )
 
@@ -191,7 +160,7 @@ def own_obs(environ: Mapping[str, str]) -> Dict[str, str]:
 
 def kept_note(nodes: Sequence[ContainerPlan], obs: Optional[ContainerPlan], job: SimulatedJob) -> str:
     """How to inspect and remove the containers that were kept."""
-    network, first = _short_name(job), nodes[0].name
+    network, first = short_name(job), nodes[0].name
     names = [plan.name for plan in (*nodes, *([obs] if obs else []))]
     return "\n".join(
         [
@@ -208,7 +177,8 @@ def kept_note(nodes: Sequence[ContainerPlan], obs: Optional[ContainerPlan], job:
     )
 
 
-def _short_name(job: SimulatedJob) -> str:
+def short_name(job: SimulatedJob) -> str:
+    """The name of the network, with which the names of the containers begin."""
     return f"ma_boot-{job.uuid[:8]}"
 
 

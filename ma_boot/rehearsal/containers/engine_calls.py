@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping
+from typing import TYPE_CHECKING, Any, List, Mapping, Optional
 
 from ma_boot.errors import CommandNotFound, ConfigError, NotExecutable
 from ma_boot.image import ARCHITECTURES, LABEL, EngineRefused, docker_platform, image_attributes
-from ma_boot.rehearsal.containers.container_plan import RUN_LABEL, ContainerPlan, NetworkPlan
+from ma_boot.rehearsal.containers.container_plan import RUN_LABEL, ContainerPlan
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -52,8 +53,8 @@ def _emulates(client: DockerClient, image: str) -> bool:
     return True
 
 
-def create_network(client: DockerClient, plan: NetworkPlan) -> str:
-    """Creates the network; returns its subnet.
+def create_network(client: DockerClient, name: str, labels: Mapping[str, str], internal: bool) -> str:
+    """Creates a network, without access to the outside if it is `internal`; returns its subnet.
 
     The engine assigns fixed addresses only in a subnet that was specified, and only the engine knows a free
     one: so a first network finds one, and a second network specifies it.
@@ -66,30 +67,27 @@ def create_network(client: DockerClient, plan: NetworkPlan) -> str:
 
     # Without this option, even an internal network reaches the engine's own address, and so the services of
     # this machine, such as a proxy.
-    options = {"com.docker.network.bridge.inhibit_ipv4": "true"} if plan.internal else {}
+    options = {"com.docker.network.bridge.inhibit_ipv4": "true"} if internal else {}
 
-    def created(**more: Any) -> Any:
+    def created(ipam: Optional[IPAMConfig] = None) -> Any:
         return client.networks.create(
-            plan.name,
-            driver="bridge",
-            internal=plan.internal,
-            labels=dict(plan.labels),
-            options=options,
-            **more,
+            name, driver="bridge", internal=internal, labels=dict(labels), options=options, ipam=ipam
         )
 
-    for attempt in range(_SUBNET_ATTEMPTS):
+    attempts = 0
+    while True:
+        attempts += 1
         finder = created()
         finder.reload()
         subnet = str(finder.attrs["IPAM"]["Config"][0]["Subnet"])
         finder.remove()
         try:
-            created(ipam=IPAMConfig(pool_configs=[IPAMPool(subnet=subnet)]))
-            return subnet
+            created(IPAMConfig(pool_configs=[IPAMPool(subnet=subnet)]))
         except APIError:  # the subnet was taken in between
-            if attempt == _SUBNET_ATTEMPTS - 1:
+            if attempts == _SUBNET_ATTEMPTS:
                 raise
-    raise AssertionError("not reached")
+        else:
+            return subnet
 
 
 def create_container(client: DockerClient, plan: ContainerPlan) -> None:
@@ -99,8 +97,10 @@ def create_container(client: DockerClient, plan: ContainerPlan) -> None:
     api = client.api
     host = api.create_host_config(
         network_mode=plan.network,
-        mounts=[Mount(mount.target, mount.source, type="bind") for mount in plan.mounts],
-        **_limits(plan),
+        mounts=[Mount(target, source, type="bind") for target, source in plan.mounts.items()],
+        mem_limit=plan.memory,
+        memswap_limit=plan.memory,  # so there is no swap, as on a node of the platform
+        shm_size=plan.shm_size,
     )
     endpoint = api.create_endpoint_config(ipv4_address=plan.address, aliases=list(plan.aliases))
     api.create_container(
@@ -115,16 +115,6 @@ def create_container(client: DockerClient, plan: ContainerPlan) -> None:
         host_config=host,
         networking_config=api.create_networking_config({plan.network: endpoint}),
     )
-
-
-def _limits(plan: ContainerPlan) -> Dict[str, Any]:
-    """The limits of memory; swap is off, as on a node of the platform."""
-    limits: Dict[str, Any] = {}
-    if plan.memory is not None:
-        limits.update(mem_limit=plan.memory, memswap_limit=plan.memory)
-    if plan.shm_size is not None:
-        limits.update(shm_size=plan.shm_size)
-    return limits
 
 
 def start(client: DockerClient, name: str) -> Any:
@@ -153,18 +143,14 @@ def start(client: DockerClient, name: str) -> Any:
 
 
 def start_serving(client: DockerClient, plan: ContainerPlan) -> None:
-    """Starts the container of OBS and waits until it serves.
-
-    Raises:
-        EngineRefused: it does not start or serve.
-    """
+    """Starts the container of OBS, and waits until it serves; raises `EngineRefused` if it does not."""
     container = start(client, plan.name)
     until = time.monotonic() + _READY_SECONDS
     while b"serving" not in (printed := container.logs()):
         container.reload()
         if container.status != "running" or time.monotonic() > until:
             raise EngineRefused(
-                f"the OBS of the rehearsal in {plan.mounts[0].source} did not start; its container printed\n"
+                f"the OBS of the rehearsal did not start; its container {plan.name} printed\n"
                 f"{printed.decode('utf-8', 'replace').strip() or 'nothing'}"
             )
         time.sleep(_POLL_SECONDS)
@@ -183,16 +169,12 @@ def remove_run(client: DockerClient, run: str, settle_seconds: float) -> List[st
     while True:
         found = client.containers.list(all=True, filters=filters, ignore_removed=True, sparse=True)
         for container in found:
-            try:
+            with contextlib.suppress(APIError):  # it is being removed or created: the next round will tell
                 container.remove(force=True, v=True)
-            except APIError:  # it is being removed or created: the next round will tell
-                continue
         networks = client.networks.list(filters=filters)
         for network in networks:
-            try:
+            with contextlib.suppress(APIError):  # a container is still attached
                 network.remove()
-            except APIError:  # a container is still attached
-                continue
         now = time.monotonic()
         if found or networks:
             empty_since = None

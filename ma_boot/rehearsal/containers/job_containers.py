@@ -13,13 +13,13 @@ from ma_boot.rehearsal.containers.container_plan import (
     ContainerOptions,
     ContainerPlan,
     JobInContainers,
-    ObsSettings,
     job_on_network,
     kept_note,
     own_obs,
-    plan_network,
     plan_node,
     plan_obs,
+    run_labels,
+    short_name,
 )
 from ma_boot.rehearsal.containers.engine_calls import create_container, create_network, start_serving
 from ma_boot.rehearsal.platform import SimulatedJob
@@ -62,7 +62,8 @@ def create_containers(
     Raises:
         BootError: something cannot be created, or OBS does not start.
     """
-    inside = job_on_network(job, create_network(client, plan_network(job, options)))
+    subnet = create_network(client, short_name(job), run_labels(job), options.offline)
+    inside = job_on_network(job, subnet)
     obs = None if obs_root is None else _start_obs(client, obs_root, inside, options.image)
     variables = obs.environ if obs else own_obs(environ)
     nodes = tuple(
@@ -81,7 +82,7 @@ def _start_obs(client: DockerClient, root: Path, inside: JobInContainers, image:
     except OSError as error:
         raise CannotCreate(f"--obs-root {root}: {error.strerror}") from error
     keys = secrets.token_hex(10), secrets.token_hex(20)
-    planned = plan_obs(inside, image, ObsSettings(str(root), f"{owner.st_uid}:{owner.st_gid}", *keys))
+    planned = plan_obs(inside, image, str(root), f"{owner.st_uid}:{owner.st_gid}", *keys)
     create_container(client, planned)
     start_serving(client, planned)
     return planned

@@ -12,6 +12,7 @@ TIME := 5s | 200ms | 2m                SIZE := 512k | 8m | 1g
 
 from __future__ import annotations
 
+import itertools
 import re
 import signal
 from dataclasses import dataclass, fields
@@ -122,11 +123,7 @@ KINDS: Dict[str, Kind] = {
 
 
 def parse_faults(texts: Sequence[str], nodes: int, devices_per_node: int) -> Tuple[Fault, ...]:
-    """Parses faults for a job of this shape.
-
-    Raises:
-        UsageError: lists every mistake in all of them.
-    """
+    """Parses faults for a job of this shape; raises `UsageError` with every mistake in all of them."""
     found: List[Fault] = []
     problems: List[str] = []
     for text in texts:
@@ -179,16 +176,12 @@ def _clashes(faults: Sequence[Fault], nodes: int) -> List[str]:
     absent = {fault.node for fault in faults if fault.kind == "absent"}
     if len(absent) == nodes:
         found.append(f"--fault 'absent': expected fewer than the job's {nodes} nodes: none would start")
-    tables = [fault for fault in dict.fromkeys(faults) if fault.stage == "table"]
-    for number, one in enumerate(tables):
-        others = [
-            other for other in tables[:number] if None in (one.node, other.node) or one.node == other.node
-        ]
-        others += [fault for fault in faults if fault.kind == "absent"]
-        found += [
-            f"--fault {str(other)!r}, --fault {str(one)!r}: expected at most one fault per rank table"
-            for other in others
-        ]
+    tables = [fault for fault in dict.fromkeys(faults) if fault.stage == "table" or fault.kind == "absent"]
+    for one, other in itertools.combinations(tables, 2):
+        of_absent = (one.kind, other.kind).count("absent")  # which leaves the tables of all nodes incomplete
+        same_table = None in (one.node, other.node) or one.node == other.node
+        if of_absent == 1 or (of_absent == 0 and same_table):
+            found.append(f"--fault '{one}', --fault '{other}': expected at most one fault per rank table")
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from dataclasses import replace
 from email.utils import formatdate
 from pathlib import Path
 from typing import BinaryIO, Dict, Tuple
@@ -87,17 +88,9 @@ def copy(call: Call) -> HttpResponse:
         path = call.bucket.new_file()
         with path.open("wb", buffering=0) as target:
             _append_bytes(file, source.size, target)
-    replaced = call.header("metadata-directive") in ("REPLACE", "REPLACE_NEW")
-    stored = BucketObject(
-        call.key,
-        source.size,
-        source.etag,
-        source.crc64,
-        call.now,
-        call.kept_headers() if replaced else source.headers,
-        call.metadata() if replaced else source.metadata,
-        path=str(path),
-    )
+    stored = replace(source, key=call.key, modified=call.now, appendable=False, path=str(path))
+    if call.header("metadata-directive") in ("REPLACE", "REPLACE_NEW"):
+        stored = replace(stored, headers=call.kept_headers(), metadata=call.metadata())
     return responses.copied("CopyObjectResult", call.bucket.put(stored), call.prefix)
 
 
@@ -129,17 +122,8 @@ def append(call: Call) -> HttpResponse:
     finally:
         os.unlink(addition)
     etag = hashlib.md5(f"{earlier.etag}{received.md5}".encode()).hexdigest()
-    stored = BucketObject(
-        call.key,
-        earlier.size + received.size,
-        etag,
-        _crc64_of(path),
-        call.now,
-        earlier.headers,
-        earlier.metadata,
-        appendable=True,
-        path=str(path),
-    )
+    size, crc = earlier.size + received.size, _crc64_of(path)
+    stored = replace(earlier, size=size, etag=etag, crc64=crc, modified=call.now, path=str(path))
     bucket.put(stored)
     headers = checksum_headers(call, etag, stored.crc64)
     return HttpResponse(200, {**headers, "x-obs-next-append-position": str(stored.size)})

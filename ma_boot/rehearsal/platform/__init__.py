@@ -7,7 +7,6 @@ from ma_boot.rehearsal.platform.job_form import (
     channel_variables,
     parse_channels,
 )
-from ma_boot.rehearsal.platform.rerooted_mapping import absolute_paths, mapping_of, rerooted, rerooting_note
 from ma_boot.rehearsal.platform.simulated_job import (
     SimulatedJob,
     StartCounts,
@@ -28,7 +27,6 @@ __all__ = [
     "StartCounts",
     "StartedJob",
     "TableWrite",
-    "absolute_paths",
     "at_start",
     "channel_arguments",
     "channel_variables",
@@ -36,13 +34,10 @@ __all__ = [
     "code_files",
     "copy_code",
     "first_start",
-    "mapping_of",
     "node_environment",
     "parse_channels",
     "rank_table",
     "renewed",
-    "rerooted",
-    "rerooting_note",
     "rescheduled",
     "restarted",
     "stages",

@@ -52,11 +52,7 @@ class FormChannel:
 
 
 def parse_channels(inputs: Sequence[str], outputs: Sequence[str]) -> Tuple[FormChannel, ...]:
-    """Parses the values of `--input` and `--output`.
-
-    Raises:
-        UsageError: lists every mistake in them.
-    """
+    """Parses the values of `--input` and `--output`; raises `UsageError` with every mistake in them."""
     found: List[FormChannel] = []
     problems: List[str] = []
     for option, texts in (("--input", inputs), ("--output", outputs)):

@@ -151,10 +151,8 @@ def restarted(counts: Tuple[StartCounts, ...]) -> Tuple[StartCounts, ...]:
 def rescheduled(counts: Tuple[StartCounts, ...], node: Optional[int]) -> Tuple[StartCounts, ...]:
     """One node gets a new container on another machine, the others restart; with None, all get new ones."""
     return tuple(
-        StartCounts(count.scheduled + 1)
-        if node in (None, number)
-        else StartCounts(count.scheduled, count.started + 1)
-        for number, count in enumerate(counts)
+        StartCounts(count.scheduled + 1) if node in (None, number) else again
+        for number, (count, again) in enumerate(zip(counts, restarted(counts)))
     )
 
 

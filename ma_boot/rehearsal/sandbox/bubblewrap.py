@@ -19,11 +19,7 @@ def is_installed(environ: Mapping[str, str]) -> bool:
 
 
 def check_installed(environ: Mapping[str, str], option: str) -> None:
-    """Checks that bubblewrap is on the PATH, for the option that needs it.
-
-    Raises:
-        ConfigError: it is not.
-    """
+    """Raises `ConfigError` if bubblewrap, which an option needs, is not on the PATH."""
     if not is_installed(environ):
         raise ConfigError(f"{option} needs bubblewrap, which was not found: apt-get install bubblewrap")
 

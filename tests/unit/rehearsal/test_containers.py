@@ -16,20 +16,19 @@ from ma_boot.rehearsal.containers.container_plan import (
     CODE_DIRECTORY,
     ContainerOptions,
     ContainerPlan,
-    ObsSettings,
     job_on_network,
     kept_note,
     own_obs,
-    plan_network,
     plan_node,
     plan_obs,
+    run_labels,
 )
 from ma_boot.rehearsal.platform import SimulatedJob, rank_table
 
 JOB = SimulatedJob("12345678-90ab", "/laptop/ma-job-12345678", nodes=3, devices_per_node=2)
 OPTIONS = ContainerOptions("training:1", offline=False, memory=3 << 30, shm_size=1 << 30, keep=False)
 INSIDE = job_on_network(JOB, "172.20.0.0/16")
-SERVED = ObsSettings("/laptop/obs", "1001:1002", "AK", "PLANTED")
+SERVED = ("/laptop/obs", "1001:1002", "AK", "PLANTED")
 
 
 def node(number: int, obs: Mapping[str, str] = {}) -> ContainerPlan:
@@ -47,7 +46,7 @@ def test_a_node_has_the_platforms_user_names_and_limits() -> None:
 
 
 def test_a_nodes_directories_are_the_sandboxs() -> None:
-    mounts = {mount.target: mount.source for mount in node(2).mounts}
+    mounts = node(2).mounts
     assert mounts == {
         "/home/ma-user/modelarts": "/laptop/ma-job-12345678/node-2/home/ma-user/modelarts",
         "/cache": "/laptop/ma-job-12345678/node-2/cache",
@@ -82,16 +81,16 @@ def test_a_node_gets_no_variable_of_this_machine_but_those_of_obs() -> None:
 
 
 def test_obs_is_served_as_the_directorys_user_on_an_address_that_no_node_has() -> None:
-    planned = plan_obs(INSIDE, "training:1", SERVED)
+    planned = plan_obs(INSIDE, "training:1", *SERVED)
     assert planned.environ["OBS_ENDPOINT"] == f"http://{planned.address}:9000"
-    assert (planned.user, planned.mounts[0].source) == ("1001:1002", "/laptop/obs")
+    assert (planned.user, dict(planned.mounts)) == ("1001:1002", {"/obs": "/laptop/obs"})
     assert planned.address not in {node(number).address for number in range(JOB.nodes)}
-    assert planned.labels == node(0).labels == plan_network(JOB, OPTIONS).labels
+    assert planned.labels == node(0).labels == run_labels(JOB)
 
 
 def test_no_plan_shows_a_secret() -> None:
-    planned = plan_obs(INSIDE, "training:1", SERVED)
-    assert "PLANTED" not in f"{SERVED} {planned} {node(0, planned.environ)}"
+    planned = plan_obs(INSIDE, "training:1", *SERVED)
+    assert "PLANTED" not in f"{planned} {node(0, planned.environ)}"
 
 
 @given(st.integers(1, 1024), st.sampled_from(["172.18.0.0/16", "192.168.16.0/20", "10.5.0.0/24"]))
@@ -111,7 +110,7 @@ def test_every_container_has_an_address_of_its_own_in_the_network(nodes: int, su
 
 def test_how_to_look_names_every_container() -> None:
     planned = [node(number) for number in range(JOB.nodes)]
-    obs = plan_obs(INSIDE, "training:1", SERVED)
+    obs = plan_obs(INSIDE, "training:1", *SERVED)
     remove = kept_note(planned, obs, INSIDE).splitlines()[-1]
     assert all(one.name in remove for one in (*planned, obs))
     assert remove.endswith(f"docker network rm {obs.network}")

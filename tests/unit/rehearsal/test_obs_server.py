@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ma_boot.rehearsal.obs_server.storage.listing import list_page
+from ma_boot.rehearsal.obs_server.storage.buckets import list_page
 from ma_boot.rehearsal.obs_server.storage.refusals import Refusal
 from ma_boot.rehearsal.obs_server.wire import faults
-from ma_boot.rehearsal.obs_server.wire.conditions import is_modified, wanted_range
 from ma_boot.rehearsal.obs_server.wire.faults import ObsFault
-from ma_boot.rehearsal.obs_server.wire.request import parse_head
+from ma_boot.rehearsal.obs_server.wire.request import is_modified, parse_head, wanted_range
 
 KEYS = st.lists(st.text("ab/", min_size=1, max_size=6), unique=True, max_size=20).map(sorted)
 

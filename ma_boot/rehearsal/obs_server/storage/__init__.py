@@ -1,8 +1,7 @@
 """The buckets, objects and uploads that the server keeps, and the errors of operations on them."""
 
-from ma_boot.rehearsal.obs_server.storage.buckets import Bucket, Buckets
+from ma_boot.rehearsal.obs_server.storage.buckets import MAX_KEYS, Bucket, Buckets, ListingPage
 from ma_boot.rehearsal.obs_server.storage.directory_buckets import DirectoryBuckets
-from ma_boot.rehearsal.obs_server.storage.listing import MAX_KEYS, ListingPage
 from ma_boot.rehearsal.obs_server.storage.objects import BucketObject, Upload, UploadPart
 from ma_boot.rehearsal.obs_server.storage.refusals import Refusal
 from ma_boot.rehearsal.obs_server.storage.uploads import MAX_PARTS, Uploads

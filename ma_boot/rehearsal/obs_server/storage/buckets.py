@@ -6,12 +6,25 @@ import os
 import shutil
 import threading
 import uuid
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Dict, Iterable, List, Optional, Tuple
+from typing import BinaryIO, Dict, Iterable, List, Optional, Sequence, Tuple
 
-from ma_boot.rehearsal.obs_server.storage.listing import ListingPage, list_page
 from ma_boot.rehearsal.obs_server.storage.objects import BucketObject
 from ma_boot.rehearsal.obs_server.storage.refusals import Refusal
+
+MAX_KEYS = 1000  # OBS API reference, "Listing Objects in a Bucket"
+_LAST = chr(0x10FFFF)  # sorts after every character of a key
+
+
+@dataclass(frozen=True)
+class ListingPage:
+    """One page of a listing; `next_marker` is empty on the last one."""
+
+    keys: Tuple[str, ...]
+    prefixes: Tuple[str, ...]
+    next_marker: str
 
 
 class Bucket:
@@ -120,3 +133,33 @@ class Buckets:
             raise Refusal("BucketNotEmpty", "the bucket has objects")
         del self._buckets[name]
         shutil.rmtree(self._root / name)
+
+
+def list_page(keys: Sequence[str], prefix: str, marker: str, delimiter: str, limit: int) -> ListingPage:
+    """The first `limit` of the sorted keys that come after the marker and begin with the prefix.
+
+    Keys with the delimiter after the prefix are rolled up into one common prefix each. A common prefix that
+    the marker names, or points into, has already been listed.
+    """
+    found: List[str] = []
+    prefixes: List[str] = []
+    last = ""
+    at = max(bisect_left(keys, prefix), bisect_right(keys, marker))
+    while at < len(keys) and keys[at].startswith(prefix):
+        key, common = keys[at], ""
+        if delimiter:
+            end = key.find(delimiter, len(prefix))
+            common = key[: end + len(delimiter)] if end >= 0 else ""
+        if common and marker.startswith(common):
+            at = bisect_left(keys, common + _LAST, at)
+            continue
+        if len(found) + len(prefixes) >= limit:
+            return ListingPage(tuple(found), tuple(prefixes), last)
+        last = common or key
+        if common:
+            prefixes.append(common)
+            at = bisect_left(keys, common + _LAST, at)
+        else:
+            found.append(key)
+            at += 1
+    return ListingPage(tuple(found), tuple(prefixes), "")

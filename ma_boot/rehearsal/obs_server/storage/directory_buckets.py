@@ -10,8 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Iterator, List, Tuple
 
-from ma_boot.rehearsal.obs_server.storage.buckets import Bucket, Buckets
-from ma_boot.rehearsal.obs_server.storage.listing import ListingPage
+from ma_boot.rehearsal.obs_server.storage.buckets import Bucket, Buckets, ListingPage
 from ma_boot.rehearsal.obs_server.storage.objects import BucketObject
 from ma_boot.rehearsal.obs_server.storage.refusals import Refusal
 from path_mapping.errors import UnsafeTarget

@@ -2,10 +2,9 @@
 
 from ma_boot.rehearsal.obs_server.wire import responses
 from ma_boot.rehearsal.obs_server.wire.body import CHUNK, Body
-from ma_boot.rehearsal.obs_server.wire.conditions import is_modified, wanted_range
 from ma_boot.rehearsal.obs_server.wire.connection import Connection
 from ma_boot.rehearsal.obs_server.wire.faults import ObsFault, take
-from ma_boot.rehearsal.obs_server.wire.request import HttpRequest, parse_head
+from ma_boot.rehearsal.obs_server.wire.request import HttpRequest, is_modified, parse_head, wanted_range
 from ma_boot.rehearsal.obs_server.wire.responses import HttpResponse, ListingQuery
 from ma_boot.rehearsal.obs_server.wire.signatures import SIGNED_PARAMETERS, KeyPair, verify
 

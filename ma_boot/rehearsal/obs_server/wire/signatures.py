@@ -68,11 +68,7 @@ class _Claim:
 
 
 def verify(request: HttpRequest, bucket_in_host: str, known: Sequence[KeyPair], now: float) -> None:
-    """Checks that a request was signed with one of the known keys.
-
-    Raises:
-        Refusal: it was not, or the signature or the keys have expired.
-    """
+    """Raises `Refusal` unless one of the known keys signed the request, and has not expired."""
     claim = _claim(request, now)
     ours = [one for one in known if one.access_key == claim.access_key]
     if not ours:
@@ -146,16 +142,12 @@ def _claim_of_v4_url(parameters: Dict[str, Optional[str]], now: float) -> _Claim
 
 
 def _v4_claim(
-    credential: Optional[str],
-    signed: Optional[str],
-    signature: Optional[str],
-    stamp: str,
-    in_url: bool = False,
+    credential: Optional[str], names: Optional[str], signature: Optional[str], date: str, in_url: bool = False
 ) -> _Claim:
     access_key, _, scope = (credential or "").partition("/")
-    if scope.count("/") != 3 or not signed or not signature:
+    if scope.count("/") != 3 or not names or not signature:
         raise Refusal("AccessDenied", "the V4 signature is incomplete")
-    return _Claim("x-amz-", access_key, signature, stamp, in_url, scope, tuple(signed.split(";")))
+    return _Claim("x-amz-", access_key, signature, date, in_url, scope, tuple(names.split(";")))
 
 
 def _seconds(stamp: str) -> float:
