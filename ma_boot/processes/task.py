@@ -9,7 +9,7 @@ from typing import Callable, Generic, List, Optional, TypeVar
 
 from ma_boot.processes.signals import SignalInbox
 
-REMIND_SECONDS = 20.0  # ModelArts takes a process whose I/O stands still for hung (modelarts_trouble_0108)
+REMIND_SECONDS = 20.0  # ModelArts suspects a hang when the I/O of processes stops (modelarts_trouble_0108)
 
 Result = TypeVar("Result")
 

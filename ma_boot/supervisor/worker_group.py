@@ -40,9 +40,9 @@ class WorkerGroup:
         reap_orphans([worker.pid for worker in self.running()])
 
     def start(self, specs: Sequence[WorkerSpec], inbox: SignalInbox, journal: Journal) -> Optional[BootError]:
-        """Starts the processes in this order; returns why one cannot be started, then none after it is.
+        """Starts the processes in this order, until one cannot be started: then returns why.
 
-        A stop signal ends the start, too.
+        After a stop signal no further process is started.
         """
         for spec in specs:
             if inbox.stops:
