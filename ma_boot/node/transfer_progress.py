@@ -103,7 +103,7 @@ def state_of(now: Progress, seconds: float) -> str:
 
 
 def summary(done: Transferred) -> str:
-    """`6 files, 3.1 MB in 0.2 s (15.5 MB/s), 2 already present, 1 retries`."""
+    """`6 files, 3.1 MB in 0.2 s (15.5 MB/s), 2 already present, 1 retries, length only: 3 files`."""
     text = f"{done.files} files, {done.bytes / 1e6:.1f} MB in {done.seconds:.1f} s"
     if done.seconds >= 0.1:
         text += f" ({done.bytes / 1e6 / done.seconds:.1f} MB/s)"
@@ -111,6 +111,8 @@ def summary(done: Transferred) -> str:
         text += f", {done.skipped} already present"
     if done.retries:
         text += f", {done.retries} retries"
+    if done.by_length:
+        text += f", length only: {done.by_length} files"
     return text
 
 
@@ -118,5 +120,5 @@ def record(journal: Journal, direction: str, done: Transferred) -> None:
     """Writes the event of a finished transfer."""
     journal.event(
         "transfer", direction=direction, files=done.files, bytes=done.bytes, seconds=done.seconds,
-        skipped=done.skipped, retries=done.retries,
+        skipped=done.skipped, retries=done.retries, by_length=done.by_length,
     )  # fmt: skip

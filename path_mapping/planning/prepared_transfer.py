@@ -122,11 +122,14 @@ class PreparedTransfer:
         """The directories that the routes are: even an empty input exists."""
         return (scan.ends.root for scan in self._scans.values() if not scan.ends.single)
 
-    def downloaded(self, copy: Copy) -> None:
-        """Records that the file is complete, so that the next run does not fetch it."""
+    def downloaded(self, copy: Copy, checked: bool = True) -> None:
+        """Records that the file is complete, so that the next run does not fetch it.
+
+        If its content was not `checked`, its MD5 is not recorded: it need not be that of the object.
+        """
         scan, local = self._scans[copy.route], look(copy.local)
         if local is not None and copy.etag:
-            md5 = md5_of(chunks(copy.local)) if scan.route.checksum else ""
+            md5 = md5_of(chunks(copy.local)) if scan.route.checksum and checked else ""
             name = scan.ends.name_of(copy.key)
             scan.record.put(RecordEntry(name, local.size, local.mtime_ns, unquoted(copy.etag), md5))
 

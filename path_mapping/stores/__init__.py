@@ -12,7 +12,13 @@ from path_mapping.stores.store import (
     StoredObject,
 )
 from path_mapping.stores.units import (
+    RIGHT,
+    UNKNOWN,
+    UNSURE,
+    WRONG,
     BeginParts,
+    CheckFile,
+    ContentMatch,
     EndParts,
     FetchedRange,
     GetFile,
@@ -27,9 +33,15 @@ from path_mapping.stores.units import (
 
 __all__ = [
     "KEY_VARIABLES",
+    "RIGHT",
     "STALL_SECONDS",
+    "UNKNOWN",
+    "UNSURE",
+    "WRONG",
     "Access",
     "BeginParts",
+    "CheckFile",
+    "ContentMatch",
     "Credentials",
     "EndParts",
     "FetchedRange",

@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Dict, Iterator, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple, Union
 
 from path_mapping.errors import Unreachable
 from path_mapping.localfs import TargetDir, crc64, md5_of, put_mark, write_all
 from path_mapping.stores.exchange import NOTHING, Exchange, OpenConnections, Request
 from path_mapping.stores.http_connection import HttpConnection, Response
-from path_mapping.stores.obs_responses import ContentCheck, base64_of_md5, crc64_of_content, md5_of_etag
+from path_mapping.stores.obs_responses import (
+    ContentCheck,
+    base64_of_md5,
+    crc64_of_content,
+    etag_of_parts,
+    likely_part_sizes,
+    md5_of_content,
+    md5_of_etag,
+    parts_of_content,
+)
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.stores.store import Access, Credentials
 from path_mapping.stores.store_path import FileChanged, send_unchanged
 from path_mapping.stores.units import (
+    RIGHT,
+    UNKNOWN,
+    UNSURE,
+    WRONG,
     BeginParts,
+    CheckFile,
+    ContentMatch,
     EndParts,
     FetchedRange,
     GetFile,
@@ -68,6 +83,7 @@ class DataPath(UnitRunner):
         self._actions: Dict[type, Callable[[Any, Moved], Any]] = {
             GetFile: self._get_file,
             GetRange: self._get_range,
+            CheckFile: self._check_file,
             PutFile: self._put_file,
             PutPart: self._put_part,
             BeginParts: lambda unit, moved: self._store.begin_parts(unit.bucket, unit.key),
@@ -93,7 +109,7 @@ class DataPath(UnitRunner):
             self._directory = TargetDir(path, root)
         return (self._directory, *self._directory.create(name))
 
-    def _get_file(self, unit: GetFile, moved: Moved) -> None:
+    def _get_file(self, unit: GetFile, moved: Moved) -> ContentMatch:
         doing = f"reading obs://{unit.bucket}/{unit.key}"
         parent, name = os.path.split(unit.path)
         with self._exchange.ask(
@@ -104,17 +120,18 @@ class DataPath(UnitRunner):
             except FileNotFoundError:  # removed since it was opened, as after a failed file
                 self._leave()
                 directory, temporary, file = self._create(parent, unit.root, name)
+            settled = False
             try:
-                _fill(doing, unit, file, received, moved)
-                try:
-                    directory.settle(temporary, name)
-                except FileNotFoundError as error:
-                    raise Unreachable(f"{doing}: another process removed the unfinished file") from error
-            except BaseException:
-                directory.discard(temporary)
-                directory.undo()
-                raise
+                checked = _fill(doing, unit, file, received, moved)
+                match = ContentMatch(RIGHT) if checked else self._match(unit, received[0], file, None, moved)
+                self._exchange.check()
+                if match.verdict != UNSURE or match.crc in unit.seen:
+                    settled = _settle(doing, directory, temporary, name)
+                return match
             finally:
+                if not settled:
+                    directory.discard(temporary)
+                    directory.undo()
                 os.close(file)
 
     def _get_range(self, unit: GetRange, moved: Moved) -> FetchedRange:
@@ -122,7 +139,7 @@ class DataPath(UnitRunner):
         try:
             if unit.known is not None and self._crc_of(file, unit.offset, unit.length) == unit.known:
                 moved(unit.length)
-                return FetchedRange(unit.known, None, True)
+                return FetchedRange(unit.known, True)
             return self._fetch_range(unit, file, moved)
         finally:
             os.close(file)
@@ -147,7 +164,48 @@ class DataPath(UnitRunner):
                 moved(len(piece))
             if done != unit.length:
                 raise Unreachable(f"{doing}: {done} bytes arrived, expected {unit.length}")
-            return FetchedRange(crc, crc64_of_content(response.headers), False)
+            return FetchedRange(crc, False)
+
+    def _check_file(self, unit: CheckFile, moved: Moved) -> ContentMatch:
+        """Asks for the object's checksum: what the response to a range states may be that of the range."""
+        doing = f"checking obs://{unit.bucket}/{unit.key}"
+        plain = f"If-Match: {unit.etag}\r\n" if unit.etag else ""
+        request = Request(doing, "HEAD", unit.bucket, unit.key, plain=plain)
+        with self._exchange.ask(request, HttpConnection.send) as (response, _):
+            if response.length not in (None, unit.size):
+                raise Unreachable(f"{doing}: found {response.length} bytes, expected {unit.size}")
+        file = os.open(unit.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            return self._match(unit, response, file, unit.crc, moved)
+        finally:
+            os.close(file)
+
+    def _match(
+        self,
+        unit: Union[GetFile, CheckFile],
+        response: Response,
+        file: int,
+        crc: Optional[int],
+        moved: Moved,
+    ) -> ContentMatch:
+        """Compares a complete file with the checksum in a response: CRC-64, else MD5, else those of parts."""
+        stated, md5 = crc64_of_content(response.headers), md5_of_content(response.headers)
+        if stated is not None:
+            crc = self._crc_of(file, 0, unit.size) if crc is None else crc
+            return _compared("CRC-64", str(stated), str(crc))
+        if md5 is not None:
+            return _compared("MD5", md5, self._md5_of(file, 0, unit.size, moved))
+        etag, count = parts_of_content(response.headers) or ("", 0)
+        sizes = likely_part_sizes(unit.size, count) if etag else []
+        for size in sizes:
+            offsets = range(0, max(unit.size, 1), size)
+            md5s = (self._md5_of(file, one, min(size, unit.size - one), moved) for one in offsets)
+            if etag_of_parts(tuple(md5s)) == etag:
+                return ContentMatch(RIGHT)
+        if not sizes:
+            return ContentMatch(UNKNOWN)
+        crc = self._crc_of(file, 0, unit.size) if crc is None else crc
+        return ContentMatch(UNSURE, crc, f"the ETag in OBS is {etag}, no usual part size gives it here")
 
     def _pieces(self, file: int, offset: int, size: int) -> Iterator[memoryview]:
         """Yields these bytes of the file, each piece valid until the next; fewer if the file is shorter."""
@@ -165,8 +223,15 @@ class DataPath(UnitRunner):
             crc = crc64(piece, crc)
         return crc
 
-    def _md5_of(self, file: int, offset: int, size: int) -> str:
-        return md5_of(self._pieces(file, offset, size))
+    def _md5_of(self, file: int, offset: int, size: int, moved: Moved = lambda size: None) -> str:
+        """`moved` is called with 0 for each piece: it raises if the transfer was cancelled."""
+
+        def pieces() -> Iterator[memoryview]:
+            for piece in self._pieces(file, offset, size):
+                moved(0)
+                yield piece
+
+        return md5_of(pieces())
 
     def _put_file(self, unit: PutFile, moved: Moved) -> None:
         send_unchanged(unit.path, lambda: self._send_file(unit, moved))
@@ -235,10 +300,25 @@ class DataPath(UnitRunner):
             self._store.abort_parts(unit.bucket, unit.key, unit.upload)
 
 
+def _settle(doing: str, directory: TargetDir, temporary: str, name: str) -> bool:
+    """Moves an unfinished file into its place; True."""
+    try:
+        directory.settle(temporary, name)
+    except FileNotFoundError as error:
+        raise Unreachable(f"{doing}: another process removed the unfinished file") from error
+    return True
+
+
+def _compared(kind: str, there: str, here: str) -> ContentMatch:
+    if there == here:
+        return ContentMatch(RIGHT)
+    return ContentMatch(WRONG, why=f"the {kind} in OBS is {there}, here it is {here}")
+
+
 def _fill(
     doing: str, unit: GetFile, file: int, received: Tuple[Response, HttpConnection], moved: Moved
-) -> None:
-    """Writes the body of a response to the file, and checks its size and its checksum."""
+) -> bool:
+    """Writes the body of a response to the file; checks its size, and its checksum: False if it has none."""
     response, connection = received
     check, offset = ContentCheck(response.headers), 0
     for piece in connection.body(response):
@@ -251,3 +331,4 @@ def _fill(
     check.finish(doing)
     os.fchmod(file, 0o640)
     put_mark(file, unit.size, response.text("etag"))
+    return check.wanted

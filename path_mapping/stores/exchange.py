@@ -73,6 +73,11 @@ class Exchange:
         self._buffer = buffer
         self._idle: Dict[Origin, HttpConnection] = {}
 
+    def check(self) -> None:
+        """Raises `Cancelled` after `OpenConnections.shut`: what arrived since must not be used."""
+        if self._connections.shut_down:
+            raise Cancelled
+
     def close(self) -> None:
         """Closes its connections."""
         for connection in self._idle.values():

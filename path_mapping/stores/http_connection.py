@@ -8,6 +8,7 @@ connection.
 from __future__ import annotations
 
 import os
+import re
 import socket
 import ssl
 import struct
@@ -20,6 +21,7 @@ LOWEST_RATE = 4096.0  # bytes per second, averaged over the stall timeout
 SENDFILE_PIECE = 1 << 20  # bytes between two progress callbacks
 
 Bytes = Union[bytes, bytearray, memoryview]
+_HEX = re.compile(rb"[0-9A-Fa-f]{1,16}")
 
 
 class ConnectionFailed(Exception):
@@ -83,9 +85,13 @@ class HttpConnection:
         self._socket.close()
 
     def shut(self) -> None:
-        """Makes the current and all further calls fail; for other threads."""
+        """Makes the current and all further calls fail; for other threads.
+
+        Not `SSLSocket.shutdown`, which drops the TLS layer first: a thread that reads at that moment would
+        take ciphertext for the body.
+        """
         try:
-            self._socket.shutdown(socket.SHUT_RDWR)
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
         except OSError:
             return  # already closed
 
@@ -202,17 +208,18 @@ class HttpConnection:
             size -= len(piece)
             yield piece
             if not size:
-                self._text_line()
+                if self._text_line():
+                    raise ConnectionFailed("a chunk of the response is longer than it says")
                 size = self._chunk_size()
         while self._text_line():
             pass  # trailers
 
     def _chunk_size(self) -> int:
         line = self._text_line()
-        try:
-            return int(line.split(b";")[0], 16)
-        except ValueError:
-            raise ConnectionFailed(f"the response has a chunk of length {line[:20]!r}") from None
+        digits = line.split(b";")[0].strip()
+        if not _HEX.fullmatch(digits):  # `int` would take a sign, too
+            raise ConnectionFailed(f"the response has a chunk of length {line[:20]!r}")
+        return int(digits, 16)
 
     def _text_line(self) -> bytes:
         taken: List[bytes] = []
@@ -270,7 +277,8 @@ def _connected(origin: Origin, context: Optional[ssl.SSLContext], stall: float) 
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if context is not None:  # the ssl module waits by itself, with Python's own timeout
             raw.settimeout(stall)
-            return context.wrap_socket(raw, server_hostname=origin.host)
+            # A connection that ends without TLS saying so is an error, not the end of the body.
+            return context.wrap_socket(raw, server_hostname=origin.host, suppress_ragged_eofs=False)
         raw.settimeout(None)  # a timeout of the kernel saves a poll() before each call
         limit = struct.pack("ll", int(stall), int(stall % 1 * 1_000_000))
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)

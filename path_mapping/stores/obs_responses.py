@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
+import math
 import re
-from typing import Any, Mapping, Optional, Tuple, Union
+from typing import Any, List, Mapping, Optional, Tuple, Union
 
 from path_mapping.errors import Expired, NotFound, Refused, Replaced, SlowDown, StoreError, Unreachable
 from path_mapping.localfs import crc64, md5_of, new_md5
@@ -14,6 +15,10 @@ NETWORK_CODES = {"BadDigest", "IncompleteBody", "RequestTimeout"}  # status 400,
 EXPIRED_CODES = {"ExpiredToken", "InvalidAccessKeyId", "InvalidToken", "TokenRefreshRequired"}
 CRC64_HEADERS = ("x-obs-checksum-crc64ecma", "x-amz-checksum-crc64ecma", "x-obs-hash-crc64ecma")
 _MD5 = re.compile(r"[0-9a-f]{32}")
+_MD5_OF_PARTS = re.compile(r"([0-9a-f]{32})-([1-9]\d{0,4})")
+_MIB = 1 << 20
+# The defaults of tools and SDKs for S3 and OBS, in MiB; beside them all powers of two up to 5 GiB.
+_USUAL_PARTS = (5, 6, 7, 9, 10, 12, 15, 20, 24, 25, 48, 50, 80, 96, 100, 120, 192, 200, 250, 500, 1000, 5120)
 LONGEST_WAIT = 60.0  # seconds, whatever Retry-After asks for
 
 
@@ -54,10 +59,35 @@ def md5_of_content(headers: Mapping[bytes, bytes]) -> Optional[str]:
     The ETag of an encrypted object only looks like an MD5 (OBS API reference, server-side encryption), and
     that of an appendable object need not be the MD5 of the whole.
     """
-    for name, value in headers.items():
-        if b"server-side-encryption" in name or (name.endswith(b"object-type") and value == b"Appendable"):
-            return None
-    return md5_of_etag(headers.get(b"etag", b"").decode("latin-1"))
+    return None if _etag_misleads(headers) else md5_of_etag(headers.get(b"etag", b"").decode("latin-1"))
+
+
+def _etag_misleads(headers: Mapping[bytes, bytes]) -> bool:
+    return any(
+        b"server-side-encryption" in name or (name.endswith(b"object-type") and value == b"Appendable")
+        for name, value in headers.items()
+    )
+
+
+def parts_of_content(headers: Mapping[bytes, bytes]) -> Optional[Tuple[str, int]]:
+    """The ETag of a multipart object and the number of its parts; None for any other object."""
+    etag = headers.get(b"etag", b"").decode("latin-1").strip('"').lower()
+    found = None if _etag_misleads(headers) else _MD5_OF_PARTS.fullmatch(etag)
+    return (etag, int(found[2])) if found else None
+
+
+def likely_part_sizes(size: int, parts: int) -> List[int]:
+    """The part sizes in bytes that cut so many bytes into this number of parts, the usual ones first.
+
+    Then the smallest one, and that rounded up to MiB: some tools choose them by the size of the file.
+    """
+    if parts == 1:
+        return [max(size, 1)]
+    least = math.ceil(size / parts)
+    usual = sorted({*_USUAL_PARTS, *(1 << power for power in range(13))})
+    rounded = math.ceil(least / _MIB) * _MIB
+    candidates = [*(mib * _MIB for mib in usual), rounded, least]
+    return [one for one in dict.fromkeys(candidates) if one and math.ceil(size / one) == parts]
 
 
 def crc64_of_content(headers: Mapping[bytes, bytes]) -> Optional[int]:
@@ -100,8 +130,10 @@ def base64_of_md5(md5: str) -> str:
     return base64.b64encode(bytes.fromhex(md5)).decode("ascii")
 
 
-def compare(doing: str, answer: Any, md5: str) -> None:
-    """Checks the MD5 of the content against the ETag of the SDK's answer, if that is one (`md5_of_content`).
+def compare(doing: str, answer: Any, md5: str) -> bool:
+    """Checks the MD5 of the content against the ETag of the SDK's answer; False if it is not an MD5.
+
+    See `md5_of_content`.
 
     Raises:
         Unreachable: they differ.
@@ -109,10 +141,11 @@ def compare(doing: str, answer: Any, md5: str) -> None:
     body = answer.body
     appended = any(name.endswith("object-type") and value == "Appendable" for name, value in answer.header)
     if body is None or body.sseKms or body.sseC or appended:
-        return
+        return False
     stored = md5_of_etag(body.etag)
     if stored is not None and stored != md5:
         raise Unreachable(f"{doing}: the MD5 in OBS is {stored}, here it is {md5}")
+    return stored is not None
 
 
 def etag_of_parts(etags: Tuple[str, ...]) -> str:

@@ -67,6 +67,12 @@ class ObsSdk:
             **settings,
         )
         client.context = self.context
+        address = urlsplit(self.access.endpoint)
+        if ":" in (address.hostname or ""):  # IPv6, which the SDK cuts at its first colon
+            client.server, client.port = (
+                f"[{address.hostname}]",
+                address.port or (443 if self._secure else 80),
+            )
         return client
 
     def use(self, keys: Credentials) -> None:
@@ -139,10 +145,12 @@ class ObsSdk:
         signed = signer.createSignedUrl(
             method, bucket, key, expires=SIGNED_SECONDS, headers=headers, queryParams=query
         )
-        name, _, port = signed.actualSignedRequestHeaders["Host"].partition(":")
+        name, _, port = signed.actualSignedRequestHeaders["Host"].rpartition(":")
+        if not name or port.endswith("]"):  # there is no port
+            name, port = signed.actualSignedRequestHeaders["Host"], ""
         url = signed.signedUrl
         path = url[url.index("/", url.index("//") + 2) :]
-        origin = Origin(name, int(port or (443 if self._secure else 80)), self._secure)
+        origin = Origin(name.strip("[]"), int(port or (443 if self._secure else 80)), self._secure)
         return origin, path, signed.actualSignedRequestHeaders
 
     def _new_signer(self, bucket: str) -> ObsClient:

@@ -97,14 +97,14 @@ class ObsStore(FileStore, SignedAccess):
     def _metadata(self, doing: str, bucket: str, key: str, field: str) -> Any:
         return self.sdk.call(doing, lambda sdk: sdk.getObjectMetadata(bucket, key), field).body
 
-    def read(self, bucket: str, key: str) -> Iterator[bytes]:
+    def read(self, bucket: str, key: str) -> Generator[bytes, None, bool]:
         doing, digest = f"reading obs://{bucket}/{key}", new_md5()
         answer = self._content(doing, bucket, key)
         with closing(self._pieces(doing, answer)) as pieces:
             for piece in pieces:
                 digest.update(piece)
                 yield piece
-        compare(doing, answer, digest.hexdigest())
+        return compare(doing, answer, digest.hexdigest())
 
     def read_from(self, bucket: str, key: str, offset: int) -> Iterator[bytes]:
         """See `FileStore.read_from`. The start is skipped here if the server ignores ranges."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from pathlib import Path
-from typing import Callable, Iterable, Iterator, TypeVar
+from typing import Callable, Iterable, Iterator, Optional, TypeVar
 
 from path_mapping.errors import Cancelled, StoreError
 from path_mapping.localfs import (
@@ -18,7 +18,7 @@ from path_mapping.localfs import (
     write_verified,
 )
 from path_mapping.stores.store import Store
-from path_mapping.stores.units import GetFile, PutFile, Unit, UnitRunner
+from path_mapping.stores.units import RIGHT, UNKNOWN, ContentMatch, GetFile, PutFile, Unit, UnitRunner
 
 Item = TypeVar("Item")
 Moved = Callable[[int], None]
@@ -35,28 +35,38 @@ class StorePath(UnitRunner):
         self._store = store
         self._cancel = cancel
 
-    def run(self, unit: Unit, moved: Moved) -> None:
+    def run(self, unit: Unit, moved: Moved) -> Optional[ContentMatch]:
         moved(0)
         if isinstance(unit, GetFile):
-            self._fetch(unit, moved)
-        else:
-            assert isinstance(unit, PutFile)
-            send_unchanged(unit.path, lambda: self._send(unit, moved))
+            return self._fetch(unit, moved)
+        assert isinstance(unit, PutFile)
+        send_unchanged(unit.path, lambda: self._send(unit, moved))
+        return None
 
     def close(self) -> None:
         """Holds nothing."""
 
-    def _fetch(self, unit: GetFile, moved: Moved) -> None:
+    def _fetch(self, unit: GetFile, moved: Moved) -> ContentMatch:
         target, root = Path(unit.path), Path(unit.root)
         contained(target, root)  # each time: a link may have been created since the last file
         make_directories(root)  # kept even if the file fails, unlike directories below it
 
+        verdict = RIGHT
+
         def pieces() -> Iterator[bytes]:
-            for piece in self._store.read(unit.bucket, unit.key):
+            nonlocal verdict
+            source = self._store.read(unit.bucket, unit.key)
+            while True:
+                try:
+                    piece = next(source)
+                except StopIteration as end:
+                    verdict = UNKNOWN if end.value is False else RIGHT
+                    return
                 moved(len(piece))
                 yield piece
 
-        write_verified(target, pieces(), unit.size, None)  # the store verifies the content
+        write_verified(target, pieces(), unit.size, None)  # the store compares the content
+        return ContentMatch(verdict)
 
     def _send(self, unit: PutFile, moved: Moved) -> None:
         source = Path(unit.path)

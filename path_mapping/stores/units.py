@@ -10,7 +10,11 @@ from typing import Any, Callable, NamedTuple, Optional, Tuple, Union
 
 
 class GetFile(NamedTuple):
-    """Download an object to `path`, verified and completely, or not at all; `root` must contain the file."""
+    """Download an object to `path`, completely or not at all: the result is a `ContentMatch`.
+
+    `root` must contain the file. If the match is `UNSURE`, the file is dropped, unless its CRC-64 is in
+    `seen`, those of earlier readings.
+    """
 
     number: int
     bucket: str
@@ -18,6 +22,7 @@ class GetFile(NamedTuple):
     size: int
     path: str
     root: str
+    seen: Tuple[int, ...] = ()
 
 
 class GetRange(NamedTuple):
@@ -36,6 +41,21 @@ class GetRange(NamedTuple):
     length: int
     path: str
     known: Optional[int]
+
+
+class CheckFile(NamedTuple):
+    """Compare a file with the checksum of the object: the result is a `ContentMatch`.
+
+    `crc` is the file's CRC-64.
+    """
+
+    number: int
+    bucket: str
+    key: str
+    etag: str
+    size: int
+    path: str
+    crc: int
 
 
 class PutFile(NamedTuple):
@@ -85,15 +105,30 @@ class EndParts(NamedTuple):
     etags: Tuple[str, ...]
 
 
-Unit = Union[GetFile, GetRange, PutFile, BeginParts, PutPart, EndParts]
+Unit = Union[GetFile, GetRange, CheckFile, PutFile, BeginParts, PutPart, EndParts]
 
 
 class FetchedRange(NamedTuple):
-    """A range on the disk: its CRC-64, that of the whole object if OBS sent it, and whether it was there."""
+    """A range on the disk: its CRC-64, and whether it was there already."""
 
     crc: int
-    whole: Optional[int]
     kept: bool
+
+
+RIGHT, WRONG, UNSURE, UNKNOWN = "right", "wrong", "unsure", "unknown"
+
+
+class ContentMatch(NamedTuple):
+    """How the content of a file compares with the checksum of its object.
+
+    `verdict` is RIGHT, WRONG, UNKNOWN if the object has no checksum that can be compared, or UNSURE: none of
+    the usual part sizes gives the ETag of this multipart object, so the content is wrong, or the part size is
+    another one. `crc` is the file's CRC-64 if it is UNSURE, `why` the difference.
+    """
+
+    verdict: str
+    crc: int = 0
+    why: str = ""
 
 
 class MultipartUpload(NamedTuple):

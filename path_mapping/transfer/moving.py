@@ -80,12 +80,15 @@ def move_files(
             pool = start_store_thread(via.store, cancel, tally.moved)
         else:
             pool = start_pool(via.access, size.processes, size.threads, tally.moved)
+        running: Optional[Scheduler] = None
         try:
             running = Scheduler(pool, tally, cancel, work.done, work.failed, via.renewed, size.processes > 0)
             yield running
             whole, retries = whole + running.whole, retries + running.retries
         finally:
             pool.close()
+            if running is not None:
+                running.close()
 
     def jobs(copies: Iterable[Copy]) -> Iterator[Job]:
         return (work.job_of(copy, number) for copy in copies)

@@ -53,6 +53,7 @@ class Scheduler:
         self._done, self._failed, self._renewed = done, failed, renewed
         self._count_outcomes = count_outcomes
         self.whole = self.retries = 0
+        self._running: Set[RunningJob] = set()
         self._ready: Deque[Tuple[RunningJob, Iterator[Unit]]] = deque()
         self._known: Dict[int, Tuple[RunningJob, Unit, int]] = {}  # by unit: its job, itself, its epoch
         self._ends: Set[int] = set()  # the last unit of each batch in progress
@@ -82,6 +83,12 @@ class Scheduler:
                 self._ends.discard(outcome.number)
                 self._take(outcome)
 
+    def close(self) -> None:
+        """Abandons the jobs that have not ended, after the pool was closed."""
+        for running in self._running:
+            running.job.abandon()
+        self._running.clear()
+
     def _batch(self, source: Iterator[Job], limit: int) -> Batch:
         """The next units, limited in number and bytes; files that cannot even begin fail on the way."""
         batch: Batch = []
@@ -108,7 +115,9 @@ class Scheduler:
             job = next(source, None)
             if job is None:
                 return None
-            self._ask(RunningJob(job), job.begin)
+            running = RunningJob(job)
+            self._running.add(running)
+            self._ask(running, job.begin)
 
     def _handed_out(self, running: RunningJob, unit: Unit) -> Unit:
         running.outstanding += 1
@@ -176,6 +185,7 @@ class Scheduler:
             error = running.error
             self._ask(running, lambda: running.job.failed(error))
             return
+        self._running.discard(running)
         self._tally.end(running.numbers, running.account)
         if running.error is None:
             self.whole += 1

@@ -26,15 +26,8 @@ from path_mapping.localfs import contained, leftovers, make_directories, new_md5
 from path_mapping.mapping import Route, Shard
 from path_mapping.planning import Copy, PreparedTransfer, UploadChoice, prepare_downloads, prepare_uploads
 from path_mapping.stores import FileStore, Store, StoredObject
-from path_mapping.transfer.jobs import (
-    Job,
-    LargeDownload,
-    LargeUpload,
-    journal_of,
-    small_download,
-    small_upload,
-    temporary_of,
-)
+from path_mapping.transfer.download_jobs import LargeDownload, SmallDownload, journal_of, temporary_of
+from path_mapping.transfer.jobs import Job, LargeUpload, small_upload
 from path_mapping.transfer.moving import StoreAccess, Work, move_files
 from path_mapping.transfer.parts import RANGES_FROM
 from path_mapping.transfer.progress import Progress
@@ -47,7 +40,7 @@ class Transferred:
 
     `files` and `bytes` were moved in `seconds`; `skipped` files were the same on both sides. `missing` are
     the routes whose source has nothing, `notices` say what was left out, `retries` is the number of retried
-    requests.
+    requests, `by_length` that of downloaded files whose content could be compared with no checksum.
     """
 
     files: int
@@ -57,6 +50,7 @@ class Transferred:
     skipped: int = 0
     notices: Tuple[str, ...] = ()
     retries: int = 0
+    by_length: int = 0
 
 
 def download(
@@ -85,9 +79,18 @@ def download(
         _change_directories(prepared, failures)
         via = StoreAccess(store)
         ranges_from = RANGES_FROM if via.access is not None else sys.maxsize
+        by_length = 0
+        uncompared: Set[Copy] = set()
 
         def job(copy: Copy, number: Callable[[], int]) -> Job:
-            return LargeDownload(copy, number) if copy.size > ranges_from else small_download(copy, number)
+            kind = LargeDownload if copy.size > ranges_from else SmallDownload
+            return kind(copy, number, uncompared.add)
+
+        def done(copy: Copy) -> None:
+            nonlocal by_length
+            prepared.downloaded(copy, checked=copy not in uncompared)
+            by_length += copy in uncompared
+            uncompared.discard(copy)
 
         def failed(copy: Copy, error: Exception) -> None:
             failures.append(Failure(copy.url, shown(copy.local), error))
@@ -95,11 +98,11 @@ def download(
         own, places = _unfinished(prepared, ranges_from)
         _sweep(own, places)
         try:
-            work = Work(prepared.copies(), prepared.files, prepared.size, job, prepared.downloaded, failed)
+            work = Work(prepared.copies(), prepared.files, prepared.size, job, done, failed)
             whole, retries = move_files(work, via, cancel, progress)
         finally:
             _sweep(own, places)  # a worker may have been killed in the middle of a file
-        return _transferred(prepared, failures, whole, retries, started)
+        return _transferred(prepared, failures, whole, retries, started, by_length)
 
 
 def upload(
@@ -144,7 +147,12 @@ def upload(
 
 
 def _transferred(
-    prepared: PreparedTransfer, failures: Sequence[Failure], whole: int, retries: int, started: float
+    prepared: PreparedTransfer,
+    failures: Sequence[Failure],
+    whole: int,
+    retries: int,
+    started: float,
+    by_length: int = 0,
 ) -> Transferred:
     if failures:
         raise TransferFailed(failures, whole)
@@ -156,6 +164,7 @@ def _transferred(
         prepared.same,
         tuple(prepared.notices),
         retries,
+        by_length,
     )
 
 

@@ -8,7 +8,7 @@ import time
 from abc import ABC, abstractmethod
 from typing import Any, Callable, List, NamedTuple, Optional
 
-from path_mapping.errors import Cancelled, SlowDown, Unreachable
+from path_mapping.errors import Cancelled, SlowDown, Unreachable, WorkersLost
 from path_mapping.stores import Access, Credentials, Unit, UnitRunner, open_data_paths
 from path_mapping.workers.rate_limit import RateLimiter
 from path_mapping.workers.retry import retrying
@@ -84,8 +84,18 @@ class ThreadPool(Pool):
             threading.Thread(target=self._work, name=f"transfer-{index}", daemon=True)
             for index in range(threads)
         ]
-        for thread in self._threads:
-            thread.start()
+        self._start()
+
+    def _start(self) -> None:
+        """Starts the threads, or as many of them as the machine lets, but at least one."""
+        for begun, thread in enumerate(self._threads):
+            try:
+                thread.start()
+            except RuntimeError as error:  # the limit of threads, of the user or of the container
+                if not begun:
+                    raise WorkersLost(f"no thread can be started for the transfer: {error}") from error
+                self._threads = self._threads[:begun]
+                return
 
     def submit(self, batch: Batch) -> None:
         self._batches.put(batch)

@@ -88,7 +88,7 @@ class Sdk:
 
     def __init__(self, account: Account, bucket: str, signature: str, path_style: bool = True) -> None:
         mode = {"client_mode": "workflow"} if signature == "obs" else {}  # else the path style forces V2
-        self._bucket = bucket
+        self.bucket = self._bucket = bucket
         self._client = ObsClient(
             account.access_key,
             account.secret_key,
@@ -209,7 +209,7 @@ class Boto:
     """boto3 with V4 signatures."""
 
     def __init__(self, account: Account, bucket: str, style: str = "path") -> None:
-        self._bucket = bucket
+        self.bucket = self._bucket = bucket
         self._client: Any = boto3.client(
             "s3",
             endpoint_url=account.url,

@@ -53,7 +53,8 @@ class Fault:
 
     `before` runs first, in the proxy's thread. `status`, `reset` and `stall` then keep the request from the server,
     unless `forwarded` is set. `early` answers before the body was read. `flip_request` and `flip_answer` are the
-    offsets of bytes of a body that are changed, `without` names headers that the answer loses. `cut_answer` is the
+    offsets of bytes of a body that are changed, `without` names headers that the answer loses, `with_headers` has
+    those that it gets. `cut_answer` is the
     number of bytes of the answer's body that come through before the connection ends, or, with `reset` or `stall`,
     before it is reset or stalls.
     """
@@ -167,6 +168,7 @@ class FaultProxy:
         answer = [
             line for line in answer if line.partition(b":")[0].strip().lower().decode() not in fault.without
         ]
+        answer += [f"{name}: {value}".encode() for name, value in fault.with_headers.items()]
         client.send(_joined(answer))
         server.body_to(client, answer, fault.flip_answer, fault.cut_answer, seen.method)
         if fault.cut_answer is not None:

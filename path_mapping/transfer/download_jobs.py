@@ -1,0 +1,219 @@
+"""The jobs of downloads: each file is read, checked, and then moved into its place."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence
+
+from path_mapping.errors import Unreachable
+from path_mapping.localfs import (
+    TEMPORARY,
+    PartJournal,
+    TargetDir,
+    allocate,
+    crc64_of_parts,
+    is_locked,
+    put_mark,
+    stem_of,
+)
+from path_mapping.planning import Copy
+from path_mapping.stores import (
+    RIGHT,
+    UNSURE,
+    WRONG,
+    CheckFile,
+    ContentMatch,
+    FetchedRange,
+    GetFile,
+    GetRange,
+    Unit,
+)
+from path_mapping.transfer.jobs import Job, Number
+from path_mapping.transfer.parts import RANGE, identity, part_size, spans
+
+MOST_READINGS = {WRONG: 2, UNSURE: 3}
+
+ByLength = Callable[[Copy], None]  # called with each complete file that was checked by its length only
+
+
+def is_good(match: ContentMatch, crc: int, seen: Sequence[int]) -> bool:
+    """Whether a file with this CRC-64 may move into its place; False if it has to be read once more.
+
+    What nothing can be compared with is good. If one cannot be sure, two readings must be the same: `seen`
+    are the CRCs of the earlier ones.
+
+    Raises:
+        Unreachable: it has been read often enough.
+    """
+    if match.verdict not in MOST_READINGS or (match.verdict == UNSURE and crc in seen):
+        return True
+    if len(seen) + 1 >= MOST_READINGS[match.verdict]:
+        raise Unreachable(f"{match.why}, after {len(seen) + 1} attempts")
+    return False
+
+
+class SmallDownload(Job):
+    """A file that is downloaded by one request, and again if one cannot be sure of its content."""
+
+    def __init__(self, copy: Copy, number: Number, by_length: ByLength) -> None:
+        self.copy = copy
+        self._number = number
+        self._by_length = by_length
+        self._seen: List[int] = []
+
+    def begin(self) -> Iterable[Unit]:
+        copy = self.copy
+        path, root = os.fspath(copy.local), os.fspath(copy.root)
+        number, seen = self._number(), tuple(self._seen)
+        return (GetFile(number, copy.bucket, copy.key, copy.size, path, root, seen),)
+
+    def proceed(self, unit: Unit, value: Any) -> Iterable[Unit]:
+        match: ContentMatch = value
+        if match.verdict == RIGHT:
+            return ()
+        try:
+            good = is_good(match, match.crc, self._seen)
+        except Unreachable as error:
+            raise Unreachable(f"reading {self.copy.url}: {error}") from None
+        if not good:
+            self._seen.append(match.crc)
+            return self.begin()
+        self._by_length(self.copy)
+        return ()
+
+
+def temporary_of(copy: Copy) -> str:
+    """The name of the temporary file of a large download, by which a later run finds it."""
+    version = identity(copy.bucket, copy.key, copy.etag, copy.size, part_size(copy.size, RANGE))
+    return f".{stem_of(copy.local.name)}.{version}{TEMPORARY}"
+
+
+def journal_of(temporary: str) -> str:
+    """The name of the journal of a temporary file."""
+    return temporary[: -len(TEMPORARY)] + ".parts" + TEMPORARY
+
+
+class LargeDownload(Job):
+    """A file that is downloaded in ranges, to a temporary file that a later run resumes."""
+
+    def __init__(self, copy: Copy, number: Number, by_length: ByLength) -> None:
+        self.copy = copy
+        self._number = number
+        self._by_length = by_length
+        self._part = part_size(copy.size, RANGE)
+        self._spans = spans(copy.size, self._part)
+        self._crcs: Dict[int, int] = {}
+        self._seen: List[int] = []  # the CRC-64 of each reading so far
+        self._is_open = False
+
+    def begin(self) -> Iterable[Unit]:
+        directory, root = os.fspath(self.copy.local.parent), os.fspath(self.copy.root)
+        self._directory = TargetDir(directory, root)
+        try:
+            known = self._open()
+        except BaseException:
+            self._directory.undo()
+            self._directory.close()
+            raise
+        self._is_open = True
+        return self._units(known)
+
+    def _open(self) -> Dict[int, int]:
+        """Opens the temporary file of an earlier run, or a new one if another run is working on that."""
+        name = temporary_of(self.copy)
+        if not self.copy.etag or is_locked(os.path.join(self._directory.path, name), missing=False):
+            name, self._file = self._directory.create(self.copy.local.name)
+        else:
+            self._file = self._directory.resume(name)
+        self._temporary = name
+        try:
+            self._journal = PartJournal(journal_of(name), self._directory.handle)
+            try:
+                return self._known()
+            except BaseException:
+                self._journal.close()
+                raise
+        except BaseException:
+            self._discard()
+            os.close(self._file)
+            raise
+
+    def _known(self) -> Dict[int, int]:
+        """The journal of a file that has its full size; any other file gets that now, and has no journal."""
+        if os.fstat(self._file).st_size == self.copy.size:
+            return self._journal.known()
+        self._journal.forget()
+        allocate(self._file, self.copy.size)
+        return {}
+
+    def _discard(self) -> None:
+        self._directory.discard(self._temporary)
+        self._directory.discard(journal_of(self._temporary))
+
+    def _units(self, known: Dict[int, int]) -> Iterator[Unit]:
+        copy, path = self.copy, os.path.join(self._directory.path, self._temporary)
+        for index, span in enumerate(self._spans):
+            yield GetRange(
+                self._number(), copy.bucket, copy.key, copy.etag, copy.size, *span, path, known.get(index)
+            )
+
+    def proceed(self, unit: Unit, value: Any) -> Iterable[Unit]:
+        """Notes the range; after the last one the file is checked, and then moves into its place."""
+        if isinstance(unit, CheckFile):
+            return self._checked(unit.crc, value)
+        assert isinstance(unit, GetRange)
+        fetched: FetchedRange = value
+        index = unit.offset // self._part
+        if not fetched.kept:
+            self._journal.note(index, fetched.crc)
+        self._crcs[index] = fetched.crc
+        return (self._check(),) if len(self._crcs) == len(self._spans) else ()
+
+    def _check(self) -> CheckFile:
+        copy, path = self.copy, os.path.join(self._directory.path, self._temporary)
+        lengths = [span.length for span in self._spans]
+        crc = crc64_of_parts([self._crcs[index] for index in range(len(lengths))], lengths)
+        return CheckFile(self._number(), copy.bucket, copy.key, copy.etag, copy.size, path, crc)
+
+    def _checked(self, crc: int, match: ContentMatch) -> Iterable[Unit]:
+        try:
+            good = is_good(match, crc, self._seen)
+        except Unreachable as error:
+            self._discard()  # or the next run would trust it
+            raise Unreachable(f"reading {self.copy.url}: {error}") from None
+        if not good:
+            self._seen.append(crc)
+            self._journal.forget()
+            self._crcs = {}
+            return self._units({})
+        os.fchmod(self._file, 0o640)
+        put_mark(self._file, self.copy.size, self.copy.etag)
+        self._directory.settle(self._temporary, self.copy.local.name)
+        self._directory.discard(journal_of(self._temporary))
+        self._close()
+        if match.verdict != RIGHT:
+            self._by_length(self.copy)
+        return ()
+
+    def failed(self, error: BaseException) -> Iterable[Unit]:
+        """Keeps what was downloaded for the next run, but not on a full disk, which needs the space."""
+        if self._is_open:
+            if isinstance(error, OSError) or not self.copy.etag:
+                self._discard()
+                self._directory.undo()
+            self._close()
+        return ()
+
+    def abandon(self) -> None:
+        """Keeps what was downloaded, if the next run can find it by its name."""
+        if self._is_open:
+            if not self.copy.etag or self._temporary != temporary_of(self.copy):
+                self._discard()
+                self._directory.undo()
+            self._close()
+
+    def _close(self) -> None:
+        self._is_open = False
+        self._journal.close()
+        os.close(self._file)
+        self._directory.close()
