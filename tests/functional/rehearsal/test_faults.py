@@ -1,4 +1,4 @@
-"""Faults on demand, OBS served, the job form's channels, and the platform's own paths: whole rehearsals."""
+"""Whole rehearsals with faults, a served OBS, channels of the job form, and the platform's own paths."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def with_fault(laptop: Path, *words: str) -> Ended:
 
 
 def environments(laptop: Path) -> Dict[int, Dict[str, str]]:
-    """What each rank printed of its environment, at its last start."""
+    """The environment that each rank printed at its last start."""
     found = {}
     for node in (0, 1):
         for file in laptop.glob(
@@ -98,15 +98,15 @@ def test_an_exit_code_cannot_be_forced_on_what_is_gone() -> None:
         force_exit(process.pid, 1)
 
 
-def test_a_fault_that_does_not_come_is_no_good_verdict(laptop: Path) -> None:
+def test_a_fault_that_is_not_injected_is_a_deviation(laptop: Path) -> None:
     ended = with_fault(laptop, "--fault", "kill rank=1 at=10m", "project/train.py")
     assert ended.code == 0
     assert verdicts(laptop)[0]["wrong"] == ["the fault was not injected: rank 1 had already ended"]
 
 
 @pytest.mark.parametrize(("fault", "code"), [("kill rank=1 line=1", 137), ("rescheduled node=0 at=4s", 0)])
-def test_a_process_that_nothing_ended_is_no_good_verdict(laptop: Path, fault: str, code: int) -> None:
-    """A rank's child takes its run's mark off, so that no ma_boot finds it."""
+def test_a_process_that_outlives_the_job_is_a_deviation(laptop: Path, fault: str, code: int) -> None:
+    """A rank's child removes the marker from its environment, so that no ma_boot finds it."""
     (laptop / "project" / "train.py").write_text(
         "import os, subprocess, time\n"
         "if (os.environ['MA_PROC_START_CNT'], os.environ['MA_SCHEDULE_CNT']) != ('1', '1'): raise SystemExit\n"
@@ -133,7 +133,7 @@ def test_an_upload_that_fails_is_seen_as_lost_outputs(laptop: Path) -> None:
 
 
 def starts_twice(laptop: Path, fault: str) -> Ended:
-    """A job whose ranks wait; the fault comes once all of them run, and they may end once they run again."""
+    """A job whose ranks wait: the fault is injected once all of them run, and they end once they run again."""
     running = start(
         laptop, *SHAPE, "--fault", f"{fault} at=6s", "project/train.py",
         "print-environment", f"ready:{laptop}/ready", f"await:{laptop}/go",
@@ -154,7 +154,7 @@ def starts_twice(laptop: Path, fault: str) -> Ended:
 
 
 def kept(laptop: Path) -> List[str]:
-    """The nodes that still have what the first start left."""
+    """The nodes that still have a file of the first start."""
     return sorted(
         path.parents[2].name for path in laptop.glob("ma_boot-rehearsal/*/node-*/home/ma-user/left")
     )
@@ -215,8 +215,8 @@ def test_obs_refuses_that_code_when_it_is_told_to(laptop: Path) -> None:
     assert not (laptop / "obs" / "bucket" / "from-boto3").exists()
 
 
-def test_a_full_disk_has_no_say_in_how_the_job_ended(laptop: Path) -> None:
-    """What a full disk leaves: half an event, and no place for the verdicts."""
+def test_a_full_disk_does_not_change_how_the_job_ended(laptop: Path) -> None:
+    """A full disk leaves half an event, and no space for the verdicts."""
     (laptop / "project" / "train.py").write_text(
         "import os, pathlib, sys\n"
         "log = pathlib.Path(os.environ['MA_LOG_DIR'])\n"

@@ -1,4 +1,4 @@
-"""The live view of a rehearsal on a terminal: it is there, and it takes nothing from the output."""
+"""The live view of a rehearsal on a terminal: it is shown, and the output stays complete."""
 
 from __future__ import annotations
 

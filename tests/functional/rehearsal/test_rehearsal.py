@@ -57,13 +57,13 @@ def rehearse(laptop: Path, *arguments: str) -> Ended:
 
 
 def events(laptop: Path, node: int) -> List[Dict[str, Any]]:
-    """The events of a node, once it has said some."""
+    """The events of a node; none before the first one."""
     files = list(laptop.glob(f"ma_boot-rehearsal/*/node-{node}/home/ma-user/modelarts/log/*-events.jsonl"))
     return [json.loads(line) for line in files[0].read_text().splitlines()] if files else []
 
 
 def processes(laptop: Path) -> List[int]:
-    """Everything that runs in the sandbox."""
+    """All processes in the sandbox."""
     found = []
     for pid in filter(str.isdecimal, os.listdir("/proc")):
         try:
@@ -139,7 +139,7 @@ def test_a_node_that_fails_stops_the_others_and_gives_its_code(laptop: Path) -> 
 
 
 def stopped_with_outputs(laptop: Path, running: subprocess.Popen[bytes], signum: int, code: int) -> None:
-    """A stop of a rehearsal of four ranks that have written: their outputs come home, no process is left."""
+    """Stops a rehearsal of four ranks that have written outputs: these are uploaded, and no process is left."""
     sandbox = "ma_boot-rehearsal/*/node-*/home/ma-user/out/*"
     eventually(lambda: len(list(laptop.glob(sandbox))) == 4, "all ranks run")
     running.send_signal(signum)

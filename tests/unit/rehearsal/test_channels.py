@@ -1,4 +1,4 @@
-"""The job form's inputs and outputs, paths that are re-rooted, and what bubblewrap is asked for."""
+"""The job form's inputs and outputs, re-rooted mappings, and the options of bubblewrap."""
 
 from __future__ import annotations
 

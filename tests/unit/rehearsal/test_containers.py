@@ -108,7 +108,7 @@ def test_every_container_has_an_address_of_its_own_in_the_network(nodes: int, su
     assert not found & {network[0], network[1], network[2], network[-1]}
 
 
-def test_how_to_look_names_every_container() -> None:
+def test_the_note_names_every_kept_container() -> None:
     planned = [node(number) for number in range(JOB.nodes)]
     obs = plan_obs(INSIDE, "training:1", *SERVED)
     remove = kept_note(planned, obs, INSIDE).splitlines()[-1]

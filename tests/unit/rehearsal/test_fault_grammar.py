@@ -1,4 +1,4 @@
-"""The words for faults: there and back, and what is said of wrong ones."""
+"""The grammar of `--fault`: parsed and printed again, with an error message for every mistake."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_all_mistakes_are_told_at_once_with_what_was_expected() -> None:
         (["all", "kill rank=1"], "--fault 'all': expected on its own"),
     ],
 )
-def test_faults_that_cannot_come_together_are_refused(texts: list[str], said: Optional[str]) -> None:
+def test_faults_that_exclude_each_other_are_refused(texts: list[str], said: Optional[str]) -> None:
     if said is None:
         assert len(parse_faults(texts, 2, 2)) == len(texts)
         return
@@ -117,7 +117,7 @@ def test_faults_that_cannot_come_together_are_refused(texts: list[str], said: Op
     assert said in str(caught.value)
 
 
-def test_a_table_of_one_device_has_no_address_twice() -> None:
+def test_a_table_of_one_device_has_no_duplicate_address() -> None:
     with pytest.raises(UsageError, match="expected a job of several devices"):
         parse_faults(["table-wrong"], 1, 1)
 

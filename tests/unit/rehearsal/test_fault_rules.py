@@ -1,4 +1,4 @@
-"""What is written into the table under a fault, what is expected of each, and how a verdict is made."""
+"""The rank table under faults, the expected outcome of each fault, and the verdicts."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ PATIENCE = Patience(15.0, 1800.0, ends_hangs=False)
 
 
 def contents(words: str, node: int = 0) -> List[str]:
-    """What a node's file goes through under a fault."""
+    """The successive contents of a node's file under a fault."""
     faults = parse_faults([words], 3, 2)
     return [write.text for write in writes(TABLE, [0, 1, 2], 1.0, faults) if write.node == node]
 
@@ -186,7 +186,7 @@ def test_a_line_of_a_verdict_fits_the_screen() -> None:
     assert max(map(len, verdict(SUCCESS, replace(SUCCEEDED, code=1, cause="x" * 500)).lines())) <= 90
 
 
-def test_an_output_is_home_when_its_content_is(tmp_path: Path) -> None:
+def test_an_output_is_uploaded_when_obs_has_the_same_content(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "obs" / "bucket").mkdir(parents=True)
     (tmp_path / "out" / "x").write_text("new")

@@ -1,4 +1,4 @@
-"""A plain directory, served as OBS: what is in it is there, and what comes is in it."""
+"""A plain directory served as OBS: its files are objects, and new objects become files."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ KEYS = st.lists(st.text("ab/", min_size=1, max_size=6), unique=True, max_size=20
 
 
 def entries(keys: List[str], prefix: str, delimiter: str) -> List[Tuple[str, bool]]:
-    """What a listing without limits has, in order: names, and whether they are common prefixes."""
+    """An unlimited listing in order: names, and whether they are common prefixes."""
     found = []
     for key in keys:
         if key.startswith(prefix):

@@ -1,4 +1,4 @@
-"""Signatures: what the SDK signs is accepted, what differs by a little is not, published examples hold."""
+"""Signatures: those of the SDK and of published examples are accepted, slightly different ones are not."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ HEADERS = st.dictionaries(
 def refused(
     request: HttpRequest, known: Sequence[KeyPair] = KNOWN, now: float = NOW, bucket: str = ""
 ) -> str:
-    """The code of the refusal; empty when the request is accepted."""
+    """The error code; empty if the request is accepted."""
     try:
         verify(request, bucket, known, now)
     except Refusal as refusal:
@@ -50,7 +50,7 @@ def refused(
 def signed(
     signature: str, method: str, key: str, parameters: Any, headers: Dict[str, str], path_style: bool
 ) -> HttpRequest:
-    """A request that the SDK has signed."""
+    """A request that was signed by the SDK."""
     adapter = convertor.Adapter(signature)
     prefix = "x-obs-" if signature == "obs" else "x-amz-"
     sent = {name.format(prefix): value for name, value in headers.items()}

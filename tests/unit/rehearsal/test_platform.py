@@ -1,4 +1,4 @@
-"""The stand-in for the platform: what each simulated node sees."""
+"""The simulated platform: what each node sees."""
 
 from __future__ import annotations
 
