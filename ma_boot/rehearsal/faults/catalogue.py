@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Optional, Tuple
 
 from ma_boot.errors import ExitCode
-from ma_boot.rehearsal.faults.expect import SUCCESS, Expected
+from ma_boot.rehearsal.faults.expectations import SUCCESS, Expected
 
 TABLE_SECONDS = 6.0  # --rank-table-timeout of all cases, since some wait for a table that never comes
 TRIVIAL_TRAINING = os.path.join(os.path.dirname(__file__), "trivial_training.py")

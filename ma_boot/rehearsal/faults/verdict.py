@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Iterator, List, Optional, Tuple, Union
 
-from ma_boot.rehearsal.faults.expect import Expected
+from ma_boot.rehearsal.faults.expectations import Expected
 from ma_boot.rehearsal.faults.grammar import Fault
 
 COLUMNS = 88  # leaves room for the prefix of each line on a terminal of 100 columns
@@ -13,7 +13,7 @@ COLUMNS = 88  # leaves room for the prefix of each line on a terminal of 100 col
 
 @dataclass(frozen=True)
 class InjectedFault:
-    """A fault that was injected `at` seconds of the monotonic clock; `problem` says why that failed."""
+    """A fault, and when it was injected (seconds on the monotonic clock); `problem` says why that failed."""
 
     fault: Fault
     at: float

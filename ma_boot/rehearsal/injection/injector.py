@@ -14,7 +14,7 @@ from typing import BinaryIO, Callable, List, Mapping, NamedTuple, Optional, Sequ
 
 from ma_boot.processes import signal_group, signal_process
 from ma_boot.rehearsal.faults import Fault
-from ma_boot.rehearsal.injection.watch import NodeSeen, RankSeen, Watch
+from ma_boot.rehearsal.injection.watch import StartedNode, StartedRank, Watch
 
 _POLL_SECONDS = 0.01
 _STOP_SECONDS = 5.0
@@ -170,11 +170,11 @@ def _signal(fault: Fault) -> signal.Signals:
     return signal.Signals[f"SIG{fault.signal or 'KILL'}"]
 
 
-def _rank(fault: Fault, watch: Watch) -> RankSeen:
+def _rank(fault: Fault, watch: Watch) -> StartedRank:
     return watch.ranks[fault.rank or 0]
 
 
-def _nodes(fault: Fault, watch: Watch) -> List[NodeSeen]:
+def _nodes(fault: Fault, watch: Watch) -> List[StartedNode]:
     """The node of the fault; all nodes if it names none."""
     return [seen for node, seen in watch.nodes.items() if fault.node in (None, node)]
 

@@ -13,8 +13,8 @@ _READ_BYTES = 1 << 20
 
 
 @dataclass
-class RankSeen:
-    """A rank that was started at `started` seconds of the monotonic clock."""
+class StartedRank:
+    """A rank that was started at `started` (seconds on the monotonic clock)."""
 
     pid: int
     started: float
@@ -23,7 +23,7 @@ class RankSeen:
 
 
 @dataclass
-class NodeSeen:
+class StartedNode:
     """A node that was started, and the phases that it has entered."""
 
     pid: int
@@ -69,8 +69,8 @@ class Watch:
 
         The logs of a node are looked for next to its events: a sandboxed node knows them by another path.
         """
-        self.nodes: Dict[int, NodeSeen] = {}
-        self.ranks: Dict[int, RankSeen] = {}
+        self.nodes: Dict[int, StartedNode] = {}
+        self.ranks: Dict[int, StartedRank] = {}
         self.size = len(node_events)
         self._own = _appended(own_events)
         self._logs = {node: path.parent for node, path in node_events.items()}
@@ -81,12 +81,12 @@ class Watch:
         for event in self._own.new_events():
             if event["kind"] == "start":
                 node = int(event["label"].split()[1])
-                self.nodes[node] = NodeSeen(event["pid"], event["monotonic_ns"] / 1e9)
+                self.nodes[node] = StartedNode(event["pid"], event["monotonic_ns"] / 1e9)
         for node, tail in self._tails.items():
             for event in tail.new_events():
                 self._take(node, event)
 
-    def running(self, rank: int) -> Optional[RankSeen]:
+    def running(self, rank: int) -> Optional[StartedRank]:
         """The rank, if it is running."""
         found = self.ranks.get(rank)
         return (
@@ -99,7 +99,7 @@ class Watch:
             self.nodes[node].phases.add(event["phase"])
         elif event["kind"] == "start" and rank is not None:
             log = self._logs[node] / os.path.basename(event["log_file"])
-            self.ranks[rank] = RankSeen(event["pid"], event["monotonic_ns"] / 1e9, GrowingFile(log))
+            self.ranks[rank] = StartedRank(event["pid"], event["monotonic_ns"] / 1e9, GrowingFile(log))
         elif event["kind"] == "exit" and rank in self.ranks:
             self.ranks[rank].ended = True
 

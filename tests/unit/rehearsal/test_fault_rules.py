@@ -25,7 +25,7 @@ from ma_boot.rehearsal.faults import (
     parse_faults,
     verdict_on,
 )
-from ma_boot.rehearsal.faults.expect import SUCCESS, Expected
+from ma_boot.rehearsal.faults.expectations import SUCCESS, Expected
 from ma_boot.rehearsal.platform import (
     SimulatedJob,
     StartCounts,
