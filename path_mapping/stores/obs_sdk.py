@@ -67,12 +67,9 @@ class ObsSdk:
             **settings,
         )
         client.context = self.context
-        address = urlsplit(self.access.endpoint)
-        if ":" in (address.hostname or ""):  # IPv6, which the SDK cuts at its first colon
-            client.server, client.port = (
-                f"[{address.hostname}]",
-                address.port or (443 if self._secure else 80),
-            )
+        host = urlsplit(self.access.endpoint).hostname or ""
+        if ":" in host:
+            _accept_ipv6(client, host, urlsplit(self.access.endpoint).port)
         return client
 
     def use(self, keys: Credentials) -> None:
@@ -165,3 +162,10 @@ class ObsSdk:
         if not kind:
             raise error_of_status(doing, answer.status, answer.errorCode)
         return self._new_client(signature=kind, is_signature_negotiation=False)
+
+
+def _accept_ipv6(client: ObsClient, host: str, port: Optional[int]) -> None:
+    """Has the SDK use an IPv6 address, which it cuts at its first colon: with brackets, but to connect."""
+    client.server, client.port = f"[{host}]", port or client.port
+    connect = client._get_server_connection_use_http1x
+    client._get_server_connection_use_http1x = lambda secure, server, *rest: connect(secure, host, *rest)

@@ -96,14 +96,16 @@ def operation(*names: str) -> Callable[[Seen], bool]:
 class FaultProxy:
     """Serves at `url` while its context is entered; `seen` has every request, the first fault that fits is taken."""
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, host: str = "127.0.0.1") -> None:
         self.faults: List[Fault] = []
         self.seen: List[Seen] = []
         self._target = (urlsplit(target).hostname, urlsplit(target).port)
         self._lock = threading.Lock()
         self._ended = threading.Event()
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=100)
-        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._listener = socket.create_server((host, 0), family=family, backlog=100)
+        shown = f"[{host}]" if ":" in host else host
+        self.url = f"http://{shown}:{self._listener.getsockname()[1]}"
 
     def __enter__(self) -> FaultProxy:
         threading.Thread(target=self._accept, daemon=True).start()

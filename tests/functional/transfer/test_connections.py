@@ -19,6 +19,7 @@ from path_mapping.stores import Access, Credentials, open_store
 from path_mapping.stores.access import address_of, proxy_for
 from path_mapping.stores.http_connection import ConnectionFailed, HttpConnection, Origin
 from path_mapping.stores.obs_store import ObsStore
+from tests.conformance.fault_proxy import FaultProxy
 from tests.conftest import CREDENTIALS
 from tests.transfers import fetch, obs_store, route, send, tree, write
 
@@ -75,6 +76,8 @@ def test_every_kind_of_body_is_read(answer: bytes, body: bytes) -> None:
         b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nab",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\n" + b"x" * 100,
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabc\r\n0\r\n\r\n",
         b"SSH-2.0-OpenSSH\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nX: " + b"y" * 100_000,
     ],
@@ -82,6 +85,15 @@ def test_every_kind_of_body_is_read(answer: bytes, body: bytes) -> None:
 def test_a_malformed_answer_is_an_error(answer: bytes) -> None:
     with pytest.raises(ConnectionFailed):
         Canned(answer).body()
+
+
+def test_an_endpoint_with_an_ipv6_address(obs: ObsServer, tmp_path: Path) -> None:
+    with FaultProxy(obs.url, "::1") as proxy:
+        store = obs_store(proxy.url)
+        send(store, write(tmp_path, {"out/a": b"a"}))
+        fetch(store, tmp_path, route("in", "out/"))
+        assert tree(tmp_path / "in") == {"a": b"a"}
+        assert proxy.count("PutObject", "GetObject") == 2
 
 
 def test_large_and_small_files_over_tls(secure: Callable[[str], str], tmp_path: Path) -> None:

@@ -1,0 +1,168 @@
+"""Transfers that are given up: nothing wrong is left in their files, and nothing of them in the process."""
+
+from __future__ import annotations
+
+import os
+import random
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Callable, Set
+
+import pytest
+
+from ma_boot.rehearsal.obs_server import ObsServer
+from path_mapping.errors import Cancelled
+from path_mapping.localfs import is_temporary, md5_of
+from path_mapping.stores import Access, GetFile
+from path_mapping.stores.http_connection import ConnectionFailed, HttpConnection, Origin
+from path_mapping.transfer import Progress
+from path_mapping.workers.rate_limit import RateLimiter
+from path_mapping.workers.thread_pool import data_path_threads
+from tests.transfers import KEYS, fetch, obs_store, tree
+
+MIB = 1 << 20
+CONTENT = random.Random(5).randbytes(2 * MIB)
+LARGE = random.Random(6).randbytes(81 * MIB)  # six ranges
+
+
+def test_no_ciphertext_is_taken_for_the_body_when_a_connection_is_shut(
+    secure: Callable[[str], str], tmp_path: Path
+) -> None:
+    """What is in the buffers of the kernel when another thread shuts the connection."""
+    url = secure("localhost")
+    obs_store(url, bundle=str(tmp_path / "ca.pem")).write("bucket", "a", _file(tmp_path), _md5(), _ignored)
+    context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+    origin = Origin("localhost", int(url.rpartition(":")[2]), True)
+    signed = obs_store(url, bundle=str(tmp_path / "ca.pem")).sdk.sign("GET", "bucket", "a", {}, {})
+    head = "".join(f"{name}: {value}\r\n" for name, value in signed[2].items())
+    connection = HttpConnection(origin, context, 5.0, bytearray(64 << 10))
+    connection.send(f"GET {signed[1]} HTTP/1.1\r\n{head}\r\n".encode())
+    response = connection.response()
+    assert response.status == 200
+    received = b""
+    pieces = connection.body(response)
+    with suppress(ConnectionFailed):
+        while True:
+            received += next(pieces)
+            connection.shut()
+    connection.close()
+    assert received == CONTENT[: len(received)]
+
+
+def test_a_file_of_a_closed_pool_is_whole_or_not_there(secure: Callable[[str], str], tmp_path: Path) -> None:
+    """As after Ctrl-C: the pool is closed in the middle of its files, and nobody has cancelled the transfer."""
+    url, bundle = secure("localhost"), str(tmp_path / "ca.pem")
+    store = obs_store(url, bundle=bundle)
+    store.write("bucket", "a", _file(tmp_path), _md5(), _ignored)
+    draw, root, access = random.Random(7), tmp_path / "in", Access(url, KEYS, bundle)
+    for attempt in range(25):
+        pool = data_path_threads(access, 3, lambda number, size: None, RateLimiter())
+        for number in range(6):
+            path = os.fspath(root / f"{attempt}-{number}")
+            pool.submit([GetFile(number, "bucket", "a", len(CONTENT), path, os.fspath(root))])
+        time.sleep(draw.uniform(0.02, 0.08))
+        pool.close()
+    found = list(root.iterdir())
+    assert len(found) < 6 * 25, "no file was given up"
+    assert [path.name for path in found if path.read_bytes() != CONTENT] == []
+
+
+def test_cancelled_downloads_leave_nothing_in_the_process_and_are_resumed(
+    obs: ObsServer, tmp_path: Path
+) -> None:
+    store = obs_store(obs.url)
+    source = tmp_path / "source"
+    source.write_bytes(LARGE)
+    store.write("bucket", "in/large", source, md5_of([LARGE]), _ignored)
+    before = _descriptors(), threading.active_count()
+    for attempt in range(1, 4):
+        cancel = threading.Event()
+
+        def stop(
+            now: Progress, cancel: threading.Event = cancel, most: int = (20 + 18 * attempt) * MIB
+        ) -> None:
+            if now.bytes_done > most:
+                cancel.set()
+
+        with pytest.raises(Cancelled):
+            fetch(store, tmp_path, cancel=cancel, progress=stop)
+        assert (_descriptors(), threading.active_count()) == before
+        names = [path.name for path in (tmp_path / "in").iterdir()]
+        assert sorted(map(is_temporary, names)) == [True, True], "the file and its journal"
+    obs.seen.clear()
+    fetch(store, tmp_path)
+    assert tree(tmp_path / "in") == {"large": LARGE}
+    ranges = [one.range for one in obs.seen if one.range]
+    assert 1 <= len(ranges) < 6, "what the first run fetched stayed"
+
+
+def test_as_many_threads_as_there_may_be() -> None:
+    """With a limit that lets only some of them start; none of those stays behind."""
+    program = f"""
+import resource, sys, threading
+sys.path[:0] = {sys.path!r}
+from path_mapping.errors import WorkersLost
+from path_mapping.workers.rate_limit import RateLimiter
+from path_mapping.workers.thread_pool import ThreadPool
+
+class Runner:
+    def run(self, unit, moved): return "done"
+    def close(self): pass
+
+class Unit:
+    def __init__(self, number): self.number = number
+
+def tried(more):
+    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + more, resource.RLIM_INFINITY))
+    try:
+        return ThreadPool(16, Runner, lambda number, size: None, RateLimiter())
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+
+threading.stack_size(256 << 20)
+try:
+    tried(64 << 20)
+except WorkersLost as error:
+    print("no thread can be started" in str(error), threading.active_count())
+pool = tried(1100 << 20)
+some = threading.active_count() - 1
+for number in range(20):
+    pool.submit([Unit(number)])
+done = []
+while len(done) < 20:
+    done += pool.outcomes(5)
+pool.close()
+print(0 < some < 16, {{outcome.value for outcome in done}}, threading.active_count())
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert ended.stdout.splitlines() == ["True 1", "True {'done'} 1"], ended.stderr
+
+
+def _file(tmp_path: Path) -> Path:
+    (tmp_path / "a").write_bytes(CONTENT)
+    return tmp_path / "a"
+
+
+def _md5() -> str:
+    return md5_of([CONTENT])
+
+
+def _ignored(size: int) -> None:
+    """Does nothing with what was sent."""
+
+
+def _descriptors() -> Set[str]:
+    """The files and sockets that this process has open."""
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found.add(f"{name} {os.readlink(f'/proc/self/fd/{name}')}")
+        except FileNotFoundError:
+            continue
+    return {one for one in found if "socket" not in one}  # the server has some, too
