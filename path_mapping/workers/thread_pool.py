@@ -123,11 +123,15 @@ class ThreadPool(Pool):
             thread.join(max(0.0, deadline - time.monotonic()))
 
     def _work(self) -> None:
-        runner = self._new_runner()
         try:
-            while True:
-                batch = self._batches.get()
-                if batch is None or self._cancel.is_set():
+            runner = self._new_runner()
+        except BaseException as error:  # raised again in the thread that waits for an outcome
+            for batch in iter(self._batches.get, None):
+                self._done.put([Outcome(unit.number, None, error, 0) for unit in batch])
+            return
+        try:
+            for batch in iter(self._batches.get, None):
+                if self._cancel.is_set():
                     return
                 self._done.put([self._outcome(runner, unit) for unit in batch])
         finally:

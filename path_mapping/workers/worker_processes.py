@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -37,10 +38,13 @@ class WorkerProcess:
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
+        except BaseException:
+            self.connection.close()
+            raise
         finally:
             theirs.close()
         self.batches: Dict[int, Batch] = {}  # by the number of the last unit
-        self.connection.send((access, threads))
+        self.send((access, threads))
 
     def send(self, message: object) -> None:
         """Sends a message; a dead process is noticed where its connection is read."""
@@ -54,7 +58,8 @@ class WorkerProcess:
         self.connection.close()
         if self.process.poll() is None:
             self.process.kill()
-        self.process.wait(END_SECONDS)
+        with suppress(subprocess.TimeoutExpired):  # it is in a call that cannot be interrupted
+            self.process.wait(END_SECONDS)
 
 
 class ProcessPool(Pool):
@@ -66,6 +71,9 @@ class ProcessPool(Pool):
         try:
             for _ in range(processes):
                 self._workers.append(WorkerProcess(access, threads))
+        except OSError as error:  # the limit of processes: fewer will do
+            if not self._workers:
+                raise WorkersLost(f"no worker process can be started for the transfer: {error}") from error
         except BaseException:
             self.close()
             raise
