@@ -13,9 +13,11 @@ from path_mapping.localfs.names import LONGEST_PATH, Clashes, key_problem, print
 from path_mapping.localfs.source_file import (
     CHANGED_ATTEMPTS,
     CHUNK,
+    FileChanged,
     FileState,
     Section,
     chunks,
+    read_unchanged,
     state_of,
 )
 from path_mapping.localfs.unfinished import (
@@ -34,6 +36,7 @@ __all__ = [
     "LONGEST_PATH",
     "TEMPORARY",
     "Clashes",
+    "FileChanged",
     "FileState",
     "PartJournal",
     "Section",
@@ -53,6 +56,7 @@ __all__ = [
     "printable",
     "put_mark",
     "read_mark",
+    "read_unchanged",
     "shown",
     "state_of",
     "stem_of",

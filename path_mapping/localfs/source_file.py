@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import BinaryIO, Callable, Iterator, NamedTuple
+from typing import BinaryIO, Callable, Iterator, NamedTuple, Optional
 
 from path_mapping.errors import Unreachable
 from path_mapping.localfs.checksums import md5_of
 
 CHUNK = 1 << 20  # bytes that are read at once
 CHANGED_ATTEMPTS = 3  # uploads of a file that changes meanwhile, until it has failed
+
+
+class FileChanged(OSError):
+    """The file was written to, or replaced, since it was looked at: nothing of it was stored."""
 
 
 class FileState(NamedTuple):
@@ -24,6 +28,16 @@ class FileState(NamedTuple):
 def state_of(status: os.stat_result) -> FileState:
     """The state, to compare it before and after."""
     return FileState(status.st_size, status.st_mtime_ns, status.st_ino)
+
+
+def read_unchanged(file: int, offset: int, size: int, before: Optional[FileState]) -> bytes:
+    """A range of an open file. Raises `FileChanged` if it is shorter, or no longer in the state `before`."""
+    found = os.pread(file, size, offset)
+    if len(found) < size:
+        raise FileChanged("the file was truncated")
+    if before is not None and state_of(os.fstat(file)) != before:
+        raise FileChanged("the file changed during its upload")
+    return found
 
 
 def chunks(path: Path) -> Iterator[bytes]:

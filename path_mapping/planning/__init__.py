@@ -1,6 +1,6 @@
 """Decides what moves, before the first byte."""
 
-from path_mapping.planning.compare import REFUSE, LocalEntry, Step
+from path_mapping.planning.compare import REFUSE, LocalEntry, Step, unquoted
 from path_mapping.planning.ends import Copy
 from path_mapping.planning.local_tree import files_below, look
 from path_mapping.planning.prepare import UploadChoice, prepare_downloads, prepare_uploads
@@ -22,4 +22,5 @@ __all__ = [
     "scan_download",
     "scan_upload",
     "space_problems",
+    "unquoted",
 ]

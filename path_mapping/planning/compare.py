@@ -33,8 +33,8 @@ class LocalEntry(NamedTuple):
 class RecordEntry(NamedTuple):
     """What a record has of a file: its state on the disk and its object's ETag after the last transfer.
 
-    `etag` is without quotes, and empty after an upload whose answer had none. `md5` is that of the content,
-    if it was computed.
+    `etag` is without quotes; that of an upload is the one of its response, and empty if it had none. `md5`
+    is that of the content, if it was computed.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Step(NamedTuple):
 
     `name` is the path below the route's root; that of a directory ends in `/`. `etag` is the object's and
     `local` what is on the disk, if they exist. `md5` is that of the local content, if it was computed.
-    `learned`: both sides are the same, and the record does not have it yet.
+    `learned`: both sides are the same, and the record does not have it yet. `said`: a notice names it.
     """
 
     action: str
@@ -64,6 +64,7 @@ class Step(NamedTuple):
     local: Optional[LocalEntry] = None
     md5: str = ""
     learned: bool = False
+    said: bool = False
 
 
 def unquoted(etag: str) -> str:
@@ -89,7 +90,7 @@ def compare_download(
         return step(COPY, reason="no file is in its place")
     if local.size != found.size:
         return step(COPY, reason="another size")
-    return _compared(step, found, local, entry, checksum, partial(md5, name), uploading=False)
+    return _compared(step, found, local, entry, checksum, partial(md5, name))
 
 
 def compare_upload(
@@ -111,7 +112,7 @@ def compare_upload(
         return step(COPY, reason="not in OBS")
     if local.size != found.size:
         return step(COPY, reason="another size")
-    return _compared(step, found, local, entry, checksum, partial(md5, name), uploading=True)
+    return _compared(step, found, local, entry, checksum, partial(md5, name))
 
 
 def _compared(
@@ -121,13 +122,11 @@ def _compared(
     entry: Optional[RecordEntry],
     checksum: bool,
     md5: Callable[[], str],
-    uploading: bool,
 ) -> Step:
     """Two sides of the same size: by the record, else by content if the object's MD5 is known."""
     same_etag = entry is not None and entry.etag == unquoted(found.etag) != ""
-    trusted = same_etag or (uploading and entry is not None and entry.etag == "")
-    if entry is not None and trusted and entry.matches(local) and not checksum:
-        return step(SKIP, reason="unchanged", md5=entry.md5, learned=not same_etag)
+    if entry is not None and same_etag and entry.matches(local) and not checksum:
+        return step(SKIP, reason="unchanged", md5=entry.md5)
     expected = (entry.md5 if entry is not None and same_etag else "") or found.md5
     if expected:
         actual = md5()
@@ -136,4 +135,4 @@ def _compared(
         return step(COPY, reason="other content", md5=actual)
     if entry is None or checksum:
         return step(COPY, reason="its content is not known")
-    return step(COPY, reason="changed here" if trusted else "changed in OBS")
+    return step(COPY, reason="changed here" if same_etag else "changed in OBS")

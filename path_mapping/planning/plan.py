@@ -17,8 +17,10 @@ from path_mapping.planning.compare import (
     Step,
     compare_download,
     compare_upload,
+    unquoted,
 )
 from path_mapping.planning.ends import Ends, Objects
+from path_mapping.stores import StoredObject
 
 Item = TypeVar("Item")
 
@@ -139,7 +141,7 @@ def plan_uploads(
     stored = InStep(objects) if objects is not None else None
     complete = True
     for name, local in files:
-        yield from _unsent(recorded.before(name), route, complete)
+        yield from _unsent(recorded.before(name), route, complete, stored)
         entry, found = recorded.at(name), stored.at(name) if stored else None
         problem = local.problem or key_problem(ends.key_of(name))
         complete = complete and not problem
@@ -155,11 +157,24 @@ def plan_uploads(
             yield Step(action, name, 0, reason, local=local)
         else:
             yield compare_upload(name, local, found, stored is not None, entry, route.checksum, md5)
-    yield from _unsent(recorded.before(None), route, complete)
+    yield from _unsent(recorded.before(None), route, complete, stored)
 
 
-def _unsent(entries: Iterable[RecordEntry], route: Route, complete: bool) -> Iterator[Step]:
-    """Files that were uploaded by this route and are gone. None after a problem, which may hide them."""
+def _unsent(
+    entries: Iterable[RecordEntry], route: Route, complete: bool, stored: Optional[InStep[StoredObject]]
+) -> Iterator[Step]:
+    """Files that were uploaded by this route and are gone. None after a problem, which may hide them.
+
+    An object that is not the one that was uploaded stays; if nothing was listed, that is checked later.
+    """
     for entry in entries:
-        if route.delete and complete:
-            yield Step(DELETE, entry.name, entry.size, "no longer here")
+        if not (route.delete and complete):
+            continue
+        found = stored.at(entry.name) if stored is not None else None
+        if stored is not None and found is None:
+            continue
+        if found is None or unquoted(found.etag) == entry.etag:
+            yield Step(DELETE, entry.name, entry.size, "no longer here", entry.etag)
+        else:
+            reason = "not deleted in OBS, where it has changed since its upload"
+            yield Step(SKIP, entry.name, entry.size, reason, said=True)

@@ -26,11 +26,13 @@ class UploadChoice:
 
     `listed`: the target is listed; else the record alone says what it has. `hurry`: there may not be enough
     time, so the newest and smallest files go first. `wanted` returns whether a file may be uploaded.
+    `settled`: a file that changes after it was listed is left to a later upload.
     """
 
     listed: bool = True
     hurry: bool = False
     wanted: Callable[[Path, LocalEntry], bool] = lambda path, local: True
+    settled: bool = False
 
 
 def prepare_downloads(

@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-from path_mapping.errors import Failure, PathMappingError
+from path_mapping.errors import Failure
 from path_mapping.localfs import chunks, md5_of, printable, shown
 from path_mapping.mapping import Route
 from path_mapping.planning.compare import COPY, DELETE, MAKE, REFUSE, SKIP, RecordEntry, Step, unquoted
@@ -67,7 +67,7 @@ class PreparedTransfer:
                 self.unrecorded.add(((scan.ends.root / step.name).parent, scan.ends.root))
                 etag = unquoted(step.etag)
                 learned.add(RecordEntry(step.name, local.size, local.mtime_ns, etag, step.md5))
-            elif step.action == REFUSE or (local is not None and local.problem):
+            elif step.action == REFUSE or step.said or (local is not None and local.problem):
                 self._report(scan.ends, step)
         for entry in learned:  # only now: the record was read along with the steps
             scan.record.put(entry)
@@ -75,13 +75,18 @@ class PreparedTransfer:
 
     def _report(self, ends: Ends, step: Step) -> None:
         path = shown(ends.root / step.name)
-        if step.action == SKIP and len(self.notices) < MOST_KEPT:
-            self.notices.append(f"{path} is left out: {step.reason}")
+        if step.action == SKIP:
+            self.notice(f"{path}: {step.reason}" if step.said else f"{path} is left out: {step.reason}")
         elif step.action == REFUSE:
             url = f"obs://{ends.bucket}/{printable(ends.key_of(step.name))}"
             failures = self.refused if step.local is None else self.blocked
             if len(failures) < MOST_KEPT:
-                failures.append(Failure(path, url, PathMappingError(step.reason)))
+                failures.append(Failure(path, url, OSError(step.reason)))
+
+    def notice(self, text: str) -> None:
+        """Adds a notice, if there are not too many."""
+        if len(self.notices) < MOST_KEPT:
+            self.notices.append(text)
 
     def copies(self) -> Iterator[Copy]:
         """What is to be copied, in the order of the routes and their keys."""
@@ -133,11 +138,11 @@ class PreparedTransfer:
             name = scan.ends.name_of(copy.key)
             scan.record.put(RecordEntry(name, local.size, local.mtime_ns, unquoted(copy.etag), md5))
 
-    def uploaded(self, copy: Copy, etag: str = "") -> None:
-        """Records that the file is in OBS, with the ETag of the response if it had one."""
+    def uploaded(self, copy: Copy) -> None:
+        """Records that the file is in OBS, in the state and with the ETag that `copy` has."""
         scan = self._scans[copy.route]
         name = scan.ends.name_of(copy.key)
-        scan.record.put(RecordEntry(name, copy.size, copy.mtime_ns, unquoted(etag)))
+        scan.record.put(RecordEntry(name, copy.size, copy.mtime_ns, unquoted(copy.etag)))
 
     def deleted(self, copy: Copy) -> None:
         """Records that the file is gone on both sides."""

@@ -1,6 +1,7 @@
 """Object stores: OBS, or a directory in its place, and the HTTP requests to OBS."""
 
 from path_mapping.stores.access import KEY_VARIABLES, endpoint_of, read_credentials
+from path_mapping.stores.obs_responses import etag_of_parts
 from path_mapping.stores.open_store import open_data_paths, open_store, open_store_path
 from path_mapping.stores.store import (
     STALL_SECONDS,
@@ -26,6 +27,7 @@ from path_mapping.stores.units import (
     MultipartUpload,
     PutFile,
     PutPart,
+    StoredFile,
     Unit,
     UnitRunner,
     bytes_of,
@@ -53,11 +55,13 @@ __all__ = [
     "PutPart",
     "SignedAccess",
     "Store",
+    "StoredFile",
     "StoredObject",
     "Unit",
     "UnitRunner",
     "bytes_of",
     "endpoint_of",
+    "etag_of_parts",
     "open_data_paths",
     "open_store",
     "open_store_path",

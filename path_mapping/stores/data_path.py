@@ -6,7 +6,17 @@ import os
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple, Union
 
 from path_mapping.errors import Unreachable
-from path_mapping.localfs import TargetDir, crc64, md5_of, put_mark, write_all
+from path_mapping.localfs import (
+    FileChanged,
+    FileState,
+    TargetDir,
+    crc64,
+    md5_of,
+    put_mark,
+    read_unchanged,
+    state_of,
+    write_all,
+)  # fmt: skip
 from path_mapping.stores.exchange import NOTHING, Exchange, OpenConnections, Request
 from path_mapping.stores.http_connection import HttpConnection, Response
 from path_mapping.stores.obs_responses import (
@@ -21,7 +31,7 @@ from path_mapping.stores.obs_responses import (
 )
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.stores.store import Access, Credentials
-from path_mapping.stores.store_path import FileChanged, send_unchanged
+from path_mapping.stores.store_path import send_unchanged
 from path_mapping.stores.units import (
     RIGHT,
     UNKNOWN,
@@ -36,6 +46,7 @@ from path_mapping.stores.units import (
     GetRange,
     PutFile,
     PutPart,
+    StoredFile,
     Unit,
     UnitRunner,
 )
@@ -233,18 +244,18 @@ class DataPath(UnitRunner):
 
         return md5_of(pieces())
 
-    def _put_file(self, unit: PutFile, moved: Moved) -> None:
-        send_unchanged(unit.path, lambda: self._send_file(unit, moved))
+    def _put_file(self, unit: PutFile, moved: Moved) -> StoredFile:
+        return send_unchanged(unit, lambda: self._send_file(unit, moved))
 
-    def _send_file(self, unit: PutFile, moved: Moved) -> None:
+    def _send_file(self, unit: PutFile, moved: Moved) -> str:
         doing = f"writing obs://{unit.bucket}/{unit.key}"
         file = os.open(unit.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            size = os.fstat(file).st_size
+            before = state_of(os.fstat(file))
+            size = before.size
             headers = {"Content-MD5": base64_of_md5(self._md5_of(file, 0, size))} if unit.checked else NOTHING
-            plain = f"Content-Length: {size}\r\n"
-            request = Request(doing, "PUT", unit.bucket, unit.key, headers=headers, plain=plain)
-            self._sent(request, file, 0, size, moved)
+            request = Request(doing, "PUT", unit.bucket, unit.key, {}, headers, f"Content-Length: {size}\r\n")
+            return self._sent(request, file, 0, size, moved, before)
         finally:
             os.close(file)
 
@@ -268,20 +279,25 @@ class DataPath(UnitRunner):
             raise Unreachable(f"{doing}: the response has no ETag")
         return etag
 
-    def _sent(self, request: Request, file: int, offset: int, size: int, moved: Moved) -> str:
-        """Sends a range of a file, and checks the checksum in the response; returns the ETag."""
-        small = os.pread(file, size, offset) if size <= SENT_AT_ONCE else None
-        if small is not None and len(small) < size:
-            raise FileChanged(f"{request.doing}: the file was truncated")
+    def _sent(
+        self, request: Request, file: int, offset: int, size: int, moved: Moved,
+        before: Optional[FileState] = None,
+    ) -> str:  # fmt: skip
+        """Sends a range of a file, and checks the checksum in the response; returns the ETag.
+
+        Its last bytes are only sent if the file is still as `before`: OBS stores nothing without them.
+        """
+        first = max(0, size - SENT_AT_ONCE)
+        small = read_unchanged(file, offset, size, before) if not first else None
 
         def send(connection: HttpConnection, head: bytes) -> None:
-            if small is not None:
-                connection.send(head, small)
-                moved(size)
-                return
-            connection.send(head)
-            if connection.send_file(file, offset, size, moved) < size:
-                raise FileChanged(f"{request.doing}: the file was truncated")
+            if small is None:
+                connection.send(head)
+                if connection.send_file(file, offset, first, moved) < first:
+                    raise FileChanged("the file was truncated")
+                head = b""
+            connection.send(head, small or read_unchanged(file, offset + first, size - first, before))
+            moved(size - first)
 
         with self._exchange.ask(request, send) as (response, connection):
             for _ in connection.body(response):

@@ -76,12 +76,12 @@ class DirectoryStore(FileStore):
                 yield piece[offset:]
             offset = max(0, offset - len(piece))
 
-    def write(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> None:
+    def write(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> str:
         """See `Store.write`. A bucket that does not exist yet is created."""
         target = self._path(bucket, key[:-1] if key.endswith("/") else key)
         if key.endswith("/"):
             make_directories(target)
-            return
+            return ""
 
         def pieces() -> Iterator[bytes]:
             for piece in chunks(source):
@@ -92,6 +92,7 @@ class DirectoryStore(FileStore):
             write_verified(target, pieces(), source.stat().st_size, md5)
         except OSError as error:
             raise _store_error(error, f"writing obs://{bucket}/{key}") from error
+        return f'"{md5}"'
 
     def copy(self, bucket: str, key: str, to_bucket: str, to_key: str) -> None:
         if self.find(bucket, key) is None:

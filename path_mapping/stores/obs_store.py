@@ -153,14 +153,13 @@ class ObsStore(FileStore, SignedAccess):
     def delete(self, bucket: str, key: str) -> None:
         self.sdk.call(f"deleting obs://{bucket}/{key}", lambda sdk: sdk.deleteObject(bucket, key))
 
-    def write(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> None:
+    def write(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> str:
         """See `Store.write`. A large file goes in parts; OBS verifies the MD5 of each request."""
         doing = f"writing obs://{bucket}/{key}"
         with source.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size >= self.sdk.access.multipart_from:
-                self._write_parts(doing, bucket, key, file, size, sent)
-                return
+                return self._write_parts(doing, bucket, key, file, size, sent)
             body = Section(file, 0, size, sent)
             header = PutObjectHeader(contentLength=size, md5=base64_of_md5(md5))
             answer = self.sdk.call(
@@ -170,10 +169,11 @@ class ObsStore(FileStore, SignedAccess):
                 ),
             )
         compare(doing, answer, md5)
+        return str(getattr(answer.body, "etag", None) or "")
 
     def _write_parts(
         self, doing: str, bucket: str, key: str, file: BinaryIO, size: int, sent: Callable[[int], None]
-    ) -> None:
+    ) -> str:
         upload, length = self.begin_parts(bucket, key).upload, self.sdk.access.part
         try:
             sections = [
@@ -184,6 +184,7 @@ class ObsStore(FileStore, SignedAccess):
                 for number, section in enumerate(sections, start=1)
             ]
             self.end_parts(bucket, key, upload, tuple(etags), size)
+            return etag_of_parts(tuple(etags))
         except BaseException:
             with suppress(StoreError):
                 self.abort_parts(bucket, key, upload)

@@ -60,9 +60,10 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def write(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> None:
+    def write(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> str:
         """Stores a local file, completely or not at all; `md5` (hex) is that of its content.
 
+        Returns the ETag of the object as listings have it; it is empty if that is not known.
         `sent` is called with the number of bytes of each piece sent, and may raise to abort.
 
         Raises:

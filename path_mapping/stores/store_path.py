@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import threading
 from pathlib import Path
-from typing import Callable, Iterable, Iterator, Optional, TypeVar
+from typing import Callable, Iterable, Iterator, TypeVar, Union
 
 from path_mapping.errors import Cancelled, StoreError
 from path_mapping.localfs import (
     CHANGED_ATTEMPTS,
+    FileChanged,
     chunks,
     contained,
     make_directories,
@@ -18,14 +19,19 @@ from path_mapping.localfs import (
     write_verified,
 )
 from path_mapping.stores.store import Store
-from path_mapping.stores.units import RIGHT, UNKNOWN, ContentMatch, GetFile, PutFile, Unit, UnitRunner
+from path_mapping.stores.units import (
+    RIGHT,
+    UNKNOWN,
+    ContentMatch,
+    GetFile,
+    PutFile,
+    StoredFile,
+    Unit,
+    UnitRunner,
+)
 
 Item = TypeVar("Item")
 Moved = Callable[[int], None]
-
-
-class FileChanged(OSError):
-    """The file was written to during its upload."""
 
 
 class StorePath(UnitRunner):
@@ -35,13 +41,12 @@ class StorePath(UnitRunner):
         self._store = store
         self._cancel = cancel
 
-    def run(self, unit: Unit, moved: Moved) -> Optional[ContentMatch]:
+    def run(self, unit: Unit, moved: Moved) -> Union[ContentMatch, StoredFile]:
         moved(0)
         if isinstance(unit, GetFile):
             return self._fetch(unit, moved)
         assert isinstance(unit, PutFile)
-        send_unchanged(unit.path, lambda: self._send(unit, moved))
-        return None
+        return send_unchanged(unit, lambda: self._send(unit, moved))
 
     def close(self) -> None:
         """Holds nothing."""
@@ -68,32 +73,36 @@ class StorePath(UnitRunner):
         write_verified(target, pieces(), unit.size, None)  # the store compares the content
         return ContentMatch(verdict)
 
-    def _send(self, unit: PutFile, moved: Moved) -> None:
+    def _send(self, unit: PutFile, moved: Moved) -> str:
         source = Path(unit.path)
         md5 = md5_of(until(self._cancel, chunks(source)))
-        self._store.write(unit.bucket, unit.key, source, md5, moved)
+        return self._store.write(unit.bucket, unit.key, source, md5, moved)
 
 
-def send_unchanged(path: str, send: Callable[[], None]) -> None:
-    """Calls `send` until the file did not change meanwhile, at most three times.
+def send_unchanged(unit: PutFile, send: Callable[[], str]) -> StoredFile:
+    """Calls `send`, which returns an ETag, until the file did not change meanwhile, at most three times.
 
-    A change also explains a refusal: the checksum does not fit then.
+    With `unit.settled` once, and only if the file is still as it was listed. A change also explains a
+    refusal: the checksum does not fit then.
 
     Raises:
-        OSError: the file changed each time, or cannot be read.
+        FileChanged: the file changed each time.
+        OSError: the file cannot be read.
         StoreError: `send` failed, for another reason.
     """
-    for _ in range(CHANGED_ATTEMPTS):
-        before = state_of(os.stat(path))
+    for _ in range(1 if unit.settled else CHANGED_ATTEMPTS):
+        before = state_of(os.stat(unit.path))
+        if unit.settled and (before.size, before.mtime_ns) != (unit.size, unit.mtime_ns):
+            raise FileChanged("the file changed after it was listed")
         try:
-            send()
+            etag = send()
         except (StoreError, FileChanged):
-            if state_of(os.stat(path)) == before:
+            if state_of(os.stat(unit.path)) == before:
                 raise
         else:
-            if state_of(os.stat(path)) == before:
-                return
-    raise OSError(f"the file changed during each of {CHANGED_ATTEMPTS} uploads")
+            if state_of(os.stat(unit.path)) == before:
+                return StoredFile(etag, before.size, before.mtime_ns)
+    raise FileChanged(f"the file changed during each of {CHANGED_ATTEMPTS} uploads")
 
 
 def until(cancel: threading.Event, items: Iterable[Item]) -> Iterator[Item]:

@@ -59,7 +59,10 @@ class CheckFile(NamedTuple):
 
 
 class PutFile(NamedTuple):
-    """Upload a file, completely or not at all; `checked` sends its MD5 along."""
+    """Upload a file, completely or not at all: the result is a `StoredFile`.
+
+    `checked` sends its MD5 along. `settled`: only if its size and modification time are still these.
+    """
 
     number: int
     bucket: str
@@ -67,6 +70,8 @@ class PutFile(NamedTuple):
     size: int
     path: str
     checked: bool
+    mtime_ns: int = 0
+    settled: bool = False
 
 
 class BeginParts(NamedTuple):
@@ -129,6 +134,14 @@ class ContentMatch(NamedTuple):
     verdict: str
     crc: int = 0
     why: str = ""
+
+
+class StoredFile(NamedTuple):
+    """An uploaded file: the ETag of its object, empty if it is not known, and the file's state as sent."""
+
+    etag: str
+    size: int
+    mtime_ns: int
 
 
 class MultipartUpload(NamedTuple):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
-from path_mapping.localfs import CHANGED_ATTEMPTS, FileState, state_of
+from path_mapping.localfs import CHANGED_ATTEMPTS, FileChanged, FileState, state_of
 from path_mapping.planning import Copy
 from path_mapping.stores import (
     BeginParts,
@@ -14,7 +15,9 @@ from path_mapping.stores import (
     MultipartUpload,
     PutFile,
     PutPart,
+    StoredFile,
     Unit,
+    etag_of_parts,
 )
 from path_mapping.transfer.parts import Span, part_size, parts_that_count, spans
 
@@ -47,30 +50,43 @@ class Job(ABC):
         return
 
 
-class SingleUnit(Job):
-    """A file that one unit moves, which leaves nothing unfinished behind."""
+def as_sent(copy: Copy, stored: StoredFile) -> Copy:
+    """The file in the state in which it was sent, with the ETag of its object."""
+    return replace(copy, size=stored.size, mtime_ns=stored.mtime_ns, etag=stored.etag)
 
-    def __init__(self, copy: Copy, unit: Unit) -> None:
+
+class SmallUpload(Job):
+    """A file that is uploaded by one request; `checked` sends its MD5 along.
+
+    `settled`: only if it is as it was listed. Afterwards `copy` is what was sent.
+    """
+
+    def __init__(self, copy: Copy, number: Number, checked: bool, settled: bool) -> None:
         self.copy = copy
-        self._unit = unit
+        path = os.fspath(copy.local)
+        self._unit = PutFile(
+            number(), copy.bucket, copy.key, copy.size, path, checked, copy.mtime_ns, settled
+        )
 
     def begin(self) -> Iterable[Unit]:
         return (self._unit,)
 
-
-def small_upload(copy: Copy, number: Number, checked: bool) -> Job:
-    """A file that is uploaded by one request; `checked` sends its MD5 along."""
-    unit = PutFile(number(), copy.bucket, copy.key, copy.size, os.fspath(copy.local), checked)
-    return SingleUnit(copy, unit)
+    def proceed(self, unit: Unit, value: Any) -> Iterable[Unit]:
+        self.copy = as_sent(self.copy, value)
+        return ()
 
 
 class LargeUpload(Job):
-    """A file that is uploaded in parts; parts that an earlier run stored are compared, not sent again."""
+    """A file that is uploaded in parts; parts that an earlier run stored are compared, not sent again.
 
-    def __init__(self, copy: Copy, number: Number, part: int) -> None:
+    `settled`: only if it is as it was listed. Afterwards `copy` is what was sent.
+    """
+
+    def __init__(self, copy: Copy, number: Number, part: int, settled: bool) -> None:
         self.copy = copy
         self._number = number
         self._part = part
+        self._settled = settled
         self._attempts = 0
         self._upload = ""
         self._etags: Dict[int, str] = {}
@@ -81,7 +97,9 @@ class LargeUpload(Job):
         """Begins the upload of the file in its current state."""
         self._attempts += 1
         self._etags = {}
-        self._before = state_of(os.stat(self.copy.local))
+        before = self._before = state_of(os.stat(self.copy.local))
+        if self._settled and (before.size, before.mtime_ns) != (self.copy.size, self.copy.mtime_ns):
+            raise FileChanged("the file changed after it was listed")
         part = part_size(self._before.size, self._part)
         self._spans = spans(self._before.size, part) or [Span(0, 0)]  # it has been emptied
         return (BeginParts(self._number(), self.copy.bucket, self.copy.key),)
@@ -98,9 +116,12 @@ class LargeUpload(Job):
         assert isinstance(unit, EndParts)
         self._upload = ""
         if unit.etags:
+            assert self._before is not None
+            etag = etag_of_parts(unit.etags)
+            self.copy = as_sent(self.copy, StoredFile(etag, self._before.size, self._before.mtime_ns))
             return ()
         if self._attempts == CHANGED_ATTEMPTS:
-            raise OSError(f"the file changed during each of {CHANGED_ATTEMPTS} uploads")
+            raise FileChanged(f"the file changed during each of {CHANGED_ATTEMPTS} uploads")
         return self.begin()
 
     def _parts(self, begun: MultipartUpload) -> Iterator[Unit]:

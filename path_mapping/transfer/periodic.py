@@ -44,10 +44,15 @@ def upload_periodically(
     schedule = Schedule.starting([route.interval or 0.0 for route in timed], time.monotonic())
     while not cancel.wait(schedule.wait(time.monotonic())):
         ready = schedule.ready(time.monotonic())
+        chosen, begun = [timed[number] for number in ready], time.monotonic()
         try:
-            moved = _round([timed[number] for number in ready], base, store, cancel)
-            if moved is not None and moved.files:
-                done(moved)
+            while True:
+                moved = _round(chosen, base, store, cancel)
+                if moved is not None and moved.files:
+                    done(moved)
+                late = time.monotonic() - begun > max(route.interval or 0.0 for route in chosen)
+                if moved is None or not moved.deferred or late:
+                    break  # what changed meanwhile is sent as soon as it is settled
         except Cancelled:
             return
         except (PathMappingError, OSError) as error:
@@ -98,7 +103,7 @@ def _round(
         """Only as it was when it was idle: a file that has changed since waits for the next round."""
         return str(path) in idle and before[str(path)] == local
 
-    choice = UploadChoice(wanted=wanted)
+    choice = UploadChoice(wanted=wanted, settled=True)
     return upload(routes, base, store, cancel=cancel, progress=lambda now: None, choice=choice)
 
 

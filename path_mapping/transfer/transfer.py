@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -22,15 +22,31 @@ from path_mapping.errors import (
     Unreachable,
     UnsafeTarget,
 )
-from path_mapping.localfs import contained, leftovers, make_directories, new_md5, shown
+from path_mapping.localfs import (
+    CHANGED_ATTEMPTS,
+    contained,
+    leftovers,
+    make_directories,
+    new_md5,
+    printable,
+    shown,
+)
 from path_mapping.mapping import Route, Shard
-from path_mapping.planning import Copy, PreparedTransfer, UploadChoice, prepare_downloads, prepare_uploads
+from path_mapping.planning import (
+    Copy,
+    PreparedTransfer,
+    UploadChoice,
+    prepare_downloads,
+    prepare_uploads,
+    unquoted,
+)
 from path_mapping.stores import FileStore, Store, StoredObject
 from path_mapping.transfer.download_jobs import LargeDownload, SmallDownload, journal_of, temporary_of
-from path_mapping.transfer.jobs import Job, LargeUpload, small_upload
+from path_mapping.transfer.jobs import Job, LargeUpload, SmallUpload
 from path_mapping.transfer.moving import StoreAccess, Work, move_files
 from path_mapping.transfer.parts import RANGES_FROM
 from path_mapping.transfer.progress import Progress
+from path_mapping.transfer.sending import Sending
 from path_mapping.workers import retrying
 
 
@@ -41,6 +57,7 @@ class Transferred:
     `files` and `bytes` were moved in `seconds`; `skipped` files were the same on both sides. `missing` are
     the routes whose source has nothing, `notices` say what was left out, `retries` is the number of retried
     requests, `by_length` that of downloaded files whose content could be compared with no checksum.
+    `deferred` files were not uploaded, as they changed after they were listed (see `UploadChoice.settled`).
     """
 
     files: int
@@ -51,6 +68,7 @@ class Transferred:
     notices: Tuple[str, ...] = ()
     retries: int = 0
     by_length: int = 0
+    deferred: int = 0
 
 
 def download(
@@ -131,19 +149,29 @@ def upload(
         access = via.access
 
         def job(copy: Copy, number: Callable[[], int]) -> Job:
+            sending.begin(copy)
             if access is not None and copy.size >= access.multipart_from:
-                return LargeUpload(copy, number, access.part)
-            return small_upload(copy, number, routes[copy.route].checksum)
+                return LargeUpload(copy, number, access.part, choice.settled)
+            return SmallUpload(copy, number, routes[copy.route].checksum, choice.settled)
 
-        def failed(copy: Copy, error: Exception) -> None:
-            failures.append(Failure(shown(copy.local), copy.url, error))
-
+        sending = Sending(prepared, failures, choice.settled)
         copies = prepared.newest_first() if choice.hurry else prepared.copies()
-        work = Work(copies, prepared.files, prepared.size, job, prepared.uploaded, failed)
-        whole, retries = move_files(work, via, cancel, progress)
+        work = Work(copies, prepared.files, prepared.size, job, sending.done, sending.failed)
+        retries = 0
+        for attempt in range(1, CHANGED_ATTEMPTS + 1):
+            retries += move_files(work, via, cancel, progress)[1]
+            changed = [] if choice.settled else list(sending.changed())
+            if not changed:
+                break
+            if attempt == CHANGED_ATTEMPTS:
+                for copy in changed:
+                    prepared.notice(f"{shown(copy.local)} changed again after it was uploaded")
+            size = sum(copy.size for copy in changed)
+            work = work._replace(copies=iter(changed), files=len(changed), size=size)
         if not failures:  # nothing is deleted as long as something is missing
             _delete_objects(prepared, store, cancel, failures)
-        return _transferred(prepared, failures, whole, retries, started)
+        done = _transferred(prepared, failures, sending.files, retries, started)
+        return replace(done, bytes=sending.size, deferred=len(sending.deferred))
 
 
 def _transferred(
@@ -157,7 +185,7 @@ def _transferred(
     if failures:
         raise TransferFailed(failures, whole)
     return Transferred(
-        prepared.files,
+        whole,
         prepared.size,
         time.monotonic() - started,
         prepared.missing,
@@ -201,19 +229,23 @@ def _mark_directories(
     for copy in prepared.directories():
         write = partial(store.write, copy.bucket, copy.key, nothing, empty, lambda size: None)
         with _noting(failures, shown(copy.local), copy.url):
-            retrying(write, cancel)
-            prepared.uploaded(copy)
+            prepared.uploaded(replace(copy, etag=retrying(write, cancel)))
 
 
 def _delete_objects(
     prepared: PreparedTransfer, store: Store, cancel: threading.Event, failures: List[Failure]
 ) -> None:
-    """Deletes objects that a route once uploaded and no longer has."""
+    """Deletes objects that a route once uploaded and no longer has, unless somebody has changed them."""
     if not isinstance(store, FileStore):
         return
     for copy in prepared.deletions():
         with _noting(failures, "", copy.url):
-            retrying(partial(store.delete, copy.bucket, copy.key), cancel)
+            found = next(listing(store, cancel, copy.bucket, copy.key), None)
+            if found is not None and found.key == copy.key:
+                if unquoted(found.etag) != copy.etag:
+                    prepared.notice(f"{printable(copy.url)} is not deleted: it has changed since its upload")
+                    continue
+                retrying(partial(store.delete, copy.bucket, copy.key), cancel)
             prepared.deleted(copy)
 
 

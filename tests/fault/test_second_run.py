@@ -225,8 +225,8 @@ class ObjectsLess(Store):
     def read(self, bucket: str, key: str) -> Iterator[bytes]:
         return self._store.read(bucket, key)
 
-    def write(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> None:
-        self._store.write(bucket, key, source, md5, sent)
+    def write(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> str:
+        return self._store.write(bucket, key, source, md5, sent)
 
 
 class Huge(Store):
@@ -241,7 +241,7 @@ class Huge(Store):
     def read(self, bucket: str, key: str) -> Iterator[bytes]:
         raise AssertionError("a byte is read")
 
-    def write(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> None:
+    def write(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> str:
         raise NotImplementedError
 
 
@@ -258,9 +258,9 @@ def test_the_newest_files_go_first_when_time_is_short(store: Store, tmp_path: Pa
     order: List[str] = []
 
     class Watched(ObjectsLess):
-        def write(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> None:
+        def write(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> str:
             order.append(key)
-            super().write(bucket, key, source, md5, sent)
+            return super().write(bucket, key, source, md5, sent)
 
     send(Watched(store), tmp_path, UploadChoice(hurry=True))
     assert order == ["data/3-meta", "data/2-weights", "data/1-old.log"]

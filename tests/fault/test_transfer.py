@@ -134,7 +134,7 @@ class Listing(Store):
     def read(self, bucket: str, key: str) -> Iterator[bytes]:
         yield b"evil"
 
-    def write(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> None:
+    def write(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> str:
         raise NotImplementedError
 
 

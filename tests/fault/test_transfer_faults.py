@@ -223,7 +223,7 @@ class Objects(Store):
         self._before_read(self.reads)
         yield self._contents[key]
 
-    def write(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> None:
+    def write(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> str:
         raise NotImplementedError
 
 

@@ -333,7 +333,7 @@ class TestUploadAgain:
             (COPY, "a", "not in OBS"),
             (COPY, "b", "another size"),
             (SKIP, "c", "unchanged"),
-            (SKIP, "d", "unchanged"),  # sent by the last run, which got no ETag
+            (COPY, "d", "changed in OBS"),  # sent by the last run, which got no ETag: it may be another one
             (COPY, "e", "changed here"),
             (COPY, "f", "changed in OBS"),
         ]  # fmt: skip
@@ -367,6 +367,15 @@ class TestUploadAgain:
         entries = [RecordEntry("a", 1, 7, ""), RecordEntry("b", 1, 7, "")]
         assert [s.name for s in uploads({"b": file(1, 7)}, None, route, entries) if s.action == DELETE] == [
             "a"
+        ]
+
+    def test_delete_spares_what_is_no_longer_what_was_uploaded(self) -> None:
+        route = Route("in", ObsUrl("bucket", "in/"), delete=True)
+        entries = [RecordEntry(name, 1, 7, "x") for name in "abc"]
+        found = uploads({}, [stored("a", mark="x"), stored("b", mark="y")], route, entries)
+        assert [(step.action, step.name, step.said) for step in found] == [
+            (DELETE, "a", False),
+            (SKIP, "b", True),
         ]
 
     def test_delete_removes_nothing_after_an_unreadable_directory(self) -> None:
