@@ -54,6 +54,8 @@ from path_mapping.stores.units import (
 BUFFER = 1 << 20  # bytes: a small object arrives in one piece, a large one with few system calls
 SENT_AT_ONCE = 256 << 10  # bytes; a larger file goes from the page cache to the socket without a copy
 
+_SAME = ContentMatch(RIGHT)  # one object: its copies in a batch are pickled once
+
 Moved = Callable[[int], None]
 Received = Tuple[Response, HttpConnection]
 
@@ -134,7 +136,7 @@ class DataPath(UnitRunner):
             settled = False
             try:
                 checked = _fill(doing, unit, file, received, moved)
-                match = ContentMatch(RIGHT) if checked else self._match(unit, received[0], file, None, moved)
+                match = _SAME if checked else self._match(unit, received[0], file, None)
                 self._exchange.check()
                 if match.verdict != UNSURE or match.crc in unit.seen:
                     settled = _settle(doing, directory, temporary, name)
@@ -187,7 +189,7 @@ class DataPath(UnitRunner):
                 raise Unreachable(f"{doing}: found {response.length} bytes, expected {unit.size}")
         file = os.open(unit.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            return self._match(unit, response, file, unit.crc, moved)
+            return self._match(unit, response, file, unit.crc)
         finally:
             os.close(file)
 
@@ -197,7 +199,6 @@ class DataPath(UnitRunner):
         response: Response,
         file: int,
         crc: Optional[int],
-        moved: Moved,
     ) -> ContentMatch:
         """Compares a complete file with the checksum in a response: CRC-64, else MD5, else those of parts."""
         stated, md5 = crc64_of_content(response.headers), md5_of_content(response.headers)
@@ -205,23 +206,28 @@ class DataPath(UnitRunner):
             crc = self._crc_of(file, 0, unit.size) if crc is None else crc
             return _compared("CRC-64", str(stated), str(crc))
         if md5 is not None:
-            return _compared("MD5", md5, self._md5_of(file, 0, unit.size, moved))
+            return _compared("MD5", md5, self._md5_of(file, 0, unit.size))
         etag, count = parts_of_content(response.headers) or ("", 0)
         sizes = likely_part_sizes(unit.size, count) if etag else []
         for size in sizes:
             offsets = range(0, max(unit.size, 1), size)
-            md5s = (self._md5_of(file, one, min(size, unit.size - one), moved) for one in offsets)
+            md5s = (self._md5_of(file, one, min(size, unit.size - one)) for one in offsets)
             if etag_of_parts(tuple(md5s)) == etag:
-                return ContentMatch(RIGHT)
+                return _SAME
         if not sizes:
             return ContentMatch(UNKNOWN)
         crc = self._crc_of(file, 0, unit.size) if crc is None else crc
         return ContentMatch(UNSURE, crc, f"the ETag in OBS is {etag}, no usual part size gives it here")
 
     def _pieces(self, file: int, offset: int, size: int) -> Iterator[memoryview]:
-        """Yields these bytes of the file, each piece valid until the next; fewer if the file is shorter."""
+        """Yields these bytes of the file, each piece valid until the next; fewer if the file is shorter.
+
+        Raises:
+            Cancelled: the transfer is over.
+        """
         end = offset + size
         while offset < end:
+            self._exchange.check()
             found = os.preadv(file, [self._buffer[: min(len(self._buffer), end - offset)]], offset)
             if not found:
                 return
@@ -234,15 +240,8 @@ class DataPath(UnitRunner):
             crc = crc64(piece, crc)
         return crc
 
-    def _md5_of(self, file: int, offset: int, size: int, moved: Moved = lambda size: None) -> str:
-        """`moved` is called with 0 for each piece: it raises if the transfer was cancelled."""
-
-        def pieces() -> Iterator[memoryview]:
-            for piece in self._pieces(file, offset, size):
-                moved(0)
-                yield piece
-
-        return md5_of(pieces())
+    def _md5_of(self, file: int, offset: int, size: int) -> str:
+        return md5_of(self._pieces(file, offset, size))
 
     def _put_file(self, unit: PutFile, moved: Moved) -> StoredFile:
         return send_unchanged(unit, lambda: self._send_file(unit, moved))
@@ -327,7 +326,7 @@ def _settle(doing: str, directory: TargetDir, temporary: str, name: str) -> bool
 
 def _compared(kind: str, there: str, here: str) -> ContentMatch:
     if there == here:
-        return ContentMatch(RIGHT)
+        return _SAME
     return ContentMatch(WRONG, why=f"the {kind} in OBS is {there}, here it is {here}")
 
 

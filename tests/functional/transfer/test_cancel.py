@@ -33,7 +33,12 @@ LARGE = random.Random(6).randbytes(81 * MIB)  # six ranges
 
 
 class Dripping:
-    """A server with TLS that answers every request with `CONTENT`, piece by piece, and states no checksum."""
+    """A server with TLS that answers every request with `CONTENT`, piece by piece, and states no checksum.
+
+    It ends a connection after `most` answers, without TLS saying so.
+    """
+
+    most = 1_000_000
 
     def __init__(self, bundle: Path) -> None:
         authority = trustme.CA()
@@ -60,7 +65,9 @@ class Dripping:
     def _serve(self, client: socket.socket) -> None:
         draw = random.Random(3)
         with suppress(OSError), self._context.wrap_socket(client, server_side=True) as line:
-            while line.recv(65536):
+            for _ in range(self.most):
+                if not line.recv(65536):
+                    return
                 line.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(CONTENT))
                 for begin in range(0, len(CONTENT), 256 << 10):
                     line.sendall(CONTENT[begin : begin + (256 << 10)])
@@ -103,6 +110,18 @@ def test_a_file_of_a_closed_pool_is_whole_or_not_there(dripping: Dripping, tmp_p
     found = list(root.iterdir())
     assert 0 < len(found) < 6 * 40, "none was given up, or all of them"
     assert [path.name for path in found if path.read_bytes() != CONTENT] == []
+
+
+def test_a_kept_connection_that_ended_is_no_fault(dripping: Dripping, tmp_path: Path) -> None:
+    dripping.most = 1
+    access = Access(f"https://localhost:{dripping.port}", KEYS, str(tmp_path / "ca.pem"))
+    pool = data_path_threads(access, 1, lambda number, size: None, RateLimiter())
+    for number in range(3):
+        path = os.fspath(tmp_path / "in" / str(number))
+        pool.submit([GetFile(number, "bucket", "a", len(CONTENT), path, os.fspath(tmp_path))])
+        (outcome,) = pool.outcomes(20)
+        assert (outcome.error, outcome.retries) == (None, 0)
+    pool.close()
 
 
 def test_cancelled_downloads_leave_nothing_in_the_process_and_are_resumed(
