@@ -20,9 +20,11 @@ import pytest
 from ma_boot.cli.sync import sync as sync_group
 from ma_boot.rehearsal.obs_server import KeyPair, ObsFault, ObsServer
 from path_mapping.stores import STALL_SECONDS
+from tests.conformance.fault_proxy import Fault, FaultProxy, operation
 from tests.conftest import CREDENTIALS
 from tests.functional.node import eventually
 from tests.functional.terminal import screen_lines
+from tests.transfers import obs_store, route, send, write
 
 MAPPING = """
 input:
@@ -159,6 +161,27 @@ def test_real_obs_that_refuses_is_69_and_shows_no_secret(home: Path, obs: ObsSer
         assert "HTTP 403" in done.stderr
         assert "  -> the owner of OBS_ACCESS_KEY_ID lacks a permission" in done.stderr
         assert "PLANTED" not in done.stdout + done.stderr
+
+
+def test_a_wrong_large_file_is_69_and_is_not_there_the_next_time(
+    home: Path, obs: ObsServer, tmp_path: Path
+) -> None:
+    content = b"0123456789abcdef" * (33 << 16)  # three ranges
+    write(tmp_path / "out", {"large": content})
+    send(obs_store(obs.url), tmp_path, route("out", "data/"))
+    with FaultProxy(obs.url) as proxy:
+        proxy.faults.append(Fault(operation("GetObject"), times=6, flip_answer=1 << 20))
+        failed = sync(home, "download", "mapping.yaml", OBS_ENDPOINT=proxy.url, **CREDENTIALS)
+        assert failed.returncode == 69
+        assert "the CRC-64 in OBS is" in failed.stdout + failed.stderr
+        assert not (home / "data" / "large").exists()
+        encrypted = {"x-amz-server-side-encryption": "aws:kms"}
+        without = ("x-amz-checksum-crc64ecma",)
+        proxy.faults[:] = [Fault(operation("HeadObject"), without=without, with_headers=encrypted)]
+        done = sync(home, "download", "mapping.yaml", OBS_ENDPOINT=proxy.url, **CREDENTIALS)
+        assert done.returncode == 0
+        assert re.search(r"1 files, .*, length only: 1 files", done.stdout), done.stdout
+    assert (home / "data" / "large").read_bytes() == content
 
 
 def test_an_endpoint_without_a_server_is_reported_with_advice(home: Path) -> None:
