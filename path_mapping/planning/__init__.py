@@ -1,5 +1,6 @@
 """Decides what moves, before the first byte."""
 
+from path_mapping.planning.begun_uploads import BegunUpload, BegunUploads
 from path_mapping.planning.compare import REFUSE, LocalEntry, Step, unquoted
 from path_mapping.planning.ends import Copy
 from path_mapping.planning.local_tree import files_below, look
@@ -9,6 +10,8 @@ from path_mapping.planning.route_scan import RouteScan, scan_download, scan_uplo
 
 __all__ = [
     "REFUSE",
+    "BegunUpload",
+    "BegunUploads",
     "Copy",
     "LocalEntry",
     "PreparedTransfer",

@@ -8,9 +8,11 @@ from path_mapping.stores.store import (
     Access,
     Credentials,
     FileStore,
+    MultipartStore,
     SignedAccess,
     Store,
     StoredObject,
+    UnfinishedUpload,
 )
 from path_mapping.stores.units import (
     RIGHT,
@@ -50,6 +52,7 @@ __all__ = [
     "FileStore",
     "GetFile",
     "GetRange",
+    "MultipartStore",
     "MultipartUpload",
     "PutFile",
     "PutPart",
@@ -57,6 +60,7 @@ __all__ = [
     "Store",
     "StoredFile",
     "StoredObject",
+    "UnfinishedUpload",
     "Unit",
     "UnitRunner",
     "bytes_of",

@@ -99,7 +99,7 @@ class DataPath(UnitRunner):
             CheckFile: self._check_file,
             PutFile: self._put_file,
             PutPart: self._put_part,
-            BeginParts: lambda unit, moved: self._store.begin_parts(unit.bucket, unit.key),
+            BeginParts: lambda unit, moved: self._store.begin_parts(unit.bucket, unit.key, unit.left),
             EndParts: self._end_parts,
         }
 
@@ -308,11 +308,11 @@ class DataPath(UnitRunner):
             check.finish(request.doing)
         return response.text("etag")
 
-    def _end_parts(self, unit: EndParts, moved: Moved) -> None:
+    def _end_parts(self, unit: EndParts, moved: Moved) -> bool:
         if unit.etags:
-            self._store.end_parts(unit.bucket, unit.key, unit.upload, unit.etags, unit.size)
-        else:
-            self._store.abort_parts(unit.bucket, unit.key, unit.upload)
+            return self._store.end_parts(unit.bucket, unit.key, unit.upload, unit.etags, unit.size)
+        self._store.abort_parts(unit.bucket, unit.key, unit.upload)
+        return True
 
 
 def _settle(doing: str, directory: TargetDir, temporary: str, name: str) -> bool:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from contextlib import closing, suppress
+from datetime import datetime
 from email.utils import parsedate_to_datetime
+from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, Callable, Generator, Iterator, List, Optional, Tuple
+from typing import Any, BinaryIO, Callable, Generator, Iterator, Optional, Tuple
 
 from obs import (
     CompleteMultipartUploadRequest,
@@ -20,14 +22,23 @@ from path_mapping.errors import NotFound, Refused, StoreError, Unreachable
 from path_mapping.localfs import CHUNK, Section, new_md5
 from path_mapping.stores.obs_responses import base64_of_md5, compare, etag_of_parts, md5_of_etag
 from path_mapping.stores.obs_sdk import ObsSdk
-from path_mapping.stores.store import Access, Credentials, FileStore, ObjectState, SignedAccess, StoredObject
+from path_mapping.stores.store import (
+    Access,
+    Credentials,
+    FileStore,
+    MultipartStore,
+    ObjectState,
+    SignedAccess,
+    StoredObject,
+    UnfinishedUpload,
+)
 from path_mapping.stores.units import MultipartUpload
 
 PAGE = 1000  # entries in one answer, the most that OBS returns (API reference, "Listing Objects in a Bucket")
 LARGEST_COPY = 5 << 30  # bytes that OBS copies in one request (API reference, "Copying Objects")
 
 
-class ObsStore(FileStore, SignedAccess):
+class ObsStore(FileStore, SignedAccess, MultipartStore):
     """Objects in OBS, or in a service with its interface; create it after a fork. See `ObsSdk`."""
 
     def __init__(
@@ -183,7 +194,8 @@ class ObsStore(FileStore, SignedAccess):
                 self._write_part(doing, bucket, key, upload, number, section)
                 for number, section in enumerate(sections, start=1)
             ]
-            self.end_parts(bucket, key, upload, tuple(etags), size)
+            if not self.end_parts(bucket, key, upload, tuple(etags), size):
+                raise Unreachable(f"{doing}: the multipart upload has gone")
             return etag_of_parts(tuple(etags))
         except BaseException:
             with suppress(StoreError):
@@ -205,32 +217,23 @@ class ObsStore(FileStore, SignedAccess):
         compare(doing, answer, md5)
         return str(answer.body.etag)
 
-    def begin_parts(self, bucket: str, key: str) -> MultipartUpload:
-        """Begins a multipart upload, or resumes the latest one of this key; older ones are aborted.
+    def begin_parts(self, bucket: str, key: str, left: Tuple[str, ...] = ()) -> MultipartUpload:
+        """Begins a multipart upload, or resumes one; those of anybody else are not touched.
+
+        `left` are the ids of our own earlier uploads of this key, the oldest first. The last one is resumed,
+        unless it has gone; the others are aborted.
 
         Raises:
             StoreError: it could not be begun.
         """
         doing = f"writing obs://{bucket}/{key}"
-        left = self._uploads(doing, bucket, key)
         for upload in left[:-1]:
             self.abort_parts(bucket, key, upload)
-        if left:
-            return MultipartUpload(left[-1], tuple(self._parts(doing, bucket, key, left[-1])))
+        for upload in left[-1:]:
+            with suppress(NotFound):
+                return MultipartUpload(upload, tuple(self._parts(doing, bucket, key, upload)))
         created = self.sdk.call(doing, lambda sdk: sdk.initiateMultipartUpload(bucket, key), "uploadId")
         return MultipartUpload(created.body.uploadId, ())
-
-    def _uploads(self, doing: str, bucket: str, key: str) -> List[str]:
-        """The unfinished uploads of this key, the oldest first; none if listing them is not permitted."""
-        wanted = ListMultipartUploadsRequest(prefix=key, max_uploads=PAGE)
-        try:
-            answer = self.sdk.call(
-                doing, lambda sdk: sdk.listMultipartUploads(bucket, wanted, encoding_type="url"), "upload"
-            )
-        except (Refused, NotFound):
-            return []
-        found = [upload for upload in answer.body.upload if upload.key == key and upload.uploadId]
-        return [upload.uploadId for upload in sorted(found, key=lambda upload: str(upload.initiated))]
 
     def _parts(self, doing: str, bucket: str, key: str, upload: str) -> Iterator[Tuple[int, int, str]]:
         after = 0
@@ -246,13 +249,13 @@ class ObsStore(FileStore, SignedAccess):
             if not body.isTruncated or not body.parts:
                 return
 
-    def end_parts(self, bucket: str, key: str, upload: str, etags: Tuple[str, ...], size: int) -> None:
-        """Makes one object of the parts, and checks its ETag and its size in bytes.
+    def end_parts(self, bucket: str, key: str, upload: str, etags: Tuple[str, ...], size: int) -> bool:
+        """Makes one object of the parts; False if the upload has gone and the object is not there.
 
-        The response may get lost after OBS made the object: then the object has the ETag of these parts.
+        The response may get lost, or say nothing, after OBS made the object: then the object tells.
 
         Raises:
-            StoreError: there is no such object afterwards.
+            StoreError: the upload may still be completed, or OBS refused.
         """
         doing = f"writing obs://{bucket}/{key}"
         parts = [CompletePart(partNum=number, etag=etag) for number, etag in enumerate(etags, start=1)]
@@ -261,19 +264,63 @@ class ObsStore(FileStore, SignedAccess):
             self.sdk.call(
                 doing, lambda sdk: sdk.completeMultipartUpload(bucket, key, upload, request), "etag"
             )
-        except (NotFound, Unreachable):
-            if self._metadata(doing, bucket, key, "etag").etag.strip('"') != etag_of_parts(etags):
+        except NotFound:
+            return self._is_whole(doing, bucket, key, etags, size)
+        except Unreachable:
+            if not self._is_whole(doing, bucket, key, etags, size):
+                if self._has_gone(doing, bucket, key, upload):
+                    return False
                 raise
-        stored = self._metadata(doing, bucket, key, "contentLength").contentLength
-        if stored != size:
-            raise Unreachable(f"{doing}: OBS stored {stored} bytes, expected {size}")
+        return True
+
+    def _has_gone(self, doing: str, bucket: str, key: str, upload: str) -> bool:
+        """Whether there is no such upload: radosgw answers 500 to its completion, not 404."""
+        try:
+            next(self._parts(doing, bucket, key, upload), None)
+        except NotFound:
+            return True
+        return False
+
+    def _is_whole(self, doing: str, bucket: str, key: str, etags: Tuple[str, ...], size: int) -> bool:
+        """Whether the object is made of these parts, by its ETag and its size in bytes."""
+        try:
+            found = self._metadata(doing, bucket, key, "etag")
+        except NotFound:
+            return False
+        return bool(found.etag.strip('"') == etag_of_parts(etags) and int(found.contentLength or 0) == size)
 
     def abort_parts(self, bucket: str, key: str, upload: str) -> None:
-        """Aborts a multipart upload, which deletes its parts; it need not exist.
-
-        Raises:
-            StoreError: OBS refused, or cannot be reached.
-        """
         doing = f"aborting the upload of obs://{bucket}/{key}"
         with suppress(NotFound):
             self.sdk.call(doing, lambda sdk: sdk.abortMultipartUpload(bucket, key, upload))
+
+    def unfinished(self, bucket: str, prefix: str) -> Iterator[UnfinishedUpload]:
+        doing = f"listing the multipart uploads of obs://{bucket}/{prefix}"
+        key = upload = ""
+        while True:
+            wanted = ListMultipartUploadsRequest(
+                prefix=prefix or None,
+                max_uploads=PAGE,
+                key_marker=key or None,
+                upload_id_marker=upload or None,
+            )
+            body = self.sdk.call(doing, partial(_list_uploads, bucket, wanted), "upload").body
+            for found in body.upload:
+                if found.key and found.uploadId and found.key.startswith(prefix):
+                    yield UnfinishedUpload(found.key, found.uploadId, _seconds(found.initiated))
+            before = (key, upload)
+            key, upload = body.nextKeyMarker or "", body.nextUploadIdMarker or ""
+            if not body.isTruncated or (key, upload) == before:
+                return
+
+
+def _list_uploads(bucket: str, wanted: Any, sdk: Any) -> Any:
+    return sdk.listMultipartUploads(bucket, wanted, encoding_type="url")
+
+
+def _seconds(text: Any) -> float:
+    """The seconds since the epoch of a time as the SDK gives it: `2024/01/31 23:59:59`, in local time."""
+    try:
+        return datetime.strptime(str(text), "%Y/%m/%d %H:%M:%S").timestamp()
+    except ValueError:
+        return 0.0

@@ -111,6 +111,26 @@ class FileStore(Store):
         """Deletes an object; it need not exist."""
 
 
+class UnfinishedUpload(NamedTuple):
+    """A multipart upload in a bucket, by whomever: `began` is in seconds since the epoch, 0 if unknown."""
+
+    key: str
+    upload: str
+    began: float
+
+
+class MultipartStore(ABC):
+    """A store with multipart uploads, which no listing of objects shows."""
+
+    @abstractmethod
+    def abort_parts(self, bucket: str, key: str, upload: str) -> None:
+        """Aborts a multipart upload, which deletes its parts; it need not exist."""
+
+    @abstractmethod
+    def unfinished(self, bucket: str, prefix: str) -> Iterator[UnfinishedUpload]:
+        """Yields the multipart uploads, of anybody, whose keys begin with the prefix."""
+
+
 @dataclass(frozen=True)
 class Credentials:
     """What requests are signed with; never shown."""

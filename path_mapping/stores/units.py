@@ -75,11 +75,15 @@ class PutFile(NamedTuple):
 
 
 class BeginParts(NamedTuple):
-    """Begin a multipart upload, or resume that of an earlier run: the result is a `MultipartUpload`."""
+    """Begin a multipart upload: the result is a `MultipartUpload`.
+
+    `left` are our own of earlier runs, the oldest first: the last one is resumed, the others are aborted.
+    """
 
     number: int
     bucket: str
     key: str
+    left: Tuple[str, ...]
 
 
 class PutPart(NamedTuple):
@@ -100,7 +104,10 @@ class PutPart(NamedTuple):
 
 
 class EndParts(NamedTuple):
-    """Complete a multipart upload with the parts of these ETags, or abort it if there are none."""
+    """Complete a multipart upload with the parts of these ETags, or abort it if there are none.
+
+    The result is False if the upload has gone without having become the object: it must begin anew.
+    """
 
     number: int
     bucket: str

@@ -7,8 +7,9 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
+from path_mapping.errors import Unreachable
 from path_mapping.localfs import CHANGED_ATTEMPTS, FileChanged, FileState, state_of
-from path_mapping.planning import Copy
+from path_mapping.planning import BegunUploads, Copy
 from path_mapping.stores import (
     BeginParts,
     EndParts,
@@ -45,6 +46,10 @@ class Job(ABC):
         """The units that clean up after a failure, of the file or of the whole job."""
         return ()
 
+    def cleaned(self, unit: Unit) -> None:
+        """Takes note that a unit of `failed` has succeeded."""
+        return
+
     def abandon(self) -> None:
         """Releases what the job holds, when the transfer ends before it: no more units are run."""
         return
@@ -79,14 +84,16 @@ class SmallUpload(Job):
 class LargeUpload(Job):
     """A file that is uploaded in parts; parts that an earlier run stored are compared, not sent again.
 
-    `settled`: only if it is as it was listed. Afterwards `copy` is what was sent.
+    `settled`: only if it is as it was listed. `uploads` notes the multipart upload. Afterwards `copy` is what
+    was sent.
     """
 
-    def __init__(self, copy: Copy, number: Number, part: int, settled: bool) -> None:
+    def __init__(self, copy: Copy, number: Number, part: int, settled: bool, uploads: BegunUploads) -> None:
         self.copy = copy
         self._number = number
         self._part = part
         self._settled = settled
+        self._uploads = uploads
         self._attempts = 0
         self._upload = ""
         self._etags: Dict[int, str] = {}
@@ -102,25 +109,32 @@ class LargeUpload(Job):
             raise FileChanged("the file changed after it was listed")
         part = part_size(self._before.size, self._part)
         self._spans = spans(self._before.size, part) or [Span(0, 0)]  # it has been emptied
-        return (BeginParts(self._number(), self.copy.bucket, self.copy.key),)
+        left = self._uploads.take(self.copy.bucket, self.copy.key)
+        return (BeginParts(self._number(), self.copy.bucket, self.copy.key, left),)
 
     def proceed(self, unit: Unit, value: Any) -> Iterable[Unit]:
         """First the parts, after the last of them the end."""
         if isinstance(unit, BeginParts):
             begun: MultipartUpload = value
             self._upload = begun.upload
+            for gone in set(unit.left) - {begun.upload}:
+                self._uploads.ended(gone)
+            self._uploads.begun(unit.bucket, unit.key, begun.upload)
             return self._parts(begun)
         if isinstance(unit, PutPart):
             self._etags[unit.part] = value
             return (self._end(),) if len(self._etags) == len(self._spans) else ()
         assert isinstance(unit, EndParts)
         self._upload = ""
-        if unit.etags:
+        self._uploads.ended(unit.upload)
+        if unit.etags and value:
             assert self._before is not None
             etag = etag_of_parts(unit.etags)
             self.copy = as_sent(self.copy, StoredFile(etag, self._before.size, self._before.mtime_ns))
             return ()
         if self._attempts == CHANGED_ATTEMPTS:
+            if unit.etags:
+                raise Unreachable(f"writing {self.copy.url}: each of {CHANGED_ATTEMPTS} uploads has gone")
             raise FileChanged(f"the file changed during each of {CHANGED_ATTEMPTS} uploads")
         return self.begin()
 
@@ -142,8 +156,13 @@ class LargeUpload(Job):
         )
 
     def failed(self, error: BaseException) -> Iterable[Unit]:
-        """Aborts the upload: its parts would cost money, and no listing shows them."""
+        """Aborts the upload: its parts would cost money. What cannot be aborted, the next run aborts."""
         if not self._upload:
             return ()
         upload, self._upload = self._upload, ""
         return (EndParts(self._number(), self.copy.bucket, self.copy.key, upload, self.copy.size, ()),)
+
+    def cleaned(self, unit: Unit) -> None:
+        """The upload is aborted."""
+        assert isinstance(unit, EndParts)
+        self._uploads.ended(unit.upload)

@@ -162,6 +162,8 @@ class Scheduler:
         if self._count_outcomes:
             self._tally.moved(outcome.number, bytes_of(unit))
         if running.error is not None:
+            if running.cleaning:
+                running.job.cleaned(unit)
             self._settle(running)
         else:
             self._ask(running, lambda: running.job.proceed(unit, outcome.value))

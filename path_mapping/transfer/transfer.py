@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 import time
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
@@ -43,6 +43,7 @@ from path_mapping.planning import (
 from path_mapping.stores import FileStore, Store, StoredObject
 from path_mapping.transfer.download_jobs import LargeDownload, SmallDownload, journal_of, temporary_of
 from path_mapping.transfer.jobs import Job, LargeUpload, SmallUpload
+from path_mapping.transfer.left_uploads import abort_left, unfinished_uploads
 from path_mapping.transfer.moving import StoreAccess, Work, move_files
 from path_mapping.transfer.parts import RANGES_FROM
 from path_mapping.transfer.progress import Progress
@@ -142,16 +143,17 @@ def upload(
     """
     started = time.monotonic()
     lister, check = partial(listing, store, cancel), partial(_check, cancel)
-    with closing(prepare_uploads(routes, base, lister, choice, check)) as prepared:
+    with closing(prepare_uploads(routes, base, lister, choice, check)) as prepared, ExitStack() as begun:
         failures = list(prepared.blocked)
         _mark_directories(prepared, store, cancel, failures)
         via = StoreAccess(store)
         access = via.access
+        uploads = begun.enter_context(unfinished_uploads(routes, base))
 
         def job(copy: Copy, number: Callable[[], int]) -> Job:
             sending.begin(copy)
             if access is not None and copy.size >= access.multipart_from:
-                return LargeUpload(copy, number, access.part, choice.settled)
+                return LargeUpload(copy, number, access.part, choice.settled, uploads[copy.route])
             return SmallUpload(copy, number, routes[copy.route].checksum, choice.settled)
 
         sending = Sending(prepared, failures, choice.settled)
@@ -170,6 +172,9 @@ def upload(
             work = work._replace(copies=iter(changed), files=len(changed), size=size)
         if not failures:  # nothing is deleted as long as something is missing
             _delete_objects(prepared, store, cancel, failures)
+        if not (choice.settled or choice.hurry):
+            for notice in abort_left(uploads, store, cancel):
+                prepared.notice(notice)
         done = _transferred(prepared, failures, sending.files, retries, started)
         return replace(done, bytes=sending.size, deferred=len(sending.deferred))
 

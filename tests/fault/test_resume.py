@@ -16,6 +16,7 @@ from ma_boot.rehearsal.obs_server import KeyPair as Known
 from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
 from path_mapping.errors import Cancelled, Refused, Replaced, TransferFailed
 from path_mapping.localfs.source_file import Section
+from path_mapping.planning import BegunUploads
 from path_mapping.stores import Access, Credentials
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.transfer import Progress
@@ -193,6 +194,9 @@ class TestInterruptedUpload:
         """An upload that a killed run left, with some of its parts."""
         (base / "large").write_bytes(content)
         upload_id = store.begin_parts("bucket", "large").upload
+        uploads = BegunUploads(base / "large", "upload obs://bucket/large")
+        uploads.begun("bucket", "large", upload_id)
+        uploads.close()
         with (base / "large").open("rb") as file:
             for number in range(1, parts + 1):
                 section = Section(file, (number - 1) * 5 * MIB, 5 * MIB, lambda size: None)
@@ -245,7 +249,7 @@ class TestInterruptedUpload:
         changes = 1_000_000
         with pytest.raises(TransferFailed, match="changed during each of 3 uploads"):
             send(store, tmp_path, route("large", "large"), progress=change)
-        assert store._uploads("listing", "bucket", "large") == []
+        assert list(store.unfinished("bucket", "large")) == []
 
     def test_a_refused_part_leaves_no_upload_behind(
         self, store: ObsStore, obs: ObsServer, tmp_path: Path
@@ -254,7 +258,7 @@ class TestInterruptedUpload:
         obs.faults.append(ObsFault("403", "PUT", "partNumber=2"))
         with pytest.raises(TransferFailed, match="HTTP 403"):
             send(store, tmp_path, route("large", "large"))
-        assert store._uploads("listing", "bucket", "large") == []
+        assert list(store.unfinished("bucket", "large")) == []
 
 
 class TestCredentials:

@@ -1,0 +1,149 @@
+"""Uploads through a proxy that breaks them, to radosgw."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+from path_mapping.errors import Cancelled
+from path_mapping.transfer import Progress, Transferred
+from tests import transfers
+from tests.conformance.conftest import RADOSGW
+from tests.conformance.fault_proxy import Fault, Seen, operation
+from tests.conformance.faults.conftest import MIB, Bucket
+
+pytestmark = RADOSGW
+
+LARGE = bytes(range(256)) * (52 << 10)  # 13 MiB: three parts
+OTHER = LARGE[::-1] + b"more"
+
+
+def node(base: Path, content: bytes) -> Path:
+    """A node's directory, with an output of one large file."""
+    transfers.write(base / "out", {"large": content})
+    return base
+
+
+def send(bucket: Bucket, base: Path, **more: Any) -> Transferred:
+    return transfers.send(bucket.store(), base, transfers.route("out", "out/", bucket.name), **more)
+
+
+def stopped(bucket: Bucket, base: Path) -> None:
+    """An upload that is given up after its first part, as by a kill: its multipart upload stays."""
+    cancel = threading.Event()
+
+    def stop(progress: Progress) -> None:
+        if progress.bytes_done > 6 * MIB:
+            cancel.set()
+
+    with pytest.raises(Cancelled):
+        send(bucket, base, cancel=cancel, progress=stop)
+
+
+class TestTwoWriters:
+    """Two processes or nodes that upload one key."""
+
+    def test_both_end_well_and_the_last_one_wins(self, bucket: Bucket, tmp_path: Path) -> None:
+        """The second node begins, and ends, while the first one is about to complete."""
+        first, second = node(tmp_path / "0", LARGE), node(tmp_path / "1", OTHER)
+
+        def overtake(seen: Seen) -> None:
+            send(bucket, second)
+
+        bucket.proxy.faults.append(Fault(operation("CompleteMultipartUpload"), before=overtake))
+        assert send(bucket, first).files == 1
+        assert bucket.witness.get("out/large").content == LARGE
+        assert bucket.witness.uploads() == []
+
+    def test_both_at_once(self, bucket: Bucket, tmp_path: Path) -> None:
+        nodes = [node(tmp_path / str(index), content) for index, content in enumerate((LARGE, OTHER))]
+        together = threading.Barrier(2)
+        done: List[int] = []
+
+        def meet(seen: Seen) -> None:
+            together.wait(30)
+
+        bucket.proxy.faults += [
+            Fault(operation(name), times=2, before=meet)
+            for name in ("CreateMultipartUpload", "CompleteMultipartUpload")
+        ]
+        threads = [
+            threading.Thread(target=lambda base=base: done.append(send(bucket, base).files)) for base in nodes
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert done == [1, 1]
+        assert bucket.witness.get("out/large").content in (LARGE, OTHER)
+        assert bucket.witness.uploads() == []
+
+    def test_a_foreign_upload_is_left_alone(self, bucket: Bucket, tmp_path: Path) -> None:
+        foreign = bucket.witness.begin("out/large")
+        bucket.witness.put_part("out/large", foreign, 1, LARGE[: 5 * MIB])
+        assert send(bucket, node(tmp_path, LARGE)).files == 1
+        assert bucket.witness.uploads() == [("out/large", foreign)]
+        assert bucket.proxy.count("UploadPart") == 3
+        assert bucket.witness.get("out/large").content == LARGE
+
+    def test_ones_own_upload_is_resumed(self, bucket: Bucket, tmp_path: Path) -> None:
+        stopped(bucket, node(tmp_path, LARGE))
+        assert len(bucket.witness.uploads()) == 1
+        stored = len(bucket.witness.parts("out/large", bucket.witness.uploads()[0][1]))
+        bucket.proxy.seen.clear()
+        send(bucket, tmp_path)
+        assert bucket.proxy.count("UploadPart") == 3 - stored < 3
+        assert bucket.witness.get("out/large").content == LARGE
+        assert bucket.witness.uploads() == []
+        assert sorted(path.name for path in tmp_path.iterdir()) == [".out.ma_sync", "out"]
+
+
+class TestTheEndOfAMultipartUpload:
+    """`CompleteMultipartUpload`, whose outcome may be unknown."""
+
+    @pytest.mark.parametrize(
+        "how",
+        [
+            {"status": 500},
+            {"status": 503, "code": "SlowDown"},
+            {"status": 408, "code": "RequestTimeout"},
+            {"reset": True},
+            {"stall": True},
+            {"status": 200},
+            {"status": 500, "forwarded": True},
+            {"status": 200, "forwarded": True},
+            {"reset": True, "forwarded": True},
+            {"stall": True, "forwarded": True},
+            {"status": 404, "code": "NoSuchUpload"},
+            {"status": 404, "code": "NoSuchUpload", "forwarded": True},
+        ],
+        ids=lambda how: "-".join(map(str, how.values())),
+    )
+    def test_a_doubtful_end_ends_well(self, bucket: Bucket, tmp_path: Path, how: Dict[str, Any]) -> None:
+        fault = Fault(operation("CompleteMultipartUpload"), **how)
+        bucket.proxy.faults.append(fault)
+        assert send(bucket, node(tmp_path, LARGE)).files == 1
+        assert fault.times == 0
+        assert bucket.witness.get("out/large").content == LARGE
+        assert bucket.proxy.count("UploadPart") == (
+            6 if how.get("status") == 404 and "forwarded" not in how else 3
+        )
+
+
+class TestLeftovers:
+    """Multipart uploads that a killed run left."""
+
+    @pytest.mark.parametrize("now", [b"small", None])
+    def test_that_of_a_file_that_is_small_or_gone_now_is_aborted(
+        self, bucket: Bucket, tmp_path: Path, now: Any
+    ) -> None:
+        stopped(bucket, node(tmp_path, LARGE))
+        foreign = bucket.witness.begin("out/large")
+        (tmp_path / "out" / "large").unlink()
+        transfers.write(tmp_path / "out", {"large": now} if now else {"else": b"x"})
+        done = send(bucket, tmp_path)
+        assert [notice for notice in done.notices if "out/large by an earlier run was aborted" in notice]
+        assert bucket.witness.uploads() == [("out/large", foreign)]
