@@ -109,7 +109,7 @@ def test_an_image_that_fails_the_check_is_not_pushed(
     where = ("--region", REGION, "--organization", "org", "--registry", host)
     done = ma_boot("image", "push", image, *where, environ=LOGIN)
     assert done.code == 65
-    assert "ENV MA_X belongs to the platform" in done.output
+    assert "ENV MA_X is reserved for the platform" in done.output
 
 
 def test_a_registry_that_drops_every_connection(push: Push, host: str) -> None:
