@@ -29,7 +29,7 @@ def all_findings(file: str, product: Optional[str]) -> Sequence[TableFinding]:
     Raises `InputMissing` if the file cannot be read, `RankTableInvalid` if the table is not completed.
     """
     try:
-        return validate(parse(_document(file)), product)
+        return validate(parse(_document(file), product), product)
     except Unreadable as error:
         return error.findings
 
@@ -45,7 +45,7 @@ def read_table(file: str, product: Optional[str] = None) -> RankTable:
 def checked(document: Mapping[str, Any], product: Optional[str], name: str = "the table") -> RankTable:
     """The valid table; warnings go to standard error. Raises `RankTableInvalid` with every error."""
     try:
-        table = parse(document)
+        table = parse(document, product)
     except Unreadable as error:
         refuse(error.findings, name)
         raise
@@ -84,10 +84,10 @@ def print_json(document: Any) -> None:
 
 def _document(file: str) -> Mapping[str, Any]:
     try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputMissing(f"{file}: {error}") from error
-    document = completed_document(text)
+        content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise InputMissing(f"{file}: {error.strerror}") from error
+    document = completed_document(content)
     if isinstance(document, NotYet):
         raise RankTableInvalid(f"{file}: {document.reason}")
     return document

@@ -76,7 +76,7 @@ def card_network(
     if tool is None or table is None or not table.pods:
         return
     try:
-        own = own_pod(table, job.instance_name, job.host_ip, job.node_rank)
+        own = own_pod(table, job.instance_name, job.host_ip, job.node_rank, job.platform_name)
     except ConfigError:  # reported with the table
         return
 

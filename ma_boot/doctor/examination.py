@@ -92,12 +92,12 @@ def _rank_table(system: System, job: JobEnvironment) -> Tuple[Optional[RankTable
         return None, []
     later = "ma_boot run waits for it"
     try:
-        document = completed_document(Path(job.rank_table).read_text(encoding="utf-8"))
+        document = completed_document(Path(job.rank_table).read_bytes())
         if isinstance(document, NotYet):
             return None, [Finding("rank table", WARNING, f"{job.rank_table}: {document.reason}", later)]
         return parse(document), []
-    except (OSError, UnicodeDecodeError) as error:
-        return None, [Finding("rank table", WARNING, f"{job.rank_table}: {error}", later)]
+    except OSError as error:
+        return None, [Finding("rank table", WARNING, f"{job.rank_table}: {error.strerror}", later)]
     except Unreadable as error:
         problems = "\n".join(map(str, error.findings))
         return None, [

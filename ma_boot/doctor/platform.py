@@ -74,7 +74,11 @@ def table(job: JobEnvironment, found: Optional[RankTable]) -> Iterator[Finding]:
             "wait, since this may be an older table; or resubmit the job",
         )  # fmt: skip
     try:
-        pod = own_pod(found, job.instance_name, job.host_ip, job.node_rank) if found.pods else None
+        pod = (
+            own_pod(found, job.instance_name, job.host_ip, job.node_rank, job.platform_name)
+            if found.pods
+            else None
+        )
     except ConfigError as error:
         yield Finding(
             "rank table", ERROR, str(error), "wait for this job's table, since this may be an older one"

@@ -26,7 +26,8 @@ _OLD_HOSTS = re.compile(r"BATCH_CUSTOM(\d+)_HOSTS")
 class JobEnvironment:
     """One node's view of its job (ModelArts documentation, develop-modelarts-0104 and -1416).
 
-    `name` is the job's name as used in log file names; `node_rank` counts from 0; `node_count_given` is False
+    `name` is the job's name as used in log file names, `platform_name` as used in the names of its pods, None
+    outside of the platform; `node_rank` counts from 0; `node_count_given` is False
     if the count of 1 is a default; `device_count` is the number of cards of this container, None if unknown;
     `worker_hosts` are the nodes' addresses in order of node rank; `host` is the platform's name for this
     container. `rank_table` is a file, or None if the job has none; `start_count` and `schedule_count` are how
@@ -39,6 +40,7 @@ class JobEnvironment:
     """
 
     name: str
+    platform_name: Optional[str]
     home: str
     mount_path: str
     job_dir: str
@@ -131,6 +133,7 @@ def read_job(environ: Mapping[str, str], hostname: str) -> JobEnvironment:
         )
     return JobEnvironment(
         name=_job_name(environ, hostname),
+        platform_name=environ.get("MA_VJ_NAME") or environ.get("BATCH_JOB_ID") or None,
         home=home,
         mount_path=mount_path,
         job_dir=environ.get("MA_JOB_DIR") or os.path.join(mount_path, "user-job-dir"),

@@ -24,7 +24,7 @@ def wait_until_completed(
     check: Callable[[], None],
     say: Callable[[str], None],
     accept: Callable[[Dict[str, Any]], Optional[NotYet]] = lambda document: None,
-    decode: Callable[[bytes], str] = bytes.decode,
+    decode: Callable[[bytes], Union[str, bytes]] = bytes,
 ) -> Dict[str, Any]:
     """Waits at most `timeout` seconds for the completed table and returns its document.
 
@@ -65,7 +65,7 @@ def _status(path: str) -> Tuple[int, int, int]:
     return (status.st_ino, status.st_mtime_ns, status.st_size)
 
 
-def _read(path: str, decode: Callable[[bytes], str]) -> Union[Dict[str, Any], NotYet]:
+def _read(path: str, decode: Callable[[bytes], Union[str, bytes]]) -> Union[Dict[str, Any], NotYet]:
     try:
         return completed_document(decode(Path(path).read_bytes()))
     except FileNotFoundError:

@@ -83,7 +83,7 @@ def find_ranks(
         sleep=sleep,
         check=check,
         say=say,
-        accept=lambda completed: None if options.by_hand else _stale(completed, job),
+        accept=lambda completed: None if options.by_hand else _stale(completed, job, options.product),
     )
     table = _valid_table(options, document, say)
     in_place = options.rank_table_file is not None and "group_list" not in document
@@ -120,9 +120,9 @@ def _no_such_device(device: int, count: int) -> ConfigError:
     )
 
 
-def _stale(document: Mapping[str, Any], job: JobEnvironment) -> Optional[NotYet]:
+def _stale(document: Mapping[str, Any], job: JobEnvironment, product: Optional[str]) -> Optional[NotYet]:
     """Why a completed table is not this job's: an earlier attempt left it, and it will soon be replaced."""
-    table = _parsed(document)
+    table = _parsed(document, product)
     if table.template == "two" and job.node_count_given and len(table.pods) != job.node_count:
         return NotYet(f"completed, but with {len(table.pods)} pods where MA_NUM_HOSTS is {job.node_count}")
     try:
@@ -132,9 +132,9 @@ def _stale(document: Mapping[str, Any], job: JobEnvironment) -> Optional[NotYet]
     return None
 
 
-def _parsed(document: Mapping[str, Any]) -> RankTable:
+def _parsed(document: Mapping[str, Any], product: Optional[str]) -> RankTable:
     try:
-        return parse(document)
+        return parse(document, product)
     except Unreadable as error:
         raise _invalid(error.findings) from error
 
@@ -149,7 +149,7 @@ def _invalid(findings: Sequence[TableFinding]) -> RankTableInvalid:
 
 def _valid_table(options: RankOptions, document: Mapping[str, Any], say: Say) -> RankTable:
     """The table with ranks; errors in it are raised at once, warnings are printed."""
-    table = _parsed(document)
+    table = _parsed(document, options.product)
     findings = validate(table, options.product)
     if errors(findings):
         raise _invalid(errors(findings))
@@ -181,7 +181,7 @@ def _own_pod(table: RankTable, job: JobEnvironment) -> Optional[Pod]:
     """This container in the table; None for a table that is passed through."""
     if not table.pods:
         return None
-    return own_pod(table, job.instance_name, job.host_ip, job.node_rank)
+    return own_pod(table, job.instance_name, job.host_ip, job.node_rank, job.platform_name)
 
 
 def _by_table(

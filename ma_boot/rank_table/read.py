@@ -5,13 +5,20 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
-from ma_boot.rank_table.table import Device, Pod, RankTable, TableFinding, Unreadable, errors
+from ma_boot.rank_table.rules import validate
+from ma_boot.rank_table.table import (
+    INVALID,
+    MISSING,
+    Device,
+    Pod,
+    RankTable,
+    TableFinding,
+    Unreadable,
+    errors,
+)
 
 _DEVICE_FIELDS = {"device_id", "device_ip", "rank_id"}
 _POD_FIELDS = {"pod_name", "server_id", "devices", "device"}
-# Codes and texts of HCCL's parser of rank tables.
-MISSING = "EI0017"  # "Config ... is missing in the ranktable file", "property value ... is not string!"
-INVALID = "EI0014"  # "Value [...] for ranktable variable [...] is invalid"
 
 
 class NotYet(NamedTuple):
@@ -20,12 +27,18 @@ class NotYet(NamedTuple):
     reason: str
 
 
-def completed_document(text: str) -> Union[Dict[str, Any], NotYet]:
+def completed_document(content: Union[str, bytes]) -> Union[Dict[str, Any], NotYet]:
     """The document if its status is `completed`, else why it is not ready.
 
     The platform does not write the file atomically: an empty file, half a document and a document with only
     a status are states that every job goes through.
     """
+    try:
+        text = content.decode() if isinstance(content, bytes) else content
+    except UnicodeDecodeError as error:
+        return NotYet(
+            f"the file is not UTF-8: byte 0x{error.object[error.start]:02x} at offset {error.start}"
+        )
     if not text.strip():
         return NotYet("the file is empty")
     try:
@@ -42,13 +55,13 @@ def completed_document(text: str) -> Union[Dict[str, Any], NotYet]:
     return document
 
 
-def parse(document: Mapping[str, Any]) -> RankTable:
-    """Reads a document of any template.
+def parse(document: Mapping[str, Any], product: Optional[str] = None) -> RankTable:
+    """Reads a document of any template; wrong values (counts, duplicates, ranks) are left to `validate`.
 
-    Raises `Unreadable` with every part that is missing or has the wrong type. Wrong values (counts,
-    duplicates, ranks) are left to `validate`.
+    Raises `Unreadable` if a part is missing or has the wrong type, with all that is wrong: also the wrong
+    values of the parts that could be read, by the rules for `product`.
     """
-    reading = _Reading()
+    reading = _Reading(product)
     if "rank_list" in document:  # its numbers are numbers
         reading.count(document, "rank_count")
         return reading.table("2.0", (), document)
@@ -66,17 +79,19 @@ def parse(document: Mapping[str, Any]) -> RankTable:
 class _Reading:
     """Reads the parts of one document and collects what is wrong with them."""
 
-    def __init__(self) -> None:
+    def __init__(self, product: Optional[str]) -> None:
         self.findings: List[TableFinding] = []
+        self._product = product
 
     def report(self, path: str, found: str, expected: str, hccl: str = "", fatal: bool = True) -> None:
         self.findings.append(TableFinding(path, found, expected, hccl, fatal))
 
     def table(self, template: str, pods: Sequence[Pod], document: Mapping[str, Any]) -> RankTable:
         """The table; raises `Unreadable` if something fatal was found."""
+        table = RankTable(template, tuple(pods), document, tuple(self.findings))
         if errors(self.findings):
-            raise Unreadable(errors(self.findings))
-        return RankTable(template, tuple(pods), document, tuple(self.findings))
+            raise Unreadable(errors(validate(table, self._product)))
+        return table
 
     def strings(self, value: Any, path: str) -> Any:
         """The value with numbers as strings, and a warning for each; HCCL rejects numbers."""
@@ -105,18 +120,22 @@ class _Reading:
         return sorted(pods, key=lambda pod: min((device.rank or 0 for device in pod.devices), default=-1))
 
     def pod(self, holder: Mapping[str, Any], at: str, name: Optional[str], key: str, ranked: bool) -> Pod:
-        devices = [self.device(device, path, ranked) for path, device in self.objects(holder, key, at)]
+        """A server or instance with the devices that could be read."""
+        listed = (self.device(device, path, ranked) for path, device in self.objects(holder, key, at))
+        devices = [device for device in listed if device is not None]
         if ranked:
             devices.sort(key=lambda device: device.rank or 0)
         more = {field: value for field, value in holder.items() if field not in _POD_FIELDS}
         return Pod(name, self.text(holder, "server_id", at), tuple(devices), more)
 
-    def device(self, device: Mapping[str, Any], at: str, ranked: bool) -> Device:
+    def device(self, device: Mapping[str, Any], at: str, ranked: bool) -> Optional[Device]:
         device_id = self.number(device, "device_id", at)
-        rank = int(self.number(device, "rank_id", at)) if ranked else None
+        rank = self.number(device, "rank_id", at) if ranked else None
         ip = self.text(device, "device_ip", at) if device.get("device_ip") else None
         more = {field: value for field, value in device.items() if field not in _DEVICE_FIELDS}
-        return Device(device_id, ip, rank, more)
+        if device_id is None or (ranked and rank is None):
+            return None
+        return Device(device_id, ip, None if rank is None else int(rank), more)
 
     def objects(self, holder: Mapping[str, Any], key: str, at: str) -> List[Tuple[str, Mapping[str, Any]]]:
         """The objects in the list under a key, each with its path; anything else is reported."""
@@ -134,14 +153,17 @@ class _Reading:
         value = holder.get(key)
         if isinstance(value, str) and value:
             return value
-        self.report(f"{at}.{key}", _kind(value), "a string", MISSING)
+        found = "an empty string" if value == "" else _kind(value)
+        self.report(f"{at}.{key}", found, "a non-empty string", MISSING)
         return ""
 
-    def number(self, holder: Mapping[str, Any], key: str, at: str) -> str:
+    def number(self, holder: Mapping[str, Any], key: str, at: str) -> Optional[str]:
         value = self.text(holder, key, at)
-        if value and not (value.isascii() and value.isdecimal() and len(value) < 10):
-            self.report(f"{at}.{key}", repr(value), "a number as a string", INVALID)
-        return value if value.isascii() and value.isdecimal() and len(value) < 10 else "0"
+        if value.isascii() and value.isdecimal() and len(value) < 10:
+            return value
+        if value:
+            self.report(f"{at}.{key}", f"{value!r:.40}", "a number as a string", INVALID)
+        return None
 
     def count(self, document: Mapping[str, Any], key: str) -> None:
         value = document.get(key)

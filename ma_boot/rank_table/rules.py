@@ -11,11 +11,11 @@ import ipaddress
 from collections import Counter
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from ma_boot.rank_table.read import INVALID, MISSING
-from ma_boot.rank_table.table import Device, RankTable, TableFinding
+from ma_boot.rank_table.table import INVALID, MISSING, Device, RankTable, TableFinding, errors
 
 _HIGHEST_DEVICE = {"910a": 7, "910b": 15, "a3": 15}
 PRODUCTS = tuple(_HIGHEST_DEVICE)
+_LONGEST_SERVER_ID = 64  # rank_table_config_910: "server_id"
 _INVALID_TABLE = "EI0004"  # HCCL: "super_device_id[] is invalid"
 
 
@@ -25,36 +25,49 @@ def validate(table: RankTable, product: Optional[str] = None) -> List[TableFindi
     `product` is one of `PRODUCTS`, or None if it is not known. The contents of a 2.0 table are not checked.
     """
     findings = list(table.findings)
-    if table.template == "2.0":
+    if table.template in ("", "2.0"):
         return findings
+    complete = not errors(findings)  # else a part could not be read: no rule about the whole table applies
     if table.template == "two":
         findings += _counts_of_template_two(table.document)
         findings += _unique("pod_name", [pod.name or "" for pod in table.pods])
     else:
         findings += _servers_of_template_one(table)
-        findings += _ranks(table)
-        findings += _super_pods(table)
-    if table.world_size == 0:
-        findings.append(TableFinding("$", "no device in the whole table", "at least one", MISSING))
+        findings += _ranks(table, complete)
+    findings += _server_ids(table)
     findings += _addresses(table)
     findings += _devices(table, product)
-    findings += _shape(table, product)
+    if complete:
+        findings += _super_pods(table) if table.template != "two" else ()
+        findings += _shape(table, product)
+        if table.world_size == 0:
+            findings.append(TableFinding("$", "no device in the whole table", "at least one", MISSING))
     return findings
 
 
 def _counts_of_template_two(document: Mapping[str, Any]) -> Iterator[TableFinding]:
+    """The counts of all lists that are lists; what is not one has been reported."""
     groups = document["group_list"]
+    if not isinstance(groups, list):
+        return
     yield from _count(document, "group_count", len(groups), "")
     for g, group in enumerate(groups):
+        instances = group.get("instance_list") if isinstance(group, dict) else None
+        if not isinstance(instances, list):
+            continue
         at = f"group_list[{g}]."
-        instances = group["instance_list"]
         yield from _count(group, "instance_count", len(instances), at)
-        yield from _count(group, "device_count", sum(len(pod["devices"]) for pod in instances), at)
+        devices = [pod.get("devices") if isinstance(pod, dict) else None for pod in instances]
+        lists = [found for found in devices if isinstance(found, list)]
+        if len(lists) == len(devices):
+            yield from _count(group, "device_count", sum(map(len, lists)), at)
 
 
 def _servers_of_template_one(table: RankTable) -> Iterator[TableFinding]:
     needed = table.template == "1.0"
-    yield from _count(table.document, "server_count", len(table.pods), "", needed)
+    servers = table.document["server_list"]
+    if isinstance(servers, list):
+        yield from _count(table.document, "server_count", len(servers), "", needed)
     yield from _unique("server_id", [pod.server_id for pod in table.pods])
     version = table.document.get("version")
     if version not in ("1.0", "1.2"):
@@ -72,21 +85,29 @@ def _count(
         yield TableFinding(at + key, repr(declared), f'"{counted}", as many as are listed', INVALID)
 
 
+def _server_ids(table: RankTable) -> Iterator[TableFinding]:
+    for server in table.servers():
+        if len(server) > _LONGEST_SERVER_ID:
+            found = f"{len(server)} characters ({server[:16]}...)"
+            yield TableFinding("server_id", found, f"at most {_LONGEST_SERVER_ID}", INVALID)
+
+
 def _unique(what: str, values: Sequence[str]) -> Iterator[TableFinding]:
-    for value, times in Counter(values).items():
+    """Values that occur more than once; an empty one could not be read, and has been reported."""
+    for value, times in Counter(filter(None, values)).items():
         if times > 1:
             yield TableFinding(what, f"{value} {times} times", "unique values", INVALID)
 
 
-def _ranks(table: RankTable) -> Iterator[TableFinding]:
+def _ranks(table: RankTable, complete: bool) -> Iterator[TableFinding]:
     ranks = [device.rank for pod in table.pods for device in pod.devices if device.rank is not None]
     twice = sorted(rank for rank, times in Counter(ranks).items() if times > 1)
     missing = sorted(set(range(len(ranks))) - set(ranks))
     if twice:
         yield TableFinding("rank_id", f"{_some(twice)} more than once", "each rank once", INVALID)
-    if missing:
+    if missing and complete:
         yield TableFinding("rank_id", f"no {_some(missing)}", f"each of 0 to {len(ranks) - 1}", INVALID)
-    if not twice and not missing:
+    if complete and not twice and not missing:
         yield from _interleaved(table)
 
 
@@ -127,7 +148,9 @@ def _devices(table: RankTable, product: Optional[str]) -> Iterator[TableFinding]
         for port in ("device_port", "host_port"):
             yield from _port(device, at, port)
     for server, devices in table.servers().items():
-        yield from _unique(f"server {server}: device_id", [str(int(device.device_id)) for device in devices])
+        if server:
+            ids = [str(int(device.device_id)) for device in devices]
+            yield from _unique(f"server {server}: device_id", ids)
 
 
 def _port(device: Device, at: str, key: str) -> Iterator[TableFinding]:

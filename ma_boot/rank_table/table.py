@@ -6,6 +6,10 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
 
+# Codes and texts of HCCL's parser of rank tables.
+MISSING = "EI0017"  # "Config ... is missing in the ranktable file", "property value ... is not string!"
+INVALID = "EI0014"  # "Value [...] for ranktable variable [...] is invalid"
+
 
 @dataclass(frozen=True)
 class TableFinding:
@@ -32,7 +36,7 @@ def errors(findings: Iterable[TableFinding]) -> List[TableFinding]:
 
 
 class Unreadable(ValueError):
-    """The document does not match any template; `findings` lists every reason."""
+    """A part of the document is missing or has the wrong type; `findings` lists every error in it."""
 
     def __init__(self, findings: Iterable[TableFinding]) -> None:
         self.findings = tuple(findings)

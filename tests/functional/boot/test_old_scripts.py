@@ -255,7 +255,7 @@ def platform_table(machine: Machine) -> Dict[str, str]:
     """Makes the machine a node of ModelArts, as far as its launcher looks; returns the platform's variables."""
     config = machine.root / "user-config"
     config.mkdir()
-    (config / "jobstart_hccl.json").write_text(json.dumps(fake(1, 2)))
+    (config / "jobstart_hccl.json").write_text(json.dumps(fake(1, 2, "ma-job-1-worker-{}".format)))
     return {
         "MA_HOME": str(machine.root / "home"), "MA_MOUNT_PATH": str(machine.root / "home" / "modelarts"),
         "RANK_TABLE_FILE": str(config), "MA_VJ_NAME": "ma-job-1", "MA_NUM_GPUS": "2",

@@ -71,6 +71,13 @@ def test_validate_says_valid_or_all_that_is_wrong(two: str) -> None:
     assert tool("validate", "-", given=json.dumps(fake(2, 8))).output == "valid\n"
 
 
+def test_a_table_that_is_not_utf_8_is_as_invalid_as_any_other(tmp_path: Path) -> None:
+    (tmp_path / "latin.json").write_bytes(b'{"status": "\xe9"}')
+    refused = tool("validate", str(tmp_path / "latin.json"))
+    assert refused.code == 65
+    assert "latin.json: the file is not UTF-8: byte 0xe9 at offset 12" in refused.errors
+
+
 def test_convert_writes_a_file_that_convert_leaves_as_it_is(two: str, tmp_path: Path) -> None:
     target = tmp_path / "one.json"
     assert tool("convert", two, "-o", str(target), "--host-nic-ip", "reserve").code == 0
@@ -241,15 +248,18 @@ class TestWaiting:
         ("stale", "reason"),
         [
             (template_two(3, 2), "completed, but with 3 pods where MA_NUM_HOSTS is 2"),
+            (
+                fake(2, 2, lambda pod: f"ma-job-test-worker-{pod + 7}"),
+                "completed, but this node was not found in the rank table",
+            ),
             (fake(2, 2), "completed, but this node was not found in the rank table"),
         ],
-        ids=["count", "pod"],
+        ids=["count", "pod", "job"],
     )
     def test_a_table_of_an_earlier_attempt_is_not_taken(
         self, node: Node, stale: Dict[str, Any], reason: str
     ) -> None:
         node.variables.update(MA_NUM_HOSTS="2", VC_TASK_INDEX="0", MA_CURRENT_HOST_IP="10.0.0.1")
-        stale = json.loads(json.dumps(stale).replace("fake-worker-0", "fake-worker-7"))
         node.table.write_text(json.dumps(stale))
         running = node.start(RANK, "print:started")
         eventually(lambda: node.in_phase("rank table"), "the wait")

@@ -6,7 +6,7 @@ import contextlib
 import copy
 import json
 import random
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Union
 
 import pytest
 from hypothesis import given
@@ -244,7 +244,7 @@ MUTATIONS = [
     (changed(["group_list", 0, "instance_list"], None, SAMPLE), "group_list[0].instance_list: found nothing"),
     (changed([*POD], "pod", SAMPLE), "instance_list[0]: found str 'pod', expected an object"),
     (changed([*POD, "server_id"], None, SAMPLE), "instance_list[0].server_id: found nothing"),
-    (changed([*POD, "pod_name"], "", SAMPLE), "instance_list[0].pod_name: found str ''"),
+    (changed([*POD, "pod_name"], "", SAMPLE), "instance_list[0].pod_name: found an empty string, expected a non-empty"),
     (changed([*POD, "devices"], "x", SAMPLE), "instance_list[0].devices: found str 'x', expected a list"),
     (changed([*POD, "devices", 0, "device_id"], "x", SAMPLE), "device_id: found 'x', expected a number"),
     (changed([*POD, "devices", 0, "device_id"], "²", SAMPLE), "device_id: found '²', expected a number"),
@@ -256,6 +256,7 @@ MUTATIONS = [
     (changed([*POD, "devices", 0, "device_id"], "1", EIGHT), "server 192.168.0.2: device_id: found 1 2 times"),
     (changed([*POD, "pod_name"], "ma-job-fake-worker-0", EIGHT), "pod_name: found ma-job-fake-worker-0 2 times"),
     (template_two(), "$: found no device in the whole table, expected at least one"),
+    (changed([*POD, "server_id"], "s" * 65, SAMPLE), "server_id: found 65 characters (ssssssssssssssss...), expected at most 64 (HCCL would report EI0014)"),
     # template one
     (changed(["server_count"], "3", TEMPLATE_ONE), "server_count: found '3', expected \"2\""),
     (changed(["server_count"], None, TEMPLATE_ONE), "server_count: found nothing"),
@@ -294,6 +295,44 @@ def test_a_mutation_is_found_and_named(document: Dict[str, Any], expected: str) 
 def test_all_problems_come_at_once() -> None:
     document = changed([*POD, "server_id"], None, changed([*POD, "devices", 0, "device_id"], "x", SAMPLE))
     assert len(problems(document)) == 2
+
+
+def test_a_wrong_structure_hides_no_wrong_value() -> None:
+    document = changed([*POD, "pod_name"], "", EIGHT)
+    document = changed(["group_list", 0, "device_count"], "17", document)
+    document = changed([*POD, "devices", 0, "device_ip"], "nowhere", document)
+    assert [finding.path.rpartition(".")[2] for finding in problems(document)] == [
+        "pod_name",
+        "device_count",
+        "device_ip",
+    ]
+
+
+def test_a_wrong_structure_hides_no_rule_of_the_product() -> None:
+    document = changed([*POD, "pod_name"], None, on_910(8))
+    with pytest.raises(Unreadable, match="found 8, expected 0 to 7"):
+        parse(document, "910a")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "document"),
+    [
+        ([*POD, "devices", 0, "device_id"], "x", EIGHT),
+        ([*POD, "server_id"], "", EIGHT),
+        ([*POD], "pod", EIGHT),
+        ([*POD, "devices"], {}, EIGHT),
+        (["group_list"], {}, EIGHT),
+        ([*DEVICE, "rank_id"], None, TEMPLATE_ONE),
+        ([*SERVER, "device"], None, A3),
+        (["server_list"], {}, TEMPLATE_ONE),
+    ],
+)
+def test_one_wrong_part_is_one_problem(path: List[Any], value: Any, document: Dict[str, Any]) -> None:
+    assert len(problems(changed(path, value, document))) == 1
+
+
+def test_a_server_id_of_64_characters_is_allowed() -> None:
+    assert problems(changed([*POD, "server_id"], "s" * 64, SAMPLE)) == []
 
 
 @pytest.mark.parametrize("document", [SAMPLE, TEMPLATE_ONE, EIGHT, A3, fake(1, 1), fake(1, 4), fake(300, 8)])
@@ -388,9 +427,14 @@ def test_every_state_before_completed_has_its_words(text: str, reason: str) -> N
     assert reason in state.reason
 
 
-@given(st.text())
-def test_no_text_breaks_the_wait(text: str) -> None:
-    completed_document(text)
+def test_what_is_not_utf_8_is_not_completed() -> None:
+    assert completed_document(b'{"a\xff') == NotYet("the file is not UTF-8: byte 0xff at offset 3")
+    assert completed_document(json.dumps(SAMPLE).encode()) == SAMPLE
+
+
+@given(st.text() | st.binary())
+def test_no_text_breaks_the_wait(content: Union[str, bytes]) -> None:
+    completed_document(content)
 
 
 KEYS = ["status", "group_list", "server_list", "instance_list", "devices", "device", "pod_name", "server_id"]
@@ -510,6 +554,26 @@ class TestWhoAmI:
     def test_the_only_pod_may_not_be_somebody_elses(self) -> None:
         with pytest.raises(ConfigError):
             own_pod(parse(SAMPLE), "ma-job-other-worker-3", "10.9.9.9", 3)
+
+    @pytest.mark.parametrize("job", ["ma-job-x", "modelarts-job-x", None, "mine"])
+    def test_the_jobs_own_table_fits_by_place_and_address(self, job: Optional[str]) -> None:
+        assert own_pod(self.table, "unknown", None, 1, job).name == "ma-job-x-worker-1"
+        assert own_pod(self.table, "unknown", "10.0.0.1", None, job).name == "ma-job-x-worker-0"
+
+    @pytest.mark.parametrize("job", ["ma-job-y", "modelarts-job-y", "ma-job-x-work", "ma-job-"])
+    def test_the_table_of_another_job_does_not_fit_by_place_or_address(self, job: str) -> None:
+        with pytest.raises(ConfigError, match=f"MA_VJ_NAME={job}"):
+            own_pod(self.table, "ma-job-y-worker-1", "10.0.0.1", 1, job)
+
+    def test_an_exact_name_decides_whatever_the_job_is_called(self) -> None:
+        assert own_pod(self.table, "ma-job-x-worker-1", None, 0, "ma-job-y").name == "ma-job-x-worker-1"
+
+    def test_the_only_pod_of_another_job_is_not_this_container(self) -> None:
+        with pytest.raises(ConfigError):
+            own_pod(parse(fake(1, 1)), None, None, 0, "ma-job-y")
+
+    def test_other_forms_of_names_do_not_tell_the_job(self) -> None:
+        assert own_pod(parse(SAMPLE), None, None, 0, "ma-job-y").server_id == "172.16.4.9"
 
     def test_template_one_by_address_or_place(self) -> None:
         table = parse(TEMPLATE_ONE)
