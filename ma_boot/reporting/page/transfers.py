@@ -22,7 +22,7 @@ class TransferRow(NamedTuple):
 
     direction: Text
     nodes: str
-    files: str
+    files: Text
     size: str
     time: Text
     rate: str
@@ -120,7 +120,7 @@ def _sum(chosen: Sequence[Tuple[int, TransferSpan]]) -> TransferRow:
     return TransferRow(
         direction=_name(spans[0]),
         nodes=ranges([node for node, _ in chosen])[:MOST_ROWS],
-        files=str(sum(span.files for span in spans)),
+        files=_files(sum(span.files for span in spans), sum(span.by_length for span in spans)),
         size=size(sum(span.bytes for span in spans)),
         time=Text(f"up to {slowest}", f"最长 {slowest}"),
         rate="",
@@ -135,8 +135,15 @@ def _name(transfer: TransferSpan) -> Text:
 def _row(node: int, transfer: TransferSpan) -> TransferRow:
     name, moved = _name(transfer), size(transfer.bytes)
     if transfer.end is None:
-        return TransferRow(name, str(node), "", moved, Text("not finished", "未完成"), "", "")
+        return TransferRow(name, str(node), same(""), moved, Text("not finished", "未完成"), "", "")
     seconds = transfer.end - transfer.start
     rate = f"{size(transfer.bytes / seconds)}/s" if seconds > 0.001 else ""
     retries = str(transfer.retries or "")
-    return TransferRow(name, str(node), str(transfer.files), moved, same(duration(seconds)), rate, retries)
+    files = _files(transfer.files, transfer.by_length)
+    return TransferRow(name, str(node), files, moved, same(duration(seconds)), rate, retries)
+
+
+def _files(files: int, by_length: int) -> Text:
+    if not by_length:
+        return same(str(files))
+    return Text(f"{files} (length only: {by_length})", f"{files}（仅核对长度：{by_length}）")

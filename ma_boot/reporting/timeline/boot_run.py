@@ -146,9 +146,9 @@ class _Story:
         samples = self._samples.pop(direction, [])
         thinned = samples[:: 1 + len(samples) // MOST_SAMPLES]
         files, size = whole(event, "files", 10**12) or 0, whole(event, "bytes", 10**18) or 0
-        retries = whole(event, "retries") or 0
+        retries, by_length = whole(event, "retries") or 0, whole(event, "by_length", 10**12) or 0
         self.transfers.append(
-            TransferSpan(direction, _begin(at, event), at, files, size, tuple(thinned), retries)
+            TransferSpan(direction, _begin(at, event), at, files, size, tuple(thinned), retries, by_length)
         )
 
 

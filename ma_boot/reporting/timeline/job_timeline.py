@@ -62,7 +62,10 @@ class Incident:
 
 @dataclass(frozen=True)
 class TransferSpan:
-    """A transfer; `samples` are (time, bytes so far), and `end` is None for one that did not finish."""
+    """A transfer; `samples` are (time, bytes so far), and `end` is None for one that did not finish.
+
+    `by_length` is the number of downloaded files that were checked by their length only.
+    """
 
     direction: str
     start: float
@@ -71,6 +74,7 @@ class TransferSpan:
     bytes: int
     samples: Tuple[Tuple[float, int], ...]
     retries: int = 0
+    by_length: int = 0
 
 
 @dataclass(frozen=True)

@@ -269,6 +269,16 @@ def test_content_from_outside_is_escaped() -> None:
     page.encode("utf-8")
 
 
+def test_files_that_were_checked_by_their_length_only_are_told() -> None:
+    node = Writer(0, 10**12)
+    node.at(5, "transfer", direction="download", files=7, bytes=9, seconds=1, by_length=3)
+    node.at(6, "transfer", direction="upload", files=4, bytes=9, seconds=1, by_length=0)
+    page = page_text(line_of(node.text()), {})
+    assert "7 (length only: 3)" in page
+    assert "7（仅核对长度：3）" in page
+    assert page.count("length only") == 1
+
+
 KINDS = [
     "job", "phase-start", "phase-end", "start", "first-output", "exit", "progress", "transfer", "stop", "kill",
     "unkillable", "hang", "left-over", "dropped", "restart", "fault", "end", "job-end", "new-kind",
