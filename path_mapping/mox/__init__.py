@@ -1,6 +1,6 @@
 """The functions of MoXing's `mox.file` on local paths and OBS; `path_mapping.file` publishes them."""
 
-from path_mapping.mox.copying import copy, copy_parallel, rename
+from path_mapping.mox.copying import copy, copy_parallel
 from path_mapping.mox.file_object import File, append, append_remote, read, write
 from path_mapping.mox.file_tree import (
     Entry,
@@ -21,6 +21,7 @@ from path_mapping.mox.file_tree import (
     stat,
     walk,
 )
+from path_mapping.mox.moving import rename
 from path_mapping.mox.os_patch import shift
 from path_mapping.mox.own_store import set_auth
 

@@ -1,4 +1,4 @@
-"""Copies and moves files and directories: local to local, to OBS, from OBS, and within OBS."""
+"""Copies files and directories: local to local, to OBS, from OBS, and within OBS."""
 
 from __future__ import annotations
 
@@ -6,101 +6,137 @@ import os
 import posixpath
 import re
 import threading
+from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Optional, Sequence
+from typing import Any, Callable, List, Optional, Sequence, Set, Tuple
 
 from path_mapping.errors import MissingInputs, StoreError, TransferFailed
 from path_mapping.localfs import chunks, write_verified
 from path_mapping.mapping import ObsUrl, Route
 from path_mapping.mox.file_tree import (
+    MoxFileNotExistsException,
     is_directory,
-    is_object,
     list_directory,
     missing,
     prefix_of,
-    remove,
+    state_of_object,
     url_of,
 )
 from path_mapping.mox.own_store import store
-from path_mapping.transfer import download, upload
+from path_mapping.transfer import download, download_file, upload, upload_file
+
+MOST_NAMED = 20  # missing files in a message
 
 
 def copy(src_url: str, dst_url: str, **_: Any) -> None:
-    """Copies one file. A destination that ends with `/` is a directory.
+    """Copies one file over whatever is at the destination, which is a directory if it ends with `/`.
 
     Raises:
         MoxFileNotExistsException: there is no such source file.
         StoreError: a request failed, also after retries; `MoxFileRespException` is the same class.
         OSError: the local file cannot be read or written.
     """
-    if dst_url.endswith("/"):
-        dst_url += posixpath.basename(src_url)
-    source, target = url_of(src_url), url_of(dst_url)
+    source, target = url_of(src_url), target_of(src_url, dst_url)
+    to = url_of(target)
     if source is None:
         if not os.path.isfile(src_url):
             raise missing(src_url)
-        if target is None:
-            write_verified(Path(dst_url), chunks(Path(src_url)), os.path.getsize(src_url), None)
+        if to is None:
+            write_verified(Path(target), chunks(Path(src_url)), os.path.getsize(src_url), None)
         else:
-            _transfer(upload, Route(os.path.abspath(src_url), target), dst_url)
-    elif not is_object(source):
+            upload_file(store().store, Path(os.path.abspath(src_url)), to.bucket, to.key)
+        return
+    found = state_of_object(source)
+    if found is None:
         raise missing(src_url)
-    elif target is None:
-        _transfer(download, Route(os.path.abspath(dst_url), source), src_url)
+    if to is None:
+        local = Path(os.path.abspath(target))
+        download_file(store().store, source.bucket, source.key, found, local)
     else:
-        store().copy(source.bucket, source.key, target.bucket, target.key)
+        store().copy(source.bucket, source.key, to.bucket, to.key)
+
+
+def target_of(src_url: str, dst_url: str) -> str:
+    """Where a copied file goes: into the destination, if that is a bucket or ends with `/`."""
+    place = url_of(dst_url)
+    if place is not None and not place.key:
+        dst_url = dst_url.rstrip("/") + "/"
+    return dst_url + posixpath.basename(src_url) if dst_url.endswith("/") else dst_url
 
 
 def copy_parallel(src_url: str, dst_url: str, file_list: Optional[Sequence[str]] = None, **_: Any) -> None:
     """Copies everything below a directory, or only the relative paths in `file_list`; or a single file.
 
-    The transfer chooses the number of threads and processes itself: MoXing's `threads`, `is_processing` and
-    `use_queue` are accepted and ignored. Raises what `copy` raises, and `TransferFailed` when some files
-    could not be copied for local reasons, after all others were.
+    Between local paths and OBS, files are skipped that are on both sides with the same content. The
+    transfer chooses the number of threads and processes itself: MoXing's `threads`, `is_processing` and
+    `use_queue` are accepted and ignored.
+
+    Raises what `copy` raises, for a missing file of `file_list` before anything is copied; and
+    `TransferFailed` when some files could not be copied for local reasons, after all others were.
     """
     source, target = url_of(src_url), url_of(dst_url)
     if file_list is None and not is_directory(src_url):
         copy(src_url, dst_url)
         return
-    chosen = tuple("/" + re.sub(r"([\\*?\[\]!# ])", r"\\\1", name) for name in file_list or ())
-    if file_list is not None and not chosen:
-        return
+    names = None if file_list is None else {name.strip("/") for name in file_list}
+    if names is not None:
+        _check_existence(src_url, names)
+        if not names:
+            return
     if source is not None and target is not None:
-        for one in list(store().list(source.bucket, prefix_of(source))):
-            name = one.key[len(prefix_of(source)) :]
-            if file_list is None or name in file_list:
-                store().copy(source.bucket, one.key, target.bucket, prefix_of(target) + name)
+        for name in filter(partial(_is_chosen, names), _names_below(source)):
+            key, to = prefix_of(source) + name, prefix_of(target) + name
+            store().copy(source.bucket, key, target.bucket, to)
     elif source is not None:
         below = ObsUrl(source.bucket, prefix_of(source))
-        _transfer(download, Route(os.path.abspath(dst_url), below, include=chosen), src_url)
+        _transfer(download, Route(os.path.abspath(dst_url), below, include=_patterns(names)), src_url)
     elif target is not None:
+        # By content: what this process once uploaded may have been overwritten by somebody since.
         below = ObsUrl(target.bucket, prefix_of(target))
-        _transfer(upload, Route(os.path.abspath(src_url), below, include=chosen), src_url)
+        local = os.path.abspath(src_url)
+        _transfer(upload, Route(local, below, include=_patterns(names), checksum=True), src_url)
     else:
-        wanted = None if file_list is None else set(file_list)
-        for name in list_directory(src_url, recursive=True, skip_dir=True):
-            if wanted is None or name in wanted:
-                copy(os.path.join(src_url, name), os.path.join(dst_url, name))
+        for name in filter(
+            partial(_is_chosen, names), list_directory(src_url, recursive=True, skip_dir=True)
+        ):
+            copy(os.path.join(src_url, name), os.path.join(dst_url, name))
 
 
-def rename(src_url: str, dst_url: str, **_: Any) -> None:
-    """Moves a file or a directory: atomically between local paths, otherwise by a copy and a deletion.
+def _patterns(names: Optional[Set[str]]) -> Tuple[str, ...]:
+    """The names as .gitignore patterns."""
+    return tuple("/" + re.sub(r"([\\*?\[\]!# ])", r"\\\1", name) for name in sorted(names or ()))
 
-    Raises what `copy_parallel` raises; the source is deleted only after everything has been copied.
-    """
-    if url_of(src_url) is None and url_of(dst_url) is None:
-        os.rename(src_url, dst_url)
-        return
-    if is_directory(src_url):
-        copy_parallel(src_url, dst_url)
+
+def _is_chosen(names: Optional[Set[str]], name: str) -> bool:
+    return names is None or not names.isdisjoint(_with_parents(name))
+
+
+def _check_existence(src_url: str, names: Set[str]) -> None:
+    """Raises `MoxFileNotExistsException` with the names that do not exist below the URL."""
+    source = url_of(src_url)
+    if source is None:
+        absent = sorted(name for name in names if not os.path.lexists(os.path.join(src_url, name)))
     else:
-        copy(src_url, dst_url)
-    remove(src_url, recursive=True)
+        absent = sorted(names - {one for name in _names_below(source) for one in _with_parents(name)})
+    if absent:
+        more = f" and {len(absent) - MOST_NAMED} more" if len(absent) > MOST_NAMED else ""
+        shown = ", ".join(absent[:MOST_NAMED]) + more
+        raise MoxFileNotExistsException(f"{src_url}: found no {shown}; nothing was copied")
+
+
+def _names_below(place: ObsUrl) -> List[str]:
+    prefix = prefix_of(place)
+    return [one.key[len(prefix) :] for one in store().list(place.bucket, prefix)]
+
+
+def _with_parents(name: str) -> List[str]:
+    parts = name.rstrip("/").split("/")
+    return ["/".join(parts[: count + 1]) for count in range(len(parts))]
 
 
 def _transfer(move: Callable[..., Any], route: Route, url: str) -> None:
     try:
-        done = move([route], Path("/"), store(), cancel=threading.Event(), progress=lambda now: None)
+        done = move([route], Path("/"), store().store, cancel=threading.Event(), progress=lambda now: None)
     except MissingInputs as error:
         raise missing(url) from error
     except TransferFailed as error:

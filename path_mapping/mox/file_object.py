@@ -2,122 +2,98 @@
 
 from __future__ import annotations
 
+import atexit
 import io
 import os
 import tempfile
+import weakref
 from pathlib import Path
-from typing import IO, Any, Iterator, Optional, Union
+from typing import IO, Any, BinaryIO, Dict, Iterator, Optional, Union
 
 from path_mapping.localfs import CHUNK, chunks, md5_of
 from path_mapping.mapping import ObsUrl
 from path_mapping.mox.file_tree import url_of
+from path_mapping.mox.object_reader import ObjectReader
 from path_mapping.mox.own_store import store
+from path_mapping.stores import ObjectState, SignedAccess
+from path_mapping.transfer import upload_file
 
 Data = Union[str, bytes]
-
-
-class ObjectReader(io.RawIOBase):
-    """The bytes of an object. A seek ends the request in flight; the next read starts another one."""
-
-    def __init__(self, url: ObsUrl, size: int) -> None:
-        self._url, self._size = url, size
-        self._position = 0
-        self._pieces: Optional[Iterator[bytes]] = None
-        self._rest = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        starts = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}
-        position = starts[whence] + offset
-        if position < 0:
-            raise ValueError(f"negative seek position {position}")
-        if position != self._position:
-            self._end_request()
-        self._position = position
-        return position
-
-    def readinto(self, buffer: Any) -> int:
-        if self._position >= self._size:
-            return 0
-        if self._pieces is None:
-            self._pieces = store().read_from(self._url.bucket, self._url.key, self._position)
-        while not self._rest:
-            piece = next(self._pieces, None)
-            if piece is None:
-                return 0
-            self._rest = piece
-        count = min(len(buffer), len(self._rest))
-        buffer[:count], self._rest = self._rest[:count], self._rest[count:]
-        self._position += count
-        return count
-
-    def _end_request(self) -> None:
-        if self._pieces is not None:
-            self._pieces.close()  # type: ignore[attr-defined]  # a generator in every store
-        self._pieces, self._rest = None, b""
-
-    def close(self) -> None:
-        self._end_request()
-        super().close()
 
 
 class File:
     """Like the object that `open(name, mode)` returns, for local paths and for URLs.
 
     An object is written to a local temporary file first and uploaded by `flush` and `close`, completely or
-    not at all. The modes `+` and `a` download it first. Text is UTF-8.
+    not at all. The modes `+` and `a` download it first. A `with` block that ends with an exception uploads
+    nothing. What is read is one version of the object. Text is UTF-8, and its line ends stay as they are.
 
     Raises:
         FileNotFoundError: in the modes `r` and `r+`, there is no such file or object.
         FileExistsError: in mode `x`, the file or object exists.
-        StoreError: the request failed; also raised by every method that talks to OBS.
+        StoreError: the request failed; also raised by every method that talks to OBS. `Replaced`: the
+            object that is being read was replaced.
     """
 
-    def __init__(self, name: Union[str, os.PathLike[str]], mode: str = "r") -> None:
+    def __init__(
+        self,
+        name: Union[str, os.PathLike[str]],
+        mode: str = "r",
+        encoding: Optional[str] = None,
+        errors: Optional[str] = None,
+        newline: Optional[str] = "\n",
+    ) -> None:
         self.name, self.mode = os.fspath(name), mode
         self._url = url_of(name)
-        self._temporary: Optional[str] = None
+        self._temporary: Optional[BinaryIO] = None
         self._dirty = False
+        self._process = os.getpid()
         plain = "".join(sorted(set(mode.replace("U", "").replace("t", "")), key="rwaxb+".index))
-        encoding = None if "b" in plain else "utf-8"
+        text: Dict[str, Any] = {}
+        if "b" not in plain:
+            text = {"encoding": encoding or "utf-8", "errors": errors, "newline": newline}
         if self._url is None:
-            self._stream: IO[Any] = open(self.name, plain, encoding=encoding)  # noqa: SIM115
+            self._stream: IO[Any] = open(self.name, plain, **text)  # noqa: SIM115
         elif plain in ("r", "rb"):
-            self._stream = self._reader(self._url, encoding)
+            buffered = io.BufferedReader(ObjectReader(self._url, self._existing(self._url)), CHUNK)
+            self._stream = io.TextIOWrapper(buffered, **text) if text else buffered
         else:
-            self._stream = self._local_copy(self._url, plain, encoding)
+            self._stream = self._local_copy(self._url, plain, text)
+        _unclosed.add(self)
 
-    def _reader(self, url: ObsUrl, encoding: Optional[str]) -> IO[Any]:
-        buffered = io.BufferedReader(ObjectReader(url, self._size_of(url)), CHUNK)
-        return buffered if encoding is None else io.TextIOWrapper(buffered, encoding)
-
-    def _size_of(self, url: ObsUrl) -> int:
+    def _existing(self, url: ObsUrl) -> ObjectState:
         known = store().find(url.bucket, url.key)
         if known is None:
             raise FileNotFoundError(2, "no such object", self.name)
-        return known.size
+        return known
 
-    def _local_copy(self, url: ObsUrl, mode: str, encoding: Optional[str]) -> IO[Any]:
-        known = store().find(url.bucket, url.key) if mode[0] in "rax" else None
-        if mode[0] == "r" and known is None:
-            raise FileNotFoundError(2, "no such object", self.name)
+    def _local_copy(self, url: ObsUrl, mode: str, text: Dict[str, Any]) -> IO[Any]:
+        """Opens a temporary file without a name, which is gone however the process ends."""
+        known = None
+        if mode[0] == "r":
+            known = self._existing(url)
+        elif mode[0] in "ax":
+            known = store().find(url.bucket, url.key)
         if mode[0] == "x" and known is not None:
             raise FileExistsError(17, "the object exists", self.name)
-        handle, self._temporary = tempfile.mkstemp(prefix="path_mapping.")
-        self._dirty = mode[0] != "r"
-        with os.fdopen(handle, "wb") as file:
+        temporary = tempfile.TemporaryFile(prefix="path_mapping.")  # noqa: SIM115
+        try:
             if known is not None:
-                for piece in store().read(url.bucket, url.key):
-                    file.write(piece)
-        return open(self._temporary, mode.replace("x", "w"), encoding=encoding)
+                with ObjectReader(url, known) as reader:
+                    reader.copy_to(temporary)
+                temporary.flush()
+            self._temporary = temporary
+            self._dirty = mode[0] != "r"
+            return open(self._content, mode.replace("x", "w"), **text)
+        except BaseException:
+            temporary.close()
+            raise
+
+    @property
+    def _content(self) -> str:
+        """The path of the temporary file, also for other processes."""
+        assert self._temporary is not None
+        return f"/proc/{os.getpid()}/fd/{self._temporary.fileno()}"
 
     def write(self, data: Any) -> int:
         """Writes at the current position; returns the number of characters or bytes written."""
@@ -136,17 +112,16 @@ class File:
 
     def size(self) -> int:
         """The current size in bytes."""
-        if self._url is None or self._temporary is not None:
-            self._stream.flush()
-            return os.path.getsize(self._temporary or self.name)
-        return self._size_of(self._url)
+        if self._url is not None and self._temporary is None:
+            return self._existing(self._url).size
+        self._stream.flush()
+        return os.path.getsize(self.name if self._temporary is None else self._content)
 
     def flush(self) -> None:
         """Uploads what was written so far."""
         self._stream.flush()
         if self._url is not None and self._temporary is not None and self._dirty:
-            source = Path(self._temporary)
-            store().write(self._url.bucket, self._url.key, source, md5_of(chunks(source)), lambda size: None)
+            _upload(Path(self._content), self._url)
             self._dirty = False
 
     def close(self) -> None:
@@ -156,24 +131,59 @@ class File:
         try:
             self.flush()
         finally:
+            self._close()
+
+    def _close(self) -> None:
+        try:
             self._stream.close()
+        finally:
             if self._temporary is not None:
-                os.unlink(self._temporary)
+                self._temporary.close()
+
+    def __del__(self) -> None:
+        """As with Python's files, `json.dump(found, open(name, "w"))` loses nothing."""
+        stream = self.__dict__.get("_stream")
+        if stream is not None and not stream.closed and self._process == os.getpid():
+            self.close()  # not in a forked child, which has the same file
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_stream":  # it could not be opened
+            raise AttributeError(name)
         return getattr(self._stream, name)
 
     def __enter__(self) -> File:
         return self
 
-    def __exit__(self, *exc: object) -> None:
-        self.close()
+    def __exit__(self, kind: object, *exc: object) -> None:
+        if kind is not None and self._url is not None:  # half a file must not replace a whole one
+            self._close()
+        else:
+            self.close()
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._stream)
 
     def __next__(self) -> Any:
         return next(self._stream)
+
+
+_unclosed: weakref.WeakSet[File] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """At the end of the program, while requests can still be made."""
+    for file in list(_unclosed):
+        file.__del__()
+
+
+def _upload(source: Path, url: ObsUrl) -> None:
+    raw = store().store
+    access = raw.access() if isinstance(raw, SignedAccess) else None
+    if access is not None and source.stat().st_size >= access.multipart_from:
+        upload_file(raw, source, url.bucket, url.key)
+    else:
+        store().write(url.bucket, url.key, source, md5_of(chunks(source)), lambda size: None)
 
 
 def read(url: str, binary: bool = False, **_: Any) -> Any:

@@ -15,6 +15,7 @@ from path_mapping.errors import NotFound, StoreError, Unreachable, UnsafeTarget
 from path_mapping.localfs import new_md5
 from path_mapping.mapping import ObsUrl
 from path_mapping.mox.own_store import store
+from path_mapping.stores import ObjectState
 
 MoxFileRespException = StoreError
 MoxFileReadException = Unreachable
@@ -73,7 +74,7 @@ def stat(url: str, **_: Any) -> Stat:
         except FileNotFoundError as error:
             raise missing(url) from error
         return Stat(found.st_size, found.st_mtime_ns, os.path.isdir(url))
-    known = store().find(place.bucket, place.key) if _names_object(place) else None
+    known = state_of_object(place)
     if known is not None:
         return Stat(known.size, known.mtime_ns, False)
     if _is_prefix(place):
@@ -185,8 +186,9 @@ def scan_dir(url: str) -> Iterator[Any]:
         yield from os.scandir(url)
         return
     for _, directories, files in walk(url):
-        for name in sorted([*directories, *files]):
-            yield Entry(name, posixpath.join(url, name), name in directories)
+        found = [(name, True) for name in directories] + [(name, False) for name in files]
+        for name, directory in sorted(found):  # an object and a directory may have the same name
+            yield Entry(name, posixpath.join(url, name), directory)
         return
 
 
@@ -260,20 +262,24 @@ def prefix_of(place: ObsUrl) -> str:
     return place.key if not place.key or place.key.endswith("/") else place.key + "/"
 
 
-def _names_object(place: ObsUrl) -> bool:
-    return bool(place.key) and not place.key.endswith("/")
+def state_of_object(place: ObsUrl) -> Optional[ObjectState]:
+    """The state of the object with exactly this key; None if there is none, and for a directory."""
+    if not place.key or place.key.endswith("/"):
+        return None
+    return store().find(place.bucket, place.key)
 
 
 def is_object(place: ObsUrl) -> bool:
     """True if there is an object with exactly this key."""
-    return _names_object(place) and store().find(place.bucket, place.key) is not None
+    return state_of_object(place) is not None
 
 
 def _is_prefix(place: ObsUrl) -> bool:
     try:
-        return not place.key or any(True for _ in store().list(place.bucket, prefix_of(place)))
-    except NotFound:
+        below = next(store().list(place.bucket, prefix_of(place)), None)
+    except NotFound:  # no such bucket
         return False
+    return below is not None or not place.key
 
 
 def missing(url: str) -> MoxFileNotExistsException:

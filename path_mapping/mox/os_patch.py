@@ -6,10 +6,11 @@ import builtins
 import functools
 import glob
 import os
+import posixpath
 import shutil
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
-from path_mapping.mox import copying, file_object, file_tree
+from path_mapping.mox import copying, file_object, file_tree, moving
 
 _SCHEMES = ("obs://", "s3://")
 _originals: Dict[Tuple[Any, str], Any] = {}
@@ -22,53 +23,100 @@ def _stat(path: str, **settings: Any) -> os.stat_result:
 
 
 def _is_file(path: str) -> bool:
-    return file_tree.exists(path) and not file_tree.is_directory(path)
+    place = file_tree.url_of(path)
+    return place is not None and file_tree.is_object(place)
 
 
-def _make_dirs(path: str, mode: int = 0o777, exist_ok: bool = False) -> None:
-    if not exist_ok and file_tree.exists(path):
+def _make_dir(path: str, mode: int = 0o777, **settings: Any) -> None:
+    if file_tree.exists(path):
         raise FileExistsError(17, "File exists", path)
-    file_tree.make_dirs(path)
+    file_tree.mk_dir(path)
 
 
-def _open(path: str, mode: str = "r", *settings: Any, **more: Any) -> Any:
-    return file_object.File(path, mode)
+def _make_dirs(name: str, mode: int = 0o777, exist_ok: bool = False) -> None:
+    if file_tree.exists(name) and not (exist_ok and file_tree.is_directory(name)):
+        raise FileExistsError(17, "File exists", name)
+    file_tree.make_dirs(name)
+
+
+def _open(
+    file: str,
+    mode: str = "r",
+    buffering: int = -1,
+    encoding: Optional[str] = None,
+    errors: Optional[str] = None,
+    newline: Optional[str] = None,
+    **settings: Any,
+) -> file_object.File:
+    return file_object.File(file, mode, encoding, errors, newline)
 
 
 def _remove(path: str, **settings: Any) -> None:
-    if not file_tree.exists(path):
+    if not _is_file(path):
+        if file_tree.is_directory(path):
+            raise IsADirectoryError(21, "Is a directory", path)
         raise file_tree.missing(path)
     file_tree.remove(path)
 
 
-def _copy_tree(source: str, target: str, *settings: Any, **more: Any) -> str:
-    copying.copy_parallel(source, target)
+def _remove_tree(path: str, ignore_errors: bool = False, *settings: Any, **more: Any) -> None:
+    directory = path.rstrip("/") + "/"  # not an object of the same name
+    if file_tree.is_directory(directory):
+        file_tree.remove(directory, recursive=True)
+    elif not ignore_errors:
+        raise file_tree.missing(path)
+
+
+def _copy_tree(src: str, dst: str, *settings: Any, **more: Any) -> str:
+    copying.copy_parallel(src, dst)
+    return dst
+
+
+def _copy_file(src: str, dst: str, **settings: Any) -> str:
+    copying.copy(src, dst)
+    return dst
+
+
+def _copy_into(src: str, dst: str, **settings: Any) -> str:
+    return _copy_file(src, _inside(src, dst))
+
+
+def _move_into(src: str, dst: str, *settings: Any, **more: Any) -> str:
+    target = _inside(src, dst)
+    moving.rename(src, target)
     return target
 
 
-def _copy_file(source: str, target: str, **settings: Any) -> str:
-    copying.copy(source, target)
-    return target
+def _inside(src: str, dst: str) -> str:
+    """The path that shutil copies or moves to: in the destination, if that is a directory."""
+    return posixpath.join(dst, posixpath.basename(src.rstrip("/"))) if file_tree.is_directory(dst) else dst
 
 
 _FUNCTIONS: Tuple[Tuple[Any, str, Callable[..., Any]], ...] = (
     (builtins, "open", _open),
-    (glob, "glob", lambda pattern, **settings: file_tree.glob(pattern)),
-    (os, "listdir", file_tree.list_directory),
+    (glob, "glob", lambda pathname, **settings: file_tree.glob(pathname)),
+    (glob, "iglob", lambda pathname, **settings: iter(file_tree.glob(pathname))),
+    (os, "listdir", lambda path: file_tree.list_directory(path)),
     (os, "makedirs", _make_dirs),
-    (os, "mkdir", lambda path, mode=0o777: file_tree.mk_dir(path)),
+    (os, "mkdir", _make_dir),
     (os, "remove", _remove),
-    (os, "rename", copying.rename),
-    (os, "scandir", file_tree.scan_dir),
+    (os, "rename", lambda src, dst, **settings: moving.rename(src, dst)),
+    (os, "replace", lambda src, dst, **settings: moving.rename(src, dst)),
+    (os, "scandir", lambda path: file_tree.scan_dir(path)),
     (os, "stat", _stat),
-    (os, "walk", file_tree.walk),
-    (os.path, "exists", file_tree.exists),
-    (os.path, "getsize", file_tree.get_size),
-    (os.path, "isdir", file_tree.is_directory),
+    (os, "unlink", _remove),
+    (os, "walk", lambda top, topdown=True, **settings: file_tree.walk(top, topdown)),
+    (os.path, "exists", lambda path: file_tree.exists(path)),
+    (os.path, "getsize", lambda filename: file_tree.get_size(filename)),
+    (os.path, "isdir", lambda s: file_tree.is_directory(s)),
     (os.path, "isfile", _is_file),
+    (os.path, "lexists", lambda path: file_tree.exists(path)),
+    (shutil, "copy", _copy_into),
+    (shutil, "copy2", _copy_into),
     (shutil, "copyfile", _copy_file),
     (shutil, "copytree", _copy_tree),
-    (shutil, "rmtree", lambda path, *settings, **more: file_tree.remove(path, recursive=True)),
+    (shutil, "move", _move_into),
+    (shutil, "rmtree", _remove_tree),
 )
 
 
@@ -96,7 +144,7 @@ def shift(source: str, target: str) -> None:
 def _either(original: Callable[..., Any], on_urls: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def function(*arguments: Any, **settings: Any) -> Any:
-        given = [one for one in arguments[:2] if isinstance(one, str)]
+        given = [one for one in (*arguments[:2], *settings.values()) if isinstance(one, str)]
         chosen = on_urls if any(one.startswith(_SCHEMES) for one in given) else original
         return chosen(*arguments, **settings)
 

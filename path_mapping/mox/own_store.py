@@ -7,7 +7,8 @@ import threading
 from pathlib import Path
 from typing import Any, Dict, Optional, cast
 
-from path_mapping.stores import FileStore, open_store
+from path_mapping.mox.retried_store import RetriedStore
+from path_mapping.stores import open_store
 
 OBS_ROOT = "PATH_MAPPING_OBS_ROOT"  # a directory that stands in for OBS, in a rehearsal
 
@@ -32,8 +33,10 @@ def set_auth(
     _local.__dict__.clear()
 
 
-def store() -> FileStore:
+def store() -> RetriedStore:
     """This thread's store: the directory PATH_MAPPING_OBS_ROOT, or OBS with the environment's credentials.
+
+    Its requests are retried; `store().store` is the one for transfers, which retry by themselves.
 
     Each process and thread has its own, because the SDK's connections must not be shared after a fork.
 
@@ -43,6 +46,6 @@ def store() -> FileStore:
     if getattr(_local, "owner", None) != os.getpid():
         environ = {**os.environ, **_settings}
         root = environ.get(OBS_ROOT)
-        _local.store = open_store(environ, Path(root) if root else None)
+        _local.store = RetriedStore(open_store(environ, Path(root) if root else None))
         _local.owner = os.getpid()
-    return cast(FileStore, _local.store)
+    return cast(RetriedStore, _local.store)

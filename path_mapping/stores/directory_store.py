@@ -7,13 +7,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Callable, Iterator, Optional
 
-from path_mapping.errors import NotFound, Refused, StoreError, Unreachable, UnsafeTarget
+from path_mapping.errors import NotFound, Refused, Replaced, StoreError, Unreachable, UnsafeTarget
 from path_mapping.localfs import (
+    CHUNK,
     chunks,
     contained,
     is_temporary,
     make_directories,
     md5_of,
+    state_of,
     unsafe,
     write_verified,
 )
@@ -61,7 +63,7 @@ class DirectoryStore(FileStore):
         if key.endswith("/"):
             empty = path.is_dir() and not any(path.iterdir())
             return ObjectState(0, path.stat().st_mtime_ns) if empty else None
-        return ObjectState(path.stat().st_size, path.stat().st_mtime_ns) if path.is_file() else None
+        return _file_state(path.stat()) if path.is_file() else None
 
     def read(self, bucket: str, key: str) -> Iterator[bytes]:
         path = self._path(bucket, key)
@@ -70,11 +72,16 @@ class DirectoryStore(FileStore):
         except OSError as error:
             raise _store_error(error, f"reading obs://{bucket}/{key}") from error
 
-    def read_from(self, bucket: str, key: str, offset: int) -> Iterator[bytes]:
-        for piece in self.read(bucket, key):
-            if offset < len(piece):
-                yield piece[offset:]
-            offset = max(0, offset - len(piece))
+    def read_from(self, bucket: str, key: str, offset: int, version: str = "") -> Iterator[bytes]:
+        doing = f"reading obs://{bucket}/{key}"
+        try:
+            with self._path(bucket, key).open("rb") as file:
+                if version not in ("", _file_state(os.fstat(file.fileno())).version):
+                    raise Replaced(f"{doing}: the file was replaced")
+                file.seek(offset)
+                yield from iter(lambda: file.read(CHUNK), b"")
+        except OSError as error:
+            raise _store_error(error, doing) from error
 
     def write(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> str:
         """See `Store.write`. A bucket that does not exist yet is created."""
@@ -148,6 +155,10 @@ def _keys(root: Path, start: Path) -> Iterator[str]:
         yield from (
             base + name for name in files if not is_temporary(name) and Path(directory, name).is_file()
         )
+
+
+def _file_state(status: os.stat_result) -> ObjectState:
+    return ObjectState(status.st_size, status.st_mtime_ns, " ".join(map(str, state_of(status))))
 
 
 def _store_error(error: OSError, doing: str) -> StoreError:

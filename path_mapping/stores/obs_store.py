@@ -103,7 +103,15 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
         except NotFound:
             return None
         modified = parsedate_to_datetime(body.lastModified).timestamp() if body.lastModified else 0.0
-        return ObjectState(int(body.contentLength), int(modified * 1e9))
+        changed = body.sseKms or body.sseC or body.isAppendable  # the ETag only looks like an MD5 then
+        md5, crc64 = None if changed else md5_of_etag(body.etag), str(body.crc64 or "")
+        return ObjectState(
+            int(body.contentLength),
+            int(modified * 1e9),
+            body.etag or "",
+            md5,
+            int(crc64) if crc64.isdigit() else None,
+        )
 
     def _metadata(self, doing: str, bucket: str, key: str, field: str) -> Any:
         return self.sdk.call(doing, lambda sdk: sdk.getObjectMetadata(bucket, key), field).body
@@ -117,13 +125,12 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
                 yield piece
         return compare(doing, answer, digest.hexdigest())
 
-    def read_from(self, bucket: str, key: str, offset: int) -> Iterator[bytes]:
+    def read_from(self, bucket: str, key: str, offset: int, version: str = "") -> Iterator[bytes]:
         """See `FileStore.read_from`. The start is skipped here if the server ignores ranges."""
-        if offset == 0:
-            yield from self.read(bucket, key)
-            return
-        doing = f"reading obs://{bucket}/{key} from {offset}"
-        answer = self._content(doing, bucket, key, headers=GetObjectHeader(range=f"{offset}-"))
+        doing = f"reading obs://{bucket}/{key}" + (f" from {offset}" if offset else "")
+        plain = version.strip('"') or None  # the SDK would send quotes as %22
+        wanted = GetObjectHeader(range=f"{offset}-" if offset else None, if_match=plain)
+        answer = self._content(doing, bucket, key, headers=wanted)
         left, skipped = answer.body.contentLength, 0 if answer.status == 206 else offset
         with closing(self._pieces(doing, answer)) as pieces:
             for piece in pieces:
@@ -159,7 +166,7 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
             raise Refused(
                 f"{doing}: found {found.size} bytes, expected at most 5 GiB: copy it via a local file"
             )
-        self.sdk.call(doing, lambda sdk: sdk.copyObject(bucket, key, to_bucket, to_key))
+        self.sdk.call(doing, lambda sdk: sdk.copyObject(bucket, key, to_bucket, to_key), "etag")
 
     def delete(self, bucket: str, key: str) -> None:
         self.sdk.call(f"deleting obs://{bucket}/{key}", lambda sdk: sdk.deleteObject(bucket, key))

@@ -30,10 +30,17 @@ class StoredObject(NamedTuple):
 
 
 class ObjectState(NamedTuple):
-    """An object's size in bytes, and its modification time in nanoseconds since the epoch."""
+    """An object's size in bytes, and its modification time in nanoseconds since the epoch.
+
+    `version` changes when the object is replaced, and is empty if the store does not tell. `md5` (hex) and
+    `crc64` are those of the content, where the store states them.
+    """
 
     size: int
     mtime_ns: int
+    version: str = ""
+    md5: Optional[str] = None
+    crc64: Optional[int] = None
 
 
 class Store(ABC):
@@ -89,11 +96,14 @@ class FileStore(Store):
         """
 
     @abstractmethod
-    def read_from(self, bucket: str, key: str, offset: int) -> Iterator[bytes]:
+    def read_from(self, bucket: str, key: str, offset: int, version: str = "") -> Iterator[bytes]:
         """Yields the object's bytes from `offset` on; closing the iterator ends the request.
+
+        Only the length is checked, as the caller may want a part only.
 
         Raises:
             NotFound: there is no such object.
+            Replaced: it is not this `version` of `ObjectState`; an empty one is any version.
             Unreachable: the body ended early.
         """
 

@@ -3,11 +3,21 @@
 `download` and `upload` prepare the plan, and turn each file to copy into a job (`jobs`). `move_files` chooses
 a pool of threads or processes (`moving`, `parts`) and runs the jobs on it (`scheduler`): each job yields
 units, the requests in `path_mapping.stores`, until its file is complete. `progress` counts, `periodic`
-uploads in rounds.
+uploads in rounds, and `one_file` moves a single file without a plan.
 """
 
+from path_mapping.transfer.one_file import download_file, upload_file
 from path_mapping.transfer.periodic import upload_periodically
 from path_mapping.transfer.progress import Progress
 from path_mapping.transfer.transfer import Transferred, download, listing, upload
 
-__all__ = ["Progress", "Transferred", "download", "listing", "upload", "upload_periodically"]
+__all__ = [
+    "Progress",
+    "Transferred",
+    "download",
+    "download_file",
+    "listing",
+    "upload",
+    "upload_file",
+    "upload_periodically",
+]

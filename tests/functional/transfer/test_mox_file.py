@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
@@ -354,3 +356,118 @@ def test_a_script_in_the_trainings_own_environment(tmp_path: Path) -> None:
         [sys.executable, "-c", program], cwd=tmp_path, env=environ, capture_output=True, text=True, check=True
     )
     assert done.stdout == "x\n"
+
+
+class TestFilesAsPythonKnowsThem:
+    """What a script expects of files, wherever they are."""
+
+    def test_an_exception_in_a_with_block_keeps_the_object(self, where: str) -> None:
+        mox.file.write(f"{where}/x", "good")
+        for mode in ("w", "r+", "a"):
+            file = mox.file.File(f"{where}/x", mode)
+            with suppress(ZeroDivisionError), file:
+                file.write("ha")
+                _ = 1 / 0
+            assert file.closed
+        assert mox.file.read(f"{where}/x") == "good"
+
+    def test_line_ends_stay_as_they_are(self, base: str) -> None:
+        mox.file.write(f"{base}/x", "one\r\ntwo\r\n")
+        mox.file.append(f"{base}/x", "three\r\n")
+        assert mox.file.read(f"{base}/x") == "one\r\ntwo\r\nthree\r\n"
+        assert mox.file.read(f"{base}/x", binary=True) == b"one\r\ntwo\r\nthree\r\n"
+
+    def test_a_file_that_is_never_closed_is_uploaded(self, where: str) -> None:
+        program = f"""
+import json, path_mapping as mox
+mox.file.shift("os", "mox")
+json.dump([1], open("{where}/dropped", "w"))
+assert mox.file.read("{where}/dropped") == "[1]"
+kept = open("{where}/kept", "w")
+kept.write("text")
+"""
+        subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True)
+        assert mox.file.read(f"{where}/kept") == "text"
+
+    def test_a_forked_child_uploads_nothing_of_its_parent(self, where: str) -> None:
+        file = mox.file.File(f"{where}/x", "w")
+        file.write("parent")
+        child = os.fork()
+        if child == 0:
+            del file
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        assert not mox.file.exists(f"{where}/x")
+        file.close()
+        assert mox.file.exists(f"{where}/x")
+
+    def test_no_temporary_file_stays(
+        self, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        scratch = tmp_path / "scratch"
+        scratch.mkdir()
+        program = (
+            f"import os, path_mapping as mox; f = mox.file.File('{where}/x', 'w'); f.write('x'); os._exit(0)"
+        )
+        subprocess.run(
+            [sys.executable, "-c", program], env={**os.environ, "TMPDIR": str(scratch)}, check=True
+        )
+        assert list(scratch.iterdir()) == []
+
+    def test_missing_files_of_a_list_are_named_before_anything_is_copied(
+        self, base: str, tmp_path: Path
+    ) -> None:
+        for target in (str(tmp_path / "some"), f"{base}/some"):
+            with pytest.raises(mox.file.MoxFileNotExistsException, match="none, other"):
+                mox.file.copy_parallel(base, target, file_list=["a.txt", "other", "none"])
+            assert not mox.file.exists(target)
+        mox.file.copy_parallel(base, f"{base}/some", file_list=["sub/deep", "a.txt"])
+        assert mox.file.list_directory(f"{base}/some", recursive=True, skip_dir=True) == [
+            "a.txt",
+            "sub/deep/d.txt",
+        ]
+
+    def test_a_rename_into_itself_moves_nothing(self, base: str) -> None:
+        with pytest.raises(OSError, match=r"nvalid argument|into itself"):
+            mox.file.rename(base, f"{base}/backup")
+        mox.file.rename(base, base)
+        assert mox.file.list_directory(base, recursive=True, skip_dir=True) == sorted(FILES)
+
+    def test_an_object_beside_a_directory_of_the_same_name(self, obs_base: str) -> None:
+        mox.file.write(f"{obs_base}/x", "file")
+        mox.file.write(f"{obs_base}/x/y", "below")
+        shapes = [(one.name, one.is_dir()) for one in mox.file.scan_dir(obs_base)]
+        assert shapes == [("x", False), ("x", True)]
+        mox.file.shift("os", "mox")
+        try:
+            assert os.path.isfile(f"{obs_base}/x")
+            assert os.path.isdir(f"{obs_base}/x")
+            shutil.rmtree(f"{obs_base}/x")
+            assert os.listdir(obs_base) == ["x"]
+        finally:
+            mox.file.shift("mox", "os")
+
+    def test_more_of_pythons_functions_are_shifted(self, base: str, tmp_path: Path) -> None:
+        import glob
+
+        mox.file.shift("os", "mox")
+        try:
+            assert list(glob.iglob(pathname=f"{base}/*.txt")) == [f"{base}/a.txt"]
+            with open(file=f"{base}/a.txt", newline="") as file:
+                assert file.read() == "hello"
+            os.replace(f"{base}/a.txt", f"{base}/b.jpg")
+            os.rename(src=f"{base}/b.jpg", dst=f"{base}/c")
+            assert os.path.isfile(path=f"{base}/c")
+            shutil.copy(f"{base}/c", str(tmp_path))
+            assert (tmp_path / "c").read_text() == "hello"
+            shutil.copy2(str(tmp_path / "c"), f"{base}/sub")
+            assert shutil.move(f"{base}/sub/c", f"{base}/d") == f"{base}/d"
+            os.unlink(path=f"{base}/d")
+            for delete in (os.unlink, os.remove, shutil.rmtree):
+                with pytest.raises(FileNotFoundError):
+                    delete(f"{base}/d")
+            with pytest.raises(FileExistsError):
+                os.mkdir(path=f"{base}/sub")
+        finally:
+            mox.file.shift("mox", "os")
+        assert mox.file.list_directory(base) == ["c", "sub"]

@@ -31,8 +31,8 @@ ALLOWED_IN_PATH_MAPPING: Dict[str, str] = {
     "planning": "errors mapping localfs stores",
     "workers": "errors localfs stores",
     "transfer": "errors mapping localfs stores planning workers",
-    "mox": "errors mapping localfs stores transfer",
-    "file": "errors mapping localfs stores transfer mox",
+    "mox": "errors mapping localfs stores workers transfer",
+    "file": "errors mapping localfs stores workers transfer mox",
 }
 ALLOWED_IN_MA_BOOT: Dict[str, str] = {
     "errors": "",
