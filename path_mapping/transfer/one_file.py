@@ -10,7 +10,8 @@ from typing import Callable, List
 
 from path_mapping.planning import Copy
 from path_mapping.stores import FileStore, ObjectState
-from path_mapping.transfer.jobs import Job, LargeDownload, LargeUpload, small_download, small_upload
+from path_mapping.transfer.download_jobs import LargeDownload, SmallDownload
+from path_mapping.transfer.jobs import Job, LargeUpload, SmallUpload
 from path_mapping.transfer.moving import StoreAccess, Work, move_files
 from path_mapping.transfer.parts import RANGES_FROM
 
@@ -26,7 +27,8 @@ def download_file(store: FileStore, bucket: str, key: str, found: ObjectState, l
     etag, ranges_from = (found.version, RANGES_FROM) if via.access is not None else ("", sys.maxsize)
 
     def job(copy: Copy, number: Callable[[], int]) -> Job:
-        return LargeDownload(copy, number) if copy.size > ranges_from else small_download(copy, number)
+        kind = LargeDownload if copy.size > ranges_from else SmallDownload
+        return kind(copy, number, lambda by_length: None)
 
     _move(Copy(local, local.parent, bucket, key, found.size, etag), job, via)
 
@@ -38,8 +40,8 @@ def upload_file(store: FileStore, local: Path, bucket: str, key: str) -> None:
 
     def job(copy: Copy, number: Callable[[], int]) -> Job:
         if access is not None and copy.size >= access.multipart_from:
-            return LargeUpload(copy, number, access.part)
-        return small_upload(copy, number, checked=True)
+            return LargeUpload(copy, number, access.part, settled=False)
+        return SmallUpload(copy, number, checked=True, settled=False)
 
     _move(Copy(local, local.parent, bucket, key, status.st_size, mtime_ns=status.st_mtime_ns), job, via)
 
