@@ -8,10 +8,12 @@ import threading
 from pathlib import Path
 from typing import Callable, List
 
+from path_mapping.mapping import ObsUrl, Route
 from path_mapping.planning import Copy
 from path_mapping.stores import FileStore, ObjectState
 from path_mapping.transfer.download_jobs import LargeDownload, SmallDownload
 from path_mapping.transfer.jobs import Job, LargeUpload, SmallUpload
+from path_mapping.transfer.left_uploads import unfinished_uploads
 from path_mapping.transfer.moving import StoreAccess, Work, move_files
 from path_mapping.transfer.parts import RANGES_FROM
 
@@ -37,13 +39,15 @@ def upload_file(store: FileStore, local: Path, bucket: str, key: str) -> None:
     """Uploads a file, completely or not at all. Raises what `download_file` raises."""
     via, status = StoreAccess(store), os.stat(local)
     access = via.access
+    route = Route(os.fspath(local), ObsUrl(bucket, key))
 
     def job(copy: Copy, number: Callable[[], int]) -> Job:
         if access is not None and copy.size >= access.multipart_from:
-            return LargeUpload(copy, number, access.part, settled=False)
+            return LargeUpload(copy, number, access.part, False, uploads)
         return SmallUpload(copy, number, checked=True, settled=False)
 
-    _move(Copy(local, local.parent, bucket, key, status.st_size, mtime_ns=status.st_mtime_ns), job, via)
+    with unfinished_uploads([route], local.parent) as (uploads,):
+        _move(Copy(local, local.parent, bucket, key, status.st_size, mtime_ns=status.st_mtime_ns), job, via)
 
 
 def _move(copy: Copy, job: Callable[[Copy, Callable[[], int]], Job], via: StoreAccess) -> None:
