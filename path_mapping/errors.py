@@ -21,7 +21,10 @@ PathMappingError
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence, Tuple
+
+if TYPE_CHECKING:
+    import threading
 
 MOST_LISTED = 20  # lines of a message
 
@@ -94,7 +97,13 @@ class Refused(StoreError):
 
 
 class Expired(Refused):
-    """The credentials have expired; the same request may succeed with new ones."""
+    """The credentials have expired; the same request may succeed with new ones.
+
+    `wait` waits for them, until the event is set at most, and returns whether there are any; None where it is
+    not known when new ones come.
+    """
+
+    wait: Optional[Callable[[threading.Event], bool]] = None
 
 
 class Replaced(StoreError):

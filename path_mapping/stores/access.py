@@ -13,6 +13,9 @@ from path_mapping.stores.store import Credentials
 if TYPE_CHECKING:
     import ssl
 
+WAIT_VARIABLE = "OBS_CREDENTIALS_WAIT"
+WAIT_SECONDS = 60.0  # for a file of credentials that is renewed late
+LONGEST_WAIT_SECONDS = 86400
 KEY_VARIABLES = ("OBS_ACCESS_KEY_ID", "OBS_SECRET_ACCESS_KEY")
 _FIELDS = ("access", "secret", "securitytoken")
 
@@ -51,6 +54,24 @@ def credentials_of(environ: Mapping[str, str]) -> Optional[Credentials]:
     if not (access_key and secret_key):
         return None
     return Credentials(access_key, secret_key, environ.get("OBS_SECURITY_TOKEN"))
+
+
+def patience_of(environ: Mapping[str, str]) -> float:
+    """The seconds for which a file with new credentials may be late: OBS_CREDENTIALS_WAIT, by default 60.
+
+    Raises:
+        CredentialsMissing: that is not a number of seconds.
+    """
+    text = environ.get(WAIT_VARIABLE) or str(WAIT_SECONDS)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= LONGEST_WAIT_SECONDS:
+        raise CredentialsMissing(
+            f"{WAIT_VARIABLE}: found {text!r}, expected 0 to {LONGEST_WAIT_SECONDS} seconds"
+        )
+    return seconds
 
 
 def read_credentials(file: Path) -> Credentials:

@@ -105,7 +105,11 @@ class Exchange:
             connection, response = self._exchanged(origin, head, send)
             if response.status >= 300:
                 after = seconds_to_wait(response.text("retry-after"))
-                raise error_of_status(request.doing, response.status, _code(connection, response), after)
+                only_head = request.method == "HEAD"  # its response has no body, whatever its length says
+                if only_head and response.status in (401, 403):
+                    self._refused(request)
+                code = None if only_head else _code(connection, response)
+                raise error_of_status(request.doing, response.status, code, after)
             yield response, connection
             if not response.closes:
                 self._idle[origin], connection = connection, None
@@ -116,6 +120,13 @@ class Exchange:
         finally:
             if connection is not None:
                 self._connections.drop(connection)
+
+    def _refused(self, request: Request) -> None:
+        """Raises what a GET of one byte is refused with: the refusal of a HEAD has no error code."""
+        probe = request._replace(method="GET", plain=f"{request.plain}Range: bytes=0-0\r\n")
+        with self.ask(probe, HttpConnection.send) as (response, connection):
+            for _ in connection.body(response):
+                pass
 
     def _exchanged(self, origin: Origin, head: bytes, send: Send) -> Tuple[HttpConnection, Response]:
         """Sends on an idle connection, which the server may have closed by now, or on a new one."""

@@ -7,14 +7,17 @@ some as a bare `Exception`; by default TLS is not verified, and the host name ne
 from __future__ import annotations
 
 import dataclasses
+import logging
 import threading
+import time
+from functools import partial
 from typing import Any, Callable, Dict, Optional, Tuple
 from urllib.parse import urlsplit
 
 import certifi
 from obs import ObsClient
 
-from path_mapping.errors import Expired, PathMappingError, Unreachable
+from path_mapping.errors import CredentialsMissing, Expired, PathMappingError, Refused, Unreachable
 from path_mapping.localfs import CHUNK
 from path_mapping.stores.access import address_of, bucket_in_path, verifying
 from path_mapping.stores.http_connection import Origin
@@ -22,32 +25,40 @@ from path_mapping.stores.obs_responses import error_of_status
 from path_mapping.stores.store import Access, Credentials
 
 SIGNED_SECONDS = 900  # a signed URL is used at once, but clocks differ
+LOOK_SECONDS = 0.2  # between two looks for new credentials
 
 
 class ObsSdk:
     """The SDK for one endpoint; create it after a fork. A failed call is retried only with new credentials.
 
     The bucket is a subdomain of the endpoint, as OBS wants it; with an IP address (a test server) it is in
-    the path. `renew` returns new credentials after the current ones have expired; `proxy` is a URL.
+    the path. `renew` returns the newest credentials, which may come up to `patience` seconds after the
+    current ones have expired; `proxy` is a URL.
 
     Raises:
         CredentialsMissing: the endpoint is not a URL, or the CA bundle cannot be read.
     """
 
     def __init__(
-        self, access: Access, renew: Optional[Callable[[], Credentials]] = None, proxy: Optional[str] = None
+        self,
+        access: Access,
+        renew: Optional[Callable[[], Credentials]] = None,
+        proxy: Optional[str] = None,
+        patience: float = 0.0,
     ) -> None:
         address = address_of(access.endpoint)
         self.access = dataclasses.replace(access, endpoint=f"{address.scheme}://{address.netloc}")
         self.proxy = urlsplit(proxy) if proxy else None
-        self._renew = renew
+        self._renew, self._patience = renew, patience
+        self._until = 0.0  # how long new credentials are waited for, after the current ones were refused
         self._secure = address.scheme == "https"
         self._in_path = bucket_in_path(address.hostname or "")
         # The SDK's own context verifies nothing, or only the chain.
         self.context = verifying(access.bundle or certifi.where()) if self._secure else None
         self._client = self._new_client()
         self._signers: Dict[str, ObsClient] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # for the credentials, and the clients that must all have the same
+        self._negotiating = threading.Lock()
 
     def _new_client(self, **settings: Any) -> ObsClient:
         keys, proxy = self.access.credentials, self.proxy
@@ -74,18 +85,45 @@ class ObsSdk:
 
     def use(self, keys: Credentials) -> None:
         """Signs with these credentials from now on."""
-        self.access = dataclasses.replace(self.access, credentials=keys)
-        for client in (self._client, *self._signers.values()):
-            client.refresh(keys.access_key, keys.secret_key, keys.token)
+        with self._lock:
+            self.access = dataclasses.replace(self.access, credentials=keys)
+            self._until = 0.0
+            for client in (self._client, *self._signers.values()):
+                client.refresh(keys.access_key, keys.secret_key, keys.token)
 
-    def renewed(self) -> bool:
-        """Asks for new credentials; False if there are none. Raises what `renew` raises."""
-        before = self.access.credentials
-        if self._renew is None:
-            return False
-        with self._lock:  # several threads are refused at the same time
-            self.use(self._renew())
-        return self.access.credentials != before
+    def renewed(self, used: Credentials, cancel: Optional[threading.Event] = None) -> bool:
+        """See `SignedAccess.renewed`. The time of the wait is that of all threads together."""
+        while True:
+            with self._lock:  # several threads are refused at the same time
+                problem = self._look(used)
+                if self.access.credentials != used:
+                    return True
+                if cancel is None or self._renew is None:
+                    return False
+                if not self._until and self._patience:
+                    self._announce(problem)
+                self._until = self._until or time.monotonic() + self._patience
+                left = self._until - time.monotonic()
+            if left <= 0 or cancel.wait(min(LOOK_SECONDS, left)):
+                return False
+
+    def _look(self, used: Credentials) -> str:
+        """Takes the newest credentials, if they are not `used`; returns what was wrong with their source."""
+        if self._renew is None or self.access.credentials != used:
+            return ""
+        try:
+            newest = self._renew()
+        except CredentialsMissing as error:  # it is being replaced
+            return str(error)
+        if newest != used:
+            self.use(newest)
+        return ""
+
+    def _announce(self, problem: str) -> None:
+        said = f" ({problem})" if problem else ""
+        logging.getLogger("path_mapping").warning(
+            "OBS refused the credentials as expired; waiting up to %g s for new ones%s", self._patience, said
+        )
 
     def call(self, doing: str, request: Callable[[ObsClient], Any], *fields: str) -> Any:
         """The SDK's answer to a request; `doing` names the operation in errors.
@@ -96,11 +134,11 @@ class ObsSdk:
             StoreError: by the status of the answer, see `error_of_status`.
             Unreachable: the network failed, or the response is damaged.
         """
-        before = self.access.credentials
+        used = self.access.credentials
         try:
             answer = self._good(doing, request)
-        except Expired:
-            if self.access.credentials == before and not self.renewed():
+        except Refused:
+            if not self.renewed(used):
                 raise
             answer = self._good(doing, request)
         for field in fields:
@@ -109,9 +147,13 @@ class ObsSdk:
         return answer
 
     def _good(self, doing: str, request: Callable[[ObsClient], Any]) -> Any:
+        used = self.access.credentials
         answer = self.guarded(doing, lambda: request(self._client))
         if answer.status >= 300:
-            raise error_of_status(doing, answer.status, answer.errorCode)
+            error = error_of_status(doing, answer.status, answer.errorCode)
+            if isinstance(error, Expired) and self._patience:
+                error.wait = partial(self.renewed, used)
+            raise error
         return answer
 
     def guarded(self, doing: str, request: Callable[[], Any]) -> Any:
@@ -136,9 +178,8 @@ class ObsSdk:
         """
         signer = self._signers.get(bucket)
         if signer is None:
-            with self._lock:
-                signer = self._signers.get(bucket) or self._new_signer(bucket)
-                self._signers[bucket] = signer
+            with self._negotiating:
+                signer = self._signers.get(bucket) or self._add_signer(bucket)
         signed = signer.createSignedUrl(
             method, bucket, key, expires=SIGNED_SECONDS, headers=headers, queryParams=query
         )
@@ -150,18 +191,21 @@ class ObsSdk:
         origin = Origin(name.strip("[]"), int(port or (443 if self._secure else 80)), self._secure)
         return origin, path, signed.actualSignedRequestHeaders
 
-    def _new_signer(self, bucket: str) -> ObsClient:
-        """A client with the bucket's kind of signature, that of OBS or of S3.
+    def _add_signer(self, bucket: str) -> ObsClient:
+        """Adds a client with the bucket's kind of signature, that of OBS or of S3.
 
         The SDK's other calls negotiate it; `createSignedUrl` does not, so it is queried here, once.
         """
         if self._in_path:
-            return self._client  # the SDK always uses S3's then
+            return self._signers.setdefault(bucket, self._client)  # the SDK always uses S3's then
         doing = f"querying the signature of obs://{bucket}"
         kind, answer = self.guarded(doing, lambda: self._client._getApiVersion(bucket))
         if not kind:
             raise error_of_status(doing, answer.status, answer.errorCode)
-        return self._new_client(signature=kind, is_signature_negotiation=False)
+        with self._lock:  # the credentials may be renewed meanwhile
+            signer = self._new_client(signature=kind, is_signature_negotiation=False)
+            self._signers[bucket] = signer
+            return signer
 
 
 def _accept_ipv6(client: ObsClient, host: str, port: Optional[int]) -> None:

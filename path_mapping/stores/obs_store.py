@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from contextlib import closing, suppress
 from datetime import datetime
 from email.utils import parsedate_to_datetime
@@ -42,9 +43,13 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
     """Objects in OBS, or in a service with its interface; create it after a fork. See `ObsSdk`."""
 
     def __init__(
-        self, access: Access, renew: Optional[Callable[[], Credentials]] = None, proxy: Optional[str] = None
+        self,
+        access: Access,
+        renew: Optional[Callable[[], Credentials]] = None,
+        proxy: Optional[str] = None,
+        patience: float = 0.0,
     ) -> None:
-        self.sdk = ObsSdk(access, renew, proxy)
+        self.sdk = ObsSdk(access, renew, proxy, patience)
 
     def __repr__(self) -> str:
         return f"ObsStore({self.sdk.access.endpoint!r})"
@@ -52,8 +57,8 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
     def access(self) -> Optional[Access]:
         return None if self.sdk.proxy else self.sdk.access
 
-    def renewed(self) -> bool:
-        return self.sdk.renewed()
+    def renewed(self, used: Credentials, cancel: Optional[threading.Event] = None) -> bool:
+        return self.sdk.renewed(used, cancel)
 
     def list(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
         """See `Store.list`.
@@ -114,7 +119,7 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
         )
 
     def _metadata(self, doing: str, bucket: str, key: str, field: str) -> Any:
-        return self.sdk.call(doing, lambda sdk: sdk.getObjectMetadata(bucket, key), field).body
+        return self.sdk.call(doing, lambda sdk: _head(sdk, bucket, key), field).body
 
     def read(self, bucket: str, key: str) -> Generator[bytes, None, bool]:
         doing, digest = f"reading obs://{bucket}/{key}", new_md5()
@@ -331,3 +336,12 @@ def _seconds(text: Any) -> float:
         return datetime.strptime(str(text), "%Y/%m/%d %H:%M:%S").timestamp()
     except ValueError:
         return 0.0
+
+
+def _head(sdk: Any, bucket: str, key: str) -> Any:
+    """The answer to a HEAD. A refused one has no error code: a GET of one byte is refused with it."""
+    answer = sdk.getObjectMetadata(bucket, key)
+    if answer.status not in (401, 403) or answer.errorCode:
+        return answer
+    asked = sdk.getObject(bucket, key, loadStreamInMemory=True, headers=GetObjectHeader(range="0-0"))
+    return answer if asked.status < 300 else asked

@@ -13,6 +13,7 @@ from path_mapping.stores.access import (
     address_of,
     credentials_of,
     endpoint_of,
+    patience_of,
     proxy_for,
     read_credentials,
 )
@@ -33,9 +34,9 @@ def open_store(
 
     The variables: OBS_ENDPOINT (else the platform's S3_ENDPOINT and S3_USE_HTTPS); OBS_ACCESS_KEY_ID,
     OBS_SECRET_ACCESS_KEY and, for temporary credentials, OBS_SECURITY_TOKEN, or OBS_CREDENTIALS_FILE, which
-    is read again after they have expired; SSL_CERT_FILE for a CA of your own; https_proxy, http_proxy and
-    no_proxy. S3_VERIFY_SSL=0 is ignored: the platform sets it in every container, and without verification
-    the credentials could be intercepted.
+    is read again after they have expired, for OBS_CREDENTIALS_WAIT seconds; SSL_CERT_FILE for a CA of your
+    own; https_proxy, http_proxy and no_proxy. S3_VERIFY_SSL=0 is ignored: the platform sets it in every
+    container, and without verification the credentials could be intercepted.
 
     `renew` returns new credentials after the current ones have expired, and takes the place of that file. A
     request without progress for `stall_timeout` seconds fails.
@@ -57,12 +58,13 @@ def open_store(
         missing = ", ".join(name for name, value in wanted.items() if not value)
         raise CredentialsMissing(f"the path mapping needs OBS, but the environment does not have {missing}")
     access = Access(endpoint, keys, environ.get("SSL_CERT_FILE"), stall_timeout)
+    patience = 0.0
     if renew is None and file:
-        renew = partial(read_credentials, Path(file))
+        renew, patience = partial(read_credentials, Path(file)), patience_of(environ)
     proxy = proxy_for(address_of(endpoint), environ)
     from path_mapping.stores.obs_store import ObsStore  # imports the SDK: slow
 
-    return ObsStore(access, renew, proxy)
+    return ObsStore(access, renew, proxy, patience)
 
 
 def open_data_paths(access: Access) -> DataPaths:

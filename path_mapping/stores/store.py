@@ -8,7 +8,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Callable, Iterator, NamedTuple, Optional
+from typing import TYPE_CHECKING, Callable, Iterator, NamedTuple, Optional
+
+if TYPE_CHECKING:
+    import threading
 
 STALL_SECONDS = 60.0  # without progress, after which a request has failed
 PART = 16 << 20  # bytes
@@ -174,9 +177,8 @@ class SignedAccess(ABC):
         """What such requests need; None if they must go through the store, as behind a proxy."""
 
     @abstractmethod
-    def renewed(self) -> bool:
-        """Asks for new credentials after the current ones have expired; False if there are none.
+    def renewed(self, used: Credentials, cancel: Optional[threading.Event] = None) -> bool:
+        """True if there are other credentials than `used`, with which a request was refused.
 
-        Raises:
-            CredentialsMissing: the source of credentials cannot be read.
+        With `cancel` they may be late: then this waits for a bounded time, until it is set.
         """

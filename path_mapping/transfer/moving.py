@@ -9,7 +9,6 @@ import time
 from contextlib import contextmanager
 from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from path_mapping.errors import PathMappingError
 from path_mapping.planning import Copy
 from path_mapping.stores import Credentials, SignedAccess, Store
 from path_mapping.transfer.jobs import Job
@@ -43,18 +42,14 @@ class StoreAccess:
         self.store = store
         self.access = store.access() if isinstance(store, SignedAccess) else None
 
-    def renewed(self) -> Optional[Credentials]:
-        """Newer credentials than those of `access`; None if there are none."""
+    def renewed(self, cancel: Optional[threading.Event]) -> Optional[Credentials]:
+        """Newer credentials than those of `access`, see `SignedAccess.renewed`; None if there are none."""
         if self.access is None or not isinstance(self.store, SignedAccess):
             return None
-        before = self.access.credentials
-        try:
-            if self.store.access() == self.access and not self.store.renewed():
-                return None
-        except (PathMappingError, OSError):
+        if not self.store.renewed(self.access.credentials, cancel):
             return None
         self.access = self.store.access()
-        return None if self.access is None or self.access.credentials == before else self.access.credentials
+        return None if self.access is None else self.access.credentials
 
 
 def move_files(

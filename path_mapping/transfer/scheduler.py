@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from typing import Callable, Deque, Dict, Iterable, Iterator, Optional, Set, Tuple
 
-from path_mapping.errors import Cancelled, Expired, PathMappingError
+from path_mapping.errors import Cancelled, Expired, PathMappingError, Refused
 from path_mapping.planning import Copy
 from path_mapping.stores import Credentials, Unit, bytes_of
 from path_mapping.transfer.jobs import Job
@@ -34,9 +34,9 @@ class Scheduler:
     """The jobs of one transfer on one pool.
 
     `done` is called with each file that is complete, `failed` with each that is not. `renewed` returns new
-    credentials, or None. `count_outcomes` counts the bytes of a unit when it ends, for pools that do not
-    report them earlier. Afterwards `whole` is the number of complete files, `retries` that of retried
-    requests.
+    credentials, or None; given an event, it waits for them. `count_outcomes` counts the bytes of a unit when
+    it ends, for pools that do not report them earlier. Afterwards `whole` is the number of complete files,
+    `retries` that of retried requests.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Scheduler:
         cancel: threading.Event,
         done: Callable[[Copy], None],
         failed: Callable[[Copy, Exception], None],
-        renewed: Callable[[], Optional[Credentials]],
+        renewed: Callable[[Optional[threading.Event]], Optional[Credentials]],
         count_outcomes: bool,
     ) -> None:
         self._pool, self._tally, self._cancel = pool, tally, cancel
@@ -150,7 +150,7 @@ class Scheduler:
         error = outcome.error
         if self._cancel.is_set():
             return
-        if isinstance(error, Expired) and self._renew(epoch):
+        if isinstance(error, Refused) and self._renew(epoch, isinstance(error, Expired)):
             self._queue(running, iter((unit,)))
             return
         if error is not None:
@@ -168,10 +168,10 @@ class Scheduler:
         else:
             self._ask(running, lambda: running.job.proceed(unit, outcome.value))
 
-    def _renew(self, epoch: int) -> bool:
-        """True if there are newer credentials than those of that epoch."""
+    def _renew(self, epoch: int, expired: bool) -> bool:
+        """True if there are newer credentials than those of that epoch; waits for them if they `expired`."""
         if epoch == self._epoch:
-            keys = self._renewed()
+            keys = self._renewed(self._cancel if expired else None)
             if keys is None:
                 return False
             self._pool.use(keys)

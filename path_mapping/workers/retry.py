@@ -6,7 +6,7 @@ import random
 import threading
 from typing import TYPE_CHECKING, Callable, List, TypeVar
 
-from path_mapping.errors import Cancelled, SlowDown, Unreachable
+from path_mapping.errors import Cancelled, Expired, SlowDown, Unreachable
 
 if TYPE_CHECKING:
     import tenacity
@@ -26,7 +26,7 @@ def retrying(
 
     The waits between attempts grow exponentially and are jittered, so that many clients do not come back
     together. They are at least as long as the service asks for with Retry-After, and end when `cancel` is
-    set.
+    set. Expired credentials are waited for, see `Expired`; that is not an attempt.
 
     Raises:
         Unreachable: the last attempt failed.
@@ -35,13 +35,17 @@ def retrying(
     """
 
     def attempt() -> Result:
-        if cancel.is_set():
-            raise Cancelled
-        try:
-            return work()
-        except Unreachable as error:
-            failed(error)
-            raise
+        while True:
+            if cancel.is_set():
+                raise Cancelled
+            try:
+                return work()
+            except Unreachable as error:
+                failed(error)
+                raise
+            except Expired as error:
+                if error.wait is None or not (error.wait(cancel) or cancel.is_set()):
+                    raise
 
     try:
         return attempt()  # nearly always the only one: the policy is not even imported

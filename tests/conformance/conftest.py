@@ -14,6 +14,7 @@ from tests.conformance.clients import Account, Boto, Client, Sdk
 from tests.requirement import unavailable
 
 RADOSGW = pytest.mark.radosgw
+RENEWED = KeyPair(ceph.NEW_ACCESS_KEY, ceph.NEW_SECRET_KEY)
 PAIRS = [
     pytest.param(("embedded", "obs"), id="embedded-esdk-obs"),
     pytest.param(("embedded", "v2"), id="embedded-esdk-v2"),
@@ -28,7 +29,7 @@ MakeClient = Callable[[Account], Client]
 @pytest.fixture(scope="session")
 def embedded_account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
     """Our own server."""
-    with ObsServer(tmp_path_factory.mktemp("obs"), [KeyPair("AKPLANTED", "SKPLANTED")]) as server:
+    with ObsServer(tmp_path_factory.mktemp("obs"), [KeyPair("AKPLANTED", "SKPLANTED"), RENEWED]) as server:
         yield Account(server.url, "AKPLANTED", "SKPLANTED")
 
 

@@ -23,6 +23,12 @@ class Seen(NamedTuple):
     headers: Dict[str, str]
 
     @property
+    def access_key(self) -> str:
+        """Whose signature it has, by the URL or by the header of the signatures of S3 and of OBS."""
+        signed = self.headers.get("authorization", "").partition(" ")[2].partition(":")[0]
+        return self.query.get("AWSAccessKeyId") or self.query.get("AccessKeyId") or signed
+
+    @property
     def operation(self) -> str:
         """What it asks for, by the names of S3: `PutObject`, `UploadPart`, `ListObjects`, ..."""
         bucket_only = self.path.strip("/").count("/") == 0
@@ -79,13 +85,13 @@ class Fault:
     def reaches_server(self) -> bool:
         return self.forwarded or self.cut_answer is not None or not (self.status or self.reset or self.stall)
 
-    def answer(self) -> bytes:
-        """The proxy's own answer."""
+    def answer(self, method: str = "") -> bytes:
+        """The proxy's own answer; to a HEAD it has no body."""
         error = f"<?xml version='1.0'?><Error><Code>{self.code}</Code><Message>by the proxy</Message></Error>"
         body = self.body if self.body is not None else error.encode()
         head = f"HTTP/1.1 {self.status} By The Proxy\r\nContent-Length: {len(body)}\r\nContent-Type: application/xml\r\n"
         more = "".join(f"{name}: {value}\r\n" for name, value in self.with_headers.items())
-        return f"{head}{more}Connection: close\r\n\r\n".encode() + body
+        return f"{head}{more}Connection: close\r\n\r\n".encode() + (b"" if method == "HEAD" else body)
 
 
 def operation(*names: str) -> Callable[[Seen], bool]:
@@ -146,12 +152,12 @@ class FaultProxy:
         if fault.before is not None:
             fault.before(seen)
         if fault.early:
-            client.send(fault.answer())
+            client.send(fault.answer(seen.method))
             return False
         if not fault.reaches_server:
             if fault.status:
                 client.skip(head)
-            return self._break(client, fault)
+            return self._break(client, fault, seen.method)
         server.send(_joined(head))
         if seen.headers.get("expect", "").lower() == "100-continue":
             client.send(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -166,7 +172,7 @@ class FaultProxy:
             return False
         if fault.cut_answer is None and (fault.reset or fault.stall or fault.status):
             server.skip(answer, seen.method)
-            return self._break(client, fault)
+            return self._break(client, fault, seen.method)
         answer = [
             line for line in answer if line.partition(b":")[0].strip().lower().decode() not in fault.without
         ]
@@ -174,17 +180,17 @@ class FaultProxy:
         client.send(_joined(answer))
         server.body_to(client, answer, fault.flip_answer, fault.cut_answer, seen.method)
         if fault.cut_answer is not None:
-            return self._break(client, fault)
+            return self._break(client, fault, seen.method)
         return b"connection: close" not in b"\n".join(answer).lower()
 
-    def _break(self, client: _Side, fault: Fault) -> bool:
+    def _break(self, client: _Side, fault: Fault, method: str) -> bool:
         """Ends a connection as the fault wants it; False, since it is over."""
         if fault.stall:
             self._ended.wait(LONGEST_STALL)
         if fault.reset:
             return client.reset()
         if fault.status:
-            client.send(fault.answer())
+            client.send(fault.answer(method))
         return False
 
     def _received(self, head: List[bytes]) -> Tuple[Seen, Optional[Fault]]:

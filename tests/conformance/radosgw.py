@@ -16,6 +16,7 @@ from typing import Callable, List
 
 PROGRAMS = ("ceph", "ceph-authtool", "ceph-mon", "ceph-osd", "monmaptool", "radosgw", "radosgw-admin")
 ACCESS_KEY, SECRET_KEY = "AKRADOSGW", "SKRADOSGW"
+NEW_ACCESS_KEY, NEW_SECRET_KEY = "AKRENEWED", "SKRENEWED"
 DOMAIN = "localhost"
 DEADLINE_SECONDS = 90.0
 CONFIGURATION = """
@@ -125,7 +126,13 @@ class Radosgw:
             f"--secret-key={SECRET_KEY}",
         )
         self._run("radosgw-admin", *self._conf, "user", "create", *user)
+        self.add_keys(NEW_ACCESS_KEY, NEW_SECRET_KEY)
         self._until(self._answers, "the gateway does not answer")
+
+    def add_keys(self, access_key: str, secret_key: str) -> None:
+        """A second pair of keys for the user of the tests."""
+        keys = (f"--access-key={access_key}", f"--secret-key={secret_key}")
+        self._run("radosgw-admin", *self._conf, "key", "create", "--uid=tests", "--key-type=s3", *keys)
 
     @property
     def _conf(self) -> List[str]:

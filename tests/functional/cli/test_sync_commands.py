@@ -255,10 +255,37 @@ class TestCredentials:
         obs.faults.append(ObsFault("expired", "GET", "prefix="))
         file = home / "keys.json"
         file.write_text(keys("AKPLANTED"))
-        done = sync(home, "download", "mapping.yaml", OBS_ENDPOINT=obs.url, OBS_CREDENTIALS_FILE=str(file))
+        variables = {"OBS_CREDENTIALS_FILE": str(file), "OBS_CREDENTIALS_WAIT": "0.5"}
+        done = sync(home, "download", "mapping.yaml", OBS_ENDPOINT=obs.url, **variables)
         assert done.returncode == 69
+        assert "refused the credentials as expired; waiting up to 0.5 s for new ones" in done.stderr
         assert "HTTP 403 ExpiredToken" in done.stderr
         assert "PLANTED" not in done.stdout + done.stderr
+
+    def test_a_file_that_is_renewed_late_is_waited_for(self, home: Path, obs: ObsServer) -> None:
+        file = home / "keys.json"
+        file.write_text(keys("AKOLD"))
+        obs.credentials[:] = [KeyPair("AKNEW", "SKPLANTED", "TOKENPLANTED")]
+
+        def renew() -> None:
+            file.write_text("half")  # not replaced by a rename
+            time.sleep(0.5)
+            file.write_text(keys("AKNEW"))
+
+        late = threading.Timer(1.5, renew)
+        late.start()
+        done = sync(home, "upload", "mapping.yaml", OBS_ENDPOINT=obs.url, OBS_CREDENTIALS_FILE=str(file))
+        late.join()
+        assert done.returncode == 0, done.stderr
+        assert "refused the credentials as expired; waiting up to 60 s for new ones" in done.stderr
+
+    @pytest.mark.parametrize("seconds", ["soon", "-1", "nan", "inf"])
+    def test_an_invalid_wait_is_an_error(self, home: Path, seconds: str) -> None:
+        (home / "keys.json").write_text(keys("AKPLANTED"))
+        variables = {"OBS_CREDENTIALS_FILE": str(home / "keys.json"), "OBS_CREDENTIALS_WAIT": seconds}
+        done = sync(home, "plan", "mapping.yaml", OBS_ENDPOINT="http://127.0.0.1:9", **variables)
+        assert done.returncode == 78
+        assert f"OBS_CREDENTIALS_WAIT: found '{seconds}', expected 0 to 86400 seconds" in done.stderr
 
     @pytest.mark.parametrize(
         ("content", "said"),

@@ -1,0 +1,239 @@
+"""Temporary credentials that end before any request of a transfer, or of `mox.file`: the renewed ones are used."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+import uuid
+from pathlib import Path
+from typing import Any, Callable, Iterator, List
+
+import pytest
+
+import path_mapping as mox
+from path_mapping.errors import Cancelled, Expired, Refused, TransferFailed
+from path_mapping.mox import own_store
+from path_mapping.stores import Access, Credentials
+from path_mapping.stores.obs_store import ObsStore
+from tests import transfers
+from tests.conformance.clients import Account, Sdk
+from tests.conformance.conftest import RADOSGW, RENEWED
+from tests.conformance.fault_proxy import Fault, FaultProxy, Seen, operation
+from tests.transfers import route, tree, write
+
+MIB = 1 << 20
+LARGE = random.Random(5).randbytes(33 * MIB + 5)  # three ranges
+UPLOADED = LARGE[: 11 * MIB]  # three parts
+SMALL = {f"d/{number}": bytes([number]) * number for number in range(4)}
+LATE_SECONDS = 0.4
+EVERY = 10_000
+
+pytestmark = pytest.mark.parametrize(
+    "pair", [("embedded", "v2"), pytest.param(("radosgw", "v2"), marks=RADOSGW)]
+)
+
+
+class Temporary:
+    """Credentials of a service behind a proxy, which refuses the first ones from some request on."""
+
+    def __init__(self, account: Account) -> None:
+        self.first = Credentials(account.access_key, account.secret_key)
+        self.newest = self.first
+        self.late: List[threading.Timer] = []
+
+    def renew(self) -> None:
+        self.newest = Credentials(RENEWED.access_key, RENEWED.secret_key)
+
+    def end_before(
+        self, proxy: FaultProxy, number: int, late: float = 0.0, code: str = "ExpiredToken"
+    ) -> None:
+        """From this request on only the renewed credentials are accepted; they are there `late` seconds later."""
+        renewing = threading.Event()
+
+        def ended(seen: Seen) -> bool:
+            return seen.number >= number and seen.access_key == self.first.access_key
+
+        def renew(seen: Seen) -> None:
+            if renewing.is_set():
+                return
+            renewing.set()
+            if late:
+                self.late.append(threading.Timer(late, self.renew))
+                self.late[-1].start()
+            else:
+                self.renew()
+
+        proxy.faults.append(Fault(ended, times=EVERY, before=renew, status=403, code=code))
+
+    def open(self, proxy: FaultProxy) -> ObsStore:
+        self.newest = self.first
+        access = Access(proxy.url, self.first, multipart_from=6 * MIB, part=5 * MIB)
+        return ObsStore(access, lambda: self.newest, patience=10)
+
+
+@pytest.fixture
+def client(account: Account) -> Sdk:
+    """A client with a new bucket."""
+    made = Sdk(account, f"bucket-{uuid.uuid4().hex[:12]}", "v2")
+    assert made.create_bucket().status == 200
+    return made
+
+
+@pytest.fixture
+def temporary(account: Account) -> Iterator[Temporary]:
+    made = Temporary(account)
+    yield made
+    for timer in made.late:
+        timer.join()
+
+
+def chosen(pair: tuple[str, str], requests: int) -> List[int]:
+    """All numbers of requests, and one more; with radosgw, which is slower, a sample by a seed."""
+    numbers = list(range(1, requests + 1))
+    return numbers if pair[0] == "embedded" else sorted(random.Random(17).sample(numbers, 5))
+
+
+def at_every_request(
+    pair: tuple[str, str], temporary: Temporary, account: Account, move: Callable[[ObsStore, str], None]
+) -> None:
+    """Moves once to count the requests; then ends the credentials before each in turn."""
+    with FaultProxy(account.url) as proxy:
+        move(temporary.open(proxy), "whole")
+        requests = len(proxy.seen)
+    for number in chosen(pair, requests):
+        with FaultProxy(account.url) as proxy:
+            temporary.end_before(proxy, number, LATE_SECONDS if number % 4 == 1 else 0.0)
+            try:
+                move(temporary.open(proxy), f"from-{number}")
+            except Exception as error:
+                raise AssertionError(f"credentials ended before request {number} of {requests}") from error
+            assert any(seen.access_key == RENEWED.access_key for seen in proxy.seen)
+
+
+def test_a_download_goes_on_whenever_they_end(
+    pair: tuple[str, str], temporary: Temporary, account: Account, client: Sdk, tmp_path: Path
+) -> None:
+    assert client.put("data/large", LARGE).status == 200
+    for name, content in SMALL.items():
+        assert client.put(f"data/{name}", content).status == 200
+
+    def move(store: ObsStore, name: str) -> None:
+        transfers.fetch(store, tmp_path, route(name, "data/", client.bucket))
+        assert tree(tmp_path / name) == {"large": LARGE, **SMALL}
+
+    at_every_request(pair, temporary, account, move)
+
+
+def test_an_upload_goes_on_whenever_they_end(
+    pair: tuple[str, str], temporary: Temporary, account: Account, client: Sdk, tmp_path: Path
+) -> None:
+    write(tmp_path / "out", {"large": UPLOADED, **SMALL})
+    (tmp_path / "out" / "empty").mkdir()
+
+    def move(store: ObsStore, name: str) -> None:
+        transfers.send(store, tmp_path, route("out", f"{name}/", client.bucket))
+        found = [one.key for one in store.list(client.bucket, f"{name}/")]
+        assert found == sorted(f"{name}/{one}" for one in ("large", "empty/", *SMALL))
+        assert client.get(f"{name}/large").content == UPLOADED
+
+    at_every_request(pair, temporary, account, move)
+
+
+def test_a_lost_end_of_an_upload_is_looked_at_with_the_renewed_ones(
+    temporary: Temporary, account: Account, client: Sdk, tmp_path: Path
+) -> None:
+    """The credentials end just before the HEAD, which is refused without a reason."""
+    write(tmp_path, {"large": UPLOADED})
+    with FaultProxy(account.url) as proxy:
+        proxy.faults.append(Fault(operation("CompleteMultipartUpload"), forwarded=True, status=500))
+        transfers.send(temporary.open(proxy), tmp_path, route("large", "first", client.bucket))
+        head = next(seen.number for seen in proxy.seen if seen.operation == "HeadObject")
+    with FaultProxy(account.url) as proxy:
+        temporary.end_before(proxy, head)
+        proxy.faults.append(Fault(operation("CompleteMultipartUpload"), forwarded=True, status=500))
+        transfers.send(temporary.open(proxy), tmp_path, route("large", "second", client.bucket))
+        assert client.get("second").content == UPLOADED
+
+
+@pytest.mark.parametrize("code", ["ExpiredToken", "InvalidAccessKeyId"])
+def test_mox_file_goes_on_too(
+    temporary: Temporary,
+    account: Account,
+    client: Sdk,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    code: str,
+) -> None:
+    url = f"obs://{client.bucket}"
+    calls: List[Callable[[], Any]] = [
+        lambda: mox.file.exists(f"{url}/a"),
+        lambda: mox.file.read(f"{url}/a", binary=True) == b"content",
+        lambda: mox.file.stat(f"{url}/a").length == 7,
+        lambda: mox.file.get_size(f"{url}/a") == 7,
+        lambda: mox.file.list_directory(url) == ["a"],
+        lambda: mox.file.copy(f"{url}/a", str(tmp_path / uuid.uuid4().hex)) is None,
+        lambda: mox.file.copy(f"{url}/a", f"{url}/b") is None,
+        lambda: mox.file.write(f"{url}/c", "text") is None,
+        lambda: mox.file.remove(f"{url}/a") is None,
+    ]
+    for number, call in enumerate(calls):
+        assert client.put("a", b"content").status == 200
+        with FaultProxy(account.url) as proxy:
+            temporary.end_before(proxy, 1, code=code)
+            store = temporary.open(proxy)
+            with monkeypatch.context() as patched:
+                patched.setattr(own_store, "open_store", lambda environ, root, store=store: store)
+                own_store._local.__dict__.clear()
+                assert call(), number
+        own_store._local.__dict__.clear()
+
+
+def test_a_refusal_that_has_another_reason_is_not_waited_for(
+    temporary: Temporary, account: Account, client: Sdk, tmp_path: Path
+) -> None:
+    assert client.put("data/a", b"x").status == 200
+    with FaultProxy(account.url) as proxy:
+        refused = operation("GetObject", "HeadObject")
+        proxy.faults.append(Fault(refused, times=EVERY, status=403, code="AccessDenied"))
+        store = temporary.open(proxy)
+        with pytest.raises(TransferFailed, match="AccessDenied"):
+            transfers.fetch(store, tmp_path, route("in", "data/", client.bucket))
+        with pytest.raises(Refused, match="AccessDenied") as raised:
+            store.find(client.bucket, "data/a")
+        assert not isinstance(raised.value, Expired)
+
+
+def test_what_is_never_renewed_is_waited_for_once(
+    temporary: Temporary, account: Account, client: Sdk, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name, content in SMALL.items():
+        assert client.put(f"data/{name}", content).status == 200
+    with FaultProxy(account.url) as proxy:
+        fetch = operation("GetObject")
+        proxy.faults.append(Fault(fetch, times=EVERY, status=403, code="ExpiredToken"))
+        access = Access(proxy.url, temporary.first)
+        begun = time.monotonic()
+        store = ObsStore(access, lambda: temporary.first, patience=1)
+        with pytest.raises(TransferFailed, match="4 of 4 files failed"):
+            transfers.fetch(store, tmp_path, route("in", "data/", client.bucket))
+        assert 1 <= time.monotonic() - begun < 3
+    assert [record.message for record in caplog.records].count(
+        "OBS refused the credentials as expired; waiting up to 1 s for new ones"
+    ) == 1
+
+
+def test_a_cancelled_transfer_waits_no_longer(
+    temporary: Temporary, account: Account, client: Sdk, tmp_path: Path
+) -> None:
+    assert client.put("data/a", b"x").status == 200
+    for refused in ("GetObject", "ListObjects"):
+        cancel = threading.Event()
+        with FaultProxy(account.url) as proxy:
+            proxy.faults.append(Fault(operation(refused), times=EVERY, status=403, code="ExpiredToken"))
+            store = temporary.open(proxy)
+            threading.Timer(0.5, cancel.set).start()
+            begun = time.monotonic()
+            with pytest.raises(Cancelled):
+                transfers.fetch(store, tmp_path, route("in", "data/", client.bucket), cancel=cancel)
+            assert time.monotonic() - begun < 3
