@@ -21,10 +21,7 @@ PathMappingError
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence, Tuple
-
-if TYPE_CHECKING:
-    import threading
+from typing import Any, Callable, Optional, Sequence, Tuple
 
 MOST_LISTED = 20  # lines of a message
 
@@ -99,11 +96,11 @@ class Refused(StoreError):
 class Expired(Refused):
     """The credentials have expired; the same request may succeed with new ones.
 
-    `wait` waits for them, until the event is set at most, and returns whether there are any; None where it is
-    not known when new ones come.
+    `wait` waits for them and returns whether there are any; None where it is not known when new ones come. It
+    is called with what sleeps for some seconds, and returns True if the wait should end, like `Event.wait`.
     """
 
-    wait: Optional[Callable[[threading.Event], bool]] = None
+    wait: Optional[Callable[[Callable[[float], bool]], bool]] = None
 
 
 class Replaced(StoreError):

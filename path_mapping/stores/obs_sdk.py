@@ -22,7 +22,7 @@ from path_mapping.localfs import CHUNK
 from path_mapping.stores.access import address_of, bucket_in_path, verifying
 from path_mapping.stores.http_connection import Origin
 from path_mapping.stores.obs_responses import error_of_status
-from path_mapping.stores.store import Access, Credentials
+from path_mapping.stores.store import Access, Credentials, Pause
 
 SIGNED_SECONDS = 900  # a signed URL is used at once, but clocks differ
 LOOK_SECONDS = 0.2  # between two looks for new credentials
@@ -91,20 +91,20 @@ class ObsSdk:
             for client in (self._client, *self._signers.values()):
                 client.refresh(keys.access_key, keys.secret_key, keys.token)
 
-    def renewed(self, used: Credentials, cancel: Optional[threading.Event] = None) -> bool:
+    def renewed(self, used: Credentials, pause: Optional[Pause] = None) -> bool:
         """See `SignedAccess.renewed`. The time of the wait is that of all threads together."""
         while True:
             with self._lock:  # several threads are refused at the same time
                 problem = self._look(used)
                 if self.access.credentials != used:
                     return True
-                if cancel is None or self._renew is None:
+                if pause is None or self._renew is None:
                     return False
                 if not self._until and self._patience:
                     self._announce(problem)
                 self._until = self._until or time.monotonic() + self._patience
                 left = self._until - time.monotonic()
-            if left <= 0 or cancel.wait(min(LOOK_SECONDS, left)):
+            if left <= 0 or pause(min(LOOK_SECONDS, left)):
                 return False
 
     def _look(self, used: Credentials) -> str:

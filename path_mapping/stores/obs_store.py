@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from contextlib import closing, suppress
 from datetime import datetime
 from email.utils import parsedate_to_datetime
@@ -29,6 +28,7 @@ from path_mapping.stores.store import (
     FileStore,
     MultipartStore,
     ObjectState,
+    Pause,
     SignedAccess,
     StoredObject,
     UnfinishedUpload,
@@ -57,8 +57,8 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
     def access(self) -> Optional[Access]:
         return None if self.sdk.proxy else self.sdk.access
 
-    def renewed(self, used: Credentials, cancel: Optional[threading.Event] = None) -> bool:
-        return self.sdk.renewed(used, cancel)
+    def renewed(self, used: Credentials, pause: Optional[Pause] = None) -> bool:
+        return self.sdk.renewed(used, pause)
 
     def list(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
         """See `Store.list`.

@@ -8,14 +8,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable, Iterator, NamedTuple, Optional
-
-if TYPE_CHECKING:
-    import threading
+from typing import Callable, Iterator, NamedTuple, Optional
 
 STALL_SECONDS = 60.0  # without progress, after which a request has failed
 PART = 16 << 20  # bytes
 MULTIPART_FROM = 64 << 20  # bytes, from which on a file is uploaded in parts
+
+Pause = Callable[[float], bool]  # sleeps for some seconds; True if the wait should end, like `Event.wait`
 
 
 class StoredObject(NamedTuple):
@@ -177,8 +176,8 @@ class SignedAccess(ABC):
         """What such requests need; None if they must go through the store, as behind a proxy."""
 
     @abstractmethod
-    def renewed(self, used: Credentials, cancel: Optional[threading.Event] = None) -> bool:
+    def renewed(self, used: Credentials, pause: Optional[Pause] = None) -> bool:
         """True if there are other credentials than `used`, with which a request was refused.
 
-        With `cancel` they may be late: then this waits for a bounded time, until it is set.
+        With `pause` they may be late: then this waits for a bounded time, or until `pause` returns True.
         """

@@ -42,11 +42,11 @@ class StoreAccess:
         self.store = store
         self.access = store.access() if isinstance(store, SignedAccess) else None
 
-    def renewed(self, cancel: Optional[threading.Event]) -> Optional[Credentials]:
+    def renewed(self, pause: Optional[Callable[[float], bool]]) -> Optional[Credentials]:
         """Newer credentials than those of `access`, see `SignedAccess.renewed`; None if there are none."""
         if self.access is None or not isinstance(self.store, SignedAccess):
             return None
-        if not self.store.renewed(self.access.credentials, cancel):
+        if not self.store.renewed(self.access.credentials, pause):
             return None
         self.access = self.store.access()
         return None if self.access is None else self.access.credentials

@@ -34,9 +34,9 @@ class Scheduler:
     """The jobs of one transfer on one pool.
 
     `done` is called with each file that is complete, `failed` with each that is not. `renewed` returns new
-    credentials, or None; given an event, it waits for them. `count_outcomes` counts the bytes of a unit when
-    it ends, for pools that do not report them earlier. Afterwards `whole` is the number of complete files,
-    `retries` that of retried requests.
+    credentials, or None; given what sleeps, it waits for them. `count_outcomes` counts the bytes of a unit
+    when it ends, for pools that do not report them earlier. Afterwards `whole` is the number of complete
+    files, `retries` that of retried requests.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Scheduler:
         cancel: threading.Event,
         done: Callable[[Copy], None],
         failed: Callable[[Copy, Exception], None],
-        renewed: Callable[[Optional[threading.Event]], Optional[Credentials]],
+        renewed: Callable[[Optional[Callable[[float], bool]]], Optional[Credentials]],
         count_outcomes: bool,
     ) -> None:
         self._pool, self._tally, self._cancel = pool, tally, cancel
@@ -171,7 +171,7 @@ class Scheduler:
     def _renew(self, epoch: int, expired: bool) -> bool:
         """True if there are newer credentials than those of that epoch; waits for them if they `expired`."""
         if epoch == self._epoch:
-            keys = self._renewed(self._cancel if expired else None)
+            keys = self._renewed(self._cancel.wait if expired else None)
             if keys is None:
                 return False
             self._pool.use(keys)

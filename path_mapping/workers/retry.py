@@ -44,7 +44,7 @@ def retrying(
                 failed(error)
                 raise
             except Expired as error:
-                if error.wait is None or not (error.wait(cancel) or cancel.is_set()):
+                if error.wait is None or not (error.wait(cancel.wait) or cancel.is_set()):
                     raise
 
     try:
