@@ -5,6 +5,7 @@
     ├── RankTableInvalid    65  the rank table is completed, but invalid
     ├── InputMissing        66  an input does not exist
     ├── StoreUnavailable    69  OBS does not answer, or rejects the credentials
+    ├── InternalError       70  what nobody expected: raised by no check of ma_boot
     ├── CannotCreate        73  a directory or file cannot be created
     ├── OutputLost          74  an output could not be uploaded
     ├── RankTableTimeout    75  the rank table was not completed in time
@@ -23,6 +24,8 @@ from __future__ import annotations
 import signal
 from enum import IntEnum
 from typing import Sequence
+
+from ma_boot import __version__
 
 
 class ExitCode(IntEnum):
@@ -71,6 +74,20 @@ class StoreUnavailable(BootError):
     """OBS, or another server, does not answer or rejects the credentials."""
 
     exit_code = ExitCode.STORE_UNAVAILABLE
+
+
+class InternalError(BootError):
+    """An exception that no check of ma_boot has raised; the message has its traceback."""
+
+    exit_code = ExitCode.INTERNAL
+
+    @classmethod
+    def of(cls, error: BaseException) -> InternalError:
+        """The internal error that this exception is: what it says first, then its traceback."""
+        import traceback  # loaded only if it is needed
+
+        lines = "".join(traceback.format_exception(type(error), error, error.__traceback__)).rstrip("\n")
+        return cls(f"internal error of ma_boot {__version__}: {described(error)}\n{lines}")
 
 
 class CannotCreate(BootError):
@@ -127,6 +144,11 @@ def signal_name(signum: int) -> str:
         return signal.Signals(signum).name
     except ValueError:
         return f"signal {signum}"
+
+
+def described(error: BaseException) -> str:
+    """An unexpected exception in one line: `PermissionError: [Errno 13] ...`."""
+    return f"{type(error).__name__}: {error}".split("\n", 1)[0]
 
 
 def listed(headline: str, problems: Sequence[str]) -> str:

@@ -22,7 +22,7 @@ from ma_boot.cli.rank_table import rank_table
 from ma_boot.cli.report import report
 from ma_boot.cli.run import run
 from ma_boot.cli.sync import sync
-from ma_boot.errors import BootError, ExitCode, Stopped
+from ma_boot.errors import BootError, ExitCode, InternalError, Stopped
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -48,11 +48,8 @@ def main(argv: Optional[Sequence[str]] = None, environ: Optional[Mapping[str, st
         return 128 + signal.SIGINT
     except Stopped as stopped:
         return _complain(str(stopped), 128 + stopped.signum)
-    except Exception:
-        import traceback  # loaded only if it is needed
-
-        message = f"internal error of ma_boot {__version__}:\n{traceback.format_exc()}"
-        return _complain(message, ExitCode.INTERNAL)
+    except Exception as error:
+        return _complain(str(InternalError.of(error)), ExitCode.INTERNAL)
 
 
 def _complain(message: str, code: int) -> int:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Callable, Optional, Tuple
 
 from ma_boot.environment import TrainingEnvironment, select_environment
-from ma_boot.errors import BootError, Stopped
 from ma_boot.launch import LaunchPlan, Node, Placement
 from ma_boot.modelarts import JobEnvironment, call_post_stop, check_free, instance_name, read_job, start_slogd
 from ma_boot.node.environment_phase import NodeSetup, check_command, training_argv
@@ -34,8 +33,8 @@ from ma_boot.reporting import Ending
 def boot(request: BootRequest, world: World) -> Ending:
     """Boots this node of the job, phase by phase.
 
-    Every end is returned as an `Ending`, failures and stops too; only an internal error raises. Once the
-    mapping is known, the outputs are uploaded whatever happens.
+    Every end is returned as an `Ending`: failures, stops and internal errors too. Once the mapping is known,
+    the outputs are uploaded whatever happens.
     """
     environ, inbox, journal = world.environ, world.inbox, world.journal
     container = instance_name(environ)
@@ -75,7 +74,7 @@ def boot(request: BootRequest, world: World) -> Ending:
         with uploading_periodically(transfers, journal, inbox), journal.phase("run") as phase:
             run = train(plan.workers, request.run, inbox, journal, environ, container)
             phase.outcome, phase.detail = run.outcome, run.summary()
-    except (BootError, Stopped) as caught:
+    except Exception as caught:  # also what no check has foreseen: the outputs come first
         error = caught
     succeeded = run is not None and run.succeeded and not inbox.stops
     all_expected = succeeded and placement is not None and 0 in placement.ranks

@@ -15,9 +15,11 @@ from ma_boot.errors import (
     CommandNotFound,
     ConfigError,
     InputMissing,
+    InternalError,
     OutputLost,
     PhaseCancelled,
     StoreUnavailable,
+    described,
     listed,
 )
 from ma_boot.modelarts import JobEnvironment
@@ -122,9 +124,12 @@ def downloading_inputs(
     """
     routes, store = transfers.mapping.inputs, transfers.store
 
+    if store is None or not routes:
+        yield inbox.check
+        inbox.check()
+        return
+
     def fetch(cancel: threading.Event) -> None:
-        if store is None or not routes:
-            return
         with journal.phase("inputs") as phase:
             try:
                 with progress.shown() as update:
@@ -156,7 +161,8 @@ def downloading_inputs(
 def uploading_periodically(transfers: NodeTransfers, journal: Journal, inbox: SignalInbox) -> Iterator[None]:
     """Uploads outputs that have an interval while the block runs; stops as soon as the block ends.
 
-    Failures are reported and retried in the next round: the last upload is the one that counts.
+    Failures are reported and retried in the next round: the last upload is the one that counts. What nobody
+    expected is reported, too, and ends the rounds, never the block.
     """
     routes, store = transfers.mapping.outputs, transfers.store
     if store is None or all(route.interval is None for route in routes):
@@ -171,19 +177,30 @@ def uploading_periodically(transfers: NodeTransfers, journal: Journal, inbox: Si
         journal.say(f"outputs so far: not all uploaded, the next round retries: {error}")
 
     def send(cancel: threading.Event) -> None:
-        upload_periodically(routes, transfers.base, store, cancel=cancel, done=done, failed=failed)
+        try:
+            upload_periodically(routes, transfers.base, store, cancel=cancel, done=done, failed=failed)
+        except Exception as error:
+            given_up(error)
 
-    task = Task("outputs so far", send, inbox)
+    def given_up(error: Exception) -> None:
+        journal.say(f"outputs so far: uploaded at the end only: {described(error)}")
+
+    task = None
+    try:
+        task = Task("outputs so far", send, inbox)
+    except RuntimeError as error:  # the limit of threads
+        given_up(error)
     try:
         yield
     finally:
-        _cancel(task)
+        if task is not None:
+            _cancel(task)
 
 
 def upload_outputs(
     transfers: NodeTransfers, journal: Journal, inbox: SignalInbox, timeout: float, all_expected: bool
 ) -> Optional[OutputLost]:
-    """Uploads the outputs; a loss is returned, never raised: how the training ended comes first.
+    """Uploads the outputs; nothing is raised, a loss is returned: how the training ended comes first.
 
     It takes at most `timeout` seconds, and a further stop signal ends it. `all_expected`: an output with
     nothing at its local path counts as lost (on the node that has rank 0, after a successful training).
@@ -206,9 +223,9 @@ def upload_outputs(
         if len(inbox.stops) > patience:
             raise OutputLost("not every output was uploaded: interrupted by a second stop signal")
 
-    task = Task("outputs", send, inbox)
     try:
         with journal.phase("outputs") as phase:
+            task = Task("outputs", send, inbox)
             if not task.wait(check, time.monotonic() + timeout, progress.say):
                 raise OutputLost(f"not every output was uploaded within {timeout:.0f} s (--upload-timeout)")
             done = task.result()
@@ -220,6 +237,8 @@ def upload_outputs(
         return lost
     except (mapping_errors.PathMappingError, OSError) as error:
         return OutputLost(with_store_hint(f"not every output was uploaded: {error}"))
+    except Exception as error:
+        return OutputLost(f"not every output was uploaded: {InternalError.of(error)}")
     return None
 
 

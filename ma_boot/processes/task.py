@@ -17,7 +17,8 @@ Result = TypeVar("Result")
 class Task(Generic[Result]):
     """Starts `work(cancel)` in a thread; the work should check the event often, and raise once it is set.
 
-    The thread is a daemon: a call that hangs in the network cannot keep the process alive.
+    The thread is a daemon: a call that hangs in the network cannot keep the process alive. At the limit of
+    threads the constructor raises `RuntimeError`.
     """
 
     def __init__(self, name: str, work: Callable[[threading.Event], Result], inbox: SignalInbox) -> None:

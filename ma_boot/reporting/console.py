@@ -109,9 +109,8 @@ class Console:
             self.accepted += len(data)
             self._queue.append(data)
             self._queued += len(data)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._print, name="console", daemon=True)
-                self._thread.start()
+            if self._thread is None and not self._started():
+                self._print_all()
             self._changed.notify_all()
 
     def pause(self) -> float:
@@ -136,25 +135,44 @@ class Console:
         self.dropped_lines += lines
         self._unreported += lines
 
+    def _started(self) -> bool:
+        """Starts the printing thread; False at the limit of threads, and the next write tries again."""
+        thread = threading.Thread(target=self._print, name="console", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            return False
+        self._thread = thread
+        return True
+
     def _print(self) -> None:
         while True:
             with self._changed:
                 while not self._queue:
                     self._changed.wait()
-                data, last = self._queue[0], len(self._queue) == 1
-            whole = self._put(self._with_below(data, last))
-            with self._changed:
-                self._queue.popleft()
-                self._queued -= len(data)
-                if not whole:
-                    self._give_up()
-                elif self._unreported and self._queued <= QUEUE_BYTES // 2:
-                    self._report_dropped()
-                self._changed.notify_all()
-                room = self._paused and self._queued <= QUEUE_BYTES
-                self._paused = self._paused and not room
-            if room:
-                self.room_again()
+            self._print_next()
+
+    def _print_all(self) -> None:
+        """Prints the queue in the calling thread, as long as the reader takes it."""
+        while self._queue:
+            self._print_next()
+
+    def _print_next(self) -> None:
+        with self._changed:
+            data, last = self._queue[0], len(self._queue) == 1
+        whole = self._put(self._with_below(data, last))
+        with self._changed:
+            self._queue.popleft()
+            self._queued -= len(data)
+            if not whole:
+                self._give_up()
+            elif self._unreported and self._queued <= QUEUE_BYTES // 2:
+                self._report_dropped()
+            self._changed.notify_all()
+            room = self._paused and self._queued <= QUEUE_BYTES
+            self._paused = self._paused and not room
+        if room:
+            self.room_again()
 
     def _with_below(self, data: bytes, last: bool) -> bytes:
         """The data in place of the lines below, which are drawn again at the end of the queue."""

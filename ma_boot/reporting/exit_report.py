@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence
 
-from ma_boot.errors import BootError, CannotCreate, ExitCode, OutputLost, Stopped, signal_name
+from ma_boot.errors import BootError, ExitCode, InternalError, OutputLost, Stopped, signal_name
 from ma_boot.reporting.explain import (
     explanation,
     failed_mpi_rank,
@@ -46,12 +46,15 @@ class Ending:
         cls,
         job: Optional[JobEnvironment],
         stops: Sequence[int],
-        error: Union[BootError, Stopped, None],
+        error: Optional[Exception],
         run: Optional[RunResult],
         lost: Optional[OutputLost],
     ) -> Ending:
         """The ending from what the boot has gathered; `stops` are all stop signals, the first one first."""
-        ours = error if isinstance(error, BootError) else run.not_started if run else None
+        if isinstance(error, (BootError, Stopped)) or error is None:
+            ours = error if isinstance(error, BootError) else run.not_started if run else None
+        else:
+            ours = InternalError.of(error)
         return cls(job, stops[0] if stops else None, ours, run, lost)
 
 
@@ -212,5 +215,5 @@ def write_failure(ending: Ending) -> None:
         path = path.with_name(path.stem + "-ma_boot.json")
     try:
         write_atomically(path, json.dumps(failure_document(ending), indent=2, ensure_ascii=False) + "\n")
-    except (OSError, CannotCreate):
+    except Exception:  # how the job ended is what counts
         return

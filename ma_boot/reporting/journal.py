@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, TextIO
 
-from ma_boot.errors import CannotCreate, PhaseCancelled, Stopped
+from ma_boot.errors import CannotCreate, PhaseCancelled, Stopped, described
 from ma_boot.reporting.console import Console
+
+NOT_UTF8 = "backslashreplace"  # what a path has in place of a byte that is not UTF-8 becomes JSON's \\udcXX
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class Journal:
         self._opened = True
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("a", encoding="utf-8", buffering=1)
+            self._file = path.open("a", encoding="utf-8", errors=NOT_UTF8, buffering=1)
         except OSError as error:
             raise CannotCreate(
                 f"cannot write to the log directory: {path}: {error.strerror}; "
@@ -89,15 +91,15 @@ class Journal:
             self._write(entry)
 
     def _write(self, entry: Dict[str, Any]) -> None:
-        line = json.dumps({**entry, "node": self._node}, ensure_ascii=False) + "\n"
         with self._writing:
             if self._file is None:
                 return
             try:
-                self._file.write(line)
-            except OSError as error:
+                self._file.write(json.dumps({**entry, "node": self._node}, ensure_ascii=False) + "\n")
+            except Exception as error:  # no event is worth a training
                 self._file = None
-                self.say(f"events are no longer written: {error.strerror}")
+                why = error.strerror if isinstance(error, OSError) else described(error)
+                self.say(f"events are no longer written: {why}")
 
     @contextmanager
     def phase(self, name: str) -> Iterator[RunningPhase]:
@@ -109,7 +111,7 @@ class Journal:
         except BaseException as error:
             ended_early = isinstance(error, (Stopped, PhaseCancelled))
             phase.outcome = "stopped" if ended_early else "failed"
-            phase.detail = str(error).split("\n", 1)[0].rstrip(":")
+            phase.detail = str(error).split("\n", 1)[0].rstrip(":") or type(error).__name__
             raise
         finally:
             record = PhaseRecord(name, time.monotonic() - started, phase.outcome, phase.detail)

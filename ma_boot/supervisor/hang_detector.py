@@ -13,6 +13,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Dict, List, Optional, Sequence, Tuple
 
+from ma_boot.errors import described
 from ma_boot.processes import SignalInbox, Task, process_stat
 from ma_boot.reporting import Journal
 from ma_boot.supervisor.worker import Worker
@@ -58,7 +59,18 @@ class HangDetector:
         return math.inf if self._asking is not None else max(0.0, self._next - time.monotonic())
 
     def check(self, workers: Sequence[Worker]) -> List[str]:
-        """The labels of workers that hang, once their stacks have been printed; mostly none."""
+        """The labels of workers that hang, once their stacks have been printed; mostly none.
+
+        An unexpected error is reported and ends the detection, never the training.
+        """
+        try:
+            return self._check(workers)
+        except Exception as error:
+            self._timeout, self._asking, self._next = None, None, math.inf
+            self._journal.say(f"hangs are no longer detected: {described(error)}")
+            return []
+
+    def _check(self, workers: Sequence[Worker]) -> List[str]:
         if self._asking is not None:
             return self._answered(*self._asking)
         now = time.monotonic()
@@ -73,26 +85,31 @@ class HangDetector:
         hung = [worker for worker in workers if now - self._activities[worker.pid].when >= self._timeout]
         new = [worker for worker in hung if worker.pid not in self._known]
         self._known = [worker.pid for worker in hung]
-        if new:
-            self._ask(new)
-        return []
+        return self._ask(new) if new else []
 
-    def _ask(self, workers: Sequence[Worker]) -> None:
+    def _ask(self, workers: Sequence[Worker]) -> List[str]:
         labels = [worker.spec.label for worker in workers]
         self._journal.say(f"{', '.join(labels)}: no output and no CPU time for {self._timeout:.0f} s")
         own = os.path.dirname(sys.executable)
         asked = [(w.spec.label, w.pid, f"{w.spec.environ.get('PATH', '')}:{own}") for w in workers]
 
         def ask(_: object) -> List[str]:
-            return [f"{label} (pid {pid}): {stack_of(pid, path)}" for label, pid, path in asked]
+            return [f"{label} (pid {pid}): {_stack_or_error(pid, path)}" for label, pid, path in asked]
 
-        self._asking = (labels, Task("stacks", ask, self._inbox))
+        try:
+            self._asking = (labels, Task("stacks", ask, self._inbox))
+        except RuntimeError as error:  # the limit of threads
+            return self._report(labels, [f"no stacks: {error}"])
+        return []
 
     def _answered(self, labels: List[str], task: Task[List[str]]) -> List[str]:
         if not task.finished:
             return []
         self._asking = None
-        for answer in task.result():
+        return self._report(labels, task.result())
+
+    def _report(self, labels: List[str], answers: Sequence[str]) -> List[str]:
+        for answer in answers:
             self._journal.say(answer.rstrip("\n").replace("\n", "\n  "))
         self._journal.event("hang", labels=labels)
         return labels
@@ -108,27 +125,38 @@ def session_cpu_seconds() -> Dict[int, float]:
     return used
 
 
+def _stack_or_error(pid: int, path: str) -> str:
+    try:
+        return stack_of(pid, path)
+    except Exception as error:  # the hang itself is what counts
+        return f"no stacks: {described(error)}"
+
+
 def stack_of(pid: int, path: str) -> str:
     """The stacks of a Python process, or why there are none; `path` is searched for py-spy.
 
     Without py-spy, a process that catches SIGUSR1 gets it: faulthandler prints the stacks to its own output.
     Any other process would be ended by that signal.
     """
-    spy = shutil.which("py-spy", path=path)
+    failed, spy = "py-spy is not installed", shutil.which("py-spy", path=path)
     if spy is not None:
         try:
             done = subprocess.run(
                 [spy, "dump", "--pid", str(pid)],
-                stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PY_SPY_SECONDS, check=False,
+                stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+                timeout=PY_SPY_SECONDS, check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             return f"py-spy did not answer within {PY_SPY_SECONDS:.0f} s"
-        if done.returncode == 0:
-            return done.stdout
+        except OSError as error:  # the interpreter in its first line does not exist, for example
+            failed = f"{spy} cannot be executed: {error.strerror}"
+        else:
+            if done.returncode == 0:
+                return done.stdout
+            failed = f"py-spy failed: {done.stderr.strip()}"
     if _catches_sigusr1(pid):
         os.kill(pid, signal.SIGUSR1)
         return "sent SIGUSR1, the stacks are in its own output"
-    failed = f"py-spy failed: {done.stderr.strip()}" if spy is not None else "py-spy is not installed"
     return f"no stacks: {failed}, and the script does not call faulthandler.register(signal.SIGUSR1)"
 
 

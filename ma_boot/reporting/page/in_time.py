@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import Callable, Mapping, Sequence
 
+from ma_boot.errors import described
 from ma_boot.modelarts import write_atomically
 from ma_boot.processes import SignalInbox, Task
 from ma_boot.reporting import keep_earlier
@@ -33,12 +34,12 @@ def write_in_time(
         keep_earlier(page)
         write_atomically(page, text)
 
-    task = Task("page", work, inbox)
     try:
+        task = Task("page", work, inbox)
         if task.wait(lambda: None, time.monotonic() + patience):
             task.result()
             return True
         say(f"no page was made: {patience:.0f} s were not enough for {page}")
     except Exception as error:  # the job's own end is what counts
-        say(f"no page was made: {type(error).__name__}: {error}")
+        say(f"no page was made: {described(error)}")
     return False

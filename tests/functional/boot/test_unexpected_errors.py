@@ -1,0 +1,169 @@
+"""Whatever goes wrong in or beside a phase: outputs are uploaded, no process survives, one report is printed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import List, Sequence
+
+import pytest
+
+from ma_boot.errors import OutputLost
+from ma_boot.node import NodeTransfers, upload_outputs
+from ma_boot.node.transfers import uploading_periodically
+from ma_boot.processes import SignalInbox
+from ma_boot.reporting import Console, Journal
+from path_mapping.mapping import ObsUrl, PathMapping, Route, Shard
+from path_mapping.stores import open_store
+from tests.functional.node import RANK, Booting, Ended, Node, eventually
+
+TOO_LARGE = 1 << 46  # bytes: no thread gets a stack of this size, whoever the user is
+
+
+def started_by(node: Node, prefix: Sequence[str], *arguments: str) -> Booting:
+    """`node.start` by a program that changes something first and then runs its arguments."""
+    process = subprocess.Popen(
+        [*prefix, sys.executable, "-m", "ma_boot", *arguments],
+        cwd=node.home, env=node.environ(), stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    return Booting(node, process)
+
+
+def with_output(node: Node) -> List[str]:
+    """The options for an output that exists already."""
+    (node.home / "out").mkdir()
+    (node.home / "out" / "kept.txt").write_text("kept")
+    return node.mapping({}, {"out": "obs://bucket/out/"})
+
+
+def assert_internal_error(node: Node, ended: Ended) -> None:
+    """The output is uploaded and the error reported once, as the cause."""
+    assert ended.code == 70, ended.output
+    assert (node.obs / "bucket" / "out" / "kept.txt").read_text() == "kept", ended.output
+    assert ended.output.count("Traceback") == 1
+    assert "[ma_boot] exit code 70: internal error of ma_boot" in ended.output
+
+
+class TestPhases:
+    """An exception that no check has foreseen."""
+
+    def test_a_job_directory_that_cannot_be_read(self, node: Node) -> None:
+        (node.home / "job").mkdir(mode=0)
+        node.variables["MA_JOB_DIR"] = str(node.home / "job")
+        plain = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+        ended = started_by(node, plain, *with_output(node), "not-here.py").end()
+        assert_internal_error(node, ended)
+        assert "PermissionError" in ended.output
+        assert "Permission denied" in ended.output
+
+    def test_no_directory_for_temporary_files(self, node: Node, bubblewrap: None) -> None:
+        (node.home / "variables.sh").write_text("export SET=1\n")
+        node.log_dir.mkdir(parents=True)
+        writable = [word for place in (node.log_dir, node.obs) for word in ("--bind", place, place)]
+        root = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", *map(str, writable)]
+        ended = started_by(node, root, *with_output(node), "--source", "variables.sh", RANK).end()
+        assert_internal_error(node, ended)
+        assert "No usable temporary directory" in ended.output
+
+    def test_no_thread_at_all(self, node: Node) -> None:
+        (node.obs / "bucket" / "in").mkdir(parents=True)
+        options = node.mapping({"in": "obs://bucket/in/"}, {"out": "obs://bucket/out/"})
+        ended = started_by(node, ["prlimit", f"--stack={TOO_LARGE}"], *options, RANK).end()
+        assert ended.code == 70, ended.output
+        assert "[ma_boot] exit code 70: internal error of ma_boot" in ended.output
+        assert "RuntimeError: can't start new thread" in ended.output
+        assert "[ma_boot] not every output was uploaded" in ended.output
+
+    def test_a_job_without_transfers_needs_no_thread(self, node: Node) -> None:
+        limited = ["prlimit", f"--stack={TOO_LARGE}"]
+        options = ("--hang-timeout", "0.5", "--hang-action", "stop")
+        ended = started_by(node, limited, *options, RANK, "print:hello", "sleep").end()
+        assert ended.code == 124, ended.output
+        assert "[rank 0] hello\n" in ended.output
+        assert "no stacks: can't start new thread" in ended.output
+        assert "no page was made: RuntimeError: can't start new thread" in ended.output
+
+
+class TestNotUtf8:
+    """Names with bytes that are not UTF-8, as Latin-1 archives have them."""
+
+    @pytest.mark.parametrize("code", [0, 3])
+    def test_working_directory_log_directory_and_command(self, tmp_path: Path, code: int) -> None:
+        node = Node(tmp_path / os.fsdecode(b"caf\xe9"))
+        node.complete_table()
+        script = node.home / os.fsdecode(b"tr\xe4in.py")
+        script.write_text(f"import sys; print('hello'); sys.exit({code})")
+        ended = node.boot(*with_output(node), script.name, os.fsdecode(b"\xff"))
+        assert ended.code == code, ended.output
+        assert "Traceback" not in ended.output
+        assert "events are no longer written" not in ended.output
+        assert "no page was made" not in ended.output
+        assert [event["exit_code"] for event in node.events() if event["kind"] == "end"] == [code]
+        failures = [json.loads(file.read_text()) for file in node.log_dir.glob("*-failure.json")]
+        assert [failure["exit_code"] for failure in failures] == ([code] if code else [])
+        assert (node.obs / "bucket" / "out" / "kept.txt").exists()
+
+
+class TestHelpersOfTheRun:
+    """Stacks, events and periodic uploads never end a training."""
+
+    def test_a_py_spy_that_cannot_be_executed(self, node: Node) -> None:
+        spy = node.root / "bin" / "py-spy"
+        spy.parent.mkdir()
+        spy.write_text("#!/of/an/environment/that/has/moved/python\n")
+        spy.chmod(0o755)
+        node.variables["PATH"] = f"{spy.parent}:{node.environ()['PATH']}"
+        running = node.start(*with_output(node), "--hang-timeout", "0.5", RANK, "await:go")
+        eventually(lambda: any(event["kind"] == "hang" for event in node.events()), "the report of the hang")
+        (node.home / "go").write_text("")
+        ended = running.end()
+        assert ended.code == 0, ended.output
+        assert f"no stacks: {spy} cannot be executed: No such file or directory" in ended.output
+        assert (node.obs / "bucket" / "out" / "kept.txt").exists()
+
+    def test_a_py_spy_that_cannot_be_executed_does_not_hide_the_hang(self, node: Node) -> None:
+        spy = node.root / "bin" / "py-spy"
+        spy.parent.mkdir()
+        spy.write_bytes(b"\x7fELF of another machine")
+        spy.chmod(0o755)
+        node.variables["PATH"] = f"{spy.parent}:{node.environ()['PATH']}"
+        ended = node.boot("--hang-timeout", "0.5", "--hang-action", "stop", RANK, "sleep")
+        assert ended.code == 124, ended.output
+        assert "cannot be executed: Exec format error" in ended.output
+
+    def test_periodic_uploads(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("ma_boot.node.transfers.upload_periodically", broken)
+        said, transfers = tmp_path / "said", one_output(tmp_path)
+        with said.open("wb") as file, SignalInbox() as inbox, Console(file.fileno()) as console:
+            rounds = uploading_periodically(transfers, Journal(console), inbox)
+            with rounds:
+                eventually(lambda: "at the end only" in said.read_text(), "the report")
+        assert "outputs so far: uploaded at the end only: ZeroDivisionError: broken" in said.read_text()
+
+    def test_the_last_upload(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("ma_boot.node.transfers.upload", broken)
+        transfers = one_output(tmp_path)
+        with (
+            (tmp_path / "said").open("wb") as file,
+            SignalInbox() as inbox,
+            Console(file.fileno()) as console,
+        ):
+            lost = upload_outputs(transfers, Journal(console), inbox, 60, True)
+        assert isinstance(lost, OutputLost)
+        assert "ZeroDivisionError: broken" in str(lost)
+
+
+def one_output(directory: Path) -> NodeTransfers:
+    """An output that is uploaded again and again."""
+    route = Route("out", ObsUrl.parse("obs://bucket/out/"), interval=0.1)
+    store = open_store({}, directory)
+    return NodeTransfers(PathMapping((), (route,)), store, directory, Shard())
+
+
+def broken(*_: object, **__: object) -> None:
+    """Raises what no transfer should."""
+    raise ZeroDivisionError("broken")
