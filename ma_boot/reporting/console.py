@@ -10,6 +10,8 @@ import time
 from collections import deque
 from typing import Callable, Deque, Iterator, Mapping, Optional, Sequence
 
+from ma_boot.errors import CannotCreate
+
 QUEUE_BYTES = 4 << 20
 PATIENCE_SECONDS = 5.0
 _WRITE_BYTES = 1 << 17
@@ -214,8 +216,21 @@ class Console:
 
 
 def print_lines(text: str, descriptor: int = 1) -> None:
-    """Prints the text at once, without a `Console`; waits for a slow reader, ignores one that has gone."""
+    """Prints the text at once, without a `Console`; waits for a slow reader, ignores one that has gone.
+
+    Raises:
+        CannotCreate: Standard output does not take all of it, a file on a full disk for example. An error of
+            standard error is ignored: nobody could be told.
+    """
     rest = memoryview(text.encode("utf-8", "backslashreplace") + b"\n")
-    with contextlib.suppress(OSError):
-        while rest:
+    while rest:
+        try:
             rest = rest[os.write(descriptor, rest) :]
+        except BlockingIOError:  # another process that shares the descriptor made it non-blocking
+            select.select([], [descriptor], [])
+        except BrokenPipeError:
+            return
+        except OSError as error:
+            if descriptor == 2:
+                return
+            raise CannotCreate(f"cannot write to standard output: {error.strerror}") from error
