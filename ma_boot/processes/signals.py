@@ -12,10 +12,24 @@ from typing import Any, Dict, List, Optional
 from ma_boot.errors import Stopped
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+# Whoever asks a training for its stacks sends them to every Python process (`pkill -USR1 python`).
+_DISREGARDED = frozenset((signal.SIGUSR1, signal.SIGUSR2))
+_NOT_DEADLY = frozenset(  # by default, or in Python; or the process itself is broken (signal(7))
+    (
+        signal.SIGCHLD, signal.SIGCONT, signal.SIGURG, signal.SIGWINCH, signal.SIGPIPE, signal.SIGXFSZ,
+        signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGKILL,
+        signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP,
+        signal.SIGSYS,
+    )
+)  # fmt: skip
 
 
 class SignalInbox:
     """Collects the stop signals of this process while it is entered; for the main thread.
+
+    Any other signal that would end the process counts as one, but only once: a timer may repeat it. SIGUSR1
+    and SIGUSR2 are disregarded. Signals that the parent process has blocked are unblocked, here and so in all
+    processes that are started meanwhile.
 
     SIGCHLD is caught only to wake the main loop. The supervisor polls each of its own children: a
     `waitpid(-1)` beside `Popen` would steal their exit codes.
@@ -36,9 +50,14 @@ class SignalInbox:
             if signum == signal.SIGHUP and signal.getsignal(signum) == signal.SIG_IGN:
                 continue  # started by nohup
             self._previous[signum] = signal.signal(signum, self._record)
+        for signum in signal.valid_signals() - _NOT_DEADLY - set(STOP_SIGNALS):
+            if signal.getsignal(signum) == signal.SIG_DFL:
+                self._previous[signum] = signal.signal(signum, self._record)
+        self._blocked = signal.pthread_sigmask(signal.SIG_SETMASK, ())  # what is pending arrives now
         return self
 
     def __exit__(self, *exc: object) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._blocked)
         for signum, handler in self._previous.items():
             signal.signal(signum, handler)
         signal.set_wakeup_fd(self._previous_wakeup)
@@ -46,7 +65,7 @@ class SignalInbox:
         self._writer.close()
 
     def _record(self, signum: int, frame: Optional[FrameType]) -> None:
-        if signum != signal.SIGCHLD:
+        if signum in STOP_SIGNALS or signum not in (signal.SIGCHLD, *_DISREGARDED, *self.stops):
             self.stops.append(signum)
 
     def fileno(self) -> int:

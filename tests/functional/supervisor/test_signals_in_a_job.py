@@ -1,0 +1,63 @@
+"""Signals that `ma_boot` gets while it runs a job, whatever its parent has done to them."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import List
+
+import pytest
+
+from tests.functional.node import RANK, Booting, Node, pids
+
+
+def options(node: Node) -> List[str]:
+    """Those for an output, which every rank writes."""
+    return node.mapping({}, {"out": "obs://bucket/out/"})
+
+
+def words(node: Node) -> List[str]:
+    """A rank that writes its output and then says that it is ready."""
+    return [RANK, "write:out/RANK:x", f"ready:{node.root}/pid"]
+
+
+@pytest.mark.parametrize("signum", [signal.SIGUSR1, signal.SIGUSR2])
+def test_a_request_for_stacks_does_not_end_the_job(node: Node, signum: int) -> None:
+    running = node.start(*options(node), *words(node), "await:go")
+    pids(node.root, "pid.*", 2)
+    running.signal(signum)
+    (node.home / "go").write_text("")
+    ended = running.end()
+    assert ended.code == 0, ended.output
+    assert (node.obs / "bucket" / "out" / "0").exists()
+
+
+@pytest.mark.parametrize("signum", [signal.SIGALRM, signal.SIGXCPU, signal.SIGIO, signal.SIGRTMIN + 3])
+def test_any_other_signal_stops_the_job_and_outputs_are_uploaded(node: Node, signum: int) -> None:
+    running = node.start(*options(node), *words(node), "sleep")
+    pids(node.root, "pid.*", 2)
+    running.signal(signum)
+    running.signal(signum)
+    ended = running.end()
+    assert ended.code == 128 + signum, ended.output
+    assert (node.obs / "bucket" / "out" / "1").exists()
+
+
+def test_a_sigterm_that_the_parent_has_blocked_is_heard_and_not_blocked_in_ranks(node: Node) -> None:
+    blocked = "import os, signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, {15, 2, 10})"
+    program = f"{blocked}; os.execv(sys.executable, [sys.executable, '-m', 'ma_boot', *sys.argv[1:]])"
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, *options(node), *words(node), "sleep"],
+        cwd=node.home, env=node.environ(), stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    running = Booting(node, process)
+    for pid in pids(node.root, "pid.*", 2):
+        status = Path(f"/proc/{pid}/status").read_text()
+        assert "SigBlk:\t0000000000000000\n" in status
+    running.signal(signal.SIGTERM)
+    ended = running.end()
+    assert ended.code == 143, ended.output
+    assert (node.obs / "bucket" / "out" / "1").exists()
