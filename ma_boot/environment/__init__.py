@@ -3,7 +3,7 @@
 from ma_boot.environment.command import command_argv, find_file
 from ma_boot.environment.conda import existing_environments, find_environment
 from ma_boot.environment.patch import applied, difference
-from ma_boot.environment.shell import environment_after
+from ma_boot.environment.shell import environment_after, passable
 from ma_boot.environment.training_environment import TrainingEnvironment, select_environment
 
 __all__ = [
@@ -15,5 +15,6 @@ __all__ = [
     "existing_environments",
     "find_environment",
     "find_file",
+    "passable",
     "select_environment",
 ]

@@ -1,4 +1,8 @@
-"""Sources shell files with bash and returns what they change in the environment."""
+"""Runs shell files in bash and returns the environment that they leave.
+
+The environment is read from the shell's own variables, not from a program that it starts: no program can be
+given a variable of more than 128 KiB, and bash needs seconds to hand over many thousand variables.
+"""
 
 from __future__ import annotations
 
@@ -6,36 +10,69 @@ import os
 import shlex
 import shutil
 import tempfile
-from typing import Callable, Dict, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Mapping, Sequence, Set, Tuple
 
-from ma_boot.environment.patch import Patch, difference
-from ma_boot.errors import ConfigError, listed
+from ma_boot.environment.activation import Activation
+from ma_boot.environment.patch import Patch, applied, difference
+from ma_boot.errors import ConfigError
 from ma_boot.processes import SignalInbox, run_child
 
-_SET_BY_SHELL = {"_", "SHLVL", "PWD", "OLDPWD"}
+MAX_VARIABLE_BYTES = 131071  # Linux, MAX_ARG_STRLEN (include/uapi/linux/binfmts.h) without the final NUL
+_SET_BY_SHELL = {"_", "SHLVL", "PWD", "OLDPWD", "PS1", "PS2"}
+
+# Entries end in NUL: NAME=VALUE, [NAME for an array (bash does not export them), the mark that ends a dump.
+_MARK = "end of dump"
+_FUNCTIONS = r"""
+ma_boot_dump() (
+    set +aeuxT -f; trap - DEBUG ERR EXIT; unset IFS
+    exec 1>&@DUMP@
+    for ma_boot_name in $(builtin compgen -A arrayvar); do builtin printf '[%s\0' "$ma_boot_name"; done
+    for ma_boot_name in $(builtin compgen -e); do
+        [[ -v $ma_boot_name ]] && builtin printf '%s=%s\0' "$ma_boot_name" "${!ma_boot_name}"
+    done
+    builtin declare -Fx | while read -r _ _ ma_boot_name; do
+        ma_boot_body=$(builtin declare -f -- "$ma_boot_name")
+        builtin printf 'BASH_FUNC_%s%%%%=() %s\0' "$ma_boot_name" "${ma_boot_body#*$'\n'}"
+    done
+    builtin printf 'end of dump\0'
+)
+ma_boot_begins() { builtin printf '%s\0' "$1" >&@DUMP@; }
+ma_boot_returned() { [[ $1 = 0 ]] || builtin printf 'ma_boot: %s returned %s\n' "$2" "$1" >&2; }
+"""
 
 
-def sourced(
-    files: Sequence[str], environ: Mapping[str, str], inbox: SignalInbox, say: Callable[[str], None]
-) -> Patch:
-    """The changes that the files, sourced in order in one bash, make to `environ`.
+def environment_in_shell(
+    activation: Activation,
+    sources: Sequence[str],
+    environ: Mapping[str, str],
+    inbox: SignalInbox,
+    say: Callable[[str], None],
+) -> Tuple[Dict[str, str], Dict[str, str]]:
+    """The environment after the activation, and after the files have been sourced as well, in one bash.
 
-    Their output goes to standard error; a file that returns non-zero is reported there but is not an error,
-    as in a shell. Raises `ConfigError` if a file does not exist or exits the shell, or if there is no bash,
-    and `Stopped` at a stop signal.
+    bash starts with `environ`, so that libraries of the activated environment are not loaded into it. Output
+    of the files goes to standard error; a file that returns non-zero is reported there but is not an error,
+    unless it has set `-e`, as in a shell. Background processes, limits and the
+    umask do not outlive the shell.
+
+    Raises:
+        ConfigError: a file exits the shell, or there is no bash.
+        Stopped: a stop signal arrived.
     """
+    files = (*activation.before, *activation.after, *sources)
     if not files:
-        return ()
-    missing = [file for file in files if not os.path.isfile(file)]
-    if missing:
-        raise ConfigError(listed("shell files to source do not exist:", missing))
-    script = "".join(_source_line(file) for file in files) + "command -p env -0 >&@DUMP@\n"
-    code, after = _in_bash(
-        script, environ, inbox, lambda: say("shell files are still being sourced"), ", ".join(files)
+        done = applied(environ, activation.patch)
+        return done, done
+    lines = [_source_lines(index, file) for index, file in enumerate(files)]
+    begin, end = len(activation.before), len(files) - len(sources)
+    script = [*lines[:begin], *_declarations(activation.patch), *lines[begin:end], "ma_boot_dump\n"]
+    script += [*lines[end:], "ma_boot_dump\n"] if sources else []
+    code, begun, dumps = _in_bash(
+        "".join(script), environ, inbox, lambda: say("shell files are still being sourced"), files
     )
-    if not after:
-        raise ConfigError(f"a sourced file exited the shell with code {code}: {', '.join(files)}")
-    return _changes(environ, after)
+    if len(dumps) < (2 if sources else 1):
+        raise ConfigError(f"a sourced file exited the shell with code {code}: {files[begun]}")
+    return dumps[0], dumps[-1]
 
 
 def environment_after(
@@ -46,9 +83,21 @@ def environment_after(
     It runs in `cwd`; its output goes to standard error. Raises `ConfigError` if there is no bash, and
     `Stopped` at a stop signal.
     """
-    end = "trap 'ma_boot_code=$?; command -p env -0 >&@DUMP@; exit $ma_boot_code' EXIT\n"
-    code, after = _in_bash(f"{end}. {shlex.quote(file)}\n", environ, inbox, remind, file, cwd)
-    return code, _changes(environ, after) if after else ()
+    end = "trap 'ma_boot_code=$?; ma_boot_dump; exit $ma_boot_code' EXIT\n"
+    code, _, dumps = _in_bash(f"{end}. {shlex.quote(file)}\n", environ, inbox, remind, [file], cwd)
+    return code, difference(environ, dumps[-1]) if dumps else ()
+
+
+def passable(environ: Mapping[str, str], say: Callable[[str], None]) -> Dict[str, str]:
+    """The environment without variables that Linux cannot give to a process; each of them is reported."""
+    kept = {}
+    for name, value in environ.items():
+        size = len(os.fsencode(f"{name}={value}"))
+        if size <= MAX_VARIABLE_BYTES:
+            kept[name] = value
+        else:
+            say(f"{name} is not passed on: it has {size} bytes, more than the {MAX_VARIABLE_BYTES} of Linux")
+    return kept
 
 
 def _in_bash(
@@ -56,31 +105,61 @@ def _in_bash(
     environ: Mapping[str, str],
     inbox: SignalInbox,
     remind: Callable[[], None],
-    what: str,
-    cwd: Optional[str] = None,
-) -> Tuple[int, Dict[str, str]]:
-    """Runs a script that writes its environment to a descriptor, for which `@DUMP@` is a placeholder."""
+    files: Sequence[str],
+    cwd: str = ".",
+) -> Tuple[int, int, List[Dict[str, str]]]:
+    """The exit code, the index of the file that was begun last, and the environments that were dumped."""
     bash = shutil.which("bash")
     if bash is None:
-        raise ConfigError(f"bash was not found on PATH: it is needed to source {what}")
-    with tempfile.TemporaryFile() as dump:
-        argv = [bash, "--noprofile", "--norc", "-c", script.replace("@DUMP@", str(dump.fileno()))]
-        code = run_child(argv, environ, inbox, remind, cwd=cwd, stdout=2, pass_fds=[dump.fileno()])
+        raise ConfigError(f"bash was not found on PATH: it is needed to source {', '.join(files)}")
+    with tempfile.TemporaryFile() as dump, tempfile.TemporaryFile() as program:
+        program.write(os.fsencode(_FUNCTIONS.replace("@DUMP@", str(dump.fileno())) + script))
+        program.flush()
+        argv = [bash, "--noprofile", "--norc", "-c", f". /dev/fd/{program.fileno()}"]
+        descriptors = [dump.fileno(), program.fileno()]
+        code = run_child(argv, environ, inbox, remind, cwd=cwd, stdout=2, pass_fds=descriptors)
         dump.seek(0)
-        return code, _parse_environ(dump.read())
+        begun, dumps = _parse_dumps(os.fsdecode(dump.read()))
+    return code, begun, [_with_unknown_to_shell(environ, found) for found in dumps]
 
 
-def _changes(environ: Mapping[str, str], after: Mapping[str, str]) -> Patch:
-    kept = {name: value for name, value in environ.items() if name not in _SET_BY_SHELL}
-    return difference(kept, {name: value for name, value in after.items() if name not in _SET_BY_SHELL})
-
-
-def _source_line(file: str) -> str:
+def _source_lines(index: int, file: str) -> str:
     path = shlex.quote(os.path.abspath(file))
-    return f". {path} || echo ma_boot: {path} returned $? >&2\n"
+    return f"ma_boot_begins {index}\n. {path}\nma_boot_returned $? {path}\n"
 
 
-def _parse_environ(dump: bytes) -> Dict[str, str]:
-    """Parses the output of `env -0`; bytes that are not UTF-8 are kept as in `os.environ`."""
-    entries = (os.fsdecode(entry).partition("=") for entry in dump.split(b"\0") if entry)
-    return {name: value for name, equals, value in entries if equals and not name.startswith("BASH_FUNC_")}
+def _declarations(patch: Patch) -> List[str]:
+    return [
+        f"unset -v {name}\n" if value is None else f"export {name}={shlex.quote(value)}\n"
+        for name, value in patch
+    ]
+
+
+def _parse_dumps(text: str) -> Tuple[int, List[Dict[str, str]]]:
+    """Parses what the shell has written; bytes that are not UTF-8 are kept as in `os.environ`."""
+    begun = 0
+    dumps: List[Dict[str, str]] = []
+    current: Dict[str, str] = {}
+    arrays: Set[str] = set()
+    for entry in text.split("\0")[:-1]:
+        name, equals, value = entry.partition("=")
+        if entry == _MARK:
+            dumps.append({key: value for key, value in current.items() if key not in arrays})
+            current, arrays = {}, set()
+        elif equals:
+            current[name] = value
+        elif name.startswith("["):
+            arrays.add(name[1:])
+        else:
+            begun = int(name)
+    return begun, dumps
+
+
+def _with_unknown_to_shell(environ: Mapping[str, str], found: Mapping[str, str]) -> Dict[str, str]:
+    """`found`, with what bash passes on unseen (names that are not identifiers) or sets for itself."""
+    result = {name: value for name, value in found.items() if name not in _SET_BY_SHELL}
+    for name, value in environ.items():
+        unseen = not name.isidentifier() and not name.startswith("BASH_FUNC_")
+        if name in _SET_BY_SHELL or unseen:
+            result[name] = value
+    return result

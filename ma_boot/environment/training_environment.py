@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Callable, Dict, Mapping, Optional, Sequence
+from typing import Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 import ma_boot
-from ma_boot.environment.conda import PythonEnvironment, activation, activation_scripts, find_environment
-from ma_boot.environment.patch import applied, put_first, without
-from ma_boot.environment.shell import sourced
+from ma_boot.environment.activation import Activation, activation
+from ma_boot.environment.command import find_file
+from ma_boot.environment.conda import PythonEnvironment, find_environment, find_on_path
+from ma_boot.environment.patch import put_first, without
+from ma_boot.environment.shell import environment_in_shell, passable
+from ma_boot.errors import CommandNotFound, ConfigError
 from ma_boot.processes import SignalInbox
 
 PACKAGE_DIR = os.path.dirname(os.path.abspath(ma_boot.__file__))
+_NO_ENVIRONMENT = Activation((), (("PYTHONHOME", None), ("VIRTUAL_ENV", None)), ())
 
 
 @dataclass(frozen=True)
@@ -32,26 +36,84 @@ def select_environment(
     home: str,
     inbox: SignalInbox,
     say: Callable[[str], None],
+    *,
+    cwd: str,
+    job_dir: str,
 ) -> TrainingEnvironment:
-    """The environment after `conda activate` and `source FILE...`, the selected one first in search paths.
+    """The environment after `conda activate` and `source FILE...`, and the python that is then in use.
 
-    Raises `ConfigError` if the environment or a file cannot be used, `Stopped` at a stop signal.
+    Relative files are looked for in `cwd` and in the job's code. `--python` is final; else a file that
+    activates another environment selects its python, as in a shell.
+
+    Raises:
+        ConfigError: the environment or a file cannot be used.
+        Stopped: a stop signal arrived.
     """
-    found = find_environment(python, conda_env, environ, home)
-    activated = applied(environ, activation(found, environ))
-    after = applied(activated, sourced((*activation_scripts(found), *sources), activated, inbox, say))
-    ordered = _selected_first(found, after)
+    files = [_source_file(name, cwd, job_dir) for name in sources]
+    chosen = python or conda_env or environ.get("DEFAULT_CONDA_ENV_NAME")
+    before: Optional[PythonEnvironment] = None
+    if chosen or not files or find_on_path(environ, home, "PATH"):
+        before = find_environment(python, conda_env, environ, home)
+    steps = activation(before, environ, home) if before else _NO_ENVIRONMENT
+    activated, after = environment_in_shell(steps, files, environ, inbox, say)
+    found, ordered = _in_use(before, activated, after, home)
+    ordered = passable(ordered, say)
     ordered["PYTHONUNBUFFERED"] = "1"
     ordered["PYTHONPATH"] = _training_path(ordered.get("PYTHONPATH", ""))
     return TrainingEnvironment(found.python, ordered, f"{found.python} by {found.origin}")
 
 
-def _selected_first(found: PythonEnvironment, environ: Mapping[str, str]) -> Dict[str, str]:
-    """Moves the environment before the entries that a sourced file (CANN's set_env.sh) has prepended."""
-    result = dict(environ)
-    if found.prefix is not None:
-        for name, part in (("PATH", "bin"), ("LD_LIBRARY_PATH", "lib")):
-            result[name] = put_first(os.path.join(found.prefix, part), result.get(name, ""))
+def _source_file(name: str, cwd: str, job_dir: str) -> str:
+    try:
+        return find_file(name, cwd, job_dir)
+    except CommandNotFound as error:
+        raise ConfigError(f"--source {error}") from error
+
+
+def _in_use(
+    before: Optional[PythonEnvironment], activated: Mapping[str, str], after: Mapping[str, str], home: str
+) -> Tuple[PythonEnvironment, Dict[str, str]]:
+    """The environment that is active after sourcing, and its variables."""
+    if before is None:
+        without_name = {name: value for name, value in after.items() if name != "DEFAULT_CONDA_ENV_NAME"}
+        now = find_on_path(after, home, "--source") or find_environment(None, None, without_name, home)
+        return now, dict(after)
+    switched = any(activated.get(name) != after.get(name) for name in ("CONDA_PREFIX", "VIRTUAL_ENV"))
+    if before.origin != "--python" and (switched or before.origin == "PATH"):
+        now = find_on_path(after, home, "--source") or before
+        if now.python != before.python:
+            return now, _with_libraries(before, now, after)
+        if switched:
+            return before, dict(after)
+    return before, _selected_first(before, activated, after)
+
+
+def _with_libraries(
+    before: PythonEnvironment, now: PythonEnvironment, after: Mapping[str, str]
+) -> Dict[str, str]:
+    """The libraries of a conda environment that a file has activated take the place of the former ones."""
+    result = dict(after)
+    if now.prefix is not None and now.prefix == after.get("CONDA_PREFIX"):
+        former = [os.path.join(before.prefix, "lib")] if before.prefix else []
+        kept = os.pathsep.join(without(after.get("LD_LIBRARY_PATH", ""), former))
+        result["LD_LIBRARY_PATH"] = put_first(os.path.join(now.prefix, "lib"), kept)
+    return result
+
+
+def _selected_first(
+    found: PythonEnvironment, activated: Mapping[str, str], after: Mapping[str, str]
+) -> Dict[str, str]:
+    """Moves the activated environment before what a sourced file (CANN's set_env.sh) has prepended.
+
+    What activation scripts have put before the environment stays there.
+    """
+    result = dict(after)
+    for name, part in (("PATH", "bin"), ("LD_LIBRARY_PATH", "lib")):
+        entries = without(activated.get(name, ""), ())
+        own = os.path.join(found.prefix, part) if found.prefix else ""
+        if own in entries and activated.get(name) != after.get(name):
+            leading = entries[: entries.index(own) + 1]
+            result[name] = os.pathsep.join([*leading, *without(after.get(name, ""), leading)])
     return result
 
 

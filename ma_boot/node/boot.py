@@ -100,8 +100,9 @@ def _environment(request: BootRequest, world: World, job: JobEnvironment) -> Tra
     if root is not None:  # for the training's own `path_mapping.file`
         environ["PATH_MAPPING_OBS_ROOT"] = os.path.join(world.cwd, root)
     return select_environment(
-        options.python, options.conda_env, options.source, environ, job.home, world.inbox, world.journal.say
-    )
+        options.python, options.conda_env, options.source, environ, job.home, world.inbox, world.journal.say,
+        cwd=world.cwd, job_dir=job.job_dir,
+    )  # fmt: skip
 
 
 def _set_up(

@@ -14,7 +14,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ma_boot.environment import TrainingEnvironment, applied, command_argv, environment_after, find_file
+from ma_boot.environment import (
+    TrainingEnvironment,
+    applied,
+    command_argv,
+    environment_after,
+    find_file,
+    passable,
+)
 from ma_boot.errors import CommandNotFound, ConfigError
 from ma_boot.modelarts import JobEnvironment
 from ma_boot.node.transfers import boot_error
@@ -114,7 +121,7 @@ class NodeSetup:
                 continue
             code, patch = environment_after(file, training.environ, self.inbox, self._reminder(file), beside)
             _check(code, f"{file} failed")
-            training = replace(training, environ=applied(training.environ, patch))
+            training = replace(training, environ=passable(applied(training.environ, patch), self.say))
         return training
 
     def install_operators(

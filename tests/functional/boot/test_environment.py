@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import time
 import venv
 from pathlib import Path
 from typing import Any, Dict
 
 import pytest
 
+from ma_boot.environment import select_environment
+from ma_boot.processes import SignalInbox
 from tests.functional.node import RANK, Ended, Node
 
 
@@ -98,6 +103,110 @@ def failed(node: Node, *arguments: str) -> Ended:
 
 def test_an_environment_that_does_not_exist_is_told_what_does(node: Node) -> None:
     assert f"train in {node.home}/anaconda3" in failed(node, "--conda-env", "typo").output
+
+
+def deactivation_script(node: Node, name: str, text: str) -> None:
+    scripts = prefix(node) / "etc" / "conda" / "deactivate.d"
+    scripts.mkdir(parents=True, exist_ok=True)
+    (scripts / name).write_text(text)
+
+
+def test_configured_libraries_stay_and_activation_scripts_see_them(node: Node) -> None:
+    state = {"env_vars": {"LD_LIBRARY_PATH": "/configured"}}
+    (prefix(node) / "conda-meta" / "state").write_text(json.dumps(state))
+    script(
+        node, "a.sh", "export SEEN=$LD_LIBRARY_PATH LD_LIBRARY_PATH=/mine:$LD_LIBRARY_PATH PATH=/my:$PATH\n"
+    )
+    environ = seen(node, "--conda-env", "train")
+    assert environ["SEEN"] == f"{prefix(node)}/lib:/configured"
+    assert environ["LD_LIBRARY_PATH"] == f"/mine:{prefix(node)}/lib:/configured"
+    assert environ["PATH"].split(":")[:2] == ["/my", f"{prefix(node)}/bin"]
+
+
+def test_an_environment_that_is_active_is_deactivated_first(node: Node) -> None:
+    deactivation_script(node, "a.sh", 'unset GDAL_DATA; export ORDER="${ORDER}d"\n')
+    script(node, "a.sh", 'export ORDER="${ORDER}a"\n')
+    node.variables.update(CONDA_PREFIX=str(prefix(node)), CONDA_SHLVL="1", GDAL_DATA="old", ORDER="")
+    environ = seen(node, "--conda-env", "train")
+    assert environ["ORDER"] == "da"
+    assert "GDAL_DATA" not in environ
+
+
+def test_the_python_is_that_of_a_sourced_environment(node: Node) -> None:
+    venv.create(node.root / "v")
+    activate = node.root / "activate"
+    activate.write_text(f"export VIRTUAL_ENV={node.root}/v PATH={node.root}/v/bin:$PATH\n")
+    node.variables.update(DEFAULT_CONDA_ENV_NAME="train")
+    ended = node.boot("--source", str(activate), RANK, "print-environment")
+    assert f"{node.root}/v/bin/python by --source" in ended.output
+    environ: Dict[str, str] = json.loads(node.logs()["modelarts-job-test-proc-rank-0-device-0.txt"])
+    assert environ["PATH"].split(":")[0] == f"{node.root}/v/bin"
+
+
+def test_a_file_that_fails_with_set_e_ends_the_start(node: Node) -> None:
+    first, second = node.root / "first.sh", node.root / "second.sh"
+    first.write_text("export FIRST=1\n")
+    second.write_text("set -e\nfalse\nexport NOT=reached\n")
+    output = failed(node, "--source", str(first), "--source", str(second)).output
+    assert f"exited the shell with code 1: {second}" in output
+
+
+def test_a_relative_file_is_looked_for_in_the_code(node: Node) -> None:
+    code = node.root / "job" / "code"
+    code.mkdir(parents=True)
+    (code / "env.sh").write_text("export FOUND=in-code\n")
+    node.variables["MA_JOB_DIR"] = str(code.parent)
+    assert seen(node, "--source", "env.sh")["FOUND"] == "in-code"
+    output = failed(node, "--source", "other.sh").output
+    assert f"looked for {node.home}/other.sh" in output
+    assert f"looked for {code}/other.sh" in output
+
+
+@pytest.mark.parametrize("entry", ["link", "directory"])
+def test_what_is_no_file_in_activate_d_is_passed_over_as_by_conda(node: Node, entry: str) -> None:
+    script(node, "b.sh", "export AFTER=1\n")
+    odd = prefix(node) / "etc" / "conda" / "activate.d" / "a.sh"
+    odd.symlink_to("/no/such") if entry == "link" else odd.mkdir()
+    assert seen(node, "--conda-env", "train")["AFTER"] == "1"
+
+
+def test_functions_and_odd_names_outlive_the_shell(node: Node) -> None:
+    file = node.root / "set_env.sh"
+    file.write_text('export array=(1 2) NEVER\nfrom_file() { echo "b  c"; }\nexport -f from_file\nIFS=E\n')
+    node.variables.update({"BASH_FUNC_given%%": "() {  echo a\n}", "a.b": "odd"})
+    environ = seen(node, "--source", str(file))
+    assert environ["a.b"] == "odd"
+    assert not {"array", "NEVER"} & set(environ)
+    command = ["bash", "-c", "given; from_file"]
+    assert subprocess.run(command, env=environ, capture_output=True, text=True).stdout == "a\nb  c\n"
+
+
+def test_a_variable_that_no_process_can_be_given_is_left_out(node: Node) -> None:
+    file = node.root / "set_env.sh"
+    file.write_text("printf -v BIG %0200000d 1; export BIG REST=1\n")
+    ended = node.boot("--source", str(file), RANK, "print-environment")
+    assert ended.code == 0, ended.output
+    assert "BIG is not passed on: it has 200004 bytes" in ended.output
+    assert '"REST": "1"' in ended.output
+
+
+def test_many_variables_take_no_longer_than_in_bash(tmp_path: Path) -> None:
+    file = tmp_path / "many.sh"
+    file.write_text("".join(f"export VARIABLE_{i}={i}\n" for i in range(20_000)))
+    environ = {"PATH": os.environ["PATH"]}
+    begun = time.monotonic()
+    subprocess.run(
+        ["bash", "-c", f". {file}; command -p env"], env=environ, check=True, stdout=subprocess.DEVNULL
+    )
+    bash = time.monotonic() - begun
+    with SignalInbox() as inbox:
+        begun = time.monotonic()
+        found = select_environment(
+            None, None, [str(file)], environ, "/nowhere", inbox, print, cwd="/", job_dir="/nowhere"
+        )
+        ours = time.monotonic() - begun
+    assert found.environ["VARIABLE_19999"] == "19999"
+    assert ours <= 2 * bash
 
 
 def test_a_file_to_source_that_does_not_exist_is_named(node: Node) -> None:

@@ -8,7 +8,8 @@ from typing import Dict, Optional
 
 import pytest
 
-from ma_boot.environment.conda import PythonEnvironment, activation, activation_scripts, find_environment
+from ma_boot.environment.activation import activation
+from ma_boot.environment.conda import PythonEnvironment, find_environment
 from ma_boot.environment.patch import applied
 from ma_boot.errors import ConfigError
 
@@ -93,12 +94,45 @@ def test_a_python_that_cannot_be_meant(python: str, said: str) -> None:
         find_environment(python, None, {}, "/nowhere")
 
 
+class TestWhereCondaLooks:
+    """`conda/base/context.py`: `envs_dirs` of variables, settings, the installation and the user."""
+
+    @pytest.mark.parametrize("place", [".conda/envs", "configured", "by_variable", "root/envs"])
+    def test_a_name(self, tmp_path: Path, place: str) -> None:
+        (tmp_path / ".condarc").write_text("envs_dirs: [~/configured]\n")
+        make_env(tmp_path / "root")
+        (tmp_path / "root" / "bin" / "conda").touch()
+        make_env(tmp_path / place / "e")
+        environ = {"CONDA_ENVS_DIRS": f"{tmp_path}/by_variable", "CONDA_EXE": f"{tmp_path}/root/bin/conda"}
+        found = find_environment(None, "e", environ, str(tmp_path))
+        assert (found.prefix, found.root) == (str(tmp_path / place / "e"), str(tmp_path / "root"))
+        assert found.name == ("e" if place.endswith("envs") else found.prefix)
+        with pytest.raises(ConfigError, match=f"e in {tmp_path}"):
+            find_environment(None, "typo", environ, str(tmp_path))
+
+    def test_anaconda_dir_may_end_in_a_slash_or_be_relative(
+        self, root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(root.parent)
+        for written in (f"{root}/", root.name):
+            environ = {"ANACONDA_DIR": written}
+            assert find_environment(None, "base", environ, "/nowhere").prefix == str(root)
+            assert find_environment(None, "other", environ, "/nowhere").name == "other"
+
+    @pytest.mark.parametrize("text", ["- a", "{"])
+    def test_broken_settings_are_named(self, tmp_path: Path, text: str) -> None:
+        make_env(tmp_path / "anaconda3")
+        (tmp_path / ".condarc").write_text(text)
+        with pytest.raises(ConfigError, match=r"\.condarc"):
+            find_environment(None, "e", {}, str(tmp_path))
+
+
 class TestActivation:
     """The patch, against what conda's own activator sets."""
 
     def patched(self, prefix: Path, environ: Dict[str, str]) -> Dict[str, str]:
         selected = PythonEnvironment(f"{prefix}/bin/python", str(prefix), "e", "test")
-        return applied(environ, activation(selected, environ))
+        return applied(environ, activation(selected, environ, str(prefix)).patch)
 
     def test_from_nothing(self, tmp_path: Path) -> None:
         after = self.patched(tmp_path, {"PATH": "/usr/bin", "LD_LIBRARY_PATH": "/usr/local/lib"})
@@ -108,6 +142,7 @@ class TestActivation:
             "CONDA_PREFIX": str(tmp_path),
             "CONDA_DEFAULT_ENV": "e",
             "CONDA_SHLVL": "1",
+            "CONDA_PROMPT_MODIFIER": "(e) ",
         }
 
     def test_from_another_environment(self, tmp_path: Path) -> None:
@@ -133,8 +168,7 @@ class TestActivation:
         state = {"env_vars": {"B": "user", "C": "***unset***"}}
         (tmp_path / "conda-meta" / "state").write_text(json.dumps(state))
         after = self.patched(tmp_path, {"C": "outside"})
-        assert (after["A"], after["B"]) == ("package", "user")
-        assert "C" not in after
+        assert (after["A"], after["B"], after["C"]) == ("package", "user", "outside")
 
     @pytest.mark.parametrize("text", ["{", "[]", '{"env_vars": []}'])
     def test_a_broken_state_is_named(self, tmp_path: Path, text: str) -> None:
@@ -149,7 +183,10 @@ class TestActivation:
     def test_a_python_outside_of_conda(self, origin: str, path: str) -> None:
         environ = {"PATH": "/usr/bin:/venv/bin", "VIRTUAL_ENV": "/venv"}
         selected = PythonEnvironment("/venv/bin/python", None, None, origin)
-        assert applied(environ, activation(selected, environ)) == {"PATH": path, "VIRTUAL_ENV": "/venv"}
+        assert applied(environ, activation(selected, environ, "/nowhere").patch) == {
+            "PATH": path,
+            "VIRTUAL_ENV": "/venv",
+        }
 
 
 @pytest.mark.parametrize("prefix", [True, None])
@@ -159,5 +196,5 @@ def test_activation_scripts_in_order(tmp_path: Path, prefix: Optional[bool]) -> 
     for name in ("b.sh", "a.sh", "c.csh"):
         (scripts / name).touch()
     selected = PythonEnvironment("/p", str(tmp_path) if prefix else None, None, "test")
-    found = [Path(script).name for script in activation_scripts(selected)]
+    found = [Path(script).name for script in activation(selected, {}, "/nowhere").after]
     assert found == (["a.sh", "b.sh"] if prefix else [])
