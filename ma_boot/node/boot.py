@@ -21,6 +21,7 @@ from ma_boot.node.transfers import (
     downloading_inputs,
     job_mapping,
     job_transfers,
+    shared_outputs,
     upload_outputs,
     uploading_periodically,
 )
@@ -47,6 +48,9 @@ def boot(request: BootRequest, world: World) -> Ending:
             set_failure_aside(job)
             check_restarts(request.run, job)
             transfers = job_transfers(request.transfers, environ, world.cwd, job)
+            shared = shared_outputs(transfers, request.transfers, world.cwd, job)
+            if shared:
+                journal.say(shared)
             if request.preflight:
                 check_container(environ, world.hostname, job, journal.say)
             report_channels(environ, journal.say)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
 
@@ -84,6 +84,25 @@ def job_mapping(name: Optional[str], cwd: str, job: JobEnvironment) -> PathMappi
         return load_mapping(find_file(name, cwd, job.job_dir), job)
     except CommandNotFound as error:
         raise ConfigError(f"--path-mapping {error}") from error
+
+
+def shared_outputs(transfers: NodeTransfers, options: TransferOptions, cwd: str, job: JobEnvironment) -> str:
+    """A warning if all nodes of a job of several upload an output to the same URL; empty otherwise.
+
+    Which files the nodes will write is not known yet: often only rank 0 writes, so it is no error.
+    """
+    if job.node_count < 2 or not transfers.mapping.outputs:
+        return ""
+    other = job_mapping(options.path_mapping, cwd, replace(job, node_rank=job.node_rank + 1))
+    pairs = zip(transfers.mapping.outputs, other.outputs)
+    shared = [f"{mine.local} -> {mine.remote}" for mine, theirs in pairs if mine.remote == theirs.remote]
+    if not shared:
+        return ""
+    return listed(
+        f"warning: all {job.node_count} nodes upload these outputs to the same URL, and of files with "
+        "the same name the last one uploaded wins; {node} in the URL keeps them apart:",
+        shared,
+    )
 
 
 def load_mapping(file: str, job: JobEnvironment) -> PathMapping:

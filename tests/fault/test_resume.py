@@ -246,6 +246,7 @@ class TestInterruptedUpload:
 
         send(store, tmp_path, route("large", "large"), progress=change)
         assert content_of(store, "large") == LARGE + b"more"
+        (tmp_path / "large").write_bytes(OTHER)
         changes = 1_000_000
         with pytest.raises(TransferFailed, match="changed during each of 3 uploads"):
             send(store, tmp_path, route("large", "large"), progress=change)

@@ -255,3 +255,20 @@ def job_events(laptop: Path) -> List[Dict[str, Any]]:
     """The events of the rehearsal itself."""
     files = list(laptop.glob("ma_boot-rehearsal/*/log/*-events.jsonl"))
     return [json.loads(line) for line in files[0].read_text().splitlines()] if files else []
+
+
+def test_two_nodes_that_upload_one_key_are_told_so_and_both_end_well(laptop: Path, obs: ObsServer) -> None:
+    """Large enough for a multipart upload each, at the same time."""
+    output = "PATH_MAPPING_CONFIG = {'output': {'./checkpoints': 'obs://bucket/out'}}"
+    (laptop / "project" / "mapping.py").write_text(output)
+    (laptop / "project" / "train.py").write_text(
+        "import os; os.makedirs('checkpoints', exist_ok=True); open('checkpoints/x', 'wb').write(bytes(70 << 20))"
+    )
+    more = {"OBS_ENDPOINT": obs.url, **CREDENTIALS}
+    ended = end(
+        start(laptop, "--nodes", "2", "--path-mapping", "project/mapping.py", "project/train.py", more=more)
+    )
+    assert ended.code == 0, ended.output
+    assert ended.output.count("warning: all 2 nodes upload these outputs to the same URL") == 2
+    assert "./checkpoints -> obs://bucket/out" in ended.output
+    assert sum(one[0] == "PUT" and "/bucket/out/x?" in one[1] for one in obs.requests) == 10
