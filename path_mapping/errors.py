@@ -15,7 +15,8 @@ PathMappingError
     ├── Refused           401, 403: wrong credentials, or no permission
     │   └── Expired       403: credentials that have expired; new ones may help
     └── Unreachable       network, timeout, 408, 5xx, a corrupt response: a retry may help
-        └── SlowDown      429, 503: too many requests; a later retry may help
+        ├── SlowDown      429, 503: too many requests; a later retry may help
+        └── Corrupted     content changed on the way; a few retries may help
 """
 
 from __future__ import annotations
@@ -117,6 +118,10 @@ class SlowDown(Unreachable):
     def __init__(self, message: str, after: Optional[float] = None) -> None:
         super().__init__(message)
         self.after = after
+
+
+class Corrupted(Unreachable):
+    """The content that arrived is not the one that was sent."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Tuple
 import click
 
 from ma_boot.cli.help import Group
-from ma_boot.cli.options import DIR, SECONDS_ABOVE_0, files
+from ma_boot.cli.options import DIR, SECONDS, SECONDS_ABOVE_0, files
 
 if TYPE_CHECKING:
     from ma_boot.cli.sync_alone import SyncRequest
@@ -47,11 +47,14 @@ def _command(function: Callable[..., int]) -> click.Command:
         checksum: bool,
         shard: Optional[Tuple[int, int]],
         stall_timeout: float,
+        timeout: float,
         **more: Any,
     ) -> int:
         from ma_boot.cli.sync_alone import SyncRequest  # slow to import: not for the help and completion
 
-        return function(environ, SyncRequest(mapping, obs_root, checksum, shard, stall_timeout), **more)
+        return function(
+            environ, SyncRequest(mapping, obs_root, checksum, shard, stall_timeout, timeout), **more
+        )
 
     command: Callable[..., Any] = called
     for decorate in (
@@ -66,6 +69,13 @@ def _command(function: Callable[..., int]) -> click.Command:
             default=60,
             show_default=True,
             help="Retry a request to OBS that has transferred nothing for this long.",
+        ),
+        click.option(
+            "--timeout",
+            **SECONDS,
+            default=3600,
+            show_default=True,
+            help="Retry a request to OBS that fails for this long; 0: not at all.",
         ),
         click.option("--obs-root", **DIR, help="Use DIR/BUCKET/KEY instead of obs://BUCKET/KEY."),
         click.argument("mapping", shell_complete=files),

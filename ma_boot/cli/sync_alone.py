@@ -37,7 +37,7 @@ from path_mapping.planning import (
     space_problems,
 )
 from path_mapping.stores import Store
-from path_mapping.transfer import listing
+from path_mapping.transfer import RetryPolicy, listing
 
 _BATCH = 1000  # lines that are printed at once
 
@@ -53,13 +53,14 @@ class SyncRequest:
     checksum: bool
     shard: Optional[Tuple[int, int]]
     stall_timeout: float
+    timeout: float
 
 
 def plan(environ: Mapping[str, str], request: SyncRequest, as_json: bool) -> int:
     """Prints what would become of each file. Raises what a download would fail with at its start."""
     transfers, store = _opened(environ, request)
     mapping, shard = transfers.mapping, transfers.shard
-    lister = partial(listing, store, threading.Event())
+    lister = partial(listing, store, threading.Event(), patience=RetryPolicy(request.timeout))
     notices: List[str] = []
     try:
         inputs = [(route, scan_download(route, Path.cwd(), lister, shard)) for route in mapping.inputs]
@@ -106,7 +107,7 @@ def _opened(environ: Mapping[str, str], request: SyncRequest) -> Tuple[NodeTrans
         )
     shard = Shard(*request.shard) if request.shard else Shard(job.node_rank, job.node_count)
     store = configured_store(options, environ, os.getcwd())
-    return NodeTransfers(mapping, store, Path.cwd(), shard), store
+    return NodeTransfers(mapping, store, Path.cwd(), shard, request.timeout), store
 
 
 def _lines(

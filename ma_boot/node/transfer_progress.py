@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import ExitStack, contextmanager
 from typing import Callable, Iterator, Optional
 
 from ma_boot.reporting import Console, Journal, rendered
-from path_mapping.transfer import Progress, Transferred
+from path_mapping.transfer import Progress, Transferred, Trouble
 
 Update = Callable[[Progress], None]
 EVENT_SECONDS = 1.0  # between two progress events, at least
 EVENT_SHARE = 0.02  # of the time so far: a transfer of an hour has fewer than 300 of them
 BAR_SECONDS = 0.1  # between two redraws of a bar
+QUIET_SECONDS = 5.0  # for which a request may be retried without a line
+TROUBLE_SECONDS = 30.0  # between two lines about retries
 
 
 class TransferProgress:
@@ -29,6 +32,23 @@ class TransferProgress:
         self._now: Optional[Progress] = None
         self._started = 0.0
         self._recorded = 0.0
+        self._trouble: Optional[Trouble] = None
+        self._told = -TROUBLE_SECONDS
+
+    def retrying(self, trouble: Trouble) -> None:
+        """Prints what is retried, since when and until when: not the first seconds, and not each time."""
+        self._trouble = trouble
+        now = time.monotonic()
+        if now - trouble.since < QUIET_SECONDS or now - self._told < TROUBLE_SECONDS:
+            return
+        self._told = now
+        until = f" until {_clock(trouble.until - now)}" if trouble.until < math.inf else ""
+        since = _clock(trouble.since - now)
+        self._journal.say(f"{self._what}: OBS fails since {since}, retrying{until}: {trouble.error}")
+
+    def last_error(self) -> str:
+        """The last error of a request that was retried, as the end of a message; empty if there was none."""
+        return f"; the last error: {self._trouble.error}" if self._trouble is not None else ""
 
     @contextmanager
     def shown(self) -> Iterator[Update]:
@@ -88,6 +108,11 @@ def _bar(what: str, console: Console) -> Iterator[Update]:
                 drawn_at = time.monotonic()
 
         yield update
+
+
+def _clock(seconds: float) -> str:
+    """The local time so many seconds from now."""
+    return time.strftime("%H:%M:%S", time.localtime(time.time() + seconds))
 
 
 def state_of(now: Progress, seconds: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from contextlib import contextmanager
@@ -30,10 +31,11 @@ from path_mapping import errors as mapping_errors
 from path_mapping.mapping import PathMapping, Route, Shard, read_mapping
 from path_mapping.planning import UploadChoice
 from path_mapping.stores import STALL_SECONDS, Store, open_store
-from path_mapping.transfer import Transferred, download, upload, upload_periodically
+from path_mapping.transfer import RetryPolicy, Transferred, download, upload, upload_periodically
 
 CANCEL_SECONDS = 2.0  # for a cancelled transfer to end; its thread is abandoned after that
 MOST_NOTICES = 5
+RETRY_SECONDS = 3600.0  # for which a request that fails is retried, if no upload has to end earlier
 
 
 @dataclass(frozen=True)
@@ -44,19 +46,22 @@ class TransferOptions:
     obs_root: Optional[str] = None
     upload_timeout: float = 600.0
     stall_timeout: float = STALL_SECONDS
+    download_timeout: float = RETRY_SECONDS
 
 
 @dataclass(frozen=True)
 class NodeTransfers:
     """What this node moves, from and to which store; `store` is None if the mapping is empty.
 
-    Relative local paths are relative to `base`; `shard` is this node's share of sharded inputs.
+    Relative local paths are relative to `base`; `shard` is this node's share of sharded inputs. A request
+    that fails is retried for `retry_seconds`.
     """
 
     mapping: PathMapping
     store: Optional[Store]
     base: Path
     shard: Shard
+    retry_seconds: float = RETRY_SECONDS
 
 
 NO_TRANSFERS = NodeTransfers(PathMapping((), ()), None, Path(), Shard())
@@ -70,7 +75,8 @@ def job_transfers(
     if not mapping.inputs and not mapping.outputs:
         return NO_TRANSFERS
     store = configured_store(options, environ, cwd)
-    return NodeTransfers(mapping, store, Path(cwd), Shard(job.node_rank, job.node_count))
+    shard = Shard(job.node_rank, job.node_count)
+    return NodeTransfers(mapping, store, Path(cwd), shard, options.download_timeout)
 
 
 def job_mapping(name: Optional[str], cwd: str, job: JobEnvironment) -> PathMapping:
@@ -153,8 +159,9 @@ def downloading_inputs(
             try:
                 with progress.shown() as update:
                     done = download(
-                        routes, transfers.base, store, cancel=cancel, progress=update, part=transfers.shard
-                    )
+                        routes, transfers.base, store, cancel=cancel, progress=update, part=transfers.shard,
+                        patience=RetryPolicy(transfers.retry_seconds), troubled=progress.retrying,
+                    )  # fmt: skip
             except mapping_errors.PathMappingError as error:
                 raise boot_error(error) from error
             phase.detail = summary(done)
@@ -232,21 +239,27 @@ def upload_outputs(
 
     def send(cancel: threading.Event) -> Transferred:
         with progress.shown() as update:
-            return upload(routes, transfers.base, store, cancel=cancel, progress=update, choice=choice)
+            return upload(
+                routes, transfers.base, store, cancel=cancel, progress=update, choice=choice,
+                patience=patience, troubled=progress.retrying,
+            )  # fmt: skip
 
     choice = UploadChoice(listed=not inbox.stops, hurry=bool(inbox.stops))
     progress = TransferProgress("outputs", "upload", journal)
-    patience = max(1, len(inbox.stops))
+    stops = max(1, len(inbox.stops))
+    deadline = time.monotonic() + timeout
+    patience = RetryPolicy(transfers.retry_seconds if timeout == math.inf else math.inf, deadline)
 
     def check() -> None:
-        if len(inbox.stops) > patience:
+        if len(inbox.stops) > stops:
             raise OutputLost("not every output was uploaded: interrupted by a second stop signal")
 
     try:
         with journal.phase("outputs") as phase:
             task = Task("outputs", send, inbox)
-            if not task.wait(check, time.monotonic() + timeout, progress.say):
-                raise OutputLost(f"not every output was uploaded within {timeout:.0f} s (--upload-timeout)")
+            if not task.wait(check, deadline, progress.say):
+                late = f"not every output was uploaded within {timeout:.0f} s (--upload-timeout)"
+                raise OutputLost(with_store_hint(f"{late}{progress.last_error()}"))
             done = task.result()
             phase.detail = summary(done)
             _report(done, "upload", journal)

@@ -7,7 +7,16 @@ import math
 import re
 from typing import Any, List, Mapping, Optional, Tuple, Union
 
-from path_mapping.errors import Expired, NotFound, Refused, Replaced, SlowDown, StoreError, Unreachable
+from path_mapping.errors import (
+    Corrupted,
+    Expired,
+    NotFound,
+    Refused,
+    Replaced,
+    SlowDown,
+    StoreError,
+    Unreachable,
+)
 from path_mapping.localfs import crc64, md5_of, new_md5
 
 # Codes of the OBS API reference, "Error Codes".
@@ -118,11 +127,9 @@ class ContentCheck:
     def finish(self, doing: str) -> None:
         """Raises `Unreachable` if the checksums differ."""
         if self._crc64 is not None and self._crc != self._crc64:
-            raise Unreachable(f"{doing}: the CRC-64 in OBS is {self._crc64}, here it is {self._crc}")
+            raise Corrupted(f"{doing}: the CRC-64 in OBS is {self._crc64}, here it is {self._crc}")
         if self._md5 is not None and self._digest.hexdigest() != self._md5:
-            raise Unreachable(
-                f"{doing}: the MD5 in OBS is {self._md5}, here it is {self._digest.hexdigest()}"
-            )
+            raise Corrupted(f"{doing}: the MD5 in OBS is {self._md5}, here it is {self._digest.hexdigest()}")
 
 
 def base64_of_md5(md5: str) -> str:
@@ -144,7 +151,7 @@ def compare(doing: str, answer: Any, md5: str) -> bool:
         return False
     stored = md5_of_etag(body.etag)
     if stored is not None and stored != md5:
-        raise Unreachable(f"{doing}: the MD5 in OBS is {stored}, here it is {md5}")
+        raise Corrupted(f"{doing}: the MD5 in OBS is {stored}, here it is {md5}")
     return stored is not None
 
 

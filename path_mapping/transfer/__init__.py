@@ -10,10 +10,13 @@ from path_mapping.transfer.one_file import download_file, upload_file
 from path_mapping.transfer.periodic import upload_periodically
 from path_mapping.transfer.progress import Progress
 from path_mapping.transfer.transfer import Transferred, download, listing, upload
+from path_mapping.workers import RetryPolicy, Trouble
 
 __all__ = [
     "Progress",
+    "RetryPolicy",
     "Transferred",
+    "Trouble",
     "download",
     "download_file",
     "listing",

@@ -15,7 +15,7 @@ from path_mapping.transfer.jobs import Job
 from path_mapping.transfer.parts import MIB, RANGE, PoolSize, is_small, pool_size
 from path_mapping.transfer.progress import Progress, Tally
 from path_mapping.transfer.scheduler import Scheduler
-from path_mapping.workers import start_pool, start_store_thread
+from path_mapping.workers import RetryPolicy, Troubled, start_pool, start_store_thread, untold
 
 PROBES = 2  # small files that go first, one by one: the time of the second is the round trip time
 PROBED = 500  # files among which the smallest are searched
@@ -36,10 +36,19 @@ class Work(NamedTuple):
 
 
 class StoreAccess:
-    """How a transfer reaches the store: by signed requests with `access`; if that is None, by its methods."""
+    """How a transfer reaches the store: by signed requests with `access`; if that is None, by its methods.
 
-    def __init__(self, store: Store) -> None:
+    `patience` is for its requests, and `troubled` is called when one is retried.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        patience: RetryPolicy = RetryPolicy(),  # noqa: B008 -- a frozen value
+        troubled: Troubled = untold,
+    ) -> None:
         self.store = store
+        self.patience, self.troubled = patience, troubled
         self.access = store.access() if isinstance(store, SignedAccess) else None
 
     def renewed(self, pause: Optional[Callable[[float], bool]]) -> Optional[Credentials]:
@@ -72,9 +81,11 @@ def move_files(
     def scheduler(size: PoolSize) -> Iterator[Scheduler]:
         nonlocal whole, retries
         if via.access is None:
-            pool = start_store_thread(via.store, cancel, tally.moved)
+            pool = start_store_thread(via.store, cancel, tally.moved, via.patience, via.troubled)
         else:
-            pool = start_pool(via.access, size.processes, size.threads, tally.moved)
+            pool = start_pool(
+                via.access, size.processes, size.threads, tally.moved, via.patience, via.troubled
+            )
         running: Optional[Scheduler] = None
         try:
             running = Scheduler(pool, tally, cancel, work.done, work.failed, via.renewed, size.processes > 0)

@@ -48,7 +48,7 @@ from path_mapping.transfer.moving import StoreAccess, Work, move_files
 from path_mapping.transfer.parts import RANGES_FROM
 from path_mapping.transfer.progress import Progress
 from path_mapping.transfer.sending import Sending
-from path_mapping.workers import retrying
+from path_mapping.workers import RetryPolicy, Troubled, retrying, untold
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,12 @@ def download(
     cancel: threading.Event,
     progress: Callable[[Progress], None],
     part: Shard = Shard(),  # noqa: B008 -- a frozen value
+    patience: RetryPolicy = RetryPolicy(),  # noqa: B008 -- a frozen value
+    troubled: Troubled = untold,
 ) -> Transferred:
     """Downloads all inputs; files that are here already are skipped. Relative local paths start at `base`.
+
+    Requests that fail are retried with `patience`; `troubled` is called each time.
 
     Raises:
         MissingInputs: required inputs do not exist; nothing was written.
@@ -92,11 +96,14 @@ def download(
         Cancelled: soon after `cancel` is set.
     """
     started = time.monotonic()
-    lister, check = partial(listing, store, cancel), partial(_check, cancel)
+    lister, check = (
+        partial(listing, store, cancel, patience=patience, troubled=troubled),
+        partial(_check, cancel),
+    )
     with closing(prepare_downloads(routes, base, lister, part, check)) as prepared:
         failures = list(prepared.blocked)
         _change_directories(prepared, failures)
-        via = StoreAccess(store)
+        via = StoreAccess(store, patience, troubled)
         ranges_from = RANGES_FROM if via.access is not None else sys.maxsize
         by_length = 0
         uncompared: Set[Copy] = set()
@@ -132,8 +139,12 @@ def upload(
     cancel: threading.Event,
     progress: Callable[[Progress], None],
     choice: UploadChoice = UploadChoice(),  # noqa: B008 -- a frozen value
+    patience: RetryPolicy = RetryPolicy(),  # noqa: B008 -- a frozen value
+    troubled: Troubled = untold,
 ) -> Transferred:
     """Uploads all outputs; files that are in OBS already are skipped. Relative local paths start at `base`.
+
+    Requests that fail are retried with `patience`; `troubled` is called each time.
 
     Raises:
         UnsafeTarget: outputs overlap; nothing was uploaded.
@@ -142,11 +153,14 @@ def upload(
         Cancelled: soon after `cancel` is set; the next upload resumes a large file where this one stopped.
     """
     started = time.monotonic()
-    lister, check = partial(listing, store, cancel), partial(_check, cancel)
+    lister, check = (
+        partial(listing, store, cancel, patience=patience, troubled=troubled),
+        partial(_check, cancel),
+    )
     with closing(prepare_uploads(routes, base, lister, choice, check)) as prepared, ExitStack() as begun:
         failures = list(prepared.blocked)
-        _mark_directories(prepared, store, cancel, failures)
-        via = StoreAccess(store)
+        via = StoreAccess(store, patience, troubled)
+        _mark_directories(prepared, via, cancel, failures)
         access = via.access
         uploads = begun.enter_context(unfinished_uploads(routes, base))
 
@@ -171,7 +185,7 @@ def upload(
             size = sum(copy.size for copy in changed)
             work = work._replace(copies=iter(changed), files=len(changed), size=size)
         if not failures:  # nothing is deleted as long as something is missing
-            _delete_objects(prepared, store, cancel, failures)
+            _delete_objects(prepared, via, cancel, failures)
         if not (choice.settled or choice.hurry):
             for notice in abort_left(uploads, store, cancel):
                 prepared.notice(notice)
@@ -227,20 +241,23 @@ def _change_directories(prepared: PreparedTransfer, failures: List[Failure]) -> 
 
 
 def _mark_directories(
-    prepared: PreparedTransfer, store: Store, cancel: threading.Event, failures: List[Failure]
+    prepared: PreparedTransfer, via: StoreAccess, cancel: threading.Event, failures: List[Failure]
 ) -> None:
     """Uploads a marker `name/` for each empty directory of the outputs."""
     nothing, empty = Path(os.devnull), new_md5().hexdigest()
     for copy in prepared.directories():
-        write = partial(store.write, copy.bucket, copy.key, nothing, empty, lambda size: None)
+        write = partial(via.store.write, copy.bucket, copy.key, nothing, empty, lambda size: None)
         with _noting(failures, shown(copy.local), copy.url):
-            prepared.uploaded(replace(copy, etag=retrying(write, cancel)))
+            prepared.uploaded(
+                replace(copy, etag=retrying(write, cancel, via.patience, troubled=via.troubled))
+            )
 
 
 def _delete_objects(
-    prepared: PreparedTransfer, store: Store, cancel: threading.Event, failures: List[Failure]
+    prepared: PreparedTransfer, via: StoreAccess, cancel: threading.Event, failures: List[Failure]
 ) -> None:
     """Deletes objects that a route once uploaded and no longer has, unless somebody has changed them."""
+    store = via.store
     if not isinstance(store, FileStore):
         return
     for copy in prepared.deletions():
@@ -250,17 +267,26 @@ def _delete_objects(
                 if unquoted(found.etag) != copy.etag:
                     prepared.notice(f"{printable(copy.url)} is not deleted: it has changed since its upload")
                     continue
-                retrying(partial(store.delete, copy.bucket, copy.key), cancel)
+                retrying(
+                    partial(store.delete, copy.bucket, copy.key), cancel, via.patience, troubled=via.troubled
+                )
             prepared.deleted(copy)
 
 
-def listing(store: Store, cancel: threading.Event, bucket: str, prefix: str) -> Iterator[StoredObject]:
+def listing(
+    store: Store,
+    cancel: threading.Event,
+    bucket: str,
+    prefix: str,
+    patience: RetryPolicy = RetryPolicy(),  # noqa: B008 -- a frozen value
+    troubled: Troubled = untold,
+) -> Iterator[StoredObject]:
     """Yields the objects whose keys begin with the prefix; none if there is no such bucket.
 
     A listing that breaks off is resumed after the last key.
 
     Raises:
-        StoreError: five attempts in a row failed, or the store refused.
+        StoreError: the store refused, or `patience` was over.
         Cancelled: `cancel` is set.
     """
     last = ""
@@ -271,7 +297,7 @@ def listing(store: Store, cancel: threading.Event, bucket: str, prefix: str) -> 
 
     while True:
         try:
-            first, rest = retrying(begin, cancel)
+            first, rest = retrying(begin, cancel, patience, troubled=troubled)
         except NotFound:
             return
         try:

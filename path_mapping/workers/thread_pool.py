@@ -11,7 +11,7 @@ from typing import Any, Callable, List, NamedTuple, Optional
 from path_mapping.errors import Cancelled, SlowDown, Unreachable, WorkersLost
 from path_mapping.stores import Access, Credentials, Unit, UnitRunner, open_data_paths
 from path_mapping.workers.rate_limit import RateLimiter
-from path_mapping.workers.retry import retrying
+from path_mapping.workers.retry import RetryPolicy, Troubled, retrying, untold
 
 END_SECONDS = 1.0
 
@@ -68,6 +68,8 @@ class ThreadPool(Pool):
         new_runner: Callable[[], UnitRunner],
         moved: Moved,
         limiter: RateLimiter,
+        patience: RetryPolicy,
+        troubled: Troubled,
         use: Callable[[Credentials], None] = lambda keys: None,
         shut: Callable[[], None] = lambda: None,
     ) -> None:
@@ -75,6 +77,8 @@ class ThreadPool(Pool):
         self._new_runner = new_runner
         self._moved = moved
         self._limiter = limiter
+        self._patience = patience
+        self._troubled = troubled
         self._use = use
         self._shut = shut
         self._batches: queue.SimpleQueue[Optional[Batch]] = queue.SimpleQueue()
@@ -153,12 +157,20 @@ class ThreadPool(Pool):
         try:
             if self._cancel.is_set():
                 raise Cancelled
-            return Outcome(unit.number, retrying(attempt, self._cancel, failed), None, retries)
+            value = retrying(attempt, self._cancel, self._patience, failed, self._troubled)
+            return Outcome(unit.number, value, None, retries)
         except BaseException as error:  # raised again in the thread that waits for the outcome
             return Outcome(unit.number, None, error, retries)
 
 
-def data_path_threads(access: Access, threads: int, moved: Moved, limiter: RateLimiter) -> ThreadPool:
+def data_path_threads(
+    access: Access,
+    threads: int,
+    moved: Moved,
+    limiter: RateLimiter,
+    patience: RetryPolicy = RetryPolicy(),  # noqa: B008 -- a frozen value
+    troubled: Troubled = untold,
+) -> ThreadPool:
     """Threads of this process that make signed HTTP requests."""
     paths = open_data_paths(access)
-    return ThreadPool(threads, paths.new, moved, limiter, paths.use, paths.shut)
+    return ThreadPool(threads, paths.new, moved, limiter, patience, troubled, paths.use, paths.shut)

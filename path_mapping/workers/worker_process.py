@@ -12,6 +12,7 @@ from typing import Tuple
 
 from path_mapping.stores import Access, Credentials
 from path_mapping.workers.rate_limit import RateLimiter
+from path_mapping.workers.retry import RetryPolicy
 from path_mapping.workers.thread_pool import Batch, Outcomes, ThreadPool, data_path_threads
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -31,9 +32,10 @@ def main(handle: int) -> None:
             except OSError:
                 os._exit(0)  # the parent is gone
 
-    setup: Tuple[Access, int] = connection.recv()
+    setup: Tuple[Access, int, RetryPolicy] = connection.recv()
+    access, threads, patience = setup
     limiter = RateLimiter(told=send)
-    pool = data_path_threads(setup[0], setup[1], lambda number, size: None, limiter)
+    pool = data_path_threads(access, threads, lambda number, size: None, limiter, patience, send)
     threading.Thread(target=_listen, args=(connection, pool, limiter), daemon=True).start()
     while True:
         done: Outcomes = pool.outcomes(IDLE_SECONDS)

@@ -13,6 +13,7 @@ from typing import Dict, List
 
 from path_mapping.errors import WorkersLost
 from path_mapping.stores import Access, Credentials
+from path_mapping.workers.retry import RetryPolicy, Trouble, Troubled
 from path_mapping.workers.thread_pool import Batch, Outcomes, Pool
 
 END_SECONDS = 5.0
@@ -26,7 +27,7 @@ _PROGRAM = (
 class WorkerProcess:
     """One process, the connection to it, and the batches that it has not finished."""
 
-    def __init__(self, access: Access, threads: int) -> None:
+    def __init__(self, access: Access, threads: int, patience: RetryPolicy) -> None:
         self.connection, theirs = Pipe()
         try:
             # Not `multiprocessing`, which would run the caller's main program again. In a session of its own:
@@ -44,7 +45,7 @@ class WorkerProcess:
         finally:
             theirs.close()
         self.batches: Dict[int, Batch] = {}  # by the number of the last unit
-        self.send((access, threads))
+        self.send((access, threads, patience))
 
     def send(self, message: object) -> None:
         """Sends a message; a dead process is noticed where its connection is read."""
@@ -65,12 +66,15 @@ class WorkerProcess:
 class ProcessPool(Pool):
     """A pool of worker processes with some threads each."""
 
-    def __init__(self, access: Access, processes: int, threads: int) -> None:
+    def __init__(
+        self, access: Access, processes: int, threads: int, patience: RetryPolicy, troubled: Troubled
+    ) -> None:
+        self._troubled = troubled
         self._workers: List[WorkerProcess] = []
         self.room = processes * (threads + max(2, threads // 2))
         try:
             for _ in range(processes):
-                self._workers.append(WorkerProcess(access, threads))
+                self._workers.append(WorkerProcess(access, threads, patience))
         except OSError as error:  # the limit of processes: fewer will do
             if not self._workers:
                 raise WorkersLost(f"no worker process can be started for the transfer: {error}") from error
@@ -100,6 +104,8 @@ class ProcessPool(Pool):
                 found += message
                 for outcome in message:
                     worker.batches.pop(outcome.number, None)
+            elif isinstance(message, Trouble):
+                self._troubled(message)
             else:
                 for other in self._workers:
                     if other is not worker:

@@ -19,6 +19,12 @@ OBS = Topic(
             "--upload-timeout", **SECONDS, default=600, help="Timeout of the upload after the training."
         ),
         RunOption(
+            "--download-timeout",
+            **SECONDS,
+            default=3600,
+            help="Retry a request of the inputs that fails for this long; 0: not at all.",
+        ),
+        RunOption(
             "--stall-timeout",
             **SECONDS_ABOVE_0,
             default=60,

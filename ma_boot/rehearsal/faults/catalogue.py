@@ -27,6 +27,7 @@ class Case:
 
 
 _STALL = ("--stall-timeout", "1")
+_SHORT_DOWNLOAD = (*_STALL, "--download-timeout", "3")
 _SHORT_UPLOAD = (*_STALL, "--upload-timeout", "3")
 _STOP_HANG = ("--hang-timeout", "1.5", "--hang-action", "stop", "--stop-timeout", "1")
 _NO_SPACE = Expected(ExitCode.CANNOT_CREATE, "inputs")
@@ -84,7 +85,7 @@ CASES: Tuple[Case, ...] = (
     Case("obs-403", moves=True),
     Case("obs-404 key=data/", moves=True),
     Case("obs-503 times=2", moves=True),
-    Case("obs-503", _STALL, moves=True),
+    Case("obs-503", _SHORT_DOWNLOAD, moves=True),
     Case("obs-500 times=1", moves=True),
     Case("obs-expired", moves=True),
     Case("obs-reset key=data/ times=2", moves=True),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from pathlib import Path
 from typing import Any, Dict, List
 
 import pytest
 
 from path_mapping.errors import Cancelled
-from path_mapping.transfer import Progress, Transferred
+from path_mapping.transfer import Progress, RetryPolicy, Transferred, Trouble
 from tests import transfers
 from tests.conformance.conftest import RADOSGW
 from tests.conformance.fault_proxy import Fault, Seen, operation
@@ -147,3 +149,22 @@ class TestLeftovers:
         done = send(bucket, tmp_path)
         assert [notice for notice in done.notices if "out/large by an earlier run was aborted" in notice]
         assert bucket.witness.uploads() == [("out/large", foreign)]
+
+
+@pytest.mark.parametrize("files", [1, 3])
+def test_a_store_that_is_away_for_longer_than_five_attempts(
+    bucket: Bucket, tmp_path: Path, files: int
+) -> None:
+    """Refusals of every request, from the listing on, for 8 seconds."""
+    back = time.monotonic() + 8
+    bucket.proxy.faults.append(Fault(lambda seen: time.monotonic() < back, times=10_000, status=500))
+    transfers.write(tmp_path / "out", {str(number): b"%d" % number for number in range(files)})
+    told: List[Trouble] = []
+    deadline = time.monotonic() + 60
+    done = send(bucket, tmp_path, patience=RetryPolicy(math.inf, deadline), troubled=told.append)
+    assert done.files == files
+    assert time.monotonic() > back
+    assert {one.until for one in told} == {deadline}
+    assert [bucket.witness.get(f"out/{number}").content for number in range(files)] == [
+        b"%d" % number for number in range(files)
+    ]
