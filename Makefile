@@ -22,7 +22,7 @@ CONTEXT := $(REHEARSAL)/context
 SOURCES := Dockerfile .dockerignore entrypoint pyproject.toml README.md LICENSE image ma_boot path_mapping
 EXAMPLE_IMAGE := ma-boot-example
 
-.PHONY: help image image-check push push-values test-container setup rehearse resume rehearse-docker test test-mindspore test-torch test-rehearsals faults test-kill fuzz bench bench-large bench-sync check release-check clean
+.PHONY: help image image-check push push-values test-container setup rehearse resume rehearse-docker test test-mindspore test-torch test-rehearsals faults test-kill soak fuzz bench bench-large bench-sync check release-check clean
 .DELETE_ON_ERROR:
 
 help: ## show the targets
@@ -101,8 +101,11 @@ $(TORCH)/made: tests/functional/torch-requirements.txt
 	$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	touch $@
 
-test-kill: $(VENV)/made ## transfers that are killed at 400 points, each run again
-	$(VENV)/bin/python -m pytest -m kill
+test-kill: $(VENV)/made ## transfers that are killed at 400 points, each run again, and a minute of `make soak`; SEED=N
+	SEED=$(SEED) $(VENV)/bin/python -m pytest -m kill
+
+soak: $(VENV)/made ## random faults, kills, renewals, two writers and rotations: SECONDS=1800 SEED=N
+	SOAK_SECONDS=$(or $(SECONDS),1800) SEED=$(SEED) $(VENV)/bin/python -m pytest -s -m kill tests/conformance/faults/test_soak.py
 
 fuzz: $(VENV)/made ## 100,000 random and mutated rank tables
 	$(VENV)/bin/python -m pytest tests/unit/rank_table/test_rank_table.py -k breaks_the_library --hypothesis-profile=fuzz --timeout=0

@@ -62,6 +62,13 @@ def sums(root: Path) -> Dict[str, str]:
     }
 
 
+def drawn() -> random.Random:
+    """The draws of a run, by a seed of its own or by SEED; pytest shows what is printed if the test fails."""
+    seed = int(os.environ.get("SEED") or random.randrange(1 << 31))
+    print(f"SEED={seed}")
+    return random.Random(seed)
+
+
 def served(tree: Path, *delay: str) -> Iterator[str]:
     """Serves a tree of buckets; yields the server's URL and the directory of the inputs, with a bar between."""
     argv = [sys.executable, str(ROOT / "benchmarks" / "stub_server.py"), str(tree), *delay]
@@ -79,8 +86,11 @@ def stub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     yield from served(tree)
 
 
-def killed(way: str, url: str, base: Path, local: str, key: str, point: float, whole_tree: bool) -> None:
-    """Runs a transfer and kills it at a point between 0 and 1; its workers must end with it."""
+def killed(
+    way: str, url: str, base: Path, local: str, key: str, chance: random.Random, whole_tree: bool
+) -> None:
+    """Runs a transfer and kills it at any point; its workers must end with it."""
+    point = chance.uniform(0, 1)
     argv = [sys.executable, "-c", PROGRAM, way, url, str(base), local, key]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdout is not None
@@ -88,7 +98,7 @@ def killed(way: str, url: str, base: Path, local: str, key: str, point: float, w
         for line in process.stdout:
             if float(line) >= point:
                 break
-        time.sleep(random.uniform(0, 0.02))  # anywhere between two reports
+        time.sleep(chance.uniform(0, 0.02))  # anywhere between two reports
         children = _children(process.pid)
         process.kill()
         if whole_tree:
@@ -115,7 +125,7 @@ def _is_ours(pid: int) -> bool:
 def one_download(server: str, base: Path, chance: random.Random) -> None:
     url, tree = server.split("|")
     target, wanted = base / "in", sums(Path(tree))
-    killed("download", url, base, "in", "in/", chance.uniform(0, 1), chance.random() < 0.5)
+    killed("download", url, base, "in", "in/", chance, chance.random() < 0.5)
     found = {path: path.stat().st_ino for path in target.rglob("*") if path.is_file()}
     whole = {path: number for path, number in found.items() if not path.name.endswith(".ma_part")}
     for path in whole:
@@ -129,7 +139,7 @@ def one_download(server: str, base: Path, chance: random.Random) -> None:
 
 
 def run_downloads(server: str, tmp_path: Path, kills: int) -> None:
-    chance = random.Random()
+    chance = drawn()
     for number in range(kills):
         base = tmp_path / str(number)
         base.mkdir()
@@ -150,11 +160,11 @@ def test_a_download_killed_at_300_points(stub: str, tmp_path: Path) -> None:
 def run_uploads(url: str, tmp_path: Path, kills: int) -> None:
     make_tree(tmp_path / "out", 30, 2, 11 * MIB)
     wanted = sums(tmp_path / "out")
-    chance = random.Random()
+    chance = drawn()
     store = obs_store(url, multipart_from=6 * MIB, part=5 * MIB)
     for number in range(kills):
         key = f"out{number}/"
-        killed("upload", url, tmp_path, "out", key, chance.uniform(0, 1), False)
+        killed("upload", url, tmp_path, "out", key, chance, False)
         send(store, tmp_path, route("out", key))
         found = {
             entry.key[len(key) :]: hashlib.md5(b"".join(store.read("bucket", entry.key))).hexdigest()
