@@ -67,13 +67,19 @@ def _request_on_node(setup: Setup, start: StartedJob, node: int, cwd: str) -> Bo
     return replace(
         request,
         command=(first, *rest, *channel_arguments(rehearsal.channels, start, node), *rehearsal.appended),
-        environment=replace(environment, source=tuple(str(Path(cwd, file)) for file in environment.source)),
+        environment=replace(environment, source=tuple(_source(cwd, file) for file in environment.source)),
         transfers=replace(
             transfers,
             path_mapping=_rerooted_mapping(setup, node) or transfers.path_mapping,
             obs_root=None if setup.obs or root is None else str(Path(cwd, root)),
         ),
     )
+
+
+def _source(cwd: str, file: str) -> str:
+    """A file of this directory by its absolute path; any other is looked for in the node's code."""
+    here = Path(cwd, file)
+    return str(here) if here.is_file() else file
 
 
 def node_mapping(setup: Setup, node: int) -> Optional[PathMapping]:

@@ -121,6 +121,16 @@ def test_the_code_is_copied_to_where_the_platform_puts_it(laptop: Path) -> None:
     assert "/of/another/job" not in environ
 
 
+def test_a_file_to_source_is_found_in_the_code(laptop: Path) -> None:
+    code = laptop / "sources"
+    code.mkdir()
+    (code / "env.sh").write_text("export SOURCED=in-the-code\n")
+    (code / "train.sh").write_text('echo "sourced: $SOURCED"\n')
+    ended = rehearse(laptop, "--source", "env.sh", "sources/train.sh")
+    assert ended.code == 0, ended.output
+    assert "sourced: in-the-code" in ended.output
+
+
 def test_a_rehearsal_beside_its_own_script_copies_no_sandbox(laptop: Path) -> None:
     (laptop / "train.py").write_text(TRAIN)
     assert rehearse(laptop, "train.py").code == 0
