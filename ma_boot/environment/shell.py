@@ -15,10 +15,10 @@ from typing import Callable, Dict, List, Mapping, Sequence, Set, Tuple
 from ma_boot.environment.activation import Activation
 from ma_boot.environment.patch import Patch, applied, difference
 from ma_boot.errors import ConfigError
-from ma_boot.processes import SignalInbox, run_child
+from ma_boot.processes import MARKER_VARIABLE, SignalInbox, run_child
 
 MAX_VARIABLE_BYTES = 131071  # Linux, MAX_ARG_STRLEN (include/uapi/linux/binfmts.h) without the final NUL
-_SET_BY_SHELL = {"_", "SHLVL", "PWD", "OLDPWD", "PS1", "PS2"}
+_SET_BY_SHELL = {"_", "SHLVL", "PWD", "OLDPWD", "PS1", "PS2", MARKER_VARIABLE}
 
 # Entries end in NUL: NAME=VALUE, [NAME for an array (bash does not export them), the mark that ends a dump.
 _MARK = "end of dump"

@@ -1,12 +1,19 @@
 """Signals, threads and child processes; knows nothing of ranks."""
 
-from ma_boot.processes.children import adopt_orphans, forbid_core_files, reap_orphans, run_child
+from ma_boot.processes.children import (
+    adopt_orphans,
+    adopted_children,
+    forbid_core_files,
+    reap_orphans,
+    run_child,
+)
 from ma_boot.processes.leftovers import guarded, stop_leftovers
 from ma_boot.processes.orphan_guard import (
     MARKER_VARIABLE,
     own_marker,
     process_stat,
     processes_marked,
+    processes_of,
     processes_with,
 )
 from ma_boot.processes.signals import SignalInbox, signal_group, signal_process
@@ -18,11 +25,13 @@ __all__ = [
     "SignalInbox",
     "Task",
     "adopt_orphans",
+    "adopted_children",
     "forbid_core_files",
     "guarded",
     "own_marker",
     "process_stat",
     "processes_marked",
+    "processes_of",
     "processes_with",
     "reap_orphans",
     "run_child",

@@ -7,8 +7,10 @@ import resource
 import signal
 import subprocess
 import time
-from typing import Callable, Collection, Mapping, Optional, Sequence
+from typing import Callable, Collection, List, Mapping, Optional, Sequence
 
+from ma_boot.processes.leftovers import guarded
+from ma_boot.processes.orphan_guard import MARKER_VARIABLE, children_of, own_marker
 from ma_boot.processes.signals import SignalInbox, signal_group
 from ma_boot.processes.task import REMIND_SECONDS
 
@@ -28,27 +30,30 @@ def run_child(
 ) -> int:
     """Runs a program and returns its exit code (-n for signal n), once its process group is gone too.
 
-    What is left of the group is killed. `remind` is called every 20 s.
+    What is left of the group is killed, and all that it started if this process is killed meanwhile.
+    `remind` is called every 20 s.
 
     Raises:
         OSError: the program cannot be started.
         Stopped: a stop signal arrived; the program has been killed.
     """
-    process = subprocess.Popen(
-        argv, env=dict(environ), cwd=cwd, stdin=subprocess.DEVNULL, stdout=stdout, pass_fds=pass_fds,
-        start_new_session=True,
-    )  # fmt: skip
-    reminded = time.monotonic()
-    try:
-        while process.poll() is None:
-            inbox.check()
-            if time.monotonic() - reminded >= REMIND_SECONDS:
-                reminded = time.monotonic()
-                remind()
-            inbox.wait(reminded + REMIND_SECONDS - time.monotonic())
-    finally:
-        signal_group(process.pid, signal.SIGKILL)
-        process.wait()
+    marker = own_marker("setup")  # not that of the run, which may leave alone what was started before it
+    with guarded(marker, environ):
+        process = subprocess.Popen(
+            argv, env={**environ, MARKER_VARIABLE: marker}, cwd=cwd, stdin=subprocess.DEVNULL, stdout=stdout,
+            pass_fds=pass_fds, start_new_session=True,
+        )  # fmt: skip
+        reminded = time.monotonic()
+        try:
+            while process.poll() is None:
+                inbox.check()
+                if time.monotonic() - reminded >= REMIND_SECONDS:
+                    reminded = time.monotonic()
+                    remind()
+                inbox.wait(reminded + REMIND_SECONDS - time.monotonic())
+        finally:
+            signal_group(process.pid, signal.SIGKILL)
+            process.wait()
     return process.returncode
 
 
@@ -63,6 +68,21 @@ def adopt_orphans() -> None:
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error))
+
+
+def adopted_children() -> List[int]:
+    """The running children of this thread: what it started, and the orphans that the main thread adopts.
+
+    Call it from the main thread: what other threads have started is left out.
+    """
+    found = []
+    for pid in children_of(os.getpid()):
+        try:
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT | _WNOTHREAD)
+        except ChildProcessError:  # another thread's
+            continue
+        found.append(pid)
+    return found
 
 
 def reap_orphans(own: Collection[int]) -> None:

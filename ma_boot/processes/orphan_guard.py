@@ -1,8 +1,10 @@
 """Finds processes by the marker that they carry; run as a program, kills them once ma_boot is gone.
 
 Every process that ma_boot starts has a marker in its environment, which its own children inherit, whatever
-session they move to. ma_boot holds the write end of a pipe to the guard. When ma_boot dies, even of SIGKILL,
-the kernel closes the pipe, and the guard kills every process that carries the marker.
+session they move to. One without it (`execve` with another environment, `setproctitle`) is found
+as a descendant. ma_boot holds the write end of a pipe to the guard. When ma_boot dies, even of SIGKILL, the
+kernel closes the pipe, and the guard kills every process that carries the marker, or descends from one that
+does, or was seen among ma_boot's descendants before.
 
 It runs as `python -I -S orphan_guard.py MARKER`, so it imports only cheap modules of the
 standard library.
@@ -11,13 +13,15 @@ standard library.
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 import time
-from typing import Iterator, List, Optional, Tuple
+from typing import Collection, Dict, Iterator, List, Optional, Tuple
 
 MARKER_VARIABLE = "MABOOT_RUN"
 _POLL_SECONDS = 0.01
+_WATCH_SECONDS = 2.0  # between two looks at ma_boot's descendants
 _POLLS = 200  # a process in uninterruptible sleep is not waited for any longer
 
 
@@ -29,6 +33,49 @@ def own_marker(container: str) -> str:
 def processes_marked(marker: str) -> List[int]:
     """The running processes that carry the marker."""
     return [pid for pid, found in processes_with(MARKER_VARIABLE) if found == marker]
+
+
+def processes_of(marker: str, roots: Collection[int] = (), apart: Collection[int] = ()) -> List[int]:
+    """The running processes that carry the marker, and all that descend from these or from `roots`.
+
+    Left out are this process, those in `apart`, guards, and processes with another marker: they belong to
+    another ma_boot, which stops them, or whose guard does.
+    """
+    markers = dict(processes_with(MARKER_VARIABLE))
+    children: Dict[int, List[int]] = {}
+    for pid, (parent, _) in _running().items():
+        children.setdefault(parent, []).append(pid)
+    running = {pid for found in children.values() for pid in found}
+    waiting = [pid for pid, found in markers.items() if found == marker] + list(roots)
+    seen = {os.getpid(), *apart}
+    found = []
+    while waiting:
+        pid = waiting.pop()
+        if pid in seen or pid not in running or markers.get(pid, marker) != marker or _is_guard(pid):
+            continue
+        seen.add(pid)
+        found.append(pid)
+        waiting += children.get(pid, ())
+    return sorted(found)
+
+
+def children_of(parent: int) -> List[int]:
+    """The running children of a process."""
+    return [pid for pid, (its_parent, _) in _running().items() if its_parent == parent]
+
+
+def _running() -> Dict[int, Tuple[int, str]]:
+    """The parent and the start time of each process that is no zombie."""
+    stats = ((pid, process_stat(pid)) for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))))
+    return {pid: (int(stat[1]), stat[19]) for pid, stat in stats if stat is not None and stat[0] not in "ZX"}
+
+
+def _is_guard(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb", buffering=0) as file:
+            return os.fsencode(__file__) in file.read().split(b"\0")
+    except OSError:
+        return False
 
 
 def leftovers(container: str) -> List[int]:
@@ -86,18 +133,41 @@ def _namespace() -> str:
 def _guard(marker: str) -> None:
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(signum, signal.SIG_IGN)
-    while os.read(0, 1):  # nothing is ever written: this returns when ma_boot has gone
-        pass
+    owner = os.getppid()
+    known: Dict[int, str] = {}  # processes that were seen, and when they started: a pid may be used again
+    while not select.select([0], [], [], _WATCH_SECONDS)[0]:  # readable when ma_boot has gone
+        known = _descendants(owner, known)
     for _ in range(_POLLS):  # repeated: a process may start another one meanwhile
-        found = processes_marked(marker)
+        running = _running()
+        found = processes_of(marker, [pid for pid, start in known.items() if _same(running, pid, start)])
         if not found:
             return
+        known.update((pid, running[pid][1]) for pid in found if pid in running)
         for pid in found:
             try:
                 os.kill(pid, signal.SIGKILL)
             except OSError:
                 continue
         time.sleep(_POLL_SECONDS)
+
+
+def _same(running: Dict[int, Tuple[int, str]], pid: int, start: str) -> bool:
+    return pid in running and running[pid][1] == start
+
+
+def _descendants(owner: int, known: Dict[int, str]) -> Dict[int, str]:
+    """All descendants of a process, and of those that are known, as far as they are running."""
+    running = _running()
+    found = {pid: start for pid, start in known.items() if _same(running, pid, start)}
+    children: Dict[int, List[int]] = {}
+    for pid, (parent, _) in running.items():
+        children.setdefault(parent, []).append(pid)
+    waiting = [owner, *found]
+    while waiting:
+        new = [pid for pid in children.get(waiting.pop(), ()) if pid not in found and pid != os.getpid()]
+        found.update((pid, running[pid][1]) for pid in new)
+        waiting += new
+    return found
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ from ma_boot.launch import WorkerSpec
 from ma_boot.processes import (
     MARKER_VARIABLE,
     SignalInbox,
-    processes_marked,
+    adopted_children,
+    processes_of,
     reap_orphans,
     signal_group,
     signal_process,
@@ -21,14 +22,17 @@ from ma_boot.supervisor.worker import Worker
 
 
 class WorkerGroup:
-    """The workers, with their process groups, and whatever else carries `marker` in its environment.
+    """The workers, with their process groups, and whatever else they have started.
 
+    That is what carries `marker` in its environment, what descends from the workers, and what this process
+    has adopted since the creation of the group, with its descendants.
     What is left at the end of the `with` block is killed.
     """
 
     def __init__(self, marker: str) -> None:
         self.workers: List[Worker] = []
         self._marker = marker
+        self._older = adopted_children()
 
     def __enter__(self) -> WorkerGroup:
         return self
@@ -73,7 +77,7 @@ class WorkerGroup:
     def left_behind(self) -> List[str]:
         """What is left of the workers' process groups, or else of what they started outside of them."""
         groups = [f"children of {worker.spec.label}" for worker in self.workers if not worker.gone]
-        detached = 0 if groups else len(processes_marked(self._marker))
+        detached = 0 if groups else len(self._processes())
         return groups or ([f"{detached} detached process{'es' if detached > 1 else ''}"] if detached else [])
 
     def signal(self, signum: int, detached: bool = False) -> None:
@@ -82,5 +86,9 @@ class WorkerGroup:
             if not worker.gone:
                 signal_group(worker.pid, signum)
         if detached or not self.running():
-            for pid in processes_marked(self._marker):
+            for pid in self._processes():
                 signal_process(pid, signum)
+
+    def _processes(self) -> List[int]:
+        """All running processes that the workers have started, and themselves."""
+        return processes_of(self._marker, adopted_children(), apart=self._older)

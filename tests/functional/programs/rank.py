@@ -50,6 +50,15 @@ def daemon(file: str) -> None:
     Path(f"{file}.{RANK}").write_text(str(child.pid))
 
 
+def stranger(file: str) -> None:
+    """Leaves a process behind in a session of its own, without our environment and without a parent."""
+    program = (
+        "import os, sys, time; os.fork() and os._exit(0); os.setsid(); "
+        "open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(600)"
+    )
+    subprocess.run([sys.executable, "-c", program, f"{file}.{RANK}"], env={}, check=True)
+
+
 def orphans(count: str) -> None:
     """Starts processes whose parents end at once, and waits until each printed who is its parent then."""
     read, write = os.pipe()
@@ -154,6 +163,7 @@ WORDS: Dict[str, Callable[..., object]] = {
     "meet": meet,
     "grandchild": grandchild,
     "daemon": daemon,
+    "stranger": stranger,
     "orphans": orphans,
     "zombies": zombies,
     "once": once,

@@ -95,6 +95,51 @@ class TestOrphans:
         assert "kill" not in [event["kind"] for event in node.events()]
         assert not any(alive(pid) for pid in pids(node.root, "pid.*", 2))
 
+    def test_a_daemon_without_the_environment_of_the_job_is_stopped_with_it(self, node: Node) -> None:
+        ended = node.boot(RANK, f"stranger:{node.root}/pid")
+        assert ended.code == 0, ended.output
+        assert "stopping processes left behind: 2 detached processes" in ended.output
+        assert not any(alive(pid) for pid in pids(node.root, "pid.*", 2))
+
+    def test_no_such_daemon_survives_a_sigkill_of_ma_boot(self, node: Node) -> None:
+        running = node.start(RANK, f"stranger:{node.root}/pid", "sleep")
+        found = pids(node.root, "pid.*", 2)
+        (guard,) = [
+            pid for pid in map(int, children(running.process.pid)) if "orphan_guard.py" in command(pid)
+        ]
+        before = switches(guard)
+        eventually(lambda: switches(guard) >= before + 3, "the guard has looked twice")
+        running.process.kill()
+        assert running.end().code == -signal.SIGKILL
+        eventually(lambda: not any(alive(pid) for pid in found), "all are gone")
+
+    @pytest.mark.parametrize("how", ["ma-pre-start.sh", "--source"])
+    def test_what_is_run_before_the_training_does_not_survive_a_sigkill_of_ma_boot(
+        self, node: Node, how: str
+    ) -> None:
+        (node.home / "train.py").write_text("")
+        script = node.home / ("ma-pre-start.sh" if how == "ma-pre-start.sh" else "sourced.sh")
+        script.write_text(
+            f"setsid sleep 600 & echo $! > {node.root}/pid.0; echo $$ > {node.root}/pid.1; sleep 600\n"
+        )
+        running = node.start(*(["--source", str(script)] if how == "--source" else []), "train.py")
+        found = pids(node.root, "pid.*", 2)
+        running.process.kill()
+        assert running.end().code == -signal.SIGKILL
+        eventually(lambda: not any(alive(pid) for pid in found), "all are gone")
+
+    def test_a_dead_guard_does_no_harm(self, node: Node) -> None:
+        node.complete_table()
+        running = node.start(RANK, f"ready:{node.root}/pid", "await:go", "orphans:20", "zombies")
+        pids(node.root, "pid.*", 2)
+        for pid in map(int, children(running.process.pid)):
+            if "orphan_guard.py" in command(pid):
+                os.kill(pid, signal.SIGKILL)
+        (node.home / "go").write_text("")
+        ended = running.end()
+        assert ended.code == 0, ended.output
+        assert "[rank 0] zombies: 0\n" in ended.output
+
     @pytest.mark.parametrize("word", ["ready", "grandchild", "daemon"])
     def test_nothing_survives_a_sigkill_of_ma_boot(self, node: Node, word: str) -> None:
         running = node.start(RANK, "deaf", f"{word}:{node.root}/pid", "sleep")
@@ -125,6 +170,8 @@ class TestOrphans:
         freezer.rmdir()
 
     def test_leftovers_of_an_earlier_start_are_stopped_first(self, node: Node) -> None:
+        own = f"modelarts-job-test-{os.getpid()}-worker-0"  # leftovers are found by this name
+        node.variables["MA_CURRENT_INSTANCE_NAME"] = own
         running = node.start(RANK, f"ready:{node.root}/pid", "sleep")
         left = pids(node.root, "pid.*", 2)
         guards = [pid for pid in map(int, children(running.process.pid)) if "orphan_guard.py" in command(pid)]
@@ -135,7 +182,7 @@ class TestOrphans:
         node.variables["MA_CURRENT_INSTANCE_NAME"] = "modelarts-job-other-worker-0"
         assert "an earlier start" not in node.boot(RANK).output
         assert all(alive(pid) for pid in left), "those of another container on this machine are not ours"
-        del node.variables["MA_CURRENT_INSTANCE_NAME"]
+        node.variables["MA_CURRENT_INSTANCE_NAME"] = own
         ended = node.boot(RANK, "print:again")
         assert ended.code == 0
         assert "stopping 2 processes that an earlier start left" in ended.output
