@@ -9,9 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections import defaultdict
 from dataclasses import dataclass
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.errors import described
 from ma_boot.processes import SignalInbox, Task, process_stat
@@ -20,14 +19,14 @@ from ma_boot.supervisor.worker import Worker
 
 CHECKS = 8  # within the timeout
 LONGEST_INTERVAL = 30.0  # seconds
-IDLE_SHARE = 0.01  # of a core: what a waiting process uses for its timers
+IDLE_SHARE = 0.05  # of a core: a process that only polls, 100 times a second, stays below on a slow machine
 PY_SPY_SECONDS = 20.0
 _SIGUSR1_BIT = 1 << (signal.SIGUSR1 - 1)
 
 
 @dataclass(frozen=True)
 class LastActivity:
-    """When a worker was last active (monotonic, seconds), and the CPU seconds of its session by then."""
+    """When a worker was last active (monotonic, seconds), and the CPU seconds of its `CpuMeter` by then."""
 
     when: float
     cpu: float
@@ -39,6 +38,53 @@ class LastActivity:
         return LastActivity(heard, cpu) if heard > self.when else self
 
 
+class ProcessTimes(NamedTuple):
+    """A process: parent, session, start time, and CPU seconds with those of the children it has reaped."""
+
+    parent: int
+    session: int
+    started: str
+    cpu: float
+
+
+class CpuMeter:
+    """The CPU seconds of a worker and of all its descendants, in whatever sessions; they never fall.
+
+    A descendant that has lost its parent, or ended, is remembered until the next measurement.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.seconds = 0.0
+        self._pid = pid
+        self._members: Dict[int, ProcessTimes] = {}
+
+    def measure(self, processes: Mapping[int, ProcessTimes], reaper: int) -> float:
+        """The seconds by now; `reaper` has adopted the orphans, and takes their times with it."""
+        before, self._members = self._members, self._found(processes)
+        reaped = {pid for pid, one in before.items() if pid not in self._members and one.parent == reaper}
+        counted = sum(one.cpu for pid, one in before.items() if pid not in reaped)
+        self.seconds += max(0.0, sum(one.cpu for one in self._members.values()) - counted)
+        return self.seconds
+
+    def _found(self, processes: Mapping[int, ProcessTimes]) -> Dict[int, ProcessTimes]:
+        children: Dict[int, List[int]] = {}
+        for pid, one in processes.items():
+            children.setdefault(one.parent, []).append(pid)
+        waiting = [pid for pid, one in processes.items() if pid == self._pid or one.session == self._pid]
+        waiting += [
+            pid
+            for pid, one in self._members.items()
+            if pid in processes and processes[pid].started == one.started
+        ]
+        found: Dict[int, ProcessTimes] = {}
+        while waiting:
+            pid = waiting.pop()
+            if pid not in found:
+                found[pid] = processes[pid]
+                waiting += children.get(pid, ())
+        return found
+
+
 class HangDetector:
     """Reports each worker once that was inactive for `timeout` seconds; None to detect nothing."""
 
@@ -47,6 +93,7 @@ class HangDetector:
         self._inbox = inbox
         self._journal = journal
         self._activities: Dict[int, LastActivity] = {}
+        self._meters: Dict[int, CpuMeter] = {}
         self._known: List[int] = []
         self._asking: Optional[Tuple[List[str], Task[List[str]]]] = None
         self._next = time.monotonic() + self._interval()
@@ -77,9 +124,9 @@ class HangDetector:
         if self._timeout is None or now < self._next:
             return []
         self._next = now + self._interval()
-        cpu = session_cpu_seconds()
+        processes = process_times()
         for worker in workers:
-            used = cpu.get(worker.pid, 0.0)
+            used = self._meters.setdefault(worker.pid, CpuMeter(worker.pid)).measure(processes, os.getpid())
             before = self._activities.get(worker.pid, LastActivity(now, used))
             self._activities[worker.pid] = before.updated(now, used, worker.output.heard)
         hung = [worker for worker in workers if now - self._activities[worker.pid].when >= self._timeout]
@@ -115,14 +162,15 @@ class HangDetector:
         return labels
 
 
-def session_cpu_seconds() -> Dict[int, float]:
-    """The CPU seconds of each session: those of its processes, and of the children that they have reaped."""
+def process_times() -> Dict[int, ProcessTimes]:
+    """Every process, zombies included: what they used is lost to the sum only when they are reaped."""
     ticks = os.sysconf("SC_CLK_TCK")
-    used: Dict[int, float] = defaultdict(float)
-    for stat in map(process_stat, map(int, filter(str.isdecimal, os.listdir("/proc")))):
-        if stat is not None:
-            used[int(stat[3])] += sum(map(int, stat[11:15])) / ticks
-    return used
+    stats = ((pid, process_stat(pid)) for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))))
+    return {
+        pid: ProcessTimes(int(stat[1]), int(stat[3]), stat[19], sum(map(int, stat[11:15])) / ticks)
+        for pid, stat in stats
+        if stat is not None
+    }
 
 
 def _stack_or_error(pid: int, path: str) -> str:

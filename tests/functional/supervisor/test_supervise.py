@@ -363,6 +363,16 @@ class TestHangs:
         ended = node.boot("--hang-timeout", "1", "--hang-action", "stop", "train.py")
         assert ended.code == 0, ended.output
 
+    def test_a_launcher_whose_children_compute_in_their_own_sessions_does_not_hang(self, node: Node) -> None:
+        (node.home / "train.py").write_text(
+            "import subprocess, sys\n"
+            "burn = 'import time\\nuntil = time.monotonic() + 4\\nwhile time.monotonic() < until: pass'\n"
+            "subprocess.run([sys.executable, '-c', burn], start_new_session=True, check=True)\n"
+        )
+        options = ("--rendezvous", "torch", "--per-node", "--hang-timeout", "1.5", "--hang-action", "stop")
+        ended = node.boot(*options, "train.py")
+        assert ended.code == 0, ended.output
+
     def test_without_py_spy_faulthandler_prints_the_stacks(self, tmp_path: Path) -> None:
         argv = [sys.executable, RANK, "dump-on-usr1", f"ready:{tmp_path}/pid", "sleep"]
         with subprocess.Popen(argv, stderr=subprocess.PIPE, env={}) as process:

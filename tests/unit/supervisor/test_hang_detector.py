@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import time
+from typing import Dict, List
 
 import pytest
 
-from ma_boot.supervisor.hang_detector import LastActivity, session_cpu_seconds
+from ma_boot.supervisor.hang_detector import CpuMeter, LastActivity, ProcessTimes, process_times
 
 BEFORE = LastActivity(when=100.0, cpu=7.0)
 
@@ -16,21 +17,58 @@ BEFORE = LastActivity(when=100.0, cpu=7.0)
     ("cpu", "heard", "when"),
     [
         (7.0, 90.0, 100.0),
-        (7.05, 90.0, 100.0),
-        (7.2, 90.0, 110.0),
+        (7.45, 90.0, 100.0),
+        (7.55, 90.0, 110.0),
         (7.0, 105.0, 105.0),
-        (7.2, 105.0, 110.0),
+        (7.55, 105.0, 110.0),
     ],
-    ids=["nothing", "timers", "computes", "prints", "both"],
+    ids=["nothing", "polls", "computes", "prints", "both"],
 )
-def test_activity_is_output_or_more_cpu_time_than_timers_use(cpu: float, heard: float, when: float) -> None:
+def test_activity_is_output_or_more_cpu_time_than_polling_uses(cpu: float, heard: float, when: float) -> None:
     assert BEFORE.updated(110.0, cpu, heard).when == when
 
 
-def test_the_cpu_time_of_a_session_grows() -> None:
-    session = os.getsid(0)
-    before = session_cpu_seconds()[session]
+def measured(*states: Dict[int, ProcessTimes]) -> List[float]:
+    """The seconds of worker 10 in each state; 1 is the reaper."""
+    meter = CpuMeter(10)
+    return [meter.measure(state, reaper=1) for state in states]
+
+
+def one(parent: int, session: int, cpu: float, started: str = "5") -> ProcessTimes:
+    return ProcessTimes(parent, session, started, cpu)
+
+
+WORKER = {10: one(1, 10, 2.0)}
+
+
+def test_descendants_count_in_whatever_session() -> None:
+    tree = {**WORKER, 11: one(10, 11, 3.0), 12: one(11, 12, 4.0), 13: one(1, 10, 5.0), 14: one(1, 14, 100.0)}
+    assert measured(tree) == [14.0]
+
+
+def test_an_orphan_in_a_session_of_its_own_still_counts() -> None:
+    before, after = {**WORKER, 11: one(10, 11, 3.0)}, {**WORKER, 11: one(1, 11, 9.0)}
+    assert measured(before, after) == [5.0, 11.0]
+
+
+def test_another_process_with_the_number_of_a_member_does_not_count() -> None:
+    assert measured({**WORKER, 11: one(10, 11, 3.0)}, {**WORKER, 11: one(1, 11, 9.0, "6")}) == [5.0, 5.0]
+
+
+def test_the_sum_does_not_fall_when_an_orphan_is_reaped() -> None:
+    before = {**WORKER, 11: one(1, 10, 30.0)}
+    after = {10: one(1, 10, 3.0)}
+    assert measured(before, after) == [32.0, 33.0]
+
+
+def test_a_child_that_its_parent_reaps_counts_once() -> None:
+    assert measured({**WORKER, 11: one(10, 11, 3.0)}, {10: one(1, 10, 5.0)}) == [5.0, 5.0]
+
+
+def test_the_cpu_time_of_a_process_grows() -> None:
+    meter = CpuMeter(os.getpid())
+    before = meter.measure(process_times(), 0)
     until = time.process_time() + 0.1
     while time.process_time() < until:
         pass
-    assert session_cpu_seconds()[session] >= before + 0.05
+    assert meter.measure(process_times(), 0) >= before + 0.05
