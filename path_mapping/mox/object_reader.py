@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import io
 import os
-from typing import Any, BinaryIO, Callable, Iterator, Optional, TypeVar
+from typing import Any, BinaryIO, Callable, Iterator, List, Optional, TypeVar
 
 from path_mapping.errors import Unreachable
 from path_mapping.localfs import crc64, new_md5
 from path_mapping.mapping import ObsUrl
 from path_mapping.mox.own_store import store
-from path_mapping.stores import ObjectState
+from path_mapping.stores import ObjectState, etag_of_parts
 
 Result = TypeVar("Result")
 
@@ -27,6 +27,7 @@ class SequentialCheck:
     def __init__(self, url: ObsUrl, state: ObjectState) -> None:
         self._url, self._state = url, state
         self._crc, self._digest, self._passed = 0, new_md5(), 0
+        self._error: Optional[WrongContent] = None
 
     def add(self, offset: int, piece: bytes) -> None:
         """Takes a piece at an offset.
@@ -34,6 +35,8 @@ class SequentialCheck:
         Raises:
             WrongContent: it is the last one, and the whole is not what was stored.
         """
+        if self._error is not None:
+            raise self._error
         if not offset <= self._passed < offset + len(piece):
             return
         fresh = piece[self._passed - offset :]
@@ -47,7 +50,46 @@ class SequentialCheck:
         else:
             return
         if self._passed >= self._state.size and here != there:
-            raise WrongContent(f"reading {self._url}: the checksum in OBS is {there}, here it is {here}")
+            why = f"reading {self._url}: the checksum in OBS is {there}, here it is {here}"
+            self._error = WrongContent(why)
+            raise self._error
+
+
+class PartsCheck:
+    """Compares a whole object with the MD5s of its parts, of which the ETag of a multipart upload is made.
+
+    Their size is guessed. If no guess fits, the content of two readings must be the same: `seen` has the
+    CRC-64 of each.
+    """
+
+    def __init__(self, url: ObsUrl, state: ObjectState, seen: List[int]) -> None:
+        self._url, self._etag, self._seen = url, state.version.strip('"').lower(), seen
+        self._digests = {size: [new_md5()] for size in state.part_sizes}
+        self._crc = self._passed = 0
+
+    def add(self, piece: bytes) -> None:
+        """Takes the next piece."""
+        for size, digests in self._digests.items():
+            view, left = memoryview(piece), size * len(digests) - self._passed
+            while view:
+                if not left:
+                    digests.append(new_md5())
+                    left = size
+                digests[-1].update(view[:left])
+                view, left = view[left:], max(0, left - len(view))
+        if self._digests:
+            self._crc = crc64(piece, self._crc)
+        self._passed += len(piece)
+
+    def finish(self) -> None:
+        """Raises `WrongContent` if the content may be wrong, and should be read again."""
+        of_parts = (tuple(one.hexdigest() for one in digests) for digests in self._digests.values())
+        if not self._digests or self._etag in map(etag_of_parts, of_parts) or self._crc in self._seen:
+            return
+        self._seen.append(self._crc)
+        raise WrongContent(
+            f"reading {self._url}: the ETag in OBS is {self._etag}, no usual part size gives it"
+        )
 
 
 class ObjectReader(io.RawIOBase):
@@ -63,6 +105,7 @@ class ObjectReader(io.RawIOBase):
         self._pieces: Optional[Iterator[bytes]] = None
         self._rest = b""
         self._check = SequentialCheck(url, state)
+        self._seen: List[int] = []
 
     def readable(self) -> bool:
         return True
@@ -80,6 +123,8 @@ class ObjectReader(io.RawIOBase):
             raise ValueError(f"negative seek position {position}")
         if position != self._position:
             self._end_request()
+            if position == 0:
+                self._check = SequentialCheck(self._url, self._state)
         self._position = position
         return position
 
@@ -92,7 +137,7 @@ class ObjectReader(io.RawIOBase):
 
     def readall(self) -> bytes:
         """All bytes from here on."""
-        return self._attempts(lambda: b"".join(self._rest_of_object()))
+        return self._attempts(lambda: b"".join(self._checked_rest()))
 
     def copy_to(self, file: BinaryIO) -> None:
         """Makes the bytes from here on the content of the file."""
@@ -100,7 +145,7 @@ class ObjectReader(io.RawIOBase):
         def copy() -> None:
             file.seek(0)
             file.truncate()
-            for piece in self._rest_of_object():
+            for piece in self._checked_rest():
                 file.write(piece)
 
         self._attempts(copy)
@@ -116,6 +161,15 @@ class ObjectReader(io.RawIOBase):
                     raise
                 self._begin_again()
         raise AssertionError("unreachable")
+
+    def _checked_rest(self) -> Iterator[bytes]:
+        check = PartsCheck(self._url, self._state, self._seen) if not self._position else None
+        for piece in self._rest_of_object():
+            if check is not None:
+                check.add(piece)
+            yield piece
+        if check is not None:
+            check.finish()
 
     def _rest_of_object(self) -> Iterator[bytes]:
         while True:

@@ -20,7 +20,14 @@ from obs import (
 
 from path_mapping.errors import NotFound, Refused, StoreError, Unreachable
 from path_mapping.localfs import CHUNK, Section, new_md5
-from path_mapping.stores.obs_responses import base64_of_md5, compare, etag_of_parts, md5_of_etag
+from path_mapping.stores.obs_responses import (
+    base64_of_md5,
+    compare,
+    etag_of_parts,
+    likely_part_sizes,
+    md5_of_etag,
+    parts_of_content,
+)
 from path_mapping.stores.obs_sdk import ObsSdk
 from path_mapping.stores.store import (
     Access,
@@ -108,15 +115,15 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
         except NotFound:
             return None
         modified = parsedate_to_datetime(body.lastModified).timestamp() if body.lastModified else 0.0
-        changed = body.sseKms or body.sseC or body.isAppendable  # the ETag only looks like an MD5 then
-        md5, crc64 = None if changed else md5_of_etag(body.etag), str(body.crc64 or "")
-        return ObjectState(
-            int(body.contentLength),
-            int(modified * 1e9),
-            body.etag or "",
-            md5,
-            int(crc64) if crc64.isdigit() else None,
-        )
+        size, crc64 = int(body.contentLength), str(body.crc64 or "")
+        state = ObjectState(size, int(modified * 1e9), body.etag or "")
+        if crc64.isdigit():
+            return state._replace(crc64=int(crc64))
+        if body.sseKms or body.sseC or body.isAppendable:  # the ETag only looks like an MD5
+            return state
+        _, count = parts_of_content({b"etag": state.version.encode()}) or ("", 0)
+        sizes = tuple(likely_part_sizes(size, count)) if count else ()
+        return state._replace(md5=md5_of_etag(state.version), part_sizes=sizes)
 
     def _metadata(self, doing: str, bucket: str, key: str, field: str) -> Any:
         return self.sdk.call(doing, lambda sdk: _head(sdk, bucket, key), field).body

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Callable, Iterator, NamedTuple, Optional
+from typing import Callable, Iterator, NamedTuple, Optional, Tuple
 
 STALL_SECONDS = 60.0  # without progress, after which a request has failed
 PART = 16 << 20  # bytes
@@ -35,7 +35,8 @@ class ObjectState(NamedTuple):
     """An object's size in bytes, and its modification time in nanoseconds since the epoch.
 
     `version` changes when the object is replaced, and is empty if the store does not tell. `md5` (hex) and
-    `crc64` are those of the content, where the store states them.
+    `crc64` are those of the content, where the store states them. `part_sizes` are the sizes in bytes that
+    its parts may have, where neither is known and `version` is made of the MD5s of parts.
     """
 
     size: int
@@ -43,6 +44,7 @@ class ObjectState(NamedTuple):
     version: str = ""
     md5: Optional[str] = None
     crc64: Optional[int] = None
+    part_sizes: Tuple[int, ...] = ()
 
 
 class Store(ABC):

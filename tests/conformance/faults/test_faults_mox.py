@@ -195,7 +195,23 @@ def test_a_large_file_is_written_in_parts_that_are_retried(
     mox.file.write(f"{url}/large", content, binary=True)
     assert boto.get("large").content == content
     assert proxy.count("CreateMultipartUpload") == 1
+    proxy.faults.append(Fault(operation("GetObject"), flip_answer=100_000))
     assert mox.file.read(f"{url}/large", binary=True) == content
+
+
+def test_an_object_of_unusual_parts_is_read_twice(bucket: tuple[Boto, str], proxy: FaultProxy) -> None:
+    boto, url = bucket
+    content = os.urandom(3 << 20) * 4
+    upload = boto.begin("odd")
+    cuts = [(0, 5_300_000), (5_300_000, 11_000_000), (11_000_000, len(content))]
+    tags = [
+        (number, boto.put_part("odd", upload, number, content[begin:end]).etag)
+        for number, (begin, end) in enumerate(cuts, start=1)
+    ]
+    assert boto.complete("odd", upload, tags).status == 200
+    proxy.faults.append(Fault(operation("GetObject"), flip_answer=100_000))
+    assert mox.file.read(f"{url}/odd", binary=True) == content
+    assert proxy.count("GetObject") == 3
 
 
 def test_a_missing_bucket_does_not_exist(bucket: tuple[Boto, str]) -> None:
