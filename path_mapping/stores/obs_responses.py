@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import math
 import re
+from email.utils import parsedate_to_datetime
 from typing import Any, List, Mapping, Optional, Tuple, Union
 
 from path_mapping.errors import (
@@ -18,6 +19,7 @@ from path_mapping.errors import (
     Unreachable,
 )
 from path_mapping.localfs import crc64, md5_of, new_md5
+from path_mapping.stores.store import ObjectState
 
 # Codes of the OBS API reference, "Error Codes".
 NETWORK_CODES = {"BadDigest", "IncompleteBody", "RequestTimeout"}  # status 400, but a fault of the network
@@ -160,3 +162,17 @@ def etag_of_parts(etags: Tuple[str, ...]) -> str:
     parts = [md5_of_etag(etag) for etag in etags]
     whole = b"".join(bytes.fromhex(part) for part in parts if part is not None)
     return f"{md5_of([whole])}-{len(etags)}"
+
+
+def object_state(body: Any) -> ObjectState:
+    """The state of an object, by the SDK's answer to a HEAD."""
+    modified = parsedate_to_datetime(body.lastModified).timestamp() if body.lastModified else 0.0
+    size, crc64 = int(body.contentLength), str(body.crc64 or "")
+    state = ObjectState(size, int(modified * 1e9), body.etag or "")
+    if crc64.isdigit():
+        return state._replace(crc64=int(crc64))
+    if body.sseKms or body.sseC or body.isAppendable:  # the ETag only looks like an MD5
+        return state
+    _, count = parts_of_content({b"etag": state.version.encode()}) or ("", 0)
+    sizes = tuple(likely_part_sizes(size, count)) if count else ()
+    return state._replace(md5=md5_of_etag(state.version), part_sizes=sizes)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from contextlib import closing, suppress
 from datetime import datetime
-from email.utils import parsedate_to_datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Callable, Generator, Iterator, Optional, Tuple
@@ -24,9 +23,8 @@ from path_mapping.stores.obs_responses import (
     base64_of_md5,
     compare,
     etag_of_parts,
-    likely_part_sizes,
     md5_of_etag,
-    parts_of_content,
+    object_state,
 )
 from path_mapping.stores.obs_sdk import ObsSdk
 from path_mapping.stores.store import (
@@ -114,16 +112,7 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
             body = self._metadata(f"looking up obs://{bucket}/{key}", bucket, key, "contentLength")
         except NotFound:
             return None
-        modified = parsedate_to_datetime(body.lastModified).timestamp() if body.lastModified else 0.0
-        size, crc64 = int(body.contentLength), str(body.crc64 or "")
-        state = ObjectState(size, int(modified * 1e9), body.etag or "")
-        if crc64.isdigit():
-            return state._replace(crc64=int(crc64))
-        if body.sseKms or body.sseC or body.isAppendable:  # the ETag only looks like an MD5
-            return state
-        _, count = parts_of_content({b"etag": state.version.encode()}) or ("", 0)
-        sizes = tuple(likely_part_sizes(size, count)) if count else ()
-        return state._replace(md5=md5_of_etag(state.version), part_sizes=sizes)
+        return object_state(body)
 
     def _metadata(self, doing: str, bucket: str, key: str, field: str) -> Any:
         return self.sdk.call(doing, lambda sdk: _head(sdk, bucket, key), field).body
