@@ -1,6 +1,6 @@
 """What ModelArts and the machine tell a node, and what they expect of it."""
 
-from ma_boot.modelarts.channels import Channel, read_channels
+from ma_boot.modelarts.channels import Channel, ChannelContent, read_channels
 from ma_boot.modelarts.cpu_affinity import bound_cores, read_machine
 from ma_boot.modelarts.dns import address_of, own_address
 from ma_boot.modelarts.driver import call_post_stop, start_slogd
@@ -28,6 +28,7 @@ __all__ = [
     "TABLE_NAME",
     "WARNING",
     "Channel",
+    "ChannelContent",
     "Finding",
     "JobEnvironment",
     "address_of",

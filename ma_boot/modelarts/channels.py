@@ -19,6 +19,21 @@ class Channel:
     url: Optional[str]
 
 
+@dataclass(frozen=True)
+class ChannelContent:
+    """The files that a channel's directory holds; there may be more of them if it is not `complete`."""
+
+    channel: Channel
+    files: int
+    bytes: int
+    complete: bool
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no file at all; directories do not count."""
+        return self.complete and not self.files
+
+
 def read_channels(environ: Mapping[str, str]) -> Tuple[Tuple[Channel, ...], Tuple[str, ...]]:
     """The channels, and what is wrong with the variables.
 

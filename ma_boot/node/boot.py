@@ -10,6 +10,7 @@ from ma_boot.environment import TrainingEnvironment, select_environment
 from ma_boot.launch import LaunchPlan, Node, Placement
 from ma_boot.modelarts import JobEnvironment, call_post_stop, check_free, instance_name, read_job, start_slogd
 from ma_boot.node.environment_phase import NodeSetup, check_command, training_argv
+from ma_boot.node.form_channels import empty_outputs, form_channels
 from ma_boot.node.job_phase import check_container, report_channels, set_failure_aside
 from ma_boot.node.launch_phase import make_directories, meeting_point, plan_node
 from ma_boot.node.rank_table_phase import find_ranks, planned_by_route, ranks_text, write_table
@@ -83,8 +84,10 @@ def boot(request: BootRequest, world: World) -> Ending:
     succeeded = run is not None and run.succeeded and not inbox.stops
     all_expected = succeeded and placement is not None and 0 in placement.ranks
     lost = upload_outputs(transfers, journal, inbox, request.transfers.upload_timeout, all_expected)
+    form = form_channels(environ, journal, bool(inbox.stops)) if run is not None else ()
+    lost = lost or empty_outputs(form, all_expected)
     call_post_stop(environ, journal.say)
-    return Ending.of(job, inbox.stops, error, run, lost)
+    return Ending.of(job, inbox.stops, error, run, lost, form)
 
 
 def plan_only(request: BootRequest, world: World) -> LaunchPlan:

@@ -283,10 +283,15 @@ def _judge_missing(missing: Sequence[Route], journal: Journal, all_expected: boo
     paths = {f"{route.local} (for {route.remote})": route.required for route in missing}
     expected = [path for path, required in paths.items() if required]
     if all_expected and expected:
-        lost = listed("the training ended well, but left nothing at these output paths:", expected)
-        raise OutputLost(with_store_hint(lost))
+        raise nothing_left_at(expected)
     if paths:
         journal.say(listed("nothing to upload from", list(paths)))
+
+
+def nothing_left_at(outputs: Sequence[str]) -> OutputLost:
+    """The loss of outputs to which a training that ended well wrote nothing."""
+    lost = listed("the training ended well, but left nothing at these output paths:", outputs)
+    return OutputLost(with_store_hint(lost))
 
 
 def _report(done: Transferred, direction: str, journal: Journal) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.errors import BootError, ExitCode, InternalError, OutputLost, Stopped, signal_name
 from ma_boot.reporting.explain import (
@@ -18,9 +18,10 @@ from ma_boot.reporting.explain import (
 from ma_boot.reporting.hints import hints_for
 from ma_boot.reporting.journal import PhaseRecord
 from ma_boot.reporting.result import RunResult, WorkerExit
+from ma_boot.reporting.units import size
 
 if TYPE_CHECKING:
-    from ma_boot.modelarts import JobEnvironment
+    from ma_boot.modelarts import ChannelContent, JobEnvironment
 
 MOST_OTHERS = 8  # fits on a screen
 LONGEST_LINE = 300
@@ -32,7 +33,8 @@ class Ending:
     """Everything that decides how the node ends; a part is None if it did not happen.
 
     `stopped_by` is the first stop signal, `error` what ended the boot before or at the launch, `run` how
-    the processes ended, and `lost` which outputs were not uploaded.
+    the processes ended, `lost` which outputs were not uploaded or are empty, and `form` what the job form's
+    inputs and outputs hold.
     """
 
     job: Optional[JobEnvironment]
@@ -40,6 +42,7 @@ class Ending:
     error: Optional[BootError]
     run: Optional[RunResult]
     lost: Optional[OutputLost]
+    form: Tuple[ChannelContent, ...] = ()
 
     @classmethod
     def of(
@@ -49,13 +52,14 @@ class Ending:
         error: Optional[Exception],
         run: Optional[RunResult],
         lost: Optional[OutputLost],
+        form: Sequence[ChannelContent] = (),
     ) -> Ending:
         """The ending from what the boot has gathered; `stops` are all stop signals, the first one first."""
         if isinstance(error, (BootError, Stopped)) or error is None:
             ours = error if isinstance(error, BootError) else run.not_started if run else None
         else:
             ours = InternalError.of(error)
-        return cls(job, stops[0] if stops else None, ours, run, lost)
+        return cls(job, stops[0] if stops else None, ours, run, lost, tuple(form))
 
 
 class ExitStatus(NamedTuple):
@@ -133,6 +137,7 @@ def report_lines(ending: Ending, phases: Sequence[PhaseRecord], page: Optional[s
         for ended in (run.exits if run else ())
         if ended.log_lost
     ]
+    lines += map(_channel_line, ending.form)
     if ending.job is not None:
         lines.append(f"logs: {ending.job.log_dir}")
     if page is not None:
@@ -142,6 +147,15 @@ def report_lines(ending: Ending, phases: Sequence[PhaseRecord], page: Optional[s
         lines += str(ending.lost).split("\n")
     headline, *details = cause.split("\n")
     return [*lines, f"exit code {code}: {headline}", *details]
+
+
+def _channel_line(content: ChannelContent) -> str:
+    """`output train_url: 2 files, 3.1 MB in /dir, for obs://bucket/path`."""
+    channel = content.channel
+    number = f"{content.files} files, {size(content.bytes)}" if content.files else "no files"
+    more = "" if content.complete else "more than "
+    way = "from" if channel.kind == "inputs" else "for"
+    return f"{channel.kind[:-1]} {channel.name}: {more}{number} in {channel.local_dir}, {way} {channel.url}"
 
 
 def _failure_lines(ending: Ending, failure: WorkerExit) -> List[str]:

@@ -22,7 +22,7 @@ def same(text: str) -> Text:
 OUR_CODE = Text("an exit code of ma_boot, not of the training", "ma_boot 给出的退出码，并非来自训练进程")
 TRAINING_CODE = Text("the training's own exit code", "训练进程自身的退出码")
 OUR_CODES: Dict[int, Text] = {
-    0: Text("all processes succeeded, and all outputs were uploaded", "所有进程成功结束，所有输出均已上传"),
+    0: Text("all processes succeeded, and no output is missing", "所有进程成功结束，没有缺失的输出"),
     64: Text("usage error on the command line", "命令行用法错误"),
     65: Text("the rank table is complete but invalid", "rank table 已就绪，但内容无效"),
     66: Text("an input does not exist in OBS", "OBS 中不存在某个输入"),
@@ -58,6 +58,7 @@ INCIDENTS: Dict[str, Text] = {
     "kill": Text("signal sent", "发送信号"),
     "unkillable": Text("could not be killed", "无法终止"),
     "hang": Text("hang", "挂起"),
+    "channel": Text("input or output of the job form", "作业表单的输入或输出"),
     "left-over": Text("processes of an earlier run were stopped", "已清理上次运行遗留的进程"),
     "dropped": Text("lines not shown: standard output was blocked", "标准输出阻塞，部分行未显示"),
     "fault": Text("injected fault", "演练注入的故障"),

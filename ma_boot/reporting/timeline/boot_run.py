@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Callable, Dict, List, Mapping, Optional, Tuple
 
+from ma_boot.reporting import size
 from ma_boot.reporting.timeline.events import Event, moment, number, several, whole, words
 from ma_boot.reporting.timeline.job_timeline import BootRun, Incident, PhaseSpan, ProcessSpan, TransferSpan
 
@@ -18,6 +19,7 @@ _INCIDENTS: Mapping[str, Callable[[Event], Tuple[str, str]]] = {  # the label an
     "unkillable": lambda e: (_labels(e, "left"), ""),
     "hang": lambda e: (_labels(e, "labels"), ""),
     "left-over": lambda e: ("", f"{len(e['pids']) if isinstance(e.get('pids'), list) else 0}"),
+    "channel": lambda e: (f"{words(e, 'direction', 20)} {words(e, 'name', 100)}", _content(e)),
     "dropped": lambda e: ("", f"{whole(e, 'lines', 10**15) or 0}"),
     "fault": lambda e: (words(e, "target", 100), words(e, "fault")),
 }
@@ -25,6 +27,12 @@ _INCIDENTS: Mapping[str, Callable[[Event], Tuple[str, str]]] = {  # the label an
 
 def _labels(event: Event, name: str) -> str:
     return ", ".join(several(event, name)[:8])
+
+
+def _content(event: Event) -> str:
+    files, count = whole(event, "files", 10**12) or 0, whole(event, "bytes", 10**18) or 0
+    held = f"{files} files, {size(count)}" if files else "no files"
+    return f"{held} · {words(event, 'url')}"
 
 
 def boot_run(node: Optional[int], events: Tuple[Tuple[float, Event], ...]) -> BootRun:

@@ -1,0 +1,70 @@
+"""Inputs and outputs of the job form: what they hold stands in the report, and an empty output is lost."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, List
+
+import pytest
+
+from tests.functional.node import RANK, Node
+
+URL = "obs://bucket/from-form/"
+
+
+@pytest.fixture
+def node(node: Node) -> Node:
+    """A node whose job form has an input and an output, with the directories that the platform creates."""
+    (node.home / "data").mkdir()
+    (node.home / "data" / "x").write_text("12345")
+    (node.home / "model" / "empty").mkdir(parents=True)
+    node.variables["MA_INPUTS"] = json.dumps({"inputs": [_entry(node, "data_url", "data")]})
+    node.variables["MA_OUTPUTS"] = json.dumps({"outputs": [_entry(node, "train_url", "model")]})
+    return node
+
+
+def _entry(node: Node, name: str, place: str) -> Dict[str, Any]:
+    return {"name": name, "local_dir": str(node.home / place), "remote": {"obs": {"obs_url": URL}}}
+
+
+def channels(node: Node) -> List[List[Any]]:
+    found = [event for event in node.events() if event["kind"] == "channel"]
+    return [[event["direction"], event["name"], event["files"], event["bytes"]] for event in found]
+
+
+def test_files_bytes_and_places_stand_in_the_report_and_on_the_page(node: Node) -> None:
+    ended = node.boot(RANK, "write:model/RANK/result:123")
+    assert ended.code == 0, ended.output
+    assert f"[ma_boot] output train_url: 2 files, 6 B in {node.home}/model, for {URL}\n" in ended.output
+    assert f"[ma_boot] input data_url: 1 files, 5 B in {node.home}/data, from {URL}\n" in ended.output
+    assert channels(node) == [["output", "train_url", 2, 6], ["input", "data_url", 1, 5]]
+    page = (node.log_dir / "modelarts-job-test-node-0-report.html").read_text()
+    assert f"output train_url · 2 files, 6 B · {URL}" in page
+
+
+def test_an_output_to_which_nothing_was_written_is_lost(node: Node) -> None:
+    ended = node.boot(RANK, "print:hello")
+    assert ended.code == 74, ended.output
+    assert "[ma_boot] output train_url: no files in" in ended.output
+    *_, headline, which, hint = ended.output.splitlines()
+    assert (
+        headline == "[ma_boot] exit code 74: the training ended well, but left nothing at these output paths:"
+    )
+    assert which == f"[ma_boot]   - {node.home}/model (the job form's train_url, for {URL})"
+    assert hint.startswith("[ma_boot]   -> ")
+
+
+def test_an_empty_output_does_not_hide_the_failure_of_the_training(node: Node) -> None:
+    ended = node.boot(RANK, "exit:3:0", "sleep")
+    assert ended.code == 3, ended.output
+    assert "[ma_boot] output train_url: no files in" in ended.output
+
+
+def test_a_node_without_rank_0_may_leave_its_output_empty(node: Node) -> None:
+    node.complete_table(pods=2)
+    names = ("127.0.0.1", "127.0.0.1")
+    node.variables.update(MA_NUM_HOSTS="2", VC_TASK_INDEX="1", VC_WORKER_HOSTS=",".join(names))
+    node.variables["MA_CURRENT_INSTANCE_NAME"] = "modelarts-job-test-worker-1"
+    ended = node.boot(RANK, "print:hello")
+    assert ended.code == 0, ended.output
+    assert "[ma_boot] output train_url: no files in" in ended.output
