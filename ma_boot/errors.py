@@ -5,7 +5,7 @@
     ├── RankTableInvalid    65  the rank table is completed, but invalid
     ├── InputMissing        66  an input does not exist
     ├── StoreUnavailable    69  OBS does not answer, or rejects the credentials
-    ├── InternalError       70  what nobody expected: raised by no check of ma_boot
+    ├── InternalError       70  an unexpected exception, with its traceback
     ├── CannotCreate        73  a directory or file cannot be created
     ├── OutputLost          74  an output could not be uploaded
     ├── RankTableTimeout    75  the rank table was not completed in time

@@ -81,8 +81,7 @@ def boot(request: BootRequest, world: World) -> Ending:
             phase.outcome, phase.detail = run.outcome, run.summary()
     except Exception as caught:  # also what no check has foreseen: the outputs come first
         error = caught
-    succeeded = run is not None and run.succeeded and not inbox.stops
-    all_expected = succeeded and placement is not None and 0 in placement.ranks
+    all_expected = bool(run and run.succeeded and not inbox.stops and placement and 0 in placement.ranks)
     lost = upload_outputs(transfers, journal, inbox, request.transfers.upload_timeout, all_expected)
     form = form_channels(environ, journal, bool(inbox.stops)) if run is not None else ()
     lost = lost or empty_outputs(form, all_expected)
