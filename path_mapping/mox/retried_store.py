@@ -8,7 +8,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Callable, Iterator, List, Optional, Tuple, TypeVar
 
-from path_mapping.errors import Unreachable
+from path_mapping.errors import Expired, Unreachable
 from path_mapping.stores import FileStore, ObjectState, StoredObject
 from path_mapping.workers import retrying
 
@@ -47,7 +47,7 @@ class RetriedStore:
                     last = found.key
                     yield found
                 return
-            except Unreachable:
+            except (Unreachable, Expired):
                 continue
 
     def write(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> None:

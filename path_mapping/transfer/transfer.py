@@ -15,6 +15,7 @@ from typing import Callable, Iterator, List, Sequence, Set, Tuple
 
 from path_mapping.errors import (
     Cancelled,
+    Expired,
     Failure,
     NotFound,
     StoreError,
@@ -306,7 +307,7 @@ def listing(
                 last = found.key
                 yield found
             return
-        except Unreachable:  # resumed, until `retrying` fails without a further key
+        except (Unreachable, Expired):  # resumed, until `retrying` fails without a further key
             continue
 
 

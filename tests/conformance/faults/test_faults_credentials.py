@@ -14,7 +14,7 @@ import pytest
 import path_mapping as mox
 from path_mapping.errors import Cancelled, Expired, Refused, TransferFailed
 from path_mapping.mox import own_store
-from path_mapping.stores import Access, Credentials
+from path_mapping.stores import Access, Credentials, obs_store
 from path_mapping.stores.obs_store import ObsStore
 from tests import transfers
 from tests.conformance.clients import Account, Sdk
@@ -103,7 +103,7 @@ def at_every_request(
         requests = len(proxy.seen)
     for number in chosen(pair, requests):
         with FaultProxy(account.url) as proxy:
-            temporary.end_before(proxy, number, LATE_SECONDS if number % 4 == 1 else 0.0)
+            temporary.end_before(proxy, number, LATE_SECONDS if number % 2 == 0 else 0.0)
             try:
                 move(temporary.open(proxy), f"from-{number}")
             except Exception as error:
@@ -112,8 +112,14 @@ def at_every_request(
 
 
 def test_a_download_goes_on_whenever_they_end(
-    pair: tuple[str, str], temporary: Temporary, account: Account, client: Sdk, tmp_path: Path
+    pair: tuple[str, str],
+    temporary: Temporary,
+    account: Account,
+    client: Sdk,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(obs_store, "PAGE", 2)  # the listing takes three requests
     assert client.put("data/large", LARGE).status == 200
     for name, content in SMALL.items():
         assert client.put(f"data/{name}", content).status == 200
@@ -156,7 +162,9 @@ def test_a_lost_end_of_an_upload_is_looked_at_with_the_renewed_ones(
         assert client.get("second").content == UPLOADED
 
 
-@pytest.mark.parametrize("code", ["ExpiredToken", "InvalidAccessKeyId"])
+@pytest.mark.parametrize(
+    ("code", "late"), [("ExpiredToken", 0.0), ("InvalidAccessKeyId", 0.0), ("ExpiredToken", LATE_SECONDS)]
+)
 def test_mox_file_goes_on_too(
     temporary: Temporary,
     account: Account,
@@ -164,6 +172,7 @@ def test_mox_file_goes_on_too(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     code: str,
+    late: float,
 ) -> None:
     url = f"obs://{client.bucket}"
     calls: List[Callable[[], Any]] = [
@@ -180,7 +189,7 @@ def test_mox_file_goes_on_too(
     for number, call in enumerate(calls):
         assert client.put("a", b"content").status == 200
         with FaultProxy(account.url) as proxy:
-            temporary.end_before(proxy, 1, code=code)
+            temporary.end_before(proxy, 1, late, code)
             store = temporary.open(proxy)
             with monkeypatch.context() as patched:
                 patched.setattr(own_store, "open_store", lambda environ, root, store=store: store)
