@@ -168,3 +168,15 @@ def test_a_store_that_is_away_for_longer_than_five_attempts(
     assert [bucket.witness.get(f"out/{number}").content for number in range(files)] == [
         b"%d" % number for number in range(files)
     ]
+
+
+@pytest.mark.parametrize("headers", [{}, {"ETag": f'"{"0" * 32}"'}], ids=["no-etag", "another-etag"])
+def test_an_answer_before_the_body_was_read_is_not_one(
+    bucket: Bucket, tmp_path: Path, headers: Dict[str, str]
+) -> None:
+    fault = Fault(operation("PutObject"), early=True, status=200, body=b"", with_headers=headers)
+    bucket.proxy.faults.append(fault)
+    transfers.write(tmp_path / "out", {"small": b"content"})
+    assert send(bucket, tmp_path).files == 1
+    assert fault.times == 0
+    assert bucket.witness.get("out/small").content == b"content"
