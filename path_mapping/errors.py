@@ -16,7 +16,8 @@ PathMappingError
     │   └── Expired       403: credentials that have expired; new ones may help
     └── Unreachable       network, timeout, 408, 5xx, a corrupt response: a retry may help
         ├── SlowDown      429, 503: too many requests; a later retry may help
-        └── Corrupted     content changed on the way; a few retries may help
+        ├── Corrupted     content changed on the way; a few retries may help
+        └── TargetRemoved somebody removed an unfinished file, or its directory; a retry may help
 """
 
 from __future__ import annotations
@@ -122,6 +123,10 @@ class SlowDown(Unreachable):
 
 class Corrupted(Unreachable):
     """The content that arrived is not the one that was sent."""
+
+
+class TargetRemoved(Unreachable):
+    """Somebody removed the unfinished file of a download, or its directory; a retry makes them again."""
 
 
 @dataclass(frozen=True)

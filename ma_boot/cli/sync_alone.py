@@ -21,6 +21,7 @@ from ma_boot.node import (
     configured_store,
     downloading_inputs,
     load_mapping,
+    look_at_outputs,
     upload_outputs,
 )
 from ma_boot.processes import SignalInbox
@@ -88,7 +89,8 @@ def upload(environ: Mapping[str, str], request: SyncRequest) -> int:
     """Uploads the outputs."""
     transfers, _ = _opened(environ, request)
     with SignalInbox() as inbox, Console(interactive=is_interactive(environ)) as console:
-        lost = upload_outputs(transfers, Journal(console), inbox, math.inf, all_expected=True)
+        look_at_outputs(transfers, inbox)
+        lost = upload_outputs(transfers, Journal(console), inbox, math.inf, all_expected=True, spared=0)
         inbox.check()
     if lost is not None:
         raise lost

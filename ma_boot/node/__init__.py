@@ -10,6 +10,7 @@ from ma_boot.node.transfers import (
     configured_store,
     downloading_inputs,
     load_mapping,
+    look_at_outputs,
     upload_outputs,
 )
 from ma_boot.node.world import World
@@ -27,6 +28,7 @@ __all__ = [
     "conflicts",
     "downloading_inputs",
     "load_mapping",
+    "look_at_outputs",
     "plan_only",
     "requested",
     "upload_outputs",

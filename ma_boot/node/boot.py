@@ -22,6 +22,7 @@ from ma_boot.node.transfers import (
     downloading_inputs,
     job_mapping,
     job_transfers,
+    look_at_outputs,
     shared_outputs,
     upload_outputs,
     uploading_periodically,
@@ -48,12 +49,14 @@ def boot(request: BootRequest, world: World) -> Ending:
             journal.event("job", **job.event())
             set_failure_aside(job)
             check_restarts(request.run, job)
-            transfers = job_transfers(request.transfers, environ, world.cwd, job)
-            shared = shared_outputs(transfers, request.transfers, world.cwd, job)
+            wanted = job_transfers(request.transfers, environ, world.cwd, job)
+            shared = shared_outputs(wanted, request.transfers, world.cwd, job)
             if shared:
                 journal.say(shared)
             if request.preflight:
                 check_container(environ, world.hostname, job, journal.say)
+            look_at_outputs(wanted, inbox)
+            transfers = wanted
             report_channels(environ, journal.say)
             phase.detail = job.summary()
         with journal.phase("environment") as phase:

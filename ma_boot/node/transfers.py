@@ -31,10 +31,18 @@ from path_mapping import errors as mapping_errors
 from path_mapping.mapping import PathMapping, Route, Shard, read_mapping
 from path_mapping.planning import UploadChoice
 from path_mapping.stores import STALL_SECONDS, Store, open_store
-from path_mapping.transfer import RetryPolicy, Transferred, download, upload, upload_periodically
+from path_mapping.transfer import (
+    RetryPolicy,
+    Transferred,
+    check_outputs,
+    download,
+    upload,
+    upload_periodically,
+)
 
 CANCEL_SECONDS = 2.0  # for a cancelled transfer to end; its thread is abandoned after that
 MOST_NOTICES = 5
+LOOK_SECONDS = 60.0  # for OBS to answer before the training, which must not wait for long
 RETRY_SECONDS = 3600.0  # for which a request that fails is retried, if no upload has to end earlier
 
 
@@ -183,6 +191,26 @@ def downloading_inputs(
     task.result()
 
 
+def look_at_outputs(transfers: NodeTransfers, inbox: SignalInbox) -> None:
+    """Checks before the training that its outputs can be uploaded (`check_outputs`).
+
+    Raises `StoreUnavailable` if there is no such bucket, or OBS refuses or does not answer; and `Stopped`.
+    """
+    routes, store = transfers.mapping.outputs, transfers.store
+    if store is None or not routes:
+        return
+    patience = RetryPolicy(min(LOOK_SECONDS, transfers.retry_seconds))
+    task = Task("outputs", lambda cancel: check_outputs(routes, store, cancel, patience), inbox)
+    try:
+        task.wait(inbox.check)
+        task.result()
+    except (mapping_errors.StoreError, mapping_errors.CredentialsMissing) as error:
+        raise StoreUnavailable(with_store_hint(f"outputs: {error}")) from error
+    except BaseException:
+        _cancel(task)
+        raise
+
+
 @contextmanager
 def uploading_periodically(transfers: NodeTransfers, journal: Journal, inbox: SignalInbox) -> Iterator[None]:
     """Uploads outputs that have an interval while the block runs; stops as soon as the block ends.
@@ -224,11 +252,17 @@ def uploading_periodically(transfers: NodeTransfers, journal: Journal, inbox: Si
 
 
 def upload_outputs(
-    transfers: NodeTransfers, journal: Journal, inbox: SignalInbox, timeout: float, all_expected: bool
+    transfers: NodeTransfers,
+    journal: Journal,
+    inbox: SignalInbox,
+    timeout: float,
+    all_expected: bool,
+    spared: int = 1,
 ) -> Optional[OutputLost]:
     """Uploads the outputs; nothing is raised, a loss is returned: how the training ended comes first.
 
-    It takes at most `timeout` seconds, and a further stop signal ends it. `all_expected`: an output with
+    It takes at most `timeout` seconds, and a further stop signal ends it: the second one of all, as the first
+    one (`spared`) is the platform's, which leaves time for the upload. `all_expected`: an output with
     nothing at its local path counts as lost (on the node that has rank 0, after a successful training).
     After a stop signal there may be little time: nothing is listed, and the newest and smallest files go
     first.
@@ -246,7 +280,7 @@ def upload_outputs(
 
     choice = UploadChoice(listed=not inbox.stops, hurry=bool(inbox.stops))
     progress = TransferProgress("outputs", "upload", journal)
-    stops = max(1, len(inbox.stops))
+    stops = max(spared, len(inbox.stops))
     deadline = time.monotonic() + timeout
     patience = RetryPolicy(transfers.retry_seconds if timeout == math.inf else math.inf, deadline)
 
@@ -308,7 +342,7 @@ def boot_error(error: mapping_errors.PathMappingError) -> Exception:
         return PhaseCancelled("cancelled")
     failed = error.failures if isinstance(error, mapping_errors.TransferFailed) else ()
     causes = [failure.error for failure in failed] or [error]
-    local = (OSError, mapping_errors.UnsafeTarget, mapping_errors.NoSpace)
+    local = (OSError, mapping_errors.UnsafeTarget, mapping_errors.NoSpace, mapping_errors.TargetRemoved)
     if any(isinstance(cause, local) for cause in causes):
         return CannotCreate(f"inputs: {error}")
     message = with_store_hint(f"inputs: {error}")

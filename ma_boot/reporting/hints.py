@@ -134,6 +134,11 @@ STORE_HINTS: Tuple[Tuple[str, str], ...] = (  # the first match counts
         " does the job's network resolve the name?",
     ),
     (
+        r"obs://[^/\s]+\.[^/\s]+[/\s][\s\S]*Hostname mismatch",
+        "the bucket's name has a dot, and the certificate of OBS (*.obs.REGION...) is not valid for such "
+        "names: use a bucket without dots; SSL_CERT_FILE does not help",
+    ),
+    (
         r"CERTIFICATE_VERIFY_FAILED|certificate verify failed",
         "the certificate's authority is not trusted here: set SSL_CERT_FILE to its CA bundle; a wrong clock "
         "is another possible cause",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import re
 from dataclasses import dataclass
 from typing import Callable, List, Optional, Sequence, Tuple
 
@@ -41,7 +42,7 @@ def pattern_problem(pattern: str) -> Optional[str]:
 
     try:
         found = pathspec.GitIgnoreSpec.from_lines([pattern]).patterns
-    except ValueError:
+    except (ValueError, re.error):
         found = ()
     effective = [one for one in found if one.include is not None]
     return None if effective else "expected a .gitignore pattern that can match a file"

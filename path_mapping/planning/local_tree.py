@@ -29,37 +29,33 @@ def files_below(root: Path) -> Iterator[Tuple[str, LocalEntry]]:
     walked anyway. Links that lead outside or are dangling have a problem, and so have directories that cannot
     be read. Sockets, pipes and devices are special. Unfinished downloads and records are skipped.
     """
-    yield from _below(str(root), "", os.path.realpath(root) + os.sep)
-
-
-def _below(directory: str, prefix: str, inside: str) -> Iterator[Tuple[str, LocalEntry]]:
-    try:
-        names = _sorted(directory)
-    except OSError as error:
-        if not isinstance(error, FileNotFoundError):  # removed since it was listed
-            yield prefix or "./", LocalEntry("directory", 0, 0, f"cannot be read: {error.strerror}")
-        return
-    empty = True
-    for name in names:
-        if is_temporary(name) or is_record(name):
+    top, inside = str(root), os.path.realpath(root) + os.sep
+    waiting = [""]  # a stack, not a recursion: a tree may be deeper than Python's calls
+    while waiting:
+        name = waiting.pop()
+        path = os.path.join(top, name)
+        if name and not name.endswith("/"):
+            found = _file(path, inside)
+            if found is not None:
+                yield name, found
             continue
-        empty = False
-        if name.endswith("/"):
-            yield from _below(os.path.join(directory, name[:-1]), prefix + name, inside)
+        try:
+            names = _sorted(path)
+            if not names and name:
+                yield name, LocalEntry("directory", 0, os.stat(path).st_mtime_ns)
+        except FileNotFoundError:
+            continue  # removed since it was listed
+        except OSError as error:
+            yield name or "./", LocalEntry("directory", 0, 0, f"cannot be read: {error.strerror}")
             continue
-        found = _file(os.path.join(directory, name), inside)
-        if found is not None:
-            yield prefix + name, found
-    if empty and prefix:
-        yield prefix, LocalEntry("directory", 0, os.stat(directory).st_mtime_ns)
+        waiting.extend(name + one for one in reversed(names))
 
 
 def _sorted(directory: str) -> List[str]:
     """The names in a directory. Those of directories are sorted with their `/`, as keys are."""
     with os.scandir(directory) as entries:
         names = [f"{one.name}/" if one.is_dir(follow_symlinks=False) else one.name for one in entries]
-    names.sort()
-    return names
+    return sorted(name for name in names if not (is_temporary(name) or is_record(name)))
 
 
 def _file(path: str, inside: str) -> Optional[LocalEntry]:

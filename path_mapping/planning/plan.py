@@ -72,8 +72,11 @@ def plan_downloads(
     for name, found in objects:
         yield from _gone(recorded.before(name), route, look)
         entry = recorded.at(name)
-        if not name:
-            continue  # the marker of the route's own directory
+        if not name:  # the marker of the route's own directory
+            if found.size:
+                reason = f"a directory has no content: the {found.size} bytes of {found.key!r} are left out"
+                yield Step(SKIP, name, found.size, reason, said=True)
+            continue
         if chosen is not None and not chosen(name):
             yield Step(SKIP, name, found.size, "not selected")
             continue

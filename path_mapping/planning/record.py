@@ -13,11 +13,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Iterator, List, Sequence
 
+from path_mapping.localfs import stem_of
 from path_mapping.planning.compare import RecordEntry
 
 _SUFFIX = ".ma_sync"
 _BATCH = 200  # entries: with _BATCH_SECONDS, the most that a kill can lose
 _BATCH_SECONDS = 1.0
+_LATEST = (1 << 63) - 1  # nanoseconds, in the year 2262: SQLite has no larger integers
 _BUSY_SECONDS = 2.0  # the longest wait for another process that writes
 _SCHEMA = """CREATE TABLE IF NOT EXISTS entries (
     way TEXT, name TEXT, size INTEGER, mtime_ns INTEGER, mark TEXT, md5 TEXT, PRIMARY KEY (way, name)
@@ -27,7 +29,7 @@ _COLUMNS = "name, size, mtime_ns, mark, md5"
 
 def record_path(target: Path) -> Path:
     """Beside the target, not in it: training code lists its data directory."""
-    return target.parent / f".{target.name[:200]}{_SUFFIX}"
+    return target.parent / f".{stem_of(target.name)}{_SUFFIX}"
 
 
 def is_record(name: str) -> bool:
@@ -51,7 +53,7 @@ class Record:
 
     def entries(self) -> Iterator[RecordEntry]:
         """All entries that are on the disk, in the order of their names."""
-        if not self._path.is_file():
+        if not os.path.isfile(self._path):
             return
         query = f"SELECT {_COLUMNS} FROM entries WHERE way = ? ORDER BY name"
         with suppress(sqlite3.Error):
@@ -80,7 +82,7 @@ class Record:
             self._flush()
 
     def _flush(self) -> None:
-        rows = [(self._way, *entry) for entry in self._pending]
+        rows = [(self._way, *entry) for entry in self._pending if abs(entry.mtime_ns) <= _LATEST]
         self._pending, self._written = [], time.monotonic()
         self._run("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?, ?)", rows)
 

@@ -42,6 +42,12 @@ def address_of(endpoint: str) -> SplitResult:
     address = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
     if not address.hostname or address.scheme not in ("http", "https"):
         raise CredentialsMissing(f"OBS_ENDPOINT: found {endpoint!r}, expected https://obs.REGION.example.com")
+    try:
+        valid = address.port is None or address.port > 0
+    except ValueError:
+        valid = False
+    if not valid:
+        raise CredentialsMissing(f"OBS_ENDPOINT: found {endpoint!r}, expected a port from 1 to 65535")
     return address
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Callable, Dict, Iterator, Optional, Tuple, Union
 
-from path_mapping.errors import Unreachable
+from path_mapping.errors import TargetRemoved, Unreachable
 from path_mapping.localfs import (
     FileChanged,
     FileState,
@@ -321,7 +321,7 @@ def _settle(doing: str, directory: TargetDir, temporary: str, name: str) -> bool
     try:
         directory.settle(temporary, name)
     except FileNotFoundError as error:
-        raise Unreachable(f"{doing}: another process removed the unfinished file") from error
+        raise TargetRemoved(f"{doing}: another process removed the unfinished file") from error
     return True
 
 

@@ -143,18 +143,23 @@ def _keys(root: Path, start: Path) -> Iterator[str]:
     Links to directories are not followed; dangling links, pipes and the like are not objects.
     """
 
-    def unreadable(error: OSError) -> None:
-        if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
-            raise error  # an incomplete listing must not look complete
-
-    for directory, directories, files in os.walk(start, onerror=unreadable):
-        here = Path(directory).relative_to(root).as_posix()
+    waiting = [start]  # a stack, not a recursion: a tree may be deeper than Python's calls
+    while waiting:
+        directory = waiting.pop()
+        here = directory.relative_to(root).as_posix()
         base = "" if here == "." else here + "/"
-        if not files and not directories and base:
+        try:
+            with os.scandir(directory) as found:
+                entries = list(found)
+        except (FileNotFoundError, NotADirectoryError):
+            continue  # any other error is raised: an incomplete listing must not look complete
+        if not entries and base:
             yield base
-        yield from (
-            base + name for name in files if not is_temporary(name) and Path(directory, name).is_file()
-        )
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                waiting.append(directory / entry.name)
+            elif not is_temporary(entry.name) and entry.is_file():
+                yield base + entry.name
 
 
 def _file_state(status: os.stat_result) -> ObjectState:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import ssl
 import threading
 import time
 from functools import partial
@@ -157,14 +158,15 @@ class ObsSdk:
         return answer
 
     def guarded(self, doing: str, request: Callable[[], Any]) -> Any:
-        """Runs the request; whatever the SDK raises becomes `Unreachable`."""
+        """Runs the request; what the SDK raises becomes `Unreachable`, or `Refused` for a certificate."""
         try:
             return request()
         except PathMappingError:  # raised by a callback, not by the SDK
             raise
         except Exception as error:
             host = self.access.endpoint.rpartition("@")[2].rpartition("/")[2]
-            raise Unreachable(f"{doing} at {host}: {type(error).__name__}: {error}") from error
+            kind = Refused if isinstance(error, ssl.SSLCertVerificationError) else Unreachable
+            raise kind(f"{doing} at {host}: {type(error).__name__}: {error}") from error
 
     def sign(
         self, method: str, bucket: str, key: str, query: Dict[str, str], headers: Dict[str, str]

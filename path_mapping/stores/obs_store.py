@@ -104,7 +104,7 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
                 bucket, prefix=prefix or None, marker=marker or None, max_keys=PAGE, encoding_type="url",
                 **settings,
             ),
-            "contents",
+            "contents", "name",
         ).body  # fmt: skip
 
     def find(self, bucket: str, key: str) -> Optional[ObjectState]:

@@ -6,9 +6,13 @@ Abstract classes rather than protocols: Python 3.7, which training code may run 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Callable, Iterator, NamedTuple, Optional, Tuple
+
+from path_mapping.errors import StoreError
+from path_mapping.stores.units import MultipartUpload
 
 STALL_SECONDS = 60.0  # without progress, after which a request has failed
 PART = 16 << 20  # bytes
@@ -135,6 +139,21 @@ class UnfinishedUpload(NamedTuple):
 
 class MultipartStore(ABC):
     """A store with multipart uploads, which no listing of objects shows."""
+
+    @abstractmethod
+    def begin_parts(self, bucket: str, key: str) -> MultipartUpload:
+        """Begins a multipart upload."""
+
+    def try_write(self, bucket: str, key: str) -> None:
+        """Asks for what a write of this key needs, and leaves nothing behind.
+
+        Raises:
+            NotFound: there is no such bucket.
+            Refused: the credentials do not permit it.
+        """
+        begun = self.begin_parts(bucket, key)
+        with suppress(StoreError):  # not permitted: it has no parts that would cost anything
+            self.abort_parts(bucket, key, begun.upload)
 
     @abstractmethod
     def abort_parts(self, bucket: str, key: str, upload: str) -> None:

@@ -7,6 +7,7 @@ uploads in rounds, and `one_file` moves a single file without a plan.
 """
 
 from path_mapping.transfer.one_file import download_file, upload_file
+from path_mapping.transfer.outputs_check import check_outputs
 from path_mapping.transfer.periodic import upload_periodically
 from path_mapping.transfer.progress import Progress
 from path_mapping.transfer.transfer import Transferred, download, listing, upload
@@ -17,6 +18,7 @@ __all__ = [
     "RetryPolicy",
     "Transferred",
     "Trouble",
+    "check_outputs",
     "download",
     "download_file",
     "listing",

@@ -8,7 +8,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Callable, List, NamedTuple, Optional, TypeVar
 
-from path_mapping.errors import Cancelled, Corrupted, Expired, SlowDown, Unreachable
+from path_mapping.errors import Cancelled, Corrupted, Expired, SlowDown, TargetRemoved, Unreachable
 
 if TYPE_CHECKING:
     import tenacity
@@ -34,8 +34,8 @@ class RetryPolicy(NamedTuple):
         return min(self.deadline, since + (math.inf if self.seconds is None else self.seconds))
 
     def is_over(self, error: Optional[BaseException], attempts: int, since: float, now: float) -> bool:
-        """Whether a request that has failed so often is given up; corrupted content is not waited for."""
-        limited = self.seconds is None or isinstance(error, Corrupted)
+        """Whether a request that has failed so often is given up; only the network is waited for."""
+        limited = self.seconds is None or isinstance(error, (Corrupted, TargetRemoved))
         return now >= self.until(since) or (limited and attempts >= ATTEMPTS)
 
 

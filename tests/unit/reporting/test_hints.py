@@ -68,6 +68,11 @@ def test_each_error_of_obs_has_a_hint(status: int, code: str, says: str) -> None
         ("the path mapping needs OBS, but the environment does not have OBS_ENDPOINT", "--obs-root"),
         ("the training ended well, but left nothing at these output paths:\n  - out", "required: false"),
         ("SSLCertVerificationError: certificate verify failed: self-signed certificate", "SSL_CERT_FILE"),
+        (
+            "listing obs://my.bucket/x at obs.example: SSLCertVerificationError: certificate verify failed: "
+            "Hostname mismatch, certificate is not valid for 'my.bucket.obs.example'",
+            "without dots",
+        ),
     ],
 )
 def test_each_failure_on_the_way_to_obs_has_a_hint(words: str, says: str) -> None:
