@@ -18,6 +18,7 @@ from ma_boot.node.request import BootRequest
 from ma_boot.node.run_phase import check_restarts, train
 from ma_boot.node.transfers import (
     NO_TRANSFERS,
+    NodeTransfers,
     configured_store,
     downloading_inputs,
     job_mapping,
@@ -49,14 +50,7 @@ def boot(request: BootRequest, world: World) -> Ending:
             journal.event("job", **job.event())
             set_failure_aside(job)
             check_restarts(request.run, job)
-            wanted = job_transfers(request.transfers, environ, world.cwd, job)
-            shared = shared_outputs(wanted, request.transfers, world.cwd, job)
-            if shared:
-                journal.say(shared)
-            if request.preflight:
-                check_container(environ, world.hostname, job, journal.say)
-            look_at_outputs(wanted, inbox)
-            transfers = wanted
+            transfers = _transfers(request, world, job)
             report_channels(environ, journal.say)
             phase.detail = job.summary()
         with journal.phase("environment") as phase:
@@ -112,6 +106,18 @@ def _environment(request: BootRequest, world: World, job: JobEnvironment) -> Tra
         options.python, options.conda_env, options.source, environ, job.home, world.inbox, world.journal.say,
         cwd=world.cwd, job_dir=job.job_dir,
     )  # fmt: skip
+
+
+def _transfers(request: BootRequest, world: World, job: JobEnvironment) -> NodeTransfers:
+    """What this node moves, once it is known that its outputs can be uploaded."""
+    transfers = job_transfers(request.transfers, world.environ, world.cwd, job)
+    shared = shared_outputs(transfers, request.transfers, world.cwd, job)
+    if shared:
+        world.journal.say(shared)
+    if request.preflight:
+        check_container(world.environ, world.hostname, job, world.journal.say)
+    look_at_outputs(transfers, world.inbox)
+    return transfers
 
 
 def _set_up(

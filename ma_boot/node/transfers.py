@@ -38,11 +38,10 @@ from path_mapping.transfer import (
     download,
     upload,
     upload_periodically,
-)
+)  # fmt: skip
 
 CANCEL_SECONDS = 2.0  # for a cancelled transfer to end; its thread is abandoned after that
 MOST_NOTICES = 5
-LOOK_SECONDS = 60.0  # for OBS to answer before the training, which must not wait for long
 RETRY_SECONDS = 3600.0  # for which a request that fails is retried, if no upload has to end earlier
 
 
@@ -199,8 +198,8 @@ def look_at_outputs(transfers: NodeTransfers, inbox: SignalInbox) -> None:
     routes, store = transfers.mapping.outputs, transfers.store
     if store is None or not routes:
         return
-    patience = RetryPolicy(min(LOOK_SECONDS, transfers.retry_seconds))
-    task = Task("outputs", lambda cancel: check_outputs(routes, store, cancel, patience), inbox)
+    seconds = transfers.retry_seconds
+    task = Task("outputs", lambda cancel: check_outputs(routes, store, cancel, seconds), inbox)
     try:
         task.wait(inbox.check)
         task.result()

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import certifi
 from obs import ObsClient
 
-from path_mapping.errors import CredentialsMissing, Expired, PathMappingError, Refused, Unreachable
+from path_mapping.errors import Corrupted, CredentialsMissing, Expired, PathMappingError, Refused, Unreachable
 from path_mapping.localfs import CHUNK
 from path_mapping.stores.access import address_of, bucket_in_path, verifying
 from path_mapping.stores.http_connection import Origin
@@ -144,7 +144,7 @@ class ObsSdk:
             answer = self._good(doing, request)
         for field in fields:
             if getattr(answer.body, field, None) is None:
-                raise Unreachable(f"{doing}: the response is damaged, it has no {field}")
+                raise Corrupted(f"{doing}: the response is damaged, it has no {field}")
         return answer
 
     def _good(self, doing: str, request: Callable[[ObsClient], Any]) -> Any:

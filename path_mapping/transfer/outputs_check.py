@@ -11,14 +11,14 @@ from path_mapping.mapping import Route
 from path_mapping.stores import MultipartStore, Store
 from path_mapping.workers import RetryPolicy, retrying
 
+LONGEST_LOOK = 60.0  # seconds without an answer: the training must not wait for longer
 
-def check_outputs(
-    routes: Sequence[Route], store: Store, cancel: threading.Event, patience: RetryPolicy
-) -> None:
+
+def check_outputs(routes: Sequence[Route], store: Store, cancel: threading.Event, seconds: float) -> None:
     """Lists the target of each output, and tries to write there; no object is made or changed.
 
     A refused listing is no error if the write is permitted: all files are uploaded then. A directory in the
-    place of OBS is not checked.
+    place of OBS is not checked. A failing request is retried for `seconds`, but for a minute at most.
 
     Raises:
         NotFound: there is no such bucket.
@@ -28,6 +28,7 @@ def check_outputs(
     """
     if not isinstance(store, MultipartStore):
         return
+    patience = RetryPolicy(min(seconds, LONGEST_LOOK))
     for bucket, key in dict.fromkeys((route.remote.bucket, route.remote.key) for route in routes):
         refused: List[Refused] = []
         try:
