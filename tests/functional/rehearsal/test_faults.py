@@ -106,11 +106,11 @@ def test_a_fault_that_is_not_injected_is_a_deviation(laptop: Path) -> None:
 
 @pytest.mark.parametrize(("fault", "code"), [("kill rank=1 line=1", 137), ("rescheduled node=0 at=4s", 0)])
 def test_a_process_that_outlives_the_job_is_a_deviation(laptop: Path, fault: str, code: int) -> None:
-    """A rank's child removes the marker from its environment, so that no ma_boot finds it."""
+    """A rank's child carries the marker of another ma_boot, so that this one leaves it alone."""
     (laptop / "project" / "train.py").write_text(
         "import os, subprocess, time\n"
         "if (os.environ['MA_PROC_START_CNT'], os.environ['MA_SCHEDULE_CNT']) != ('1', '1'): raise SystemExit\n"
-        "kept = {name: value for name, value in os.environ.items() if name != 'MABOOT_RUN'}\n"
+        "kept = {**os.environ, 'MABOOT_RUN': 'another'}\n"
         "print(subprocess.Popen(['sleep', '600'], env=kept, start_new_session=True, stdout=-3).pid, flush=True)\n"
         "time.sleep(600)\n"
     )
