@@ -41,6 +41,7 @@ from path_mapping.stores import Store
 from path_mapping.transfer import RetryPolicy, listing
 
 _BATCH = 1000  # lines that are printed at once
+PLAN_SECONDS = 10.0  # a plan has no line about retries, and somebody waits for it
 
 Scanned = Tuple[Route, Optional[RouteScan]]
 
@@ -61,7 +62,9 @@ def plan(environ: Mapping[str, str], request: SyncRequest, as_json: bool) -> int
     """Prints what would become of each file. Raises what a download would fail with at its start."""
     transfers, store = _opened(environ, request)
     mapping, shard = transfers.mapping, transfers.shard
-    lister = partial(listing, store, threading.Event(), patience=RetryPolicy(request.timeout))
+    lister = partial(
+        listing, store, threading.Event(), patience=RetryPolicy(min(request.timeout, PLAN_SECONDS))
+    )
     notices: List[str] = []
     try:
         inputs = [(route, scan_download(route, Path.cwd(), lister, shard)) for route in mapping.inputs]
