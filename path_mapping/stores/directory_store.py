@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -166,10 +167,17 @@ def _file_state(status: os.stat_result) -> ObjectState:
     return ObjectState(status.st_size, status.st_mtime_ns, " ".join(map(str, state_of(status))))
 
 
+# What waiting does not change: a retry would only delay the report.
+_PERMANENT = {
+    *(errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP),
+    *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG),
+}
+
+
 def _store_error(error: OSError, doing: str) -> StoreError:
     message = f"{doing}: {error.strerror}"
     if isinstance(error, FileNotFoundError):
         return NotFound(message)
     if isinstance(error, PermissionError):
         return Refused(message)
-    return Unreachable(message)
+    return StoreError(message) if error.errno in _PERMANENT else Unreachable(message)
