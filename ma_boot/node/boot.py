@@ -50,7 +50,8 @@ def boot(request: BootRequest, world: World) -> Ending:
             journal.event("job", **job.event())
             set_failure_aside(job)
             check_restarts(request.run, job)
-            transfers = _transfers(request, world, job)
+            transfers = job_transfers(request.transfers, environ, world.cwd, job)
+            _check_before(request, world, job, transfers)
             report_channels(environ, journal.say)
             phase.detail = job.summary()
         with journal.phase("environment") as phase:
@@ -108,16 +109,14 @@ def _environment(request: BootRequest, world: World, job: JobEnvironment) -> Tra
     )  # fmt: skip
 
 
-def _transfers(request: BootRequest, world: World, job: JobEnvironment) -> NodeTransfers:
-    """What this node moves, once it is known that its outputs can be uploaded."""
-    transfers = job_transfers(request.transfers, world.environ, world.cwd, job)
+def _check_before(request: BootRequest, world: World, job: JobEnvironment, transfers: NodeTransfers) -> None:
+    """What is worth knowing before the training: this container, and whether its outputs can be uploaded."""
     shared = shared_outputs(transfers, request.transfers, world.cwd, job)
     if shared:
         world.journal.say(shared)
     if request.preflight:
         check_container(world.environ, world.hostname, job, world.journal.say)
     look_at_outputs(transfers, world.inbox)
-    return transfers
 
 
 def _set_up(
