@@ -115,12 +115,17 @@ class DataPath(UnitRunner):
             self._directory.close()
             self._directory = None
 
-    def _create(self, path: str, root: str, name: str) -> Tuple[TargetDir, str, int]:
-        """A new temporary file in a directory, which stays open for the next file."""
-        if self._directory is None or self._directory.path != path:
-            self._leave()
-            self._directory = TargetDir(path, root)
-        return (self._directory, *self._directory.create(name))
+    def _create(self, doing: str, path: str, root: str, name: str) -> Tuple[TargetDir, str, int]:
+        """A new temporary file in a directory, which stays open: it is made again if it was removed."""
+        for _ in range(2):
+            try:
+                if self._directory is None or self._directory.path != path:
+                    self._leave()
+                    self._directory = TargetDir(path, root)
+                return (self._directory, *self._directory.create(name))
+            except FileNotFoundError:
+                self._leave()
+        raise TargetRemoved(f"{doing}: another process removed the directory {path}")
 
     def _get_file(self, unit: GetFile, moved: Moved) -> ContentMatch:
         doing = f"reading obs://{unit.bucket}/{unit.key}"
@@ -128,23 +133,21 @@ class DataPath(UnitRunner):
         with self._exchange.ask(
             Request(doing, "GET", unit.bucket, unit.key), HttpConnection.send
         ) as received:
-            try:
-                directory, temporary, file = self._create(parent, unit.root, name)
-            except FileNotFoundError:  # removed since it was opened, as after a failed file
-                self._leave()
-                directory, temporary, file = self._create(parent, unit.root, name)
-            settled = False
+            directory, temporary, file = self._create(doing, parent, unit.root, name)
             try:
                 checked = _fill(doing, unit, file, received, moved)
                 match = _SAME if checked else self._match(unit, received[0], file, None)
                 self._exchange.check()
                 if match.verdict != UNSURE or match.crc in unit.seen:
-                    settled = _settle(doing, directory, temporary, name)
-                return match
-            finally:
-                if not settled:
+                    _settle(doing, directory, temporary, name)
+                else:
                     directory.discard(temporary)
-                    directory.undo()
+                return match
+            except BaseException:
+                directory.discard(temporary)
+                directory.undo()
+                raise
+            finally:
                 os.close(file)
 
     def _get_range(self, unit: GetRange, moved: Moved) -> FetchedRange:
@@ -194,11 +197,7 @@ class DataPath(UnitRunner):
             os.close(file)
 
     def _match(
-        self,
-        unit: Union[GetFile, CheckFile],
-        response: Response,
-        file: int,
-        crc: Optional[int],
+        self, unit: Union[GetFile, CheckFile], response: Response, file: int, crc: Optional[int]
     ) -> ContentMatch:
         """Compares a complete file with the checksum in a response: CRC-64, else MD5, else those of parts."""
         stated, md5 = crc64_of_content(response.headers), md5_of_content(response.headers)
@@ -316,13 +315,12 @@ class DataPath(UnitRunner):
         return True
 
 
-def _settle(doing: str, directory: TargetDir, temporary: str, name: str) -> bool:
-    """Moves an unfinished file into its place; True."""
+def _settle(doing: str, directory: TargetDir, temporary: str, name: str) -> None:
+    """Moves an unfinished file into its place."""
     try:
         directory.settle(temporary, name)
     except FileNotFoundError as error:
         raise TargetRemoved(f"{doing}: another process removed the unfinished file") from error
-    return True
 
 
 def _compared(kind: str, there: str, here: str) -> ContentMatch:

@@ -13,7 +13,7 @@ from typing import Callable, Dict, Iterator, List
 import pytest
 
 from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
-from path_mapping.errors import (
+from path_mapping.errors import Corrupted, (
     Cancelled,
     PathMappingError,
     Refused,
@@ -55,7 +55,7 @@ class TestUpload:
         assert content_of(store, "out/a") == CONTENT
 
     @pytest.mark.parametrize(
-        ("kind", "error"), [("403", Refused), ("503", SlowDown), ("wrong-etag", Unreachable)]
+        ("kind", "error"), [("403", Refused), ("503", SlowDown), ("wrong-etag", Corrupted)]
     )
     def test_a_permanent_fault_fails_this_file_only(
         self, store: ObsStore, obs: ObsServer, tmp_path: Path, kind: str, error: type

@@ -9,7 +9,7 @@ from typing import Callable, List
 import pytest
 
 from ma_boot.rehearsal.obs_server import ObsServer
-from path_mapping.errors import NotFound, Unreachable
+from path_mapping.errors import NotFound
 from path_mapping.stores import Store, open_store
 from path_mapping.stores.obs_store import ObsStore
 from tests.conftest import CREDENTIALS
@@ -106,11 +106,11 @@ class TestObs:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_certificate_of_another_host_is_refused(secure: Callable[[str], str], tmp_path: Path) -> None:
     store = obs_store(secure("other.example"), bundle=str(tmp_path / "ca.pem"))
-    with pytest.raises(Unreachable, match="Hostname mismatch"):
+    with pytest.raises(Refused, match="Hostname mismatch"):
         list(store.list("bucket", ""))
 
 
 def test_a_certificate_of_an_unknown_authority_is_refused(secure: Callable[[str], str]) -> None:
     store = obs_store(secure("localhost"))
-    with pytest.raises(Unreachable, match="certificate verify failed"):
+    with pytest.raises(Refused, match="certificate verify failed"):
         list(store.list("bucket", ""))
