@@ -13,8 +13,9 @@ from typing import Callable, Dict, Iterator, List
 import pytest
 
 from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
-from path_mapping.errors import Corrupted, (
+from path_mapping.errors import (
     Cancelled,
+    Corrupted,
     PathMappingError,
     Refused,
     SlowDown,
