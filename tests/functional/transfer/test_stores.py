@@ -9,7 +9,7 @@ from typing import Callable, List
 import pytest
 
 from ma_boot.rehearsal.obs_server import ObsServer
-from path_mapping.errors import NotFound
+from path_mapping.errors import NotFound, Refused
 from path_mapping.stores import Store, open_store
 from path_mapping.stores.obs_store import ObsStore
 from tests.conftest import CREDENTIALS
