@@ -73,7 +73,7 @@ def _command(function: Callable[..., int]) -> click.Command:
         click.option(
             "--timeout",
             **SECONDS,
-            default=3600,
+            default=600,
             show_default=True,
             help="Retry a request to OBS that fails for this long; 0: not at all.",
         ),

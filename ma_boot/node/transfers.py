@@ -42,7 +42,7 @@ from path_mapping.transfer import (
 
 CANCEL_SECONDS = 2.0  # for a cancelled transfer to end; its thread is abandoned after that
 MOST_NOTICES = 5
-RETRY_SECONDS = 3600.0  # for which a request that fails is retried, if no upload has to end earlier
+RETRY_SECONDS = 600.0  # for which a request that fails is retried, if no upload has to end earlier
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ OBS = Topic(
         RunOption(
             "--download-timeout",
             **SECONDS,
-            default=3600,
+            default=600,
             help="Retry a request of the inputs that fails for this long; 0: not at all.",
         ),
         RunOption(
