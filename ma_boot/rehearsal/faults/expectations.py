@@ -88,9 +88,10 @@ def _with_obs_fault(fault: Fault) -> Optional[Expected]:
         return None
     if fault.method == "PUT":
         return Expected(ExitCode.OUTPUT_LOST, "not every output was uploaded", False)
-    return Expected(
-        ExitCode.INPUT_MISSING if fault.kind == "obs-404" else ExitCode.STORE_UNAVAILABLE, "inputs", True
-    )
+    if fault.kind == "obs-404":
+        return Expected(ExitCode.INPUT_MISSING, "inputs", True)
+    # The targets of the outputs are looked at before the inputs: a fault of all requests shows there first.
+    return Expected(ExitCode.STORE_UNAVAILABLE, "inputs" if fault.key else "obs://", True)
 
 
 _RULES: Dict[str, Callable[[Fault, Patience], Optional[Expected]]] = {
