@@ -160,6 +160,7 @@ import resource, sys, threading
 sys.path[:0] = {sys.path!r}
 from path_mapping.errors import WorkersLost
 from path_mapping.workers.rate_limit import RateLimiter
+from path_mapping.workers.retry import RetryPolicy
 from path_mapping.workers.thread_pool import ThreadPool
 
 class Runner:
@@ -173,7 +174,7 @@ def tried(more):
     used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + more, resource.RLIM_INFINITY))
     try:
-        return ThreadPool(16, Runner, lambda number, size: None, RateLimiter())
+        return ThreadPool(16, Runner, lambda *moved: None, RateLimiter(), RetryPolicy(), lambda *trouble: None)
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 
