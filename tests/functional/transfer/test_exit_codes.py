@@ -152,23 +152,17 @@ def deep(tmp_path: Path) -> Iterator[Path]:
     """A directory with a file 1,500 levels below it; pytest itself could not remove it."""
     top = tmp_path / "deep"
     top.mkdir()
-    handles = [os.open(top, os.O_RDONLY)]
+    handle = os.open(top, os.O_RDONLY)
     try:
         for _ in range(1500):
-            os.mkdir("d", dir_fd=handles[-1])
-            handles.append(
-                os.open("d", os.O_RDONLY, dir_fd=handles.pop()) if len(handles) > 1 else _down(handles)
-            )
-        os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=handles[-1]))
+            os.mkdir("d", dir_fd=handle)
+            above, handle = handle, os.open("d", os.O_RDONLY, dir_fd=handle)
+            os.close(above)
+        os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=handle))
         yield top
     finally:
-        for handle in handles:
-            os.close(handle)
+        os.close(handle)
         subprocess.run(["rm", "-rf", str(top)], check=True)
-
-
-def _down(handles: list[int]) -> int:
-    return os.open("d", os.O_RDONLY, dir_fd=handles[-1])
 
 
 def test_a_tree_1500_levels_deep(tmp_path: Path, root: str, deep: Path) -> None:
