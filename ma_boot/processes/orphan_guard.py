@@ -66,8 +66,7 @@ def children_of(parent: int) -> List[int]:
 
 def _running() -> Dict[int, Tuple[int, str]]:
     """The parent and the start time of each process that is no zombie."""
-    stats = ((pid, process_stat(pid)) for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))))
-    return {pid: (int(stat[1]), stat[19]) for pid, stat in stats if stat is not None and stat[0] not in "ZX"}
+    return {pid: (int(stat[1]), stat[19]) for pid, stat in process_stats().items() if stat[0] not in "ZX"}
 
 
 def _is_guard(pid: int) -> bool:
@@ -118,6 +117,12 @@ def process_stat(pid: int) -> Optional[List[str]]:
             return file.read().rpartition(")")[2].split()
     except OSError:
         return None
+
+
+def process_stats() -> Dict[int, List[str]]:
+    """`process_stat` of every process, zombies included."""
+    stats = ((pid, process_stat(pid)) for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))))
+    return {pid: stat for pid, stat in stats if stat is not None}
 
 
 def _started(pid: int) -> Optional[str]:

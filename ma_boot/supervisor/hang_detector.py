@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.errors import described
-from ma_boot.processes import SignalInbox, Task, process_stat
+from ma_boot.processes import SignalInbox, Task, process_stats
 from ma_boot.reporting import Journal
 from ma_boot.supervisor.worker import Worker
 
@@ -165,11 +165,9 @@ class HangDetector:
 def process_times() -> Dict[int, ProcessTimes]:
     """Every process, zombies included: what they used is lost to the sum only when they are reaped."""
     ticks = os.sysconf("SC_CLK_TCK")
-    stats = ((pid, process_stat(pid)) for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))))
     return {
         pid: ProcessTimes(int(stat[1]), int(stat[3]), stat[19], sum(map(int, stat[11:15])) / ticks)
-        for pid, stat in stats
-        if stat is not None
+        for pid, stat in process_stats().items()
     }
 
 
