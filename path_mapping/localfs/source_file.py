@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import BinaryIO, Callable, Iterator, NamedTuple, Optional
 
 from path_mapping.errors import Unreachable
-from path_mapping.localfs.checksums import md5_of
+from path_mapping.localfs.checksums import crc64, md5_of
 
 CHUNK = 1 << 20  # bytes that are read at once
 CHANGED_ATTEMPTS = 3  # uploads of a file that changes meanwhile, until it has failed
@@ -44,6 +44,36 @@ def chunks(path: Path) -> Iterator[bytes]:
     """The file's content in pieces of `CHUNK` bytes. Raises `OSError`."""
     with path.open("rb") as file:
         yield from iter(lambda: file.read(CHUNK), b"")
+
+
+class RangeReader:
+    """Reads ranges of open files, piece by piece through `buffer`. `check` is called often, and may raise."""
+
+    def __init__(self, buffer: bytearray, check: Callable[[], None]) -> None:
+        self._buffer = memoryview(buffer)
+        self._check = check
+
+    def pieces(self, file: int, offset: int, size: int) -> Iterator[memoryview]:
+        """Yields these bytes of the file, each piece valid until the next; fewer if the file is shorter."""
+        end = offset + size
+        while offset < end:
+            self._check()
+            found = os.preadv(file, [self._buffer[: min(len(self._buffer), end - offset)]], offset)
+            if not found:
+                return
+            yield self._buffer[:found]
+            offset += found
+
+    def crc_of(self, file: int, offset: int, size: int) -> int:
+        """The CRC-64 of a range."""
+        crc = 0
+        for piece in self.pieces(file, offset, size):
+            crc = crc64(piece, crc)
+        return crc
+
+    def md5_of(self, file: int, offset: int, size: int) -> str:
+        """The MD5 of a range in hex."""
+        return md5_of(self.pieces(file, offset, size))
 
 
 class Section:

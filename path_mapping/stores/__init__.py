@@ -1,7 +1,6 @@
 """Object stores: OBS, or a directory in its place, and the HTTP requests to OBS."""
 
 from path_mapping.stores.access import KEY_VARIABLES, endpoint_of, read_credentials
-from path_mapping.stores.obs_responses import etag_of_parts
 from path_mapping.stores.open_store import open_data_paths, open_store, open_store_path
 from path_mapping.stores.store import (
     STALL_SECONDS,
@@ -9,7 +8,6 @@ from path_mapping.stores.store import (
     Credentials,
     FileStore,
     MultipartStore,
-    ObjectState,
     SignedAccess,
     Store,
     StoredObject,
@@ -35,6 +33,7 @@ from path_mapping.stores.units import (
     UnitRunner,
     bytes_of,
 )
+from path_mapping.wire import ObjectState, etag_of_parts
 
 __all__ = [
     "KEY_VARIABLES",

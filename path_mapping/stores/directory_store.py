@@ -20,7 +20,8 @@ from path_mapping.localfs import (
     unsafe,
     write_verified,
 )
-from path_mapping.stores.store import FileStore, ObjectState, StoredObject
+from path_mapping.stores.store import FileStore, StoredObject
+from path_mapping.wire import ObjectState
 
 
 class DirectoryStore(FileStore):

@@ -8,9 +8,15 @@ from contextlib import contextmanager
 from typing import Callable, Dict, Iterator, NamedTuple, Optional, Set, Tuple
 
 from path_mapping.errors import Cancelled, Unreachable
-from path_mapping.stores.http_connection import ConnectionFailed, HttpConnection, Origin, Response
-from path_mapping.stores.obs_responses import error_of_status, seconds_to_wait
 from path_mapping.stores.obs_sdk import ObsSdk
+from path_mapping.wire import (
+    ConnectionFailed,
+    HttpConnection,
+    Origin,
+    Response,
+    error_of_status,
+    seconds_to_wait,
+)
 
 LONGEST_ERROR = 64 << 10  # bytes
 _CODE = re.compile(rb"<Code>\s*([A-Za-z0-9.]{1,64})\s*</Code>")

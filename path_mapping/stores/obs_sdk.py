@@ -21,9 +21,8 @@ from obs import ObsClient
 from path_mapping.errors import Corrupted, CredentialsMissing, Expired, PathMappingError, Refused, Unreachable
 from path_mapping.localfs import CHUNK
 from path_mapping.stores.access import address_of, bucket_in_path, verifying
-from path_mapping.stores.http_connection import Origin
-from path_mapping.stores.obs_responses import error_of_status
 from path_mapping.stores.store import Access, Credentials, Pause
+from path_mapping.wire import Origin, error_of_status
 
 SIGNED_SECONDS = 900  # a signed URL is used at once, but clocks differ
 LOOK_SECONDS = 0.2  # between two looks for new credentials

@@ -19,26 +19,19 @@ from obs import (
 
 from path_mapping.errors import NotFound, Refused, StoreError, Unreachable
 from path_mapping.localfs import CHUNK, Section, new_md5
-from path_mapping.stores.obs_responses import (
-    base64_of_md5,
-    compare,
-    etag_of_parts,
-    md5_of_etag,
-    object_state,
-)
 from path_mapping.stores.obs_sdk import ObsSdk
 from path_mapping.stores.store import (
     Access,
     Credentials,
     FileStore,
     MultipartStore,
-    ObjectState,
     Pause,
     SignedAccess,
     StoredObject,
     UnfinishedUpload,
 )
 from path_mapping.stores.units import MultipartUpload
+from path_mapping.wire import ObjectState, base64_of_md5, compare, etag_of_parts, md5_of_etag, object_state
 
 PAGE = 1000  # entries in one answer, the most that OBS returns (API reference, "Listing Objects in a Bucket")
 LARGEST_COPY = 5 << 30  # bytes that OBS copies in one request (API reference, "Copying Objects")

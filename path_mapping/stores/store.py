@@ -9,10 +9,11 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Callable, Iterator, NamedTuple, Optional, Tuple
+from typing import Callable, Iterator, NamedTuple, Optional
 
 from path_mapping.errors import StoreError
 from path_mapping.stores.units import MultipartUpload
+from path_mapping.wire import ObjectState
 
 STALL_SECONDS = 60.0  # without progress, after which a request has failed
 PART = 16 << 20  # bytes
@@ -33,22 +34,6 @@ class StoredObject(NamedTuple):
     size: int
     md5: Optional[str]
     etag: str = ""
-
-
-class ObjectState(NamedTuple):
-    """An object's size in bytes, and its modification time in nanoseconds since the epoch.
-
-    `version` changes when the object is replaced, and is empty if the store does not tell. `md5` (hex) and
-    `crc64` are those of the content, where the store states them. `part_sizes` are the sizes in bytes that
-    its parts may have, where neither is known and `version` is made of the MD5s of parts.
-    """
-
-    size: int
-    mtime_ns: int
-    version: str = ""
-    md5: Optional[str] = None
-    crc64: Optional[int] = None
-    part_sizes: Tuple[int, ...] = ()
 
 
 class Store(ABC):

@@ -23,9 +23,9 @@ from path_mapping.errors import (
     UnsafeTarget,
 )
 from path_mapping.stores import Store, StoredObject
-from path_mapping.stores.obs_responses import error_of_status
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.transfer import Progress
+from path_mapping.wire.obs_responses import error_of_status
 from tests.transfers import fetch, obs_store, route, send, tree
 
 EMPTY_MD5 = "d41d8cd98f00b204e9800998ecf8427e"

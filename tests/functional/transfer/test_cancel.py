@@ -21,8 +21,8 @@ from ma_boot.rehearsal.obs_server import ObsServer
 from path_mapping.errors import Cancelled
 from path_mapping.localfs import is_temporary, md5_of
 from path_mapping.stores import Access, GetFile
-from path_mapping.stores.http_connection import ConnectionFailed, HttpConnection, Origin
 from path_mapping.transfer import Progress
+from path_mapping.wire import ConnectionFailed, HttpConnection, Origin
 from path_mapping.workers.rate_limit import RateLimiter
 from path_mapping.workers.thread_pool import data_path_threads
 from tests.transfers import KEYS, fetch, obs_store, tree

@@ -10,7 +10,7 @@ import pytest
 
 from path_mapping.errors import CredentialsMissing, NotFound, Refused, Unreachable
 from path_mapping.stores import Store, open_store
-from path_mapping.stores.obs_responses import error_of_status
+from path_mapping.wire.obs_responses import error_of_status
 from tests.conftest import CREDENTIALS
 from tests.functional.transfer.test_stores import put
 from tests.transfers import obs_store

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from path_mapping.localfs.checksums import by_crcmod, by_liblzma, crc64, crc64_of_parts
 from path_mapping.localfs.marks import FileMark, put_mark, read_mark
 from path_mapping.localfs.unfinished import PartJournal
-from path_mapping.stores.obs_responses import crc64_of_content, md5_of_content, seconds_to_wait
 from path_mapping.transfer.parts import (
     MIB,
     MOST_THREADS,
@@ -25,6 +24,7 @@ from path_mapping.transfer.parts import (
     pool_size,
     spans,
 )
+from path_mapping.wire.obs_responses import crc64_of_content, md5_of_content, seconds_to_wait
 
 MD5 = "d41d8cd98f00b204e9800998ecf8427e"
 

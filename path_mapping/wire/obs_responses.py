@@ -19,7 +19,7 @@ from path_mapping.errors import (
     Unreachable,
 )
 from path_mapping.localfs import crc64, md5_of, new_md5
-from path_mapping.stores.store import ObjectState
+from path_mapping.wire.found_object import ObjectState
 
 # Codes of the OBS API reference, "Error Codes".
 NETWORK_CODES = {"BadDigest", "IncompleteBody", "RequestTimeout"}  # status 400, but a fault of the network
