@@ -49,13 +49,16 @@ def run(ctx: click.Context, /, command: Sequence[str], **options: Any) -> int:
 
 def _missing(ctx: click.Context) -> List[str]:
     """Required arguments and options that are missing."""
-    from ma_boot.rehearsal.faults import ALL_FAULTS
-
     options = ctx.params
     missing = []
-    has_own_training = options["fault"] == ALL_FAULTS and not options["plan"]
-    if not options["command"] and not has_own_training:
+    if not options["command"] and (options["plan"] or not _has_own_training(options["fault"])):
         missing.append("Missing argument 'COMMAND [ARGS]...'.")
     if options["local"] and options["runner"] == "docker" and options["image"] is None:
         missing.append("--runner docker: name the job's image with --image.")
     return missing
+
+
+def _has_own_training(faults: Sequence[str]) -> bool:
+    from ma_boot.rehearsal.faults import ALL_FAULTS
+
+    return faults == ALL_FAULTS

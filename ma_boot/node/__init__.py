@@ -1,15 +1,12 @@
 """Boots one node of a job: the phases in their order, from the boot command to the exit code."""
 
 from ma_boot.node.boot import boot, plan_only
+from ma_boot.node.mapping import NodeTransfers, TransferOptions, configured_store, load_mapping
 from ma_boot.node.request import BootRequest, as_options, conflicts, requested
 from ma_boot.node.transfers import (
     CANCEL_SECONDS,
-    NodeTransfers,
-    TransferOptions,
     boot_error,
-    configured_store,
     downloading_inputs,
-    load_mapping,
     look_at_outputs,
     upload_outputs,
 )

@@ -13,18 +13,20 @@ from ma_boot.node.environment_phase import NodeSetup, check_command, training_ar
 from ma_boot.node.form_channels import empty_outputs, form_channels
 from ma_boot.node.job_phase import check_container, report_channels, set_failure_aside
 from ma_boot.node.launch_phase import make_directories, meeting_point, plan_node
+from ma_boot.node.mapping import (
+    NO_TRANSFERS,
+    NodeTransfers,
+    configured_store,
+    job_mapping,
+    job_transfers,
+    shared_outputs,
+)
 from ma_boot.node.rank_table_phase import find_ranks, planned_by_route, ranks_text, write_table
 from ma_boot.node.request import BootRequest
 from ma_boot.node.run_phase import check_restarts, train
 from ma_boot.node.transfers import (
-    NO_TRANSFERS,
-    NodeTransfers,
-    configured_store,
     downloading_inputs,
-    job_mapping,
-    job_transfers,
     look_at_outputs,
-    shared_outputs,
     upload_outputs,
     uploading_periodically,
 )

@@ -12,7 +12,7 @@ import tempfile
 import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.environment import (
     TrainingEnvironment,
@@ -27,10 +27,10 @@ from ma_boot.modelarts import JobEnvironment
 from ma_boot.node.transfers import boot_error
 from ma_boot.node.world import Say
 from ma_boot.processes import SignalInbox, run_child
-from path_mapping.errors import PathMappingError
-from path_mapping.mapping import ObsUrl, PathMapping, Route
-from path_mapping.stores import Store
-from path_mapping.transfer import download
+
+if TYPE_CHECKING:
+    from path_mapping.mapping import PathMapping
+    from path_mapping.stores import Store
 
 PRE_START = ("ma-pre-start.sh", "ma-pre-start.py")
 OPERATOR = "MA_ALGORITHM_OPERATOR"
@@ -166,6 +166,10 @@ def _check(code: int, failure: str) -> None:
 
 
 def _fetch(url: str, directory: str, store: Store) -> None:
+    from path_mapping.errors import PathMappingError  # only a job with operators needs all of this
+    from path_mapping.mapping import ObsUrl, Route
+    from path_mapping.transfer import download
+
     written = url if "://" in url else "obs:/" + url  # the platform writes /bucket/key as well
     try:
         source = ObsUrl.parse(written)

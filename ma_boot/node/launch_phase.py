@@ -6,7 +6,7 @@ import glob
 import os
 import shutil
 from pathlib import Path
-from typing import List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, List, Optional, Sequence, Tuple
 
 from ma_boot.errors import CannotCreate, ConfigError
 from ma_boot.launch import (
@@ -25,7 +25,9 @@ from ma_boot.modelarts import JobEnvironment, address_of, bound_cores, read_mach
 from ma_boot.node.world import Say
 from ma_boot.processes import SignalInbox
 from ma_boot.redact import masked
-from path_mapping.mapping import PathMapping
+
+if TYPE_CHECKING:
+    from path_mapping.mapping import PathMapping
 
 DNS_SECONDS = 300.0
 ENVIRONMENT_FILE = "env.log"

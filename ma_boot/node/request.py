@@ -7,9 +7,9 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple, get_type_hints
 
 from ma_boot.launch import LaunchOptions
 from ma_boot.node.environment_phase import EnvironmentOptions
+from ma_boot.node.mapping import TransferOptions
 from ma_boot.node.rank_table_phase import RankOptions
 from ma_boot.node.run_phase import RunOptions
-from ma_boot.node.transfers import TransferOptions
 
 
 @dataclass(frozen=True)

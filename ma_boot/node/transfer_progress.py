@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import time
 from contextlib import ExitStack, contextmanager
-from typing import Callable, Iterator, Optional
+from typing import TYPE_CHECKING, Callable, Iterator, Optional
 
 from ma_boot.reporting import Console, Journal, rendered
-from path_mapping.transfer import Progress, Transferred, Trouble
 
-Update = Callable[[Progress], None]
+if TYPE_CHECKING:
+    from path_mapping.transfer import Progress, Transferred, Trouble
+
+Update = Callable[["Progress"], None]
 EVENT_SECONDS = 1.0  # between two progress events, at least
 EVENT_SHARE = 0.02  # of the time so far: a transfer of an hour has fewer than 300 of them
 BAR_SECONDS = 0.1  # between two redraws of a bar

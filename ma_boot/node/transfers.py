@@ -6,15 +6,10 @@ import math
 import threading
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, Callable, Iterator, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Optional, Sequence
 
-from ma_boot.environment import find_file
 from ma_boot.errors import (
     CannotCreate,
-    CommandNotFound,
-    ConfigError,
     InputMissing,
     InternalError,
     OutputLost,
@@ -23,125 +18,20 @@ from ma_boot.errors import (
     described,
     listed,
 )
-from ma_boot.modelarts import JobEnvironment
+from ma_boot.node.mapping import NodeTransfers
 from ma_boot.node.transfer_progress import TransferProgress, record, summary
 from ma_boot.processes import SignalInbox, Task
 from ma_boot.reporting import Journal, with_store_hint
 from path_mapping import errors as mapping_errors
-from path_mapping.mapping import PathMapping, Route, Shard, read_mapping
-from path_mapping.planning import UploadChoice
-from path_mapping.stores import STALL_SECONDS, Store, open_store
-from path_mapping.transfer import (
-    RetryPolicy,
-    Transferred,
-    check_outputs,
-    download,
-    upload,
-    upload_periodically,
-)  # fmt: skip
+
+if TYPE_CHECKING:
+    from path_mapping.mapping import Route
+    from path_mapping.transfer import Transferred
+
+# What moves files is imported where a job has files to move.
 
 CANCEL_SECONDS = 2.0  # for a cancelled transfer to end; its thread is abandoned after that
 MOST_NOTICES = 5
-RETRY_SECONDS = 600.0  # for which a request that fails is retried, if no upload has to end earlier
-
-
-@dataclass(frozen=True)
-class TransferOptions:
-    """The options for inputs and outputs; times in seconds."""
-
-    path_mapping: Optional[str] = None
-    obs_root: Optional[str] = None
-    upload_timeout: float = 600.0
-    stall_timeout: float = STALL_SECONDS
-    download_timeout: float = RETRY_SECONDS
-
-
-@dataclass(frozen=True)
-class NodeTransfers:
-    """What this node moves, from and to which store; `store` is None if the mapping is empty.
-
-    Relative local paths are relative to `base`; `shard` is this node's share of sharded inputs. A request
-    that fails is retried for `retry_seconds`.
-    """
-
-    mapping: PathMapping
-    store: Optional[Store]
-    base: Path
-    shard: Shard
-    retry_seconds: float = RETRY_SECONDS
-
-
-NO_TRANSFERS = NodeTransfers(PathMapping((), ()), None, Path(), Shard())
-
-
-def job_transfers(
-    options: TransferOptions, environ: Mapping[str, str], cwd: str, job: JobEnvironment
-) -> NodeTransfers:
-    """Reads the mapping and opens its store; raises `ConfigError` for anything wrong or missing."""
-    mapping = job_mapping(options.path_mapping, cwd, job)
-    if not mapping.inputs and not mapping.outputs:
-        return NO_TRANSFERS
-    store = configured_store(options, environ, cwd)
-    shard = Shard(job.node_rank, job.node_count)
-    return NodeTransfers(mapping, store, Path(cwd), shard, options.download_timeout)
-
-
-def job_mapping(name: Optional[str], cwd: str, job: JobEnvironment) -> PathMapping:
-    """The job's path mapping, empty without a name; its file is looked up like the training script.
-
-    Raises `ConfigError` with all its mistakes.
-    """
-    if name is None:
-        return NO_TRANSFERS.mapping
-    try:
-        return load_mapping(find_file(name, cwd, job.job_dir), job)
-    except CommandNotFound as error:
-        raise ConfigError(f"--path-mapping {error}") from error
-
-
-def shared_outputs(transfers: NodeTransfers, options: TransferOptions, cwd: str, job: JobEnvironment) -> str:
-    """A warning if all nodes of a job of several upload an output to the same URL; empty otherwise.
-
-    Which files the nodes will write is not known yet: often only rank 0 writes, so it is no error.
-    """
-    if job.node_count < 2 or not transfers.mapping.outputs:
-        return ""
-    other = job_mapping(options.path_mapping, cwd, replace(job, node_rank=job.node_rank + 1))
-    pairs = zip(transfers.mapping.outputs, other.outputs)
-    shared = [f"{mine.local} -> {mine.remote}" for mine, theirs in pairs if mine.remote == theirs.remote]
-    if not shared:
-        return ""
-    return listed(
-        f"warning: all {job.node_count} nodes upload these outputs to the same URL, and of files with "
-        "the same name the last one uploaded wins; {node} in the URL keeps them apart:",
-        shared,
-    )
-
-
-def load_mapping(file: str, job: JobEnvironment) -> PathMapping:
-    """The path mapping in a file, with this node's values of the placeholders.
-
-    Files are transferred once per node, so `{rank}` is the node's first rank, by counting: the inputs come
-    before the rank table does. Raises `ConfigError` with all its mistakes.
-    """
-    first_rank = job.node_rank * (job.device_count or 1)
-    values = {"job": job.name, "node": str(job.node_rank), "rank": str(first_rank)}
-    try:
-        return read_mapping(Path(file), values)
-    except mapping_errors.MappingInvalid as error:
-        raise ConfigError(str(error)) from error
-
-
-def configured_store(options: TransferOptions, environ: Mapping[str, str], cwd: str) -> Store:
-    """OBS as the environment configures it, or the directory `--obs-root`.
-
-    Raises `ConfigError` with all that is missing.
-    """
-    root = Path(cwd, options.obs_root) if options.obs_root else None
-    try:
-        return open_store(environ, root, stall_timeout=options.stall_timeout)
-    except mapping_errors.PathMappingError as error:
-        raise ConfigError(with_store_hint(str(error))) from error
 
 
 @contextmanager
@@ -160,6 +50,7 @@ def downloading_inputs(
         yield inbox.check
         inbox.check()
         return
+    from path_mapping.transfer import RetryPolicy, download
 
     def fetch(cancel: threading.Event) -> None:
         with journal.phase("inputs") as phase:
@@ -198,6 +89,8 @@ def look_at_outputs(transfers: NodeTransfers, inbox: SignalInbox) -> None:
     routes, store = transfers.mapping.outputs, transfers.store
     if store is None or not routes:
         return
+    from path_mapping.transfer import check_outputs
+
     seconds = transfers.retry_seconds
     task = Task("outputs", lambda cancel: check_outputs(routes, store, cancel, seconds), inbox)
     try:
@@ -221,6 +114,7 @@ def uploading_periodically(transfers: NodeTransfers, journal: Journal, inbox: Si
     if store is None or all(route.interval is None for route in routes):
         yield
         return
+    from path_mapping.transfer import upload_periodically
 
     def done(moved: Transferred) -> None:
         journal.say(f"outputs so far: {summary(moved)}")
@@ -269,6 +163,8 @@ def upload_outputs(
     routes, store = transfers.mapping.outputs, transfers.store
     if store is None or not routes:
         return None
+    from path_mapping.planning import UploadChoice
+    from path_mapping.transfer import RetryPolicy, upload
 
     def send(cancel: threading.Event) -> Transferred:
         with progress.shown() as update:

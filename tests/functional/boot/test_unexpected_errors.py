@@ -136,7 +136,7 @@ class TestHelpersOfTheRun:
         assert "cannot be executed: Exec format error" in ended.output
 
     def test_periodic_uploads(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("ma_boot.node.transfers.upload_periodically", broken)
+        monkeypatch.setattr("path_mapping.transfer.upload_periodically", broken)
         said, transfers = tmp_path / "said", one_output(tmp_path)
         with said.open("wb") as file, SignalInbox() as inbox, Console(file.fileno()) as console:
             rounds = uploading_periodically(transfers, Journal(console), inbox)
@@ -145,7 +145,7 @@ class TestHelpersOfTheRun:
         assert "outputs so far: uploaded at the end only: ZeroDivisionError: broken" in said.read_text()
 
     def test_the_last_upload(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("ma_boot.node.transfers.upload", broken)
+        monkeypatch.setattr("path_mapping.transfer.upload", broken)
         transfers = one_output(tmp_path)
         with (
             (tmp_path / "said").open("wb") as file,

@@ -18,7 +18,7 @@ from ma_boot.node.environment_phase import EnvironmentOptions
 from ma_boot.node.rank_table_phase import RankOptions
 from ma_boot.node.request import BootRequest, as_options, requested
 from ma_boot.node.run_phase import RunOptions
-from ma_boot.node.transfers import TransferOptions
+from ma_boot.node.mapping import TransferOptions
 from ma_boot.rank_table import PRODUCTS
 
 

@@ -1,0 +1,120 @@
+"""What a node moves: its options, its path mapping and the store; light, as most of it is for every job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Mapping, Optional
+
+from ma_boot.environment import find_file
+from ma_boot.errors import CommandNotFound, ConfigError, listed
+from ma_boot.modelarts import JobEnvironment
+from ma_boot.reporting import with_store_hint
+from path_mapping import errors as mapping_errors
+from path_mapping.mapping import PathMapping, Shard, read_mapping
+
+if TYPE_CHECKING:
+    from path_mapping.stores import Store
+
+RETRY_SECONDS = 600.0  # for which a request that fails is retried, if no upload has to end earlier
+
+
+@dataclass(frozen=True)
+class TransferOptions:
+    """The options for inputs and outputs; times in seconds."""
+
+    path_mapping: Optional[str] = None
+    obs_root: Optional[str] = None
+    upload_timeout: float = 600.0
+    stall_timeout: float = 60.0  # STALL_SECONDS of path_mapping.stores, which only a mapping loads
+    download_timeout: float = RETRY_SECONDS
+
+
+@dataclass(frozen=True)
+class NodeTransfers:
+    """What this node moves, from and to which store; `store` is None if the mapping is empty.
+
+    Relative local paths are relative to `base`; `shard` is this node's share of sharded inputs. A request
+    that fails is retried for `retry_seconds`.
+    """
+
+    mapping: PathMapping
+    store: Optional[Store]
+    base: Path
+    shard: Shard
+    retry_seconds: float = RETRY_SECONDS
+
+
+NO_TRANSFERS = NodeTransfers(PathMapping((), ()), None, Path(), Shard())
+
+
+def job_transfers(
+    options: TransferOptions, environ: Mapping[str, str], cwd: str, job: JobEnvironment
+) -> NodeTransfers:
+    """Reads the mapping and opens its store; raises `ConfigError` for anything wrong or missing."""
+    mapping = job_mapping(options.path_mapping, cwd, job)
+    if not mapping.inputs and not mapping.outputs:
+        return NO_TRANSFERS
+    store = configured_store(options, environ, cwd)
+    shard = Shard(job.node_rank, job.node_count)
+    return NodeTransfers(mapping, store, Path(cwd), shard, options.download_timeout)
+
+
+def job_mapping(name: Optional[str], cwd: str, job: JobEnvironment) -> PathMapping:
+    """The job's path mapping, empty without a name; its file is looked up like the training script.
+
+    Raises `ConfigError` with all its mistakes.
+    """
+    if name is None:
+        return NO_TRANSFERS.mapping
+    try:
+        return load_mapping(find_file(name, cwd, job.job_dir), job)
+    except CommandNotFound as error:
+        raise ConfigError(f"--path-mapping {error}") from error
+
+
+def shared_outputs(transfers: NodeTransfers, options: TransferOptions, cwd: str, job: JobEnvironment) -> str:
+    """A warning if all nodes of a job of several upload an output to the same URL; empty otherwise.
+
+    Which files the nodes will write is not known yet: often only rank 0 writes, so it is no error.
+    """
+    if job.node_count < 2 or not transfers.mapping.outputs:
+        return ""
+    other = job_mapping(options.path_mapping, cwd, replace(job, node_rank=job.node_rank + 1))
+    pairs = zip(transfers.mapping.outputs, other.outputs)
+    shared = [f"{mine.local} -> {mine.remote}" for mine, theirs in pairs if mine.remote == theirs.remote]
+    if not shared:
+        return ""
+    return listed(
+        f"warning: all {job.node_count} nodes upload these outputs to the same URL, and of files with "
+        "the same name the last one uploaded wins; {node} in the URL keeps them apart:",
+        shared,
+    )
+
+
+def load_mapping(file: str, job: JobEnvironment) -> PathMapping:
+    """The path mapping in a file, with this node's values of the placeholders.
+
+    Files are transferred once per node, so `{rank}` is the node's first rank, by counting: the inputs come
+    before the rank table does. Raises `ConfigError` with all its mistakes.
+    """
+    first_rank = job.node_rank * (job.device_count or 1)
+    values = {"job": job.name, "node": str(job.node_rank), "rank": str(first_rank)}
+    try:
+        return read_mapping(Path(file), values)
+    except mapping_errors.MappingInvalid as error:
+        raise ConfigError(str(error)) from error
+
+
+def configured_store(options: TransferOptions, environ: Mapping[str, str], cwd: str) -> Store:
+    """OBS as the environment configures it, or the directory `--obs-root`.
+
+    Raises `ConfigError` with all that is missing.
+    """
+    from path_mapping.stores import open_store
+
+    root = Path(cwd, options.obs_root) if options.obs_root else None
+    try:
+        return open_store(environ, root, stall_timeout=options.stall_timeout)
+    except mapping_errors.PathMappingError as error:
+        raise ConfigError(with_store_hint(str(error))) from error
