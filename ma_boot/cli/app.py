@@ -9,19 +9,14 @@ import os
 import re
 import signal
 import sys
+from collections import UserDict
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
 
 import click
 
 from ma_boot import __version__
-from ma_boot.cli.doctor import doctor
 from ma_boot.cli.help import Group
-from ma_boot.cli.image import image
-from ma_boot.cli.options import RunOption
-from ma_boot.cli.rank_table import rank_table
-from ma_boot.cli.report import report
-from ma_boot.cli.run import run
-from ma_boot.cli.sync import sync
 from ma_boot.errors import BootError, ExitCode, InternalError, Stopped
 
 if TYPE_CHECKING:
@@ -33,11 +28,7 @@ def main(argv: Optional[Sequence[str]] = None, environ: Optional[Mapping[str, st
     arguments = sys.argv[1:] if argv is None else list(argv)
     environment = dict(os.environ if environ is None else environ)
     try:
-        defaults = {"run": _from_environment(run, environment)}
-        code = commands.main(
-            arguments, "ma_boot", standalone_mode=False, obj=environment, default_map=defaults
-        )
-        return int(code or 0)
+        return int(commands.main(arguments, "ma_boot", standalone_mode=False, obj=environment) or 0)
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "ma_boot"
@@ -59,8 +50,34 @@ def _complain(message: str, code: int) -> int:
     return int(code)
 
 
+class _Commands(UserDict[str, Any]):
+    """The commands by name; each is imported when it is asked for, so that no start pays for the others."""
+
+    def __getitem__(self, name: str) -> click.Command:
+        module, attribute = self.data[name].split(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+
+COMMANDS = {
+    "run": "ma_boot.cli.run:run",
+    "rank-table": "ma_boot.cli.rank_table:rank_table",
+    "image": "ma_boot.cli.image:image",
+    "sync": "ma_boot.cli.sync:sync",
+    "doctor": "ma_boot.cli.doctor:doctor",
+    "report": "ma_boot.cli.report:report",
+}
+
+
 class _RunByDefault(Group):
     """Passes what does not begin with a command to `run`: `ma_boot train.py`, `ma_boot --help TOPIC`."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> Optional[click.Command]:
+        """The command of this name, None if there is none; variables set the options of `run`."""
+        command = super().get_command(ctx, cmd_name)
+        if command is not None and cmd_name == "run":
+            ctx.default_map = {"run": _from_environment(command, ctx.obj or {})}
+        return command
 
     def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
         topic = args[:1] == ["--help"] and (len(args) > 1 or ctx.resilient_parsing)
@@ -69,13 +86,17 @@ class _RunByDefault(Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> List[CompletionItem]:
         """The commands, and what may follow `run`, since `run` can be omitted."""
+        run = self.commands["run"]
         of_run = run.make_context("run", [], parent=ctx, resilient_parsing=True)
         found = [*run.shell_complete(of_run, incomplete), *super().shell_complete(ctx, incomplete)]
         return list({(item.type, item.value): item for item in found}.values())
 
 
 @click.group(
-    cls=_RunByDefault, options_metavar="", subcommand_metavar="[run] [OPTIONS] [--] COMMAND [ARGS]..."
+    cls=_RunByDefault,
+    commands=_Commands(COMMANDS),
+    options_metavar="",
+    subcommand_metavar="[run] [OPTIONS] [--] COMMAND [ARGS]...",
 )
 @click.version_option(__version__, prog_name="ma_boot")
 def commands() -> None:
@@ -91,12 +112,10 @@ def commands() -> None:
     """
 
 
-for command in (run, rank_table, image, sync, doctor, report):
-    commands.add_command(command)
-
-
 def _from_environment(command: click.Command, environ: Mapping[str, str]) -> Dict[str, Any]:
     """The options that are set by variables `MABOOT_SOME_NAME`."""
+    from ma_boot.cli.options import RunOption
+
     found: Dict[str, Any] = {}
     for option in command.params:
         if isinstance(option, RunOption) and option.name and environ.get(option.variable):

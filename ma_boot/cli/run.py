@@ -6,8 +6,8 @@ from typing import Any, List, Mapping, Sequence
 
 import click
 
-from ma_boot.cli.help import CommandWithTopics
 from ma_boot.cli.options import TOPICS, files, misfits
+from ma_boot.cli.topics import CommandWithTopics
 
 
 @click.command(

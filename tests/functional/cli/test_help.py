@@ -13,9 +13,9 @@ import click
 import pytest
 
 from ma_boot.cli.app import commands, main
-from ma_boot.cli.help import ALL
 from ma_boot.cli.options import TOPICS, RunOption, misfits
 from ma_boot.cli.run import run
+from ma_boot.cli.topics import ALL
 from ma_boot.node.request import conflicts, requested
 from ma_boot.rank_table import fake
 from ma_boot.rehearsal.faults import KINDS

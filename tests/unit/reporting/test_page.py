@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
 import pytest
@@ -14,14 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ma_boot.reporting.page.compose import page_text
+from ma_boot.reporting.page.fill import TEMPLATES, _templates, fill
 from ma_boot.reporting.page.scale import MOST_TICKS, ticks
 from ma_boot.reporting.page.transfers import rates
+from ma_boot.reporting.page.words import Text
 from ma_boot.reporting.timeline.events import read_events
 from ma_boot.reporting.timeline.job_timeline import CAUSE, STOPPED, UNKNOWN, WELL, Timeline, TransferSpan
 from ma_boot.reporting.timeline.merge import timeline_of
 from tests.synthetic import Writer, synthetic_job
 
 LIMIT = 300_000
+PAGE = TEMPLATES.parent
 
 
 def same(text: str) -> str:
@@ -70,13 +72,15 @@ def headline(page: str, language: str = "en") -> str:
     return text.group(1) if text else heading.group(1)
 
 
-@pytest.mark.parametrize(
-    ("module", "absent"),
-    [("ma_boot.reporting", "ma_boot.reporting.page"), ("ma_boot.reporting.page", "jinja2")],
-)
-def test_what_makes_pages_is_loaded_only_for_a_page(module: str, absent: str) -> None:
-    program = f"import sys, {module}; sys.exit('{absent}' in sys.modules)"
-    subprocess.run([sys.executable, "-c", program], check=True)
+def test_every_template_is_used_and_what_is_filled_in_is_escaped() -> None:
+    used = set(re.findall(r'fill\(\s*"([a-z-]+)"', "".join(map(Path.read_text, PAGE.glob("*.py")))))
+    assert used == set(_templates())
+    assert fill("hint", hint="<&'\">") == "<li>&lt;&amp;&#x27;&quot;&gt;</li>"
+    assert fill("hint", hint=fill("hint", hint="<")) == "<li><li>&lt;</li></li>"
+    assert "&lt;en" in fill("hint", hint=Text("<en", "zh>"))
+    assert "zh&gt;" in fill("hint", hint=Text("<en", "zh>"))
+    with pytest.raises(KeyError):
+        fill("hint", hnt="x")
 
 
 def test_a_failure_is_caused_by_the_first_process_that_failed_on_its_own() -> None:

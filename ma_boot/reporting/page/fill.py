@@ -1,0 +1,71 @@
+"""Fills the templates of the page, which are files of HTML; all that is filled in is escaped."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from html import escape
+from pathlib import Path
+from typing import Dict, Iterable, Mapping
+
+from ma_boot.reporting.page.words import Text
+
+TEMPLATES = Path(__file__).with_name("templates")
+
+
+class Html(str):
+    """A text that is HTML already, and is filled in as it is."""
+
+    __slots__ = ()
+
+
+NOTHING = Html("")
+
+
+def fill(template: str, /, **values: object) -> Html:
+    """The template with these values in place of its `{names}`: HTML as it is, anything else escaped.
+
+    A `Text` becomes both languages. Raises `KeyError` for a name without a value.
+    """
+    return Html(_templates()[template].format_map(_Shown(values)))
+
+
+def joined(parts: Iterable[Html], between: str = "") -> Html:
+    """Several pieces of HTML in their order."""
+    return Html(between.join(parts))
+
+
+def shown(value: object) -> Html:
+    """A value as HTML."""
+    if isinstance(value, Html):
+        return value
+    if not isinstance(value, Text):
+        return Html(escape(str(value)))
+    return shown(value.en) if value.en == value.zh else fill("both", en=value.en, zh=value.zh)
+
+
+class _Shown(Dict[str, object]):
+    """The values of a template: each becomes HTML where it is asked for."""
+
+    def __getitem__(self, name: str) -> Html:
+        return shown(super().__getitem__(name))
+
+
+@cache
+def _templates() -> Mapping[str, str]:
+    """The page, and the fragments that it consists of, by name."""
+    _, *found = re.split(r"<!-- ([a-z-]+) -->\n", _text("fragments.html"))
+    fragments = {name: text[:-1] for name, text in zip(found[::2], found[1::2])}
+    return {"page": _text("page.html"), **fragments}
+
+
+@cache
+def files() -> Mapping[str, Html]:
+    """Style sheet and scripts of the page."""
+    style = re.sub(r"/\*.*?\*/", "", _text("page.css"), flags=re.DOTALL)
+    scripts = {name: Html(_text(f"{name}.js")) for name in ("choose_language", "change_language")}
+    return {"style": Html(re.sub(r"\s*([{};])\s*", r"\1", style).strip()), **scripts}
+
+
+def _text(name: str) -> str:
+    return (TEMPLATES / name).read_text(encoding="utf-8")

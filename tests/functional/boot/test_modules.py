@@ -1,0 +1,64 @@
+"""What a job loads that moves no files and has no NPUs: each module costs every start of a job its time."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Set
+
+from tests.functional.node import Node, eventually
+
+# Of files that move, of images, rehearsals and checks, and what only those need of the standard library.
+NEVER = {
+    *("path_mapping.localfs", "path_mapping.planning", "path_mapping.stores", "path_mapping.transfer"),
+    *("path_mapping.workers", "path_mapping.mox", "path_mapping.file", "obs", "pathspec", "tenacity", "yaml"),
+    *("ma_boot.doctor", "ma_boot.image", "ma_boot.rehearsal", "ma_boot.training", "docker", "rich"),
+    *(
+        "http",
+        "ssl",
+        "email",
+        "urllib.request",
+        "sqlite3",
+        "multiprocessing",
+        "concurrent",
+        "asyncio",
+        "jinja2",
+    ),
+    *(
+        "ma_boot.cli.doctor",
+        "ma_boot.cli.image",
+        "ma_boot.cli.rank_table",
+        "ma_boot.cli.report",
+        "ma_boot.cli.sync",
+    ),
+}
+ONLY_AT_THE_END = {"ma_boot.reporting.page", "ma_boot.reporting.timeline", "html"}
+
+
+def loaded(log: Path) -> Set[str]:
+    """The modules that `python -X importtime` has named so far, with the packages that they are in."""
+    names = re.findall(r"^import time:.*\| +([\w.]+)$", log.read_text(), re.MULTILINE)
+    return {".".join(name.split(".")[:parts]) for name in names for parts in range(1, name.count(".") + 2)}
+
+
+def test_a_plain_job_loads_nothing_that_it_does_not_need(node: Node, tmp_path: Path) -> None:
+    log, go_on = tmp_path / "importtime", tmp_path / "go-on"
+    rank = ["bash", "-c", 'touch "$0.$RANK_ID"; until [[ -e $0 ]]; do sleep 0.02; done', str(go_on)]
+    boot = [sys.executable, "-X", "importtime", "-m", "ma_boot", "--", *rank]
+    with (
+        log.open("wb") as errors,
+        subprocess.Popen(
+            boot, cwd=node.home, env=node.environ(), stderr=errors, stdout=subprocess.DEVNULL
+        ) as job,
+    ):
+        eventually(lambda: len(list(tmp_path.glob("go-on.?"))) == node.devices, "all ranks run")
+        while_the_ranks_run = loaded(log)
+        go_on.touch()
+        assert job.wait(60) == 0
+    whole = loaded(log)
+    assert {"ma_boot.node.boot", "ma_boot.supervisor"} <= while_the_ranks_run, "it is this that is measured"
+    assert while_the_ranks_run & (NEVER | ONLY_AT_THE_END) == set()
+    assert whole & NEVER == set()
+    assert whole > ONLY_AT_THE_END, "the page is made of these"
