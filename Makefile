@@ -105,7 +105,7 @@ test-kill: $(VENV)/made ## transfers that are killed at 400 points, each run aga
 	SEED=$(SEED) $(VENV)/bin/python -m pytest -m kill
 
 soak: $(VENV)/made ## random faults, kills, renewals, two writers and rotations: SECONDS=1800 SEED=N
-	SOAK_SECONDS=$(or $(SECONDS),1800) SEED=$(SEED) $(VENV)/bin/python -m pytest -s -m kill tests/conformance/faults/test_soak.py
+	SOAK_SECONDS=$(or $(SECONDS),1800) SEED=$(SEED) $(VENV)/bin/python -m pytest -s -m kill tests/conformance/soak
 
 fuzz: $(VENV)/made ## 100,000 random and mutated rank tables
 	$(VENV)/bin/python -m pytest tests/unit/rank_table/test_rank_table.py -k breaks_the_library --hypothesis-profile=fuzz --timeout=0

@@ -63,6 +63,8 @@ rgw enable ops log = false
 rgw thread pool size = 64
 rgw s3 auth use sts = false
 rgw dns name = {domain}
+rgw gc obj min wait = 60
+rgw gc processor period = 30
 """
 
 
@@ -77,7 +79,8 @@ class Radosgw:
 
     Without `tcp_nodelay` each small answer on a connection that stays takes 40 ms. The store takes the id that
     the monitor was told, or it never comes up; it does not tell the monitor of its place itself, which it may
-    do before it knows which cluster it is in, and end; the gateway starts when the store is up.
+    do before it knows which cluster it is in, and end; the gateway starts when the store is up. What was
+    overwritten is freed after a minute, not after two hours, as it is in memory.
     """
 
     root: Path

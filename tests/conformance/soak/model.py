@@ -1,0 +1,128 @@
+"""What must be in OBS and on the disk after each round of a soak. Pure: contents are known by their digests."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from typing import Dict, List, Mapping, Sequence, Set
+
+Tree = Mapping[str, str]  # names, or keys, and the digests of their contents
+
+
+def digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def is_named(key: str, named: Sequence[str]) -> bool:
+    """Whether a failure names the key, or is one of the whole transfer, which begins with `*`."""
+    return any(key in line or line.startswith("* ") for line in named)
+
+
+class WriterModel:
+    """The files of all writers, each with a prefix in OBS; several may share one. Every route has `delete`."""
+
+    def __init__(self, prefixes: Mapping[str, str]) -> None:
+        self.prefixes = prefixes
+        self.files: Dict[str, Dict[str, str]] = {directory: {} for directory in prefixes}
+        self._ever: Dict[str, Set[str]] = defaultdict(set)
+        self._foreign: Dict[str, str] = {}
+        self._doubtful: Set[str] = set()
+
+    def key(self, directory: str, name: str) -> str:
+        return self.prefixes[directory] + name
+
+    def begins(self, directory: str, name: str, content: str) -> None:
+        """The file gets this content; until `has` it may still have another one, or be torn."""
+        self._ever[self.key(directory, name)].add(content)
+
+    def has(self, directory: str, name: str, content: str) -> None:
+        self.files[directory][name] = content
+
+    def removed(self, directory: str, name: str) -> None:
+        del self.files[directory][name]
+
+    def overwritten(self, key: str, content: str) -> None:
+        """Somebody else has stored this object."""
+        self._foreign[key] = content
+        self._ever[key].add(content)
+
+    def deleted(self, key: str) -> None:
+        """Somebody else has deleted this object."""
+        self._foreign.pop(key, None)
+
+    def torn(self, there: Tree, named: Sequence[str]) -> List[str]:
+        """Objects that nobody ever wrote, which is never right."""
+        return [
+            f"{key} has a content that nobody wrote"
+            for key, content in there.items()
+            if key.startswith(tuple(self.prefixes.values()))
+            and content not in self._ever[key]
+            and not is_named(key, named)
+            and key not in self._doubtful
+        ]
+
+    def problems(self, there: Tree, named: Sequence[str], notices: Sequence[str]) -> List[str]:
+        """What is wrong after the uploads of all writers; `named` are the failures, `notices` what they said."""
+        owned: Dict[str, Set[str]] = defaultdict(set)
+        for directory, files in self.files.items():
+            for name, content in files.items():
+                owned[self.key(directory, name)].add(content)
+        found = self.torn(there, named)
+        for key, contents in owned.items():
+            if there.get(key) in contents:
+                self._doubtful.discard(key)
+                self._foreign.pop(key, None)
+            elif is_named(key, named):
+                self._doubtful.add(key)
+            else:
+                found.append(f"{key} is {'old' if key in there else 'missing'}, and not named")
+        for key, content in self._foreign.items():
+            if key not in owned and there.get(key) != content:
+                found.append(f"{key}, which somebody else has stored, was deleted")
+        if not named:
+            found += self._not_deleted(there, owned, notices)
+        return found
+
+    def _not_deleted(self, there: Tree, owned: Mapping[str, Set[str]], notices: Sequence[str]) -> List[str]:
+        """Objects of removed files: they are gone, unless somebody has changed them, which is said."""
+        found = []
+        for key in there:
+            if key in owned or key in self._doubtful or not key.startswith(tuple(self.prefixes.values())):
+                continue
+            if key not in self._foreign:
+                found.append(f"{key} is still there, though its file was removed")
+            elif "theirs" not in key and not is_named(key.partition("/")[2], notices):
+                found.append(f"{key} was kept, as somebody has changed it, and nobody says so")
+        return found
+
+
+class ReaderModel:
+    """The target of a download with `delete`, and what its user does there."""
+
+    def __init__(self) -> None:
+        self._own: Dict[str, str] = {}
+
+    def changed(self, name: str, content: str) -> None:
+        """The user has made or changed this file."""
+        self._own[name] = content
+
+    def removed(self, name: str) -> None:
+        """The user has removed this file."""
+        self._own.pop(name, None)
+
+    def problems(self, here: Tree, there: Tree, named: Sequence[str]) -> List[str]:
+        found = []
+        for key, content in there.items():
+            if here.get(key) == content:
+                self._own.pop(key, None)
+            elif not is_named(key, named):
+                found.append(f"{key} is {'another one' if key in here else 'missing'} here, and not named")
+        for name, content in here.items():
+            if name in there or is_named(name, named):
+                continue
+            if self._own.get(name) != content:
+                found.append(f"{name} is still here, though its object was deleted")
+        for name, content in self._own.items():
+            if name not in there and here.get(name) != content:
+                found.append(f"{name}, which the user has changed, was deleted")
+        return found
