@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import atexit
 import io
+import logging
 import os
+import sys
 import tempfile
 import weakref
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import IO, Any, BinaryIO, Dict, Iterator, Optional, Union
 from path_mapping.localfs import CHUNK, chunks, md5_of
 from path_mapping.mapping import ObsUrl
 from path_mapping.mox.file_tree import url_of
+from path_mapping.mox.interrupted import frees_exception, handled_now, held_by_exception
 from path_mapping.mox.object_reader import ObjectReader
 from path_mapping.mox.own_store import store
 from path_mapping.stores import ObjectState, SignedAccess
@@ -26,7 +29,8 @@ class File:
 
     An object is written to a local temporary file first and uploaded by `flush` and `close`, completely or
     not at all. The modes `+` and `a` download it first. A `with` block that ends with an exception uploads
-    nothing. What is read is one version of the object. Text is UTF-8, and its line ends stay as they are.
+    nothing; neither does a file that is dropped without `close`, if an exception was what dropped it. What
+    is read is one version of the object. Text is UTF-8, and its line ends stay as they are.
 
     Raises:
         FileNotFoundError: in the modes `r` and `r+`, there is no such file or object.
@@ -48,6 +52,7 @@ class File:
         self._temporary: Optional[BinaryIO] = None
         self._dirty = False
         self._process = os.getpid()
+        self._handled = handled_now()
         plain = "".join(sorted(set(mode.replace("U", "").replace("t", "")), key="rwaxb+".index))
         text: Dict[str, Any] = {}
         if "b" not in plain:
@@ -141,10 +146,25 @@ class File:
                 self._temporary.close()
 
     def __del__(self) -> None:
-        """As with Python's files, `json.dump(found, open(name, "w"))` loses nothing."""
+        """As with Python's files, `json.dump(found, open(name, "w"))` loses nothing.
+
+        Where an exception ended it, as `found` is no JSON, the object stays as it was: this is called while
+        another exception is handled than at the beginning, or when that has been handled, and is freed.
+        """
+        self._drop(handled_now() not in (None, self._handled) or frees_exception(sys._getframe().f_back))
+
+    def _drop(self, interrupted: bool) -> None:
+        """Closes a file that nobody has closed; one that was `interrupted` is not uploaded."""
         stream = self.__dict__.get("_stream")
-        if stream is not None and not stream.closed and self._process == os.getpid():
-            self.close()  # not in a forked child, which has the same file
+        if stream is None or stream.closed or self._process != os.getpid():
+            return  # a forked child has the same file
+        if interrupted and self._temporary is not None and self._dirty:
+            logging.getLogger("path_mapping").warning(
+                "%s was not uploaded: an exception ended what wrote it before it was closed", self.name
+            )
+            self._close()
+        else:
+            self.close()
 
     def __getattr__(self, name: str) -> Any:
         if name == "_stream":  # it could not be opened
@@ -174,7 +194,7 @@ _unclosed: weakref.WeakSet[File] = weakref.WeakSet()
 def _close_all() -> None:
     """At the end of the program, while requests can still be made."""
     for file in list(_unclosed):
-        file.__del__()
+        file._drop(held_by_exception(file))
 
 
 def _upload(source: Path, url: ObsUrl) -> None:
