@@ -22,7 +22,7 @@ CONTEXT := $(REHEARSAL)/context
 SOURCES := Dockerfile .dockerignore entrypoint pyproject.toml README.md LICENSE image ma_boot path_mapping
 EXAMPLE_IMAGE := ma-boot-example
 
-.PHONY: help image image-check push push-values test-container setup rehearse resume rehearse-docker test test-mindspore test-torch test-rehearsals faults test-kill soak fuzz bench bench-large bench-sync check release-check clean
+.PHONY: help image image-check push push-values test-container setup rehearse resume rehearse-docker test test-mindspore test-torch test-rehearsals faults test-kill soak fuzz mutants bench bench-large bench-sync check release-check clean
 .DELETE_ON_ERROR:
 
 help: ## show the targets
@@ -109,6 +109,10 @@ soak: $(VENV)/made ## random faults, kills, renewals, two writers and rotations:
 
 fuzz: $(VENV)/made ## 100,000 random and mutated rank tables
 	$(VENV)/bin/python -m pytest tests/unit/rank_table/test_rank_table.py -k breaks_the_library --hypothesis-profile=fuzz --timeout=0
+
+mutants: $(VENV)/made ## breaks the code of a room in many places, and looks whether its tests notice: ROOM=rank_table
+	$(VENV)/bin/python -m pip install --quiet --editable ".[dev,mutation]"
+	nice -n 10 $(VENV)/bin/python -m tests.mutation $(or $(ROOM),rank_table) $(if $(SEED),--seed $(SEED)) $(if $(SAMPLE),--sample $(SAMPLE))
 
 bench: $(BENCH)/made ## the benchmarks, beside their peers (7 minutes)
 	$(BENCH)/bin/python -m pip install --quiet --no-deps --force-reinstall .

@@ -15,6 +15,7 @@ from tests.requirement import unavailable
 
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")  # the machine may be busy
+settings.register_profile("mutants", max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 settings.register_profile("fuzz", max_examples=50_000, deadline=None, suppress_health_check=list(HealthCheck))
 
 # In the background or under nohup these are ignored, and every process that a test starts would inherit that.

@@ -1,0 +1,137 @@
+"""`python -m tests.mutation ROOM [--seed N] [--sample N]`: the score goes into CONTRIBUTING.md, survivors are printed."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import re
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Dict, List, NamedTuple, Tuple
+
+import yaml
+
+from tests.mutation.mutants import Mutant, Place, drawn, mutant_at, places_of
+from tests.mutation.rooms import ROOMS, Room
+from tests.mutation.run import change, copy_tree, tests_pass
+
+ROOT = Path(__file__).parents[2]
+WORK = ROOT / ".mutants"
+EQUIVALENT = Path(__file__).parent / "equivalent.yaml"
+
+
+class Score(NamedTuple):
+    """How many mutants of a room there are, were run, were found equivalent, and were not noticed."""
+
+    all: int
+    tried: int
+    equivalent: int
+    survived: List[Mutant]
+
+    def row(self, name: str, seed: int) -> str:
+        """The row of the table in CONTRIBUTING.md."""
+        killed = self.tried - self.equivalent - len(self.survived)
+        share = 100 * killed / max(1, self.tried - self.equivalent)
+        which = "all" if self.tried == self.all else f"{self.tried} of {self.all}, seed {seed}"
+        return f"| {name} | {which} | {killed} | {self.equivalent} | {len(self.survived)} | {share:.0f} % | {datetime.date.today()} |"
+
+
+def equivalents() -> Dict[Tuple[str, str, str], str]:
+    """File, line before, line after -> why no test can tell them apart."""
+    entries = yaml.safe_load(EQUIVALENT.read_text(encoding="utf-8")) or []
+    return {
+        (entry["file"], entry["before"], after): entry["why"]
+        for entry in entries
+        for after in ([entry["after"]] if isinstance(entry["after"], str) else entry["after"])
+    }
+
+
+def measure(name: str, room: Room, sample: int, seed: int) -> Score:
+    """Tries the mutants of a room. What was tried before with the same tests is not tried again."""
+    copy, log = WORK / name / "tree", WORK / name / "output.txt"
+    copy_tree(ROOT, copy)
+    places = places_of(copy, room.folder)
+    known = equivalents()
+    _refuse_stale(copy, known)
+    timeout = 3 * _control(copy, room, places[0], log) + 10
+    tried = drawn(places, sample, seed)
+    survived: List[Mutant] = []
+    equivalent = 0
+    with (WORK / name / "results.jsonl").open("w", encoding="utf-8") as results:
+        for number, place in enumerate(tried, 1):
+            mutant = mutant_at(copy, place)
+            if (mutant.path, mutant.before, mutant.after) in known:
+                equivalent += 1
+                continue
+            passed = _passes_with(copy, mutant.path, mutant.source, room, timeout, log)
+            if passed:
+                survived.append(mutant)
+                print(f"{number}/{len(tried)} survived: {mutant}", flush=True)
+            results.write(json.dumps([passed, *mutant[:-1]], ensure_ascii=False) + "\n")
+            results.flush()
+    return Score(len(places), len(tried), equivalent, survived)
+
+
+def _control(copy: Path, room: Room, place: Place, log: Path) -> float:
+    """The seconds that the tests take on the code as it is; they have to fail when it cannot be imported."""
+    begun = time.monotonic()
+    if not tests_pass(copy, room.tests, 3600, log):
+        sys.exit(f"the tests fail without any mutant:\n{log.read_text(errors='replace')[-3000:]}")
+    seconds = time.monotonic() - begun
+    if _passes_with(copy, place.path, "raise SystemError('a control')\n", room, 3600, log):
+        sys.exit(f"the tests do not run {place.path} of the copy {copy}")
+    return seconds
+
+
+def _passes_with(copy: Path, path: str, source: str, room: Room, timeout: float, log: Path) -> bool:
+    file = copy / path
+    original = file.read_bytes()
+    change(file, source.encode())
+    try:
+        return tests_pass(copy, room.tests, timeout, log)
+    finally:
+        change(file, original)
+
+
+def _refuse_stale(copy: Path, known: Dict[Tuple[str, str, str], str]) -> None:
+    stale = [
+        f"{path}: {before}"
+        for path, before, _ in known
+        if before not in map(str.strip, (copy / path).read_text(encoding="utf-8").splitlines())
+    ]
+    if stale:
+        sys.exit("\n".join([f"{EQUIVALENT}: no such line any more:", *stale]))
+
+
+def write_row(name: str, row: str) -> None:
+    """Puts the row in place of the room's earlier one."""
+    document = ROOT / "CONTRIBUTING.md"
+    text, count = re.subn(
+        rf"^\| {name} \|.*$", lambda _: row, document.read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
+    if count != 1:
+        sys.exit(f"{document}: expected one row of {name}, found {count}")
+    document.write_text(text, encoding="utf-8")
+
+
+def main() -> None:
+    """Exits with 1 if a mutant survived that equivalent.yaml does not explain."""
+    parser = argparse.ArgumentParser(prog="tests.mutation")
+    parser.add_argument("room", choices=ROOMS)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--sample", type=int, help="how many mutants to try; 0 for all")
+    options = parser.parse_args()
+    room = ROOMS[options.room]
+    sample = room.sample if options.sample is None else options.sample
+    score = measure(options.room, room, sample, options.seed)
+    row = score.row(options.room, options.seed)
+    print(f"cosmic-ray {version('cosmic-ray')}: {row}")
+    write_row(options.room, row)
+    sys.exit(1 if score.survived else 0)
+
+
+if __name__ == "__main__":
+    main()
