@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
 import click
 
 from ma_boot import __version__
-from ma_boot.cli.help import Group
+from ma_boot.cli.help import Group, whole_output
 from ma_boot.errors import BootError, ExitCode, InternalError, Stopped
 
 if TYPE_CHECKING:
@@ -28,7 +28,9 @@ def main(argv: Optional[Sequence[str]] = None, environ: Optional[Mapping[str, st
     arguments = sys.argv[1:] if argv is None else list(argv)
     environment = dict(os.environ if environ is None else environ)
     try:
-        return int(commands.main(arguments, "ma_boot", standalone_mode=False, obj=environment) or 0)
+        with whole_output():
+            code = commands.main(arguments, "ma_boot", standalone_mode=False, obj=environment)
+        return int(code or 0)
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "ma_boot"

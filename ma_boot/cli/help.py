@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
+from typing import Any, BinaryIO, Iterator, cast
+
 import click
 
 
@@ -13,3 +18,40 @@ class Group(click.Group):
         commands = [(name, self.commands[name].get_short_help_str(1000)) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl(commands)
+
+
+@contextlib.contextmanager
+def whole_output() -> Iterator[None]:
+    """Within the block, what is printed to `sys.stdout` is treated as `print_lines` treats its text.
+
+    Raises:
+        CannotCreate: Standard output does not take all of it.
+    """
+    output = cast(BinaryIO, _Output())
+    text = io.TextIOWrapper(output, encoding="utf-8", errors="backslashreplace", write_through=True)
+    with contextlib.redirect_stdout(text):
+        yield
+
+
+class _Output(io.BufferedIOBase):
+    """Descriptor 1; a write takes everything."""
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return 1
+
+    def isatty(self) -> bool:
+        return os.isatty(1)
+
+    def write(self, data: Any) -> int:
+        rest = memoryview(data)
+        try:
+            while rest:
+                rest = rest[os.write(1, rest) :]
+        except OSError:
+            from ma_boot.reporting import print_bytes  # it costs time, and mostly nothing is wrong
+
+            print_bytes(rest)
+        return len(data)

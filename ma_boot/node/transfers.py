@@ -107,8 +107,7 @@ def look_at_outputs(transfers: NodeTransfers, inbox: SignalInbox) -> None:
 def uploading_periodically(transfers: NodeTransfers, journal: Journal, inbox: SignalInbox) -> Iterator[None]:
     """Uploads outputs that have an interval while the block runs; stops as soon as the block ends.
 
-    Failures are reported and retried in the next round: the last upload is the one that counts. What nobody
-    expected is reported, too, and ends the rounds, never the block.
+    Failures of any kind are reported and retried in the next round: the last upload is the one that counts.
     """
     routes, store = transfers.mapping.outputs, transfers.store
     if store is None or all(route.interval is None for route in routes):
@@ -121,22 +120,18 @@ def uploading_periodically(transfers: NodeTransfers, journal: Journal, inbox: Si
         record(journal, "upload", moved)
 
     def failed(error: Exception) -> None:
-        journal.say(f"outputs so far: not all uploaded, the next round retries: {error}")
+        expected = isinstance(error, (mapping_errors.PathMappingError, OSError))
+        what = str(error) if expected else described(error)
+        journal.say(f"outputs so far: not all uploaded, the next round retries: {what}")
 
     def send(cancel: threading.Event) -> None:
-        try:
-            upload_periodically(routes, transfers.base, store, cancel=cancel, done=done, failed=failed)
-        except Exception as error:
-            given_up(error)
-
-    def given_up(error: Exception) -> None:
-        journal.say(f"outputs so far: uploaded at the end only: {described(error)}")
+        upload_periodically(routes, transfers.base, store, cancel=cancel, done=done, failed=failed)
 
     task = None
     try:
         task = Task("outputs so far", send, inbox)
     except RuntimeError as error:  # the limit of threads
-        given_up(error)
+        journal.say(f"outputs so far: uploaded at the end only: {described(error)}")
     try:
         yield
     finally:

@@ -140,7 +140,9 @@ def _guard(marker: str) -> None:
         signal.signal(signum, signal.SIG_IGN)
     owner = os.getppid()
     known: Dict[int, str] = {}  # processes that were seen, and when they started: a pid may be used again
-    while not select.select([0], [], [], _WATCH_SECONDS)[0]:  # readable when ma_boot has gone
+    pipe = select.poll()
+    pipe.register(0, select.POLLIN)
+    while not pipe.poll(_WATCH_SECONDS * 1000):  # readable when ma_boot has gone
         known = _descendants(owner, known)
     for _ in range(_POLLS):  # repeated: a process may start another one meanwhile
         running = _running()

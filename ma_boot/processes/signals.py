@@ -84,7 +84,9 @@ class SignalInbox:
 
     def wait(self, seconds: float) -> None:
         """Sleeps until something arrives, for at most `seconds`."""
-        select.select([self], [], [], max(0.0, seconds))
+        poll = select.poll()  # select(2) knows no descriptor above 1023
+        poll.register(self, select.POLLIN)
+        poll.poll(max(0.0, seconds) * 1000)
         self.drain()
 
     def check(self) -> None:

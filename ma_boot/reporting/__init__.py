@@ -1,6 +1,6 @@
 """What a run reports: output, events, and how it ended."""
 
-from ma_boot.reporting.console import Console, Show, is_interactive, print_lines
+from ma_boot.reporting.console import Console, Show, is_interactive, print_bytes, print_lines
 from ma_boot.reporting.earlier_files import keep_earlier
 from ma_boot.reporting.exit_report import Ending, end_event, exit_code, report_lines, write_failure
 from ma_boot.reporting.explain import EXIT_CODES, last_words
@@ -25,6 +25,7 @@ __all__ = [
     "is_interactive",
     "keep_earlier",
     "last_words",
+    "print_bytes",
     "print_lines",
     "rendered",
     "report_lines",

@@ -8,7 +8,7 @@ import select
 import threading
 import time
 from collections import deque
-from typing import Callable, Deque, Iterator, Mapping, Optional, Sequence
+from typing import Callable, Deque, Iterator, Mapping, Optional, Sequence, Union
 
 from ma_boot.errors import CannotCreate
 
@@ -192,7 +192,7 @@ class Console:
             try:
                 rest = rest[os.write(self._descriptor, rest[:_WRITE_BYTES]) :]
             except BlockingIOError:  # another process that shares the descriptor made it non-blocking
-                select.select([], [self._descriptor], [])
+                _await_room(self._descriptor)
                 continue
             except OSError:
                 return False
@@ -216,21 +216,32 @@ class Console:
 
 
 def print_lines(text: str, descriptor: int = 1) -> None:
-    """Prints the text at once, without a `Console`; waits for a slow reader, ignores one that has gone.
+    """Prints the text and a newline by `print_bytes`."""
+    print_bytes(text.encode("utf-8", "backslashreplace") + b"\n", descriptor)
+
+
+def print_bytes(data: Union[bytes, memoryview], descriptor: int = 1) -> None:
+    """Prints at once, without a `Console`; waits for a slow reader, ignores one that has gone.
 
     Raises:
         CannotCreate: Standard output does not take all of it, a file on a full disk for example. An error of
             standard error is ignored: nobody could be told.
     """
-    rest = memoryview(text.encode("utf-8", "backslashreplace") + b"\n")
+    rest = memoryview(data)
     while rest:
         try:
             rest = rest[os.write(descriptor, rest) :]
         except BlockingIOError:  # another process that shares the descriptor made it non-blocking
-            select.select([], [descriptor], [])
+            _await_room(descriptor)
         except BrokenPipeError:
             return
         except OSError as error:
             if descriptor == 2:
                 return
             raise CannotCreate(f"cannot write to standard output: {error.strerror}") from error
+
+
+def _await_room(descriptor: int) -> None:
+    poll = select.poll()  # select(2) knows no descriptor above 1023
+    poll.register(descriptor, select.POLLOUT)
+    poll.poll()

@@ -154,6 +154,11 @@ STORE_HINTS: Tuple[Tuple[str, str], ...] = (  # the first match counts
         "required: false",
     ),
     (
+        r"\(the job form's ",
+        "does the training write to the path that it got? Remove an output that the job does not need from "
+        "the job form; one that may be empty belongs in the path mapping, with required: false",
+    ),
+    (
         r"left nothing at these output paths",
         "does the training write there, relative to the directory where ma_boot was started? For an output "
         "that may be empty set required: false",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import AbstractSet, Callable, Dict, Iterable, Mapping, Optional, Sequence, Set, Tuple
 
-from path_mapping.errors import Cancelled, PathMappingError
+from path_mapping.errors import Cancelled
 from path_mapping.mapping import Route
 from path_mapping.planning import LocalEntry, UploadChoice, files_below, look
 from path_mapping.stores import Store
@@ -55,7 +55,7 @@ def upload_periodically(
                     break  # what changed meanwhile is sent as soon as it is settled
         except Cancelled:
             return
-        except (PathMappingError, OSError) as error:
+        except Exception as error:  # whatever it is: the next round may do better
             failed(error)
         schedule = schedule.after(ready, time.monotonic())
 

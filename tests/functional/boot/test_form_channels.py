@@ -51,7 +51,7 @@ def test_an_output_to_which_nothing_was_written_is_lost(node: Node) -> None:
         headline == "[ma_boot] exit code 74: the training ended well, but left nothing at these output paths:"
     )
     assert which == f"[ma_boot]   - {node.home}/model (the job form's train_url, for {URL})"
-    assert hint.startswith("[ma_boot]   -> ")
+    assert hint.startswith("[ma_boot]   -> does the training write to the path that it got?")
 
 
 def test_an_empty_output_does_not_hide_the_failure_of_the_training(node: Node) -> None:

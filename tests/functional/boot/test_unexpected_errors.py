@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import List, Sequence
+from typing import Any, List, Sequence
 
 import pytest
 
@@ -18,6 +18,7 @@ from ma_boot.processes import SignalInbox
 from ma_boot.reporting import Console, Journal
 from path_mapping.mapping import ObsUrl, PathMapping, Route, Shard
 from path_mapping.stores import open_store
+from path_mapping.transfer import Transferred, upload
 from tests.functional.node import RANK, Booting, Ended, Node, eventually
 
 TOO_LARGE = 1 << 46  # bytes: no thread gets a stack of this size, whoever the user is
@@ -88,6 +89,29 @@ class TestPhases:
         assert "no page was made: RuntimeError: can't start new thread" in ended.output
 
 
+MANY_DESCRIPTORS = """
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+for number in range(3, 1100):
+    os.dup2(0, number, inheritable=True)
+os.set_blocking(1, False)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_descriptors_above_1023(node: Node) -> None:
+    (node.home / "variables.sh").write_text("export SET=1\n")
+    prefix = [sys.executable, "-c", MANY_DESCRIPTORS]
+    options = (*with_output(node), "--source", "variables.sh", "--hang-timeout", "30")
+    running = started_by(node, prefix, *options, RANK, "print:hello", "await:go")
+    eventually(lambda: any(event["kind"] == "first-output" for event in node.events()), "the output")
+    (node.home / "go").write_text("")
+    ended = running.end()
+    assert ended.code == 0, ended.output
+    assert "[rank 0] hello\n" in ended.output
+    assert (node.obs / "bucket" / "out" / "kept.txt").exists()
+
+
 class TestNotUtf8:
     """Names with bytes that are not UTF-8, as Latin-1 archives have them."""
 
@@ -135,14 +159,23 @@ class TestHelpersOfTheRun:
         assert ended.code == 124, ended.output
         assert "cannot be executed: Exec format error" in ended.output
 
-    def test_periodic_uploads(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("path_mapping.transfer.upload_periodically", broken)
+    def test_a_round_of_periodic_uploads(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        failures = iter([broken, broken])
+
+        def first_broken(*arguments: Any, **options: Any) -> Transferred:
+            next(failures, lambda: None)()
+            return upload(*arguments, **options)
+
+        monkeypatch.setattr("path_mapping.transfer.periodic.upload", first_broken)
         said, transfers = tmp_path / "said", one_output(tmp_path)
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / "step").write_text("1")
         with said.open("wb") as file, SignalInbox() as inbox, Console(file.fileno()) as console:
             rounds = uploading_periodically(transfers, Journal(console), inbox)
             with rounds:
-                eventually(lambda: "at the end only" in said.read_text(), "the report")
-        assert "outputs so far: uploaded at the end only: ZeroDivisionError: broken" in said.read_text()
+                eventually((tmp_path / "bucket" / "out" / "step").exists, "a round that uploads")
+        failed = "outputs so far: not all uploaded, the next round retries: ZeroDivisionError: broken"
+        assert said.read_text().count(failed) == 2, said.read_text()
 
     def test_the_last_upload(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("path_mapping.transfer.upload", broken)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -11,16 +12,53 @@ from pathlib import Path
 
 import pytest
 
+from tests.functional.node import eventually
+
 FAKE = [sys.executable, "-m", "ma_boot", "rank-table", "fake", "--nodes", "4"]
 
 
-@pytest.mark.parametrize("arguments", [["rank-table", "fake"], ["doctor"]])
-def test_a_full_disk(arguments: list[str]) -> None:
+COMPLETION = {"_MA_BOOT_COMPLETE": "bash_complete", "COMP_WORDS": "ma_boot ra", "COMP_CWORD": "1"}
+SHOWN_BY_CLICK = [
+    (["--help"], {}),
+    (["--help", "all"], {}),
+    (["sync", "--help"], {}),
+    (["--version"], {}),
+    ([], {"_MA_BOOT_COMPLETE": "bash_source"}),
+    ([], COMPLETION),
+]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables"), [(["rank-table", "fake"], {}), (["doctor"], {}), *SHOWN_BY_CLICK]
+)
+def test_a_full_disk(arguments: list[str], variables: dict[str, str]) -> None:
     with open("/dev/full", "wb") as full:
-        argv = [sys.executable, "-m", "ma_boot", *arguments]
-        done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        argv = [f"{Path(sys.executable).parent}/ma_boot", *arguments]
+        environ = {**os.environ, **variables}
+        done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, env=environ, text=True, check=False)
     assert done.returncode == 73, done.stderr
     assert done.stderr == "ma_boot: cannot write to standard output: No space left on device\n"
+
+
+def test_a_pipe_that_is_not_blocking_gets_the_help() -> None:
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    full = 0
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            full += os.write(write, bytes(1 << 12))
+    argv = [sys.executable, "-m", "ma_boot", "--help", "all"]
+    with subprocess.Popen(argv, stdout=write, stderr=subprocess.PIPE) as process:
+        os.close(write)
+        waits = Path(f"/proc/{process.pid}/wchan")
+        eventually(
+            lambda: "poll" in waits.read_text() or "select" in waits.read_text(), "it waits for the reader"
+        )
+        with open(read, "rb") as pipe:
+            text = pipe.read()[full:]
+        assert (process.wait(), process.stderr and process.stderr.read()) == (0, b"")
+    expected = subprocess.run(argv, stdout=subprocess.PIPE, check=True).stdout
+    assert text == expected
 
 
 def test_a_pipe_that_is_not_blocking_gets_everything() -> None:
@@ -38,9 +76,10 @@ def test_a_pipe_that_is_not_blocking_gets_everything() -> None:
     assert len(json.loads(text)["group_list"][0]["instance_list"]) == 1000
 
 
-def test_a_reader_that_has_gone_is_no_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("argv", [FAKE, [*FAKE[:3], "--help", "all"], [*FAKE[:3], "--version"]])
+def test_a_reader_that_has_gone_is_no_error(argv: list[str]) -> None:
     read, write = os.pipe()
     os.close(read)
-    done = subprocess.run(FAKE, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(argv, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
     os.close(write)
     assert (done.returncode, done.stderr) == (0, "")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import resource
 import select
 import signal
 import time
+from typing import Iterator
 
 import pytest
 
@@ -24,6 +26,28 @@ def test_a_stop_signal_is_recorded_and_wakes() -> None:
         with pytest.raises(Stopped):
             inbox.check()
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_wait_with_many_descriptors(many_descriptors: None) -> None:
+    with SignalInbox() as inbox:
+        assert inbox.fileno() > 1023
+        inbox.wake()
+        began = time.monotonic()
+        inbox.wait(30)
+        assert time.monotonic() - began < 10
+        inbox.wait(0.01)  # nothing has arrived since
+
+
+@pytest.fixture
+def many_descriptors() -> Iterator[None]:
+    """1,100 descriptors are in use."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, before[1]), before[1]))
+    used = [os.dup(0) for _ in range(1100)]
+    yield
+    for descriptor in used:
+        os.close(descriptor)
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_a_wake_up_after_the_end_writes_to_no_other_pipe() -> None:

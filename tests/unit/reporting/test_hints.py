@@ -67,6 +67,10 @@ def test_each_error_of_obs_has_a_hint(status: int, code: str, says: str) -> None
         ("ConnectionRefusedError: [Errno 111] Connection refused", "no response"),
         ("the path mapping needs OBS, but the environment does not have OBS_ENDPOINT", "--obs-root"),
         ("the training ended well, but left nothing at these output paths:\n  - out", "required: false"),
+        (
+            "... left nothing at these output paths:\n  - d (the job form's train_url, for u)",
+            "removed from the job form",
+        ),
         ("SSLCertVerificationError: certificate verify failed: self-signed certificate", "SSL_CERT_FILE"),
         (
             "listing obs://my.bucket/x at obs.example: SSLCertVerificationError: certificate verify failed: "
