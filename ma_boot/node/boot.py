@@ -14,9 +14,9 @@ from ma_boot.node.form_channels import empty_outputs, form_channels
 from ma_boot.node.job_phase import check_container, report_channels, set_failure_aside
 from ma_boot.node.launch_phase import make_directories, meeting_point, plan_node
 from ma_boot.node.mapping import (
-    NO_TRANSFERS,
     NodeTransfers,
     configured_store,
+    inputs_of,
     job_mapping,
     job_transfers,
     shared_outputs,
@@ -44,7 +44,7 @@ def boot(request: BootRequest, world: World) -> Ending:
     """
     environ, inbox, journal = world.environ, world.inbox, world.journal
     container = instance_name(environ)
-    job, transfers, placement, run, error = None, NO_TRANSFERS, None, None, None
+    job, transfers, placement, run, error = None, None, None, None, None
     try:
         with journal.phase("job") as phase:
             job = read_job(environ, world.hostname)
@@ -58,7 +58,7 @@ def boot(request: BootRequest, world: World) -> Ending:
             phase.detail = job.summary()
         with journal.phase("environment") as phase:
             training = _environment(request, world, job)
-            check_command(request.command, training, world.cwd, job, transfers.mapping)
+            check_command(request.command, training, world.cwd, job, inputs_of(transfers))
             training = _set_up(request, world, job, training)
             phase.detail = training.origin
         downloading = downloading_inputs(transfers, journal, inbox)
@@ -71,7 +71,7 @@ def boot(request: BootRequest, world: World) -> Ending:
         with journal.phase("launch") as phase:
             plan = _plan(request, world, job, training, placement)
             stop_leftovers(container, request.run.stop_timeout, inbox, journal.say, journal.event)
-            make_directories(plan, transfers.mapping)
+            make_directories(plan, inputs_of(transfers))
             check_free(plan.ports)
             start_slogd(environ, journal.say)
             phase.detail = f"{len(plan.workers)} processes, rendezvous {request.launch.rendezvous}"
@@ -111,7 +111,9 @@ def _environment(request: BootRequest, world: World, job: JobEnvironment) -> Tra
     )  # fmt: skip
 
 
-def _check_before(request: BootRequest, world: World, job: JobEnvironment, transfers: NodeTransfers) -> None:
+def _check_before(
+    request: BootRequest, world: World, job: JobEnvironment, transfers: Optional[NodeTransfers]
+) -> None:
     """What is worth knowing before the training: this container, and whether its outputs can be uploaded."""
     shared = shared_outputs(transfers, request.transfers, world.cwd, job)
     if shared:

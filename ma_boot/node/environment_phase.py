@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,7 +28,7 @@ from ma_boot.node.world import Say
 from ma_boot.processes import SignalInbox, run_child
 
 if TYPE_CHECKING:
-    from path_mapping.mapping import PathMapping
+    from path_mapping.mapping import Route
     from path_mapping.stores import Store
 
 PRE_START = ("ma-pre-start.sh", "ma-pre-start.py")
@@ -47,7 +46,11 @@ class EnvironmentOptions:
 
 
 def check_command(
-    command: Sequence[str], training: TrainingEnvironment, cwd: str, job: JobEnvironment, mapping: PathMapping
+    command: Sequence[str],
+    training: TrainingEnvironment,
+    cwd: str,
+    job: JobEnvironment,
+    inputs: Sequence[Route],
 ) -> None:
     """Reports a missing command before hours of download, unless an input will bring it.
 
@@ -56,9 +59,9 @@ def check_command(
     try:
         training_argv(command, training, cwd, job)
     except CommandNotFound:
-        inputs = [os.path.normpath(os.path.join(cwd, route.local)) for route in mapping.inputs]
+        brought = [os.path.normpath(os.path.join(cwd, route.local)) for route in inputs]
         script = os.path.normpath(os.path.join(cwd, command[0]))
-        if not any(script == local or script.startswith(local + os.sep) for local in inputs):
+        if not any(script == local or script.startswith(local + os.sep) for local in brought):
             raise
 
 
@@ -141,6 +144,8 @@ class NodeSetup:
             ) from error
         if url is None:
             return training
+        import tempfile  # only jobs with operators need it
+
         with tempfile.TemporaryDirectory(prefix="operator_info-") as directory:
             _fetch(str(url), directory, open_store())
             installers = sorted(Path(directory).rglob("*.run"))

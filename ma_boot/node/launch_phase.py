@@ -27,7 +27,7 @@ from ma_boot.processes import SignalInbox
 from ma_boot.redact import masked
 
 if TYPE_CHECKING:
-    from path_mapping.mapping import PathMapping
+    from path_mapping.mapping import Route
 
 DNS_SECONDS = 300.0
 ENVIRONMENT_FILE = "env.log"
@@ -86,10 +86,10 @@ def _code_to_copy(globs: Sequence[str], argv: Sequence[str], cwd: str) -> Tuple[
     return tuple(found)
 
 
-def make_directories(plan: LaunchPlan, mapping: PathMapping) -> None:
+def make_directories(plan: LaunchPlan, inputs: Sequence[Route]) -> None:
     """Creates the directories of the plan; what an earlier start left in a rank's directory is deleted.
 
-    Raises `CannotCreate`, and `ConfigError` if an input of the mapping is in a rank's directory.
+    Raises `CannotCreate`, and `ConfigError` if one of the inputs is in a rank's directory.
     """
     for worker in plan.workers:
         log_dir = worker.environ.get("ASCEND_PROCESS_LOG_PATH")  # CANN does not create it
@@ -101,7 +101,7 @@ def make_directories(plan: LaunchPlan, mapping: PathMapping) -> None:
                 f"cannot create ASCEND_PROCESS_LOG_PATH {log_dir}: {error.strerror}"
             ) from error
         if worker.fresh_cwd:
-            _refuse_inputs(worker, mapping)
+            _refuse_inputs(worker, inputs)
             try:
                 _make_rank_dir(Path(worker.cwd), plan.copied, worker)
             except OSError as error:
@@ -110,9 +110,9 @@ def make_directories(plan: LaunchPlan, mapping: PathMapping) -> None:
                 ) from error
 
 
-def _refuse_inputs(worker: WorkerSpec, mapping: PathMapping) -> None:
+def _refuse_inputs(worker: WorkerSpec, inputs: Sequence[Route]) -> None:
     parent = os.path.dirname(worker.cwd)
-    for route in mapping.inputs:
+    for route in inputs:
         local = os.path.normpath(os.path.join(parent, route.local))
         if (local + os.sep).startswith(worker.cwd + os.sep):
             raise ConfigError(

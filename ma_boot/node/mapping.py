@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Mapping, Optional
+from typing import TYPE_CHECKING, Mapping, Optional, Tuple
 
 from ma_boot.environment import find_file
 from ma_boot.errors import CommandNotFound, ConfigError, listed
 from ma_boot.modelarts import JobEnvironment
 from ma_boot.reporting import with_store_hint
 from path_mapping import errors as mapping_errors
-from path_mapping.mapping import PathMapping, Shard, read_mapping
 
 if TYPE_CHECKING:
+    from path_mapping.mapping import PathMapping, Route, Shard
     from path_mapping.stores import Store
 
 RETRY_SECONDS = 600.0  # for which a request that fails is retried, if no upload has to end earlier
@@ -45,43 +45,58 @@ class NodeTransfers:
     retry_seconds: float = RETRY_SECONDS
 
 
-NO_TRANSFERS = NodeTransfers(PathMapping((), ()), None, Path(), Shard())
+def inputs_of(transfers: Optional[NodeTransfers]) -> Tuple[Route, ...]:
+    """The inputs of a node, none without a mapping."""
+    return tuple(transfers.mapping.inputs) if transfers is not None else ()
+
+
+def outputs_of(transfers: Optional[NodeTransfers]) -> Tuple[Route, ...]:
+    """The outputs of a node, none without a mapping."""
+    return tuple(transfers.mapping.outputs) if transfers is not None else ()
 
 
 def job_transfers(
     options: TransferOptions, environ: Mapping[str, str], cwd: str, job: JobEnvironment
-) -> NodeTransfers:
-    """Reads the mapping and opens its store; raises `ConfigError` for anything wrong or missing."""
+) -> Optional[NodeTransfers]:
+    """Reads the mapping and opens its store; None without a mapping, or for an empty one.
+
+    Raises `ConfigError` for anything wrong or missing.
+    """
     mapping = job_mapping(options.path_mapping, cwd, job)
-    if not mapping.inputs and not mapping.outputs:
-        return NO_TRANSFERS
+    if mapping is None or not (mapping.inputs or mapping.outputs):
+        return None
+    from path_mapping.mapping import Shard
+
     store = configured_store(options, environ, cwd)
     shard = Shard(job.node_rank, job.node_count)
     return NodeTransfers(mapping, store, Path(cwd), shard, options.download_timeout)
 
 
-def job_mapping(name: Optional[str], cwd: str, job: JobEnvironment) -> PathMapping:
-    """The job's path mapping, empty without a name; its file is looked up like the training script.
+def job_mapping(name: Optional[str], cwd: str, job: JobEnvironment) -> Optional[PathMapping]:
+    """The job's path mapping, None without a name; its file is looked up like the training script.
 
     Raises `ConfigError` with all its mistakes.
     """
     if name is None:
-        return NO_TRANSFERS.mapping
+        return None
     try:
         return load_mapping(find_file(name, cwd, job.job_dir), job)
     except CommandNotFound as error:
         raise ConfigError(f"--path-mapping {error}") from error
 
 
-def shared_outputs(transfers: NodeTransfers, options: TransferOptions, cwd: str, job: JobEnvironment) -> str:
+def shared_outputs(
+    transfers: Optional[NodeTransfers], options: TransferOptions, cwd: str, job: JobEnvironment
+) -> str:
     """A warning if all nodes of a job of several upload an output to the same URL; empty otherwise.
 
     Which files the nodes will write is not known yet: often only rank 0 writes, so it is no error.
     """
-    if job.node_count < 2 or not transfers.mapping.outputs:
+    outputs = outputs_of(transfers)
+    if job.node_count < 2 or not outputs:
         return ""
     other = job_mapping(options.path_mapping, cwd, replace(job, node_rank=job.node_rank + 1))
-    pairs = zip(transfers.mapping.outputs, other.outputs)
+    pairs = zip(outputs, other.outputs if other else ())
     shared = [f"{mine.local} -> {mine.remote}" for mine, theirs in pairs if mine.remote == theirs.remote]
     if not shared:
         return ""
@@ -98,6 +113,8 @@ def load_mapping(file: str, job: JobEnvironment) -> PathMapping:
     Files are transferred once per node, so `{rank}` is the node's first rank, by counting: the inputs come
     before the rank table does. Raises `ConfigError` with all its mistakes.
     """
+    from path_mapping.mapping import read_mapping
+
     first_rank = job.node_rank * (job.device_count or 1)
     values = {"job": job.name, "node": str(job.node_rank), "rank": str(first_rank)}
     try:

@@ -18,7 +18,7 @@ from ma_boot.errors import (
     described,
     listed,
 )
-from ma_boot.node.mapping import NodeTransfers
+from ma_boot.node.mapping import NodeTransfers, inputs_of, outputs_of
 from ma_boot.node.transfer_progress import TransferProgress, record, summary
 from ma_boot.processes import SignalInbox, Task
 from ma_boot.reporting import Journal, with_store_hint
@@ -36,7 +36,7 @@ MOST_NOTICES = 5
 
 @contextmanager
 def downloading_inputs(
-    transfers: NodeTransfers, journal: Journal, inbox: SignalInbox
+    transfers: Optional[NodeTransfers], journal: Journal, inbox: SignalInbox
 ) -> Iterator[Callable[[], None]]:
     """Downloads the inputs in a thread while the block runs; the block ends when they have arrived.
 
@@ -44,21 +44,23 @@ def downloading_inputs(
     and `Stopped` at a stop signal, as the end of the block does. If the block fails, the download is
     cancelled.
     """
-    routes, store = transfers.mapping.inputs, transfers.store
-
-    if store is None or not routes:
+    routes = inputs_of(transfers)
+    if transfers is None or transfers.store is None or not routes:
         yield inbox.check
         inbox.check()
         return
     from path_mapping.transfer import RetryPolicy, download
+
+    store, base, part = transfers.store, transfers.base, transfers.shard
+    patience = RetryPolicy(transfers.retry_seconds)
 
     def fetch(cancel: threading.Event) -> None:
         with journal.phase("inputs") as phase:
             try:
                 with progress.shown() as update:
                     done = download(
-                        routes, transfers.base, store, cancel=cancel, progress=update, part=transfers.shard,
-                        patience=RetryPolicy(transfers.retry_seconds), troubled=progress.retrying,
+                        routes, base, store, cancel=cancel, progress=update, part=part,
+                        patience=patience, troubled=progress.retrying,
                     )  # fmt: skip
             except mapping_errors.PathMappingError as error:
                 raise boot_error(error) from error
@@ -81,17 +83,17 @@ def downloading_inputs(
     task.result()
 
 
-def look_at_outputs(transfers: NodeTransfers, inbox: SignalInbox) -> None:
+def look_at_outputs(transfers: Optional[NodeTransfers], inbox: SignalInbox) -> None:
     """Checks before the training that its outputs can be uploaded (`check_outputs`).
 
     Raises `StoreUnavailable` if there is no such bucket, or OBS refuses or does not answer; and `Stopped`.
     """
-    routes, store = transfers.mapping.outputs, transfers.store
-    if store is None or not routes:
+    routes = outputs_of(transfers)
+    if transfers is None or transfers.store is None or not routes:
         return
     from path_mapping.transfer import check_outputs
 
-    seconds = transfers.retry_seconds
+    store, seconds = transfers.store, transfers.retry_seconds
     task = Task("outputs", lambda cancel: check_outputs(routes, store, cancel, seconds), inbox)
     try:
         task.wait(inbox.check)
@@ -104,16 +106,20 @@ def look_at_outputs(transfers: NodeTransfers, inbox: SignalInbox) -> None:
 
 
 @contextmanager
-def uploading_periodically(transfers: NodeTransfers, journal: Journal, inbox: SignalInbox) -> Iterator[None]:
+def uploading_periodically(
+    transfers: Optional[NodeTransfers], journal: Journal, inbox: SignalInbox
+) -> Iterator[None]:
     """Uploads outputs that have an interval while the block runs; stops as soon as the block ends.
 
     Failures of any kind are reported and retried in the next round: the last upload is the one that counts.
     """
-    routes, store = transfers.mapping.outputs, transfers.store
-    if store is None or all(route.interval is None for route in routes):
+    routes = outputs_of(transfers)
+    if transfers is None or transfers.store is None or all(route.interval is None for route in routes):
         yield
         return
     from path_mapping.transfer import upload_periodically
+
+    store, base = transfers.store, transfers.base
 
     def done(moved: Transferred) -> None:
         journal.say(f"outputs so far: {summary(moved)}")
@@ -125,7 +131,7 @@ def uploading_periodically(transfers: NodeTransfers, journal: Journal, inbox: Si
         journal.say(f"outputs so far: not all uploaded, the next round retries: {what}")
 
     def send(cancel: threading.Event) -> None:
-        upload_periodically(routes, transfers.base, store, cancel=cancel, done=done, failed=failed)
+        upload_periodically(routes, base, store, cancel=cancel, done=done, failed=failed)
 
     task = None
     try:
@@ -140,7 +146,7 @@ def uploading_periodically(transfers: NodeTransfers, journal: Journal, inbox: Si
 
 
 def upload_outputs(
-    transfers: NodeTransfers,
+    transfers: Optional[NodeTransfers],
     journal: Journal,
     inbox: SignalInbox,
     timeout: float,
@@ -155,16 +161,18 @@ def upload_outputs(
     After a stop signal there may be little time: nothing is listed, and the newest and smallest files go
     first.
     """
-    routes, store = transfers.mapping.outputs, transfers.store
-    if store is None or not routes:
+    routes = outputs_of(transfers)
+    if transfers is None or transfers.store is None or not routes:
         return None
     from path_mapping.planning import UploadChoice
     from path_mapping.transfer import RetryPolicy, upload
 
+    store, base = transfers.store, transfers.base
+
     def send(cancel: threading.Event) -> Transferred:
         with progress.shown() as update:
             return upload(
-                routes, transfers.base, store, cancel=cancel, progress=update, choice=choice,
+                routes, base, store, cancel=cancel, progress=update, choice=choice,
                 patience=patience, troubled=progress.retrying,
             )  # fmt: skip
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Tuple
 
 from ma_boot.reporting import duration
@@ -61,8 +60,7 @@ class RowName(NamedTuple):
     height: int
 
 
-@dataclass(frozen=True)
-class Lane:
+class Lane(NamedTuple):
     """A node: its names, its phases as boxes or `strips`, and its processes; a height of 0 is for nothing."""
 
     node: int
@@ -77,8 +75,7 @@ class Lane:
     incidents: Tuple[Stroke, ...]
 
 
-@dataclass(frozen=True)
-class Chart:
+class Chart(NamedTuple):
     """What all lanes have in common: the legend, and how large things are in pixels.
 
     `dense` leaves the names of the processes out, `many` those of the phases.

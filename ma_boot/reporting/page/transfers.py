@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Iterator, List, NamedTuple, Sequence, Tuple
 
 from ma_boot.reporting import duration, size
@@ -39,8 +38,7 @@ class Curve(NamedTuple):
     path: str
 
 
-@dataclass(frozen=True)
-class TransferSection:
+class TransferSection(NamedTuple):
     """Curves and rows; if these sum up the directions, `each` has single transfers."""
 
     curves: Tuple[Curve, ...]

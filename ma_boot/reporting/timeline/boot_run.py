@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Callable, Dict, List, Mapping, Optional, Tuple
 
 from ma_boot.reporting import size
@@ -111,7 +110,7 @@ class _Story:
         for index in range(len(self.phases) - 1, -1, -1):
             phase = self.phases[index]
             if phase.name == name and phase.end is None:
-                self.phases[index] = replace(phase, end=max(at, phase.start), outcome=outcome, detail=detail)
+                self.phases[index] = phase._replace(end=max(at, phase.start), outcome=outcome, detail=detail)
                 return
         self.phases.append(PhaseSpan(name, _begin(at, event), at, outcome, detail))
 
@@ -127,7 +126,7 @@ class _Story:
         if index is not None:
             process = self.processes[index]
             spoke = max(process.start, moment(event, "first_ns", at))
-            self.processes[index] = replace(process, first_output=spoke)
+            self.processes[index] = process._replace(first_output=spoke)
 
     def _exit(self, at: float, event: Event) -> None:
         label = words(event, "label", 60)
@@ -135,8 +134,7 @@ class _Story:
             self._start(_begin(at, event), event)
         index = self._latest[label]
         process = self.processes[index]
-        self.processes[index] = replace(
-            process,
+        self.processes[index] = process._replace(
             end=max(process.start, moment(event, "ended_ns", at)),
             code=whole(event, "code", 255),
             signal=whole(event, "signal", 64),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 MOST_CHARACTERS = 4000  # of one string
 MOST_DEPTH = 8
@@ -15,8 +14,7 @@ Event = Mapping[str, Any]
 Hide = Callable[[str], str]
 
 
-@dataclass(frozen=True)
-class EventFile:
+class EventFile(NamedTuple):
     """The events of one file in order, and the number of lines that could not be parsed."""
 
     events: Tuple[Event, ...]

@@ -1,9 +1,11 @@
-"""The timeline of a job as frozen values; times are in seconds after the first event. Pure."""
+"""The timeline of a job as values; times are in seconds after the first event. Pure.
+
+Named tuples: eight frozen dataclasses take 5 ms to define, at the end of every job.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Iterator, Optional, Tuple
+from typing import Iterator, NamedTuple, Optional, Tuple
 
 CAUSE = "cause"
 FOLLOWED = "followed"
@@ -12,8 +14,7 @@ WELL = "well"
 UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True)
-class PhaseSpan:
+class PhaseSpan(NamedTuple):
     """A phase of a node; without an event of its end, `end` is None and `outcome` is empty."""
 
     name: str
@@ -23,8 +24,7 @@ class PhaseSpan:
     detail: str
 
 
-@dataclass(frozen=True)
-class ProcessSpan:
+class ProcessSpan(NamedTuple):
     """One process: its start, first output and end; `first_output` and `end` are None where unknown.
 
     `code` is the exit code as a shell shows it. `stopped` means that ma_boot was already stopping all
@@ -49,8 +49,7 @@ class ProcessSpan:
         return self.code not in (None, 0) and not self.stopped
 
 
-@dataclass(frozen=True)
-class Incident:
+class Incident(NamedTuple):
     """A restart, stop, hang, fault or the like: `kind` is that of the event, `label` names those affected."""
 
     kind: str
@@ -60,8 +59,7 @@ class Incident:
     text: str
 
 
-@dataclass(frozen=True)
-class TransferSpan:
+class TransferSpan(NamedTuple):
     """A transfer; `samples` are (time, bytes so far), and `end` is None for one that did not finish.
 
     `by_length` is the number of downloaded files that were checked by their length only.
@@ -77,8 +75,7 @@ class TransferSpan:
     by_length: int = 0
 
 
-@dataclass(frozen=True)
-class BootRun:
+class BootRun(NamedTuple):
     """One run of the boot command on a node; `exit_code` is None without an event of its end.
 
     `by` is whose exit code it is: `signal`, `ma_boot`, `training`, `output`, or empty.
@@ -97,16 +94,14 @@ class BootRun:
     signal: Optional[int]
 
 
-@dataclass(frozen=True)
-class NodeTimeline:
+class NodeTimeline(NamedTuple):
     """A node with its recent runs, oldest first."""
 
     number: int
     runs: Tuple[BootRun, ...]
 
 
-@dataclass(frozen=True)
-class JobOutcome:
+class JobOutcome(NamedTuple):
     """How the job ended, with the node and the process that caused it, where they are known.
 
     `by` is as in `BootRun`; of a whole rehearsal it may be `node`, for the node `label` that ended without
@@ -122,8 +117,7 @@ class JobOutcome:
     label: str = ""
 
 
-@dataclass(frozen=True)
-class Timeline:
+class Timeline(NamedTuple):
     """A whole job; `began` is the wall-clock time of its first event, `seconds` its duration.
 
     `earlier_runs` are left out, and `unreadable` is the number of lines that could not be parsed.

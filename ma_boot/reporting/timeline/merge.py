@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from ma_boot.reporting.timeline.boot_run import boot_run, incident_of
@@ -110,10 +109,10 @@ def _with_roles(node: NodeTimeline) -> NodeTimeline:
     """
     last = len(node.runs) - 1
     runs = (
-        replace(run, processes=_roles_of_run(run.processes, over=number < last))
+        run._replace(processes=_roles_of_run(run.processes, over=number < last))
         for number, run in enumerate(node.runs)
     )
-    return replace(node, runs=tuple(runs))
+    return node._replace(runs=tuple(runs))
 
 
 def _roles_of_run(processes: Sequence[ProcessSpan], over: bool) -> Tuple[ProcessSpan, ...]:
@@ -131,7 +130,7 @@ def _roles_of_run(processes: Sequence[ProcessSpan], over: bool) -> Tuple[Process
         if earlier and process.failed and (process.end or 0.0) <= (first.end or 0.0):
             causes[attempt] = process
     return tuple(
-        replace(process, role=CAUSE if causes.get(attempt) is process else _role(process))
+        process._replace(role=CAUSE if causes.get(attempt) is process else _role(process))
         for attempt, process in numbered
     )
 
@@ -162,7 +161,7 @@ def _outcome(nodes: Sequence[NodeTimeline], of_job: Sequence[Tuple[float, Event]
     by, cause = words(job_end, "by", 20), words(job_end, "cause", 3000)
     label = words(job_end, "label", 60)
     own = boot_run(None, tuple(of_job)).processes if by == "node" else ()
-    process = next((replace(one, role=CAUSE) for one in own if one.label == label), None)
+    process = next((one._replace(role=CAUSE) for one in own if one.label == label), None)
     return JobOutcome(code, by, cause, process=process, signal=whole(job_end, "signal", 64), label=label)
 
 
@@ -184,5 +183,5 @@ def _with_cause(node: NodeTimeline, outcome: JobOutcome) -> NodeTimeline:
     if outcome.node != node.number or outcome.process is None:
         return node
     run = node.runs[-1]
-    processes = tuple(replace(p, role=CAUSE) if p == outcome.process else p for p in run.processes)
-    return replace(node, runs=(*node.runs[:-1], replace(run, processes=processes)))
+    processes = tuple(p._replace(role=CAUSE) if p == outcome.process else p for p in run.processes)
+    return node._replace(runs=(*node.runs[:-1], run._replace(processes=processes)))

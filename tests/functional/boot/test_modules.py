@@ -12,7 +12,13 @@ from tests.functional.node import Node, eventually
 
 # Of files that move, of images, rehearsals and checks, and what only those need of the standard library.
 NEVER = {
-    *("path_mapping.localfs", "path_mapping.planning", "path_mapping.stores", "path_mapping.transfer"),
+    *(
+        "path_mapping.localfs",
+        "path_mapping.mapping",
+        "path_mapping.planning",
+        "path_mapping.stores",
+        "path_mapping.transfer",
+    ),
     *("path_mapping.workers", "path_mapping.mox", "path_mapping.file", "obs", "pathspec", "tenacity", "yaml"),
     *("ma_boot.doctor", "ma_boot.image", "ma_boot.rehearsal", "ma_boot.training", "docker", "rich"),
     *(
@@ -34,7 +40,7 @@ NEVER = {
         "ma_boot.cli.sync",
     ),
 }
-ONLY_AT_THE_END = {"ma_boot.reporting.page", "ma_boot.reporting.timeline", "html"}
+ONLY_AT_THE_END = {"ma_boot.reporting.page", "ma_boot.reporting.timeline"}
 
 
 def loaded(log: Path) -> Set[str]:
