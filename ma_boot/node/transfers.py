@@ -178,8 +178,7 @@ def upload_outputs(
 
     choice = UploadChoice(listed=not inbox.stops, hurry=bool(inbox.stops))
     progress = TransferProgress("outputs", "upload", journal)
-    stops = max(spared, len(inbox.stops))
-    deadline = time.monotonic() + timeout
+    stops, deadline = max(spared, len(inbox.stops)), time.monotonic() + timeout
     patience = RetryPolicy(transfers.retry_seconds if timeout == math.inf else math.inf, deadline)
 
     def check() -> None:

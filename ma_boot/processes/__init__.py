@@ -15,6 +15,7 @@ from ma_boot.processes.orphan_guard import (
     processes_marked,
     processes_of,
     processes_with,
+    running_processes,
 )
 from ma_boot.processes.signals import SignalInbox, signal_group, signal_process
 from ma_boot.processes.task import REMIND_SECONDS, Task
@@ -35,6 +36,7 @@ __all__ = [
     "processes_with",
     "reap_orphans",
     "run_child",
+    "running_processes",
     "signal_group",
     "signal_process",
     "stop_leftovers",

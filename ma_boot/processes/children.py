@@ -10,7 +10,7 @@ import time
 from typing import Callable, Collection, List, Mapping, Optional, Sequence
 
 from ma_boot.processes.leftovers import guarded
-from ma_boot.processes.orphan_guard import MARKER_VARIABLE, children_of, own_marker
+from ma_boot.processes.orphan_guard import MARKER_VARIABLE, RunningProcesses, own_marker, running_processes
 from ma_boot.processes.signals import SignalInbox, signal_group
 from ma_boot.processes.task import REMIND_SECONDS
 
@@ -70,13 +70,15 @@ def adopt_orphans() -> None:
         raise OSError(error, os.strerror(error))
 
 
-def adopted_children() -> List[int]:
+def adopted_children(at: Optional[RunningProcesses] = None) -> List[int]:
     """The running children of this thread: what it started, and the orphans that the main thread adopts.
 
     Call it from the main thread: what other threads have started is left out.
     """
     found = []
-    for pid in children_of(os.getpid()):
+    for pid, (parent, _) in (running_processes() if at is None else at).items():
+        if parent != os.getpid():
+            continue
         try:
             os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT | _WNOTHREAD)
         except ChildProcessError:  # another thread's

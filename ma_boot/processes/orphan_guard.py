@@ -17,9 +17,10 @@ import select
 import signal
 import sys
 import time
-from typing import Collection, Dict, Iterator, List, Optional, Tuple
+from typing import Collection, Dict, Iterator, List, Mapping, Optional, Tuple
 
 MARKER_VARIABLE = "MABOOT_RUN"
+RunningProcesses = Mapping[int, Tuple[int, str]]  # their parents and start times, by pid
 _POLL_SECONDS = 0.01
 _WATCH_SECONDS = 2.0  # between two looks at ma_boot's descendants
 _POLLS = 200  # a process in uninterruptible sleep is not waited for any longer
@@ -35,17 +36,23 @@ def processes_marked(marker: str) -> List[int]:
     return [pid for pid, found in processes_with(MARKER_VARIABLE) if found == marker]
 
 
-def processes_of(marker: str, roots: Collection[int] = (), apart: Collection[int] = ()) -> List[int]:
-    """The running processes that carry the marker, and all that descend from these or from `roots`.
+def processes_of(
+    marker: str,
+    roots: Collection[int] = (),
+    apart: Collection[int] = (),
+    at: Optional[RunningProcesses] = None,
+) -> List[int]:
+    """The processes that carry the marker, and all that descend from these or from `roots`.
 
-    Left out are this process, those in `apart`, guards, and processes with another marker: they belong to
-    another ma_boot, which stops them, or whose guard does.
+    They are looked for among those that ran `at` some moment just before, or run now. Left out are this
+    process, those in `apart`, guards, and processes with another marker: another ma_boot stops them,
+    or its guard does.
     """
+    running = running_processes() if at is None else at
     markers = dict(processes_with(MARKER_VARIABLE))
     children: Dict[int, List[int]] = {}
-    for pid, (parent, _) in _running().items():
+    for pid, (parent, _) in running.items():
         children.setdefault(parent, []).append(pid)
-    running = {pid for found in children.values() for pid in found}
     waiting = [pid for pid, found in markers.items() if found == marker] + list(roots)
     seen = {os.getpid(), *apart}
     found = []
@@ -59,22 +66,13 @@ def processes_of(marker: str, roots: Collection[int] = (), apart: Collection[int
     return sorted(found)
 
 
-def children_of(parent: int) -> List[int]:
-    """The running children of a process."""
-    return [pid for pid, (its_parent, _) in _running().items() if its_parent == parent]
-
-
-def _running() -> Dict[int, Tuple[int, str]]:
+def running_processes() -> RunningProcesses:
     """The parent and the start time of each process that is no zombie."""
     return {pid: (int(stat[1]), stat[19]) for pid, stat in process_stats().items() if stat[0] not in "ZX"}
 
 
 def _is_guard(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb", buffering=0) as file:
-            return os.fsencode(__file__) in file.read().split(b"\0")
-    except OSError:
-        return False
+    return os.fsencode(__file__) in _contents(f"/proc/{pid}/cmdline").split(b"\0")
 
 
 def leftovers(container: str) -> List[int]:
@@ -100,11 +98,7 @@ def processes_with(variable: str) -> Iterator[Tuple[int, str]]:
     for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))):
         if pid == os.getpid():
             continue
-        try:
-            with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
-                environ = file.read()
-        except OSError:  # gone, or another user's
-            continue
+        environ = _contents(f"/proc/{pid}/environ")
         if start in environ:
             found = (entry for entry in environ.split(b"\0") if entry.startswith(start))
             yield from ((pid, os.fsdecode(entry[len(start) :])) for entry in found)
@@ -112,11 +106,24 @@ def processes_with(variable: str) -> Iterator[Tuple[int, str]]:
 
 def process_stat(pid: int) -> Optional[List[str]]:
     """The fields of /proc/PID/stat (proc(5)) after the name, from the state on; None if it is gone."""
+    return _contents(f"/proc/{pid}/stat").rpartition(b")")[2].decode().split() or None
+
+
+def _contents(file: str) -> bytes:
+    """A file of /proc, by few system calls: there are many. Empty if it is gone, or another user's."""
     try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()
+        descriptor = os.open(file, os.O_RDONLY)
     except OSError:
-        return None
+        return b""
+    found = b""
+    try:
+        while part := os.read(descriptor, 1 << 17):
+            found += part
+    except OSError:  # the process has ended meanwhile
+        return b""
+    finally:
+        os.close(descriptor)
+    return found
 
 
 def process_stats() -> Dict[int, List[str]]:
@@ -145,7 +152,7 @@ def _guard(marker: str) -> None:
     while not pipe.poll(_WATCH_SECONDS * 1000):  # readable when ma_boot has gone
         known = _descendants(owner, known)
     for _ in range(_POLLS):  # repeated: a process may start another one meanwhile
-        running = _running()
+        running = running_processes()
         found = processes_of(marker, [pid for pid, start in known.items() if _same(running, pid, start)])
         if not found:
             return
@@ -158,13 +165,13 @@ def _guard(marker: str) -> None:
         time.sleep(_POLL_SECONDS)
 
 
-def _same(running: Dict[int, Tuple[int, str]], pid: int, start: str) -> bool:
+def _same(running: RunningProcesses, pid: int, start: str) -> bool:
     return pid in running and running[pid][1] == start
 
 
 def _descendants(owner: int, known: Dict[int, str]) -> Dict[int, str]:
     """All descendants of a process, and of those that are known, as far as they are running."""
-    running = _running()
+    running = running_processes()
     found = {pid: start for pid, start in known.items() if _same(running, pid, start)}
     children: Dict[int, List[int]] = {}
     for pid, (parent, _) in running.items():

@@ -14,6 +14,7 @@ from ma_boot.processes import (
     adopted_children,
     processes_of,
     reap_orphans,
+    running_processes,
     signal_group,
     signal_process,
 )
@@ -33,12 +34,14 @@ class WorkerGroup:
         self.workers: List[Worker] = []
         self._marker = marker
         self._older = adopted_children()
+        self._over = False  # nothing is left: so nothing can come any more
 
     def __enter__(self) -> WorkerGroup:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self.signal(signal.SIGKILL, detached=True)
+        if not self._over:
+            self.signal(signal.SIGKILL, detached=True)
         for worker in self.workers:
             worker.output.close()
         reap_orphans([worker.pid for worker in self.running()])
@@ -48,6 +51,7 @@ class WorkerGroup:
 
         After a stop signal no further process is started.
         """
+        self._over = False
         for spec in specs:
             if inbox.stops:
                 break
@@ -78,6 +82,7 @@ class WorkerGroup:
         """What is left of the workers' process groups, or else of what they started outside of them."""
         groups = [f"children of {worker.spec.label}" for worker in self.workers if not worker.gone]
         detached = 0 if groups else len(self._processes())
+        self._over = not groups and not detached
         return groups or ([f"{detached} detached process{'es' if detached > 1 else ''}"] if detached else [])
 
     def signal(self, signum: int, detached: bool = False) -> None:
@@ -91,4 +96,5 @@ class WorkerGroup:
 
     def _processes(self) -> List[int]:
         """All running processes that the workers have started, and themselves."""
-        return processes_of(self._marker, adopted_children(), apart=self._older)
+        running = running_processes()
+        return processes_of(self._marker, adopted_children(running), apart=self._older, at=running)
