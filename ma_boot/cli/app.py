@@ -22,6 +22,8 @@ from ma_boot.errors import BootError, ExitCode, InternalError, Stopped
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+_PLACE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # of the package, as pip shows its own
+
 
 def main(argv: Optional[Sequence[str]] = None, environ: Optional[Mapping[str, str]] = None) -> int:
     """Runs a command and returns its exit code; only an internal error prints a traceback."""
@@ -100,7 +102,11 @@ class _RunByDefault(Group):
     options_metavar="",
     subcommand_metavar="[run] [OPTIONS] [--] COMMAND [ARGS]...",
 )
-@click.version_option(__version__, prog_name="ma_boot")
+@click.version_option(
+    __version__,
+    prog_name="ma_boot",
+    message=f"%(prog)s %(version)s from {_PLACE} (Python {'.'.join(map(str, sys.version_info[:3]))})",
+)
 def commands() -> None:
     """Boots training jobs on ModelArts.
 

@@ -27,6 +27,9 @@ def image() -> None:
     """
 
 
+_arch = click.option(
+    "--arch", type=click.Choice(["aarch64", "x86_64"]), help="Architecture of the job's servers (its flavor)."
+)
 _command = click.option("--command", metavar="TEXT", help="A boot command to try, as in the job form.")
 
 
@@ -37,6 +40,7 @@ _command = click.option("--command", metavar="TEXT", help="A boot command to try
     "--build-arg", "arguments", multiple=True, metavar="NAME[=VALUE]", help="As for `docker build`."
 )
 @click.option("--platform", metavar="OS/ARCH", help="linux/arm64 for most Ascend servers, or linux/amd64.")
+@_arch
 @click.option("--size-budget", type=click.FloatRange(min=0), metavar="GB", help="Refuse a larger image.")
 @click.pass_context
 def build_command(
@@ -46,6 +50,7 @@ def build_command(
     tag: str,
     arguments: Sequence[str],
     platform: Optional[str],
+    arch: Optional[str],
     size_budget: Optional[float],
 ) -> None:
     """Builds the image from the Dockerfile in DIR, then checks it.
@@ -62,11 +67,10 @@ def build_command(
         with Console(interactive=is_interactive(ctx.obj)) as console:
             images.build_image(client, Path(context), tag, values, platform, console)
         size = int(images.image_attributes(client, tag)["Size"])
-        print_lines(f"{tag}: {size / 1e9:.2f} GB")
         images.check_size(size, size_budget, tag)
-        findings = images.check_image(client, tag)
-    print_lines(images.findings_text(tag, findings))
-    images.reject_errors(tag, findings)
+        checked = images.check_image(client, tag, arch)
+    print_lines(images.findings_text(checked))
+    images.reject_errors(checked)
 
 
 @image.command(name="push")
@@ -76,6 +80,7 @@ def build_command(
 @click.option("--name", "repository", metavar="TEXT", help="Name in SWR; default: that of IMAGE.")
 @click.option("--tag", help="Tag in SWR; default: that of IMAGE.")
 @click.option("--registry", metavar="HOST", help="Registry to use instead of the region's SWR.")
+@_arch
 @_command
 @click.pass_context
 def push_command(
@@ -87,6 +92,7 @@ def push_command(
     repository: Optional[str],
     tag: Optional[str],
     registry: Optional[str],
+    arch: Optional[str],
     command: Optional[str],
 ) -> None:
     """Pushes IMAGE to SWR if it passes the checks, and prints the values for the job form.
@@ -104,18 +110,17 @@ def push_command(
     target = images.push_target(name, region, organization, repository, tag, registry)
     with _stopped_by_sigterm(), images.engine(ctx.obj) as client:
         login = images.push_login(ctx.obj, images.configured_login(target.host), region, target.host)
-        findings = images.check_image(client, name, command=command)
-        if findings:
-            print_lines(images.findings_text(name, findings))
-        images.reject_errors(name, findings)
+        checked = images.check_image(client, name, arch, command)
+        print_lines(images.findings_text(checked))
+        images.reject_errors(checked)
         with Console(interactive=is_interactive(ctx.obj)) as console:
             digest = images.push_image(client, name, target, login, console)
-    print_lines(images.job_form(target, digest, command or "ma_boot train.py"))
+    print_lines(images.job_form(target, digest, checked.architecture, command or "ma_boot train.py"))
 
 
 @image.command(name="check")
 @click.argument("name", metavar="IMAGE")
-@click.option("--arch", type=click.Choice(["aarch64", "x86_64"]), help="Architecture of the job's servers.")
+@_arch
 @_command
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @click.pass_context
@@ -132,10 +137,10 @@ def check_command(
     from ma_boot.reporting import print_lines
 
     with _stopped_by_sigterm(), images.engine(ctx.obj) as client:
-        findings = images.check_image(client, name, arch, command)
+        checked = images.check_image(client, name, arch, command)
     formatted = images.findings_json if as_json else images.findings_text
-    print_lines(formatted(name, findings))
-    images.reject_errors(name, findings)
+    print_lines(formatted(checked))
+    images.reject_errors(checked)
 
 
 @contextmanager

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Deque, Dict, Iterable, Mapping, Optional,
 from ma_boot.errors import InputMissing, UsageError, listed
 from ma_boot.image.check import ImageRejected
 from ma_boot.image.container_engine import EngineRefused, image_attributes
-from ma_boot.image.facts import GB
 from ma_boot.image.progress import EngineProgress, shown
+from ma_boot.image.rules import GB
 from ma_boot.redact import without_logins
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Runs a probe and a boot command in short-lived containers, as ModelArts' user and without network."""
+"""Runs probes and a boot command in short-lived containers, without network, as ModelArts' user or root."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Iterator, Optional, Sequence
 
-from ma_boot.image.facts import LABEL, ImageFacts, Started, parsed_probe
+from ma_boot.image.rules import LABEL, ImageFacts, Started, parsed_probe
 from ma_boot.modelarts import PLATFORM_HOME, PLATFORM_UID
 
 if TYPE_CHECKING:
     from docker import DockerClient
     from docker.models.containers import Container
 
-PROBE = Path(__file__).with_name("probe.sh")
+PROBE, CREDENTIALS = (Path(__file__).with_name(name) for name in ("probe.sh", "credentials.sh"))
 PROBE_SECONDS = 300.0
 START_SECONDS = 20.0
 _KEPT_CHARACTERS = 2000
@@ -31,13 +31,13 @@ class Run:
 
 
 @contextmanager
-def temporary(client: DockerClient, image: str, command: Sequence[str]) -> Iterator[Container]:
+def temporary(client: DockerClient, image: str, command: Sequence[str], user: int) -> Iterator[Container]:
     """A container that is removed with its anonymous volumes at the end of the block."""
     container = client.containers.create(
         image,
         entrypoint=list(command[:1]),
         command=list(command[1:]),
-        user=str(PLATFORM_UID),
+        user=str(user),
         working_dir="/",
         network_mode="none",
         labels={LABEL: "probe"},
@@ -48,12 +48,14 @@ def temporary(client: DockerClient, image: str, command: Sequence[str]) -> Itera
         container.remove(force=True, v=True)
 
 
-def run_inside(client: DockerClient, image: str, command: Sequence[str], seconds: float) -> Run:
+def run_inside(
+    client: DockerClient, image: str, command: Sequence[str], seconds: float, user: int = PLATFORM_UID
+) -> Run:
     """Runs a command in a new container for at most so many seconds."""
     import requests
     from docker.errors import APIError
 
-    with temporary(client, image, command) as container:
+    with temporary(client, image, command, user) as container:
         try:
             container.start()
         except APIError as error:
@@ -73,18 +75,27 @@ def probed(client: DockerClient, facts: ImageFacts) -> ImageFacts:
         return replace(facts, refusal=run.refusal or "exec format error")
     if run.exit_code is None:
         return replace(facts, refusal=f"the probe did not end within {PROBE_SECONDS:.0f} s")
-    return replace(facts, inside=parsed_probe(run.output))
+    inside = parsed_probe(run.output)
+    if inside is None:
+        said = (run.output.strip().splitlines() or ["no output"])[-1]
+        return replace(facts, refusal=f"the probe ended with {run.exit_code}: {said}")
+    return replace(facts, inside=inside)
 
 
-def started(client: DockerClient, facts: ImageFacts, command: str, programs: Sequence[str]) -> ImageFacts:
-    """The facts with the result of the boot command, run in the home; `programs` are those it names."""
-    looking = 'for program; do command -v "$program" >/dev/null || echo "$program: not found"; done'
-    there = f"cd {PLATFORM_HOME} && {{ %s\n}}"
-    lost = run_inside(client, facts.name, ["/bin/sh", "-c", there % looking, "sh", *programs], START_SECONDS)
-    if lost.refusal or lost.output:
-        return replace(
-            facts, started=Started(command, False, lost.exit_code, lost.refusal or lost.output.strip())
-        )
-    run = run_inside(client, facts.name, ["/bin/sh", "-c", there % command], START_SECONDS)
-    output = run.output.strip()[-_KEPT_CHARACTERS:]
-    return replace(facts, started=Started(command, True, run.exit_code, output))
+def searched(client: DockerClient, facts: ImageFacts) -> ImageFacts:
+    """The facts with the files that hold credentials; root reads those of other users too."""
+    command = ["/bin/sh", "-c", CREDENTIALS.read_text(encoding="utf-8")]
+    run = run_inside(client, facts.name, command, PROBE_SECONDS, user=0)
+    lines = [line.split("\t", 2) for line in run.output.splitlines()]
+    found = tuple(
+        (fields[1], fields[2]) for fields in lines if fields[0] == "credential" and len(fields) == 3
+    )
+    return replace(facts, credential_files=found, searched=any(fields[0] == "end" for fields in lines))
+
+
+def started(client: DockerClient, facts: ImageFacts, command: str) -> ImageFacts:
+    """The facts with the result of the boot command, run by bash in the home."""
+    shell = ["bash", "-c", f"cd {PLATFORM_HOME} || exit; {command}"]
+    run = run_inside(client, facts.name, shell, START_SECONDS)
+    output = (run.refusal or run.output).strip()[-_KEPT_CHARACTERS:]
+    return replace(facts, started=Started(command, run.exit_code, output))

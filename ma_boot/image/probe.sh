@@ -1,45 +1,87 @@
-# Examines an image as the user that ModelArts starts, and prints lines of name<TAB>value.
-# Uses POSIX sh and its built-ins as far as possible: slim images have little else.
+# Examines an image as the user that ModelArts starts, and prints lines of name<TAB>value, `end` last.
+# Uses POSIX sh and its built-ins as far as possible: slim images have little else. No here-documents: some shells
+# put them into files in /tmp.
 home=/home/ma-user
+tab=$(printf '\t')
+newline='
+'
 say() { printf '%s\t%s\n' "$1" "$2"; }
 found() { command -v "$1" >/dev/null 2>&1; }
 
-# python PREFIX COMMAND...: `PREFIX<TAB>exit code<TAB>last line of its output`
+# answer PREFIX COMMAND...: `PREFIX<TAB>exit code<TAB>last line of its output`
 answer() {
     prefix=$1
     shift
     text=$("$@" 2>&1)
-    code=$?
-    last=
-    while IFS= read -r line; do [ -z "$line" ] || last=$line; done <<END
-$text
-END
-    printf '%s\t%s\t%s' "$prefix" "$code" "$last"
+    printf '%s\t%s\t%s' "$prefix" "$?" "${text##*"$newline"}"
 }
 
-version() { answer "$1" "$2" -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])'; }
+# As ma_boot starts the training: a PYTHONHOME of another environment is removed.
+version() { (unset PYTHONHOME && answer "$1" "$2" -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])'); }
 
+# closed PATH: the first directory on the way to PATH that cannot be entered
+closed() {
+    way=
+    rest=${1#/}/
+    while [ -n "$rest" ]; do
+        [ -x "$way/" ] || break
+        way=$way/${rest%%/*}
+        rest=${rest#*/}
+    done
+    [ ! -d "$way" ] || [ -x "$way/" ] || printf '%s' "$way"
+}
+
+# place PATH: `ok`, `missing`, `closed`, `read-only` or `file`
+place() {
+    if [ -n "$(closed "$1")" ]; then printf 'closed'
+    elif [ -d "$1" ]; then
+        if (: >"$1/.ma_boot-probe") 2>/dev/null; then rm -f "$1/.ma_boot-probe"; printf 'ok'; else printf 'read-only'; fi
+    elif [ -e "$1" ]; then printf 'file'
+    else printf 'missing'; fi
+}
+
+found uname && say machine "$(uname -m)"
 found id && say gid "$(id -g)"
 if [ -r /etc/passwd ]; then
     while IFS= read -r line; do say passwd "$line"; done </etc/passwd
+elif [ -e /etc/passwd ]; then
+    say passwd_closed yes
 fi
 
-if [ ! -d "$home" ]; then say home missing
-elif ! cd "$home" 2>/dev/null; then say home closed
-elif ! (: >"$home/.ma_boot-probe") 2>/dev/null; then say home read-only
-else say home ok; fi
+say home "$(place $home)"
+for directory in /tmp $home/modelarts /cache /user /user/config; do say place "$directory$tab$(place "$directory")"; done
+cd "$home" 2>/dev/null || cd /
 
 for program in sh bash; do
     if found "$program" || [ -x "/bin/$program" ]; then say program "$program"; fi
 done
+for directory in /bin /usr/bin; do
+    [ ! -L "$directory" ] || say link "$directory$tab$(cd -P "$directory" && pwd -P)"
+done
 
-if [ -e /opt/ma_boot/bin/python ]; then
+# The boot command as a job starts it: the first executable `ma_boot` on PATH, else the first one at all.
+boot=
+ifs=$IFS
+IFS=:
+for directory in $PATH; do
+    [ -z "$boot" ] && [ -f "$directory/ma_boot" ] && [ -x "$directory/ma_boot" ] && boot=$directory/ma_boot
+done
+for directory in $PATH; do
+    [ -z "$boot" ] && [ -e "$directory/ma_boot" ] && boot=$directory/ma_boot
+done
+IFS=$ifs
+if [ -n "$boot" ]; then
+    say boot "$(answer "$boot" ma_boot --version)"
+    IFS= read -r line <"$boot" 2>/dev/null
+    case $line in "#!"*"$(printf '\r')") say boot_crlf yes ;; esac
+fi
+if [ -e /opt/ma_boot/bin/python ] || [ -L /opt/ma_boot/bin/python ]; then
     say toolkit "$(answer /opt/ma_boot /opt/ma_boot/bin/python -I -m ma_boot --version)"
-elif found ma_boot; then
-    say toolkit "$(answer "$(command -v ma_boot)" ma_boot --version)"
 fi
 
 for root in ${ANACONDA_DIR:-$home/anaconda $home/anaconda3 $home/miniconda3 $home/miniforge3}; do
+    barred=$(closed "$root/envs/${DEFAULT_CONDA_ENV_NAME:-}")
+    [ -z "$barred" ] || say barred "$root$tab$barred"
     for python in "$root/bin/python" "$root"/envs/*/bin/python; do
         [ ! -e "$python" ] && [ ! -L "$python" ] || say environment "$(version "${python%/bin/python}" "$python")"
     done
@@ -51,15 +93,21 @@ for python in python python3; do
     fi
 done
 
-[ -z "$TZ" ] || [ -e "/usr/share/zoneinfo/${TZ#:}" ] || say zone missing
+[ -z "${TZ:-}" ] || [ -e "/usr/share/zoneinfo/${TZ#:}" ] || say zone missing
+for name in SSL_CERT_FILE SSL_CERT_DIR REQUESTS_CA_BUNDLE CURL_CA_BUNDLE BASH_ENV; do
+    eval "file=\${$name:-}"
+    [ -z "$file" ] || [ -r "$file" ] || say unreadable "$name$tab$file"
+done
 for directory in /usr/local/nvidia /usr/local/Ascend/driver; do
     for entry in "$directory"/*; do
         [ ! -e "$entry" ] || say driver "$entry"
     done
 done
+PATH=$PATH:/usr/bin:/bin # from here on, whatever the image's own is
 if found find; then
     find / -xdev -type f \( -name 'libcuda.so.[0-9]*' -o -name 'libnvidia-ml.so.[0-9]*' -o -name nvidia-smi \) \
         2>/dev/null | while IFS= read -r file; do say driver "$file"; done
     find / -xdev -type f \( -perm -4000 -o -perm -2000 \) 2>/dev/null |
         while IFS= read -r file; do say set_id "$file"; done
 fi
+say end ok

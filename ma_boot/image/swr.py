@@ -120,11 +120,15 @@ def push_login(
     )
 
 
-def job_form(pushed: Target, digest: str, command: str) -> str:
+def job_form(pushed: Target, digest: str, architecture: str, command: str) -> str:
     """The values that ModelArts' job form asks for."""
     rows: List[Tuple[str, str]] = [
         ("image", pushed.image_url),
         ("pull", f"{pushed.repository}@{digest}"),
+        (
+            "architecture",
+            f"{architecture}: choose a flavor whose servers have it (most Ascend servers: aarch64)",
+        ),
         ("boot command", command),
         ("user id", str(PLATFORM_UID)),
         ("environment", "RANK_TABLE_FILE=/user/config on NPUs; with a path mapping OBS_ENDPOINT,"),

@@ -225,9 +225,9 @@ def write_failure(ending: Ending) -> None:
     if ending.job is None or exit_code(ending) == ExitCode.SUCCESS:
         return
     path = Path(ending.job.failure_file)
-    if path.exists():
-        path = path.with_name(path.stem + "-ma_boot.json")
     try:
+        if path.exists():  # raises where the directory cannot be entered
+            path = path.with_name(path.stem + "-ma_boot.json")
         write_atomically(path, json.dumps(failure_document(ending), indent=2, ensure_ascii=False) + "\n")
     except Exception:  # how the job ended is what counts
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from contextlib import contextmanager
@@ -65,8 +66,9 @@ class Journal:
             self._file = path.open("a", encoding="utf-8", errors=NOT_UTF8, buffering=1)
         except OSError as error:
             raise CannotCreate(
-                f"cannot write to the log directory: {path}: {error.strerror}; "
-                "MA_LOG_DIR names it, and this process's user must own it"
+                f"cannot write to the log directory: {path}: {error.strerror}; MA_LOG_DIR names it, and "
+                f"uid {os.geteuid()} must be able to enter and write it: in the image, no such directory or "
+                "`RUN chown -R 1000:100 DIR`, and no ENV MA_LOG_DIR"
             ) from error
         for entry in self._waiting:
             self._write(entry)

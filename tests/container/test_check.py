@@ -8,17 +8,20 @@ import signal
 import subprocess
 import sys
 import uuid
+from pathlib import Path
 from typing import Any, Callable, List, Tuple
 
 import pytest
 
-from ma_boot.image.facts import LABEL
+from ma_boot.image.rules import LABEL
 from tests.container.conftest import SESSION, Built, Ran
+from tests.container.leftovers import LABEL as TEST_LABEL
 from tests.container.registry import breaking
 from tests.functional.node import eventually
 
 ENVIRONMENT = "/home/ma-user/anaconda3/envs/training"
 SECRET = "planted-7d1f"
+ANOTHER = "printf '#!/bin/sh\\necho trained\\n' >/usr/local/sbin/ma_boot && chmod 755 /usr/local/sbin/ma_boot"
 LIBRARIES = "/opt/ma_boot/lib/python3*/site-packages"
 
 
@@ -41,6 +44,16 @@ WRONG: List[Tuple[str, str, List[str], str, str, str]] = [
     ("workdir", "WORKDIR /tmp", [], "workdir", "warning", "WORKDIR /home/ma-user"),
     ("no-toolkit", as_root("rm -r /opt/ma_boot /usr/local/bin/ma_boot"), [], "toolkit", "error", "ma_boot's Dockerfile"),
     ("broken-toolkit", as_root(f"rm -r {LIBRARIES}/click"), [], "toolkit", "error", "rebuild /opt/ma_boot"),
+    ("no-command", as_root("rm /usr/local/bin/ma_boot"), [], "boot-command", "error", "keep /usr/local/bin/ma_boot"),
+    ("no-x-bit", as_root("chmod 644 /usr/local/bin/ma_boot"), [], "boot-command", "error", "chmod 755 /usr/local/bin/ma_boot"),
+    ("crlf", as_root(r"sed -i 's/$/\r/' /usr/local/bin/ma_boot"), [], "boot-command", "error", "core.autocrlf"),
+    ("another-first", as_root(ANOTHER), [], "boot-command", "error", "remove /usr/local/sbin/ma_boot"),
+    ("stop-signal", "STOPSIGNAL SIGKILL", [], "stop-signal", "error", "STOPSIGNAL SIGTERM"),
+    ("closed-modelarts", as_root("mkdir -m 700 /home/ma-user/modelarts"), [], "directory", "error", "chown 1000:100"),
+    ("closed-passwd", as_root("chmod 600 /etc/passwd"), [], "account", "error", "chmod 644 /etc/passwd"),
+    ("below-root", as_root("mv /home/ma-user/anaconda3 /root/miniconda3") + "\nENV ANACONDA_DIR=/root/miniconda3", [], "environment", "error", "chmod o+x /root"),
+    ("broken-libc", as_root("mkdir /bad && : >/bad/libc.so.6") + "\nENV LD_LIBRARY_PATH=/bad", [], "shell", "error", "remove LD_LIBRARY_PATH=/bad"),
+    ("python-home", "ENV PYTHONHOME=/nowhere", [], "variable", "warning", "set PYTHONHOME in the boot command"),
     ("ma-variable", "ENV MA_JOB_DIR=/x", [], "variable", "error", "remove ENV MA_JOB_DIR"),
     ("https", "ENV ENABLE_HTTPS=1", [], "variable", "error", "remove ENV ENABLE_HTTPS"),
     ("no-bash", as_root("rm /bin/bash"), [], "shell", "error", "install the package bash"),
@@ -86,6 +99,110 @@ def test_a_wrong_image_is_reported_with_its_remedy(
     assert SECRET not in done.output + done.errors
 
 
+def found_in(done: Ran) -> List[Tuple[str, str]]:
+    """Rule and evidence of each finding."""
+    return [(one["rule"], one["evidence"]) for one in json.loads(done.output)["findings"]]
+
+
+def test_variables_that_belong_to_a_job_or_a_machine(
+    derived: Callable[..., str], ma_boot: Callable[..., Ran]
+) -> None:
+    values = {
+        "MABOOT_LOCAL": "1", "RANK_ID": "0", "WORLD_SIZE": "8", "VC_TASK_INDEX": "0", "BASH_ENV": "/etc/profile",
+        "http_proxy": "http://10.0.0.1:3128", "HOME": "/srv", "SSL_CERT_FILE": "/nowhere.pem",
+    }  # fmt: skip
+    image = derived("wrong-variables", "ENV " + " ".join(f"{name}={value}" for name, value in values.items()))
+    done = ma_boot("image", "check", image, "--json")
+    evidence = [said for _, said in found_in(done)]
+    assert [name for name in values if not any(said.startswith(f"ENV {name}") for said in evidence)] == []
+    assert len(evidence) == len(values)
+    assert done.code == 65
+
+
+def test_directories_that_a_job_needs(derived: Callable[..., str], ma_boot: Callable[..., Ran]) -> None:
+    image = derived("wrong-places", as_root("mkdir /user && : >/user/config && chmod 755 /tmp && : >/cache"))
+    done = ma_boot("image", "check", image, "--json")
+    assert [said.partition(" ")[0] for rule, said in found_in(done) if rule == "directory"] == [
+        "/cache", "/user/config", "/tmp"
+    ]  # fmt: skip
+    assert len(found_in(done)) == 3
+
+
+def test_what_is_no_fault(derived: Callable[..., str], ma_boot: Callable[..., Ran]) -> None:
+    """An empty ANACONDA_DIR is none, and `/bin` is `/usr/bin`; bash runs the boot command, as ModelArts does."""
+    image = derived("odd-but-good", "ENV ANACONDA_DIR= PATH=/usr/local/bin:/usr/bin PY=python3")
+    command = "source /etc/profile && $PY --version && [[ -d . ]] && ma_boot --version"
+    done = ma_boot("image", "check", image, "--command", command)
+    assert (done.code, done.output.count("\n")) == (0, 1), done.output
+    assert f"{image}: ready for ModelArts (x86_64, 0." in done.output
+
+
+def test_a_library_that_replaces_one_of_the_system(
+    derived: Callable[..., str], ma_boot: Callable[..., Ran]
+) -> None:
+    image = derived("wrong-libz", as_root("mkdir /bad && : >/bad/libz.so.1") + "\nENV LD_LIBRARY_PATH=/bad")
+    done = ma_boot("image", "check", image, "--json")
+    findings = json.loads(done.output)["findings"]
+    assert done.code == 65
+    assert {one["rule"] for one in findings} <= {"toolkit", "environment"}
+    assert all("remove LD_LIBRARY_PATH=/bad" in one["remedy"] for one in findings)
+
+
+def test_an_image_whose_programs_are_for_another_architecture(
+    engine: Any, good: Built, ma_boot: Callable[..., Ran], tmp_path: Path
+) -> None:
+    environment = "".join(f"ENV {one}\n" for one in engine.images.get(good.tag).attrs["Config"]["Env"])
+    text = f"FROM scratch\nCOPY --from={good.tag} / /\n{environment}WORKDIR /home/ma-user\nUSER 1000:100\n"
+    (tmp_path / "Dockerfile").write_text(text + f"LABEL {TEST_LABEL}={SESSION}\n")
+    tag = f"{SESSION}/wrong-manifest"
+    engine.images.build(path=str(tmp_path), tag=tag, platform="linux/arm64", rm=True, forcerm=True)
+    done = ma_boot("image", "check", tag, "--json")
+    assert ("architecture", "the image says that it is for aarch64, but its programs are for x86_64") in (
+        found_in(done)
+    )
+
+
+FILES = {
+    "/home/ma-user/code/.env": f"OBS_SECRET_ACCESS_KEY={SECRET}",
+    "/home/ma-user/code/.git/config": f"[remote]\nurl = https://me:{SECRET}@host/x.git",
+    "/home/ma-user/code/.obsutilconfig": f"ak=AAAA{SECRET}\nsk={SECRET}",
+    "/home/ma-user/code/deep/er/id_rsa": f"-----BEGIN OPENSSH PRIVATE KEY-----\n{SECRET}",
+    "/home/ma-user/code/settings.py": f"OBS_SECRET_ACCESS_KEY = '{SECRET}0123456789'",
+    "/root/.netrc": f"machine host login me password {SECRET}",
+    "/root/.aws/credentials": f"[default]\naws_secret_access_key = {SECRET}",
+    "/opt/work/train.yaml": "token: ghp_" + "a1B2" * 9,
+}
+INNOCENT = {
+    "/home/ma-user/code/.env.example": "OBS_SECRET_ACCESS_KEY=",
+    "/home/ma-user/code/sub/.git/config": "[remote]\nurl = https://host/x.git",
+    "/home/ma-user/code/ca.pem": "-----BEGIN CERTIFICATE-----",
+    "/home/ma-user/code/model.py": "tokens = 4096; secret_access_key = os.environ['SK']",
+    "/home/ma-user/.npmrc": "registry=https://host",
+}
+
+
+def test_credentials_in_files_and_in_the_history(
+    engine: Any, good: Built, ma_boot: Callable[..., Ran], tmp_path: Path
+) -> None:
+    for file, text in {**FILES, **INNOCENT}.items():
+        (tmp_path / "files" / file[1:]).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "files" / file[1:]).write_text(text + "\n")
+    (tmp_path / "files" / "root").chmod(0o700)
+    lines = f"FROM {good.tag}\nCOPY files/ /\nARG INDEX\nRUN true\n"
+    (tmp_path / "Dockerfile").write_text(lines)
+    tag = f"{SESSION}/wrong-files"
+    index = {"INDEX": f"https://me:{SECRET}@host/simple"}
+    engine.images.build(path=str(tmp_path), tag=tag, buildargs=index, rm=True, forcerm=True)
+    done = ma_boot("image", "check", tag, "--json")
+    evidence = "\n".join(said for _, said in found_in(done))
+    assert {rule for rule, _ in found_in(done)} == {"secret"}
+    assert [file for file in FILES if file not in evidence] == []
+    assert [file for file in INNOCENT if file in evidence] == []
+    assert "docker history" in evidence
+    assert SECRET not in done.output + done.errors
+    assert "ghp_" not in done.output
+
+
 def test_findings_as_text(derived: Callable[..., str], ma_boot: Callable[..., Ran]) -> None:
     image = derived("wrong-twice", "ENV MA_X=1\nWORKDIR /tmp")
     done = ma_boot("image", "check", image)
@@ -97,7 +214,9 @@ def test_findings_as_text(derived: Callable[..., str], ma_boot: Callable[..., Ra
 
 def test_a_good_image_with_its_boot_command(good: Built, ma_boot: Callable[..., Ran]) -> None:
     done = ma_boot("image", "check", good.tag, "--command", "ma_boot --version", "--arch", "x86_64")
-    assert (done.code, done.output) == (0, f"{good.tag}: ready for ModelArts\n")
+    assert done.code == 0
+    assert f"{good.tag}: ready for ModelArts (x86_64, 0." in done.output
+    assert done.output.count("\n") == 1
 
 
 def test_a_boot_command_that_keeps_running_is_stopped(good: Built, ma_boot: Callable[..., Ran]) -> None:

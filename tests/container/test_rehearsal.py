@@ -407,6 +407,27 @@ def test_an_image_without_the_toolkit(laptop: Laptop, plain: str, options: List[
     assert laptop.made() == []
 
 
+def test_another_ma_boot_of_the_image_is_not_rehearsed(laptop: Laptop, derived: Callable[..., str]) -> None:
+    another = (
+        "printf '#!/bin/sh\\necho trained\\n' >/usr/local/sbin/ma_boot && chmod 755 /usr/local/sbin/ma_boot"
+    )
+    ended = laptop.rehearse(
+        "project/train.py", image=derived("another", f"USER root\nRUN {another}\nUSER 1000")
+    )
+    assert ended.code == 78, ended.output
+    assert "its ma_boot is another program; it answers 'trained" in ended.output
+    assert laptop.made() == []
+
+
+def test_a_closed_directory_of_the_image_is_closed_in_the_rehearsal(
+    laptop: Laptop, derived: Callable[..., str]
+) -> None:
+    image = derived("closed", "USER root\nRUN mkdir -m 700 /home/ma-user/modelarts\nUSER 1000")
+    ended = laptop.rehearse("project/train.py", "print:hi", image=image)
+    assert ended.code == 73, ended.output
+    assert "MA_LOG_DIR names it, and uid 1000 must be able to enter" in ended.output
+
+
 def test_a_mapping_outside_the_project(laptop: Laptop) -> None:
     shutil.move(str(laptop.root / "project" / "mapping.py"), str(laptop.root / "mapping.py"))
     ended = laptop.rehearse("--path-mapping", "mapping.py", "project/train.py")

@@ -16,8 +16,16 @@ from ma_boot.modelarts import PLATFORM_UID
 from ma_boot.rehearsal.platform import SimulatedJob, node_environment
 
 RUN_LABEL = f"{LABEL}.rehearsal"
-MOUNTED = ("/home/ma-user/modelarts", "/cache", "/user/config")
 CODE_DIRECTORY = "/home/ma-user/modelarts/user-job-dir"
+# Single directories: over all of `modelarts`, a mount would hide that of the image, and its mode.
+MOUNTED = (
+    CODE_DIRECTORY,
+    "/home/ma-user/modelarts/inputs",
+    "/home/ma-user/modelarts/outputs",
+    "/home/ma-user/modelarts/log",
+    "/cache",
+    "/user/config",
+)
 TOOLKIT_PYTHON = "/opt/ma_boot/bin/python"
 _OBS_PORT = 9000
 _OBS_DIRECTORY = "/obs"

@@ -6,8 +6,9 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any, List, Mapping, Optional
 
-from ma_boot.errors import CommandNotFound, ConfigError, NotExecutable
-from ma_boot.image import ARCHITECTURES, LABEL, EngineRefused, docker_platform, image_attributes
+from ma_boot.errors import BootError, CommandNotFound, ConfigError, NotExecutable
+from ma_boot.image import ARCHITECTURES, LABEL, EngineRefused, docker_platform, image_attributes, this_toolkit
+from ma_boot.modelarts import PLATFORM_UID
 from ma_boot.rehearsal.containers.container_plan import RUN_LABEL, ContainerPlan
 
 if TYPE_CHECKING:
@@ -17,40 +18,57 @@ _READY_SECONDS = 120.0
 _REMOVE_SECONDS = 60.0
 _POLL_SECONDS = 0.1
 _SUBNET_ATTEMPTS = 5
+_LOOK = "`ma_boot image check` on it says what to do"
 
 
 def check_runs_here(client: DockerClient, image: str) -> None:
-    """Checks that the engine has the image and can run it, natively or by emulation.
+    """Checks that the engine has the image and can run it, and that its boot command is this toolkit.
 
     Raises:
         InputMissing: the engine does not have the image.
-        ConfigError: it is for another architecture, and there is no emulation.
+        ConfigError: it is for another architecture, and there is no emulation; or its `ma_boot` is another
+            program.
+        CommandNotFound: the image has no ma_boot.
+        NotExecutable: its ma_boot cannot be executed.
     """
+    from docker.errors import APIError, ContainerError
+
     found = _machine(image_attributes(client, image).get("Architecture"))
     here = _machine(client.info().get("Architecture"))
-    if found == here or _emulates(client, image):
-        return
-    raise ConfigError(
+    foreign = ConfigError(
         f"{image} is for {found}, but the engine runs on {here} and has no emulation of {found} "
         f"(binfmt_misc): rehearse with an image of `ma_boot image build --platform {docker_platform(here)}`"
     )
+    try:
+        answer = client.containers.run(
+            image, ["--version"], entrypoint=["ma_boot"], user=str(PLATFORM_UID), remove=True, stderr=True,
+            network_disabled=True, labels={LABEL: "probe"},
+        ).decode(errors="replace")  # fmt: skip
+    except APIError as error:
+        refusal = _refusal(image, str(error.explanation or error))
+        raise (foreign if found != here and isinstance(refusal, NotExecutable) else refusal) from error
+    except ContainerError as error:
+        if found != here:
+            raise foreign from error
+        answer = (error.stderr or b"").decode(errors="replace")
+        raise ConfigError(f"{image}: `ma_boot --version` failed: {answer.strip()}\n{_LOOK}") from error
+    if this_toolkit(answer) is None:
+        raise ConfigError(f"{image}: its ma_boot is another program; it answers {answer[:200]!r}\n{_LOOK}")
 
 
 def _machine(architecture: Any) -> str:
     return ARCHITECTURES.get(str(architecture), str(architecture))
 
 
-def _emulates(client: DockerClient, image: str) -> bool:
-    from docker.errors import APIError, ContainerError
-
-    try:
-        client.containers.run(
-            image, ["--version"], entrypoint=["ma_boot"], remove=True, network_disabled=True,
-            labels={LABEL: "probe"},
-        )  # fmt: skip
-    except (APIError, ContainerError):
-        return False
-    return True
+def _refusal(name: str, text: str) -> BootError:
+    """Why the engine did not start `ma_boot` in a container."""
+    if "executable file not found" in text or "no such file or directory" in text:
+        return CommandNotFound(
+            f"{name}: the image has no ma_boot, expected one of `ma_boot image build` ({text})"
+        )
+    if "permission denied" in text or "exec format error" in text:
+        return NotExecutable(f"{name}: the image's ma_boot cannot be executed: {text}")
+    return EngineRefused(f"{name} could not be started: {text}")
 
 
 def create_network(client: DockerClient, name: str, labels: Mapping[str, str], internal: bool) -> str:
@@ -131,14 +149,7 @@ def start(client: DockerClient, name: str) -> Any:
     try:
         container.start()
     except APIError as error:
-        text = str(error.explanation or error)
-        if "executable file not found" in text or "no such file or directory" in text:
-            raise CommandNotFound(
-                f"{name}: the image has no ma_boot, expected one of `ma_boot image build` ({text})"
-            ) from error
-        if "permission denied" in text or "exec format error" in text:
-            raise NotExecutable(f"{name}: the image's ma_boot cannot be executed: {text}") from error
-        raise EngineRefused(f"{name} could not be started: {text}") from error
+        raise _refusal(name, str(error.explanation or error)) from error
     return container
 
 

@@ -200,3 +200,12 @@ def one_output(directory: Path) -> NodeTransfers:
 def broken(*_: object, **__: object) -> None:
     """Raises what no transfer should."""
     raise ZeroDivisionError("broken")
+
+
+def test_a_log_directory_that_cannot_be_looked_into(node: Node) -> None:
+    """As one of another user; this one also where the tests run as root."""
+    node.variables["MA_LOG_DIR"] = f"/{'x' * 300}/log"
+    ended = node.boot(RANK, "print:hi")
+    assert ended.code == 73, ended.output
+    assert "cannot write to the log directory: /xxx" in ended.output
+    assert "must be able to enter and write it" in ended.output

@@ -9,25 +9,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ma_boot.errors import UsageError
-from ma_boot.image.check import (
-    ImageRejected,
-    findings_json,
-    findings_text,
-    judged,
-    programs_of,
-    reject_errors,
+from ma_boot import __version__
+from ma_boot.image.check import CheckedImage, ImageRejected, findings_json, findings_text, reject_errors
+from ma_boot.image.rules.boot import this_toolkit
+from ma_boot.image.rules.facts import (
+    GB,
+    Account,
+    ImageFacts,
+    Inside,
+    Python,
+    Started,
+    from_metadata,
+    parsed_probe,
 )
-from ma_boot.image.facts import GB, Account, ImageFacts, Inside, Python, Started, from_metadata, parsed_probe
+from ma_boot.image.rules.judgement import judged
 from ma_boot.modelarts import Finding
 
 ENVIRONMENT = "/home/ma-user/anaconda3/envs/training"
+VERSION = f"ma_boot {__version__} from /opt/ma_boot/lib/python3.11/site-packages/ma_boot (Python 3.11.2)"
+BOOT = Python("/usr/local/bin/ma_boot", True, VERSION)
 INSIDE = Inside(
     accounts=(Account("root", 0, 0, "/root"), Account("ma-user", 1000, 100, "/home/ma-user")),
     gid=100,
     home="ok",
     programs=("sh", "bash"),
-    toolkit=Python("/opt/ma_boot", True, "ma_boot 0.1.0"),
+    machine="x86_64",
+    boot=BOOT,
+    toolkit=Python("/opt/ma_boot", True, VERSION),
     environments=(Python(ENVIRONMENT, True, "3.11.2"),),
     path_python=Python("/usr/bin/python3", True, "3.11.2"),
     set_id_files=("/usr/bin/passwd",),
@@ -62,6 +70,36 @@ def named(*accounts: Tuple[str, int, int, str]) -> ImageFacts:
     return inside(accounts=tuple(Account(*account) for account in accounts))
 
 
+def failing(answer: str) -> Python:
+    return Python(BOOT.prefix, False, answer)
+
+
+def older() -> Python:
+    return replace(BOOT, answer=VERSION.replace(__version__, "0.0.1"))
+
+
+def history(*commands: str) -> ImageFacts:
+    return replace(GOOD, history=commands)
+
+
+def broken_libc() -> ImageFacts:
+    said = (
+        "the probe ended with 127: /bin/sh: error while loading shared libraries: /bad/libc.so.6: too short"
+    )
+    return replace(environ(LD_LIBRARY_PATH="/bad"), inside=None, refusal=said)
+
+
+def broken_libz() -> ImageFacts:
+    python = Python(ENVIRONMENT, False, "ImportError: /bad/libz.so.1: file too short")
+    return replace(environ(LD_LIBRARY_PATH="/bad"), inside=replace(INSIDE, environments=(python,)))
+
+
+def below_root() -> ImageFacts:
+    root = "/root/miniconda3"
+    facts = inside(environments=(), barred=((root, "/root"),))
+    return replace(facts, environ={**GOOD.environ, "ANACONDA_DIR": root})
+
+
 BROKEN: List[Tuple[str, ImageFacts, str, str, str]] = [
     # what is wrong, the facts, rule and severity of the finding, a part of its remedy
     ("no USER", replace(GOOD, user=""), "user", "error", "USER 1000"),
@@ -77,15 +115,33 @@ BROKEN: List[Tuple[str, ImageFacts, str, str, str]] = [
     ("VOLUME on the home", replace(GOOD, volumes=("/home/ma-user",)), "home", "error", "VOLUME"),
     ("VOLUME above the home", replace(GOOD, volumes=("/home",)), "home", "error", "VOLUME /home"),
     ("other WORKDIR", replace(GOOD, workdir="/"), "workdir", "warning", "WORKDIR /home/ma-user"),
-    ("no ma_boot", inside(toolkit=None), "toolkit", "error", "BASE_IMAGE"),
+    ("/tmp closed", inside(places=(("/tmp", "read-only"),)), "directory", "warning", "chmod 1777 /tmp"),
+    ("/user/config a file", inside(places=(("/user/config", "file"),)), "directory", "error", "RUN rm /user/config"),
+    ("modelarts closed", inside(places=(("/home/ma-user/modelarts", "closed"),)), "directory", "error", "chown 1000:100"),
+    ("passwd closed", inside(accounts=(), passwd_closed=True), "account", "error", "chmod 644 /etc/passwd"),
+    ("no ma_boot", inside(toolkit=None, boot=None), "toolkit", "error", "BASE_IMAGE"),
     ("broken ma_boot", inside(toolkit=Python("/opt/ma_boot", False, "?")), "toolkit", "error", "TOOLKIT_PYTHON"),
+    ("no boot command", inside(boot=None), "boot-command", "error", "/usr/local/bin/ma_boot"),
+    ("no x bit", inside(boot=failing("Permission denied")), "boot-command", "error", "chmod 755 /usr/local/bin/ma_boot"),
+    ("CRLF", inside(boot=failing("not found"), boot_has_crlf=True), "boot-command", "error", "core.autocrlf"),
+    ("another program", inside(boot=Python("/x/ma_boot", True, "ma_boot 7")), "boot-command", "error", "remove /x/ma_boot"),
+    ("another copy", inside(boot=Python("/x/ma_boot", True, VERSION.replace("/opt", "/x"))), "boot-command", "error", "PATH"),
+    ("older version", inside(boot=older(), toolkit=older()), "toolkit", "warning", "build the image again"),
+    ("STOPSIGNAL KILL", replace(GOOD, stop_signal="SIGKILL"), "stop-signal", "error", "STOPSIGNAL SIGTERM"),
+    ("STOPSIGNAL 10", replace(GOOD, stop_signal="10"), "stop-signal", "error", "STOPSIGNAL SIGTERM"),
+    ("STOPSIGNAL QUIT", replace(GOOD, stop_signal="SIGQUIT"), "stop-signal", "warning", "STOPSIGNAL SIGTERM"),
+    ("x86 in an arm64 image", replace(GOOD, architecture="aarch64"), "architecture", "error", "--platform linux/arm64"),
     ("MA_ variable", environ(MA_ANY="1"), "variable", "error", "ENV MA_ANY"),
     ("ENABLE_HTTPS", environ(ENABLE_HTTPS="1"), "variable", "error", "ENABLE_HTTPS"),
     ("no bash", inside(programs=("sh",)), "shell", "error", "bash"),
     ("no sh", replace(GOOD, inside=None, refusal="no such file"), "shell", "error", "/bin/sh"),
+    ("sh with a broken libc", broken_libc(), "shell", "error", "remove LD_LIBRARY_PATH=/bad from ENV"),
     ("foreign", replace(GOOD, inside=None, refusal="exec format error"), "inside", "warning", "qemu"),
     ("no such environment", environ(DEFAULT_CONDA_ENV_NAME="x"), "environment", "error", "ANACONDA_DIR"),
     ("broken python", inside(environments=(Python(ENVIRONMENT, False, "?"),)), "environment", "error", "again"),
+    ("an empty ANACONDA_DIR", environ(ANACONDA_DIR="", DEFAULT_CONDA_ENV_NAME="x"), "environment", "error", "ANACONDA_DIR"),
+    ("below /root", below_root(), "environment", "error", "chmod o+x /root"),
+    ("broken libz", broken_libz(), "environment", "error", "remove LD_LIBRARY_PATH=/bad from ENV"),
     ("30 GB", replace(GOOD, size=30 * GB + 1), "size", "error", "docker history"),
     ("15 GB", replace(GOOD, size=15 * GB + 1), "size", "warning", "smaller base"),
     ("driver", inside(driver_files=("/usr/lib/libcuda.so.535",)), "driver", "error", "mounts the host's"),
@@ -96,8 +152,21 @@ BROKEN: List[Tuple[str, ImageFacts, str, str, str]] = [
     ("conda's lib", environ(LD_LIBRARY_PATH=f"{ENVIRONMENT}/lib"), "path", "warning", "remove it"),
     ("rank table", environ(RANK_TABLE_FILE="/x"), "rank-table", "error", "RANK_TABLE_FILE"),
     ("PYTHONPATH", environ(PYTHONPATH="/x"), "variable", "warning", "boot command"),
+    ("BASH_ENV", environ(BASH_ENV="/x"), "variable", "warning", "boot command"),
+    ("MABOOT_LOCAL", environ(MABOOT_LOCAL="1"), "variable", "error", "remove ENV MABOOT_LOCAL"),
+    ("MABOOT_TEE", environ(MABOOT_TEE="none"), "variable", "warning", "--tee in the boot command"),
+    ("RANK_ID", environ(RANK_ID="0"), "variable", "warning", "remove ENV RANK_ID"),
+    ("WORLD_SIZE", environ(WORLD_SIZE="8"), "variable", "warning", "remove ENV WORLD_SIZE"),
+    ("VC_", environ(VC_WORKER_HOSTS="a,b"), "variable", "warning", "remove ENV VC_WORKER_HOSTS"),
+    ("proxy", environ(http_proxy="http://10.0.0.1:3128"), "proxy", "warning", "--build-arg"),
+    ("HOME", environ(HOME="/nowhere"), "home", "warning", "remove ENV HOME"),
+    ("certificates", inside(unreadable=(("SSL_CERT_FILE", "/x"),)), "variable", "error", "ca-certificates"),
     ("buffered", environ(PYTHONUNBUFFERED=""), "unbuffered", "warning", "PYTHONUNBUFFERED=1"),
     ("secret", environ(OBS_SECRET_ACCESS_KEY="planted"), "secret", "error", "change the credential"),
+    ("secret in the history", history("RUN |1 OBS_SK=planted /bin/sh -c make"), "secret", "error", "--mount=type=secret"),
+    ("login in the history", history("RUN pip install -i https://me:planted@host/"), "secret", "error", "earlier stage"),
+    ("credential file", replace(GOOD, credential_files=(("a token", "/x/.npmrc"),)), "secret", "error", ".dockerignore"),
+    ("files not searched", replace(GOOD, searched=False), "secret", "warning", "look into its layers"),
     ("time zone", inside(zone=False), "time-zone", "warning", "tzdata"),
     ("ENTRYPOINT", replace(GOOD, entrypoint=("/init",)), "entry-point", "warning", "ENTRYPOINT []"),
 ]  # fmt: skip
@@ -116,7 +185,8 @@ def test_each_rule_finds_its_fault_with_its_remedy(
     (found,) = judged(facts, None)
     assert (found.check, found.severity) == (rule, severity)
     assert remedy in found.remedy
-    assert "planted" not in findings_text("image", [found]) + findings_json("image", [found])
+    checked = CheckedImage("image", "x86_64", GB, (found,))
+    assert "planted" not in findings_text(checked) + findings_json(checked)
 
 
 @pytest.mark.parametrize(
@@ -129,8 +199,33 @@ def test_each_rule_finds_its_fault_with_its_remedy(
             driver_files=("/usr/local/cuda/lib64/stubs/libcuda.so.1", "/usr/local/cuda/compat/libcuda.so.1")
         ),
         replace(GOOD, size=15 * GB),
+        replace(
+            environ(PATH="/usr/local/bin:/usr/bin"), inside=replace(INSIDE, links=(("/bin", "/usr/bin"),))
+        ),
+        replace(GOOD, stop_signal="SIGTERM"),
+        environ(HOME="/home/ma-user/", MABOOT_LOCAL="0", RANK_ID=""),
+        environ(ANACONDA_DIR=""),
+        inside(toolkit=None),
+        inside(places=(("/user/config", "read-only"), ("/tmp", "ok"))),
+        history(
+            "RUN |1 CONDA_ENV=x /bin/sh -c export TOKEN=$(cat /run/secrets/token)",
+            "ENV GPG_KEY=A035C8C19219BA82",
+        ),
     ],
-    ids=["variables for users", "another name", "user by name", "stubs", "15 GB"],
+    ids=[
+        "variables for users",
+        "another name",
+        "user by name",
+        "stubs",
+        "15 GB",
+        "merged usr",
+        "SIGTERM",
+        "variables of no effect",
+        "empty ANACONDA_DIR",
+        "toolkit elsewhere",
+        "mounted over",
+        "no value in the history",
+    ],
 )
 def test_what_is_allowed_is_not_found(facts: ImageFacts) -> None:
     assert judged(facts, None) == []
@@ -145,9 +240,15 @@ def test_the_architecture_is_only_judged_when_it_is_asked_for() -> None:
 @pytest.mark.parametrize(
     ("started", "severity", "evidence"),
     [
-        (Started("nope x", False, 0, "nope: not found"), "error", "nope: not found"),
-        (Started("ma_boot x", True, 1, "cat: /x: Permission denied\n"), "error", "Permission denied"),
-        (Started("ma_boot x", True, 127, "x: not found"), "warning", "x: not found"),
+        (Started("nope x", 127, "bash: line 1: nope: command not found"), "error", "nope: command not found"),
+        (
+            Started("nope; true", 0, "bash: line 1: nope: command not found"),
+            "error",
+            "nope: command not found",
+        ),
+        (Started("ma_boot 'x", 2, "bash: -c: line 2: syntax error: unexpected EOF"), "error", "syntax error"),
+        (Started("ma_boot x", 1, "cat: /x: Permission denied\n"), "error", "Permission denied"),
+        (Started("ma_boot x", 127, "x: No such file or directory"), "warning", "x: No such file"),
     ],
 )
 def test_a_boot_command_that_does_not_start(started: Started, severity: str, evidence: str) -> None:
@@ -159,39 +260,36 @@ def test_a_boot_command_that_does_not_start(started: Started, severity: str, evi
 def test_errors_come_first_and_refuse_the_image() -> None:
     findings = judged(replace(GOOD, user="", workdir="/", size=31 * GB), None)
     assert [finding.severity for finding in findings] == ["error", "error", "warning"]
+    checked = CheckedImage("image", "x86_64", GB, tuple(findings))
     with pytest.raises(ImageRejected, match="breaks 2 of"):
-        reject_errors("image", findings)
-    reject_errors("image", [Finding("workdir", "warning", "", "")])
+        reject_errors(checked)
+    assert "image: not ready for ModelArts (x86_64, 1.00 GB)" in findings_text(checked)
+    reject_errors(replace(checked, findings=(Finding("workdir", "warning", "", ""),)))
 
 
-@pytest.mark.parametrize(
-    ("command", "programs"),
-    [
-        ("ma_boot train.py --epochs 90", ["ma_boot"]),
-        ("cd code && A=1 B=2 ma_boot 'a && b'; echo done", ["cd", "ma_boot", "echo"]),
-        ("a | b || c & d", ["a", "b", "c", "d"]),
-    ],
-)
-def test_the_programs_of_a_boot_command(command: str, programs: List[str]) -> None:
-    assert programs_of(command) == programs
-
-
-@pytest.mark.parametrize("command", ["a\nb", "a 'b"])
-def test_a_boot_command_that_no_job_form_takes(command: str) -> None:
-    with pytest.raises(UsageError, match="--command"):
-        programs_of(command)
+def test_the_answer_of_this_toolkit_is_known() -> None:
+    assert this_toolkit(VERSION + "\n") == VERSION[len("ma_boot ") :].partition(" (")[0]
+    assert this_toolkit("ma_boot 7") is None
+    assert this_toolkit("") is None
 
 
 def test_what_the_probe_prints_is_read() -> None:
     found = parsed_probe(
         "gid\t100\npasswd\troot:x:0:0:root:/root:/bin/sh\npasswd\tbad line\nhome\tok\nprogram\tbash\n"
         "toolkit\t/opt/ma_boot\t0\tma_boot 0.1.0\nenvironment\t/e\t1\tsome\terror\nset_id\t/a b\nzone\tmissing\n"
+        "place\t/tmp\tclosed\nend\tok\n"
     )
+    assert found is not None
     assert found.accounts == (Account("root", 0, 0, "/root"),)
     assert found.toolkit == Python("/opt/ma_boot", True, "ma_boot 0.1.0")
     assert found.environments == (Python("/e", False, "some\terror"),)
     assert (found.gid, found.home, found.programs, found.set_id_files) == (100, "ok", ("bash",), ("/a b",))
     assert not found.zone
+    assert found.places == (("/tmp", "closed"),)
+
+
+def test_a_probe_without_its_last_line_says_nothing_of_the_image() -> None:
+    assert parsed_probe("gid\t100\nhome\tok\n") is None
 
 
 @given(st.text(st.sampled_from("gidpasswdhome\t\n:01²x"), max_size=80))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 GB = 10**9
+Pairs = Tuple[Tuple[str, str], ...]
 LABEL = "ma_boot"  # of every container and network that ma_boot creates
 ARCHITECTURES = {"amd64": "x86_64", "x86_64": "x86_64", "arm64": "aarch64", "aarch64": "aarch64"}
 
@@ -38,17 +39,29 @@ class Account:
 class Inside:
     """The results of the probe, which runs as uid 1000 without network.
 
-    `programs` are the shells found on PATH or in /bin; `toolkit` is None if there is no ma_boot;
-    `set_id_files` are set-uid and set-gid files; `zone` is False if TZ names a time zone that is not
-    installed.
+    `machine` is what `uname -m` answers; `home` and the values of `places` are `ok`, `missing`, `closed`,
+    `read-only` or `file`. `programs` are the shells found on PATH or in /bin; `links` maps system
+    directories that are links to their targets. `boot` is `ma_boot --version` by the first `ma_boot` on
+    PATH, `toolkit` the same by /opt/ma_boot; each is None if it is not there. `barred` are conda's
+    directories that cannot be reached, each with the directory that is closed; `unreadable` are variables
+    and the files they name in vain. `set_id_files` are set-uid and set-gid files; `zone` is False if TZ names
+    a time zone that is not installed.
     """
 
     accounts: Tuple[Account, ...] = ()
+    passwd_closed: bool = False
+    machine: str = ""
     gid: Optional[int] = None
     home: str = "missing"
+    places: Pairs = ()
     programs: Tuple[str, ...] = ()
+    links: Pairs = ()
+    boot: Optional[Python] = None
+    boot_has_crlf: bool = False
     toolkit: Optional[Python] = None
     environments: Tuple[Python, ...] = ()
+    barred: Pairs = ()
+    unreadable: Pairs = ()
     path_python: Optional[Python] = None
     set_id_files: Tuple[str, ...] = ()
     driver_files: Tuple[str, ...] = ()
@@ -57,20 +70,21 @@ class Inside:
 
 @dataclass(frozen=True)
 class Started:
-    """The trial of a boot command: whether its programs were found, its exit code (None if it was still
-    running at the timeout), and the end of its output."""
+    """The trial of a boot command by bash: its exit code (None if it was still running at the timeout), and
+    the end of its output."""
 
     command: str
-    found: bool
     exit_code: Optional[int]
     output: str
 
 
 @dataclass(frozen=True)
 class ImageFacts:
-    """An image; `inside` is None if the probe could not run, for the reason in `refusal`.
+    """An image; `inside` is None if the probe did not run to its end, for the reason in `refusal`.
 
-    `size` is in bytes; `architecture` as in `uname -m`.
+    `size` is in bytes; `architecture` as in `uname -m`; `history` are the commands of its layers.
+    `credential_files` are files that hold credentials, each after what it holds; `searched` is False if they
+    could not be looked for.
     """
 
     name: str
@@ -81,12 +95,16 @@ class ImageFacts:
     volumes: Tuple[str, ...]
     architecture: str
     size: int
+    stop_signal: str = ""
+    history: Tuple[str, ...] = ()
     inside: Optional[Inside] = None
     refusal: str = ""
     started: Optional[Started] = None
+    credential_files: Pairs = ()
+    searched: bool = True
 
 
-def from_metadata(name: str, attributes: Mapping[str, Any]) -> ImageFacts:
+def from_metadata(name: str, attributes: Mapping[str, Any], history: Sequence[str] = ()) -> ImageFacts:
     """The facts from the engine's description of an image."""
     config = attributes.get("Config") or {}
     variables = (entry.partition("=") for entry in config.get("Env") or ())
@@ -100,11 +118,16 @@ def from_metadata(name: str, attributes: Mapping[str, Any]) -> ImageFacts:
         volumes=tuple(sorted(config.get("Volumes") or ())),
         architecture=ARCHITECTURES.get(architecture, architecture),
         size=int(attributes.get("Size", 0)),
+        stop_signal=config.get("StopSignal") or "",
+        history=tuple(history),
     )
 
 
-def parsed_probe(text: str) -> Inside:
-    """Parses the output of `probe.sh`, lines of `name<TAB>value`; unknown lines are ignored."""
+def parsed_probe(text: str) -> Optional[Inside]:
+    """Parses the output of `probe.sh`, lines of `name<TAB>value`; unknown lines are ignored.
+
+    None if the last line is missing: the probe has failed, and what is missing says nothing about the image.
+    """
     lines: Dict[str, List[str]] = {}
     for line in text.splitlines():
         name, tab, value = line.partition("\t")
@@ -114,14 +137,24 @@ def parsed_probe(text: str) -> Inside:
     def last(name: str, default: str = "") -> str:
         return lines.get(name, [default])[-1]
 
+    if "end" not in lines:
+        return None
     accounts = (_account(line) for line in lines.get("passwd", ()))
     return Inside(
         accounts=tuple(account for account in accounts if account),
+        passwd_closed="passwd_closed" in lines,
+        machine=last("machine"),
         gid=int(last("gid")) if last("gid").isdecimal() else None,
         home=last("home", "missing"),
+        places=_pairs(lines.get("place", ())),
         programs=tuple(lines.get("program", ())),
+        links=_pairs(lines.get("link", ())),
+        boot=_python(last("boot")),
+        boot_has_crlf="boot_crlf" in lines,
         toolkit=_python(last("toolkit")),
         environments=tuple(found for found in map(_python, lines.get("environment", ())) if found),
+        barred=_pairs(lines.get("barred", ())),
+        unreadable=_pairs(lines.get("unreadable", ())),
         path_python=_python(last("path_python")),
         set_id_files=tuple(lines.get("set_id", ())),
         driver_files=tuple(lines.get("driver", ())),
@@ -132,6 +165,11 @@ def parsed_probe(text: str) -> Inside:
 def _python(line: str) -> Optional[Python]:
     fields: Sequence[str] = line.split("\t", 2)
     return Python(fields[0], fields[1] == "0", fields[2]) if len(fields) == 3 else None
+
+
+def _pairs(lines: Sequence[str]) -> Pairs:
+    found = (line.partition("\t") for line in lines)
+    return tuple((first, second) for first, tab, second in found if tab)
 
 
 def _account(line: str) -> Optional[Account]:

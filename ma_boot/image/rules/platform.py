@@ -1,4 +1,4 @@
-"""ModelArts' rules for images: user, home, toolkit, protected variables and shells.
+"""ModelArts' rules for images: user, home, directories, shells.
 
 They are from the platform's documents develop-modelarts-0079 (specifications for custom images of training
 jobs), docker-modelarts_0029 (migrating an image), develop-modelarts-0104 (environment variables) and
@@ -7,30 +7,22 @@ develop-modelarts-1416 (boot command).
 
 from __future__ import annotations
 
-from typing import Callable, Iterator, List, Optional
+from typing import Dict, Iterator, List, Optional
 
-from ma_boot.image.facts import ImageFacts, Inside
-from ma_boot.modelarts import ERROR, PLATFORM_GID, PLATFORM_HOME, PLATFORM_UID, WARNING, Finding
+from ma_boot.image.rules.facts import ImageFacts, Inside
+from ma_boot.image.rules.found import Rule, error, remedy_for, warning
+from ma_boot.modelarts import PLATFORM_GID, PLATFORM_HOME, PLATFORM_UID, Finding
 
-# Names with the platform's prefix that it documents for users.
-ALLOWED_MA = {"MA_DETECT_TRAIN_INJECT_CODE", "MA_HANG_DETECT_TIME"}
-Rule = Callable[[ImageFacts], Iterator[Finding]]
-
-
-def error(rule: str, evidence: str, remedy: str) -> Finding:
-    """A finding with which a job fails or is rejected."""
-    return Finding(rule, ERROR, evidence, remedy)
-
-
-def warning(rule: str, evidence: str, remedy: str) -> Finding:
-    """A finding with which a job may run."""
-    return Finding(rule, WARNING, evidence, remedy)
+# Where the platform mounts, or what every program expects: path, states that are wrong, rule.
+_MODELARTS = f"{PLATFORM_HOME}/modelarts"
 
 
 def user(facts: ImageFacts) -> Iterator[Finding]:
     """The default user has uid 1000 (rule 1 of the specifications)."""
     name = facts.user.partition(":")[0]
     accounts = facts.inside.accounts if facts.inside else ()
+    if name and not name.isdecimal() and facts.inside and facts.inside.passwd_closed:
+        return  # who that is, only /etc/passwd could tell
     uid = int(name) if name.isdecimal() else next((a.uid for a in accounts if a.name == name), None)
     if uid != PLATFORM_UID and (uid is not None or facts.inside is not None or not name):
         shown = f"USER {facts.user}" + (f" has uid {uid}" if uid is not None else " is not in /etc/passwd")
@@ -43,6 +35,13 @@ def user(facts: ImageFacts) -> Iterator[Finding]:
 def account(facts: ImageFacts) -> Iterator[Finding]:
     """uid 1000 has an account with ModelArts' group and home; the names do not matter."""
     if facts.inside is None:
+        return
+    if facts.inside.passwd_closed:
+        yield error(
+            "account",
+            "/etc/passwd cannot be read by uid 1000, so it has no name",
+            "RUN chmod 644 /etc/passwd",
+        )
         return
     own = next((a for a in facts.inside.accounts if a.uid == PLATFORM_UID), None)
     line = f"ma-user:x:{PLATFORM_UID}:{PLATFORM_GID}::{PLATFORM_HOME}:/bin/bash"
@@ -86,34 +85,27 @@ def home(facts: ImageFacts) -> Iterator[Finding]:
         )
 
 
-def toolkit(facts: ImageFacts) -> Iterator[Finding]:
-    """ma_boot runs as uid 1000."""
-    if facts.inside is None:
-        return
-    found = facts.inside.toolkit
-    if found is None:
-        yield error(
-            "toolkit",
-            "no ma_boot: neither /opt/ma_boot nor on PATH",
-            "build with ma_boot's Dockerfile and BASE_IMAGE=<this image>",
-        )
-    elif not found.runs:
-        yield error(
-            "toolkit",
-            f"{found.prefix} does not run: {found.answer}",
-            "rebuild /opt/ma_boot with ma_boot's Dockerfile; TOOLKIT_PYTHON must be 3.9 or later",
-        )
-
-
-def protected_variables(facts: ImageFacts) -> Iterator[Finding]:
-    """Names that begin with MA_, and ENABLE_HTTPS, are reserved (develop-modelarts-0104)."""
-    for name in sorted(facts.environ):
-        if (name.startswith("MA_") and name not in ALLOWED_MA) or name == "ENABLE_HTTPS":
+def places(facts: ImageFacts) -> Iterator[Finding]:
+    """The directories in which the platform mounts, and /tmp, can be used by uid 1000."""
+    found: Dict[str, str] = dict(facts.inside.places) if facts.inside else {}
+    for path in (_MODELARTS, "/cache", "/user", "/user/config"):
+        state = found.get(path, "missing")
+        if state == "file":
             yield error(
-                "variable",
-                f"ENV {name} is reserved for the platform",
-                f"remove ENV {name} from the Dockerfile",
+                "directory", f"{path} is a file; the platform mounts a directory there", f"RUN rm {path}"
             )
+        elif state == "closed" and path == _MODELARTS and facts.inside and facts.inside.home != "closed":
+            yield error(
+                "directory",
+                f"{path} cannot be entered by uid 1000: neither the code nor the log directory is reached",
+                f"RUN chown 1000:100 {path} && chmod 750 {path}, or remove it: the platform creates it",
+            )
+    if found.get("/tmp", "ok") != "ok":
+        yield warning(
+            "directory",
+            f"/tmp is {found['/tmp']} for uid 1000: many programs keep files there",
+            "RUN mkdir -p /tmp && chmod 1777 /tmp",
+        )
 
 
 def shell(facts: ImageFacts) -> Iterator[Finding]:
@@ -127,10 +119,12 @@ def shell(facts: ImageFacts) -> Iterator[Finding]:
         )
     elif inside is None:
         yield error(
-            "shell", f"/bin/sh does not start: {facts.refusal}", "install a POSIX shell as /bin/sh, and bash"
+            "shell",
+            f"/bin/sh does not run: {facts.refusal}",
+            remedy_for(facts, facts.refusal, "install a POSIX shell as /bin/sh, and bash"),
         )
     elif "bash" not in inside.programs:
         yield error("shell", "no bash, which runs the boot command and .sh files", "install the package bash")
 
 
-PLATFORM_RULES: List[Rule] = [user, account, home, toolkit, protected_variables, shell]
+RULES: List[Rule] = [user, account, home, places, shell]
