@@ -76,4 +76,6 @@ WORKDIR /home/ma-user
 USER 1000:100
 # ModelArts runs the boot command, `ma_boot train.py`; an entry point of the base would only stand before it.
 ENTRYPOINT []
+# That of the base might be another one, which ma_boot would not take for a stop.
+STOPSIGNAL SIGTERM
 CMD ["ma_boot", "--help"]

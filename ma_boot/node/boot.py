@@ -11,7 +11,7 @@ from ma_boot.launch import LaunchPlan, Node, Placement
 from ma_boot.modelarts import JobEnvironment, call_post_stop, check_free, instance_name, read_job, start_slogd
 from ma_boot.node.environment_phase import NodeSetup, check_command, training_argv
 from ma_boot.node.form_channels import empty_outputs, form_channels
-from ma_boot.node.job_phase import check_container, report_channels, set_failure_aside
+from ma_boot.node.job_phase import check_container, report_channels, report_shell, set_failure_aside
 from ma_boot.node.launch_phase import make_directories, meeting_point, plan_node
 from ma_boot.node.mapping import (
     NodeTransfers,
@@ -51,6 +51,7 @@ def boot(request: BootRequest, world: World) -> Ending:
             journal.open(Path(job.events_file), job.node_rank)
             journal.event("job", **job.event())
             set_failure_aside(job)
+            report_shell(environ, job, journal.say)
             check_restarts(request.run, job)
             transfers = job_transfers(request.transfers, environ, world.cwd, job)
             _check_before(request, world, job, transfers)

@@ -9,6 +9,8 @@ from typing import Mapping
 from ma_boot.errors import CannotCreate, ConfigError, listed
 from ma_boot.modelarts import JobEnvironment, failed, read_channels
 from ma_boot.node.world import Say
+from ma_boot.processes import swallowing_shell
+from ma_boot.redact import secret_values, without_secrets
 from ma_boot.reporting import keep_earlier
 
 
@@ -21,6 +23,20 @@ def set_failure_aside(job: JobEnvironment) -> None:
         keep_earlier(Path(job.failure_file))
     except OSError as error:
         raise CannotCreate(f"cannot rename {job.failure_file}: {error.strerror}") from error
+
+
+def report_shell(environ: Mapping[str, str], job: JobEnvironment, say: Say) -> None:
+    """Prints a warning if a shell keeps the platform's stop signal from this process."""
+    shell = swallowing_shell()
+    if shell is None or not (
+        job.platform_name or os.getppid() == 1
+    ):  # in a terminal, people stop it by Ctrl-C
+        return
+    shown = without_secrets(shell, secret_values(environ))
+    say(
+        f"a stop of the job will not reach ma_boot, so no outputs would be uploaded: the shell above it, "
+        f"`{shown[:120]}`, passes no signal on; let `exec ma_boot ...` be its last command"
+    )
 
 
 def check_container(environ: Mapping[str, str], hostname: str, job: JobEnvironment, say: Say) -> None:

@@ -17,6 +17,7 @@ from ma_boot.processes.orphan_guard import (
     processes_with,
     running_processes,
 )
+from ma_boot.processes.parent_shell import swallowing_shell
 from ma_boot.processes.signals import SignalInbox, signal_group, signal_process
 from ma_boot.processes.task import REMIND_SECONDS, Task
 
@@ -40,4 +41,5 @@ __all__ = [
     "signal_group",
     "signal_process",
     "stop_leftovers",
+    "swallowing_shell",
 ]

@@ -119,6 +119,27 @@ def test_pid_1_forwards_the_stop_and_exits_with_its_code(
     assert "asked to stop" in printed(container)
 
 
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+def test_a_stop_passes_a_shell_that_executes_ma_boot(start: Start, shell: str) -> None:
+    container = start([shell, "-c", "cd /tmp && exec ma_boot program.py wait"])
+    eventually(lambda: "ready" in printed(container), "the training is ready")
+    container.stop(timeout=30)
+    assert ended(container) == 143
+    assert "a stop of the job will not reach ma_boot" not in printed(container)
+
+
+def test_a_shell_that_keeps_the_stop_is_reported(start: Start) -> None:
+    container = start(["sh", "-c", "cd /tmp && ma_boot program.py wait"])
+    eventually(lambda: "ready" in printed(container), "the training is ready")
+    assert printed(container).count("a stop of the job will not reach ma_boot") == 1
+    container.stop(timeout=1)
+    assert ended(container) == 137  # as the line says
+
+
+def test_the_stop_signal_of_a_base_is_replaced(engine: Any, good: Built) -> None:
+    assert engine.images.get(good.tag).attrs["Config"]["StopSignal"] == "SIGTERM"
+
+
 def test_pid_1_reaps_orphans(start: Start) -> None:
     assert ended(start(["ma_boot", "program.py", "orphans", "20"])) == 0
 

@@ -14,6 +14,11 @@ from tests.container import bases
 from tests.container.conftest import SECRET, SESSION, Build, Built, Ran, make_context
 from tests.requirement import unavailable
 
+CREDENTIALS = (
+    ".git/config", ".gitconfig", ".git-credentials", ".env", ".env.local", ".netrc", ".ssh/config", "id_rsa",
+    "id_ed25519", "server.pem", "server.key", ".aws/credentials", ".kube/config", ".docker/config.json",
+    ".obsutilconfig", ".s3cfg", "credentials-1.csv", ".pypirc", ".npmrc", "pip.conf", ".huggingface/token",
+)  # fmt: skip
 TOOLKIT_BYTES = 120_000_000
 
 
@@ -86,7 +91,9 @@ def test_a_change_of_the_code_changes_one_layer(
 def test_the_engine_gets_only_what_is_copied(engine: Any, plain: str, context: Path, tmp_path: Path) -> None:
     shutil.copytree(context, tmp_path / "clone")
     clone = tmp_path / "clone"
-    for name in (".git/config", ".env", "credentials.csv", ".venv/pyvenv.cfg", "ma_boot/__pycache__/x.pyc"):
+    top = (".git/config", ".env", "credentials.csv", ".venv/pyvenv.cfg", "ma_boot/__pycache__/x.pyc")
+    below = [f"image/code/{deep}{name}" for name in CREDENTIALS for deep in ("", "sub/deep/")]
+    for name in (*top, *below, "image/environment/.env", "image/wheels/pip.conf"):
         (clone / name).parent.mkdir(parents=True, exist_ok=True)
         (clone / name).write_text(SECRET)
     (clone / "Dockerfile").write_text(f"FROM {plain}\nCOPY . /context\n")
@@ -94,6 +101,7 @@ def test_the_engine_gets_only_what_is_copied(engine: Any, plain: str, context: P
     engine.images.build(path=str(clone), tag=tag, rm=True, forcerm=True)
     assert inside(engine, tag, "sh", "-c", f"grep -rl {SECRET} /context || true") == ""
     assert "entrypoint" in inside(engine, tag, "ls", "/context")
+    assert inside(engine, tag, "find", "/context/image", "-name", "README.md") == "/context/image/README.md"
 
 
 def test_without_network_by_buildkit(engine: Any, plain: str, offline: Path) -> None:

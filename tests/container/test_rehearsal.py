@@ -250,6 +250,19 @@ def test_a_stop_uploads_the_outputs_and_leaves_nothing(laptop: Laptop, signum: i
     assert laptop.made() == []
 
 
+def test_the_boot_command_of_the_job_form_by_a_shell(laptop: Laptop) -> None:
+    words = ["write:out/RANK:x", "print:up", "sleep"]
+    running = laptop.start("--boot-prefix", "cd . && exec", *WITH_OBS, "project/train.py", *words)
+    running.read_until("] up\n")
+    running.process.send_signal(signal.SIGTERM)
+    running.end()
+    assert running.code == 143, running.output
+    assert laptop.outputs() == ["0"]
+    ended = laptop.rehearse("--boot-prefix", "cd . &&", "--boot-shell", "sh", "project/train.py", "print:hi")
+    assert ended.code == 0, ended.output
+    assert "a stop of the job will not reach ma_boot" in ended.output
+
+
 def test_a_stop_while_the_nodes_are_created(laptop: Laptop) -> None:
     running = laptop.start("--nodes", "2", "project/train.py", "sleep")
     eventually(laptop.made, "the first container or network")

@@ -56,6 +56,19 @@ CONTAINERS = Topic(
             requires=(LOCAL, DOCKER),
             help="Size of a node's /dev/shm.",
         ),
+        RunOption(
+            "--boot-shell",
+            type=click.Choice(["none", "sh", "bash"]),
+            default="none",
+            requires=(LOCAL, DOCKER),
+            help="Start the boot command by a shell, as the platform may do.",
+        ),
+        RunOption(
+            "--boot-prefix",
+            metavar="TEXT",
+            requires=(LOCAL, DOCKER),
+            help="What the job form has before `ma_boot`, e.g. 'cd code && exec'.",
+        ),
         RunOption("--keep", is_flag=True, requires=(LOCAL, DOCKER), help="Keep the containers afterwards."),
     ),
 )

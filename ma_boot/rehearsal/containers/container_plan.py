@@ -7,6 +7,7 @@ The nodes have the platform's own paths and names (develop-modelarts-0104 and -1
 from __future__ import annotations
 
 import ipaddress
+import shlex
 from dataclasses import dataclass, field
 from typing import Dict, Mapping, Optional, Sequence, Tuple
 
@@ -41,12 +42,18 @@ _OBS_HOST, _FIRST_NODE = 2, 3  # in the subnet, where 1 is the engine
 
 @dataclass(frozen=True)
 class ContainerOptions:
-    """The options for containers; sizes in bytes, None for no limit."""
+    """The options for containers; sizes in bytes, None for no limit.
+
+    `boot_shell` is the shell that starts the boot command, or `none`; `boot_prefix` what the boot command has
+    before `ma_boot`.
+    """
 
     image: str
     offline: bool
     memory: Optional[int]
     shm_size: int
+    boot_shell: str
+    boot_prefix: Optional[str]
     keep: bool
 
 
@@ -117,11 +124,13 @@ def plan_node(
 ) -> ContainerPlan:
     """The container of a node: `boot_options` are those of `ma_boot run`, `obs` the variables of OBS."""
     root = job.sandbox_root(node)
+    variables = node_environment(job, node, code_name, {})
+    del variables["HOME"]  # the image's: from its ENV, else from its /etc/passwd
     return ContainerPlan(
         name=f"{short_name(job)}-node-{node}",
         image=options.image,
-        argv=("ma_boot", "run", *boot_options),
-        environ={**node_environment(job, node, code_name, {}), **obs},
+        argv=_boot_command(options, ("ma_boot", "run", *boot_options)),
+        environ={**variables, **obs},
         user=str(PLATFORM_UID),  # the image determines the group
         hostname=f"{job.log_name}-worker-{node}",
         network=short_name(job),
@@ -132,6 +141,14 @@ def plan_node(
         memory=options.memory,
         shm_size=options.shm_size,
     )
+
+
+def _boot_command(options: ContainerOptions, words: Tuple[str, ...]) -> Tuple[str, ...]:
+    """The command as the container starts it: by a shell if one was chosen or something stands before it."""
+    if options.boot_shell == "none" and not options.boot_prefix:
+        return words
+    shell = "sh" if options.boot_shell == "none" else options.boot_shell
+    return (shell, "-c", f"{options.boot_prefix or ''} {shlex.join(words)}".strip())
 
 
 def plan_obs(

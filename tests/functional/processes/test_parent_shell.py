@@ -1,0 +1,69 @@
+"""A shell above ma_boot that keeps the platform's stop signal."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import List
+
+import pytest
+
+from tests.functional.node import RANK, Booting, Node
+
+NOTE = "a stop of the job will not reach ma_boot"
+BOOT = f"{sys.executable} -m ma_boot {RANK} print:hi"
+
+
+def below(node: Node, *shell: str) -> str:
+    """The output of a boot by a shell."""
+    node.complete_table()
+    process = subprocess.Popen(
+        shell, cwd=node.home, env=node.environ(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    ended = Booting(node, process).end()
+    assert ended.code == 0, ended.output
+    assert "hi" in ended.output
+    return ended.output
+
+
+@pytest.mark.parametrize(
+    "shell",
+    [
+        ["sh", "-c", f"cd . && {BOOT}; true"],
+        ["bash", "-c", f"{BOOT}; true"],
+        ["bash", "-ec", f"{BOOT} | cat"],
+    ],
+    ids=["sh", "bash", "pipe"],
+)
+def test_a_shell_that_waits_is_reported_once_with_the_remedy(node: Node, shell: List[str]) -> None:
+    output = below(node, *shell)
+    assert output.count(NOTE) == 1
+    assert "let `exec ma_boot ...` be its last command" in output
+
+
+def test_a_script_that_waits_is_one_too_and_shows_no_secret(node: Node, tmp_path: Path) -> None:
+    node.variables["OBS_SECRET_ACCESS_KEY"] = "planted-secret"
+    script = tmp_path / "boot.sh"
+    script.write_text(f"cd .\n{BOOT}\ntrue\n")
+    output = below(node, "bash", str(script), "planted-secret")
+    assert NOTE in output
+    assert "planted" not in output
+
+
+@pytest.mark.parametrize(
+    "shell",
+    [
+        ["sh", "-c", f"cd . && exec {BOOT}"],
+        ["bash", "-c", f"cd . && exec {BOOT}"],
+        ["sh", "-c", f"trap : TERM; {BOOT}; true"],
+    ],
+    ids=["sh", "bash", "trap"],
+)
+def test_a_shell_that_is_replaced_or_listens_is_none(node: Node, shell: List[str]) -> None:
+    assert NOTE not in below(node, *shell)
+
+
+def test_outside_of_the_platform_nobody_is_told(node: Node) -> None:
+    node.variables["MA_VJ_NAME"] = ""
+    assert NOTE not in below(node, "sh", "-c", f"cd . && {BOOT}; true")
