@@ -1,14 +1,17 @@
 """Whether a file is copied: its two sides compared by size, then by record, then by content. Pure.
 
-The MD5 of a local file comes from a function, which is called at most once.
+What a local file would be in OBS comes from a function, which is called at most once.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Callable, NamedTuple, Optional
+from typing import Callable, NamedTuple, Optional, Sequence, Tuple
 
-from path_mapping.stores import StoredObject
+from path_mapping.stores import StoredObject, part_sizes_of
+
+Etags = Callable[[str, Tuple[int, ...]], Sequence[str]]
+"""The ETags of a local file's content, by its name, for parts of each of these sizes; for none its MD5."""
 
 COPY, SKIP, REFUSE, MAKE, DELETE = "copy", "skip", "refuse", "make", "delete"
 
@@ -78,7 +81,7 @@ def compare_download(
     local: Optional[LocalEntry],
     entry: Optional[RecordEntry],
     checksum: bool,
-    md5: Callable[[str], str],
+    etags: Etags,
 ) -> Step:
     """Whether an object is downloaded over what is on the disk."""
     step = partial(Step, name=name, size=found.size, etag=found.etag, local=local)
@@ -90,7 +93,7 @@ def compare_download(
         return step(COPY, reason="no file is in its place")
     if local.size != found.size:
         return step(COPY, reason="another size")
-    return _compared(step, found, local, entry, checksum, partial(md5, name))
+    return _compared(step, found, local, entry, checksum, partial(etags, name))
 
 
 def compare_upload(
@@ -100,7 +103,7 @@ def compare_upload(
     listed: bool,
     entry: Optional[RecordEntry],
     checksum: bool,
-    md5: Callable[[str], str],
+    etags: Etags,
 ) -> Step:
     """Whether a file is uploaded. `listed` is False if the target was not: then the record decides."""
     step = partial(Step, name=name, size=local.size, etag=found.etag if found else "", local=local)
@@ -112,7 +115,7 @@ def compare_upload(
         return step(COPY, reason="not in OBS")
     if local.size != found.size:
         return step(COPY, reason="another size")
-    return _compared(step, found, local, entry, checksum, partial(md5, name))
+    return _compared(step, found, local, entry, checksum, partial(etags, name))
 
 
 def _compared(
@@ -121,18 +124,21 @@ def _compared(
     local: LocalEntry,
     entry: Optional[RecordEntry],
     checksum: bool,
-    md5: Callable[[], str],
+    etags: Callable[[Tuple[int, ...]], Sequence[str]],
 ) -> Step:
-    """Two sides of the same size: by the record, else by content if the object's MD5 is known."""
+    """Two sides of the same size: by the record, else by content if the ETag tells it."""
     same_etag = entry is not None and entry.etag == unquoted(found.etag) != ""
     if entry is not None and same_etag and entry.matches(local) and not checksum:
         return step(SKIP, reason="unchanged", md5=entry.md5)
     expected = (entry.md5 if entry is not None and same_etag else "") or found.md5
     if expected:
-        actual = md5()
+        (actual,) = etags(())
         if actual == expected:
             return step(SKIP, reason="the same content", md5=actual, learned=True)
         return step(COPY, reason="other content", md5=actual)
+    sizes = part_sizes_of(found.etag, found.size)
+    if sizes and unquoted(found.etag).lower() in etags(sizes):
+        return step(SKIP, reason="the same content", learned=True)
     if entry is None or checksum:
         return step(COPY, reason="its content is not known")
     return step(COPY, reason="changed here" if same_etag else "changed in OBS")

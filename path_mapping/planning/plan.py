@@ -12,6 +12,7 @@ from path_mapping.planning.compare import (
     MAKE,
     REFUSE,
     SKIP,
+    Etags,
     LocalEntry,
     RecordEntry,
     Step,
@@ -55,15 +56,15 @@ def plan_downloads(
     objects: Objects,
     entries: Iterable[RecordEntry],
     look: Callable[[str], Optional[LocalEntry]],
-    md5: Callable[[str], str],
+    etags: Etags,
     shard: Shard = Shard(),  # noqa: B008 -- a frozen value
     folded: bool = False,
     noted: Callable[[str], Optional[RecordEntry]] = lambda name: None,
 ) -> Iterator[Step]:
     """A step for each object of an input, in the order of their names.
 
-    `look` returns what is on the disk under a name, `md5` reads it. `folded`: the disk ignores case. `noted`
-    returns what a local file itself says it is a copy of: a run that was killed did not record it.
+    `look` returns what is on the disk under a name, `etags` reads it. `folded`: the disk ignores case.
+    `noted` returns what a local file itself says it is a copy of: a run that was killed did not record it.
     """
     chosen, clashes = selected(route.include, route.exclude), Clashes(folded)
     recorded = InStep((entry.name, entry) for entry in entries)
@@ -94,7 +95,7 @@ def plan_downloads(
         else:
             local = look(name)
             known = entry or (noted(name) if local is not None else None)
-            step = compare_download(name, found, local, known, route.checksum, md5)
+            step = compare_download(name, found, local, known, route.checksum, etags)
             if known is not entry and step.action == SKIP:
                 step = step._replace(learned=True)  # the file has it, and the record gets it
             yield step
@@ -132,7 +133,7 @@ def plan_uploads(
     files: Iterable[Tuple[str, LocalEntry]],
     objects: Optional[Objects],
     entries: Iterable[RecordEntry],
-    md5: Callable[[str], str],
+    etags: Etags,
     wanted: Callable[[str, LocalEntry], bool] = lambda name, local: True,
 ) -> Iterator[Step]:
     """A step for each local file of an output, in the order of their names.
@@ -159,7 +160,7 @@ def plan_uploads(
             action, reason = (SKIP, "unchanged") if exists else (MAKE, "an empty directory")
             yield Step(action, name, 0, reason, local=local)
         else:
-            yield compare_upload(name, local, found, stored is not None, entry, route.checksum, md5)
+            yield compare_upload(name, local, found, stored is not None, entry, route.checksum, etags)
     yield from _unsent(recorded.before(None), route, complete, stored)
 
 

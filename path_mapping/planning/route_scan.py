@@ -6,10 +6,10 @@ import os
 from collections import Counter
 from functools import partial
 from pathlib import Path
-from typing import Callable, Iterable, Iterator, List, Optional
+from typing import Callable, Iterable, Iterator, List, Optional, Tuple
 
 from path_mapping.errors import StoreError
-from path_mapping.localfs import chunks, md5_of, read_mark
+from path_mapping.localfs import chunks, new_md5, read_mark
 from path_mapping.mapping import Route, Shard
 from path_mapping.planning.compare import COPY, SKIP, LocalEntry, RecordEntry, Step
 from path_mapping.planning.ends import Ends, Objects, directory_ends, find_input, uploaded_file_ends
@@ -17,7 +17,7 @@ from path_mapping.planning.local_tree import files_below, folds_case, look
 from path_mapping.planning.plan import plan_downloads, plan_uploads
 from path_mapping.planning.record import Record
 from path_mapping.planning.space import SpaceNeed, free_space, shortages
-from path_mapping.stores import StoredObject
+from path_mapping.stores import PartDigests, StoredObject
 
 Lister = Callable[[str, str], Iterator[StoredObject]]
 """The objects of a bucket whose keys start with a prefix, in order; none if the bucket does not exist."""
@@ -85,8 +85,8 @@ def scan_download(
         mark = read_mark(os.path.join(root, name))
         return RecordEntry(name, mark.size, mark.mtime_ns, mark.etag) if mark is not None else None
 
-    md5, folded = partial(_md5, check, ends.root), folds_case(ends.root)
-    steps = plan_downloads(route, ends, objects, record.entries(), look_below, md5, shard, folded, noted)
+    etags, folded = partial(_etags, check, ends.root), folds_case(ends.root)
+    steps = plan_downloads(route, ends, objects, record.entries(), look_below, etags, shard, folded, noted)
     return RouteScan(route, ends, record, steps)
 
 
@@ -117,18 +117,17 @@ def scan_upload(
     def may_go(name: str, one: LocalEntry) -> bool:
         return wanted(ends.root / name, one)
 
-    md5 = partial(_md5, check, ends.root)
-    steps = plan_uploads(route, ends, files, objects, record.entries(), md5, may_go)
+    etags = partial(_etags, check, ends.root)
+    steps = plan_uploads(route, ends, files, objects, record.entries(), etags, may_go)
     return RouteScan(route, ends, record, steps)
 
 
-def _md5(check: Check, root: Path, name: str) -> str:
-    def pieces() -> Iterator[bytes]:
-        for piece in chunks(root / name):
-            check()
-            yield piece
-
-    return md5_of(pieces())
+def _etags(check: Check, root: Path, name: str, sizes: Tuple[int, ...]) -> List[str]:
+    whole, parts = new_md5(), PartDigests(sizes)
+    for piece in chunks(root / name):
+        check()
+        parts.add(piece) if sizes else whole.update(piece)
+    return parts.etags() if sizes else [whole.hexdigest()]
 
 
 def _look_at_output(local: Path) -> Optional[LocalEntry]:

@@ -33,7 +33,7 @@ from path_mapping.stores.units import (
     UnitRunner,
     bytes_of,
 )
-from path_mapping.wire import ObjectState, etag_of_parts
+from path_mapping.wire import ObjectState, PartDigests, etag_of_parts, part_sizes_of
 
 __all__ = [
     "KEY_VARIABLES",
@@ -55,6 +55,7 @@ __all__ = [
     "MultipartStore",
     "MultipartUpload",
     "ObjectState",
+    "PartDigests",
     "PutFile",
     "PutPart",
     "SignedAccess",
@@ -70,5 +71,6 @@ __all__ = [
     "open_data_paths",
     "open_store",
     "open_store_path",
+    "part_sizes_of",
     "read_credentials",
 ]

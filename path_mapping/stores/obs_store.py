@@ -253,7 +253,8 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
     def end_parts(self, bucket: str, key: str, upload: str, etags: Tuple[str, ...], size: int) -> bool:
         """Makes one object of the parts; False if the upload has gone and the object is not there.
 
-        The response may get lost, or say nothing, after OBS made the object: then the object tells.
+        The response may get lost, or say nothing, after OBS made the object: then the upload has gone, and the
+        object tells. As long as the upload is there it is not completed, whatever object has the key.
 
         Raises:
             StoreError: the upload may still be completed, or OBS refused.
@@ -268,10 +269,9 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
         except NotFound:
             return self._is_whole(doing, bucket, key, etags, size)
         except Unreachable:
-            if not self._is_whole(doing, bucket, key, etags, size):
-                if self._has_gone(doing, bucket, key, upload):
-                    return False
+            if not self._has_gone(doing, bucket, key, upload):
                 raise
+            return self._is_whole(doing, bucket, key, etags, size)
         return True
 
     def _has_gone(self, doing: str, bucket: str, key: str, upload: str) -> bool:

@@ -9,13 +9,14 @@ from path_mapping.wire.obs_responses import (
     crc64_of_content,
     error_of_status,
     etag_of_parts,
-    likely_part_sizes,
     md5_of_content,
     md5_of_etag,
     object_state,
     parts_of_content,
     seconds_to_wait,
 )
+from path_mapping.wire.part_digests import PartDigests
+from path_mapping.wire.part_sizes import likely_part_sizes, part_sizes_of
 
 __all__ = [
     "ConnectionFailed",
@@ -23,6 +24,7 @@ __all__ = [
     "HttpConnection",
     "ObjectState",
     "Origin",
+    "PartDigests",
     "Response",
     "base64_of_md5",
     "compare",
@@ -33,6 +35,7 @@ __all__ = [
     "md5_of_content",
     "md5_of_etag",
     "object_state",
+    "part_sizes_of",
     "parts_of_content",
     "seconds_to_wait",
 ]

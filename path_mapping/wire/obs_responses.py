@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import base64
-import math
 import re
 from email.utils import parsedate_to_datetime
-from typing import Any, List, Mapping, Optional, Tuple, Union
+from typing import Any, Mapping, Optional, Tuple, Union
 
 from path_mapping.errors import (
     Corrupted,
@@ -20,16 +19,13 @@ from path_mapping.errors import (
 )
 from path_mapping.localfs import crc64, md5_of, new_md5
 from path_mapping.wire.found_object import ObjectState
+from path_mapping.wire.part_sizes import count_of_parts, part_sizes_of
 
 # Codes of the OBS API reference, "Error Codes".
 NETWORK_CODES = {"BadDigest", "IncompleteBody", "RequestTimeout"}  # status 400, but a fault of the network
 EXPIRED_CODES = {"ExpiredToken", "InvalidAccessKeyId", "InvalidToken", "TokenRefreshRequired"}
 CRC64_HEADERS = ("x-obs-checksum-crc64ecma", "x-amz-checksum-crc64ecma", "x-obs-hash-crc64ecma")
 _MD5 = re.compile(r"[0-9a-f]{32}")
-_MD5_OF_PARTS = re.compile(r"([0-9a-f]{32})-([1-9]\d{0,4})")
-_MIB = 1 << 20
-# The defaults of tools and SDKs for S3 and OBS, in MiB; beside them all powers of two up to 5 GiB.
-_USUAL_PARTS = (5, 6, 7, 9, 10, 12, 15, 20, 24, 25, 48, 50, 80, 96, 100, 120, 192, 200, 250, 500, 1000, 5120)
 LONGEST_WAIT = 60.0  # seconds, whatever Retry-After asks for
 
 
@@ -83,22 +79,8 @@ def _etag_misleads(headers: Mapping[bytes, bytes]) -> bool:
 def parts_of_content(headers: Mapping[bytes, bytes]) -> Optional[Tuple[str, int]]:
     """The ETag of a multipart object and the number of its parts; None for any other object."""
     etag = headers.get(b"etag", b"").decode("latin-1").strip('"').lower()
-    found = None if _etag_misleads(headers) else _MD5_OF_PARTS.fullmatch(etag)
-    return (etag, int(found[2])) if found else None
-
-
-def likely_part_sizes(size: int, parts: int) -> List[int]:
-    """The part sizes in bytes that cut so many bytes into this number of parts, the usual ones first.
-
-    Then the smallest one, and that rounded up to MiB: some tools choose them by the size of the file.
-    """
-    if parts == 1:
-        return [max(size, 1)]
-    least = math.ceil(size / parts)
-    usual = sorted({*_USUAL_PARTS, *(1 << power for power in range(13))})
-    rounded = math.ceil(least / _MIB) * _MIB
-    candidates = [*(mib * _MIB for mib in usual), rounded, least]
-    return [one for one in dict.fromkeys(candidates) if one and math.ceil(size / one) == parts]
+    count = 0 if _etag_misleads(headers) else count_of_parts(etag)
+    return (etag, count) if count else None
 
 
 def crc64_of_content(headers: Mapping[bytes, bytes]) -> Optional[int]:
@@ -173,6 +155,4 @@ def object_state(body: Any) -> ObjectState:
         return state._replace(crc64=int(crc64))
     if body.sseKms or body.sseC or body.isAppendable:  # the ETag only looks like an MD5
         return state
-    _, count = parts_of_content({b"etag": state.version.encode()}) or ("", 0)
-    sizes = tuple(likely_part_sizes(size, count)) if count else ()
-    return state._replace(md5=md5_of_etag(state.version), part_sizes=sizes)
+    return state._replace(md5=md5_of_etag(state.version), part_sizes=part_sizes_of(state.version, size))

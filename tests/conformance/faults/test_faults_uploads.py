@@ -135,6 +135,20 @@ class TestTheEndOfAMultipartUpload:
         )
 
 
+    def test_an_object_of_the_same_content_is_not_the_end(self, bucket: Bucket, tmp_path: Path) -> None:
+        """Another node has stored the same; the upload whose end was refused must not stay for ever."""
+        first, second = node(tmp_path / "0", LARGE), node(tmp_path / "1", LARGE)
+
+        def overtake(seen: Seen) -> None:
+            send(bucket, second)
+
+        fault = Fault(operation("CompleteMultipartUpload"), before=overtake, status=503)
+        bucket.proxy.faults.append(fault)
+        assert send(bucket, first).files == 1
+        assert bucket.witness.get("out/large").content == LARGE
+        assert bucket.witness.uploads() == []
+
+
 class TestLeftovers:
     """Multipart uploads that a killed run left."""
 

@@ -13,7 +13,7 @@ from path_mapping.errors import Unreachable
 from path_mapping.stores import RIGHT, UNKNOWN, UNSURE, WRONG, ContentMatch
 from path_mapping.transfer.download_jobs import is_good
 from path_mapping.transfer.parts import part_size
-from path_mapping.wire.obs_responses import likely_part_sizes, parts_of_content
+from path_mapping.wire import likely_part_sizes, parts_of_content
 
 MIB = 1 << 20
 ETAG = "0123456789abcdef" * 2 + "-3"

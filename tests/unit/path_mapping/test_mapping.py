@@ -117,7 +117,7 @@ def planned(local: str, key: str, *keys: str) -> Optional[List[str]]:
     source = find_input(route, objects, Path("/base"))
     if source is None:
         return None
-    steps = list(plan_downloads(route, *source, [], lambda name: None, str))
+    steps = list(plan_downloads(route, *source, [], lambda name: None, lambda name, sizes: [name]))
     assert {step.action for step in steps} <= {"copy"}
     return [str(source[0].root / step.name) for step in steps]
 

@@ -30,7 +30,7 @@ from path_mapping.planning.ends import Ends, find_input
 from path_mapping.planning.plan import plan_downloads, plan_uploads
 from path_mapping.planning.prepared_transfer import urgency
 from path_mapping.planning.space import FreeSpace, SpaceNeed, shortages
-from path_mapping.stores import StoredObject
+from path_mapping.stores import PartDigests, StoredObject, etag_of_parts
 
 BASE = Path("/base")
 ROUTE = Route("in", ObsUrl("bucket", "in/"))
@@ -52,7 +52,7 @@ def downloads(
     source = find_input(route, objects, BASE)
     assert source is not None
     look = (local or {}).get
-    return list(plan_downloads(route, *source, entries, look, md5, shard, folded))
+    return list(plan_downloads(route, *source, entries, look, lambda name, sizes: [md5(name)], shard, folded))
 
 
 def uploads(
@@ -66,7 +66,9 @@ def uploads(
     named: Optional[Iterator[Tuple[str, StoredObject]]] = None
     if objects is not None:
         named = ((found.key[len("in/") :], found) for found in objects)
-    return list(plan_uploads(route, ends, sorted(files.items()), named, entries, md5))
+    return list(
+        plan_uploads(route, ends, sorted(files.items()), named, entries, lambda name, sizes: [md5(name)])
+    )
 
 
 def stored(name: str, size: int = 1, mark: str = "", md5: Optional[str] = None) -> StoredObject:
@@ -288,6 +290,26 @@ class TestDownloadAgain:
         assert step.action == action
         assert step.learned == (action == SKIP)
 
+    @pytest.mark.parametrize("checksum", [False, True])
+    @pytest.mark.parametrize(("there", "action"), [(b"ab", SKIP), (b"ac", COPY)])
+    def test_without_a_record_the_parts_decide_of_which_the_etag_is_made(
+        self, checksum: bool, there: bytes, action: str
+    ) -> None:
+        """The ETag of two parts of a byte each; an upload has it without an MD5 in the record."""
+
+        def etags(name: str, sizes: Tuple[int, ...]) -> List[str]:
+            assert 1 in sizes
+            return [etag_of_parts((md5_of(b"a"), md5_of(b"b")))]
+
+        tag = etag_of_parts((md5_of(there[:1]), md5_of(there[1:])))
+        found = StoredObject("a", 2, None, f'"{tag}"')
+        for entry in (None, RecordEntry("a", 2, 7, tag)):
+            for step in (
+                compare_download("a", found, file(2, 7), entry if checksum else None, checksum, etags),
+                compare_upload("a", file(2, 7), found, True, entry if checksum else None, checksum, etags),
+            ):
+                assert (step.action, step.learned) == (action, action == SKIP)
+
     @pytest.mark.parametrize(("content", "action"), [(b"a", SKIP), (b"b", COPY)])
     def test_checksum_reads_what_the_record_trusts(self, content: bytes, action: str) -> None:
         """A corrupt file keeps its size and time."""
@@ -397,7 +419,9 @@ def test_what_is_skipped_has_the_right_content(
     A file that changed since has another time, an object another mark: that is all that either promises.
     """
     md5 = md5_of(there) if plain else None
-    found = StoredObject("k", len(there), md5, f'"{md5_of(there)}-2"' if not plain else f'"{md5}"')
+    found = StoredObject(
+        "k", len(there), md5, f'"{md5}"' if plain else f'"{etag_of_parts((md5_of(there),))}"'
+    )
     local = file(len(here), 1 if here != moved else 0)
     entry = None
     if moved is not None:
@@ -405,9 +429,11 @@ def test_what_is_skipped_has_the_right_content(
         entry = RecordEntry("k", len(moved), 0, mark, md5_of(moved) if checksum else "")
     calls: List[bytes] = []
 
-    def read(name: str) -> str:
+    def read(name: str, sizes: Tuple[int, ...]) -> List[str]:
         calls.append(here)
-        return md5_of(here)
+        parts = PartDigests(sizes)
+        parts.add(here)
+        return parts.etags() if sizes else [md5_of(here)]
 
     if sending:
         verdict = compare_upload("k", local, found, True, entry, checksum, read)
@@ -416,7 +442,7 @@ def test_what_is_skipped_has_the_right_content(
     assert verdict.action in (COPY, SKIP)
     assert here == there or verdict.action == COPY
     assert len(calls) <= 1
-    if here == there == moved:
+    if here == there and (moved is None or here == moved):
         assert verdict.action == SKIP
 
 
