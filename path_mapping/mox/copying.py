@@ -23,7 +23,7 @@ from path_mapping.mox.file_tree import (
     url_of,
 )
 from path_mapping.mox.own_store import store
-from path_mapping.transfer import download, download_file, upload, upload_file
+from path_mapping.transfer import UploadChoice, download, download_file, upload, upload_file
 
 MOST_NAMED = 20  # missing files in a message
 
@@ -67,9 +67,9 @@ def target_of(src_url: str, dst_url: str) -> str:
 def copy_parallel(src_url: str, dst_url: str, file_list: Optional[Sequence[str]] = None, **_: Any) -> None:
     """Copies everything below a directory, or only the relative paths in `file_list`; or a single file.
 
-    Between local paths and OBS, files are skipped that are on both sides with the same content. The
-    transfer chooses the number of threads and processes itself: MoXing's `threads`, `is_processing` and
-    `use_queue` are accepted and ignored.
+    Between local paths and OBS, files are skipped that are on both sides with the same content, as far as its
+    ETag tells. Nothing but the files is left on the disk. The transfer chooses the number of threads and
+    processes itself: MoXing's `threads`, `is_processing` and `use_queue` are accepted and ignored.
 
     Raises what `copy` raises, for a missing file of `file_list` before anything is copied; and
     `TransferFailed` when some files could not be copied for local reasons, after all others were.
@@ -89,12 +89,14 @@ def copy_parallel(src_url: str, dst_url: str, file_list: Optional[Sequence[str]]
             store().copy(source.bucket, key, target.bucket, to)
     elif source is not None:
         below = ObsUrl(source.bucket, prefix_of(source))
-        _transfer(download, Route(os.path.abspath(dst_url), below, include=_patterns(names)), src_url)
+        fetch = partial(download, recorded=False)
+        _transfer(fetch, Route(os.path.abspath(dst_url), below, include=_patterns(names)), src_url)
     elif target is not None:
         # By content: what this process once uploaded may have been overwritten by somebody since.
         below = ObsUrl(target.bucket, prefix_of(target))
         local = os.path.abspath(src_url)
-        _transfer(upload, Route(local, below, include=_patterns(names), checksum=True), src_url)
+        send = partial(upload, choice=UploadChoice(recorded=False))
+        _transfer(send, Route(local, below, include=_patterns(names), checksum=True), src_url)
     else:
         for name in filter(
             partial(_is_chosen, names), list_directory(src_url, recursive=True, skip_dir=True)

@@ -10,7 +10,7 @@ from path_mapping.errors import Unreachable
 from path_mapping.localfs import crc64, new_md5
 from path_mapping.mapping import ObsUrl
 from path_mapping.mox.own_store import store
-from path_mapping.stores import ObjectState, etag_of_parts
+from path_mapping.stores import ObjectState, PartDigests
 
 Result = TypeVar("Result")
 
@@ -22,11 +22,17 @@ class WrongContent(Unreachable):
 
 
 class SequentialCheck:
-    """Compares the bytes of an object, if all of them pass in their order, with its checksum."""
+    """Compares the bytes of an object, if all of them pass in their order, with its checksum.
 
-    def __init__(self, url: ObsUrl, state: ObjectState) -> None:
-        self._url, self._state = url, state
-        self._crc, self._digest, self._passed = 0, new_md5(), 0
+    That of an object which was stored in parts is made of their MD5s, and their size is guessed. If no guess
+    fits, the content of two readings must be the same: `again` reads it once more, and `seen` has the CRC-64
+    of each reading.
+    """
+
+    def __init__(self, url: ObsUrl, state: ObjectState, seen: List[int], again: Callable[[], int]) -> None:
+        self._url, self._state, self._seen, self._again = url, state, seen, again
+        self._crc, self._digest, self._parts = 0, new_md5(), PartDigests(state.part_sizes)
+        self._passed = 0
         self._error: Optional[WrongContent] = None
 
     def add(self, offset: int, piece: bytes) -> None:
@@ -41,55 +47,31 @@ class SequentialCheck:
             return
         fresh = piece[self._passed - offset :]
         self._passed += len(fresh)
-        if self._state.crc64 is not None:
+        if self._state.crc64 is not None or self._state.part_sizes:
             self._crc = crc64(fresh, self._crc)
-            here, there = str(self._crc), str(self._state.crc64)
         elif self._state.md5 is not None:
             self._digest.update(fresh)
-            here, there = self._digest.hexdigest(), self._state.md5
-        else:
-            return
-        if self._passed >= self._state.size and here != there:
-            why = f"reading {self._url}: the checksum in OBS is {there}, here it is {here}"
-            self._error = WrongContent(why)
+        self._parts.add(fresh)
+        if self._passed >= self._state.size:
+            self._finish()
+
+    def _finish(self) -> None:
+        problem = ""
+        if self._state.crc64 is not None and self._crc != self._state.crc64:
+            problem = f"the checksum in OBS is {self._state.crc64}, here it is {self._crc}"
+        elif self._state.md5 not in (None, self._digest.hexdigest()) and self._state.crc64 is None:
+            problem = f"the checksum in OBS is {self._state.md5}, here it is {self._digest.hexdigest()}"
+        elif self._state.part_sizes and not self._is_of_parts():
+            problem = f"the ETag in OBS is {self._state.version}, no usual part size gives it"
+        if problem:
+            self._error = WrongContent(f"reading {self._url}: {problem}")
             raise self._error
 
-
-class PartsCheck:
-    """Compares a whole object with the MD5s of its parts, of which the ETag of a multipart upload is made.
-
-    Their size is guessed. If no guess fits, the content of two readings must be the same: `seen` has the
-    CRC-64 of each.
-    """
-
-    def __init__(self, url: ObsUrl, state: ObjectState, seen: List[int]) -> None:
-        self._url, self._etag, self._seen = url, state.version.strip('"').lower(), seen
-        self._digests = {size: [new_md5()] for size in state.part_sizes}
-        self._crc = self._passed = 0
-
-    def add(self, piece: bytes) -> None:
-        """Takes the next piece."""
-        for size, digests in self._digests.items():
-            view, left = memoryview(piece), size * len(digests) - self._passed
-            while view:
-                if not left:
-                    digests.append(new_md5())
-                    left = size
-                digests[-1].update(view[:left])
-                view, left = view[left:], max(0, left - len(view))
-        if self._digests:
-            self._crc = crc64(piece, self._crc)
-        self._passed += len(piece)
-
-    def finish(self) -> None:
-        """Raises `WrongContent` if the content may be wrong, and should be read again."""
-        of_parts = (tuple(one.hexdigest() for one in digests) for digests in self._digests.values())
-        if not self._digests or self._etag in map(etag_of_parts, of_parts) or self._crc in self._seen:
-            return
-        self._seen.append(self._crc)
-        raise WrongContent(
-            f"reading {self._url}: the ETag in OBS is {self._etag}, no usual part size gives it"
-        )
+    def _is_of_parts(self) -> bool:
+        if self._state.version.strip('"').lower() in self._parts.etags() or self._crc in self._seen:
+            return True
+        self._seen += [self._crc, self._again()]
+        return self._seen[-1] == self._crc
 
 
 class ObjectReader(io.RawIOBase):
@@ -104,8 +86,24 @@ class ObjectReader(io.RawIOBase):
         self._position = 0
         self._pieces: Optional[Iterator[bytes]] = None
         self._rest = b""
-        self._check = SequentialCheck(url, state)
         self._seen: List[int] = []
+        self._check = self._new_check()
+
+    def _new_check(self) -> SequentialCheck:
+        return SequentialCheck(self._url, self._state, self._seen, self._crc_of_another_reading)
+
+    def _crc_of_another_reading(self) -> int:
+        place, size, version = self._url, self._state.size, self._state.version
+
+        def read() -> int:
+            crc = passed = 0
+            for piece in store().store.read_from(place.bucket, place.key, 0, version):
+                crc, passed = crc64(piece, crc), passed + len(piece)
+            if passed != size:
+                raise Unreachable(f"reading {place}: its length is not {size} bytes")
+            return crc
+
+        return store().retrying(read)
 
     def readable(self) -> bool:
         return True
@@ -124,7 +122,7 @@ class ObjectReader(io.RawIOBase):
         if position != self._position:
             self._end_request()
             if position == 0:
-                self._check = SequentialCheck(self._url, self._state)
+                self._check = self._new_check()
         self._position = position
         return position
 
@@ -137,7 +135,7 @@ class ObjectReader(io.RawIOBase):
 
     def readall(self) -> bytes:
         """All bytes from here on."""
-        return self._attempts(lambda: b"".join(self._checked_rest()))
+        return self._attempts(lambda: b"".join(self._rest_of_object()))
 
     def copy_to(self, file: BinaryIO) -> None:
         """Makes the bytes from here on the content of the file."""
@@ -145,7 +143,7 @@ class ObjectReader(io.RawIOBase):
         def copy() -> None:
             file.seek(0)
             file.truncate()
-            for piece in self._checked_rest():
+            for piece in self._rest_of_object():
                 file.write(piece)
 
         self._attempts(copy)
@@ -161,15 +159,6 @@ class ObjectReader(io.RawIOBase):
                     raise
                 self._begin_again()
         raise AssertionError("unreachable")
-
-    def _checked_rest(self) -> Iterator[bytes]:
-        check = PartsCheck(self._url, self._state, self._seen) if not self._position else None
-        for piece in self._rest_of_object():
-            if check is not None:
-                check.add(piece)
-            yield piece
-        if check is not None:
-            check.finish()
 
     def _rest_of_object(self) -> Iterator[bytes]:
         while True:
@@ -203,7 +192,7 @@ class ObjectReader(io.RawIOBase):
 
     def _begin_again(self) -> None:
         self._end_request()
-        self._position, self._check = 0, SequentialCheck(self._url, self._state)
+        self._position, self._check = 0, self._new_check()
 
     def _end_request(self) -> None:
         if self._pieces is not None:

@@ -26,13 +26,15 @@ class UploadChoice:
 
     `listed`: the target is listed; else the record alone says what it has. `hurry`: there may not be enough
     time, so the newest and smallest files go first. `wanted` returns whether a file may be uploaded.
-    `settled`: a file that changes after it was listed is left to a later upload.
+    `settled`: a file that changes after it was listed is left to a later upload. `recorded`: what is sent is
+    recorded beside the output.
     """
 
     listed: bool = True
     hurry: bool = False
     wanted: Callable[[Path, LocalEntry], bool] = lambda path, local: True
     settled: bool = False
+    recorded: bool = True
 
 
 def prepare_downloads(
@@ -41,8 +43,9 @@ def prepare_downloads(
     lister: Lister,
     shard: Shard = Shard(),  # noqa: B008 -- a frozen value
     check: Check = never_cancelled,
+    recorded: bool = True,
 ) -> PreparedTransfer:
-    """Prepares all inputs; writes nothing but records.
+    """Prepares all inputs; writes nothing but records, and these only if they are to be `recorded`.
 
     Raises:
         MissingInputs: Required inputs do not exist.
@@ -52,7 +55,7 @@ def prepare_downloads(
     """
     absolute = tuple(Route(str(route.path(base)), route.remote) for route in routes)
     _refuse_overlaps(PathMapping(absolute, ()))
-    scans = [scan_download(route, base, lister, shard, check) for route in routes]
+    scans = [scan_download(route, base, lister, shard, check, recorded) for route in routes]
     missing = [str(route.remote) for route, scan in zip(routes, scans) if scan is None and route.required]
     if missing:
         raise MissingInputs(missing)
@@ -84,7 +87,10 @@ def prepare_uploads(
     _refuse_overlaps(PathMapping((), tuple(routes)))
     notices: List[str] = []
     used = lister if choice.listed else None
-    scans = [scan_upload(route, base, used, notices.append, choice.wanted, check) for route in routes]
+    scans = [
+        scan_upload(route, base, used, notices.append, choice.wanted, check, choice.recorded)
+        for route in routes
+    ]
     prepared = PreparedTransfer(routes, scans, check)
     prepared.notices[:0] = notices
     return prepared

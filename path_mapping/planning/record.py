@@ -40,20 +40,21 @@ def is_record(name: str) -> bool:
 class Record:
     """The entries of one way, `download obs://...` or `upload obs://...`; a file may hold several.
 
-    The file is created by the first write. All methods are thread-safe.
+    The file is created by the first write. If it is not `kept`, nothing is read or written. All methods are
+    thread-safe.
     """
 
-    def __init__(self, target: Path, way: str) -> None:
+    def __init__(self, target: Path, way: str, kept: bool = True) -> None:
         self._path = record_path(target)
         self._way = way
         self._lock = threading.Lock()
         self._pending: List[RecordEntry] = []
         self._written = time.monotonic()
-        self._usable = True
+        self._usable = kept
 
     def entries(self) -> Iterator[RecordEntry]:
         """All entries that are on the disk, in the order of their names."""
-        if not os.path.isfile(self._path):
+        if not self._usable or not os.path.isfile(self._path):
             return
         query = f"SELECT {_COLUMNS} FROM entries WHERE way = ? ORDER BY name"
         with suppress(sqlite3.Error):

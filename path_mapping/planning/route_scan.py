@@ -66,14 +66,19 @@ def space_problems(scans: Iterable[RouteScan]) -> List[str]:
 
 
 def scan_download(
-    route: Route, base: Path, lister: Lister, shard: Shard, check: Check = never_cancelled
+    route: Route,
+    base: Path,
+    lister: Lister,
+    shard: Shard,
+    check: Check = never_cancelled,
+    recorded: bool = True,
 ) -> Optional[RouteScan]:
     """The scan of an input, None if it does not exist. Raises `StoreError`, now or as steps are read."""
     found = find_input(route, lister(route.remote.bucket, route.remote.key), base)
     if found is None:
         return None
     ends, objects = found
-    record, root = Record(ends.local, f"download {route.remote}"), str(ends.root)
+    record, root = Record(ends.local, f"download {route.remote}", recorded), str(ends.root)
 
     def look_below(name: str) -> Optional[LocalEntry]:
         try:
@@ -97,6 +102,7 @@ def scan_upload(
     notice: Callable[[str], None],
     wanted: Callable[[Path, LocalEntry], bool] = lambda path, local: True,
     check: Check = never_cancelled,
+    recorded: bool = True,
 ) -> Optional[RouteScan]:
     """The scan of an output, None if nothing exists at its local path.
 
@@ -112,7 +118,7 @@ def scan_upload(
     else:
         ends, files = uploaded_file_ends(route, base), iter([(local.name, found)])
     objects = _listed(ends, lister, route, notice) if lister is not None else None
-    record = Record(ends.local, f"upload {route.remote}")
+    record = Record(ends.local, f"upload {route.remote}", recorded)
 
     def may_go(name: str, one: LocalEntry) -> bool:
         return wanted(ends.root / name, one)

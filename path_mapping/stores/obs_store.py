@@ -253,8 +253,8 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
     def end_parts(self, bucket: str, key: str, upload: str, etags: Tuple[str, ...], size: int) -> bool:
         """Makes one object of the parts; False if the upload has gone and the object is not there.
 
-        The response may get lost, or say nothing, after OBS made the object: then the upload has gone, and the
-        object tells. As long as the upload is there it is not completed, whatever object has the key.
+        The response may get lost, or say nothing, after OBS made the object: then the upload has gone, and
+        the object tells. As long as the upload is there it is not completed, whatever object has the key.
 
         Raises:
             StoreError: the upload may still be completed, or OBS refused.

@@ -6,6 +6,7 @@ units, the requests in `path_mapping.stores`, until its file is complete. `progr
 uploads in rounds, and `one_file` moves a single file without a plan.
 """
 
+from path_mapping.planning import UploadChoice
 from path_mapping.transfer.one_file import download_file, upload_file
 from path_mapping.transfer.outputs_check import check_outputs
 from path_mapping.transfer.periodic import upload_periodically
@@ -18,6 +19,7 @@ __all__ = [
     "RetryPolicy",
     "Transferred",
     "Trouble",
+    "UploadChoice",
     "check_outputs",
     "download",
     "download_file",

@@ -81,11 +81,13 @@ def download(
     cancel: threading.Event,
     progress: Callable[[Progress], None],
     part: Shard = Shard(),  # noqa: B008 -- a frozen value
+    recorded: bool = True,
     patience: RetryPolicy = RetryPolicy(),  # noqa: B008 -- a frozen value
     troubled: Troubled = untold,
 ) -> Transferred:
     """Downloads all inputs; files that are here already are skipped. Relative local paths start at `base`.
 
+    What is here is `recorded` beside the target of each route; otherwise nothing is left there but the files.
     Requests that fail are retried with `patience`; `troubled` is called each time.
 
     Raises:
@@ -101,7 +103,7 @@ def download(
         partial(listing, store, cancel, patience=patience, troubled=troubled),
         partial(_check, cancel),
     )
-    with closing(prepare_downloads(routes, base, lister, part, check)) as prepared:
+    with closing(prepare_downloads(routes, base, lister, part, check, recorded)) as prepared:
         failures = list(prepared.blocked)
         _change_directories(prepared, failures)
         via = StoreAccess(store, patience, troubled)

@@ -14,6 +14,7 @@ from path_mapping.errors import Replaced, TransferFailed, Unreachable
 from path_mapping.mox import own_store
 from tests.conformance.clients import Account, Boto
 from tests.conformance.fault_proxy import Fault, FaultProxy, Seen, operation
+from tests.transfers import tree, write
 
 pytestmark = pytest.mark.radosgw
 
@@ -186,6 +187,28 @@ def test_a_copy_leaves_nothing_beside_its_target(bucket: tuple[Boto, str], tmp_p
     assert [path.name for path in tmp_path.rglob("*")] == ["in", "a"]
 
 
+def test_a_tree_is_compared_by_content_and_leaves_no_record(
+    bucket: tuple[Boto, str], proxy: FaultProxy, tmp_path: Path
+) -> None:
+    _, url = bucket
+    files = {"large": BODY * 20, "small": b"small"}  # 67 MiB go in parts
+    write(tmp_path / "d", files)
+    copies: List[Callable[[], None]] = [
+        lambda: mox.file.copy_parallel(f"{tmp_path}/d", f"{url}/d"),
+        lambda: mox.file.copy_parallel(f"{url}/d", f"{tmp_path}/in"),
+    ]
+    for copy in copies:
+        copy()
+        before = proxy.count("PutObject", "UploadPart", "GetObject")
+        copy()
+        assert proxy.count("PutObject", "UploadPart", "GetObject") == before
+    assert tree(tmp_path / "in") == files
+    mox.file.rename(f"{tmp_path}/d", f"{url}/moved")
+    mox.file.rename(f"{url}/moved", f"{tmp_path}/back")
+    assert tree(tmp_path / "back") == files
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["back", "in"]
+
+
 def test_a_large_file_is_written_in_parts_that_are_retried(
     bucket: tuple[Boto, str], proxy: FaultProxy
 ) -> None:
@@ -212,6 +235,28 @@ def test_an_object_of_unusual_parts_is_read_twice(bucket: tuple[Boto, str], prox
     proxy.faults.append(Fault(operation("GetObject"), flip_answer=100_000))
     assert mox.file.read(f"{url}/odd", binary=True) == content
     assert proxy.count("GetObject") == 3
+
+
+@pytest.mark.parametrize("parts", ["usual", "odd"])
+def test_an_object_of_parts_is_compared_when_it_is_read_in_pieces(
+    bucket: tuple[Boto, str], proxy: FaultProxy, parts: str
+) -> None:
+    boto, url = bucket
+    content = BODY * 4
+    cuts = [0, 5_300_000, 11_000_000] if parts == "odd" else [0, 5 << 20, 10 << 20]
+    upload, tags = boto.begin("a"), []
+    for number, (begin, end) in enumerate(zip(cuts, [*cuts[1:], len(content)]), start=1):
+        tags.append((number, boto.put_part("a", upload, number, content[begin:end]).etag))
+    assert boto.complete("a", upload, tags).status == 200
+    with mox.file.File(f"{url}/a", "rb") as file:
+        assert b"".join(iter(lambda: file.read(100_000), b"")) == content
+    assert proxy.count("GetObject") == (1 if parts == "usual" else 2)
+    proxy.faults.append(Fault(operation("GetObject"), flip_answer=100_000))
+    with mox.file.File(f"{url}/a", "rb") as file:
+        with pytest.raises(Unreachable, match="ETag in OBS"):
+            list(iter(lambda: file.read(100_000), b""))
+        file.seek(0)
+        assert file.read() == content
 
 
 def test_a_missing_bucket_does_not_exist(bucket: tuple[Boto, str]) -> None:

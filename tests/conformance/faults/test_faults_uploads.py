@@ -134,7 +134,6 @@ class TestTheEndOfAMultipartUpload:
             6 if how.get("status") == 404 and "forwarded" not in how else 3
         )
 
-
     def test_an_object_of_the_same_content_is_not_the_end(self, bucket: Bucket, tmp_path: Path) -> None:
         """Another node has stored the same; the upload whose end was refused must not stay for ever."""
         first, second = node(tmp_path / "0", LARGE), node(tmp_path / "1", LARGE)
