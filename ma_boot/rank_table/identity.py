@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Optional
 
 from ma_boot.errors import ConfigError, listed
@@ -48,7 +49,7 @@ def own_pod(
 
 
 def _normal(name: str) -> str:
-    return name.replace("modelarts-job-", "ma-job-", 1)
+    return re.sub("^modelarts-job-", "ma-job-", name)
 
 
 def _of_another_job(pod: Pod, job_name: Optional[str]) -> bool:

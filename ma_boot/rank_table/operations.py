@@ -96,7 +96,7 @@ def machine_table(server_id: str, addresses: Mapping[int, str]) -> Dict[str, Any
 
 
 def rows(table: RankTable) -> List[Dict[str, Any]]:
-    """The table as a row for each rank, in rank order."""
+    """The table as a row for each device, in rank order; of a table without ranks, in its own order."""
     found = [
         {
             "rank": device.rank,
@@ -108,4 +108,4 @@ def rows(table: RankTable) -> List[Dict[str, Any]]:
         for pod in table.pods
         for device in pod.devices
     ]
-    return sorted(found, key=lambda row: (row["rank"] is None, row["rank"] or 0))
+    return sorted(found, key=lambda row: row["rank"] or 0)

@@ -14,11 +14,15 @@ class Room(NamedTuple):
 
 
 ROOMS: Mapping[str, Room] = {
-    "rank_table": Room("ma_boot/rank_table", ("tests/unit/rank_table",), 150),
+    "rank_table": Room("ma_boot/rank_table", ("tests/unit/rank_table",), 200),
     "planning": Room(
         "path_mapping/planning",
-        ("tests/unit/path_mapping/test_plan.py", "tests/unit/path_mapping", "tests/fault/test_resume.py"),
-        120,
+        (
+            "tests/unit/path_mapping/test_plan.py",
+            "tests/fault/test_second_run.py",
+            "tests/fault/test_resume.py",
+        ),
+        100,
     ),
     "localfs": Room(
         "path_mapping/localfs",
@@ -28,10 +32,10 @@ ROOMS: Mapping[str, Room] = {
             "tests/functional/transfer/test_target_dir.py",
             "tests/fault/test_resume.py",
         ),
-        100,
+        80,
     ),
-    "supervisor": Room("ma_boot/supervisor", ("tests/unit/supervisor", "tests/functional/supervisor"), 50),
+    "supervisor": Room("ma_boot/supervisor", ("tests/unit/supervisor", "tests/functional/supervisor"), 40),
     "reporting": Room(
-        "ma_boot/reporting", ("tests/unit/reporting", "tests/functional/supervisor/test_output.py"), 120
+        "ma_boot/reporting", ("tests/unit/reporting", "tests/functional/supervisor/test_output.py"), 100
     ),
 }

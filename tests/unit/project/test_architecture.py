@@ -359,6 +359,22 @@ def test_files_and_functions_are_short_and_named_for_what_they_are() -> None:
         assert ast.get_docstring(tree(path)), f"{name}: the first line says what the module is for"
 
 
+STATES = {"StopLadder", "ObsFault", "StartedRank", "StartedNode"}
+
+
+def test_values_are_frozen() -> None:
+    """What is planned is not changed afterwards; `STATES` are no values."""
+    mutable = {
+        node.name
+        for path in SOURCES
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.ClassDef)
+        for decorator in map(ast.unparse, node.decorator_list)
+        if decorator.startswith("dataclass") and "frozen=True" not in decorator
+    }
+    assert mutable == STATES
+
+
 def test_boot_reads_in_under_60_lines() -> None:
     story = next(
         node for node in tree(ROOT / "ma_boot/node/boot.py").body if isinstance(node, ast.FunctionDef)

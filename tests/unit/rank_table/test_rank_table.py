@@ -148,7 +148,23 @@ class TestConvert:
     def test_pods_without_a_number_keep_the_order_of_the_file_with_a_warning(self) -> None:
         table = convert(parse(template_two([instance(1, "b"), {**instance(0, "a"), "pod_name": "master"}])))
         assert [pod.name for pod in table.pods] == ["job-1", "master"]
+        assert errors(table.findings) == []
         assert "found 'master', expected a name ending in a number" in said(table.findings)
+
+    def test_the_same_number_twice_goes_by_name(self) -> None:
+        pods = [{**instance(1, server), "pod_name": name} for server, name in (("a", "b-1"), ("b", "a-1"))]
+        assert ranks(template_two(pods)) == {"a-1": [0], "b-1": [1]}
+
+    @pytest.mark.parametrize(
+        ("pods", "shown"), [(3, "job-2, job-1, job-0 by"), (4, "job-3, job-2, job-1, ... by")]
+    )
+    def test_a_warning_names_three_pods(self, pods: int, shown: str) -> None:
+        servers = [instance(number, f"10.0.0.{9 - number}") for number in range(pods)]
+        assert f"expected {shown} server_id" in said(convert(parse(template_two(servers))).findings)
+
+    def test_a_pod_without_devices_changes_no_order(self) -> None:
+        document = template_two([{**instance(0, "a"), "devices": []}, instance(1, "a")])
+        assert said(convert(parse(document)).findings) == ""
 
     def test_two_pods_of_a_server_are_one_server_and_stay_two_pods(self) -> None:
         document = template_two([instance(0, "a"), {**instance(1, "a"), "devices": [{"device_id": "5"}]}])
@@ -199,6 +215,17 @@ class TestOtherTemplates:
     def test_servers_are_counted_in_the_order_of_their_ranks(self) -> None:
         document = {**TEMPLATE_ONE, "server_list": TEMPLATE_ONE["server_list"][::-1]}
         assert own_pod(parse(document), "any", None, 0).server_id == "10.0.0.0"
+
+    def test_a_server_without_devices_comes_first(self) -> None:
+        document = changed([*SERVER, "device"], [], TEMPLATE_ONE)
+        document["server_list"] = document["server_list"][::-1]
+        assert [pod.server_id for pod in parse(document).pods] == ["10.0.0.0", "10.0.0.1"]
+        servers = [{**server, "device": []} for server in document["server_list"]]
+        document["server_list"] = [TEMPLATE_ONE["server_list"][0], servers[0]]
+        assert [pod.server_id for pod in parse(document).pods] == ["10.0.0.1", "10.0.0.0"]
+
+    def test_characters_that_are_not_ascii_stay(self) -> None:
+        assert '"节点"' in parse(changed([*SERVER, "server_id"], "节点", TEMPLATE_ONE)).dumps()
 
 
 def a3() -> Dict[str, Any]:
@@ -267,7 +294,11 @@ MUTATIONS = [
     (changed([*DEVICE, "rank_id"], "4", TEMPLATE_ONE), "rank_id: found no 0, expected each of 0 to 3"),
     (changed([*DEVICE, "rank_id"], None, TEMPLATE_ONE), "device[0].rank_id: found nothing"),
     (changed([*DEVICE, "rank_id"], "-1", TEMPLATE_ONE), "rank_id: found '-1', expected a number"),
-    (changed([*DEVICE, "device_port"], "70000", TEMPLATE_ONE), "device_port: found '70000', expected 1 to 65535"),
+    (changed([*DEVICE, "device_port"], "65536", TEMPLATE_ONE), "device_port: found '65536', expected 1 to 65535"),
+    (changed([*DEVICE, "host_port"], "0", TEMPLATE_ONE), "host_port: found '0', expected 1 to 65535"),
+    (changed([*DEVICE, "device_id"], "9" * 10, TEMPLATE_ONE), "device_id: found '9999999999', expected a number"),
+    ({"version": "2.0", "rank_list": [], "rank_count": 0}, "rank_count: found int 0, expected the number of ranks"),
+    (changed(["super_pod_list", 0, "server_list"], ["x"], A3), "super_pod_list[0].server_list: found list, expected a list of objects"),
     ({"status": "completed"}, "$: found no known list, expected group_list (template two)"),
     # 1.2
     (changed([*DEVICE, "super_device_id"], "", A3), "super_device_id: found '', expected an id, or no such field (HCCL would report EI0004)"),
@@ -306,6 +337,45 @@ def test_a_wrong_structure_hides_no_wrong_value() -> None:
         "device_count",
         "device_ip",
     ]
+
+
+def test_a_wrong_part_hides_no_mistake_of_the_next_one() -> None:
+    document = template_two([instance(0, "a")], [instance(1, "b")])
+    document["group_list"][0]["instance_list"] = None
+    document["group_list"][1]["instance_count"] = "7"
+    assert "group_list[1].instance_count: found '7'" in said(problems(document))
+    document = changed(["super_pod_list", 0, "server_list"], None, A3)
+    document["super_pod_list"].append({"super_pod_id": "1", "server_list": [{"server_id": "x"}]})
+    assert "super_pod_list: found server x, expected a server of" in said(problems(document))
+
+
+def test_a_rank_twice_is_no_matter_of_the_order_of_ranks() -> None:
+    found = said(problems(changed([*DEVICE, "rank_id"], "1", TEMPLATE_ONE)))
+    assert "consecutive" not in found
+
+
+def test_the_ends_of_the_ranges_are_allowed() -> None:
+    document = changed([*DEVICE, "device_port"], "1", changed([*DEVICE, "host_port"], "65535", TEMPLATE_ONE))
+    assert problems(document) == []
+    assert parse({"version": "2.0", "rank_list": [{}], "rank_count": 1}).world_size == 1
+    assert problems(on_910(15)) == problems(on_910(15), "910b") == problems(on_910(7), "910a") == []
+    assert "found 16, expected 0 to 15" in said(problems(on_910(16), "910b"))
+    assert "found 16, expected 0 to 15" in said(validate(parse(on_910(16))))
+    assert "found 999999999, expected 0 to 15" in said(validate(parse(on_910(999999999))))
+
+
+def test_long_lists_are_shortened() -> None:
+    servers = template_two([instance(number, f"s{number}", 1 + number) for number in range(5)])
+    assert "found s0: 1, s1: 2, s2: 3, s3: 4, ... devices" in said(problems(servers, "910a"))
+    servers["group_list"][0]["instance_list"].pop()
+    assert "found s0: 1, s1: 2, s2: 3, s3: 4 devices" in said(problems(servers, "910a"))
+    twice = copy.deepcopy(TEMPLATE_ONE)
+    for server in twice["server_list"]:
+        server["device"] = [{"device_id": str(rank), "rank_id": str(rank)} for rank in range(9)]
+    assert "rank_id: found 0, 1, 2, 3, 4, 5, 6, 7, ... more than once" in said(problems(twice))
+    for server in twice["server_list"]:
+        server["device"].pop()
+    assert "rank_id: found 0, 1, 2, 3, 4, 5, 6, 7 more than once" in said(problems(twice))
 
 
 def test_a_wrong_structure_hides_no_rule_of_the_product() -> None:
@@ -547,6 +617,11 @@ class TestWhoAmI:
         with pytest.raises(ConfigError) as raised:
             own_pod(self.table, None, ip, index)
         assert "pod ma-job-x-worker-1 on server 10.0.0.2, 1 devices" in str(raised.value)
+
+    def test_only_the_beginning_of_a_name_is_spelled_in_two_ways(self) -> None:
+        pods = [{**instance(number, "a"), "pod_name": f"x-ma-job-{number}"} for number in range(2)]
+        with pytest.raises(ConfigError):
+            own_pod(parse(template_two(pods)), "x-modelarts-job-1", None, None)
 
     def test_the_only_pod_needs_no_name(self) -> None:
         assert own_pod(parse(SAMPLE), None, None, None).server_id == "172.16.4.9"
