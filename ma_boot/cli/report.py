@@ -35,8 +35,7 @@ def report(environ: Mapping[str, str], events: Sequence[Path], output: Optional[
     Example:
       ma_boot report log/*-events.jsonl --output job.html
     """
-    from ma_boot.modelarts import write_atomically
-    from ma_boot.reporting import print_lines
+    from ma_boot.reporting import print_lines, write_atomically
     from ma_boot.reporting.page import page_of
 
     page = output or events[0].with_name("report.html")

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Mapping, Optional, Sequence
 
 from ma_boot.errors import InputMissing, RankTableInvalid, listed
-from ma_boot.modelarts import write_atomically
 from ma_boot.rank_table import (
     NotYet,
     RankTable,
@@ -20,7 +19,7 @@ from ma_boot.rank_table import (
     parse,
     validate,
 )
-from ma_boot.reporting import print_lines
+from ma_boot.reporting import print_lines, write_atomically
 
 
 def all_findings(file: str, product: Optional[str]) -> Sequence[TableFinding]:

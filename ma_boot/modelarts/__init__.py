@@ -16,7 +16,7 @@ from ma_boot.modelarts.job import (
     read_job,
 )
 from ma_boot.modelarts.ports import check_free, free_port
-from ma_boot.modelarts.rank_table_file import wait_until_completed, write_atomically
+from ma_boot.modelarts.rank_table_file import wait_until_completed
 from ma_boot.modelarts.route_plan import planned_route
 
 __all__ = [
@@ -47,5 +47,4 @@ __all__ = [
     "start_slogd",
     "tool_address",
     "wait_until_completed",
-    "write_atomically",
 ]

@@ -1,14 +1,13 @@
-"""The rank table on disk: waits until the platform has completed it, and writes files atomically."""
+"""The rank table on disk: waits until the platform has completed it."""
 
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Optional, Tuple, Union
 
-from ma_boot.errors import CannotCreate, RankTableTimeout, listed
+from ma_boot.errors import RankTableTimeout, listed
 from ma_boot.processes import REMIND_SECONDS
 from ma_boot.rank_table import NotYet, completed_document
 
@@ -93,25 +92,3 @@ def _age(path: str) -> str:
     except OSError:
         return ""
     return f" (last written {seconds:.0f} s ago)"
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Writes the file with mode 0640, creating parent directories; readers see the old or the new contents.
-
-    Raises `CannotCreate` if the system refuses.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
-                os.fchmod(file.fileno(), 0o640)
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
-    except OSError as error:
-        raise CannotCreate(f"cannot write {path}: {error.strerror}") from error

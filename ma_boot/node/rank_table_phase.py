@@ -15,7 +15,6 @@ from ma_boot.modelarts import (
     JobEnvironment,
     planned_route,
     wait_until_completed,
-    write_atomically,
 )
 from ma_boot.node.world import Say
 from ma_boot.processes import SignalInbox
@@ -31,6 +30,7 @@ from ma_boot.rank_table import (
     parse,
     validate,
 )
+from ma_boot.reporting import write_atomically
 
 MOST_WARNINGS = 5
 

@@ -11,6 +11,7 @@ from ma_boot.processes.leftovers import guarded, stop_leftovers
 from ma_boot.processes.orphan_guard import (
     MARKER_VARIABLE,
     own_marker,
+    process_stat,
     process_stats,
     processes_marked,
     processes_of,
@@ -31,6 +32,7 @@ __all__ = [
     "forbid_core_files",
     "guarded",
     "own_marker",
+    "process_stat",
     "process_stats",
     "processes_marked",
     "processes_of",

@@ -1,9 +1,9 @@
 """What a run reports: output, events, and how it ended."""
 
 from ma_boot.reporting.console import Console, Show, is_interactive, print_bytes, print_lines
-from ma_boot.reporting.earlier_files import keep_earlier
 from ma_boot.reporting.exit_report import Ending, end_event, exit_code, report_lines, write_failure
 from ma_boot.reporting.explain import EXIT_CODES, last_words
+from ma_boot.reporting.files import keep_earlier, write_atomically
 from ma_boot.reporting.hints import hints_for, with_store_hint
 from ma_boot.reporting.journal import Journal
 from ma_boot.reporting.result import RunResult, WorkerExit
@@ -31,5 +31,6 @@ __all__ = [
     "report_lines",
     "size",
     "with_store_hint",
+    "write_atomically",
     "write_failure",
 ]

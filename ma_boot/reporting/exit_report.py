@@ -15,6 +15,7 @@ from ma_boot.reporting.explain import (
     last_words,
     output_of_failed_rank,
 )
+from ma_boot.reporting.files import write_atomically
 from ma_boot.reporting.hints import hints_for
 from ma_boot.reporting.journal import PhaseRecord
 from ma_boot.reporting.result import RunResult, WorkerExit
@@ -220,8 +221,6 @@ def write_failure(ending: Ending) -> None:
     A file that the training wrote there (`MABOOT_FAILURE_FILE`) is kept, and ours put beside it. Errors are
     ignored: the report on the screen has everything.
     """
-    from ma_boot.modelarts import write_atomically  # only needed here: keeps imports cheap
-
     if ending.job is None or exit_code(ending) == ExitCode.SUCCESS:
         return
     path = Path(ending.job.failure_file)

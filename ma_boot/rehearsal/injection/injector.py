@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Callable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from ma_boot.processes import signal_group, signal_process
+from ma_boot.processes import process_stat, signal_group, signal_process
 from ma_boot.rehearsal.faults import Fault
 from ma_boot.rehearsal.injection.watch import StartedNode, StartedRank, Watch
 
@@ -217,10 +217,11 @@ def force_exit(pid: int, code: int) -> None:
 def _await_stop(pid: int) -> None:
     until = time.monotonic() + _STOP_SECONDS
     while True:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        stat = process_stat(pid)
+        state = "X" if stat is None else stat[0]
         if state == "T":  # proc(5): stopped by a signal
             return
-        if state == "Z" or time.monotonic() > until:
+        if state in "ZX" or time.monotonic() > until:
             raise OSError(f"process {pid} could not be suspended: its state is {state}")
         time.sleep(0.001)
 

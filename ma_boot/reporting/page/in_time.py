@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Callable, Mapping, Sequence
 
 from ma_boot.errors import described
-from ma_boot.modelarts import write_atomically
 from ma_boot.processes import SignalInbox, Task
-from ma_boot.reporting import keep_earlier
+from ma_boot.reporting import keep_earlier, write_atomically
 from ma_boot.reporting.page.read import page_of
 
 PATIENCE_SECONDS = 5.0

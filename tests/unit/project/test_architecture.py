@@ -45,7 +45,7 @@ ALLOWED_IN_MA_BOOT: Dict[str, str] = {
     "launch": "errors redact modelarts environment",
     "reporting": "errors redact modelarts",
     "reporting.timeline": "reporting",
-    "reporting.page": "errors redact processes modelarts reporting reporting.timeline",
+    "reporting.page": "errors redact processes reporting reporting.timeline",
     "supervisor": "errors processes launch reporting",
     "image.rules": "redact modelarts",
     "image": "errors redact modelarts processes reporting image.rules",

@@ -69,7 +69,7 @@ def test_each_error_of_obs_has_a_hint(status: int, code: str, says: str) -> None
         ("the training ended well, but left nothing at these output paths:\n  - out", "required: false"),
         (
             "... left nothing at these output paths:\n  - d (the job form's train_url, for u)",
-            "removed from the job form",
+            "Remove an output that the job does not need",
         ),
         ("SSLCertVerificationError: certificate verify failed: self-signed certificate", "SSL_CERT_FILE"),
         (
