@@ -78,8 +78,12 @@ class Node:
 
     def start(self, *arguments: str) -> Booting:
         """Starts `ma_boot` with these arguments, as the platform does: in the home, without a shell."""
+        return self.start_by([], *arguments)
+
+    def start_by(self, prefix: Sequence[str], *arguments: str) -> Booting:
+        """`start` by a program that changes something first and then runs its arguments."""
         process = subprocess.Popen(
-            [sys.executable, "-m", "ma_boot", *arguments],
+            [*prefix, sys.executable, "-m", "ma_boot", *arguments],
             cwd=self.home,
             env=self.environ(),
             stdin=subprocess.DEVNULL,

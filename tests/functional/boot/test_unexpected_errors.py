@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
-from typing import Any, List, Sequence
+from typing import Any, List
 
 import pytest
 
@@ -19,19 +18,9 @@ from ma_boot.reporting import Console, Journal
 from path_mapping.mapping import ObsUrl, PathMapping, Route, Shard
 from path_mapping.stores import open_store
 from path_mapping.transfer import Transferred, upload
-from tests.functional.node import RANK, Booting, Ended, Node, eventually
+from tests.functional.node import RANK, Ended, Node, eventually
 
 TOO_LARGE = 1 << 46  # bytes: no thread gets a stack of this size, whoever the user is
-
-
-def started_by(node: Node, prefix: Sequence[str], *arguments: str) -> Booting:
-    """`node.start` by a program that changes something first and then runs its arguments."""
-    process = subprocess.Popen(
-        [*prefix, sys.executable, "-m", "ma_boot", *arguments],
-        cwd=node.home, env=node.environ(), stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
-    return Booting(node, process)
 
 
 def with_output(node: Node) -> List[str]:
@@ -56,7 +45,7 @@ class TestPhases:
         (node.home / "job").mkdir(mode=0)
         node.variables["MA_JOB_DIR"] = str(node.home / "job")
         plain = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
-        ended = started_by(node, plain, *with_output(node), "not-here.py").end()
+        ended = node.start_by(plain, *with_output(node), "not-here.py").end()
         assert_internal_error(node, ended)
         assert "PermissionError" in ended.output
         assert "Permission denied" in ended.output
@@ -66,14 +55,14 @@ class TestPhases:
         node.log_dir.mkdir(parents=True)
         writable = [word for place in (node.log_dir, node.obs) for word in ("--bind", place, place)]
         root = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", *map(str, writable)]
-        ended = started_by(node, root, *with_output(node), "--source", "variables.sh", RANK).end()
+        ended = node.start_by(root, *with_output(node), "--source", "variables.sh", RANK).end()
         assert_internal_error(node, ended)
         assert "No usable temporary directory" in ended.output
 
     def test_no_thread_at_all(self, node: Node) -> None:
         (node.obs / "bucket" / "in").mkdir(parents=True)
         options = node.mapping({"in": "obs://bucket/in/"}, {"out": "obs://bucket/out/"})
-        ended = started_by(node, ["prlimit", f"--stack={TOO_LARGE}"], *options, RANK).end()
+        ended = node.start_by(["prlimit", f"--stack={TOO_LARGE}"], *options, RANK).end()
         assert ended.code == 70, ended.output
         assert "[ma_boot] exit code 70: internal error of ma_boot" in ended.output
         assert "RuntimeError: can't start new thread" in ended.output
@@ -82,7 +71,7 @@ class TestPhases:
     def test_a_job_without_transfers_needs_no_thread(self, node: Node) -> None:
         limited = ["prlimit", f"--stack={TOO_LARGE}"]
         options = ("--hang-timeout", "0.5", "--hang-action", "stop")
-        ended = started_by(node, limited, *options, RANK, "print:hello", "sleep").end()
+        ended = node.start_by(limited, *options, RANK, "print:hello", "sleep").end()
         assert ended.code == 124, ended.output
         assert "[rank 0] hello\n" in ended.output
         assert "no stacks: can't start new thread" in ended.output
@@ -103,7 +92,7 @@ def test_descriptors_above_1023(node: Node) -> None:
     (node.home / "variables.sh").write_text("export SET=1\n")
     prefix = [sys.executable, "-c", MANY_DESCRIPTORS]
     options = (*with_output(node), "--source", "variables.sh", "--hang-timeout", "30")
-    running = started_by(node, prefix, *options, RANK, "print:hello", "await:go")
+    running = node.start_by(prefix, *options, RANK, "print:hello", "await:go")
     eventually(lambda: any(event["kind"] == "first-output" for event in node.events()), "the output")
     (node.home / "go").write_text("")
     ended = running.end()

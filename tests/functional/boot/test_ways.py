@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import Any, Dict, List
 import pytest
 
 from tests.functional.node import RANK, Booting, Ended, Node, template_two
+from tests.requirement import unavailable
 
 SEE = [RANK, "print-environment"]
 
@@ -216,8 +218,9 @@ def test_a_name_that_gets_its_address_later(node: Node) -> None:
     hosts = node.root / "hosts"
     hosts.write_text("127.0.0.1 localhost\n")
     mounted = f'mount --bind {hosts} /etc/hosts || exit 99; exec "$@"'
+    own = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"])]
     process = subprocess.Popen(
-        ["unshare", "--mount", "sh", "-c", mounted, "sh", sys.executable, "-m", "ma_boot", "--rendezvous", "torch", *SEE],
+        [*own, "sh", "-c", mounted, "sh", sys.executable, "-m", "ma_boot", "--rendezvous", "torch", *SEE],
         cwd=node.home, env=node.environ(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     running = Booting(node, process)
@@ -225,7 +228,7 @@ def test_a_name_that_gets_its_address_later(node: Node) -> None:
     first = process.stdout.readline()
     if process.poll() == 99 or b"unshare" in first or b"mount" in first:
         process.communicate()
-        pytest.skip("a mount namespace of its own needs root")
+        unavailable(f"no mount namespace of its own: {first.decode()}")
     running.until("late.worker has no address yet")
     with hosts.open("a") as file:
         file.write("127.0.0.3 late.worker\n")

@@ -15,10 +15,10 @@ from typing import List
 import pytest
 
 from ma_boot.supervisor.hang_detector import stack_of
-from tests.functional.node import RANK, Booting, Node, alive, eventually, pids
+from tests.functional.node import PROGRAMS, RANK, Booting, Node, alive, eventually, pids
 from tests.requirement import unavailable
 
-DRIVER = str(Path(__file__).parents[1] / "programs" / "supervisor.py")
+DRIVER = str(PROGRAMS / "supervisor.py")
 
 
 def driven(node: Node, *words: str, limits: str = "{}", adopt: bool = True) -> str:
@@ -161,26 +161,30 @@ class TestOrphans:
         eventually(lambda: not any(alive(pid) for pid in found), "all are gone")
 
     def test_a_process_that_survives_sigkill_is_reported(self, node: Node) -> None:
-        freezer = Path("/sys/fs/cgroup/freezer", f"ma_boot-test-{os.getpid()}")
-        try:
-            freezer.mkdir()
-        except OSError as error:
-            # Also with CI=1: only version 1 of control groups can do this, which many kernels no longer have.
-            pytest.skip(f"no freezer cgroup, whose processes survive SIGKILL: {error}")
-        running = node.start("--stop-timeout", "0.1", RANK, f"ready:{node.root}/pid", "sleep")
-        frozen, _ = pids(node.root, "pid.*", 2)
-        (freezer / "cgroup.procs").write_text(str(frozen))
-        (freezer / "freezer.state").write_text("FROZEN")
+        (node.root / "unanswered").mkdir()
+        script = node.root / "train.py"
+        script.write_text(
+            "import os, time\n"
+            f"open('{node.root}/pid.' + os.environ['RANK_ID'], 'w').write(str(os.getpid()))\n"
+            f"os.environ['RANK_ID'] == '0' and os.stat('{node.root}/unanswered/x')\n"
+            "time.sleep(600)\n"
+        )
+        own = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"])]
+        running = node.start_by(
+            [*own, sys.executable, str(PROGRAMS / "unanswered_files.py"), str(node.root / "unanswered")],
+            *("--stop-timeout", "0.1", str(script)),
+        )
+        eventually(lambda: (node.root / "pid.0").exists() or running.process.poll(), "the start, or its end")
+        if running.process.poll() is not None:
+            unavailable(f"no FUSE in a mount namespace of its own: {running.end().output}")
+        stuck, _ = pids(node.root, "pid.*", 2)
+        eventually(lambda: state(stuck) in "SD", "rank 0 waits for its file")
         running.signal()
-        try:
-            ended = running.end()
-        finally:
-            (freezer / "freezer.state").write_text("THAWED")
-        assert ended.code == 143
-        assert "SIGKILL did not end rank 0\n" in ended.output
-        eventually(lambda: not alive(frozen), "it ends when it can")
-        eventually(lambda: not (freezer / "cgroup.procs").read_text(), "the group is empty")
-        freezer.rmdir()
+        ended = running.end()
+        assert ended.code == 143, ended.output
+        assert "[ma_boot] SIGKILL did not end rank 0\n" in ended.output
+        assert [event["left"] for event in node.events() if event["kind"] == "unkillable"] == [["rank 0"]]
+        eventually(lambda: not alive(stuck), "it ends when it can")
 
     def test_leftovers_of_an_earlier_start_are_stopped_first(self, node: Node) -> None:
         own = f"modelarts-job-test-{os.getpid()}-worker-0"  # leftovers are found by this name
