@@ -112,7 +112,7 @@ fuzz: $(VENV)/made ## 100,000 random and mutated rank tables
 
 mutants: $(VENV)/made ## breaks the code of a room in many places, and looks whether its tests notice: ROOM=rank_table
 	$(VENV)/bin/python -m pip install --quiet --editable ".[dev,mutation]"
-	nice -n 10 $(VENV)/bin/python -m tests.mutation $(or $(ROOM),rank_table) $(if $(SEED),--seed $(SEED)) $(if $(SAMPLE),--sample $(SAMPLE))
+	nice -n 10 $(VENV)/bin/python -m tests.mutation $(or $(ROOM),rank_table) $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES))
 
 bench: $(BENCH)/made ## the benchmarks, beside their peers (7 minutes)
 	$(BENCH)/bin/python -m pip install --quiet --no-deps --force-reinstall .

@@ -1,4 +1,4 @@
-"""`python -m tests.mutation ROOM [--seed N] [--sample N]`: the score goes into CONTRIBUTING.md, survivors are printed."""
+"""`python -m tests.mutation ROOM [--seed N] [--minutes N]`: the score goes into CONTRIBUTING.md, survivors are printed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from typing import Dict, List, NamedTuple, Tuple
 
 import yaml
 
-from tests.mutation.mutants import Mutant, Place, drawn, mutant_at, places_of
+from tests.mutation.mutants import Mutant, Place, mutant_at, places_of, shuffled
 from tests.mutation.rooms import ROOMS, Room
 from tests.mutation.run import change, copy_tree, tests_pass
 
 ROOT = Path(__file__).parents[2]
 WORK = ROOT / ".mutants"
+MINUTES = 10.0
 EQUIVALENT = Path(__file__).parent / "equivalent.yaml"
 
 
@@ -49,19 +50,19 @@ def equivalents() -> Dict[Tuple[str, str, str], str]:
     }
 
 
-def measure(name: str, room: Room, sample: int, seed: int) -> Score:
-    """Tries the mutants of a room. What was tried before with the same tests is not tried again."""
+def measure(name: str, room: Room, minutes: float, seed: int) -> Score:
+    """Tries the mutants of a room in a random order, as many as there is time for."""
     copy, log = WORK / name / "tree", WORK / name / "output.txt"
     copy_tree(ROOT, copy)
     places = places_of(copy, room.folder)
     known = equivalents()
     _refuse_stale(copy, known)
     timeout = 3 * _control(copy, room, places[0], log) + 10
-    tried = drawn(places, sample, seed)
     survived: List[Mutant] = []
-    equivalent = 0
+    tried = equivalent = 0
+    until = time.monotonic() + 60 * minutes
     with (WORK / name / "results.jsonl").open("w", encoding="utf-8") as results:
-        for number, place in enumerate(tried, 1):
+        for tried, place in enumerate(shuffled(places, seed), 1):
             mutant = mutant_at(copy, place)
             if (mutant.path, mutant.before, mutant.after) in known:
                 equivalent += 1
@@ -69,10 +70,12 @@ def measure(name: str, room: Room, sample: int, seed: int) -> Score:
             passed = _passes_with(copy, mutant.path, mutant.source, room, timeout, log)
             if passed:
                 survived.append(mutant)
-                print(f"{number}/{len(tried)} survived: {mutant}", flush=True)
+                print(f"{tried}/{len(places)} survived: {mutant}", flush=True)
             results.write(json.dumps([passed, *mutant[:-1]], ensure_ascii=False) + "\n")
             results.flush()
-    return Score(len(places), len(tried), equivalent, survived)
+            if time.monotonic() >= until:
+                break
+    return Score(len(places), tried, equivalent, survived)
 
 
 def _control(copy: Path, room: Room, place: Place, log: Path) -> float:
@@ -122,11 +125,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="tests.mutation")
     parser.add_argument("room", choices=ROOMS)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--sample", type=int, help="how many mutants to try; 0 for all")
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="time for the mutants; inf for all")
     options = parser.parse_args()
-    room = ROOMS[options.room]
-    sample = room.sample if options.sample is None else options.sample
-    score = measure(options.room, room, sample, options.seed)
+    score = measure(options.room, ROOMS[options.room], options.minutes, options.seed)
     row = score.row(options.room, options.seed)
     print(f"cosmic-ray {version('cosmic-ray')}: {row}")
     write_row(options.room, row)

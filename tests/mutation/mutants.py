@@ -57,12 +57,9 @@ def places_of(root: Path, folder: str) -> List[Place]:
     ]
 
 
-def drawn(places: List[Place], size: int, seed: int) -> List[Place]:
-    """A sample, in the order of the files; all of them if `size` is 0 or more than there are."""
-    if not size or size >= len(places):
-        return places
-    chosen = random.Random(seed).sample(range(len(places)), size)
-    return [places[index] for index in sorted(chosen)]
+def shuffled(places: List[Place], seed: int) -> List[Place]:
+    """The places in a random order: as many of them as there is time for are a sample."""
+    return random.Random(seed).sample(places, len(places))
 
 
 def mutant_at(root: Path, place: Place) -> Mutant:

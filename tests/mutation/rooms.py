@@ -6,15 +6,14 @@ from typing import Mapping, NamedTuple, Tuple
 
 
 class Room(NamedTuple):
-    """A folder of the tree, its tests, and how many of its mutants are drawn; 0 for all."""
+    """A folder of the tree, and its tests."""
 
     folder: str
     tests: Tuple[str, ...]
-    sample: int = 0
 
 
 ROOMS: Mapping[str, Room] = {
-    "rank_table": Room("ma_boot/rank_table", ("tests/unit/rank_table",), 200),
+    "rank_table": Room("ma_boot/rank_table", ("tests/unit/rank_table",)),
     "planning": Room(
         "path_mapping/planning",
         (
@@ -22,7 +21,6 @@ ROOMS: Mapping[str, Room] = {
             "tests/fault/test_second_run.py",
             "tests/fault/test_resume.py",
         ),
-        100,
     ),
     "localfs": Room(
         "path_mapping/localfs",
@@ -32,10 +30,9 @@ ROOMS: Mapping[str, Room] = {
             "tests/functional/transfer/test_target_dir.py",
             "tests/fault/test_resume.py",
         ),
-        80,
     ),
-    "supervisor": Room("ma_boot/supervisor", ("tests/unit/supervisor", "tests/functional/supervisor"), 40),
+    "supervisor": Room("ma_boot/supervisor", ("tests/unit/supervisor", "tests/functional/supervisor")),
     "reporting": Room(
-        "ma_boot/reporting", ("tests/unit/reporting", "tests/functional/supervisor/test_output.py"), 100
+        "ma_boot/reporting", ("tests/unit/reporting", "tests/functional/supervisor/test_output.py")
     ),
 }
