@@ -173,7 +173,7 @@ def _with_devices(table: RankTable, devices: Tuple[int, ...]) -> RankTable:
     fewest = min((len(pod.devices) for pod in table.pods), default=0)
     if devices[-1] >= fewest:
         raise _no_such_device(devices[-1], fewest)
-    pods = (replace(pod, devices=tuple(pod.devices[place] for place in devices)) for pod in table.pods)
+    pods = (pod._replace(devices=tuple(pod.devices[place] for place in devices)) for pod in table.pods)
     return replace(table, pods=tuple(pods))
 
 

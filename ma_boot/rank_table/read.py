@@ -97,7 +97,10 @@ class _Reading:
         """The value with numbers as strings, and a warning for each; HCCL rejects numbers."""
         if isinstance(value, dict):
             dot = f"{path}." if path else ""
-            return {key: self.strings(item, f"{dot}{key}") for key, item in value.items()}
+            return {
+                key: item if isinstance(item, str) else self.strings(item, f"{dot}{key}")
+                for key, item in value.items()
+            }
         if isinstance(value, list):
             return [self.strings(item, f"{path}[{i}]") for i, item in enumerate(value)]
         if isinstance(value, int) and not isinstance(value, bool):

@@ -8,14 +8,18 @@ product is known, else a warning.
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections import Counter
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from ma_boot.rank_table.table import INVALID, MISSING, Device, RankTable, TableFinding, errors
+from ma_boot.rank_table.table import INVALID, MISSING, Device, Pod, RankTable, TableFinding, errors
 
 _HIGHEST_DEVICE = {"910a": 7, "910b": 15, "a3": 15}
 PRODUCTS = tuple(_HIGHEST_DEVICE)
 _LONGEST_SERVER_ID = 64  # rank_table_config_910: "server_id"
+_IPV4 = re.compile(
+    r"(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?!$)|$)){4}", re.ASCII
+)  # what nearly all are: quick
 _INVALID_TABLE = "EI0004"  # HCCL: "super_device_id[] is invalid"
 
 
@@ -122,41 +126,58 @@ def _interleaved(table: RankTable) -> Iterator[TableFinding]:
 def _addresses(table: RankTable) -> Iterator[TableFinding]:
     families: Dict[int, str] = {}
     addresses = []
-    for at, device in _located(table):
+    for pod, device in _located(table):
         if device.device_ip is None:
             continue
         try:
-            families.setdefault(ipaddress.ip_address(device.device_ip).version, device.device_ip)
+            families.setdefault(_family(device.device_ip), device.device_ip)
         except ValueError:
-            yield TableFinding(f"{at}.device_ip", repr(device.device_ip), "an IPv4 or IPv6 address", INVALID)
+            yield TableFinding(
+                _place(pod, device, "device_ip"), repr(device.device_ip), "an IPv4 or IPv6 address", INVALID
+            )
         addresses.append(device.device_ip)
     if len(families) > 1:
         yield TableFinding("device_ip", " and ".join(families.values()), "addresses of one family", INVALID)
     yield from _unique("device_ip", addresses)
 
 
+def _family(address: str) -> int:
+    """4 or 6; raises `ValueError` for what is no address."""
+    return 4 if _IPV4.fullmatch(address) else ipaddress.ip_address(address).version
+
+
 def _devices(table: RankTable, product: Optional[str]) -> Iterator[TableFinding]:
     highest = _HIGHEST_DEVICE.get(product or "", 15)
     single = len(table.servers()) == 1
-    for at, device in _located(table):
+    for pod, device in _located(table):
         if int(device.device_id) > highest:
             yield TableFinding(
-                f"{at}.device_id", device.device_id, f"0 to {highest}", INVALID, fatal=product is not None
+                _place(pod, device, "device_id"),
+                device.device_id,
+                f"0 to {highest}",
+                INVALID,
+                fatal=product is not None,
             )
         if device.device_ip is None and (product == "910a" or not single):
-            yield TableFinding(f"{at}.device_ip", "nothing", "an address", MISSING, fatal=product is not None)
+            yield TableFinding(
+                _place(pod, device, "device_ip"),
+                "nothing",
+                "an address",
+                MISSING,
+                fatal=product is not None,
+            )
         for port in ("device_port", "host_port"):
-            yield from _port(device, at, port)
+            if device.more.get(port) is not None:
+                yield from _port(str(device.more[port]), _place(pod, device, port))
     for server, devices in table.servers().items():
         if server:
             ids = [str(int(device.device_id)) for device in devices]
             yield from _unique(f"server {server}: device_id", ids)
 
 
-def _port(device: Device, at: str, key: str) -> Iterator[TableFinding]:
-    value = device.more.get(key)
-    if value is not None and not (str(value).isdecimal() and 1 <= int(value) <= 65535):
-        yield TableFinding(f"{at}.{key}", repr(value), "1 to 65535", INVALID)
+def _port(value: str, at: str) -> Iterator[TableFinding]:
+    if not (value.isdecimal() and 1 <= int(value) <= 65535):
+        yield TableFinding(at, repr(value), "1 to 65535", INVALID)
 
 
 def _shape(table: RankTable, product: Optional[str]) -> Iterator[TableFinding]:
@@ -195,9 +216,11 @@ def _shape_of_910a(servers: Mapping[str, Sequence[Device]], fatal: bool) -> Iter
 def _super_pods(table: RankTable) -> Iterator[TableFinding]:
     """Version 1.2: `super_device_id` and `super_pod_list` of the A3."""
     listed = table.document.get("super_pod_list")
-    for at, device in _located(table):
+    for pod, device in _located(table):
         if device.more.get("super_device_id") == "":
-            yield TableFinding(f"{at}.super_device_id", "''", "an id, or no such field", _INVALID_TABLE)
+            yield TableFinding(
+                _place(pod, device, "super_device_id"), "''", "an id, or no such field", _INVALID_TABLE
+            )
     if listed is None:
         return
     if not isinstance(listed, list) or not all(isinstance(entry, dict) for entry in listed):
@@ -233,11 +256,16 @@ def _super_pod_servers(table: RankTable, owners: Sequence[Tuple[str, str]]) -> I
         yield from _unique(f"super pod {super_pod}: super_device_id", found)
 
 
-def _located(table: RankTable) -> Iterator[Tuple[str, Device]]:
-    """Each device with its place, described in a way that suits every template."""
+def _located(table: RankTable) -> Iterator[Tuple[Pod, Device]]:
+    """Each device with its pod."""
     for pod in table.pods:
         for device in pod.devices:
-            yield f"{pod.name or 'server ' + pod.server_id}, device {device.device_id}", device
+            yield pod, device
+
+
+def _place(pod: Pod, device: Device, key: str) -> str:
+    """Where a field of a device is, in a way that suits every template."""
+    return f"{pod.name or 'server ' + pod.server_id}, device {device.device_id}.{key}"
 
 
 def _some(numbers: Sequence[int]) -> str:

@@ -12,11 +12,13 @@ import json
 import os.path
 import re
 from dataclasses import dataclass
-from typing import Dict, List, Sequence, Tuple
+from typing import TYPE_CHECKING, Dict, List, Sequence, Tuple
 
 from ma_boot.errors import UsageError, listed
 from ma_boot.rehearsal.platform.simulated_job import SimulatedJob
-from path_mapping.mapping import ObsUrl, Route
+
+if TYPE_CHECKING:
+    from path_mapping.mapping import ObsUrl, Route
 
 PERIOD_SECONDS = 30.0  # the default of CreateTrainingJob
 _OPTION = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(@env)?=(.*)", re.DOTALL)
@@ -43,6 +45,8 @@ class FormChannel:
 
     def route(self, job: SimulatedJob, node: int) -> Route:
         """The route of its files on a node."""
+        from path_mapping.mapping import Route  # here, as not every program of this room's has a job form
+
         return Route(
             self.directory(job, node),
             self.url,
@@ -53,6 +57,8 @@ class FormChannel:
 
 def parse_channels(inputs: Sequence[str], outputs: Sequence[str]) -> Tuple[FormChannel, ...]:
     """Parses the values of `--input` and `--output`; raises `UsageError` with every mistake in them."""
+    from path_mapping.mapping import ObsUrl
+
     found: List[FormChannel] = []
     problems: List[str] = []
     for option, texts in (("--input", inputs), ("--output", outputs)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import ipaddress
 import json
 import random
 from typing import Any, Dict, List, Optional, Sequence, Union
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from ma_boot.errors import ConfigError
 from ma_boot.rank_table import (
     NotYet,
+    RankTable,
     TableFinding,
     Unreadable,
     completed_document,
@@ -25,6 +27,7 @@ from ma_boot.rank_table import (
     parse,
     validate,
 )
+from ma_boot.rank_table.rules import _family
 
 # One pod with one card, whose device_id is its number on the server.
 SAMPLE: Dict[str, Any] = {
@@ -654,3 +657,31 @@ class TestWhoAmI:
         table = parse(TEMPLATE_ONE)
         assert own_pod(table, "any", "10.0.0.1", None).server_id == "10.0.0.1"
         assert own_pod(table, "any", None, 1).server_id == "10.0.0.1"
+
+
+TEXTS = st.text(max_size=6)
+
+
+@given(
+    st.dictionaries(
+        TEXTS,
+        st.recursive(
+            TEXTS | st.booleans() | st.none() | st.integers() | st.floats(allow_nan=False),
+            lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+        ),
+    )
+)
+def test_the_text_of_a_table_is_that_of_json(document: Dict[str, Any]) -> None:
+    expected = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    assert RankTable("1.0", (), document).dumps() == expected
+
+
+@given(st.from_regex(r"\d{1,3}(\.\d{1,3}){2,4}\.?", fullmatch=True) | st.ip_addresses().map(str) | TEXTS)
+def test_the_family_of_an_address_is_that_of_ipaddress(address: str) -> None:
+    try:
+        expected = ipaddress.ip_address(address).version
+    except ValueError:
+        with pytest.raises(ValueError, match="address"):
+            _family(address)
+    else:
+        assert _family(address) == expected
