@@ -122,7 +122,12 @@ class SlowDown(Unreachable):
 
 
 class Corrupted(Unreachable):
-    """The content that arrived is not the one that was sent."""
+    """The content that arrived is not the one that was sent.
+
+    `stored` is the ETag of the wrong object that this made in OBS, empty if it made none.
+    """
+
+    stored: str = ""
 
 
 class TargetRemoved(Unreachable):

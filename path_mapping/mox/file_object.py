@@ -18,7 +18,7 @@ from path_mapping.mox.file_tree import url_of
 from path_mapping.mox.interrupted import frees_exception, handled_now, held_by_exception
 from path_mapping.mox.object_reader import ObjectReader
 from path_mapping.mox.own_store import store
-from path_mapping.stores import ObjectState, SignedAccess
+from path_mapping.stores import MultipartStore, ObjectState
 from path_mapping.transfer import upload_file
 
 Data = Union[str, bytes]
@@ -199,8 +199,7 @@ def _close_all() -> None:
 
 def _upload(source: Path, url: ObsUrl) -> None:
     raw = store().store
-    access = raw.access() if isinstance(raw, SignedAccess) else None
-    if access is not None and source.stat().st_size >= access.multipart_from:
+    if isinstance(raw, MultipartStore) and source.stat().st_size >= raw.multipart_from:
         upload_file(raw, source, url.bucket, url.key)
     else:
         store().write(url.bucket, url.key, source, md5_of(chunks(source)), lambda size: None)

@@ -144,8 +144,8 @@ class PreparedTransfer:
         name = scan.ends.name_of(copy.key)
         scan.record.put(RecordEntry(name, copy.size, copy.mtime_ns, unquoted(copy.etag)))
 
-    def deleted(self, copy: Copy) -> None:
-        """Records that the file is gone on both sides."""
+    def forget(self, copy: Copy) -> None:
+        """Removes the file from the record: it is gone on both sides, or what is in OBS is not known."""
         scan = self._scans[copy.route]
         scan.record.forget(scan.ends.name_of(copy.key))
 

@@ -7,7 +7,7 @@ from contextlib import closing, suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, Callable, Generator, Iterator, Optional, Tuple
+from typing import Any, Callable, Generator, Iterator, Optional, Tuple
 
 from obs import (
     CompleteMultipartUploadRequest,
@@ -17,7 +17,7 @@ from obs import (
     PutObjectHeader,
 )
 
-from path_mapping.errors import NotFound, Refused, StoreError, Unreachable
+from path_mapping.errors import Expired, NotFound, Refused, Unreachable
 from path_mapping.localfs import CHUNK, Section, new_md5
 from path_mapping.stores.obs_sdk import ObsSdk
 from path_mapping.stores.store import (
@@ -48,6 +48,7 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
         patience: float = 0.0,
     ) -> None:
         self.sdk = ObsSdk(access, renew, proxy, patience)
+        self.multipart_from, self.part = access.multipart_from, access.part
 
     def __repr__(self) -> str:
         return f"ObsStore({self.sdk.access.endpoint!r})"
@@ -101,14 +102,11 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
         ).body  # fmt: skip
 
     def find(self, bucket: str, key: str) -> Optional[ObjectState]:
+        doing = f"looking up obs://{bucket}/{key}"
         try:
-            body = self._metadata(f"looking up obs://{bucket}/{key}", bucket, key, "contentLength")
+            return object_state(self.sdk.call(doing, partial(_head, bucket, key), "contentLength").body)
         except NotFound:
             return None
-        return object_state(body)
-
-    def _metadata(self, doing: str, bucket: str, key: str, field: str) -> Any:
-        return self.sdk.call(doing, lambda sdk: _head(sdk, bucket, key), field).body
 
     def read(self, bucket: str, key: str) -> Generator[bytes, None, bool]:
         doing, digest = f"reading obs://{bucket}/{key}", new_md5()
@@ -166,12 +164,10 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
         self.sdk.call(f"deleting obs://{bucket}/{key}", lambda sdk: sdk.deleteObject(bucket, key))
 
     def write(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> str:
-        """See `Store.write`. A large file goes in parts; OBS verifies the MD5 of each request."""
+        """See `Store.write`. It takes one request, whose MD5 OBS verifies; a large file is for `put_part`."""
         doing = f"writing obs://{bucket}/{key}"
         with source.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
-            if size >= self.sdk.access.multipart_from:
-                return self._write_parts(doing, bucket, key, file, size, sent)
             body = Section(file, 0, size, sent)
             header = PutObjectHeader(contentLength=size, md5=base64_of_md5(md5))
             answer = self.sdk.call(
@@ -180,53 +176,42 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
                     bucket, key, content=body.rewound(), headers=header, autoClose=False
                 ),
             )
-        compare(doing, answer, md5)
-        return str(getattr(answer.body, "etag", None) or "")
+        etag = str(getattr(answer.body, "etag", None) or "")
+        if not compare(doing, answer, md5):
+            self._look(doing, bucket, key, etag, size)
+        return etag
 
-    def _write_parts(
-        self, doing: str, bucket: str, key: str, file: BinaryIO, size: int, sent: Callable[[int], None]
-    ) -> str:
-        upload, length = self.begin_parts(bucket, key).upload, self.sdk.access.part
+    def _look(self, doing: str, bucket: str, key: str, etag: str, size: int) -> None:
+        """Makes sure that an object is there, when no checksum tells; who may write only is believed."""
         try:
-            sections = [
-                Section(file, start, min(length, size - start), sent) for start in range(0, size, length)
-            ]
-            etags = [
-                self._write_part(doing, bucket, key, upload, number, section)
-                for number, section in enumerate(sections, start=1)
-            ]
-            if not self.end_parts(bucket, key, upload, tuple(etags), size):
-                raise Unreachable(f"{doing}: the multipart upload has gone")
-            return etag_of_parts(tuple(etags))
-        except BaseException:
-            with suppress(StoreError):
-                self.abort_parts(bucket, key, upload)
+            found = self.find(bucket, key)
+        except Expired:
             raise
+        except Refused:
+            return
+        if found is None or (found.version, found.size) != (etag, size):
+            raise Unreachable(f"{doing}: the response has no checksum, and there is no such object")
 
-    def _write_part(
-        self, doing: str, bucket: str, key: str, upload: str, number: int, section: Section
-    ) -> str:
-        md5 = section.md5()
-        answer = self.sdk.call(
-            doing,
-            lambda sdk: sdk.uploadPart(
-                bucket, key, number, upload, content=section.rewound(), partSize=section.size,
-                md5=base64_of_md5(md5), autoClose=False,
-            ),
-            "etag",
-        )  # fmt: skip
+    def put_part(
+        self, bucket: str, key: str, upload: str, number: int,
+        source: Path, offset: int, size: int, sent: Callable[[int], None],
+    ) -> str:  # fmt: skip
+        doing = f"writing obs://{bucket}/{key}, part {number}"
+        with source.open("rb") as file:
+            section = Section(file, offset, size, sent)
+            md5 = section.md5()
+            answer = self.sdk.call(
+                doing,
+                lambda sdk: sdk.uploadPart(
+                    bucket, key, number, upload, content=section.rewound(), partSize=size,
+                    md5=base64_of_md5(md5), autoClose=False,
+                ),
+                "etag",
+            )  # fmt: skip
         compare(doing, answer, md5)
         return str(answer.body.etag)
 
     def begin_parts(self, bucket: str, key: str, left: Tuple[str, ...] = ()) -> MultipartUpload:
-        """Begins a multipart upload, or resumes one; those of anybody else are not touched.
-
-        `left` are the ids of our own earlier uploads of this key, the oldest first. The last one is resumed,
-        unless it has gone; the others are aborted.
-
-        Raises:
-            StoreError: it could not be begun.
-        """
         doing = f"writing obs://{bucket}/{key}"
         for upload in left[:-1]:
             self.abort_parts(bucket, key, upload)
@@ -250,29 +235,38 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
             if not body.isTruncated or not body.parts:
                 return
 
-    def end_parts(self, bucket: str, key: str, upload: str, etags: Tuple[str, ...], size: int) -> bool:
-        """Makes one object of the parts; False if the upload has gone and the object is not there.
+    def end_parts(
+        self, bucket: str, key: str, upload: str, etags: Tuple[str, ...], size: int, compared: bool = True
+    ) -> Optional[str]:
+        """See `MultipartStore.end_parts`.
 
         The response may get lost, or say nothing, after OBS made the object: then the upload has gone, and
-        the object tells. As long as the upload is there it is not completed, whatever object has the key.
-
-        Raises:
-            StoreError: the upload may still be completed, or OBS refused.
+        the object tells, by its size, and by its ETag, which is made of those of the parts; or which is
+        another one than before, if these were not `compared`. As long as the upload is there it is not
+        completed, whatever object has the key.
         """
         doing = f"writing obs://{bucket}/{key}"
         parts = [CompletePart(partNum=number, etag=etag) for number, etag in enumerate(etags, start=1)]
         request = CompleteMultipartUploadRequest(parts)
+        expected, before = etag_of_parts(etags), "" if compared else self._etag_of(bucket, key, None)
         try:
-            self.sdk.call(
-                doing, lambda sdk: sdk.completeMultipartUpload(bucket, key, upload, request), "etag"
+            answer = self.sdk.call(
+                doing, lambda sdk: sdk.completeMultipartUpload(bucket, key, upload, request), "key"
             )
-        except NotFound:
-            return self._is_whole(doing, bucket, key, etags, size)
-        except Unreachable:
-            if not self._has_gone(doing, bucket, key, upload):
+        except (NotFound, Unreachable) as error:
+            if self._has_gone(doing, bucket, key, upload):
+                found = self._etag_of(bucket, key, size)
+                return found if found and (found == expected if compared else found != before) else None
+            if isinstance(error, Unreachable):
                 raise
-            return self._is_whole(doing, bucket, key, etags, size)
-        return True
+            self.abort_parts(bucket, key, upload)  # a part of it has gone
+            return None
+        return (answer.body.etag or self._etag_of(bucket, key, size) or expected).strip('"')
+
+    def _etag_of(self, bucket: str, key: str, size: Optional[int]) -> str:
+        """The ETag of an object without quotes; empty if there is none, or none of this size in bytes."""
+        found = self.find(bucket, key)
+        return found.version.strip('"') if found is not None and size in (None, found.size) else ""
 
     def _has_gone(self, doing: str, bucket: str, key: str, upload: str) -> bool:
         """Whether there is no such upload: radosgw answers 500 to its completion, not 404."""
@@ -281,14 +275,6 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
         except NotFound:
             return True
         return False
-
-    def _is_whole(self, doing: str, bucket: str, key: str, etags: Tuple[str, ...], size: int) -> bool:
-        """Whether the object is made of these parts, by its ETag and its size in bytes."""
-        try:
-            found = self._metadata(doing, bucket, key, "etag")
-        except NotFound:
-            return False
-        return bool(found.etag.strip('"') == etag_of_parts(etags) and int(found.contentLength or 0) == size)
 
     def abort_parts(self, bucket: str, key: str, upload: str) -> None:
         doing = f"aborting the upload of obs://{bucket}/{key}"
@@ -327,7 +313,7 @@ def _seconds(text: Any) -> float:
         return 0.0
 
 
-def _head(sdk: Any, bucket: str, key: str) -> Any:
+def _head(bucket: str, key: str, sdk: Any) -> Any:
     """The answer to a HEAD. A refused one has no error code: a GET of one byte is refused with it."""
     answer = sdk.getObjectMetadata(bucket, key)
     if answer.status not in (401, 403) or answer.errorCode:

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Callable, Iterator, NamedTuple, Optional
+from typing import Callable, Iterator, NamedTuple, Optional, Tuple
 
 from path_mapping.errors import StoreError
 from path_mapping.stores.units import MultipartUpload
@@ -123,11 +123,44 @@ class UnfinishedUpload(NamedTuple):
 
 
 class MultipartStore(ABC):
-    """A store with multipart uploads, which no listing of objects shows."""
+    """A store with multipart uploads, which no listing of objects shows.
+
+    Files of `multipart_from` bytes or more should be uploaded in parts of `part` bytes.
+    """
+
+    multipart_from: int
+    part: int
 
     @abstractmethod
-    def begin_parts(self, bucket: str, key: str) -> MultipartUpload:
-        """Begins a multipart upload."""
+    def begin_parts(self, bucket: str, key: str, left: Tuple[str, ...] = ()) -> MultipartUpload:
+        """Begins a multipart upload, or resumes one; those of anybody else are not touched.
+
+        `left` are the ids of our own earlier uploads of this key, the oldest first. The last one is resumed,
+        unless it has gone; the others are aborted.
+        """
+
+    @abstractmethod
+    def put_part(
+        self, bucket: str, key: str, upload: str, number: int,
+        source: Path, offset: int, size: int, sent: Callable[[int], None],
+    ) -> str:  # fmt: skip
+        """Uploads a range of a local file as a part, whose MD5 the store verifies; returns its ETag.
+
+        `sent` is as for `Store.write`.
+        """
+
+    @abstractmethod
+    def end_parts(
+        self, bucket: str, key: str, upload: str, etags: Tuple[str, ...], size: int, compared: bool = True
+    ) -> Optional[str]:
+        """Makes one object of `size` bytes of the parts; returns its ETag, without quotes.
+
+        None if the upload, or a part of it, has gone, and the object is not there: it must begin anew. If the
+        parts were not `compared`, their ETags tell nothing about their content.
+
+        Raises:
+            StoreError: the upload may still be completed, or the store refused.
+        """
 
     def try_write(self, bucket: str, key: str) -> None:
         """Asks for what a write of this key needs, and leaves nothing behind.

@@ -8,6 +8,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, Callable, NamedTuple, Optional, Tuple, Union
 
+from path_mapping.errors import StoreError
+
 
 class GetFile(NamedTuple):
     """Download an object to `path`, completely or not at all: the result is a `ContentMatch`.
@@ -87,9 +89,10 @@ class BeginParts(NamedTuple):
 
 
 class PutPart(NamedTuple):
-    """Upload a range of a file as a part: the result is its ETag.
+    """Upload a range of a file as a part: the result is a `StoredContent`.
 
-    `known` is the ETag of the part that an earlier run stored: if it fits, nothing is sent.
+    `known` is the ETag of the part that an earlier run stored: if it fits, nothing is sent. `checked` sends
+    its MD5 along.
     """
 
     number: int
@@ -101,12 +104,15 @@ class PutPart(NamedTuple):
     length: int
     path: str
     known: str
+    checked: bool
 
 
 class EndParts(NamedTuple):
     """Complete a multipart upload with the parts of these ETags, or abort it if there are none.
 
-    The result is False if the upload has gone without having become the object: it must begin anew.
+    `compared` is False if these ETags tell nothing about the content of the parts. The result is the ETag of
+    the object, which is empty after an abort; None if the upload has gone without having become the object:
+    then it must begin anew.
     """
 
     number: int
@@ -115,6 +121,7 @@ class EndParts(NamedTuple):
     upload: str
     size: int
     etags: Tuple[str, ...]
+    compared: bool = True
 
 
 Unit = Union[GetFile, GetRange, CheckFile, PutFile, BeginParts, PutPart, EndParts]
@@ -143,12 +150,23 @@ class ContentMatch(NamedTuple):
     why: str = ""
 
 
+class StoredContent(NamedTuple):
+    """The answer to a body that was sent: its ETag, and whether the content was compared by a checksum."""
+
+    etag: str
+    compared: bool
+
+
 class StoredFile(NamedTuple):
-    """An uploaded file: the ETag of its object, empty if it is not known, and the file's state as sent."""
+    """An uploaded file: the ETag of its object, empty if it is not known, and the file's state as sent.
+
+    `compared`: by a checksum, not only by its length.
+    """
 
     etag: str
     size: int
     mtime_ns: int
+    compared: bool
 
 
 class MultipartUpload(NamedTuple):
@@ -179,6 +197,10 @@ class UnitRunner(ABC):
             OSError: the local disk failed.
             Cancelled: the transfer was cancelled.
         """
+
+    def given_up(self, unit: Unit, error: StoreError) -> StoreError:
+        """The error to report, when the last attempt at a unit has failed; may clean up what they left."""
+        return error
 
     @abstractmethod
     def close(self) -> None:

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import os
-from typing import Callable, Optional
+from typing import Callable, Dict, Optional, Union
 
-from path_mapping.errors import Unreachable
+from path_mapping.errors import Cancelled, Corrupted, Expired, NotFound, Refused, StoreError, Unreachable
 from path_mapping.localfs import FileChanged, FileState, RangeReader, read_unchanged, state_of
 from path_mapping.stores.exchange import NOTHING, Exchange, Request
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.stores.store_path import send_unchanged
-from path_mapping.stores.units import BeginParts, EndParts, MultipartUpload, PutFile, PutPart, StoredFile
-from path_mapping.wire import ContentCheck, HttpConnection, base64_of_md5, md5_of_etag
+from path_mapping.stores.units import (
+    BeginParts,
+    EndParts,
+    MultipartUpload,
+    PutFile,
+    PutPart,
+    StoredContent,
+    StoredFile,
+)
+from path_mapping.wire import ContentCheck, HttpConnection, Response, base64_of_md5, md5_of_etag
 
 SENT_AT_ONCE = 256 << 10  # bytes; a larger file goes from the page cache to the socket without a copy
 
@@ -25,54 +33,70 @@ class UploadPath:
         self._store = store
         self._exchange = exchange
         self._reader = reader
+        self._wrong: Dict[int, str] = {}  # by unit: the ETag of the wrong object that it has stored
 
     def begin_parts(self, unit: BeginParts, moved: Moved) -> MultipartUpload:
         return self._store.begin_parts(unit.bucket, unit.key, unit.left)
 
     def put_file(self, unit: PutFile, moved: Moved) -> StoredFile:
-        return send_unchanged(unit, lambda: self._send_file(unit, moved))
+        stored = send_unchanged(unit, lambda: self._send_file(unit, moved))
+        self._wrong.pop(unit.number, None)
+        return stored
 
-    def _send_file(self, unit: PutFile, moved: Moved) -> str:
+    def _send_file(self, unit: PutFile, moved: Moved) -> StoredContent:
         doing = f"writing obs://{unit.bucket}/{unit.key}"
         file = os.open(unit.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             before = state_of(os.fstat(file))
-            size = before.size
-            headers = (
-                {"Content-MD5": base64_of_md5(self._reader.md5_of(file, 0, size))}
-                if unit.checked
-                else NOTHING
-            )
-            request = Request(doing, "PUT", unit.bucket, unit.key, {}, headers, f"Content-Length: {size}\r\n")
-            return self._sent(request, file, 0, size, moved, before)
+            request = self._request(doing, unit, {}, file, 0, before.size)
+            stored = self._sent(request, file, 0, before.size, moved, before)
+        except Corrupted as error:
+            if error.stored:
+                self._wrong[unit.number] = error.stored
+            raise
         finally:
             os.close(file)
+        if not stored.compared:
+            self._look(doing, unit, stored.etag, before.size)
+        return stored._replace(compared=stored.compared or unit.checked)
 
-    def put_part(self, unit: PutPart, moved: Moved) -> str:
+    def put_part(self, unit: PutPart, moved: Moved) -> StoredContent:
         doing = f"writing obs://{unit.bucket}/{unit.key}, part {unit.part}"
         file = os.open(unit.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             known = md5_of_etag(unit.known)
             if known is not None and self._reader.md5_of(file, unit.offset, unit.length) == known:
                 moved(unit.length)
-                return unit.known
+                return StoredContent(unit.known, True)
             query = {"partNumber": str(unit.part), "uploadId": unit.upload}
-            plain = f"Content-Length: {unit.length}\r\n"
-            request = Request(doing, "PUT", unit.bucket, unit.key, query, plain=plain)
-            etag = self._sent(request, file, unit.offset, unit.length, moved)
+            request = self._request(doing, unit, query, file, unit.offset, unit.length)
+            stored = self._sent(request, file, unit.offset, unit.length, moved)
         except FileChanged:
-            return ""  # the comparison of the file's state at the end notices it, too
+            return StoredContent("", True)  # the comparison of the file's state at the end notices it, too
         finally:
             os.close(file)
-        if not etag:
+        if not stored.etag:
             raise Unreachable(f"{doing}: the response has no ETag")
-        return etag
+        return stored._replace(compared=stored.compared or unit.checked)
+
+    def _request(
+        self,
+        doing: str,
+        unit: Union[PutFile, PutPart],
+        query: Dict[str, str],
+        file: int,
+        offset: int,
+        size: int,
+    ) -> Request:
+        md5 = self._reader.md5_of(file, offset, size) if unit.checked else ""
+        headers = {"Content-MD5": base64_of_md5(md5)} if md5 else NOTHING
+        return Request(doing, "PUT", unit.bucket, unit.key, query, headers, f"Content-Length: {size}\r\n")
 
     def _sent(
         self, request: Request, file: int, offset: int, size: int, moved: Moved,
         before: Optional[FileState] = None,
-    ) -> str:  # fmt: skip
-        """Sends a range of a file, and checks the checksum in the response; returns the ETag.
+    ) -> StoredContent:  # fmt: skip
+        """Sends a range of a file, and compares it with the checksum in the response, if that has one.
 
         Its last bytes are only sent if the file is still as `before`: OBS stores nothing without them.
         """
@@ -90,17 +114,62 @@ class UploadPath:
 
         with self._exchange.ask(request, send) as (response, connection):
             b"".join(connection.body(response))  # nothing, but the connection is used again
-        check = ContentCheck(response.headers)
+        check, etag = ContentCheck(response.headers), response.text("etag")
         if check.wanted:
             for piece in (small,) if small is not None else self._reader.pieces(file, offset, size):
                 check.add(piece)
-            check.finish(request.doing)
-        elif not response.text("etag"):  # of something between here and OBS, before the body was read
+            try:
+                check.finish(request.doing)
+            except Corrupted as error:
+                error.stored = etag
+                raise
+        elif not etag:  # of something between here and OBS, before the body was read
             raise Unreachable(f"{request.doing}: the response has neither an ETag nor a checksum")
-        return response.text("etag")
+        return StoredContent(etag, check.wanted)
 
-    def end_parts(self, unit: EndParts, moved: Moved) -> bool:
+    def _look(self, doing: str, unit: PutFile, etag: str, size: int) -> None:
+        """Makes sure that the object is there, with this ETag and size, when no checksum tells.
+
+        The answer may be one of something between here and OBS, which has not read the body. Who may write
+        only is believed.
+        """
+        try:
+            found = self._head(unit)
+        except NotFound:
+            raise Unreachable(f"{doing}: the response has an ETag, but there is no such object") from None
+        except Expired:
+            raise
+        except Refused:
+            return
+        if found.text("etag") != etag or found.length not in (None, size):
+            there = f"ETag {found.text('etag')} and {found.length} bytes"
+            raise Unreachable(f"{doing}: found an object with {there}, expected {etag} and {size}")
+
+    def _head(self, unit: PutFile) -> Response:
+        request = Request(f"looking at obs://{unit.bucket}/{unit.key}", "HEAD", unit.bucket, unit.key)
+        with self._exchange.ask(request, HttpConnection.send) as (response, _):
+            return response
+
+    def given_up(self, unit: PutFile, error: StoreError) -> StoreError:
+        """Deletes the wrong object that an attempt has left in OBS, if it is still that; else names it."""
+        etag = self._wrong.pop(unit.number, "")
+        return Corrupted(f"{error}; {self._removed(unit, etag)}") if etag else error
+
+    def _removed(self, unit: PutFile, etag: str) -> str:
+        try:
+            if self._head(unit).text("etag") != etag:
+                return "somebody else has replaced the wrong object since"
+            self._store.delete(unit.bucket, unit.key)
+        except NotFound:
+            return "there is no object now"
+        except (StoreError, Cancelled) as error:
+            return f"the object in OBS is wrong, and cannot be deleted: {error}"
+        return "the wrong object was deleted"
+
+    def end_parts(self, unit: EndParts, moved: Moved) -> Optional[str]:
         if unit.etags:
-            return self._store.end_parts(unit.bucket, unit.key, unit.upload, unit.etags, unit.size)
+            return self._store.end_parts(
+                unit.bucket, unit.key, unit.upload, unit.etags, unit.size, unit.compared
+            )
         self._store.abort_parts(unit.bucket, unit.key, unit.upload)
-        return True
+        return ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence
+from typing import Any, Dict, Iterable, Iterator, List, Sequence
 
 from path_mapping.errors import Unreachable
 from path_mapping.localfs import (
@@ -28,12 +28,10 @@ from path_mapping.stores import (
     GetRange,
     Unit,
 )
-from path_mapping.transfer.jobs import Job, Number
+from path_mapping.transfer.jobs import ByLength, Job, Number
 from path_mapping.transfer.parts import RANGE, identity, part_size, spans
 
 MOST_READINGS = {WRONG: 2, UNSURE: 3}
-
-ByLength = Callable[[Copy], None]  # called with each complete file that was checked by its length only
 
 
 def is_good(match: ContentMatch, crc: int, seen: Sequence[int]) -> bool:

@@ -16,13 +16,14 @@ from path_mapping.stores import (
     MultipartUpload,
     PutFile,
     PutPart,
+    StoredContent,
     StoredFile,
     Unit,
-    etag_of_parts,
 )
 from path_mapping.transfer.parts import Span, part_size, parts_that_count, spans
 
 Number = Callable[[], int]
+ByLength = Callable[[Copy], None]  # called with each complete file that was compared by its length only
 
 
 class Job(ABC):
@@ -66,8 +67,9 @@ class SmallUpload(Job):
     `settled`: only if it is as it was listed. Afterwards `copy` is what was sent.
     """
 
-    def __init__(self, copy: Copy, number: Number, checked: bool, settled: bool) -> None:
+    def __init__(self, copy: Copy, number: Number, checked: bool, settled: bool, by_length: ByLength) -> None:
         self.copy = copy
+        self._by_length = by_length
         path = os.fspath(copy.local)
         self._unit = PutFile(
             number(), copy.bucket, copy.key, copy.size, path, checked, copy.mtime_ns, settled
@@ -77,33 +79,47 @@ class SmallUpload(Job):
         return (self._unit,)
 
     def proceed(self, unit: Unit, value: Any) -> Iterable[Unit]:
-        self.copy = as_sent(self.copy, value)
+        stored: StoredFile = value
+        self.copy = as_sent(self.copy, stored)
+        if not stored.compared:
+            self._by_length(self.copy)
         return ()
 
 
 class LargeUpload(Job):
     """A file that is uploaded in parts; parts that an earlier run stored are compared, not sent again.
 
-    `settled`: only if it is as it was listed. `uploads` notes the multipart upload. Afterwards `copy` is what
-    was sent.
+    `checked` sends the MD5 of each part along. `settled`: only if it is as it was listed. `uploads` notes the
+    multipart upload. Afterwards `copy` is what was sent.
     """
 
-    def __init__(self, copy: Copy, number: Number, part: int, settled: bool, uploads: BegunUploads) -> None:
+    def __init__(
+        self,
+        copy: Copy,
+        number: Number,
+        part: int,
+        checked: bool,
+        settled: bool,
+        uploads: BegunUploads,
+        by_length: ByLength,
+    ) -> None:
         self.copy = copy
         self._number = number
         self._part = part
+        self._checked = checked
         self._settled = settled
         self._uploads = uploads
+        self._by_length = by_length
         self._attempts = 0
         self._upload = ""
-        self._etags: Dict[int, str] = {}
+        self._stored: Dict[int, StoredContent] = {}
         self._spans: List[Span] = []
         self._before: Optional[FileState] = None
 
     def begin(self) -> Iterable[Unit]:
         """Begins the upload of the file in its current state."""
         self._attempts += 1
-        self._etags = {}
+        self._stored = {}
         before = self._before = state_of(os.stat(self.copy.local))
         if self._settled and (before.size, before.mtime_ns) != (self.copy.size, self.copy.mtime_ns):
             raise FileChanged("the file changed after it was listed")
@@ -122,15 +138,17 @@ class LargeUpload(Job):
             self._uploads.begun(unit.bucket, unit.key, begun.upload)
             return self._parts(begun)
         if isinstance(unit, PutPart):
-            self._etags[unit.part] = value
-            return (self._end(),) if len(self._etags) == len(self._spans) else ()
+            self._stored[unit.part] = value
+            return (self._end(),) if len(self._stored) == len(self._spans) else ()
         assert isinstance(unit, EndParts)
         self._upload = ""
         self._uploads.ended(unit.upload)
-        if unit.etags and value:
-            assert self._before is not None
-            etag = etag_of_parts(unit.etags)
-            self.copy = as_sent(self.copy, StoredFile(etag, self._before.size, self._before.mtime_ns))
+        if unit.etags and value is not None:
+            before = self._before
+            assert before is not None
+            self.copy = as_sent(self.copy, StoredFile(value, before.size, before.mtime_ns, unit.compared))
+            if not unit.compared:
+                self._by_length(self.copy)
             return ()
         if self._attempts == CHANGED_ATTEMPTS:
             if unit.etags:
@@ -142,17 +160,19 @@ class LargeUpload(Job):
         path, known = os.fspath(self.copy.local), parts_that_count(begun.parts, self._spans)
         for number, (span, etag) in enumerate(zip(self._spans, known), start=1):
             yield PutPart(
-                self._number(), self.copy.bucket, self.copy.key, begun.upload, number, *span, path, etag
-            )
+                self._number(), self.copy.bucket, self.copy.key, begun.upload, number, *span, path, etag,
+                self._checked,
+            )  # fmt: skip
 
     def _end(self) -> EndParts:
         """Completes the upload; if the file has changed meanwhile, aborts it, to begin again."""
         assert self._before is not None
         etags: Tuple[str, ...] = ()
         if state_of(os.stat(self.copy.local)) == self._before:
-            etags = tuple(self._etags[number] for number in sorted(self._etags))
+            etags = tuple(self._stored[number].etag for number in sorted(self._stored))
+        compared = all(stored.compared for stored in self._stored.values())
         return EndParts(
-            self._number(), self.copy.bucket, self.copy.key, self._upload, self._before.size, etags
+            self._number(), self.copy.bucket, self.copy.key, self._upload, self._before.size, etags, compared
         )
 
     def failed(self, error: BaseException) -> Iterable[Unit]:

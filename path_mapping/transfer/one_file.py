@@ -10,7 +10,7 @@ from typing import Callable, List
 
 from path_mapping.mapping import ObsUrl, Route
 from path_mapping.planning import Copy
-from path_mapping.stores import FileStore, ObjectState
+from path_mapping.stores import FileStore, MultipartStore, ObjectState
 from path_mapping.transfer.download_jobs import LargeDownload, SmallDownload
 from path_mapping.transfer.jobs import Job, LargeUpload, SmallUpload
 from path_mapping.transfer.left_uploads import unfinished_uploads
@@ -38,13 +38,12 @@ def download_file(store: FileStore, bucket: str, key: str, found: ObjectState, l
 def upload_file(store: FileStore, local: Path, bucket: str, key: str) -> None:
     """Uploads a file, completely or not at all. Raises what `download_file` raises."""
     via, status = StoreAccess(store), os.stat(local)
-    access = via.access
     route = Route(os.fspath(local), ObsUrl(bucket, key))
 
     def job(copy: Copy, number: Callable[[], int]) -> Job:
-        if access is not None and copy.size >= access.multipart_from:
-            return LargeUpload(copy, number, access.part, False, uploads)
-        return SmallUpload(copy, number, checked=True, settled=False)
+        if isinstance(store, MultipartStore) and copy.size >= store.multipart_from:
+            return LargeUpload(copy, number, store.part, True, False, uploads, lambda by_length: None)
+        return SmallUpload(copy, number, True, False, lambda by_length: None)
 
     with unfinished_uploads([route], local.parent) as (uploads,):
         _move(Copy(local, local.parent, bucket, key, status.st_size, mtime_ns=status.st_mtime_ns), job, via)

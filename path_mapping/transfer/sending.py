@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import threading
 from dataclasses import replace
 from pathlib import Path
-from typing import Dict, Iterator, List, Set
+from typing import Callable, Dict, Iterator, List, Set
 
-from path_mapping.errors import Failure
-from path_mapping.localfs import FileChanged, shown
+from path_mapping.errors import Corrupted, Failure
+from path_mapping.localfs import CHANGED_ATTEMPTS, FileChanged, shown
 from path_mapping.planning import Copy, PreparedTransfer
+from path_mapping.transfer.moving import StoreAccess, Work, move_files
+from path_mapping.transfer.progress import Progress
 
 
 class Sending:
-    """What became of each file; `files` and `size` (bytes) were sent.
+    """What became of each file; `files` and `size` (bytes) were sent, `uncompared` by their length only.
 
     A file that was removed before it was sent is a notice: the training deletes old checkpoints. `settled`:
     a file that has changed since it was listed is in `deferred`, else it has failed.
@@ -22,6 +25,7 @@ class Sending:
     def __init__(self, prepared: PreparedTransfer, failures: List[Failure], settled: bool) -> None:
         self.files = self.size = 0
         self.deferred: List[Path] = []
+        self.uncompared: Set[Path] = set()
         self._prepared = prepared
         self._failures = failures
         self._settled = settled
@@ -29,9 +33,33 @@ class Sending:
         self._others: Dict[Path, Copy] = {}  # sent in another state than that in which they were listed
         self._unsent: Set[Path] = set()
 
+    def run(
+        self, work: Work, via: StoreAccess, cancel: threading.Event, progress: Callable[[Progress], None]
+    ) -> int:
+        """Sends the files, and those again that have changed meanwhile; returns the number of retries.
+
+        Raises what `move_files` raises.
+        """
+        retries = 0
+        for attempt in range(1, CHANGED_ATTEMPTS + 1):
+            retries += move_files(work, via, cancel, progress)[1]
+            changed = [] if self._settled else list(self._changed())
+            if not changed:
+                break
+            if attempt == CHANGED_ATTEMPTS:
+                for copy in changed:
+                    self._prepared.notice(f"{shown(copy.local)} changed again after it was uploaded")
+            size = sum(copy.size for copy in changed)
+            work = work._replace(copies=iter(changed), files=len(changed), size=size)
+        return retries
+
     def begin(self, copy: Copy) -> None:
         """Takes note of a file as it was listed."""
         self._begun[copy.local] = copy
+
+    def by_length(self, copy: Copy) -> None:
+        """Takes note of a file that could only be compared by its length."""
+        self.uncompared.add(copy.local)
 
     def done(self, copy: Copy) -> None:
         """Takes note of a file as it was sent."""
@@ -52,9 +80,11 @@ class Sending:
         elif isinstance(error, FileChanged) and self._settled:
             self.deferred.append(copy.local)
         else:
+            if isinstance(error, Corrupted):  # what is in OBS now is not what the record says
+                self._prepared.forget(copy)
             self._failures.append(Failure(shown(copy.local), copy.url, error))
 
-    def changed(self) -> Iterator[Copy]:
+    def _changed(self) -> Iterator[Copy]:
         """The files that have changed since they were sent, as they are now."""
         for listed in self._prepared.copies():
             if listed.local in self._unsent:

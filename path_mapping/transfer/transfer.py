@@ -24,7 +24,6 @@ from path_mapping.errors import (
     UnsafeTarget,
 )
 from path_mapping.localfs import (
-    CHANGED_ATTEMPTS,
     contained,
     leftovers,
     make_directories,
@@ -41,7 +40,7 @@ from path_mapping.planning import (
     prepare_uploads,
     unquoted,
 )
-from path_mapping.stores import FileStore, Store, StoredObject
+from path_mapping.stores import FileStore, MultipartStore, Store, StoredObject
 from path_mapping.transfer.download_jobs import LargeDownload, SmallDownload, journal_of, temporary_of
 from path_mapping.transfer.jobs import Job, LargeUpload, SmallUpload
 from path_mapping.transfer.left_uploads import abort_left, unfinished_uploads
@@ -58,7 +57,7 @@ class Transferred:
 
     `files` and `bytes` were moved in `seconds`; `skipped` files were the same on both sides. `missing` are
     the routes whose source has nothing, `notices` say what was left out, `retries` is the number of retried
-    requests, `by_length` that of downloaded files whose content could be compared with no checksum.
+    requests, `by_length` that of files whose content could be compared with no checksum.
     `deferred` files were not uploaded, as they changed after they were listed (see `UploadChoice.settled`).
     """
 
@@ -96,6 +95,7 @@ def download(
         NoSpace: the disk is too small; nothing was written.
         TransferFailed: some files failed; all others were downloaded.
         StoreError: the store cannot be listed.
+        WorkersLost: all worker processes died.
         Cancelled: soon after `cancel` is set.
     """
     started = time.monotonic()
@@ -151,8 +151,8 @@ def upload(
 
     Raises:
         UnsafeTarget: outputs overlap; nothing was uploaded.
-        TransferFailed: some files failed; all others were uploaded.
-        StoreError: the store cannot be listed.
+        TransferFailed: some files failed; all others were uploaded. A listing that fails is a notice.
+        WorkersLost: all worker processes died.
         Cancelled: soon after `cancel` is set; the next upload resumes a large file where this one stopped.
     """
     started = time.monotonic()
@@ -164,35 +164,26 @@ def upload(
         failures = list(prepared.blocked)
         via = StoreAccess(store, patience, troubled)
         _mark_directories(prepared, via, cancel, failures)
-        access = via.access
         uploads = begun.enter_context(unfinished_uploads(routes, base))
 
         def job(copy: Copy, number: Callable[[], int]) -> Job:
             sending.begin(copy)
-            if access is not None and copy.size >= access.multipart_from:
-                return LargeUpload(copy, number, access.part, choice.settled, uploads[copy.route])
-            return SmallUpload(copy, number, routes[copy.route].checksum, choice.settled)
+            checked, by_length = routes[copy.route].checksum, sending.by_length
+            if isinstance(store, MultipartStore) and copy.size >= store.multipart_from:
+                of_route = uploads[copy.route]
+                return LargeUpload(copy, number, store.part, checked, choice.settled, of_route, by_length)
+            return SmallUpload(copy, number, checked, choice.settled, by_length)
 
         sending = Sending(prepared, failures, choice.settled)
         copies = prepared.newest_first() if choice.hurry else prepared.copies()
         work = Work(copies, prepared.files, prepared.size, job, sending.done, sending.failed)
-        retries = 0
-        for attempt in range(1, CHANGED_ATTEMPTS + 1):
-            retries += move_files(work, via, cancel, progress)[1]
-            changed = [] if choice.settled else list(sending.changed())
-            if not changed:
-                break
-            if attempt == CHANGED_ATTEMPTS:
-                for copy in changed:
-                    prepared.notice(f"{shown(copy.local)} changed again after it was uploaded")
-            size = sum(copy.size for copy in changed)
-            work = work._replace(copies=iter(changed), files=len(changed), size=size)
+        retries = sending.run(work, via, cancel, progress)
         if not failures:  # nothing is deleted as long as something is missing
             _delete_objects(prepared, via, cancel, failures)
         if not (choice.settled or choice.hurry):
             for notice in abort_left(uploads, store, cancel):
                 prepared.notice(notice)
-        done = _transferred(prepared, failures, sending.files, retries, started)
+        done = _transferred(prepared, failures, sending.files, retries, started, len(sending.uncompared))
         return replace(done, bytes=sending.size, deferred=len(sending.deferred))
 
 
@@ -240,7 +231,7 @@ def _change_directories(prepared: PreparedTransfer, failures: List[Failure]) -> 
         with _noting(failures, copy.url, shown(copy.local)):
             contained(copy.local, copy.root)
             copy.local.unlink()
-            prepared.deleted(copy)
+            prepared.forget(copy)
 
 
 def _mark_directories(
@@ -273,7 +264,7 @@ def _delete_objects(
                 retrying(
                     partial(store.delete, copy.bucket, copy.key), cancel, via.patience, troubled=via.troubled
                 )
-            prepared.deleted(copy)
+            prepared.forget(copy)
 
 
 def listing(

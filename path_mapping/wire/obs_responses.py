@@ -22,7 +22,7 @@ from path_mapping.wire.found_object import ObjectState
 from path_mapping.wire.part_sizes import count_of_parts, part_sizes_of
 
 # Codes of the OBS API reference, "Error Codes".
-NETWORK_CODES = {"BadDigest", "IncompleteBody", "RequestTimeout"}  # status 400, but a fault of the network
+NETWORK_CODES = {"IncompleteBody", "RequestTimeout"}  # status 400, but a fault of the network
 EXPIRED_CODES = {"ExpiredToken", "InvalidAccessKeyId", "InvalidToken", "TokenRefreshRequired"}
 CRC64_HEADERS = ("x-obs-checksum-crc64ecma", "x-amz-checksum-crc64ecma", "x-obs-hash-crc64ecma")
 _MD5 = re.compile(r"[0-9a-f]{32}")
@@ -38,8 +38,10 @@ def error_of_status(
     Retry-After asks for.
     """
     message = f"{doing}: HTTP {status}" + (f" {code}" if code else "")
-    if status == 404:
+    if status == 404 or code == "InvalidPart":  # a part that was never stored
         return NotFound(message)
+    if code == "BadDigest":
+        return Corrupted(message)
     if status == 412:
         return Replaced(f"{message}: the object was replaced after it was listed")
     if status in (429, 503) or code == "SlowDown":

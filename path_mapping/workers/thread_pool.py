@@ -8,7 +8,7 @@ import time
 from abc import ABC, abstractmethod
 from typing import Any, Callable, List, NamedTuple, Optional
 
-from path_mapping.errors import Cancelled, SlowDown, Unreachable, WorkersLost
+from path_mapping.errors import Cancelled, SlowDown, StoreError, Unreachable, WorkersLost
 from path_mapping.stores import Access, Credentials, Unit, UnitRunner, open_data_paths
 from path_mapping.workers.rate_limit import RateLimiter
 from path_mapping.workers.retry import RetryPolicy, Troubled, retrying, untold
@@ -159,6 +159,8 @@ class ThreadPool(Pool):
                 raise Cancelled
             value = retrying(attempt, self._cancel, self._patience, failed, self._troubled)
             return Outcome(unit.number, value, None, retries)
+        except StoreError as error:
+            return Outcome(unit.number, None, runner.given_up(unit, error), retries)
         except BaseException as error:  # raised again in the thread that waits for the outcome
             return Outcome(unit.number, None, error, retries)
 

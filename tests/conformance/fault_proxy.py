@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 import struct
 import threading
@@ -11,6 +12,8 @@ from typing import BinaryIO, Callable, Dict, Iterator, List, NamedTuple, Optiona
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 LONGEST_STALL = 300.0
+_ETAG = re.compile(rb'(?i)(\betag(?:: |>)(?:"|&quot;|&#34;)?)([0-9a-f]{32})')
+_ENCRYPTED = "x-amz-server-side-encryption: aws:kms"
 
 
 class Seen(NamedTuple):
@@ -99,10 +102,19 @@ def operation(*names: str) -> Callable[[Seen], bool]:
     return lambda seen: seen.operation in names
 
 
-class FaultProxy:
-    """Serves at `url` while its context is entered; `seen` has every request, the first fault that fits is taken."""
+def mirrored(etags: bytes) -> bytes:
+    """The same text with its ETags backwards, which are no MD5s then, and forwards again the next time."""
+    return _ETAG.sub(lambda found: found[1] + found[2][::-1], etags)
 
-    def __init__(self, target: str, host: str = "127.0.0.1") -> None:
+
+class FaultProxy:
+    """Serves at `url` while its context is entered; `seen` has every request, the first fault that fits is taken.
+
+    Who has it as the HTTP proxy for requests to the target is served, too. With `encrypted` all objects look as in a bucket with SSE-KMS: each has an ETag of its own that is no MD5.
+    """
+
+    def __init__(self, target: str, host: str = "127.0.0.1", encrypted: bool = False) -> None:
+        self._encrypted = encrypted
         self.faults: List[Fault] = []
         self.seen: List[Seen] = []
         self._target = (urlsplit(target).hostname, urlsplit(target).port)
@@ -146,6 +158,9 @@ class FaultProxy:
         head = client.head()
         if head is None:
             return False
+        if head[0].startswith(b"CONNECT "):  # the tunnel that the SDK wants of an HTTP proxy ends here
+            client.send(b"HTTP/1.1 200 Connected\r\n\r\n")
+            return True
         seen, fault = self._received(head)
         if fault is None:
             fault = Fault(operation())
@@ -161,7 +176,9 @@ class FaultProxy:
         server.send(_joined(head))
         if seen.headers.get("expect", "").lower() == "100-continue":
             client.send(b"HTTP/1.1 100 Continue\r\n\r\n")
-        client.body_to(server, head, fault.flip_request)
+        client.body_to(
+            server, head, fault.flip_request, change=self._mirror if seen.method == "POST" else None
+        )
         return self._answer(client, server, seen, fault)
 
     def _answer(self, client: _Side, server: _Side, seen: Seen, fault: Fault) -> bool:
@@ -177,11 +194,17 @@ class FaultProxy:
             line for line in answer if line.partition(b":")[0].strip().lower().decode() not in fault.without
         ]
         answer += [f"{name}: {value}".encode() for name, value in fault.with_headers.items()]
+        if self._encrypted and b" 2" in answer[0] and seen.operation != "ListObjects":
+            answer = [self._mirror(line) for line in answer] + [_ENCRYPTED.encode()]
         client.send(_joined(answer))
-        server.body_to(client, answer, fault.flip_answer, fault.cut_answer, seen.method)
+        change = self._mirror if b"application/xml" in b"\n".join(answer) else None
+        server.body_to(client, answer, fault.flip_answer, fault.cut_answer, seen.method, change)
         if fault.cut_answer is not None:
             return self._break(client, fault, seen.method)
         return b"connection: close" not in b"\n".join(answer).lower()
+
+    def _mirror(self, text: bytes) -> bytes:
+        return mirrored(text) if self._encrypted else text
 
     def _break(self, client: _Side, fault: Fault, method: str) -> bool:
         """Ends a connection as the fault wants it; False, since it is over."""
@@ -257,9 +280,11 @@ class _Side:
         flip: Optional[int],
         cut: Optional[int] = None,
         method: str = "PUT",
+        change: Optional[Callable[[bytes], bytes]] = None,
     ) -> None:
         done = 0
         for piece in self._body(head, method):
+            piece = change(piece) if change is not None else piece
             if flip is not None and done <= flip < done + len(piece):
                 changed = bytearray(piece)
                 changed[flip - done] ^= 1

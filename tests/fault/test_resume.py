@@ -15,7 +15,6 @@ import pytest
 from ma_boot.rehearsal.obs_server import KeyPair as Known
 from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
 from path_mapping.errors import Cancelled, Refused, Replaced, TransferFailed
-from path_mapping.localfs.source_file import Section
 from path_mapping.planning import BegunUploads
 from path_mapping.stores import Access, Credentials
 from path_mapping.stores.obs_store import ObsStore
@@ -197,10 +196,9 @@ class TestInterruptedUpload:
         uploads = BegunUploads(base / "large", "upload obs://bucket/large")
         uploads.begun("bucket", "large", upload_id)
         uploads.close()
-        with (base / "large").open("rb") as file:
-            for number in range(1, parts + 1):
-                section = Section(file, (number - 1) * 5 * MIB, 5 * MIB, lambda size: None)
-                store._write_part("writing", "bucket", "large", upload_id, number, section)
+        for number in range(1, parts + 1):
+            span = ((number - 1) * 5 * MIB, 5 * MIB)
+            store.put_part("bucket", "large", upload_id, number, base / "large", *span, lambda size: None)
         return upload_id
 
     def test_only_the_missing_parts_are_sent(self, store: ObsStore, obs: ObsServer, tmp_path: Path) -> None:

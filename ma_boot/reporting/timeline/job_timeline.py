@@ -62,7 +62,7 @@ class Incident(NamedTuple):
 class TransferSpan(NamedTuple):
     """A transfer; `samples` are (time, bytes so far), and `end` is None for one that did not finish.
 
-    `by_length` is the number of downloaded files that were checked by their length only.
+    `by_length` is the number of files that were compared by their length only.
     """
 
     direction: str

@@ -30,6 +30,12 @@ class Bucket:
         keys = Credentials(self.account.access_key, self.account.secret_key)
         return ObsStore(Access(self.proxy.url, keys, **sizes))
 
+    def behind_proxy(self) -> ObsStore:
+        """The same, of a user whose `http_proxy` leads to the server."""
+        keys = Credentials(self.account.access_key, self.account.secret_key)
+        access = Access(self.account.url, keys, timeout=10.0, multipart_from=12 * MIB, part=5 * MIB)
+        return ObsStore(access, proxy=self.proxy.url)
+
 
 @pytest.fixture
 def bucket(radosgw_account: Account) -> Iterator[Bucket]:
