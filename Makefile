@@ -5,6 +5,7 @@ VENV := .venv
 BENCH := .bench
 RELEASE := .release
 QUICK := not mindspore and not torch and not kill and not rehearsals and not container
+PARALLEL := -n auto --dist worksteal # tests/conftest.py says how many that is
 OWN_IMAGE := $(or $(IMAGE),ma-boot-training)
 REHEARSAL := .rehearsal
 CONDA := $(REHEARSAL)/anaconda3
@@ -79,7 +80,8 @@ push-values:
 		{ echo "make push: expected REGION and ORGANIZATION: make push REGION=cn-north-4 ORGANIZATION=yours" >&2; exit 64; }
 
 test: $(VENV)/made ## all tests but those that have a target of their own
-	$(VENV)/bin/python -m pytest -m "$(QUICK)"
+	@echo "2400 tests: about four minutes on two cores (make help: those that take longer, or need more)"
+	$(VENV)/bin/python -m pytest $(PARALLEL) -m "$(QUICK)"
 
 test-container: $(VENV)/made ## the tests that build images and run them: need root, docker.io, docker-registry, debootstrap
 	$(VENV)/bin/python -m pytest -m container
@@ -147,7 +149,7 @@ release-check: ## build sdist and wheel of HEAD, and test the wheel in an enviro
 	rm -r $(RELEASE)/tree/ma_boot $(RELEASE)/tree/path_mapping # so that only the wheel's can be imported
 	$(PYTHON) -m venv $(RELEASE)/venv
 	$(RELEASE)/venv/bin/python -m pip install --quiet "$$(echo $(RELEASE)/dist/*.whl)[dev]"
-	cd $(RELEASE)/tree && $(abspath $(RELEASE))/venv/bin/python -m pytest -m "$(QUICK)"
+	cd $(RELEASE)/tree && $(abspath $(RELEASE))/venv/bin/python -m pytest $(PARALLEL) -m "$(QUICK)"
 
 clean: ## remove all that these targets made
 	rm -rf $(VENV) $(BENCH) $(REHEARSAL) $(RELEASE) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

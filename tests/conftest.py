@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 from pathlib import Path
-from typing import Iterator
+from typing import Generator, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from ma_boot.processes import adopt_orphans
 from ma_boot.rehearsal.obs_server import KeyPair, ObsServer
 from tests.requirement import unavailable
+from tests.survivors import descendants, end_survivors
 
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")  # the machine may be busy
@@ -21,6 +24,9 @@ settings.register_profile("fuzz", max_examples=50_000, deadline=None, suppress_h
 # In the background or under nohup these are ignored, and every process that a test starts would inherit that.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+PROCESSES_PER_CORE = 3  # of tests: they wait more than they compute
+FAILED = pytest.StashKey[bool]()
 
 CREDENTIALS = {"OBS_ACCESS_KEY_ID": "AKPLANTED", "OBS_SECRET_ACCESS_KEY": "SKPLANTED"}
 KNOWN = [KeyPair("AKPLANTED", "SKPLANTED"), KeyPair("AKPLANTED", "SKPLANTED", "TOKENPLANTED")]
@@ -39,3 +45,34 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Without mpirun its tests are skipped."""
     if item.get_closest_marker("openmpi") and not shutil.which("mpirun"):
         unavailable("mpirun is not installed (Debian: openmpi-bin)")
+
+
+def pytest_configure() -> None:
+    """Whatever a test's processes leave behind becomes a child of this one: see `survivors`."""
+    adopt_orphans()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """How many processes `-n auto` is."""
+    return PROCESSES_PER_CORE * len(os.sched_getaffinity(0))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Notes for the fixtures of a test that it failed."""
+    report = yield
+    item.stash[FAILED] = item.stash.get(FAILED, False) or report.failed
+    return report
+
+
+@pytest.fixture(autouse=True)
+def survivors(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No test leaves a process to the next one: what outlives a good test is a failure, too."""
+    before = descendants()
+    yield
+    if request.node.stash.get(FAILED, False):
+        end_survivors(before, grace=0.0)
+        return
+    killed = end_survivors(before)
+    assert not killed, f"outlived the test: {killed}"

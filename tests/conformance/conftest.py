@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from pathlib import Path
 from typing import Callable, Iterator
@@ -11,6 +12,7 @@ import pytest
 from ma_boot.rehearsal.obs_server import KeyPair, ObsServer
 from tests.conformance import radosgw as ceph
 from tests.conformance.clients import Account, Boto, Client, Sdk
+from tests.conformance.shared_radosgw import shared
 from tests.requirement import unavailable
 
 RADOSGW = pytest.mark.radosgw
@@ -35,12 +37,13 @@ def embedded_account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Accou
 
 @pytest.fixture(scope="session")
 def radosgw_account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
-    """Debian's radosgw; without it its tests are skipped."""
+    """Debian's radosgw, one for all processes of this run; without it its tests are skipped."""
     missing = ceph.missing()
     if missing:
         unavailable(f"{', '.join(missing)}: not installed (Debian: ceph-mon ceph-osd radosgw ceph-common)")
-    with ceph.Radosgw(Path(tmp_path_factory.mktemp("ceph"))) as server:
-        yield Account(server.url, ceph.ACCESS_KEY, ceph.SECRET_KEY)
+    base = tmp_path_factory.getbasetemp()
+    with shared(Path(base.parent if "PYTEST_XDIST_WORKER" in os.environ else base, "ceph")) as url:
+        yield Account(url, ceph.ACCESS_KEY, ceph.SECRET_KEY)
 
 
 @pytest.fixture(params=PAIRS)

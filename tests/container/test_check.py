@@ -229,6 +229,7 @@ def test_a_boot_command_that_keeps_running_is_stopped(good: Built, ma_boot: Call
         (f"{SESSION}/absent", 66, f"no such image: {SESSION}/absent"),
         ("Not a name!", 64, "invalid image name"),
     ],
+    ids=["absent", "no name"],
 )
 def test_no_such_image(ma_boot: Callable[..., Ran], engine: Any, image: str, code: int, said: str) -> None:
     done = ma_boot("image", "check", image)

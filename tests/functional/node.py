@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence
@@ -40,11 +41,16 @@ def alive(pid: int) -> bool:
 
 @dataclass
 class Node:
-    """A job's container with `devices` cards; the directory `obs` stands in for OBS."""
+    """A job's container with `devices` cards; the directory `obs` stands in for OBS.
+
+    Leftovers of an earlier start are found by the name of the container, so each test has names of its own.
+    """
 
     root: Path
     devices: int = 2
     variables: Dict[str, str] = field(default_factory=dict)
+    index: int = 0
+    task: str = field(default_factory=lambda: f"{uuid.uuid4()}-worker")
 
     def __post_init__(self) -> None:
         self.home = self.root / "home"
@@ -59,6 +65,11 @@ class Node:
         """Where the platform writes the rank table."""
         return self.config / "jobstart_hccl.json"
 
+    @property
+    def instance(self) -> str:
+        """The name of this container, as the platform has it in its variables."""
+        return f"modelarts-job-test-{self.task}-{self.index}"
+
     def environ(self) -> Dict[str, str]:
         """What the platform sets, without variables of the developer's shell."""
         return {
@@ -67,14 +78,15 @@ class Node:
             "MA_HOME": str(self.home),
             "MA_VJ_NAME": "ma-job-test",
             "MA_NUM_GPUS": str(self.devices),
-            "MA_CURRENT_INSTANCE_NAME": "modelarts-job-test-worker-0",
+            "MA_CURRENT_INSTANCE_NAME": self.instance,
             "RANK_TABLE_FILE": str(self.config),
             **self.variables,
         }
 
     def complete_table(self, pods: int = 1) -> None:
         """Writes the completed table of `pods` nodes, of which this is the first."""
-        self.table.write_text(json.dumps(template_two(pods, self.devices)))
+        names = f"ma-job-test-{self.task}-{{}}"
+        self.table.write_text(json.dumps(template_two(pods, self.devices, names)))
 
     def start(self, *arguments: str) -> Booting:
         """Starts `ma_boot` with these arguments, as the platform does: in the home, without a shell."""
@@ -157,9 +169,9 @@ class Booting:
         return Ended(self.process.returncode, (self.read + output).decode("utf-8", "replace"))
 
 
-def template_two(pods: int, devices: int) -> Dict[str, Any]:
+def template_two(pods: int, devices: int, names: str = "ma-job-test-worker-{}") -> Dict[str, Any]:
     """A completed table as ModelArts writes it."""
-    return fake(pods, devices, "ma-job-test-worker-{}".format, lambda pod: f"10.0.0.{pod + 1}")
+    return fake(pods, devices, names.format, lambda pod: f"10.0.0.{pod + 1}")
 
 
 def pids(directory: Path, pattern: str, count: int) -> Sequence[int]:

@@ -240,9 +240,8 @@ class TestInputsAndOutputs:
         assert "ouput (for obs://bucket/out/)" in ended.output
 
     def test_a_node_without_rank_0_may_leave_nothing(self, node: Node) -> None:
-        node.variables.update(
-            MA_NUM_HOSTS="2", VC_TASK_INDEX="1", MA_CURRENT_INSTANCE_NAME="ma-job-test-worker-1"
-        )
+        node.variables.update(MA_NUM_HOSTS="2", VC_TASK_INDEX="1")
+        node.index = 1
         node.complete_table(pods=2)
         ended = node.boot(*node.mapping({}, {"out": "obs://bucket/out/"}), RANK)
         assert ended.code == 0, ended.output

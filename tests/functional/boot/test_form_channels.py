@@ -64,7 +64,7 @@ def test_a_node_without_rank_0_may_leave_its_output_empty(node: Node) -> None:
     node.complete_table(pods=2)
     names = ("127.0.0.1", "127.0.0.1")
     node.variables.update(MA_NUM_HOSTS="2", VC_TASK_INDEX="1", VC_WORKER_HOSTS=",".join(names))
-    node.variables["MA_CURRENT_INSTANCE_NAME"] = "modelarts-job-test-worker-1"
+    node.index = 1
     ended = node.boot(RANK, "print:hello")
     assert ended.code == 0, ended.output
     assert "[ma_boot] output train_url: no files in" in ended.output

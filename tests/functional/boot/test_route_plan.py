@@ -79,7 +79,9 @@ def test_a_planner_that_fails_changes_nothing(
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"not base64 gzip", base64.b64encode(gzip.compress(b'{"status": "initializing"}'))]
+    "content",
+    [b"", b"not base64 gzip", base64.b64encode(gzip.compress(b'{"status": "initializing"}'))],
+    ids=["empty", "no gzip", "initializing"],
 )
 def test_a_topology_that_does_not_come_changes_nothing(
     tmp_path: Path, table: Path, inbox: SignalInbox, content: bytes

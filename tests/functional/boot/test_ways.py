@@ -50,7 +50,7 @@ class TestTorch:
     def test_a_node_in_the_middle(self, node: Node) -> None:
         node.variables.update(two_nodes(1), RANK_ID="9", RANK_SIZE="9")
         node.complete_table(pods=2)
-        node.variables["MA_CURRENT_INSTANCE_NAME"] = "modelarts-job-test-worker-1"
+        node.index = 1
         seen = environments(node.boot("--rendezvous", "torch", *SEE))
         wanted = (
             "MASTER_ADDR",

@@ -287,7 +287,7 @@ class TestWaiting:
 
     def test_of_two_pods_on_one_server_each_starts_its_own_devices(self, node: Node) -> None:
         node.variables.update(MA_NUM_HOSTS="2", VC_TASK_INDEX="1", MA_CURRENT_HOST_IP="10.0.0.1")
-        node.variables["MA_CURRENT_INSTANCE_NAME"] = "modelarts-job-test-worker-1"
+        node.index = 1
         document = template_two(2, 2)
         first, second = document["group_list"][0]["instance_list"]
         second["server_id"] = first["server_id"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import subprocess
@@ -124,7 +125,8 @@ def waiting(home: Path, count: int) -> List[subprocess.Popen[str]]:
     processes = [start(home, "once.py") for _ in range(count)]
     eventually(lambda: len(list(home.glob("here.*"))) == count and (home / "log").exists(), "all of them")
     # All of them have either the name or a connection to its owner: see /proc/net/unix.
-    eventually(lambda: Path("/proc/net/unix").read_text().count("@ma_boot-") >= count, "the others wait")
+    name = f"@ma_boot-{hashlib.sha256(str(home).encode()).hexdigest()}"
+    eventually(lambda: Path("/proc/net/unix").read_text().count(name) >= count, "the others wait")
     return processes
 
 

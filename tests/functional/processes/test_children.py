@@ -94,7 +94,8 @@ class TestLeftovers:
 
     @pytest.mark.parametrize("trap", ["", "trap '' TERM; "], ids=["obedient", "deaf"])
     def test_they_are_stopped_and_then_killed(self, tmp_path: Path, inbox: SignalInbox, trap: str) -> None:
-        gone = own_marker("left").replace(f":{os.getpid()}:", ":999999999:")
+        container = f"left-{os.getpid()}"
+        gone = own_marker(container).replace(f":{os.getpid()}:", ":999999999:")
         script = f"{trap}echo $$ > pid; while :; do sleep 0.1; done"
         with subprocess.Popen(
             ["sh", "-c", script], cwd=tmp_path, env={**PATH, MARKER_VARIABLE: gone}
@@ -106,7 +107,7 @@ class TestLeftovers:
             events: List[tuple[str, ...]] = []
             began = time.monotonic()
             stop_leftovers(
-                "left", 0.2, inbox, said.append, lambda kind, **fields: events.append((kind, *fields))
+                container, 0.2, inbox, said.append, lambda kind, **fields: events.append((kind, *fields))
             )
             assert left.wait(timeout=30) == (-signal.SIGKILL if trap else -signal.SIGTERM)
             assert not trap or time.monotonic() - began >= 0.2

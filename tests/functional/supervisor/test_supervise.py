@@ -187,8 +187,6 @@ class TestOrphans:
         eventually(lambda: not alive(stuck), "it ends when it can")
 
     def test_leftovers_of_an_earlier_start_are_stopped_first(self, node: Node) -> None:
-        own = f"modelarts-job-test-{os.getpid()}-worker-0"  # leftovers are found by this name
-        node.variables["MA_CURRENT_INSTANCE_NAME"] = own
         running = node.start(RANK, f"ready:{node.root}/pid", "sleep")
         left = pids(node.root, "pid.*", 2)
         guards = [pid for pid in map(int, children(running.process.pid)) if "orphan_guard.py" in command(pid)]
@@ -196,10 +194,10 @@ class TestOrphans:
         running.process.kill()
         assert running.end().code == -signal.SIGKILL
         assert all(alive(pid) for pid in left)
-        node.variables["MA_CURRENT_INSTANCE_NAME"] = "modelarts-job-other-worker-0"
+        node.variables["MA_CURRENT_INSTANCE_NAME"] = f"another-{node.instance}"
         assert "an earlier start" not in node.boot(RANK).output
         assert all(alive(pid) for pid in left), "those of another container on this machine are not ours"
-        node.variables["MA_CURRENT_INSTANCE_NAME"] = own
+        del node.variables["MA_CURRENT_INSTANCE_NAME"]
         ended = node.boot(RANK, "print:again")
         assert ended.code == 0
         assert "stopping 2 processes that an earlier start left" in ended.output
@@ -276,7 +274,7 @@ class TestVerdict:
     def test_the_report_has_the_traceback_of_the_cause(self, node: Node) -> None:
         ended = node.boot(RANK, "fail:1:retCode=0x91", "sleep")
         report = ended.output[ended.output.index("the cause: rank 1") :]
-        assert "device 1, host modelarts-job-test-worker-0, pid" in report
+        assert f"device 1, host {node.instance}, pid" in report
         assert "  | Traceback (most recent call last):" in report
         assert "  | ValueError: retCode=0x91" in report
         assert "hint: retCode=0x91: MindSpore could not execute its graph" in report

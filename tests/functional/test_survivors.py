@@ -1,0 +1,75 @@
+"""A failing test takes no other one with it: what it left running is gone before the next one starts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.functional.node import alive, eventually
+from tests.survivors import descendants, end_survivors
+
+ROOT = Path(__file__).parents[2]
+DETACHED = "setsid sh -c 'echo $$ > pid; exec sleep 600' & while [ ! -s pid ]; do sleep 0.01; done"
+LEAVES_ONE = """
+import subprocess
+
+def test_it():
+    subprocess.run(["sh", "-c", {detached!r}], cwd={cwd!r})
+    assert {good}
+"""
+
+
+def detached(place: Path) -> int:
+    """A process in a session of its own, whose parent has ended."""
+    subprocess.run(["sh", "-c", DETACHED], cwd=place, check=True)
+    return int((place / "pid").read_text())
+
+
+def test_a_process_in_its_own_session_is_found_and_killed(tmp_path: Path) -> None:
+    before = descendants()
+    pid = detached(tmp_path)
+    assert descendants() - before == {pid}
+    assert end_survivors(before, grace=0.1) == {pid: "sleep 600"}
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_one_that_ends_in_time_is_no_survivor(tmp_path: Path) -> None:
+    before = descendants()
+    subprocess.run(["sh", "-c", "setsid sleep 0.2 &"], check=True)
+    assert end_survivors(before) == {}
+    assert descendants() == before
+
+
+def run_test(place: Path, good: bool) -> str:
+    """The output of pytest with a test that leaves a process, and fails if it is not `good`."""
+    (place / "test_it.py").write_text(LEAVES_ONE.format(detached=DETACHED, cwd=str(place), good=good))
+    argv = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "tests.conftest",
+        "-p",
+        "no:cacheprovider",
+        "test_it.py",
+    ]
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(argv, cwd=place, env=environ, stdout=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1, done.stdout
+    pid = int((place / "pid").read_text())
+    eventually(lambda: not alive(pid), "what the test left is killed")
+    return done.stdout
+
+
+def test_a_failing_test_leaves_nothing(tmp_path: Path) -> None:
+    assert "1 failed" in run_test(tmp_path, good=False).splitlines()[-1]
+
+
+def test_a_good_test_that_leaves_a_process_is_a_failure(tmp_path: Path) -> None:
+    output = run_test(tmp_path, good=True)
+    assert "1 passed, 1 error" in output.splitlines()[-1]
+    assert "outlived the test: {" in output
+    assert "sleep 600" in output

@@ -1,0 +1,80 @@
+"""Processes that outlive the test that started them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Collection, Dict, Set
+
+GRACE_SECONDS = 10.0  # what has lost its ma_boot is killed by a guard, which needs a moment
+_lasting: Dict[int, subprocess.Popen[str]] = {}
+
+
+def lasts(process: subprocess.Popen[str]) -> None:
+    """This process belongs to a fixture that tests share: neither it nor its children survive a test."""
+    _lasting[process.pid] = process
+
+
+def descendants() -> Set[int]:
+    """The processes below this one, ended ones that nobody has waited for too, without those that last.
+
+    Call `adopt_orphans` before: the kernel then makes this process the parent of whatever loses its own.
+    """
+    found: Set[int] = set()
+    waiting = [os.getpid()]
+    while waiting:
+        new = _children(waiting.pop()) - found - set(_lasting)
+        found |= new
+        waiting += new
+    return found
+
+
+def end_survivors(before: Collection[int], grace: float = GRACE_SECONDS) -> Dict[int, str]:
+    """Kills the descendants that were not there `before`; returns the command lines of those it had to kill.
+
+    They have `grace` seconds to end by themselves. Those that have ended are taken off the kernel's table.
+    """
+    until = time.monotonic() + grace
+    killed: Dict[int, str] = {}
+    while True:
+        running = {pid for pid in descendants().difference(before) if not _taken_if_ended(pid)}
+        if not running:
+            return killed
+        if time.monotonic() > until:
+            killed.update((pid, _command(pid)) for pid in running if pid not in killed)
+            for pid in running:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
+
+
+def _children(pid: int) -> Set[int]:
+    """The children of all threads of a process, from the kernel's own list: a look at all of /proc is slow."""
+    found: Set[int] = set()
+    for file in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            found.update(map(int, file.read_text().split()))
+    return found
+
+
+def _taken_if_ended(pid: int) -> bool:
+    """Whether the process has ended; its parent has waited for it then, if that is this process."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return True
+    if state not in "ZX":
+        return False
+    with contextlib.suppress(ChildProcessError):  # it has another parent, who will take it, or leave it to us
+        os.waitpid(pid, os.WNOHANG)
+    return True
+
+
+def _command(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    return "?"
