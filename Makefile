@@ -36,8 +36,8 @@ $(VENV)/made: pyproject.toml
 	$(VENV)/bin/python -m pip install --quiet --editable '.[dev]'
 	touch $@
 
-$(TRAINING)/made: $(EXAMPLE)/make_env.sh $(EXAMPLE)/requirements.txt
-	$(EXAMPLE)/make_env.sh $(CONDA) mindspore
+$(TRAINING)/made: $(EXAMPLE)/make_env.py $(EXAMPLE)/requirements.txt
+	$(PYTHON) $(EXAMPLE)/make_env.py $(CONDA) mindspore
 	touch $@
 
 $(REHEARSAL)/images.made: $(EXAMPLE)/make_images.py $(TRAINING)/made

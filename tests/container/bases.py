@@ -35,8 +35,8 @@ USER builder
 CONDA = """
 FROM {plain}
 RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends libgomp1 && rm -rf /var/lib/apt/lists/*
-COPY make_env.sh requirements.txt /made/
-RUN sh /made/make_env.sh /home/ma-user/anaconda3 mindspore && rm -rf /root/.cache
+COPY make_env.py requirements.txt /made/
+RUN python3 /made/make_env.py /home/ma-user/anaconda3 mindspore && rm -rf /root/.cache
 ENV ANACONDA_DIR=/home/ma-user/anaconda3 DEFAULT_CONDA_ENV_NAME=mindspore
 """
 
@@ -58,7 +58,7 @@ def taken(client: Any) -> str:
 
 def conda(client: Any) -> str:
     """A conda-style environment with MindSpore; the first build downloads about 1 GB."""
-    files = {name: (MAKE_ENVIRONMENT / name).read_bytes() for name in ("make_env.sh", "requirements.txt")}
+    files = {name: (MAKE_ENVIRONMENT / name).read_bytes() for name in ("make_env.py", "requirements.txt")}
     return _derived(client, "conda", CONDA, files)
 
 
