@@ -5,18 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 import time
 from pathlib import Path
 from typing import Collection, Dict, Set
 
 GRACE_SECONDS = 10.0  # what has lost its ma_boot is killed by a guard, which needs a moment
-_lasting: Dict[int, subprocess.Popen[str]] = {}
+_lasting: Set[int] = set()
 
 
-def lasts(process: subprocess.Popen[str]) -> None:
-    """This process belongs to a fixture that tests share: neither it nor its children survive a test."""
-    _lasting[process.pid] = process
+def last(pids: Collection[int]) -> None:
+    """These processes belong to a fixture that tests share: neither they nor their children survive a test."""
+    _lasting.update(pids)
 
 
 def descendants() -> Set[int]:
@@ -27,7 +26,7 @@ def descendants() -> Set[int]:
     found: Set[int] = set()
     waiting = [os.getpid()]
     while waiting:
-        new = _children(waiting.pop()) - found - set(_lasting)
+        new = _children(waiting.pop()) - found - _lasting
         found |= new
         waiting += new
     return found

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.requirement import unavailable
+from tests.survivors import descendants, last
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 WINDOWS: Dict[str, Tuple[int, int]] = {"desktop": (1280, 900), "narrow": (390, 844)}
@@ -20,8 +21,10 @@ def chromium() -> Iterator[Browser]:
     program = next(filter(None, map(shutil.which, NAMES)), None)
     if program is None:
         unavailable(f"none of {', '.join(NAMES)} is installed (Debian: chromium)")
+    before = descendants()
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])  # tests may be root
+        last(descendants() - before)
         yield browser
         browser.close()
 

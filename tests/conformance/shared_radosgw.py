@@ -13,12 +13,13 @@ import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Iterator
+from typing import Iterator, List
 
 from tests.conformance.radosgw import Radosgw
-from tests.survivors import lasts
+from tests.survivors import last
 
 ROOT = Path(__file__).parents[2]
+_servers: List[subprocess.Popen[str]] = []  # nobody waits for them
 
 
 @contextmanager
@@ -69,7 +70,8 @@ def _start(directory: Path) -> str:
             cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True,
             start_new_session=True,
         )  # fmt: skip
-    lasts(process)
+    _servers.append(process)
+    last([process.pid])
     assert process.stdout is not None
     with process.stdout:
         url = process.stdout.readline().strip()

@@ -88,10 +88,10 @@ def test_a_plan_prints_what_and_why_and_transfers_nothing(home: Path) -> None:
 
 def test_download_and_upload_follow_the_plan(home: Path) -> None:
     for way in ("download", "upload"):
-        for said in ("1 files, 0.0 MB in 0.0 s", "0 files, 0.0 MB in 0.0 s, 1 already present"):
+        for said in (r"1 files, 0\.0 MB in [0-9.]+ s", r"0 files, 0\.0 MB in [0-9.]+ s, 1 already present"):
             done = sync(home, way, "mapping.yaml")
             assert done.returncode == 0
-            assert said in done.stdout
+            assert re.search(said, done.stdout)
     assert (home / "data" / "a").read_text() == "aaa"
     assert not (home / "data" / "b.tmp").exists()
     assert (home.parent / "obs/bucket/modelarts-job-x/node-0/rank-0/c").read_text() == "c"
@@ -266,18 +266,16 @@ class TestCredentials:
         file = home / "keys.json"
         file.write_text(keys("AKOLD"))
         obs.credentials[:] = [KeyPair("AKNEW", "SKPLANTED", "TOKENPLANTED")]
-
-        def renew() -> None:
+        variables = {"MA_VJ_NAME": "ma-job-x", "OBS_ENDPOINT": obs.url, "OBS_CREDENTIALS_FILE": str(file)}
+        with start(home, "upload", "mapping.yaml", **variables) as process:
+            assert process.stderr is not None
+            said = process.stderr.readline()
+            assert "refused the credentials as expired; waiting up to 60 s for new ones" in said
             file.write_text("half")  # not replaced by a rename
             time.sleep(0.5)
             file.write_text(keys("AKNEW"))
-
-        late = threading.Timer(1.5, renew)
-        late.start()
-        done = sync(home, "upload", "mapping.yaml", OBS_ENDPOINT=obs.url, OBS_CREDENTIALS_FILE=str(file))
-        late.join()
-        assert done.returncode == 0, done.stderr
-        assert "refused the credentials as expired; waiting up to 60 s for new ones" in done.stderr
+            _, errors = process.communicate(timeout=60)
+        assert process.returncode == 0, said + errors
 
     @pytest.mark.parametrize("seconds", ["soon", "-1", "nan", "inf"])
     def test_an_invalid_wait_is_an_error(self, home: Path, seconds: str) -> None:
@@ -358,4 +356,4 @@ class TestProgress:
     def test_no_bar_without_a_terminal(self, home: Path) -> None:
         done = sync(home, "upload", "mapping.yaml")
         assert "\x1b" not in done.stdout
-        assert "[ma_boot] outputs: done in 0.0 s: 1 files" in done.stdout
+        assert re.search(r"\[ma_boot\] outputs: done in [0-9.]+ s: 1 files", done.stdout)

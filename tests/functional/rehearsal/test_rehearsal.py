@@ -78,9 +78,8 @@ def processes(laptop: Path) -> List[int]:
 def test_two_nodes_with_inputs_late_table_and_outputs(laptop: Path) -> None:
     shape = ["--nodes", "2", "--devices-per-node", "2"]
     words = ["await:data/x", "write:out/RANK:done", "print:hi"]
-    ended = end(
-        start(laptop, *shape, *MAPPING, "project/train.py", *words, delay="6")
-    )  # for each state to be seen
+    # Long enough for each state to be seen, also by nodes that start late on a busy machine.
+    ended = end(start(laptop, *shape, *MAPPING, "project/train.py", *words, delay="15"))
     assert ended.code == 0, ended.output
     assert {f.name for f in (laptop / "obs" / "bucket" / "out").iterdir()} == {"0", "1", "2", "3"}
     assert "[node 1] [rank 3] hi\n" in ended.output
