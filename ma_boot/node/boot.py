@@ -24,6 +24,7 @@ from ma_boot.node.mapping import (
 from ma_boot.node.rank_table_phase import find_ranks, planned_by_route, ranks_text, write_table
 from ma_boot.node.request import BootRequest
 from ma_boot.node.run_phase import check_restarts, train
+from ma_boot.node.transfer_progress import told_of_credentials
 from ma_boot.node.transfers import (
     downloading_inputs,
     look_at_outputs,
@@ -53,7 +54,8 @@ def boot(request: BootRequest, world: World) -> Ending:
             set_failure_aside(job)
             report_shell(environ, job, journal.say)
             check_restarts(request.run, job)
-            transfers = job_transfers(request.transfers, environ, world.cwd, job)
+            announce = told_of_credentials(journal)
+            transfers = job_transfers(request.transfers, environ, world.cwd, job, announce)
             _check_before(request, world, job, transfers)
             report_channels(environ, journal.say)
             phase.detail = job.summary()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Callable, Mapping, Optional, Tuple
 
 from ma_boot.environment import find_file
 from ma_boot.errors import CommandNotFound, ConfigError, listed
@@ -56,9 +56,15 @@ def outputs_of(transfers: Optional[NodeTransfers]) -> Tuple[Route, ...]:
 
 
 def job_transfers(
-    options: TransferOptions, environ: Mapping[str, str], cwd: str, job: JobEnvironment
+    options: TransferOptions,
+    environ: Mapping[str, str],
+    cwd: str,
+    job: JobEnvironment,
+    announce: Optional[Callable[[str], None]] = None,
 ) -> Optional[NodeTransfers]:
     """Reads the mapping and opens its store; None without a mapping, or for an empty one.
+
+    `announce` is told when renewed credentials are waited for.
 
     Raises `ConfigError` for anything wrong or missing.
     """
@@ -67,7 +73,7 @@ def job_transfers(
         return None
     from path_mapping.mapping import Shard
 
-    store = configured_store(options, environ, cwd)
+    store = configured_store(options, environ, cwd, announce)
     shard = Shard(job.node_rank, job.node_count)
     return NodeTransfers(mapping, store, Path(cwd), shard, options.download_timeout)
 
@@ -123,7 +129,12 @@ def load_mapping(file: str, job: JobEnvironment) -> PathMapping:
         raise ConfigError(str(error)) from error
 
 
-def configured_store(options: TransferOptions, environ: Mapping[str, str], cwd: str) -> Store:
+def configured_store(
+    options: TransferOptions,
+    environ: Mapping[str, str],
+    cwd: str,
+    announce: Optional[Callable[[str], None]] = None,
+) -> Store:
     """OBS as the environment configures it, or the directory `--obs-root`.
 
     Raises `ConfigError` with all that is missing.
@@ -132,6 +143,6 @@ def configured_store(options: TransferOptions, environ: Mapping[str, str], cwd: 
 
     root = Path(cwd, options.obs_root) if options.obs_root else None
     try:
-        return open_store(environ, root, stall_timeout=options.stall_timeout)
+        return open_store(environ, root, stall_timeout=options.stall_timeout, announce=announce)
     except mapping_errors.PathMappingError as error:
         raise ConfigError(with_store_hint(str(error))) from error

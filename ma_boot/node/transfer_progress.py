@@ -20,6 +20,16 @@ QUIET_SECONDS = 5.0  # for which a request may be retried without a line
 TROUBLE_SECONDS = 30.0  # between two lines about retries
 
 
+def told_of_credentials(journal: Journal) -> Callable[[str], None]:
+    """What takes the message that renewed credentials are waited for."""
+
+    def tell(text: str) -> None:
+        journal.say(text)
+        journal.event("waiting", what="credentials", reason=text)
+
+    return tell
+
+
 class TransferProgress:
     """Takes the progress of a transfer in its thread; prints it from the thread that waits for it.
 
@@ -47,6 +57,7 @@ class TransferProgress:
         until = f" until {_clock(trouble.until - now)}" if trouble.until < math.inf else ""
         since = _clock(trouble.since - now)
         self._journal.say(f"{self._what}: OBS fails since {since}, retrying{until}: {trouble.error}")
+        self._journal.event("waiting", what=self._what, reason=trouble.error)
 
     def last_error(self) -> str:
         """The last error of a request that was retried, as the end of a message; empty if there was none."""

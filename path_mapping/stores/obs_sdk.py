@@ -28,12 +28,20 @@ SIGNED_SECONDS = 900  # a signed URL is used at once, but clocks differ
 LOOK_SECONDS = 0.2  # between two looks for new credentials
 
 
+EXPIRED = "OBS refused the credentials as expired; waiting up to {:g} s for new ones{}"
+
+
+def warned(text: str) -> None:
+    """Logs a warning, where nobody else wants to know."""
+    logging.getLogger("path_mapping").warning(text)
+
+
 class ObsSdk:
     """The SDK for one endpoint; create it after a fork. A failed call is retried only with new credentials.
 
     The bucket is a subdomain of the endpoint, as OBS wants it; with an IP address (a test server) it is in
     the path. `renew` returns the newest credentials, which may come up to `patience` seconds after the
-    current ones have expired; `proxy` is a URL.
+    current ones have expired, for which `announce` is told once; `proxy` is a URL.
 
     Raises:
         CredentialsMissing: the endpoint is not a URL, or the CA bundle cannot be read.
@@ -45,11 +53,12 @@ class ObsSdk:
         renew: Optional[Callable[[], Credentials]] = None,
         proxy: Optional[str] = None,
         patience: float = 0.0,
+        announce: Callable[[str], None] = warned,
     ) -> None:
         address = address_of(access.endpoint)
         self.access = dataclasses.replace(access, endpoint=f"{address.scheme}://{address.netloc}")
         self.proxy = urlsplit(proxy) if proxy else None
-        self._renew, self._patience = renew, patience
+        self._renew, self._patience, self._announce = renew, patience, announce
         self._until = 0.0  # how long new credentials are waited for, after the current ones were refused
         self._secure = address.scheme == "https"
         self._in_path = bucket_in_path(address.hostname or "")
@@ -101,7 +110,8 @@ class ObsSdk:
                 if pause is None or self._renew is None:
                     return False
                 if not self._until and self._patience:
-                    self._announce(problem)
+                    said = f" ({problem})" if problem else ""
+                    self._announce(EXPIRED.format(self._patience, said))
                 self._until = self._until or time.monotonic() + self._patience
                 left = self._until - time.monotonic()
             if left <= 0 or pause(min(LOOK_SECONDS, left)):
@@ -118,12 +128,6 @@ class ObsSdk:
         if newest != used:
             self.use(newest)
         return ""
-
-    def _announce(self, problem: str) -> None:
-        said = f" ({problem})" if problem else ""
-        logging.getLogger("path_mapping").warning(
-            "OBS refused the credentials as expired; waiting up to %g s for new ones%s", self._patience, said
-        )
 
     def call(self, doing: str, request: Callable[[ObsClient], Any], *fields: str) -> Any:
         """The SDK's answer to a request; `doing` names the operation in errors.

@@ -19,7 +19,7 @@ from obs import (
 
 from path_mapping.errors import Expired, NotFound, Refused, Unreachable
 from path_mapping.localfs import CHUNK, Section, new_md5
-from path_mapping.stores.obs_sdk import ObsSdk
+from path_mapping.stores.obs_sdk import ObsSdk, warned
 from path_mapping.stores.store import (
     Access,
     Credentials,
@@ -46,8 +46,9 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
         renew: Optional[Callable[[], Credentials]] = None,
         proxy: Optional[str] = None,
         patience: float = 0.0,
+        announce: Callable[[str], None] = warned,
     ) -> None:
-        self.sdk = ObsSdk(access, renew, proxy, patience)
+        self.sdk = ObsSdk(access, renew, proxy, patience, announce)
         self.multipart_from, self.part = access.multipart_from, access.part
 
     def __repr__(self) -> str:

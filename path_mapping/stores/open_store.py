@@ -29,6 +29,7 @@ def open_store(
     obs_root: Optional[Path],
     renew: Optional[Callable[[], Credentials]] = None,
     stall_timeout: float = STALL_SECONDS,
+    announce: Optional[Callable[[str], None]] = None,
 ) -> FileStore:
     """OBS with the environment's credentials, or the directory `obs_root` in its place.
 
@@ -39,7 +40,8 @@ def open_store(
     container, and without verification the credentials could be intercepted.
 
     `renew` returns new credentials after the current ones have expired, and takes the place of that file. A
-    request without progress for `stall_timeout` seconds fails.
+    request without progress for `stall_timeout` seconds fails. `announce` is told when new credentials are
+    waited for; without it, a warning is logged.
 
     Raises:
         CredentialsMissing: variables are not set, all of them named, or one of their values is unusable.
@@ -64,7 +66,9 @@ def open_store(
     proxy = proxy_for(address_of(endpoint), environ)
     from path_mapping.stores.obs_store import ObsStore  # imports the SDK: slow
 
-    return ObsStore(access, renew, proxy, patience)
+    if announce is None:
+        return ObsStore(access, renew, proxy, patience)
+    return ObsStore(access, renew, proxy, patience, announce)
 
 
 def open_data_paths(access: Access) -> DataPaths:

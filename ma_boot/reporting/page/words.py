@@ -58,6 +58,7 @@ INCIDENTS: Dict[str, Text] = {
     "kill": Text("signal sent", "发送信号"),
     "unkillable": Text("could not be killed", "无法终止"),
     "hang": Text("hang", "挂起"),
+    "waiting": Text("waited", "等待"),
     "channel": Text("input or output of the job form", "作业表单的输入或输出"),
     "left-over": Text("processes of an earlier run were stopped", "已清理上次运行遗留的进程"),
     "dropped": Text("lines not shown: standard output was blocked", "标准输出阻塞，部分行未显示"),

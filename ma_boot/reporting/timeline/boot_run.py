@@ -18,6 +18,7 @@ _INCIDENTS: Mapping[str, Callable[[Event], Tuple[str, str]]] = {  # the label an
     "unkillable": lambda e: (_labels(e, "left"), ""),
     "hang": lambda e: (_labels(e, "labels"), ""),
     "left-over": lambda e: ("", f"{len(e['pids']) if isinstance(e.get('pids'), list) else 0}"),
+    "waiting": lambda e: (words(e, "what", 100), words(e, "reason")),
     "channel": lambda e: (f"{words(e, 'direction', 20)} {words(e, 'name', 100)}", _content(e)),
     "dropped": lambda e: ("", f"{whole(e, 'lines', 10**15) or 0}"),
     "fault": lambda e: (words(e, "target", 100), words(e, "fault")),

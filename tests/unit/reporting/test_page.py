@@ -285,7 +285,7 @@ def test_files_that_were_checked_by_their_length_only_are_told() -> None:
 
 KINDS = [
     "job", "phase-start", "phase-end", "start", "first-output", "exit", "progress", "transfer", "stop", "kill",
-    "unkillable", "hang", "left-over", "dropped", "channel", "restart", "fault", "end", "job-end", "new-kind",
+    "unkillable", "hang", "left-over", "dropped", "channel", "waiting", "restart", "fault", "end", "job-end", "new-kind",
 ]  # fmt: skip
 NAMES = [
     "time", "monotonic_ns", "node", "phase", "seconds", "outcome", "detail", "label", "rank", "code", "signal",
