@@ -13,7 +13,9 @@ ARG BASE_IMAGE=python:3.11-slim-bookworm
 # --- the toolkit, in a virtual environment of its own -------------------------------------------------------
 FROM ${BASE_IMAGE} AS toolkit
 LABEL ma_boot.stage=toolkit
-USER root
+# Root, here and below: these stages are not the image, whose own user comes last.
+# hadolint ignore=DL3002
+USER 0
 WORKDIR /build
 # The index stays in this stage: build arguments reach neither the layers nor the history of the last one.
 ARG TOOLKIT_PYTHON=python3
@@ -32,7 +34,8 @@ RUN sh image/make_toolkit install
 # --- the training environment, where the base brings none --------------------------------------------------
 FROM ${BASE_IMAGE} AS training
 LABEL ma_boot.stage=training
-USER root
+# hadolint ignore=DL3002
+USER 0
 WORKDIR /build
 ARG ANACONDA_DIR=/home/ma-user/anaconda3
 ARG CONDA_ENV
@@ -51,13 +54,14 @@ RUN sh image/make_environment /made
 # --- the user, by number -----------------------------------------------------------------------------------
 FROM ${BASE_IMAGE} AS user
 LABEL ma_boot.stage=user
-USER root
+# hadolint ignore=DL3002
+USER 0
 COPY image/make_user /build/
 RUN sh /build/make_user
 
 # --- the image ---------------------------------------------------------------------------------------------
 FROM ${BASE_IMAGE}
-USER root
+USER 0
 COPY --from=user /etc/passwd /etc/group /etc/
 # 1777: `User ID` of the job form may be any number. Directories of others, and files of theirs that the user cannot
 # read, become the user's; all files would double the size of an environment that the base brings.
@@ -70,6 +74,12 @@ ENV ANACONDA_DIR=${ANACONDA_DIR} DEFAULT_CONDA_ENV_NAME=${CONDA_ENV:-${DEFAULT_C
 COPY --from=training --chown=1000:100 /made/ ${ANACONDA_DIR}/
 COPY --from=toolkit /opt/ma_boot/ /opt/ma_boot/
 COPY --from=toolkit /build/entrypoint /usr/local/bin/ma_boot
+# The training environment, and the python that the toolkit was made with, may be below a closed directory: /root.
+RUN for place in "${ANACONDA_DIR}" "$(sed -n 's/^home = //p' /opt/ma_boot/pyvenv.cfg)"; do \
+        while [ "${#place}" -gt 1 ]; do \
+            find "$place" -maxdepth 0 -type d ! -perm -001 -exec chmod o+x {} + ; place=${place%/*}; \
+        done; \
+    done
 # The training code comes last: a change of it installs nothing again.
 COPY --chown=1000:100 image/code/ /home/ma-user/code/
 WORKDIR /home/ma-user

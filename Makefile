@@ -21,6 +21,7 @@ REHEARSE := ANACONDA_DIR=$(abspath $(CONDA)) DEFAULT_CONDA_ENV_NAME=mindspore \
 
 CONTEXT := $(REHEARSAL)/context
 SOURCES := Dockerfile .dockerignore entrypoint pyproject.toml README.md LICENSE image ma_boot path_mapping
+SCRIPTS := entrypoint image/make_environment image/make_toolkit image/make_user ma_boot/image/credentials.sh ma_boot/image/probe.sh $(EXAMPLE)/make_env.sh .ci/run
 EXAMPLE_IMAGE := ma-boot-example
 
 .PHONY: help image image-check push push-values test-container setup rehearse resume rehearse-docker test test-mindspore test-torch test-rehearsals faults test-kill soak fuzz mutants bench bench-large bench-sync check release-check clean
@@ -40,8 +41,8 @@ $(TRAINING)/made: $(EXAMPLE)/make_env.py $(EXAMPLE)/requirements.txt
 	$(PYTHON) $(EXAMPLE)/make_env.py $(CONDA) mindspore
 	touch $@
 
-$(REHEARSAL)/images.made: $(EXAMPLE)/make_images.py $(TRAINING)/made
-	$(TRAINING)/bin/python $(EXAMPLE)/make_images.py $(IMAGES)
+$(REHEARSAL)/images.made: $(EXAMPLE)/make_images.py
+	$(PYTHON) $(EXAMPLE)/make_images.py $(IMAGES)
 	touch $@
 
 rehearse: $(VENV)/made $(TRAINING)/made $(REHEARSAL)/images.made ## train with MindSpore on two simulated nodes, from OBS and back
@@ -61,19 +62,29 @@ rehearse-docker: $(VENV)/made $(REHEARSAL)/images.made $(if $(IMAGE),,$(REHEARSA
 $(REHEARSAL)/image.made: $(VENV)/made $(EXAMPLE)/requirements.txt $(EXAMPLE)/base.Dockerfile $(shell find $(SOURCES) -type f -not -name '*.pyc')
 	rm -rf $(CONTEXT) && mkdir -p $(CONTEXT) && cp -r $(SOURCES) $(CONTEXT)
 	cp $(EXAMPLE)/requirements.txt $(CONTEXT)/image/environment/
-	docker build --tag $(EXAMPLE_IMAGE)-base $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) - <$(EXAMPLE)/base.Dockerfile
+	docker build --tag $(EXAMPLE_IMAGE)-base $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) - <$(EXAMPLE)/base.Dockerfile || \
+		{ echo "make: name a base image that docker has or can pull: make rehearse-docker BASE_IMAGE=NAME" >&2; exit 69; }
 	$(VENV)/bin/ma_boot image build --tag $(EXAMPLE_IMAGE) --build-arg BASE_IMAGE=$(EXAMPLE_IMAGE)-base \
 		--build-arg CONDA_ENV=mindspore $(CONTEXT)
 	touch $@
 
-image: $(VENV)/made ## build the image of a job as IMAGE, from BASE_IMAGE, and check it
-	$(VENV)/bin/ma_boot image build . --tag $(OWN_IMAGE) $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE))
+# What `make image NAME=value` passes on to the Dockerfile, by name, so that no login is in a command line. Of the
+# environment, not what a shell's conda has set.
+BUILD_ARGUMENTS := BASE_IMAGE TOOLKIT_PYTHON TRAINING_PYTHON ANACONDA_DIR CONDA_ENV \
+	PIP_INDEX_URL PIP_EXTRA_INDEX_URL PIP_TRUSTED_HOST PIP_NO_INDEX
+IGNORED = $(if $(filter environment,$(origin $(1))),$(filter ANACONDA_DIR CONDA_ENV,$(1)))
+BUILD_OPTIONS = $(foreach name,$(BUILD_ARGUMENTS),$(if $($(name)),$(if $(call IGNORED,$(name)),,--build-arg $(name)))) \
+	$(if $(PLATFORM),--platform $(PLATFORM)) $(if $(ARCH),--arch $(ARCH))
+
+image: $(VENV)/made ## build the image of a job as IMAGE, from BASE_IMAGE (TOOLKIT_PYTHON, PLATFORM, ...: image/README.md), and check it
+	$(VENV)/bin/ma_boot image build . --tag $(OWN_IMAGE) $(BUILD_OPTIONS)
 
 image-check: $(VENV)/made $(if $(IMAGE),,image) ## check IMAGE against ModelArts' rules, or one that it builds
-	$(VENV)/bin/ma_boot image check $(OWN_IMAGE)
+	$(VENV)/bin/ma_boot image check $(OWN_IMAGE) $(if $(ARCH),--arch $(ARCH))
 
-push: push-values $(VENV)/made $(if $(IMAGE),,image) ## push IMAGE to SWR: REGION=cn-north-4 ORGANIZATION=yours
-	$(VENV)/bin/ma_boot image push $(OWN_IMAGE) --region $(REGION) --organization $(ORGANIZATION)
+push: push-values $(VENV)/made $(if $(IMAGE),,image) ## push IMAGE to SWR: REGION=cn-north-4 ORGANIZATION=yours, or REGISTRY=HOST
+	$(VENV)/bin/ma_boot image push $(OWN_IMAGE) --region $(REGION) --organization $(ORGANIZATION) \
+		$(if $(REGISTRY),--registry $(REGISTRY)) $(if $(ARCH),--arch $(ARCH))
 
 push-values:
 	@[ -n "$(REGION)" ] && [ -n "$(ORGANIZATION)" ] || \
@@ -133,10 +144,12 @@ bench-sync: $(BENCH)/made ## transfers beside rclone, aws, boto3, obstore and th
 	$(BENCH)/bin/python -m pip install --quiet --no-deps --force-reinstall .
 	$(BENCH)/bin/python benchmarks/sync.py
 
-check: $(VENV)/made ## ruff and mypy
+check: $(VENV)/made ## ruff, mypy, shellcheck, hadolint
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	$(VENV)/bin/shellcheck $(SCRIPTS)
+	$(VENV)/bin/hadolint --no-color Dockerfile $(EXAMPLE)/base.Dockerfile
 
 release-check: ## build sdist and wheel of HEAD, and test the wheel in an environment that has nothing else
 	rm -rf $(RELEASE) && mkdir -p $(RELEASE)/source $(RELEASE)/tree

@@ -3,36 +3,48 @@
     python make_images.py DIRECTORY [--images N] [--seed S]
 
 Each record is a label byte and 3 x 32 x 32 bytes (https://www.cs.toronto.edu/~kriz/cifar.html). A class is a
-stripe pattern of its own direction and colour; noise and a random shift make it something to learn.
+stripe pattern of its own direction and colour; noise and a random shift make it something to learn. Needs the
+standard library only, so that the images can be made without the training environment.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
+import random
 from pathlib import Path
-
-import numpy as np
+from typing import List
 
 CLASSES = 10
 SIDE = 32
+SHIFTS = 16  # of the stripes of a class
+BYTES = 3 * SIDE * SIDE
+NOISE = 63  # the largest; a mask, too
+NOISE_MASK = int.from_bytes(bytes([NOISE]) * BYTES, "big")
 
 
-def images(labels: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Images of these classes as uint8, shaped (n, 3, 32, 32)."""
-    rows, columns = np.mgrid[0:SIDE, 0:SIDE]
-    angle = (labels * np.pi / CLASSES)[:, None, None]
-    shift = random.uniform(0, 2 * np.pi, labels.size)[:, None, None]
-    stripes = np.sin((np.cos(angle) * rows + np.sin(angle) * columns) * 0.7 + shift)
-    colour = np.stack([np.cos(labels), np.cos(2 * labels), np.sin(labels)], axis=1)[:, :, None, None]
-    noise = random.normal(0, 0.35, (labels.size, 3, SIDE, SIDE))
-    return np.clip(128 + 60 * (stripes[:, None] + 0.5 * colour + noise), 0, 255).astype(np.uint8)
+def pattern(label: int, shift: int) -> int:
+    """The pixels of a class without noise, as a number whose bytes they are: each is between 6 and 186."""
+    angle, phase = label * math.pi / CLASSES, shift * 2 * math.pi / SHIFTS
+    colours = (math.cos(label), math.cos(2 * label), math.sin(label))
+    stripes = [
+        math.sin((math.cos(angle) * row + math.sin(angle) * column) * 0.7 + phase)
+        for row in range(SIDE)
+        for column in range(SIDE)
+    ]
+    return int.from_bytes(
+        bytes(int(96 + 60 * (stripe + 0.5 * colour)) for colour in colours for stripe in stripes), "big"
+    )
 
 
-def write(path: Path, count: int, random: np.random.Generator) -> None:
+def write(path: Path, count: int, patterns: List[List[int]], dice: random.Random) -> None:
     """Writes one file of records."""
-    labels = random.integers(0, CLASSES, count)
-    pixels = images(labels, random).reshape(count, -1)
-    path.write_bytes(np.concatenate([labels[:, None].astype(np.uint8), pixels], axis=1).tobytes())
+    with path.open("wb") as file:
+        for _ in range(count):
+            label = dice.randrange(CLASSES)
+            # Adds the noise to all pixels at once: no byte exceeds 255, so none carries over.
+            pixels = dice.choice(patterns[label]) + (dice.getrandbits(8 * BYTES) & NOISE_MASK)
+            file.write(bytes([label]) + pixels.to_bytes(BYTES, "big"))
 
 
 def main() -> None:
@@ -43,10 +55,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     options.directory.mkdir(parents=True, exist_ok=True)
-    random = np.random.default_rng(options.seed)
+    dice = random.Random(options.seed)
+    patterns = [[pattern(label, shift) for shift in range(SHIFTS)] for label in range(CLASSES)]
     for batch in range(1, 6):
-        write(options.directory / f"data_batch_{batch}.bin", options.images // 5, random)
-    write(options.directory / "test_batch.bin", options.images // 5, random)
+        write(options.directory / f"data_batch_{batch}.bin", options.images // 5, patterns, dice)
+    write(options.directory / "test_batch.bin", options.images // 5, patterns, dice)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Deque, Dict, Iterable, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Deque, Dict, Iterable, List, Mapping, Optional, Sequence
 
 from ma_boot.errors import InputMissing, UsageError, listed
 from ma_boot.image.check import ImageRejected
@@ -19,6 +20,35 @@ if TYPE_CHECKING:
     from ma_boot.reporting import Console
 
 _TAIL_LINES = 30  # of the failing step
+# Colours and movements of the cursor, which programs and the engine put around their output.
+_TERMINAL_CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_FROM = re.compile(r"Step \d+/\d+ : FROM ")
+_BASE_IMAGE = (
+    "the base image could not be pulled: name one that this engine has or reaches (of a mirror, of SWR) with "
+    "`make image BASE_IMAGE=NAME` or --build-arg BASE_IMAGE=NAME, or configure registry-mirrors in the "
+    "engine's daemon.json"
+)
+_ADVICE = (
+    (
+        re.compile(
+            r"deb\.debian\.org|archive\.ubuntu\.com|Unable to fetch some archives|Temporary failure resolving"
+        ),
+        "the packages of the distribution could not be fetched: use a BASE_IMAGE with gcc and python3-venv, "
+        "or put a wheel of crcmod into image/wheels (image/wheels/README.md)",
+    ),
+    (
+        re.compile(
+            r"Temporary failure in name resolution|NewConnectionError|No matching distribution found|SSLError"
+        ),
+        "the package index could not be used: name another one with PIP_INDEX_URL, or put wheels into "
+        "image/wheels and set PIP_NO_INDEX=1 (`make image PIP_INDEX_URL=URL`, --build-arg PIP_INDEX_URL)",
+    ),
+    (
+        re.compile(r"DO NOT MATCH THE HASHES"),
+        "the index has another file than image/toolkit.txt locks: use another index, or put your wheel into "
+        "image/wheels",
+    ),
+)
 
 
 def build_image(
@@ -54,18 +84,30 @@ def build_image(
 def follow(stream: Iterable[Mapping[str, Any]], progress: EngineProgress) -> None:
     """Shows the steps of a build; raises `EngineRefused` if it fails."""
     tail: Deque[str] = deque(maxlen=_TAIL_LINES)
+    step = ""
     for entry in stream:
+        text = _TERMINAL_CODES.sub("", str(entry.get("stream") or entry.get("status") or ""))
         if entry.get("error"):
-            output = listed("the build failed:", [*tail, str(entry["error"]).strip()])
-            raise EngineRefused(without_logins(output))
-        text = str(entry.get("stream") or entry.get("status") or "")
+            said = _TERMINAL_CODES.sub("", str(entry["error"])).strip()
+            output = listed("the build failed:", [*tail, said])
+            raise EngineRefused("\n".join([without_logins(output), *_advice(step, "\n".join([*tail, said]))]))
         for line in filter(None, map(str.strip, text.splitlines())):
             if line.startswith("Step "):
                 tail.clear()
+                step = line
                 progress.line(line)
             else:
                 tail.append(line)
                 progress.state(line)
+
+
+def _advice(step: str, text: str) -> List[str]:
+    """What to do about the failure of this step, if its output says why."""
+    if _FROM.match(step):
+        if "no matching manifest" in text:
+            return ["the base image has nothing for this platform: another BASE_IMAGE, or another --platform"]
+        return [_BASE_IMAGE]
+    return [advice for pattern, advice in _ADVICE if pattern.search(text)][:1]
 
 
 def build_arguments(given: Sequence[str], environ: Mapping[str, str]) -> Dict[str, str]:

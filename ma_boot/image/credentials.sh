@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # Looks, as root, for files of an image that hold credentials, and prints lines of credential<TAB>what<TAB>file, `end`
 # last. No value is printed. Well-known names are those of the tools that write them; texts are looked for in small
 # text files, but not where distributions and packages keep theirs (documents, tests, certificates).

@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # Examines an image as the user that ModelArts starts, and prints lines of name<TAB>value, `end` last.
 # Uses POSIX sh and its built-ins as far as possible: slim images have little else. No here-documents: some shells
 # put them into files in /tmp.

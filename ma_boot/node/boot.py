@@ -129,9 +129,9 @@ def _check_before(
 def _set_up(
     request: BootRequest, world: World, job: JobEnvironment, training: TrainingEnvironment
 ) -> TrainingEnvironment:
-    setup = NodeSetup(world.environ, world.cwd, job.job_dir, world.inbox, world.journal.say)
+    setup = NodeSetup(world.environ, world.cwd, job.home, job.job_dir, world.inbox, world.journal.say)
     if request.environment.requirements is not None:
-        setup.install_packages(request.environment.requirements, training)
+        training = setup.install_packages(request.environment.requirements, training)
     training = setup.run_pre_start(request.command[0], training)
     return setup.install_operators(
         training, lambda: configured_store(request.transfers, world.environ, world.cwd)

@@ -19,6 +19,7 @@ from ma_boot.environment import (
     command_argv,
     environment_after,
     find_file,
+    package_place,
     passable,
 )
 from ma_boot.errors import CommandNotFound, ConfigError
@@ -93,19 +94,23 @@ class NodeSetup:
 
     environ: Mapping[str, str]
     cwd: str
+    home: str
     job_dir: str
     inbox: SignalInbox
     say: Say
 
-    def install_packages(self, requirements: str, training: TrainingEnvironment) -> None:
-        """Installs a requirements file into the training's environment."""
+    def install_packages(self, requirements: str, training: TrainingEnvironment) -> TrainingEnvironment:
+        """Installs a requirements file into the training's environment, or into one of the job's own that the
+        training sees, where this user may not write to the former."""
         try:
             file = find_file(requirements, self.cwd, self.job_dir)
         except CommandNotFound as error:
             raise ConfigError(f"--requirements {error}") from error
-        argv = pip_command(training.python, file, self.environ)
-        self.say(f"installing {file} into the environment of {training.python}")
+        python, training = package_place(training, self.home, self.inbox, self._reminder(training.python))
+        argv = pip_command(python, file, self.environ)
+        self.say(f"installing {file} into the environment of {python}")
         self._run(argv, f"pip could not install {file}", training, os.path.dirname(file))
+        return training
 
     def run_pre_start(self, script: str, training: TrainingEnvironment) -> TrainingEnvironment:
         """Runs `ma-pre-start.sh` and `.py` beside the training script; what the former exports is kept."""

@@ -29,7 +29,10 @@ RUN sed -i 's/^users:/crew:/' /etc/group \\
  && echo 'ma-user:x:2001:2002::/srv:/bin/sh' >>/etc/passwd \\
  && printf 'builder:x:1000:\\nma-group:x:2002:\\n' >>/etc/group \\
  && mkdir -p /home/builder /home/ma-user/earlier \\
- && echo theirs >/home/ma-user/earlier/file && chown -R 2001:2002 /home/ma-user && chmod 700 /home/ma-user
+ && echo theirs >/home/ma-user/earlier/file && chown -R 2001:2002 /home/ma-user && chmod 700 /home/ma-user \\
+ && mkdir -p /root/py/bin /root/py/lib && cp -r /usr/lib/python3.11 /root/py/lib \\
+ && cp /usr/bin/python3.11 /root/py/bin/python && chmod 700 /root
+STOPSIGNAL SIGKILL
 USER builder
 """
 CONDA = """
@@ -52,7 +55,10 @@ def plain(client: Any) -> str:
 
 
 def taken(client: Any) -> str:
-    """Uid 1000, gid 100, ma-user and ma-group belong to other accounts; one of them is the default user."""
+    """Uid 1000, gid 100, ma-user and ma-group belong to other accounts; one of them is the default user.
+
+    It has a python below /root, which is closed to others, and another stop signal.
+    """
     return _derived(client, "taken", TAKEN, {})
 
 

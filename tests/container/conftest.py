@@ -198,7 +198,10 @@ def offline(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def on_taken(build: Build, taken: str, offline: Path) -> Built:
-    arguments = ["PIP_NO_INDEX=1", f"PIP_INDEX_URL={INDEX}"]
+    """Toolkit and training environment are below /root, which the base keeps closed."""
+    arguments = [
+        "PIP_NO_INDEX=1", f"PIP_INDEX_URL={INDEX}", "ANACONDA_DIR=/root/anaconda3", "TOOLKIT_PYTHON=/root/py/bin/python",
+    ]  # fmt: skip
     return build("taken", taken, offline, arguments)
 
 

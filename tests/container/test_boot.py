@@ -16,6 +16,7 @@ import pytest
 from tests.container.bases import ENVIRONMENT
 from tests.container.conftest import SESSION, Built
 from tests.container.leftovers import LABEL
+from tests.functional.boot.test_node_setup import wheel
 from tests.functional.node import eventually
 
 HOME = "/home/ma-user"
@@ -136,10 +137,6 @@ def test_a_shell_that_keeps_the_stop_is_reported(start: Start) -> None:
     assert ended(container) == 137  # as the line says
 
 
-def test_the_stop_signal_of_a_base_is_replaced(engine: Any, good: Built) -> None:
-    assert engine.images.get(good.tag).attrs["Config"]["StopSignal"] == "SIGTERM"
-
-
 def test_pid_1_reaps_orphans(start: Start) -> None:
     assert ended(start(["ma_boot", "program.py", "orphans", "20"])) == 0
 
@@ -172,6 +169,19 @@ def test_a_read_only_root(home: str, start: Start, mounts: Path, user: int) -> N
         read_only=True,
     )
     boots_as(user, container, mounts)
+
+
+@pytest.mark.parametrize("user", [1000, 4321])
+def test_packages_of_a_job_with_any_user_id(start: Start, mounts: Path, user: int) -> None:
+    """The environment belongs to 1000; those of another user go to a place of the job's own."""
+    code = mounts / "modelarts" / "user-job-dir" / "code"
+    (code / "needs.txt").write_text(f"./{wheel(code)}\npip\n")
+    command = ["ma_boot", "--requirements", "needs.txt", "program.py", "load", "grown"]
+    container = start(command, user=user, environment={"PIP_NO_INDEX": "1"})
+    assert ended(container) == 0, printed(container)
+    place = "/home/ma-user/.ma_boot/packages" if user != 1000 else "/home/ma-user/anaconda3/envs/training"
+    assert printed(container).count(f"loaded grown from {place}/lib/python3.11/site-packages/grown.py") == 2
+    assert "Requirement already satisfied: pip" in printed(container)
 
 
 def boots_as(user: int, container: Any, mounts: Path) -> None:

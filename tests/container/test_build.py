@@ -57,11 +57,23 @@ def test_on_a_base_where_the_ids_and_names_are_taken(on_taken: Built, engine: An
 
 
 def test_the_training_environment_has_its_requirements(on_taken: Built, engine: Any) -> None:
-    python = "/home/ma-user/anaconda3/envs/training/bin/python"
+    python = "/root/anaconda3/envs/training/bin/python"
     assert (
         inside(engine, on_taken.tag, python, "-c", "import tenacity; print(tenacity.__name__)") == "tenacity"
     )
     assert inside(engine, on_taken.tag, "readlink", "-f", python) == python
+
+
+def test_a_python_below_root_is_reached_and_what_else_is_there_is_not(on_taken: Built, engine: Any) -> None:
+    assert inside(engine, on_taken.tag, "ma_boot", "--version").startswith("ma_boot")
+    assert inside(engine, on_taken.tag, "sh", "-c", "ls /root 2>&1 || true").endswith("Permission denied")
+    assert engine.images.get(on_taken.tag).attrs["Config"]["StopSignal"] == "SIGTERM"
+
+
+def test_an_environment_has_one_python(good: Built, engine: Any) -> None:
+    for place in ("/opt/ma_boot", "/home/ma-user/anaconda3/envs/training"):
+        command = f"find {place}/bin -name 'python*' -type f | wc -l"
+        assert inside(engine, good.tag, "sh", "-c", command) == "1"
 
 
 def test_on_a_conda_environment_with_mindspore(on_conda: Built, conda: str, engine: Any) -> None:
@@ -141,13 +153,14 @@ def has_buildkit(docker: str) -> bool:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["--build-arg", "TOOLKIT_PYTHON=/nowhere/python"], 78, "expected Python 3.9 or later"),
+        (["--build-arg", "TOOLKIT_PYTHON=/nowhere/python"], 78, "make image TOOLKIT_PYTHON=/path"),
         (["--build-arg", "BASE_IMAGE=127.0.0.1:1/absent"], 78, "127.0.0.1:1"),
+        (["--build-arg", "BASE_IMAGE=no-such-host.invalid/absent"], 78, "make image BASE_IMAGE=NAME"),
         (["--build-arg", "UNSET_HERE"], 64, "UNSET_HERE is not set in the environment"),
         (["--tag", "Not A Tag"], 64, "invalid image name"),
         (["--size-budget", "0.1"], 65, "the budget is 0.1 GB: see `docker history"),
     ],
-    ids=["python", "base", "argument", "tag", "budget"],
+    ids=["python", "base", "host", "argument", "tag", "budget"],
 )
 def test_a_failed_build_reports_why(
     plain: str,
@@ -162,6 +175,7 @@ def test_a_failed_build_reports_why(
     done = ma_boot("image", "build", str(context), *base, *arguments)
     assert done.code == code, done.errors
     assert said in done.errors
+    assert "\x1b" not in done.errors + done.output
 
 
 def test_a_directory_without_a_dockerfile(ma_boot: Callable[..., Ran], engine: Any, tmp_path: Path) -> None:

@@ -188,6 +188,7 @@ def test_credentials_in_files_and_in_the_history(
         (tmp_path / "files" / file[1:]).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "files" / file[1:]).write_text(text + "\n")
     (tmp_path / "files" / "root").chmod(0o700)
+    (tmp_path / "files" / "home" / "ma-user").chmod(0o777)  # a copy gives it the mode of the source
     lines = f"FROM {good.tag}\nCOPY files/ /\nARG INDEX\nRUN true\n"
     (tmp_path / "Dockerfile").write_text(lines)
     tag = f"{SESSION}/wrong-files"

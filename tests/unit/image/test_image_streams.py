@@ -71,6 +71,36 @@ def test_a_build_that_fails_ends_with_the_step_that_failed(pipe: Pipe) -> None:
     assert "planted" not in str(raised.value) + pipe.text()
 
 
+def test_an_error_has_no_codes_of_a_terminal(pipe: Pipe) -> None:
+    stream = [
+        {"stream": "Step 1/1 : RUN x\n"},
+        {"stream": "\x1b[91mno rule\x1b[0m\n"},
+        {"error": "\x1b[1mreturned 2"},
+    ]
+    with pytest.raises(EngineRefused) as raised:
+        build.follow(stream, pipe.progress)
+    assert str(raised.value).splitlines() == ["the build failed:", "  - no rule", "  - returned 2"]
+    pipe.text()
+
+
+@pytest.mark.parametrize(
+    ("step", "error", "said"),
+    [
+        ("FROM python:3.11", "lookup registry-1.docker.io: no such host", "make image BASE_IMAGE=NAME"),
+        ("FROM absent", "pull access denied for absent", "registry-mirrors"),
+        ("FROM a", "no matching manifest for linux/arm64", "another --platform"),
+        ("RUN sh x", "Temporary failure resolving 'deb.debian.org'", "a wheel of crcmod"),
+        ("RUN sh x", "ERROR: No matching distribution found for click", "PIP_INDEX_URL"),
+        ("RUN sh x", "THESE PACKAGES DO NOT MATCH THE HASHES", "image/toolkit.txt"),
+    ],
+)
+def test_a_failure_says_what_to_do(pipe: Pipe, step: str, error: str, said: str) -> None:
+    with pytest.raises(EngineRefused) as raised:
+        build.follow([{"stream": f"Step 1/9 : {step}\n"}, {"error": error}], pipe.progress)
+    assert said in str(raised.value).splitlines()[-1]
+    pipe.text()
+
+
 def test_a_push_shows_each_layer_and_returns_the_digest(pipe: Pipe) -> None:
     layer = {"current": 2_000_000, "total": 4_000_000}
     stream: List[Dict[str, Any]] = [

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import importlib.metadata
+import re
 from pathlib import Path
-from typing import Dict, Iterator, List
+from typing import Dict, Iterator, List, Tuple
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 LOCK = Path(__file__).parents[3] / "image" / "toolkit.txt"
+HASH = re.compile(r"sha256:[0-9a-f]{64}")
 PYTHONS = ["3.9", "3.10", "3.11", "3.12", "3.13"]
 
 
 def asked_for(name: str, python: str) -> Iterator[Requirement]:
     """The requirements of a package on a Python, and theirs, as far as they are installed here."""
-    for line in importlib.metadata.requires(name) or []:
+    for line in own_requirements() if name == "ma-boot" else importlib.metadata.requires(name) or []:
         found = Requirement(line)
         environment = {"python_version": python, "python_full_version": f"{python}.0", "extra": ""}
         if found.marker is None or found.marker.evaluate(environment):
@@ -23,15 +25,44 @@ def asked_for(name: str, python: str) -> Iterator[Requirement]:
             yield from asked_for(found.name, python)
 
 
+def own_requirements() -> List[str]:
+    """Those of pyproject.toml, which an earlier installation may not have."""
+    text = (LOCK.parents[1] / "pyproject.toml").read_text()
+    found = re.search(r"^dependencies = \[(.*?)^\]", text, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    return re.findall(r'"([^"]+)"', found.group(1))
+
+
 def locked(python: str) -> Dict[str, str]:
     """Name and version of each locked package for a Python."""
-    lines: List[str] = LOCK.read_text().splitlines()
-    found = [Requirement(line) for line in lines if line and not line.startswith("#")]
+    environment = {"python_version": python, "python_full_version": f"{python}.0", "sys_platform": "linux"}
     return {
         canonicalize_name(each.name): next(iter(each.specifier)).version
-        for each in found
-        if each.marker is None or each.marker.evaluate({"python_version": python})
+        for each, _ in entries(LOCK)
+        if each.marker is None or each.marker.evaluate(environment)
     }
+
+
+def entries(lock: Path) -> Iterator[Tuple[Requirement, List[str]]]:
+    """Each requirement of a file, and its hashes."""
+    text = "".join(line for line in lock.read_text().splitlines(True) if not line.startswith("#"))
+    for line in filter(None, text.replace("\\\n", " ").splitlines()):
+        words = line.split(" --hash=")
+        yield Requirement(words[0].strip()), [word.strip() for word in words[1:]]
+
+
+def test_every_package_has_the_hashes_of_its_files() -> None:
+    for lock in (LOCK, LOCK.with_name("toolkit-build.txt")):
+        found = {str(each): hashes for each, hashes in entries(lock)}
+        assert found
+        assert [
+            name for name, hashes in found.items() if not all(HASH.fullmatch(one) for one in hashes)
+        ] == []
+        assert [name for name, hashes in found.items() if not hashes] == []
+    # A package with C has wheels for x86-64, aarch64 and more.
+    assert all(
+        len(hashes) > 20 for each, hashes in entries(LOCK) if each.name in ("pyyaml", "charset-normalizer")
+    )
 
 
 def test_the_lock_has_what_the_toolkit_needs() -> None:

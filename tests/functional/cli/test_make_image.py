@@ -1,0 +1,91 @@
+"""What `make image` and `make push` take, and what they pass on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Dict, Optional
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+
+def commands(*words: str, environ: Optional[Dict[str, str]] = None) -> str:
+    """What make would run."""
+    done = subprocess.run(
+        ["make", "--dry-run", *words],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"], **(environ or {})},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+def test_build_arguments_are_passed_by_name() -> None:
+    names = ["BASE_IMAGE", "TOOLKIT_PYTHON", "TRAINING_PYTHON", "ANACONDA_DIR", "CONDA_ENV", "PIP_INDEX_URL"]
+    made = commands("image", *[f"{name}=https://me:planted@{name}" for name in names], "PLATFORM=linux/arm64")
+    assert all(f"--build-arg {name} " in made for name in names)
+    assert "--platform linux/arm64" in made
+    assert "planted" not in made
+
+
+def test_a_shells_conda_is_not_that_of_the_image() -> None:
+    environ = {"ANACONDA_DIR": "/me/conda", "CONDA_ENV": "mine", "TOOLKIT_PYTHON": "/x", "PIP_NO_INDEX": "1"}
+    made = commands("image", environ=environ)
+    assert [name for name in environ if f"--build-arg {name} " in made] == ["TOOLKIT_PYTHON", "PIP_NO_INDEX"]
+
+
+def test_a_registry_and_an_architecture_can_be_named() -> None:
+    made = commands("push", "REGION=r", "ORGANIZATION=o", "IMAGE=x", "REGISTRY=h:5000", "ARCH=aarch64")
+    assert "--registry h:5000 --arch aarch64" in made
+
+
+def test_a_rehearsal_in_containers_installs_no_mindspore_here() -> None:
+    assert "make_env.sh" not in commands("rehearse-docker", "IMAGE=x", "REHEARSAL=/nowhere")
+    assert "make_env.sh" in commands("rehearse", "REHEARSAL=/nowhere")
+
+
+def test_the_images_are_drawn_by_the_standard_library(tmp_path: Path) -> None:
+    script = ROOT / "examples" / "mindspore_cpu" / "make_images.py"
+    subprocess.run([sys.executable, "-I", "-S", script, tmp_path / "x", "--images", "50"], check=True)
+    for name in ("data_batch_1.bin", "data_batch_5.bin", "test_batch.bin"):
+        content = (tmp_path / "x" / name).read_bytes()
+        assert len(content) == 10 * (1 + 3 * 32 * 32)
+        assert set(content[:: 1 + 3 * 32 * 32]) <= set(range(10))
+        assert len(set(content)) > 150
+
+
+@pytest.mark.parametrize("program", ["shellcheck", "hadolint"])
+def test_the_linters_are_run(program: str) -> None:
+    assert f"bin/{program} " in commands("check")
+
+
+def test_a_clone_has_line_ends_of_linux(tmp_path: Path) -> None:
+    """Also where git is told to make Windows' own ones, as its installer for Windows does."""
+    for name in (".gitattributes", "entrypoint"):
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    git = [
+        "git",
+        "-c",
+        "core.autocrlf=true",
+        "-c",
+        "user.name=x",
+        "-c",
+        "user.email=x@y",
+        "-C",
+        str(tmp_path),
+    ]
+    for words in (
+        ["init", "-q"],
+        ["add", "."],
+        ["commit", "-qm", "x"],
+        ["rm", "-q", "entrypoint"],
+        ["checkout", "HEAD", "-q", "--", "entrypoint"],
+    ):
+        subprocess.run([*git, *words], check=True)
+    assert b"\r" not in (tmp_path / "entrypoint").read_bytes()
