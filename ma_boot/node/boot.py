@@ -32,7 +32,7 @@ from ma_boot.node.transfers import (
     uploading_periodically,
 )
 from ma_boot.node.world import World
-from ma_boot.processes import stop_leftovers
+from ma_boot.processes import stop_leftovers, stop_setup
 from ma_boot.rank_table import RankTable
 from ma_boot.reporting import Ending
 
@@ -84,6 +84,7 @@ def boot(request: BootRequest, world: World) -> Ending:
             phase.outcome, phase.detail = run.outcome, run.summary()
     except Exception as caught:  # also what no check has foreseen: the outputs come first
         error = caught
+    stop_setup(request.run.stop_timeout, inbox, journal.say, journal.event)
     all_expected = bool(run and run.succeeded and not inbox.stops and placement and 0 in placement.ranks)
     lost = upload_outputs(transfers, journal, inbox, request.transfers.upload_timeout, all_expected)
     form = form_channels(environ, journal, bool(inbox.stops)) if run is not None else ()

@@ -7,7 +7,7 @@ from ma_boot.processes.children import (
     reap_orphans,
     run_child,
 )
-from ma_boot.processes.leftovers import guarded, stop_leftovers
+from ma_boot.processes.leftovers import guarded, stop_leftovers, stop_setup
 from ma_boot.processes.orphan_guard import (
     MARKER_VARIABLE,
     own_marker,
@@ -43,5 +43,6 @@ __all__ = [
     "signal_group",
     "signal_process",
     "stop_leftovers",
+    "stop_setup",
     "swallowing_shell",
 ]

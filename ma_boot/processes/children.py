@@ -10,7 +10,13 @@ import time
 from typing import Callable, Collection, List, Mapping, Optional, Sequence
 
 from ma_boot.processes.leftovers import guarded
-from ma_boot.processes.orphan_guard import MARKER_VARIABLE, RunningProcesses, own_marker, running_processes
+from ma_boot.processes.orphan_guard import (
+    MARKER_VARIABLE,
+    SETUP,
+    RunningProcesses,
+    own_marker,
+    running_processes,
+)
 from ma_boot.processes.signals import SignalInbox, signal_group
 from ma_boot.processes.task import REMIND_SECONDS
 
@@ -30,14 +36,15 @@ def run_child(
 ) -> int:
     """Runs a program and returns its exit code (-n for signal n), once its process group is gone too.
 
-    What is left of the group is killed, and all that it started if this process is killed meanwhile.
+    What is left of the group is killed, and all that it started if this process is killed meanwhile. What has
+    moved to another session goes on until `stop_setup`.
     `remind` is called every 20 s.
 
     Raises:
         OSError: the program cannot be started.
         Stopped: a stop signal arrived; the program has been killed.
     """
-    marker = own_marker("setup")  # not that of the run, which may leave alone what was started before it
+    marker = own_marker(SETUP)
     with guarded(marker, environ):
         process = subprocess.Popen(
             argv, env={**environ, MARKER_VARIABLE: marker}, cwd=cwd, stdin=subprocess.DEVNULL, stdout=stdout,

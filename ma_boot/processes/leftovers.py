@@ -10,11 +10,13 @@ import sys
 import time
 from typing import Callable, Iterator, Mapping, Sequence
 
+from ma_boot.errors import Stopped, described
 from ma_boot.processes import orphan_guard
 from ma_boot.processes.signals import SignalInbox, signal_process
 
 POLL_SECONDS = 0.02  # they are not our children: no SIGCHLD comes
 MOST_NAMED = 5
+HURRIED_SECONDS = 1.0
 
 
 @contextlib.contextmanager
@@ -60,21 +62,60 @@ def stop_leftovers(
     SIGTERM first, then SIGKILL after `stop_timeout` seconds.
 
     Raises:
-        Stopped: a stop signal arrived meanwhile.
+        Stopped: a stop signal arrived meanwhile; what was left has been killed.
     """
     found = orphan_guard.leftovers(container)
     if not found:
         return
     say(f"stopping {len(found)} processes that an earlier start left: {_listed(found)}")
     event("left-over", pids=found)
-    deadline = time.monotonic() + stop_timeout
-    for pid in found:
+    _stop(lambda: orphan_guard.leftovers(container), stop_timeout, inbox, inbox.check)
+
+
+def stop_setup(
+    stop_timeout: float, inbox: SignalInbox, say: Callable[[str], None], event: Callable[..., None]
+) -> None:
+    """Stops what programs that ran before the training (`run_child`) left running in sessions of their own.
+
+    SIGTERM first, then SIGKILL after `stop_timeout` seconds; after 1 s, or at once, if a stop signal has
+    arrived, or arrives. Raises nothing. Call it from the main thread, which adopts such processes.
+    """
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:  # mostly: no look at all processes is needed
+        return
+    marker, heard = orphan_guard.own_marker(orphan_guard.SETUP), len(inbox.stops)
+
+    def check() -> None:
+        if len(inbox.stops) > heard:
+            raise Stopped(inbox.stops[-1])
+
+    try:
+        if found := orphan_guard.processes_marked(marker):
+            say(f"stopping what the setup left running: {_listed(found)}")
+            event("left-over", pids=found)
+            seconds = HURRIED_SECONDS if heard else stop_timeout
+            _stop(lambda: orphan_guard.processes_of(marker), seconds, inbox, check)
+    except Stopped:
+        return
+    except OSError as error:
+        say(f"what the setup left running was not stopped: {described(error)}")
+
+
+def _stop(
+    left: Callable[[], Sequence[int]], seconds: float, inbox: SignalInbox, check: Callable[[], None]
+) -> None:
+    """SIGTERM, then SIGKILL to what is left after so many seconds, or when `check` raises."""
+    deadline = time.monotonic() + seconds
+    for pid in left():
         signal_process(pid, signal.SIGTERM)
-    while (found := orphan_guard.leftovers(container)) and time.monotonic() < deadline:
-        inbox.check()
-        inbox.wait(POLL_SECONDS)
-    for pid in found:
-        signal_process(pid, signal.SIGKILL)
+    try:
+        while left() and time.monotonic() < deadline:
+            check()
+            inbox.wait(POLL_SECONDS)
+    finally:
+        for pid in left():
+            signal_process(pid, signal.SIGKILL)
 
 
 def _listed(pids: Sequence[int]) -> str:

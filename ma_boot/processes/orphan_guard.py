@@ -3,8 +3,9 @@
 Every process that ma_boot starts has a marker in its environment, which its own children inherit, whatever
 session they move to. One without it (`execve` with another environment, `setproctitle`) is found
 as a descendant. ma_boot holds the write end of a pipe to the guard. When ma_boot dies, even of SIGKILL, the
-kernel closes the pipe, and the guard kills every process that carries the marker, or descends from one that
-does, or was seen among ma_boot's descendants before.
+kernel closes the pipe, and the guard kills every process that carries a marker of this ma_boot, or descends
+from one that does, or was seen among ma_boot's descendants before. Not found is only a process without a
+readable environment that has lost its parents, if it was started less than 2 s (`_WATCH_SECONDS`) before.
 
 It runs as `python -I -S orphan_guard.py MARKER`, so it imports only cheap modules of the
 standard library.
@@ -17,9 +18,10 @@ import select
 import signal
 import sys
 import time
-from typing import Collection, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Collection, Dict, Iterator, List, Mapping, Optional, Set, Tuple
 
 MARKER_VARIABLE = "MABOOT_RUN"
+SETUP = "setup"  # in the place of the container's name, for what runs before the training
 RunningProcesses = Mapping[int, Tuple[int, str]]  # their parents and start times, by pid
 _POLL_SECONDS = 0.01
 _WATCH_SECONDS = 2.0  # between two looks at ma_boot's descendants
@@ -83,7 +85,7 @@ def leftovers(container: str) -> List[int]:
     orphaned = []
     for pid, found in processes_with(MARKER_VARIABLE):
         namespace, owner, started, name = (*found.split(":", 3), "", "", "")[:4]
-        here = namespace == _namespace() and name == container
+        here = namespace == _namespace() and name in (container, SETUP)
         if here and owner.isdecimal() and _started(int(owner)) != started:
             orphaned.append(pid)
     return orphaned
@@ -153,7 +155,8 @@ def _guard(marker: str) -> None:
         known = _descendants(owner, known)
     for _ in range(_POLLS):  # repeated: a process may start another one meanwhile
         running = running_processes()
-        found = processes_of(marker, [pid for pid, start in known.items() if _same(running, pid, start)])
+        roots = [pid for pid, start in known.items() if _same(running, pid, start)]
+        found = [pid for own in _of_the_same_owner(marker) for pid in processes_of(own, roots)]
         if not found:
             return
         known.update((pid, running[pid][1]) for pid in found if pid in running)
@@ -163,6 +166,12 @@ def _guard(marker: str) -> None:
             except OSError:
                 continue
         time.sleep(_POLL_SECONDS)
+
+
+def _of_the_same_owner(marker: str) -> Set[str]:
+    """This marker, and those of the same ma_boot that other processes carry."""
+    owner = marker.split(":", 3)[:3]
+    return {marker, *(one for _, one in processes_with(MARKER_VARIABLE) if one.split(":", 3)[:3] == owner)}
 
 
 def _same(running: RunningProcesses, pid: int, start: str) -> bool:

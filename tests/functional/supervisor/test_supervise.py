@@ -140,6 +140,33 @@ class TestOrphans:
         assert running.end().code == -signal.SIGKILL
         eventually(lambda: not any(alive(pid) for pid in found), "all are gone")
 
+    @pytest.mark.parametrize("how", ["ma-pre-start.sh", "--source"])
+    @pytest.mark.parametrize("end", ["training", "failure before it", "SIGTERM", "SIGKILL"])
+    def test_what_the_setup_leaves_running_goes_on_until_the_job_ends(
+        self, node: Node, how: str, end: str
+    ) -> None:
+        script = daemon_script(node, how)
+        source = ["--source", str(script)] if how == "--source" else []
+        (node.home / "train.py").write_text(
+            f"import os, time; os.kill(int(open('{node.root}/pid.0').read()), 0)\n"
+            f"open('{node.root}/ready', 'w'); time.sleep({0 if end == 'training' else 600})\n"
+        )
+        if end == "failure before it":
+            node.table.write_text("{}")
+        running = node.start(*source, "--rank-table-timeout", "2", "train.py")
+        if end.startswith("SIG"):
+            eventually((node.root / "ready").exists, "the training")
+            running.signal(signal.Signals[end])
+        ended = running.end()
+        assert ended.code == {"training": 0, "failure before it": 75, "SIGTERM": 143, "SIGKILL": -9}[end], (
+            ended.output
+        )
+        (daemon,) = pids(node.root, "pid.*", 1)
+        eventually(lambda: not alive(daemon), "the daemon has ended")
+        if end != "SIGKILL":
+            assert re.search(rf"stopping what the setup left running: .*\b{daemon}\b", ended.output)
+            assert (node.root / "stopped").exists()
+
     def test_a_dead_guard_does_no_harm(self, node: Node) -> None:
         node.complete_table()
         running = node.start(RANK, f"ready:{node.root}/pid", "await:go", "orphans:20", "zombies")
@@ -420,6 +447,17 @@ LIMITS = {
     resource.RLIMIT_FSIZE: "fsize",
     resource.RLIMIT_CORE: "core",
 }
+
+
+def daemon_script(node: Node, how: str) -> Path:
+    """A script that starts a daemon in a session of its own, which notes SIGTERM."""
+    script = node.home / ("ma-pre-start.sh" if how == "ma-pre-start.sh" else "sourced.sh")
+    daemon = node.root / "daemon.sh"
+    daemon.write_text(
+        f"trap 'touch {node.root}/stopped; exit' TERM\necho $$ > {node.root}/pid.0\nwhile :; do sleep 0.05; done\n"
+    )
+    script.write_text(f"setsid bash {daemon} & while [ ! -s {node.root}/pid.0 ]; do sleep 0.05; done\n")
+    return script
 
 
 def switches(pid: int) -> int:
