@@ -1,8 +1,10 @@
-"""`ma_boot sync ...`: transfers the inputs and outputs of a path mapping, or plans that, without a job."""
+"""`ma_boot sync ...`: transfers by a path mapping without a job, plans that, or ends what was left."""
 
 from __future__ import annotations
 
-from functools import wraps
+import math
+import re
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Tuple
 
 import click
@@ -36,50 +38,63 @@ def sync() -> None:
     """
 
 
-def _command(function: Callable[..., int]) -> click.Command:
-    """A subcommand with the options that all of them have."""
+def _age(ctx: click.Context, param: click.Parameter, value: Optional[str]) -> float:
+    """`7d` in seconds; infinite without a value."""
+    if value is None:
+        return math.inf
+    found = re.fullmatch(r"(\d{1,6})([smhd])", value)
+    if found is None:
+        raise click.BadParameter(f"found {value!r}, expected e.g. 7d, 36h, 90m or 300s")
+    return int(found[1]) * {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}[found[2]]
+
+
+_OF_FILES = (
+    click.option(
+        "--shard", metavar="I/N", callback=_shard, help="This node's shard of inputs with `shard: true`."
+    ),
+    click.option("--checksum", is_flag=True, help="Compare contents, not sizes and times."),
+)
+_OF_ALL = (
+    click.option(
+        "--stall-timeout",
+        **SECONDS_ABOVE_0,
+        default=60,
+        show_default=True,
+        help="Retry a request to OBS that has transferred nothing for this long.",
+    ),
+    click.option(
+        "--timeout",
+        **SECONDS,
+        default=600,
+        show_default=True,
+        help="Retry a request to OBS that fails for this long; 0: not at all.",
+    ),
+    click.option("--obs-root", **DIR, help="Use DIR/BUCKET/KEY instead of obs://BUCKET/KEY."),
+    click.argument("mapping", shell_complete=files),
+)
+
+
+def _command(function: Callable[..., int], of_files: bool = True) -> click.Command:
+    """A subcommand with the options that all of them have, and those that concern files."""
 
     @wraps(function)
     def called(
         environ: Mapping[str, str],
         mapping: str,
         obs_root: Optional[str],
-        checksum: bool,
-        shard: Optional[Tuple[int, int]],
         stall_timeout: float,
         timeout: float,
+        checksum: bool = False,
+        shard: Optional[Tuple[int, int]] = None,
         **more: Any,
     ) -> int:
         from ma_boot.cli.sync_alone import SyncRequest  # slow to import: not for the help and completion
 
-        return function(
-            environ, SyncRequest(mapping, obs_root, checksum, shard, stall_timeout, timeout), **more
-        )
+        request = SyncRequest(mapping, obs_root, stall_timeout, timeout, checksum, shard)
+        return function(environ, request, **more)
 
     command: Callable[..., Any] = called
-    for decorate in (
-        click.pass_obj,
-        click.option(
-            "--shard", metavar="I/N", callback=_shard, help="This node's shard of inputs with `shard: true`."
-        ),
-        click.option("--checksum", is_flag=True, help="Compare contents, not sizes and times."),
-        click.option(
-            "--stall-timeout",
-            **SECONDS_ABOVE_0,
-            default=60,
-            show_default=True,
-            help="Retry a request to OBS that has transferred nothing for this long.",
-        ),
-        click.option(
-            "--timeout",
-            **SECONDS,
-            default=600,
-            show_default=True,
-            help="Retry a request to OBS that fails for this long; 0: not at all.",
-        ),
-        click.option("--obs-root", **DIR, help="Use DIR/BUCKET/KEY instead of obs://BUCKET/KEY."),
-        click.argument("mapping", shell_complete=files),
-    ):
+    for decorate in (click.pass_obj, *(_OF_FILES if of_files else ()), *_OF_ALL):
         command = decorate(command)
     return sync.command(name=function.__name__)(command)
 
@@ -124,3 +139,29 @@ def upload(environ: Mapping[str, str], request: SyncRequest) -> int:
     from ma_boot.cli import sync_alone
 
     return sync_alone.upload(environ, request)
+
+
+@partial(_command, of_files=False)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document per line, the totals last.")
+@click.option("--plan", "only_plan", is_flag=True, help="Print what would be aborted; abort nothing.")
+@click.option(
+    "--older-than",
+    metavar="AGE",
+    callback=_age,
+    help="Abort those of other processes and nodes, too, that were begun before: 7d, 36h.",
+)
+def prune(
+    environ: Mapping[str, str], request: SyncRequest, older_than: float, only_plan: bool, as_json: bool
+) -> int:
+    """Aborts multipart uploads below the outputs' URLs that killed runs have left.
+
+    Their parts are in no listing, but they cost money. Without --older-than only those are aborted that a
+    killed run has noted beside the output: who began another one may still complete it.
+
+    \b
+    Example:
+      ma_boot sync prune path_mapping_config.py --plan --older-than 7d
+    """
+    from ma_boot.cli import sync_alone
+
+    return sync_alone.prune(environ, request, older_than, only_plan, as_json)

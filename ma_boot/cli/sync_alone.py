@@ -6,13 +6,14 @@ import json
 import math
 import os
 import threading
+import time
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from ma_boot.errors import CannotCreate, InputMissing, listed
+from ma_boot.errors import CannotCreate, InputMissing, StoreUnavailable, listed
 from ma_boot.modelarts import read_job
 from ma_boot.node import (
     NodeTransfers,
@@ -25,8 +26,8 @@ from ma_boot.node import (
     upload_outputs,
 )
 from ma_boot.processes import SignalInbox
-from ma_boot.reporting import Console, Journal, is_interactive, print_lines
-from path_mapping.errors import PathMappingError
+from ma_boot.reporting import Console, Journal, is_interactive, print_lines, with_store_hint
+from path_mapping.errors import CredentialsMissing, PathMappingError, StoreError
 from path_mapping.localfs import printable
 from path_mapping.mapping import PathMapping, Route, Shard
 from path_mapping.planning import (
@@ -38,7 +39,7 @@ from path_mapping.planning import (
     space_problems,
 )
 from path_mapping.stores import Store
-from path_mapping.transfer import RetryPolicy, listing
+from path_mapping.transfer import LeftUpload, RetryPolicy, abort_uploads, left_uploads, listing
 
 _BATCH = 1000  # lines that are printed at once
 PLAN_SECONDS = 10.0  # a plan has no line about retries, and somebody waits for it
@@ -48,14 +49,14 @@ Scanned = Tuple[Route, Optional[RouteScan]]
 
 @dataclass(frozen=True)
 class SyncRequest:
-    """The options that all commands have; `shard` (index, count) overrides that of the job's variables."""
+    """The options that the commands have; `shard` (index, count) overrides that of the job's variables."""
 
     mapping: str
     obs_root: Optional[str]
-    checksum: bool
-    shard: Optional[Tuple[int, int]]
     stall_timeout: float
     timeout: float
+    checksum: bool = False
+    shard: Optional[Tuple[int, int]] = None
 
 
 def plan(environ: Mapping[str, str], request: SyncRequest, as_json: bool) -> int:
@@ -98,6 +99,50 @@ def upload(environ: Mapping[str, str], request: SyncRequest) -> int:
     if lost is not None:
         raise lost
     return 0
+
+
+def prune(
+    environ: Mapping[str, str], request: SyncRequest, older_than: float, only_plan: bool, as_json: bool
+) -> int:
+    """Aborts multipart uploads that nobody completes any more, below the URLs of the outputs."""
+    transfers, store = _opened(environ, request)
+    patience = RetryPolicy(min(request.timeout, PLAN_SECONDS) if only_plan else request.timeout)
+    failed: List[str] = []
+    counts: Counter[str] = Counter()
+
+    def lines() -> Iterator[str]:
+        for route in transfers.mapping.outputs:
+            if not as_json:
+                yield f"output {route.local} -> {route.remote}:"
+            for one, error in _pruned(route, store, older_than, patience, only_plan):
+                if error is not None:
+                    failed.append(f"{printable(f'obs://{route.remote.bucket}/{one.key}')}: {error}")
+                counts[one.action] += 1
+                yield _upload_as_json(route, one) if as_json else _upload_as_text(one)
+        parts = [f"{action} {count:,}" for action, count in sorted(counts.items())]
+        totals = f"in all: {', '.join(parts) or 'nothing to do'}"
+        yield json.dumps({"totals": dict(counts)}) if as_json else totals
+
+    try:
+        _print(lines())
+    except (StoreError, CredentialsMissing) as error:
+        raise StoreUnavailable(with_store_hint(f"outputs: {error}")) from error
+    if failed:
+        raise StoreUnavailable(with_store_hint(listed("multipart uploads that were not aborted:", failed)))
+    return 0
+
+
+def _pruned(
+    route: Route, store: Store, older_than: float, patience: RetryPolicy, only_plan: bool
+) -> Iterator[Tuple[LeftUpload, Optional[Exception]]]:
+    """Each multipart upload of an output as it is now, with the error if it could not be aborted."""
+    cancel = threading.Event()
+    found = list(left_uploads(route, Path.cwd(), store, older_than, cancel, patience))
+    if only_plan:
+        yield from ((one, None) for one in found)
+        return
+    for one, error in abort_uploads(route, Path.cwd(), store, found, cancel, patience):
+        yield (one if error is None else one._replace(action="fail")), error
 
 
 def _opened(environ: Mapping[str, str], request: SyncRequest) -> Tuple[NodeTransfers, Store]:
@@ -172,6 +217,30 @@ def _as_json(section: str, route: Route, step: Step) -> str:
 
 def _as_text(step: Step) -> str:
     return f"  {step.action:6} {step.size:>15,}  {printable(step.name)}  ({step.reason})"
+
+
+def _began(one: LeftUpload) -> str:
+    """The local time at which an upload was begun; empty if that is not known."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one.began)) if one.began else ""
+
+
+def _upload_as_json(route: Route, one: LeftUpload) -> str:
+    return json.dumps(
+        {
+            "section": "output",
+            "local": route.local,
+            "name": one.name,
+            "upload": one.upload,
+            "action": one.action,
+            "begun": _began(one) or None,
+            "reason": f"begun by {one.reason}",
+        },
+        ensure_ascii=False,
+    )
+
+
+def _upload_as_text(one: LeftUpload) -> str:
+    return f"  {one.action:6} {_began(one):>19}  {printable(one.name)}  (begun by {one.reason})"
 
 
 def _counted(files: Mapping[str, int], sizes: Mapping[str, int]) -> str:

@@ -1,6 +1,6 @@
 """Decides what moves, before the first byte."""
 
-from path_mapping.planning.begun_uploads import BegunUpload, BegunUploads
+from path_mapping.planning.begun_uploads import BegunUpload, BegunUploads, noted_uploads
 from path_mapping.planning.compare import REFUSE, LocalEntry, Step, unquoted
 from path_mapping.planning.ends import Copy
 from path_mapping.planning.local_tree import files_below, look
@@ -20,6 +20,7 @@ __all__ = [
     "UploadChoice",
     "files_below",
     "look",
+    "noted_uploads",
     "prepare_downloads",
     "prepare_uploads",
     "scan_download",

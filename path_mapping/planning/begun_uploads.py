@@ -15,9 +15,9 @@ import os
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Dict, FrozenSet, List, NamedTuple, Optional, Set, Tuple
 
-from path_mapping.localfs import stem_of
+from path_mapping.localfs import is_locked, stem_of
 
 _SUFFIX = ".uploads.ma_sync"  # also the suffix of a record: such files are never uploaded
 
@@ -30,14 +30,34 @@ class BegunUpload(NamedTuple):
     upload: str
 
 
+class NotedUploads(NamedTuple):
+    """The ids that are noted for a route: `left` by dead processes, and `used` by processes that live."""
+
+    left: Tuple[BegunUpload, ...]
+    used: FrozenSet[str]
+
+
+def noted_uploads(target: Path, way: str) -> NotedUploads:
+    """What is noted for a route; changes nothing, unlike `BegunUploads`, whose arguments these are."""
+    left: List[BegunUpload] = []
+    used: Set[str] = set()
+    for path in _files(target.parent, _prefix(target, way)):
+        with suppress(OSError):
+            found = _unfinished(path.read_bytes())
+            if is_locked(os.fspath(path)):
+                used.update(one.upload for one in found)
+            else:
+                left.extend(found)
+    return NotedUploads(tuple(left), frozenset(used))
+
+
 class BegunUploads:
     """The unfinished uploads of one route: its own, and those of dead processes, which it takes over."""
 
     def __init__(self, target: Path, way: str) -> None:
         """`target` is the route's local path, `way` as in its record."""
         self._directory = target.parent
-        named = hashlib.sha256(way.encode("utf-8", "surrogateescape")).hexdigest()[:8]
-        self._prefix = f".{stem_of(target.name)}.{named}."
+        self._prefix = _prefix(target, way)
         self._lock = threading.Lock()
         self._file: Optional[int] = None
         self._path = Path()
@@ -79,16 +99,9 @@ class BegunUploads:
 
     def _take_over(self) -> None:
         """Copies what dead processes left into the own file, then removes theirs."""
-        with suppress(OSError):
-            names = sorted(os.listdir(self._directory))
-            paths = [
-                self._directory / name
-                for name in names
-                if name.startswith(self._prefix) and name.endswith(_SUFFIX)
-            ]
-            for path in paths:
-                with suppress(OSError):
-                    self._take_from(path)
+        for path in _files(self._directory, self._prefix):
+            with suppress(OSError):
+                self._take_from(path)
 
     def _take_from(self, path: Path) -> None:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -127,7 +140,21 @@ class BegunUploads:
         self._file = file
 
 
-def _unfinished(content: bytes) -> Iterator[BegunUpload]:
+def _prefix(target: Path, way: str) -> str:
+    named = hashlib.sha256(way.encode("utf-8", "surrogateescape")).hexdigest()[:8]
+    return f".{stem_of(target.name)}.{named}."
+
+
+def _files(directory: Path, prefix: str) -> List[Path]:
+    """The files of all processes, in the order of their names."""
+    try:
+        names = sorted(os.listdir(directory))
+    except OSError:
+        return []
+    return [directory / name for name in names if name.startswith(prefix) and name.endswith(_SUFFIX)]
+
+
+def _unfinished(content: bytes) -> List[BegunUpload]:
     """The uploads in a file that were begun and not ended, in this order; torn lines are ignored."""
     found: Dict[str, BegunUpload] = {}
     for line in content.splitlines():
@@ -137,4 +164,4 @@ def _unfinished(content: bytes) -> Iterator[BegunUpload]:
                 found.pop(entry["ended"], None)
             else:
                 found[entry["begun"]] = BegunUpload(entry["bucket"], entry["key"], entry["begun"])
-    return iter(list(found.values()))
+    return list(found.values())

@@ -7,6 +7,7 @@ uploads in rounds, and `one_file` moves a single file without a plan.
 """
 
 from path_mapping.planning import UploadChoice
+from path_mapping.transfer.left_uploads import ABORT, LeftUpload, abort_uploads, left_uploads
 from path_mapping.transfer.one_file import download_file, upload_file
 from path_mapping.transfer.outputs_check import check_outputs
 from path_mapping.transfer.periodic import upload_periodically
@@ -15,14 +16,18 @@ from path_mapping.transfer.transfer import Transferred, download, listing, uploa
 from path_mapping.workers import RetryPolicy, Trouble
 
 __all__ = [
+    "ABORT",
+    "LeftUpload",
     "Progress",
     "RetryPolicy",
     "Transferred",
     "Trouble",
     "UploadChoice",
+    "abort_uploads",
     "check_outputs",
     "download",
     "download_file",
+    "left_uploads",
     "listing",
     "upload",
     "upload_file",

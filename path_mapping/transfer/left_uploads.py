@@ -1,19 +1,23 @@
-"""The multipart uploads that earlier, killed runs of an output left."""
+"""The multipart uploads that earlier, killed runs of an output left, and those of anybody else."""
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Iterator, List, Sequence
+from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from path_mapping.errors import StoreError
+from path_mapping.errors import Refused, StoreError
 from path_mapping.localfs import printable
 from path_mapping.mapping import Route
-from path_mapping.planning import BegunUploads
-from path_mapping.stores import MultipartStore, Store
-from path_mapping.workers import retrying
+from path_mapping.planning import BegunUploads, noted_uploads
+from path_mapping.stores import MultipartStore, Store, UnfinishedUpload
+from path_mapping.workers import RetryPolicy, retrying
+
+ABORT, KEEP = "abort", "keep"
 
 
 @contextmanager
@@ -43,3 +47,90 @@ def abort_left(uploads: Sequence[BegunUploads], store: Store, cancel: threading.
                 continue
             of_route.ended(one.upload)
             yield f"the unfinished upload of {url} by an earlier run was aborted"
+
+
+class LeftUpload(NamedTuple):
+    """A multipart upload below an output's URL, and whether it is to be aborted, and why.
+
+    `name` is the part of the key below the output's URL; `began` is in seconds since the epoch, 0 if unknown.
+    `own`: a killed run of this output has noted it here.
+    """
+
+    action: str
+    name: str
+    key: str
+    upload: str
+    began: float
+    reason: str
+    own: bool = False
+
+
+def left_uploads(
+    route: Route, base: Path, store: Store, older_than: float, cancel: threading.Event, patience: RetryPolicy
+) -> Iterator[LeftUpload]:
+    """The multipart uploads below an output's URL, in the order of their keys; changes nothing.
+
+    To be aborted are those that killed runs of this output have noted here, and those of anybody else that
+    were begun `older_than` seconds ago, or more. What a living process here has noted is always kept. If the
+    uploads may not be listed, only those that are noted here are known.
+
+    Raises:
+        StoreError: they cannot be listed.
+    """
+    if not isinstance(store, MultipartStore):
+        return
+    noted = noted_uploads(route.path(base), f"upload {route.remote}")
+    own = {one.upload: one for one in noted.left}
+    now, bucket, key = time.time(), route.remote.bucket, route.remote.key
+    try:
+        listed = retrying(lambda: list(store.unfinished(bucket, key)), cancel, patience)
+    except Refused:
+        if not own or older_than < math.inf:
+            raise
+        listed = [UnfinishedUpload(one.key, one.upload, 0.0) for one in own.values()]
+    below = key if not key or key.endswith("/") else f"{key}/"
+    for found in listed:
+        name = found.key[len(below) :] if found.key.startswith(below) else found.key.rpartition("/")[2]
+        if found.key != key and not found.key.startswith(below):
+            continue
+        if found.upload in own:
+            action, reason = ABORT, "an earlier run here"
+        elif found.upload in noted.used:
+            action, reason = KEEP, "a process here that still runs"
+        else:
+            is_old = bool(found.began) and now - found.began >= older_than
+            action, reason = ABORT if is_old else KEEP, "another process or node"
+        yield LeftUpload(action, name, *found, reason, found.upload in own)
+
+
+def abort_uploads(
+    route: Route,
+    base: Path,
+    store: Store,
+    wanted: Sequence[LeftUpload],
+    cancel: threading.Event,
+    patience: RetryPolicy,
+) -> Iterator[Tuple[LeftUpload, Optional[StoreError]]]:
+    """Aborts those of `wanted` that are to be aborted; yields each with the error if that failed.
+
+    One that another run of this output has taken over meanwhile is kept. What is noted here and has gone is
+    forgotten.
+    """
+    if not isinstance(store, MultipartStore):
+        return
+    with unfinished_uploads([route], base) as (uploads,):
+        taken = {one.upload for one in uploads.left()}
+        for one in wanted:
+            if one.action != ABORT or (one.own and one.upload not in taken):
+                yield one._replace(action=KEEP), None
+                continue
+            try:
+                abort = partial(store.abort_parts, route.remote.bucket, one.key, one.upload)
+                retrying(abort, cancel, patience)
+            except StoreError as error:
+                yield one, error
+                continue
+            uploads.ended(one.upload)
+            yield one, None
+        for gone in taken - {one.upload for one in wanted}:
+            uploads.ended(gone)
