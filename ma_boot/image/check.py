@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Optional, Tuple
 
 from ma_boot.errors import BootError, ExitCode, UsageError
-from ma_boot.image.container_engine import image_attributes
+from ma_boot.image.container_engine import image_attributes, layer_directories
 from ma_boot.image.probe import probed, searched, started
 from ma_boot.image.rules import GB, from_metadata, judged
 from ma_boot.modelarts import Finding, failed
@@ -48,7 +48,7 @@ def check_image(
     facts = probed(client, facts)
     if facts.inside is not None:
         has_bash = "bash" in facts.inside.programs
-        facts = searched(client, facts)
+        facts = searched(client, facts, layer_directories(attributes))
         if command and has_bash:
             facts = started(client, facts, command)
     return CheckedImage(image, facts.architecture, facts.size, tuple(judged(facts, arch)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Iterator, List, Mapping
 
 from ma_boot.errors import BootError, ExitCode, InputMissing, UsageError
 
@@ -78,6 +78,17 @@ def image_attributes(client: DockerClient, name: str) -> Mapping[str, Any]:
         if "invalid reference" not in str(error):
             raise
         raise UsageError(f"invalid image name {name!r}: expected NAME, NAME:TAG or an id") from error
+
+
+def layer_directories(attributes: Mapping[str, Any]) -> List[str]:
+    """Where the engine keeps the layers of an image on its own machine; empty if it does not say so."""
+    driver = attributes.get("GraphDriver") or {}
+    data = driver.get("Data") or {}
+    if driver.get("Name") != "overlay2":
+        return []
+    return [
+        part for name in ("LowerDir", "UpperDir") for part in str(data.get(name) or "").split(":") if part
+    ]
 
 
 def _first_line(error: Exception) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Iterator, Optional, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Iterator, Mapping, Optional, Sequence
 
 from ma_boot.image.rules import LABEL, ImageFacts, Started, parsed_probe
 from ma_boot.modelarts import PLATFORM_HOME, PLATFORM_UID
@@ -31,7 +32,9 @@ class Run:
 
 
 @contextmanager
-def temporary(client: DockerClient, image: str, command: Sequence[str], user: int) -> Iterator[Container]:
+def temporary(
+    client: DockerClient, image: str, command: Sequence[str], user: int, mounts: Mapping[str, str]
+) -> Iterator[Container]:
     """A container that is removed with its anonymous volumes at the end of the block."""
     container = client.containers.create(
         image,
@@ -40,6 +43,7 @@ def temporary(client: DockerClient, image: str, command: Sequence[str], user: in
         user=str(user),
         working_dir="/",
         network_mode="none",
+        volumes={source: {"bind": target, "mode": "ro"} for source, target in mounts.items()},
         labels={LABEL: "probe"},
     )
     try:
@@ -49,13 +53,19 @@ def temporary(client: DockerClient, image: str, command: Sequence[str], user: in
 
 
 def run_inside(
-    client: DockerClient, image: str, command: Sequence[str], seconds: float, user: int = PLATFORM_UID
+    client: DockerClient,
+    image: str,
+    command: Sequence[str],
+    seconds: float,
+    user: int = PLATFORM_UID,
+    mounts: Mapping[str, str] = MappingProxyType({}),
 ) -> Run:
-    """Runs a command in a new container for at most so many seconds."""
+    """Runs a command in a new container for at most so many seconds; `mounts` maps directories of the
+    engine's machine to their places inside."""
     import requests
     from docker.errors import APIError
 
-    with temporary(client, image, command, user) as container:
+    with temporary(client, image, command, user, mounts) as container:
         try:
             container.start()
         except APIError as error:
@@ -82,15 +92,23 @@ def probed(client: DockerClient, facts: ImageFacts) -> ImageFacts:
     return replace(facts, inside=inside)
 
 
-def searched(client: DockerClient, facts: ImageFacts) -> ImageFacts:
-    """The facts with the files that hold credentials; root reads those of other users too."""
-    command = ["/bin/sh", "-c", CREDENTIALS.read_text(encoding="utf-8")]
-    run = run_inside(client, facts.name, command, PROBE_SECONDS, user=0)
+def searched(client: DockerClient, facts: ImageFacts, layers: Sequence[str]) -> ImageFacts:
+    """The facts with the files that hold credentials; root reads those of other users too.
+
+    `layers` are the directories where the engine keeps the layers. A file that a later layer removes is still
+    in its own; without `layers`, or where they cannot be mounted, such files are not found.
+    """
+    mounts = {directory: f"/.ma_boot-layers/{number}" for number, directory in enumerate(layers)}
+    run = Run(None, "")
+    for given in (mounts, {}) if mounts else ({},):
+        program = [CREDENTIALS.read_text(encoding="utf-8"), "sh", *(given.values() or ["/"])]
+        run = run_inside(client, facts.name, ["/bin/sh", "-c", *program], PROBE_SECONDS, user=0, mounts=given)
+        if not run.refusal:
+            break
     lines = [line.split("\t", 2) for line in run.output.splitlines()]
-    found = tuple(
-        (fields[1], fields[2]) for fields in lines if fields[0] == "credential" and len(fields) == 3
-    )
-    return replace(facts, credential_files=found, searched=any(fields[0] == "end" for fields in lines))
+    found = {(fields[1], fields[2]) for fields in lines if fields[0] == "credential" and len(fields) == 3}
+    whole = any(fields[0] == "end" for fields in lines)
+    return replace(facts, credential_files=tuple(sorted(found)), searched=whole)
 
 
 def started(client: DockerClient, facts: ImageFacts, command: str) -> ImageFacts:

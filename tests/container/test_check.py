@@ -172,6 +172,7 @@ FILES = {
     "/root/.aws/credentials": f"[default]\naws_secret_access_key = {SECRET}",
     "/opt/work/train.yaml": "token: ghp_" + "a1B2" * 9,
 }
+REMOVED = "/root/.netrc"
 INNOCENT = {
     "/home/ma-user/code/.env.example": "OBS_SECRET_ACCESS_KEY=",
     "/home/ma-user/code/sub/.git/config": "[remote]\nurl = https://host/x.git",
@@ -189,7 +190,7 @@ def test_credentials_in_files_and_in_the_history(
         (tmp_path / "files" / file[1:]).write_text(text + "\n")
     (tmp_path / "files" / "root").chmod(0o700)
     (tmp_path / "files" / "home" / "ma-user").chmod(0o777)  # a copy gives it the mode of the source
-    lines = f"FROM {good.tag}\nCOPY files/ /\nARG INDEX\nRUN true\n"
+    lines = f"FROM {good.tag}\nCOPY files/ /\nARG INDEX\nUSER 0\nRUN rm {REMOVED}\nUSER 1000:100\n"
     (tmp_path / "Dockerfile").write_text(lines)
     tag = f"{SESSION}/wrong-files"
     index = {"INDEX": f"https://me:{SECRET}@host/simple"}
@@ -199,6 +200,7 @@ def test_credentials_in_files_and_in_the_history(
     assert {rule for rule, _ in found_in(done)} == {"secret"}
     assert [file for file in FILES if file not in evidence] == []
     assert [file for file in INNOCENT if file in evidence] == []
+    assert f"{REMOVED} (removed later, but still in its layer)" in evidence
     assert "docker history" in evidence
     assert SECRET not in done.output + done.errors
     assert "ghp_" not in done.output
