@@ -115,7 +115,7 @@ def push_command(
         images.reject_errors(checked)
         with Console(interactive=is_interactive(ctx.obj)) as console:
             digest = images.push_image(client, name, target, login, console)
-    print_lines(images.job_form(target, digest, checked.architecture, command or "ma_boot train.py"))
+    print_lines(images.job_form(target, digest, checked.architecture, command or "exec ma_boot train.py"))
 
 
 @image.command(name="check")
