@@ -40,6 +40,15 @@ ma_boot_begins() { builtin printf '%s\0' "$1" >&@DUMP@; }
 ma_boot_returned() { [[ $1 = 0 ]] || builtin printf 'ma_boot: %s returned %s\n' "$2" "$1" >&2; }
 """
 
+# No EXIT trap: the file may set its own. Its subshells do not count.
+_DUMP_AT_EXIT = """
+ma_boot_ends() {
+    [[ $BASHPID = "$$" ]] && ma_boot_dump
+    builtin exit "$1"
+}
+exit() { ma_boot_ends "${1-$?}"; }
+"""
+
 
 def environment_in_shell(
     activation: Activation,
@@ -83,8 +92,8 @@ def environment_after(
     It runs in `cwd`; its output goes to standard error. Raises `ConfigError` if there is no bash, and
     `Stopped` at a stop signal.
     """
-    end = "trap 'ma_boot_code=$?; ma_boot_dump; exit $ma_boot_code' EXIT\n"
-    code, _, dumps = _in_bash(f"{end}. {shlex.quote(file)}\n", environ, inbox, remind, [file], cwd)
+    script = f"{_DUMP_AT_EXIT}. {shlex.quote(file)}\nma_boot_ends $?\n"
+    code, _, dumps = _in_bash(script, environ, inbox, remind, [file], cwd)
     return code, difference(environ, dumps[-1]) if dumps else ()
 
 

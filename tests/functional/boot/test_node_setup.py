@@ -75,6 +75,27 @@ def test_pip_uses_the_platforms_index_but_not_against_the_user() -> None:
     assert "--index-url" not in own
 
 
+@pytest.mark.parametrize("end", ["", "exit", "exit 0", "(exit 5)\nexit 0", "set -o posix"])
+@pytest.mark.parametrize("trap", ["", "trap 'rm -f made' EXIT"])
+def test_a_trap_of_ma_pre_start_hides_no_export(node: Node, end: str, trap: str) -> None:
+    script = f"{trap}\ntouch made\nexport FROM_PRE_START=kept\ncd /\ncd - >/dev/null\n{end}\n"
+    (node.home / "code" / "ma-pre-start.sh").write_text(script)
+    ended = node.boot("code/train.py")
+    assert ended.code == 0, ended.output
+    assert ended.output.count('seen [null, "kept", null]') == 2
+    assert (node.home / "code" / "made").exists() == (not trap)
+
+
+@pytest.mark.parametrize("end", ["exit 7", "false; exit", "set -e\nfalse", "return 9", "trap 'exit 4' EXIT"])
+def test_a_failure_of_ma_pre_start_ends_the_job(node: Node, end: str) -> None:
+    (node.home / "code" / "ma-pre-start.sh").write_text(f"export FROM_PRE_START=kept\n{end}\n")
+    ended = node.boot("code/train.py")
+    assert ended.code == 78, ended.output
+    expected = {"exit 7": 7, "return 9": 9, "trap 'exit 4' EXIT": 4}.get(end, 1)
+    assert f"ma-pre-start.sh failed: exit code {expected}; its output is above" in ended.output
+    assert "seen [" not in ended.output
+
+
 def test_what_ma_pre_start_exports_reaches_every_process(node: Node) -> None:
     script = "pwd\nexport FROM_PRE_START=$(basename $(pwd))\ncd /\nexit 0\n"
     (node.home / "code" / "ma-pre-start.sh").write_text(script)
