@@ -200,6 +200,12 @@ def test_the_environment_of_the_base_image(start: Start, on_conda: Built) -> Non
     assert f"loaded mindspore from {ENVIRONMENT}/" in printed(container)
 
 
+def test_training_code_finds_the_functions_of_moxing(start: Start) -> None:
+    container = start(["ma_boot", "program.py", "load", "path_mapping.file"])
+    assert ended(container) == 0, printed(container)
+    assert printed(container).count("loaded path_mapping.file from /opt/ma_boot/") == 2
+
+
 def test_the_toolkit_does_not_see_the_training(start: Start) -> None:
     """The training's PYTHONPATH and PYTHONHOME would break the toolkit's python before its first line."""
     container = start(

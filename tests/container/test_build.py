@@ -178,6 +178,19 @@ def test_a_failed_build_reports_why(
     assert "\x1b" not in done.errors + done.output
 
 
+def test_a_python_without_virtual_environments_is_named(
+    engine: Any, plain: str, ma_boot: Callable[..., Ran], context: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "Dockerfile").write_text(f"FROM {plain}\nRUN rm -r /usr/lib/python3.11/ensurepip\n")
+    engine.images.build(path=str(tmp_path), tag=f"{SESSION}/no-venv", rm=True, forcerm=True)
+    given = [f"BASE_IMAGE={SESSION}/no-venv", "TOOLKIT_PYTHON=/usr/bin/python3.11"]
+    options = [word for argument in given for word in ("--build-arg", argument)]
+    done = ma_boot("image", "build", str(context), "--tag", f"{SESSION}/fails", *options)
+    assert done.code == 78, done.output
+    assert "install its package (python3-venv, python3-pip) in BASE_IMAGE" in done.errors
+    assert "make image TOOLKIT_PYTHON=/path" in done.errors
+
+
 def test_a_directory_without_a_dockerfile(ma_boot: Callable[..., Ran], engine: Any, tmp_path: Path) -> None:
     done = ma_boot("image", "build", str(tmp_path))
     assert done.code == 66
