@@ -21,7 +21,7 @@ REHEARSE := ANACONDA_DIR=$(abspath $(CONDA)) DEFAULT_CONDA_ENV_NAME=mindspore \
 
 CONTEXT := $(REHEARSAL)/context
 SOURCES := Dockerfile .dockerignore entrypoint pyproject.toml README.md LICENSE image ma_boot path_mapping
-SCRIPTS := entrypoint image/make_environment image/make_toolkit image/make_user ma_boot/image/credentials.sh ma_boot/image/probe.sh $(EXAMPLE)/make_env.sh .ci/run
+SCRIPTS := entrypoint .ci/run $(wildcard image/make_* ma_boot/image/*.sh)
 EXAMPLE_IMAGE := ma-boot-example
 
 .PHONY: help image image-check push push-values test-container setup rehearse resume rehearse-docker test test-mindspore test-torch test-rehearsals faults test-kill soak fuzz mutants bench bench-large bench-sync check release-check clean

@@ -46,8 +46,8 @@ def test_a_registry_and_an_architecture_can_be_named() -> None:
 
 
 def test_a_rehearsal_in_containers_installs_no_mindspore_here() -> None:
-    assert "make_env.sh" not in commands("rehearse-docker", "IMAGE=x", "REHEARSAL=/nowhere")
-    assert "make_env.sh" in commands("rehearse", "REHEARSAL=/nowhere")
+    assert "make_env.py" not in commands("rehearse-docker", "IMAGE=x", "REHEARSAL=/nowhere")
+    assert "make_env.py" in commands("rehearse", "REHEARSAL=/nowhere")
 
 
 def test_the_images_are_drawn_by_the_standard_library(tmp_path: Path) -> None:
