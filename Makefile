@@ -117,7 +117,7 @@ $(TORCH)/made: tests/functional/torch-requirements.txt
 test-kill: $(VENV)/made ## transfers that are killed at 400 points, each run again, and a minute of `make soak`; SEED=N
 	SEED=$(SEED) $(VENV)/bin/python -m pytest -m kill
 
-soak: $(VENV)/made ## random faults, kills, renewals, two writers and rotations: SECONDS=1800 SEED=N
+soak: $(VENV)/made ## random faults, kills, renewals, rotations, two writers and mox.file, beside a model: SECONDS=1800 SEED=N
 	SOAK_SECONDS=$(or $(SECONDS),1800) SEED=$(SEED) $(VENV)/bin/python -m pytest -s -m kill tests/conformance/soak
 
 fuzz: $(VENV)/made ## 100,000 random and mutated rank tables

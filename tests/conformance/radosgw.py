@@ -12,7 +12,7 @@ import urllib.request
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Callable, List
+from typing import Callable, List, Optional
 
 PROGRAMS = ("ceph", "ceph-authtool", "ceph-mon", "ceph-osd", "monmaptool", "radosgw", "radosgw-admin")
 ACCESS_KEY, SECRET_KEY = "AKRADOSGW", "SKRADOSGW"
@@ -116,11 +116,12 @@ class Radosgw:
         self._run("ceph-authtool", "-C", keyring, "-g", "-n", "mon.", "--cap", "mon", "allow *")
         self._run("ceph-mon", *self._conf, "-i", "a", "--mkfs", "--monmap", monmap, "--keyring", keyring)
         self._daemon("ceph-mon", "-i", "a", "--public-addr", monitor)
-        self._run("ceph", *self._conf, "osd", "new", osd)
+        self._until(lambda: self._said("osd", "new", osd) is not None, "the monitor takes no store")
         self._run("ceph-osd", *self._conf, "-i", "0", "--mkfs", "--osd-uuid", osd, "--no-mon-config")
-        self._run("ceph", *self._conf, "osd", "crush", "add", "osd.0", "1", "root=default")
+        place = ("osd", "crush", "add", "osd.0", "1", "root=default")
+        self._until(lambda: self._said(*place) is not None, "the monitor does not place the store")
         self._daemon("ceph-osd", "-i", "0")
-        self._until(lambda: "1 up" in self._run("ceph", *self._conf, "osd", "stat"), "the store is not up")
+        self._until(lambda: "1 up" in (self._said("osd", "stat") or ""), "the store is not up")
         self._daemon("radosgw", "-n", "client.rgw")
         user = (
             "--uid=tests",
@@ -148,6 +149,13 @@ class Radosgw:
         if done.returncode:
             raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}")
         return done.stdout
+
+    def _said(self, *command: str) -> Optional[str]:
+        """What the monitor says; None as long as it is starting, or is too busy to know its commands."""
+        try:
+            return self._run("ceph", *self._conf, *command)
+        except RuntimeError:
+            return None
 
     def _daemon(self, name: str, *arguments: str) -> None:
         dies_with_us = ("setpriv", "--pdeathsig", "KILL")
