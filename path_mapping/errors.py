@@ -46,11 +46,16 @@ class CredentialsMissing(PathMappingError):
 
 
 class MissingInputs(PathMappingError):
-    """Required inputs do not exist in OBS: `urls`."""
+    """Required inputs do not exist in OBS: `urls`, in the message as `places` if it is not empty."""
 
-    def __init__(self, urls: Sequence[str]) -> None:
-        super().__init__(_listed("not in OBS, neither an object nor anything below it:", urls))
+    def __init__(self, urls: Sequence[str], places: Sequence[str] = ()) -> None:
+        super().__init__(_listed("not in OBS, neither an object nor anything below it:", places or urls))
         self.urls = tuple(urls)
+
+    def located(self, place: Callable[[str], str]) -> MissingInputs:
+        """This error with the place where each URL was looked for, empty if that was not this machine."""
+        found = [(url, place(url)) for url in self.urls]
+        return MissingInputs(self.urls, [f"{url} (looked for {at})" if at else url for url, at in found])
 
 
 class UnsafeTarget(PathMappingError):

@@ -84,8 +84,10 @@ class _RunByDefault(Group):
         return command
 
     def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
-        topic = args[:1] == ["--help"] and (len(args) > 1 or ctx.resilient_parsing)
-        own = args[0] in (*self.commands, "--help", "--version") if args else ctx.resilient_parsing
+        if args[:1] == ["help"]:
+            args = [args[1], "--help"] if args[1:2] and args[1] in self.commands else ["--help", *args[1:]]
+        topic = args[:1] in (["--help"], ["-h"]) and (len(args) > 1 or ctx.resilient_parsing)
+        own = args[0] in (*self.commands, "-h", "--help", "--version") if args else ctx.resilient_parsing
         return super().parse_args(ctx, args if own and not topic else ["run", *args])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> List[CompletionItem]:
@@ -99,6 +101,7 @@ class _RunByDefault(Group):
 @click.group(
     cls=_RunByDefault,
     commands=_Commands(COMMANDS),
+    context_settings={"help_option_names": ["-h", "--help"]},
     options_metavar="",
     subcommand_metavar="[run] [OPTIONS] [--] COMMAND [ARGS]...",
 )

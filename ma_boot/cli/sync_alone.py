@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from ma_boot.errors import CannotCreate, InputMissing, StoreUnavailable, listed
+from ma_boot.errors import CannotCreate, StoreUnavailable, listed
 from ma_boot.modelarts import read_job
 from ma_boot.node import (
     NodeTransfers,
@@ -27,7 +27,7 @@ from ma_boot.node import (
 )
 from ma_boot.processes import SignalInbox
 from ma_boot.reporting import Console, Journal, is_interactive, print_lines, with_store_hint
-from path_mapping.errors import CredentialsMissing, PathMappingError, StoreError
+from path_mapping.errors import CredentialsMissing, MissingInputs, PathMappingError, StoreError
 from path_mapping.localfs import printable
 from path_mapping.mapping import PathMapping, Route, Shard
 from path_mapping.planning import (
@@ -59,6 +59,9 @@ class SyncRequest:
     shard: Optional[Tuple[int, int]] = None
 
 
+_NOTHING = "there is nothing to upload at these output paths:"
+
+
 def plan(environ: Mapping[str, str], request: SyncRequest, as_json: bool) -> int:
     """Prints what would become of each file. Raises what a download would fail with at its start."""
     transfers, store = _opened(environ, request)
@@ -75,7 +78,7 @@ def plan(environ: Mapping[str, str], request: SyncRequest, as_json: bool) -> int
         _print(_lines(inputs, outputs, notices, as_json))
     except PathMappingError as error:
         raise boot_error(error) from error
-    _refuse(inputs)
+    _refuse(inputs, store)
     return 0
 
 
@@ -94,7 +97,7 @@ def upload(environ: Mapping[str, str], request: SyncRequest) -> int:
     transfers, _ = _opened(environ, request)
     with SignalInbox() as inbox, Console(interactive=is_interactive(environ)) as console:
         look_at_outputs(transfers, inbox)
-        lost = upload_outputs(transfers, Journal(console), inbox, math.inf, all_expected=True, spared=0)
+        lost = upload_outputs(transfers, Journal(console), inbox, math.inf, _NOTHING, spared=0)
         inbox.check()
     if lost is not None:
         raise lost
@@ -187,11 +190,11 @@ def _lines(
     yield json.dumps({"totals": totals}) if as_json else f"in all: {_counted(files, sizes)}"
 
 
-def _refuse(inputs: Sequence[Scanned]) -> None:
+def _refuse(inputs: Sequence[Scanned], store: Store) -> None:
     """Raises what a download would fail with before its first byte."""
     missing = [str(route.remote) for route, scan in inputs if scan is None and route.required]
     if missing:
-        raise InputMissing(listed("inputs that are not in OBS:", missing))
+        raise boot_error(MissingInputs(missing), store)
     scans = [scan for _, scan in inputs if scan is not None]
     refused = sum(scan.files[REFUSE] for scan in scans)
     if refused:

@@ -22,7 +22,7 @@ class CommandWithTopics(click.Command):
         self.params += [option for topic in topics for option in topic.options]
         self.topics = topics
         self._help_with_topics = click.Option(
-            ["--help"],
+            ["-h", "--help"],
             is_flag=False,
             flag_value="",  # of a --help without a topic
             metavar="[TOPIC]",

@@ -1,35 +1,85 @@
-"""The training command: its first word decides how it is run."""
+"""The training command on this machine: its program, its script, and the directory of its code."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from typing import Optional, Sequence, Tuple
+from dataclasses import dataclass
+from typing import Mapping, Optional, Sequence, Tuple
 
+from ma_boot.environment.command_words import Script, command_parts
+from ma_boot.environment.patch import put_first
 from ma_boot.errors import CommandNotFound, NotExecutable, UsageError, listed
 
+_ELSEWHERE = "--conda-env NAME or --python PATH selects the environment that has it"
+_MPI = (
+    "install Open MPI (Debian's openmpi-bin), or select the environment that has it (--conda-env, --python)"
+)
 
-def command_argv(command: Sequence[str], python: str, path: str, cwd: str, job_dir: str) -> Tuple[str, ...]:
-    """The argv to execute; everything after the command itself is passed on unchanged.
+
+@dataclass(frozen=True)
+class FoundCommand:
+    """The argv to execute, and what belongs to its script.
+
+    `code` is the directory of the script, for a module the one from which it is imported; None if the command
+    names no file here. `imports_from` is that directory for a module, which `PYTHONPATH` must have.
+    """
+
+    argv: Tuple[str, ...]
+    code: Optional[str] = None
+    imports_from: Optional[str] = None
+
+    def environment(self, environ: Mapping[str, str]) -> Mapping[str, str]:
+        """The environment in which the command finds its module."""
+        if self.imports_from is None:
+            return environ
+        return {**environ, "PYTHONPATH": put_first(self.imports_from, environ.get("PYTHONPATH", ""))}
+
+
+def find_command(command: Sequence[str], python: str, path: str, cwd: str, job_dir: str) -> FoundCommand:
+    """Finds the program and the script of a command; only the word that names the script is changed.
 
     A `.py` file or `-m MODULE` is run by `python`, a `.sh` file by bash (OBS does not preserve the executable
-    bit), anything else is a program on `path`. Raises `UsageError` if `command` begins with another option,
-    `CommandNotFound` if it does not exist, `NotExecutable` if the user may not execute it.
+    bit), anything else is a program on `path`. The script is found through interpreters and launchers, too
+    (`command_parts`). Raises `UsageError` if `command` begins with another option, `CommandNotFound` if it
+    does not exist, `NotExecutable` if the user may not execute it.
     """
-    first, *rest = command
-    if first == "-m":
-        if not rest:
-            raise UsageError("-m: expected the name of a module")
-        return (python, *command)
-    if first.startswith("-"):
+    words = list(command)
+    if words[0].startswith("-") and words[0] != "-m":
         raise UsageError(
-            f"no such option: {first}; options of ma_boot go before COMMAND, see ma_boot run --help"
+            f"no such option: {words[0]}; options of ma_boot go before COMMAND, see ma_boot run --help"
         )
-    if first.endswith(".py"):
-        return (python, find_file(first, cwd, job_dir), *rest)
-    if first.endswith(".sh"):
-        return (_program("bash", path, cwd), find_file(first, cwd, job_dir), *rest)
-    return (_program(first, path, cwd), *rest)
+    if words == ["-m"]:
+        raise UsageError("-m: expected the name of a module")
+    first, script = words[0], command_parts(command).script
+    file = _file_of(script, cwd, job_dir) if script is not None else None
+    code = imports_from = None
+    if file is not None and script is not None:
+        code = os.path.dirname(file)
+        if script.is_module:
+            code = imports_from = file[: -len(os.sep + next(f for f in script.files if file.endswith(f)))]
+        else:
+            words[script.index] = file
+    if first == "-m" or first.endswith(".py"):
+        words.insert(0, python)
+    elif first.endswith(".sh"):
+        words.insert(0, _program("bash", path, cwd))
+    elif first == "python" and shutil.which(first, path=path) is None:  # Debian only has python3
+        words[0] = python
+    else:
+        words[0] = _program(words[0], path, cwd)
+    return FoundCommand(tuple(words), code, imports_from)
+
+
+def _file_of(script: Script, cwd: str, job_dir: str) -> Optional[str]:
+    """The file of a script; None for a module that is installed, and for what may be no file at all."""
+    for name in script.files:
+        try:
+            return find_file(name, cwd, job_dir)
+        except CommandNotFound:
+            if script.is_certain:
+                raise
+    return None
 
 
 def find_file(name: str, cwd: str, job_dir: str) -> str:
@@ -44,26 +94,54 @@ def find_file(name: str, cwd: str, job_dir: str) -> str:
     code_dirs = sorted(entry.path for entry in os.scandir(job_dir)) if os.path.isdir(job_dir) else []
     found = [os.path.join(code, name) for code in code_dirs if os.path.isfile(os.path.join(code, name))]
     if len(found) == 1 and not os.path.isabs(name):
-        return found[0]
-    headline = f"{name}: several files in the job's code have this name" if found else f"{name}: no such file"
+        return os.path.normpath(found[0])
+    if found:
+        raise CommandNotFound(listed(f"{name}: several files in the job's code have this name", found))
     looked = [here, *(os.path.join(code, name) for code in code_dirs or [os.path.join(job_dir, "*")])]
-    raise CommandNotFound(
-        listed(headline, found or [f"looked for {place}" for place in dict.fromkeys(looked)])
+    raise no_such_file(name, list(dict.fromkeys(looked)))
+
+
+def no_such_file(name: str, looked_for: Sequence[str]) -> CommandNotFound:
+    """The error for a file that is at none of the paths `looked_for`, with a file there of a similar name."""
+    near = _similar(looked_for)
+    question = f"; did you mean {os.path.join(os.path.dirname(name), near)}?" if near else ""
+    return CommandNotFound(
+        listed(f"{name}: no such file{question}", [f"looked for {place}" for place in looked_for])
     )
+
+
+def _similar(paths: Sequence[str]) -> Optional[str]:
+    """The name of a file beside one of the paths that a slip of the keyboard may have meant."""
+    import difflib  # only for a mistake
+
+    for path in paths:
+        directory, name = os.path.split(path)
+        kind = os.path.splitext(name)[1]
+        if os.path.isdir(directory):
+            names = [entry for entry in sorted(os.listdir(directory)) if os.path.splitext(entry)[1] == kind]
+            for near in difflib.get_close_matches(name, names, n=1, cutoff=0.7):
+                return near
+    return None
 
 
 def _program(name: str, path: str, cwd: str) -> str:
     if os.sep in name:
         program = os.path.normpath(os.path.join(cwd, name))
         if not os.path.isfile(program):
-            raise CommandNotFound(f"{name}: no such file (looked for {program})")
+            raise no_such_file(name, [program])
         if not os.access(program, os.X_OK):
             raise NotExecutable(
                 f"{program}: not executable (OBS does not preserve the executable bit): put its interpreter "
                 "before it"
             )
         return program
+    return find_program(name, path)
+
+
+def find_program(name: str, path: str) -> str:
+    """The absolute path of a program; raises `CommandNotFound` with how to get it."""
     found: Optional[str] = shutil.which(name, path=path)
     if found is None:
-        raise CommandNotFound(f"{name}: no such program on the selected PATH={path}")
+        remedy = _MPI if name in ("mpirun", "mpiexec") else _ELSEWHERE
+        raise CommandNotFound(f"{name}: no such program on the selected PATH={path}: {remedy}")
     return os.path.abspath(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass
 from typing import Callable, Dict, Mapping, Optional, Sequence, Tuple
 
@@ -10,6 +11,7 @@ import ma_boot
 from ma_boot.environment.activation import Activation, activation
 from ma_boot.environment.command import find_file
 from ma_boot.environment.conda import PythonEnvironment, find_environment, find_on_path
+from ma_boot.environment.own_environment import outside_of
 from ma_boot.environment.patch import put_first, without
 from ma_boot.environment.shell import environment_in_shell, passable
 from ma_boot.errors import CommandNotFound, ConfigError
@@ -42,7 +44,8 @@ def select_environment(
 ) -> TrainingEnvironment:
     """The environment after `conda activate` and `source FILE...`, and the python that is then in use.
 
-    Relative files are looked for in `cwd` and in the job's code. `--python` is final; else a file that
+    ma_boot's own virtual environment is not taken for the training's (`outside_of`). Relative files are
+    looked for in `cwd` and in the job's code. `--python` is final; else a file that
     activates another environment selects its python, as in a shell.
 
     Raises:
@@ -50,6 +53,8 @@ def select_environment(
         Stopped: a stop signal arrived.
     """
     files = [_source_file(name, cwd, job_dir) for name in sources]
+    outside = outside_of(sys.prefix if sys.prefix != sys.base_prefix else None, environ)
+    environ = outside.environ
     chosen = python or conda_env or environ.get("DEFAULT_CONDA_ENV_NAME")
     before: Optional[PythonEnvironment] = None
     if chosen or not files or find_on_path(environ, home, "PATH"):
@@ -60,7 +65,8 @@ def select_environment(
     ordered = passable(ordered, say)
     ordered["PYTHONUNBUFFERED"] = "1"
     ordered["PYTHONPATH"] = _training_path(ordered.get("PYTHONPATH", ""))
-    return TrainingEnvironment(found.python, ordered, f"{found.python} by {found.origin}")
+    note = f" ({outside.note})" if outside.note and found.origin == "PATH" else ""
+    return TrainingEnvironment(found.python, ordered, f"{found.python} by {found.origin}{note}")
 
 
 def _source_file(name: str, cwd: str, job_dir: str) -> str:

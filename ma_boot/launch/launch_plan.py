@@ -53,7 +53,8 @@ class Node:
     """What the launch plan of a node depends on.
 
     `environ` is the selected environment; `argv` is complete, its program a path; `master` are address and
-    port of the rendezvous on the first node, None if it needs none.
+    port of the rendezvous on the first node, None if it needs none; `code` is the directory of the script,
+    None if there is none.
     """
 
     job: JobEnvironment
@@ -63,6 +64,7 @@ class Node:
     environ: Mapping[str, str]
     master: Optional[Tuple[str, int]] = None
     is_root: bool = False
+    code: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ class LaunchPlan:
     """The processes that a node starts, all or none.
 
     `ports` are those that they will listen on; `copied` are files of the code, each with its path in the
-    directory of every rank.
+    directory of every rank; `code` is the directory of the script, None if there is none.
     """
 
     node_rank: int
@@ -99,6 +101,7 @@ class LaunchPlan:
     workers: Tuple[WorkerSpec, ...]
     ports: Tuple[int, ...] = ()
     copied: Tuple[Tuple[str, str], ...] = ()
+    code: Optional[str] = None
 
 
 def placed_by_count(job: JobEnvironment, devices: Tuple[int, ...] = ()) -> Placement:

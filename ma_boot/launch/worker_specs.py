@@ -54,7 +54,7 @@ def plan_launch(node: Node, options: LaunchOptions) -> LaunchPlan:
         ports += [node.master[1]] if node.master else []
     elif not options.per_node and options.rendezvous == "torch" and 0 in placement.ranks:
         ports += [node.master[1]] if node.master else []
-    return LaunchPlan(job.node_rank, placement.world_size, tuple(workers), tuple(ports))
+    return LaunchPlan(job.node_rank, placement.world_size, tuple(workers), tuple(ports), code=node.code)
 
 
 def _everywhere(node: Node, options: LaunchOptions, rank: int) -> Variables:

@@ -2,7 +2,8 @@
 
 from ma_boot.node.boot import boot, plan_only
 from ma_boot.node.mapping import NodeTransfers, TransferOptions, configured_store, load_mapping
-from ma_boot.node.request import BootRequest, as_options, conflicts, requested
+from ma_boot.node.rank_table_phase import RankOptions
+from ma_boot.node.request import BootRequest, as_options, check_platform, conflicts, requested
 from ma_boot.node.transfers import (
     CANCEL_SECONDS,
     boot_error,
@@ -16,11 +17,13 @@ __all__ = [
     "CANCEL_SECONDS",
     "BootRequest",
     "NodeTransfers",
+    "RankOptions",
     "TransferOptions",
     "World",
     "as_options",
     "boot",
     "boot_error",
+    "check_platform",
     "configured_store",
     "conflicts",
     "downloading_inputs",

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Callable, Optional, Tuple
+from typing import TYPE_CHECKING, Callable, Optional, Sequence, Tuple
 
 from ma_boot.environment import TrainingEnvironment, select_environment
 from ma_boot.launch import LaunchPlan, Node, Placement
 from ma_boot.modelarts import JobEnvironment, call_post_stop, check_free, instance_name, read_job, start_slogd
-from ma_boot.node.environment_phase import NodeSetup, check_command, training_argv
+from ma_boot.node.environment_phase import NodeSetup, check_command, training_command
 from ma_boot.node.form_channels import empty_outputs, form_channels
 from ma_boot.node.job_phase import check_container, report_channels, report_shell, set_failure_aside
-from ma_boot.node.launch_phase import make_directories, meeting_point, plan_node
+from ma_boot.node.launch_phase import (
+    launch_text,
+    make_directories,
+    meeting_point,
+    plan_node,
+    working_directory,
+)
 from ma_boot.node.mapping import (
     NodeTransfers,
     configured_store,
@@ -26,6 +32,7 @@ from ma_boot.node.request import BootRequest
 from ma_boot.node.run_phase import check_restarts, train
 from ma_boot.node.transfer_progress import told_of_credentials
 from ma_boot.node.transfers import (
+    NOTHING_LEFT,
     downloading_inputs,
     look_at_outputs,
     upload_outputs,
@@ -35,6 +42,9 @@ from ma_boot.node.world import World
 from ma_boot.processes import stop_leftovers, stop_setup
 from ma_boot.rank_table import RankTable
 from ma_boot.reporting import Ending
+
+if TYPE_CHECKING:
+    from path_mapping.mapping import Route
 
 
 def boot(request: BootRequest, world: World) -> Ending:
@@ -61,8 +71,7 @@ def boot(request: BootRequest, world: World) -> Ending:
             phase.detail = job.summary()
         with journal.phase("environment") as phase:
             training = _environment(request, world, job)
-            check_command(request.command, training, world.cwd, job, inputs_of(transfers))
-            training = _set_up(request, world, job, training)
+            training = _set_up(request, world, job, training, inputs_of(transfers))
             phase.detail = training.origin
         downloading = downloading_inputs(transfers, journal, inbox)
         with downloading as check, journal.phase("rank table") as phase:
@@ -77,16 +86,17 @@ def boot(request: BootRequest, world: World) -> Ending:
             make_directories(plan, inputs_of(transfers))
             check_free(plan.ports)
             start_slogd(environ, journal.say)
-            phase.detail = f"{len(plan.workers)} processes, rendezvous {request.launch.rendezvous}"
+            phase.detail = launch_text(plan, request.command, request.launch)
             inbox.check()
         with uploading_periodically(transfers, journal, inbox), journal.phase("run") as phase:
-            run = train(plan.workers, request.run, inbox, journal, environ, container)
+            run = train(plan, request.run, inbox, journal, environ, container)
             phase.outcome, phase.detail = run.outcome, run.summary()
     except Exception as caught:  # also what no check has foreseen: the outputs come first
         error = caught
     stop_setup(request.run.stop_timeout, inbox, journal.say, journal.event)
     all_expected = bool(run and run.succeeded and not inbox.stops and placement and 0 in placement.ranks)
-    lost = upload_outputs(transfers, journal, inbox, request.transfers.upload_timeout, all_expected)
+    nothing, timeout = NOTHING_LEFT if all_expected else "", request.transfers.upload_timeout
+    lost = upload_outputs(transfers, journal, inbox, timeout, nothing)
     form = form_channels(environ, journal, bool(inbox.stops)) if run is not None else ()
     lost = lost or empty_outputs(form, all_expected)
     call_post_stop(environ, journal.say)
@@ -128,12 +138,18 @@ def _check_before(
 
 
 def _set_up(
-    request: BootRequest, world: World, job: JobEnvironment, training: TrainingEnvironment
+    request: BootRequest,
+    world: World,
+    job: JobEnvironment,
+    training: TrainingEnvironment,
+    inputs: Sequence[Route],
 ) -> TrainingEnvironment:
+    by_mpi = request.launch.rendezvous == "mpi"
+    command = check_command(request.command, training, world.cwd, job, inputs, by_mpi)
     setup = NodeSetup(world.environ, world.cwd, job.home, job.job_dir, world.inbox, world.journal.say)
     if request.environment.requirements is not None:
         training = setup.install_packages(request.environment.requirements, training)
-    training = setup.run_pre_start(request.command[0], training)
+    training = setup.run_pre_start(command.code if command else None, training)
     return setup.install_operators(
         training, lambda: configured_store(request.transfers, world.environ, world.cwd)
     )
@@ -149,8 +165,19 @@ def _ranks(
 def _plan(
     request: BootRequest, world: World, job: JobEnvironment, training: TrainingEnvironment, ranks: Placement
 ) -> LaunchPlan:
-    argv = training_argv(request.command, training, world.cwd, job)
+    command = training_command(request.command, training, world.cwd, job)
     port = training.environ.get("MASTER_PORT", "")
     master = meeting_point(request.launch, job, port, world.inbox, world.journal.say)
-    node = Node(job, ranks, argv, world.cwd, training.environ, master, os.geteuid() == 0)
-    return plan_node(node, request.launch)
+    return plan_node(
+        Node(
+            job=job,
+            placement=ranks,
+            argv=command.argv,
+            cwd=working_directory(request.launch, command, world.cwd),
+            environ=command.environment(training.environ),
+            code=command.code,
+            master=master,
+            is_root=os.geteuid() == 0,
+        ),
+        request.launch,
+    )

@@ -14,11 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.environment import (
+    FoundCommand,
     TrainingEnvironment,
     applied,
-    command_argv,
+    command_parts,
     environment_after,
+    find_command,
     find_file,
+    find_program,
     package_place,
     passable,
 )
@@ -52,25 +55,31 @@ def check_command(
     cwd: str,
     job: JobEnvironment,
     inputs: Sequence[Route],
-) -> None:
-    """Reports a missing command before hours of download, unless an input will bring it.
+    by_mpi: bool,
+) -> Optional[FoundCommand]:
+    """Reports a missing command before hours of download, also a missing `mpirun` if the rendezvous is
+    `by_mpi`; None if an input will bring the command.
 
     Raises `CommandNotFound`, `NotExecutable` or `UsageError`.
     """
+    if by_mpi:
+        find_program("mpirun", training.environ.get("PATH", ""))
     try:
-        training_argv(command, training, cwd, job)
+        return training_command(command, training, cwd, job)
     except CommandNotFound:
+        named = command_parts(command).script
         brought = [os.path.normpath(os.path.join(cwd, route.local)) for route in inputs]
-        script = os.path.normpath(os.path.join(cwd, command[0]))
+        script = os.path.normpath(os.path.join(cwd, named.name if named else command[0]))
         if not any(script == local or script.startswith(local + os.sep) for local in brought):
             raise
+        return None
 
 
-def training_argv(
+def training_command(
     command: Sequence[str], training: TrainingEnvironment, cwd: str, job: JobEnvironment
-) -> Tuple[str, ...]:
-    """The argv of the training; raises `CommandNotFound`, `NotExecutable` or `UsageError`."""
-    return command_argv(command, training.python, training.environ.get("PATH", ""), cwd, job.job_dir)
+) -> FoundCommand:
+    """The command of the training; raises `CommandNotFound`, `NotExecutable` or `UsageError`."""
+    return find_command(command, training.python, training.environ.get("PATH", ""), cwd, job.job_dir)
 
 
 def pip_command(python: str, file: str, environ: Mapping[str, str]) -> List[str]:
@@ -112,13 +121,10 @@ class NodeSetup:
         self._run(argv, f"pip could not install {file}", training, os.path.dirname(file))
         return training
 
-    def run_pre_start(self, script: str, training: TrainingEnvironment) -> TrainingEnvironment:
-        """Runs `ma-pre-start.sh` and `.py` beside the training script; what the former exports is kept."""
-        if not script.endswith((".py", ".sh")):
-            return training
-        try:
-            beside = os.path.dirname(find_file(script, self.cwd, self.job_dir))
-        except CommandNotFound:  # an input will bring it
+    def run_pre_start(self, beside: Optional[str], training: TrainingEnvironment) -> TrainingEnvironment:
+        """Runs `ma-pre-start.sh` and `.py` in the training script's directory `beside`, if there is one yet;
+        what the former exports is kept."""
+        if beside is None:
             return training
         for file in (os.path.join(beside, name) for name in PRE_START):
             if not os.path.isfile(file):

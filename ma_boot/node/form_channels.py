@@ -8,7 +8,7 @@ from typing import Mapping, Optional, Sequence, Tuple
 
 from ma_boot.errors import OutputLost, described
 from ma_boot.modelarts import Channel, ChannelContent, read_channels
-from ma_boot.node.transfers import nothing_left_at
+from ma_boot.node.transfers import nothing_at
 from ma_boot.reporting import Journal
 
 COUNT_SECONDS = 5.0  # for all files together; after a stop signal there is less time
@@ -55,4 +55,4 @@ def empty_outputs(found: Sequence[ChannelContent], all_expected: bool) -> Option
     empty = [one.channel for one in found if one.channel.kind == "outputs" and one.empty]
     if not all_expected or not empty:
         return None
-    return nothing_left_at([f"{one.local_dir} (the job form's {one.name}, for {one.url})" for one in empty])
+    return nothing_at([f"{one.local_dir} (the job form's {one.name}, for {one.url})" for one in empty])

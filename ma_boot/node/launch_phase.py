@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import glob
 import os
+import shlex
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, List, Optional, Sequence, Tuple
 
+from ma_boot.environment import FoundCommand, command_parts
 from ma_boot.errors import CannotCreate, ConfigError
 from ma_boot.launch import (
     MINDSPORE_PORT,
@@ -55,26 +57,49 @@ def meeting_point(
     return address_of(job.worker_hosts[job.master_index], DNS_SECONDS, say, inbox), port
 
 
+def working_directory(options: LaunchOptions, command: FoundCommand, cwd: str) -> str:
+    """Where the processes run; `cwd` is where ma_boot was started.
+
+    Raises `ConfigError` for `--workdir code` with a command that names no file.
+    """
+    if options.workdir != "code":
+        return cwd
+    if command.code is None:
+        raise ConfigError(
+            "--workdir code: expected a script or module of the job's code in COMMAND, found "
+            f"{shlex.join(command.argv)}, which names none"
+        )
+    return command.code
+
+
 def plan_node(node: Node, options: LaunchOptions) -> LaunchPlan:
     """The launch plan of this node; looks at its code and its cores. Raises `ConfigError`."""
     plan, placement = plan_launch(node, options), node.placement
     if options.workdir == "per-rank":
-        code = _code_to_copy(options.copy_code, node.argv, node.cwd)
+        code = _code_to_copy(options.copy_code, node.code or node.cwd)
         plan = with_rank_dirs(plan, placement.by_hand, code)
     machine = read_machine(frozenset(os.sched_getaffinity(0)))
     device_ids = placement.device_ids or tuple(map(placement.device, range(len(placement.ranks))))
     return with_tee(with_cores(plan, bound_cores(options.bind_cores, machine, device_ids)), options.tee)
 
 
-def _code_to_copy(globs: Sequence[str], argv: Sequence[str], cwd: str) -> Tuple[Tuple[str, str], ...]:
+def launch_text(plan: LaunchPlan, command: Sequence[str], options: LaunchOptions) -> str:
+    """The phase in one line."""
+    launcher = command_parts(command).launcher
+    if options.per_node and launcher is not None:
+        return f"{launcher} starts the ranks of this node (--per-node)"
+    named = options.tee.split(",") if options.tee[:1].isdigit() else []
+    unknown = [rank for rank in named if int(rank) >= plan.world_size]
+    note = f"; --tee {','.join(unknown)}: the job has no such rank" if unknown else ""
+    return f"{len(plan.workers)} processes, rendezvous {options.rendezvous}{note}"
+
+
+def _code_to_copy(globs: Sequence[str], start: str) -> Tuple[Tuple[str, str], ...]:
     """The files that `--copy-code` names, each with its path inside a rank's directory.
 
-    The globs are relative to the directory of the command's script, or else to the working directory. A match
-    below that directory keeps its relative path, one outside (`../src`) only its name. Raises `ConfigError`
-    for a glob that matches nothing.
+    The globs are relative to `start`. A match below that directory keeps its relative path, one outside
+    (`../src`) only its name. Raises `ConfigError` for a glob that matches nothing.
     """
-    scripts = [word for word in argv[1:2] if os.path.isabs(word)]
-    start = os.path.dirname(scripts[0]) if scripts else cwd
     found: List[Tuple[str, str]] = []
     for pattern in globs:
         matches = sorted(glob.glob(os.path.join(start, pattern)))

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Dict, List, Mapping, Sequence, Tuple, get_type_hints
 
+from ma_boot.environment import command_parts
+from ma_boot.errors import ConfigError, listed
 from ma_boot.launch import LaunchOptions
 from ma_boot.node.environment_phase import EnvironmentOptions
 from ma_boot.node.mapping import TransferOptions
@@ -25,6 +29,7 @@ class BootRequest:
     run: RunOptions
 
 
+_OF_THE_PLATFORM = re.compile(r"(MA|VC|VK|BATCH|DLS)_|RANK_TABLE_FILE")
 # The fields of a group are the options of the same names: a new option is one new field.
 _GROUPS: Dict[str, Any] = {
     name: kind for name, kind in get_type_hints(BootRequest).items() if is_dataclass(kind)
@@ -34,18 +39,21 @@ _GROUPS: Dict[str, Any] = {
 def requested(command: Sequence[str], options: Mapping[str, Any]) -> BootRequest:
     """The request that a command line makes, with the defaults that depend on other options.
 
-    A command that starts the processes itself also finds the other nodes itself; ranks that are given by
-    hand run in directories of their own, as in X2MindSpore's script.
+    A command that starts the processes itself (`--per-node`, or a launcher such as torchrun) also finds the
+    other nodes itself; ranks that are given by hand run in directories of their own, as in X2MindSpore's
+    script.
     """
     groups = {
         name: group(**{field.name: options[field.name] for field in fields(group)})
         for name, group in _GROUPS.items()
     }
     launch: LaunchOptions = groups["launch"]
-    rendezvous = launch.rendezvous or ("none" if launch.per_node else "rank-table")
-    workdir = launch.workdir or ("per-rank" if groups["ranks"].by_hand else "shared")
-    groups["launch"] = replace(launch, rendezvous=rendezvous, workdir=workdir)
     words = ("-m", *command) if options["as_module"] else tuple(command)
+    launcher = command_parts(words).launcher
+    per_node = launch.per_node or (launcher is not None and launch.rendezvous != "mpi")
+    rendezvous = launch.rendezvous or ("none" if per_node else "rank-table")
+    workdir = launch.workdir or ("per-rank" if groups["ranks"].by_hand else "shared")
+    groups["launch"] = replace(launch, per_node=per_node, rendezvous=rendezvous, workdir=workdir)
     return BootRequest(words, options["preflight"], **groups)
 
 
@@ -70,8 +78,9 @@ def as_options(request: BootRequest) -> Tuple[str, ...]:
 
 def conflicts(request: BootRequest) -> List[str]:
     """The options of a request that contradict each other: a line for each contradiction."""
-    ranks, launch = request.ranks, request.launch
-    by, one = launch.rendezvous, "--per-node" if launch.per_node else "--rendezvous mpi"
+    ranks, launch, run = request.ranks, request.launch, request.run
+    by, launcher = launch.rendezvous, command_parts(request.command).launcher
+    one = (launcher or "--per-node") if launch.per_node else "--rendezvous mpi"
     own_directory, each_device = launch.workdir == "per-rank", launch.starts_ranks
     has_table = ranks.rank_table_file is not None and by == "rank-table"
     by_hand_only = "only with --rank-table-file and --rendezvous rank-table"
@@ -90,5 +99,28 @@ def conflicts(request: BootRequest) -> List[str]:
         (own_directory and not each_device, f"--workdir per-rank: {not_ours}"),
         (launch.device_id == "physical" and not each_device, f"--device-id physical: {not_ours}"),
         (bool(ranks.devices) and by == "mpi", f"--devices: {not_ours}"),
+        (
+            run.hang_action == "stop" and run.hang_timeout is None,
+            "--hang-action stop: only with --hang-timeout, e.g. --hang-timeout 1800",
+        ),
     )
     return [text for broken, text in rules if broken]
+
+
+def check_platform(request: BootRequest, environ: Mapping[str, str]) -> None:
+    """Raises `ConfigError` if a job with a rank table is started where nobody will write one."""
+    needs_table = request.launch.rendezvous == "rank-table" and request.ranks.rank_table_file is None
+    if not needs_table or any(_OF_THE_PLATFORM.match(name) for name in environ):
+        return
+    command = shlex.join(request.command)
+    raise ConfigError(
+        listed(
+            "this is not a node of a job on ModelArts: none of the platform's variables (MA_*, VC_*, "
+            "RANK_TABLE_FILE) is set, and nobody will write a rank table; you may want",
+            [
+                f"to rehearse the job on this machine: ma_boot --local {command}",
+                f"to start it here, without a rank table: ma_boot --rendezvous torch {command} (or "
+                "mindspore, mpi, none)",
+            ],
+        )
+    )

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Mapping, Optional, Sequence
+from typing import Mapping, Optional, Sequence, Tuple
 
 from ma_boot.errors import ConfigError
-from ma_boot.launch import WorkerSpec
+from ma_boot.launch import LaunchPlan, WorkerSpec
 from ma_boot.modelarts import JobEnvironment
 from ma_boot.processes import SignalInbox
-from ma_boot.reporting import Journal, RunResult
+from ma_boot.reporting import Journal, RunResult, missing_files, output_of_failed_rank
 from ma_boot.supervisor import Limits, supervise
 
 RELEASE_SECONDS = 15.0  # an NPU is not free at once when the process that used it has ended
+MOST_FILES_NAMED = 3
 NPU = Path("/dev/davinci_manager")
 _PERMANENT = {
     2: "wrong use of the command",
@@ -54,7 +56,7 @@ def check_restarts(options: RunOptions, job: JobEnvironment) -> None:
 
 
 def train(
-    workers: Sequence[WorkerSpec],
+    plan: LaunchPlan,
     options: RunOptions,
     inbox: SignalInbox,
     journal: Journal,
@@ -66,6 +68,18 @@ def train(
     Each attempt has its own log files: those of the previous one get a number. `environ` is this process's
     environment, `container` the name of its container.
     """
+    result = _trained(plan.workers, options, inbox, journal, environ, container)
+    return replace(result, advice=_advice_on_files(result, plan.code, plan.workers[0].cwd))
+
+
+def _trained(
+    workers: Sequence[WorkerSpec],
+    options: RunOptions,
+    inbox: SignalInbox,
+    journal: Journal,
+    environ: Mapping[str, str],
+    container: str,
+) -> RunResult:
     for attempt in itertools.count(1):
         result = supervise(workers, options.limits, inbox, journal, environ, container)
         if result.succeeded or attempt > options.max_restarts or inbox.stops:
@@ -83,6 +97,21 @@ def train(
         if inbox.stops:
             return result
     raise AssertionError("unreachable: the loop never ends by itself")
+
+
+def _advice_on_files(run: RunResult, code: Optional[str], cwd: str) -> Tuple[str, ...]:
+    """What to do if the process that failed first did not find a file that is beside its script in `code`."""
+    failure = run.first_failure
+    if failure is None or code is None or os.path.realpath(code) == os.path.realpath(cwd):
+        return ()
+    named = missing_files(output_of_failed_rank(failure.output))
+    names = (os.path.relpath(name, cwd) if name.startswith(cwd + os.sep) else name for name in named)
+    beside = [name for name in names if not os.path.isabs(name) and os.path.exists(os.path.join(code, name))]
+    return tuple(
+        f"{name} is beside the script in {code}, but was looked for in the working directory {cwd}: add "
+        "--workdir code, or open it by the path of the script (__file__)"
+        for name in beside[:MOST_FILES_NAMED]
+    )
 
 
 def _why_no_restart(result: RunResult, start_seconds: float) -> Optional[str]:

@@ -26,12 +26,14 @@ from path_mapping import errors as mapping_errors
 
 if TYPE_CHECKING:
     from path_mapping.mapping import Route
+    from path_mapping.stores import Store
     from path_mapping.transfer import Transferred
 
 # What moves files is imported where a job has files to move.
 
 CANCEL_SECONDS = 2.0  # for a cancelled transfer to end; its thread is abandoned after that
 MOST_NOTICES = 5
+NOTHING_LEFT = "the training ended well, but left nothing at these output paths:"
 
 
 @contextmanager
@@ -40,9 +42,9 @@ def downloading_inputs(
 ) -> Iterator[Callable[[], None]]:
     """Downloads the inputs in a thread while the block runs; the block ends when they have arrived.
 
-    It yields a check for whatever waits in the block: that raises a `BootError` once the download has failed
-    and `Stopped` at a stop signal, as the end of the block does. If the block fails, the download is
-    cancelled.
+    It yields a check for whatever waits in the block: that raises `PhaseCancelled` once the download has
+    failed, upon which the end of the block raises its `BootError`, and `Stopped` at a stop signal. If the
+    block fails, the download is cancelled.
     """
     routes = inputs_of(transfers)
     if transfers is None or transfers.store is None or not routes:
@@ -63,7 +65,7 @@ def downloading_inputs(
                         patience=patience, troubled=progress.retrying,
                     )  # fmt: skip
             except mapping_errors.PathMappingError as error:
-                raise boot_error(error) from error
+                raise boot_error(error, store) from error
             phase.detail = summary(done)
             _report(done, "download", journal)
 
@@ -72,11 +74,17 @@ def downloading_inputs(
 
     def check() -> None:
         inbox.check()
-        task.check()
+        try:
+            task.check()
+        except Exception as error:  # it is not the fault of the phase that runs beside the inputs
+            raise PhaseCancelled("the inputs failed") from error
 
     try:
         yield check
         task.wait(inbox.check, remind=progress.say)
+    except PhaseCancelled:
+        task.check()
+        raise
     except BaseException:
         _cancel(task)
         raise
@@ -150,16 +158,15 @@ def upload_outputs(
     journal: Journal,
     inbox: SignalInbox,
     timeout: float,
-    all_expected: bool,
+    nothing: str,
     spared: int = 1,
 ) -> Optional[OutputLost]:
     """Uploads the outputs; nothing is raised, a loss is returned: how the training ended comes first.
 
     It takes at most `timeout` seconds, and a further stop signal ends it: the second one of all, as the first
-    one (`spared`) is the platform's, which leaves time for the upload. `all_expected`: an output with
-    nothing at its local path counts as lost (on the node that has rank 0, after a successful training).
-    After a stop signal there may be little time: nothing is listed, and the newest and smallest files go
-    first.
+    one (`spared`) is the platform's, which leaves time. An output with nothing at its local path is lost,
+    with the headline `nothing`, or only noted if that is empty. After a stop signal there may be little
+    time: nothing is listed, and the newest and smallest files go first.
     """
     routes = outputs_of(transfers)
     if transfers is None or transfers.store is None or not routes:
@@ -194,7 +201,7 @@ def upload_outputs(
             done = task.result()
             phase.detail = summary(done)
             _report(done, "upload", journal)
-            _judge_missing(done.missing, journal, all_expected)
+            _judge_missing(done.missing, journal, nothing)
     except OutputLost as lost:
         _cancel(task)
         return lost
@@ -210,19 +217,13 @@ def _cancel(task: Task[Any]) -> None:
     task.wait(lambda: None, time.monotonic() + CANCEL_SECONDS)
 
 
-def _judge_missing(missing: Sequence[Route], journal: Journal, all_expected: bool) -> None:
+def _judge_missing(missing: Sequence[Route], journal: Journal, loss: str) -> None:
     paths = {f"{route.local} (for {route.remote})": route.required for route in missing}
     expected = [path for path, required in paths.items() if required]
-    if all_expected and expected:
-        raise nothing_left_at(expected)
+    if loss and expected:
+        raise nothing_at(expected, loss)
     if paths:
         journal.say(listed("nothing to upload from", list(paths)))
-
-
-def nothing_left_at(outputs: Sequence[str]) -> OutputLost:
-    """The loss of outputs to which a training that ended well wrote nothing."""
-    lost = listed("the training ended well, but left nothing at these output paths:", outputs)
-    return OutputLost(with_store_hint(lost))
 
 
 def _report(done: Transferred, direction: str, journal: Journal) -> None:
@@ -233,8 +234,13 @@ def _report(done: Transferred, direction: str, journal: Journal) -> None:
     record(journal, direction, done)
 
 
-def boot_error(error: mapping_errors.PathMappingError) -> Exception:
-    """The error of a download as one with an exit code; `PhaseCancelled` for a cancelled one."""
+def nothing_at(outputs: Sequence[str], headline: str = NOTHING_LEFT) -> OutputLost:
+    """The loss of outputs at whose local paths there is nothing."""
+    return OutputLost(with_store_hint(listed(headline, outputs)))
+
+
+def boot_error(error: mapping_errors.PathMappingError, store: Optional[Store] = None) -> Exception:
+    """The error of a download from `store` as one with an exit code; `PhaseCancelled` for a cancelled one."""
     if isinstance(error, mapping_errors.Cancelled):
         return PhaseCancelled("cancelled")
     failed = error.failures if isinstance(error, mapping_errors.TransferFailed) else ()
@@ -242,6 +248,14 @@ def boot_error(error: mapping_errors.PathMappingError) -> Exception:
     local = (OSError, mapping_errors.UnsafeTarget, mapping_errors.NoSpace, mapping_errors.TargetRemoved)
     if any(isinstance(cause, local) for cause in causes):
         return CannotCreate(f"inputs: {error}")
+    if isinstance(error, mapping_errors.MissingInputs) and store is not None:
+        from path_mapping.mapping import ObsUrl
+
+        def place(text: str) -> str:
+            url = ObsUrl.parse(text)
+            return store.place(url.bucket, url.key)
+
+        error = error.located(place)
     message = with_store_hint(f"inputs: {error}")
     if any(isinstance(cause, (mapping_errors.MissingInputs, mapping_errors.NotFound)) for cause in causes):
         return InputMissing(message)

@@ -43,13 +43,13 @@ def completed_document(content: Union[str, bytes]) -> Union[Dict[str, Any], NotY
         return NotYet("the file is empty")
     try:
         document = json.loads(text)
-    except (ValueError, RecursionError):
-        return NotYet(f"the file is not complete JSON yet ({len(text)} characters)")
+    except (ValueError, RecursionError) as error:
+        return NotYet(f"the file is not complete JSON ({len(text)} characters; {error})")
     if not isinstance(document, dict):
         return NotYet(f"the file contains a JSON {type(document).__name__}, expected an object")
     status = document.get("status")
     if status is None:
-        return NotYet("the table has no status yet")
+        return NotYet("the table has no status")
     if status != "completed":
         return NotYet(f'status is "{status}"')
     return document

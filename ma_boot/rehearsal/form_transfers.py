@@ -42,7 +42,7 @@ def download_inputs(
             try:
                 download(routes, Path(job.root), store, cancel=cancel, progress=lambda now: None)
             except PathMappingError as error:
-                raise boot_error(error) from error
+                raise boot_error(error, store) from error
 
     task = Task("inputs of the job form", fetch, inbox)
     try:

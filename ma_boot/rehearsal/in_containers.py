@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Optional, Tuple
 
+from ma_boot.environment import command_parts
 from ma_boot.errors import ConfigError
 from ma_boot.image import engine
 from ma_boot.launch import WorkerSpec
@@ -23,10 +24,17 @@ from ma_boot.rehearsal.containers import (
     removing,
 )
 from ma_boot.rehearsal.live_view import live_view
-from ma_boot.rehearsal.platform import SimulatedJob, code_directory, rank_table, write_tables, writes
+from ma_boot.rehearsal.platform import (
+    SimulatedJob,
+    code_directory,
+    command_in,
+    rank_table,
+    write_tables,
+    writes,
+)
 from ma_boot.rehearsal.rehearse import begin, finish, node_limits
 from ma_boot.rehearsal.requested import Rehearsal
-from ma_boot.rehearsal.setup import files_of, make_directories, new_job
+from ma_boot.rehearsal.setup import files_of, make_directories, new_job, of_simulated_table
 from ma_boot.reporting import RunResult
 from ma_boot.supervisor import supervise
 
@@ -104,8 +112,8 @@ def _give_to_platform_user(root: Path) -> None:
 
 def _code_of(rehearsal: Rehearsal, cwd: str) -> Tuple[Optional[Path], Tuple[str, ...]]:
     """The code directory and the command, as for processes, except that a script may also be in the image."""
-    first = rehearsal.request.command[0]
-    if os.path.isabs(first) and not os.path.exists(first):
+    script = command_parts(rehearsal.request.command).script
+    if script is not None and os.path.isabs(script.name) and not os.path.exists(script.name):
         code, _ = code_directory(("in the image",), rehearsal.code_dir, cwd)
         return code, rehearsal.request.command
     return code_directory(rehearsal.request.command, rehearsal.code_dir, cwd)
@@ -119,14 +127,12 @@ def _request_inside(
     Raises:
         ConfigError: no node would find a file.
     """
-    first, *rest = command
-    if code is not None and first.endswith((".py", ".sh")) and not os.path.isabs(first):
-        first = os.path.join(CODE_DIRECTORY, code.name, first)
+    inside = os.path.join(CODE_DIRECTORY, code.name if code else "")
 
     def placed(option: str, name: str) -> str:
         path = Path(cwd, name).resolve()
         if code is not None and code in path.parents and path.exists():
-            return os.path.join(CODE_DIRECTORY, code.name, str(path.relative_to(code)))
+            return os.path.join(inside, str(path.relative_to(code)))
         if os.path.isabs(name) or not path.exists():  # it names a file of the image
             return name
         raise ConfigError(
@@ -137,10 +143,11 @@ def _request_inside(
     sources, mapping = request.environment.source, request.transfers.path_mapping
     return dataclasses.replace(
         request,
-        command=(first, *rest),
+        command=command_in(command, code, inside),
         environment=dataclasses.replace(
             request.environment, source=tuple(placed("--source", file) for file in sources)
         ),
+        ranks=of_simulated_table(request.ranks),
         transfers=dataclasses.replace(
             request.transfers,
             path_mapping=None if mapping is None else placed("--path-mapping", mapping),

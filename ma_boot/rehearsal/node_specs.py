@@ -17,6 +17,7 @@ from ma_boot.rehearsal.platform import (
     StartedJob,
     channel_arguments,
     channel_variables,
+    command_in,
     node_environment,
 )
 from ma_boot.rehearsal.sandbox import sandboxed
@@ -59,14 +60,13 @@ def _request_on_node(setup: Setup, start: StartedJob, node: int, cwd: str) -> Bo
     """The request of a node: its script in its own copy of the code, other paths made absolute, and the
     arguments that the platform appends."""
     request, code, rehearsal = setup.request, setup.code, setup.rehearsal
-    first, *rest = request.command
-    if code is not None and first.endswith((".py", ".sh")):
-        first = str(Path(start.job_dir(node), code.name, first))
+    place = os.path.join(start.job_dir(node), code.name if code else "")
+    command = command_in(request.command, code, place)
     environment, transfers = request.environment, request.transfers
     root = transfers.obs_root
     return replace(
         request,
-        command=(first, *rest, *channel_arguments(rehearsal.channels, start, node), *rehearsal.appended),
+        command=(*command, *channel_arguments(rehearsal.channels, start, node), *rehearsal.appended),
         environment=replace(environment, source=tuple(_source(cwd, file) for file in environment.source)),
         transfers=replace(
             transfers,

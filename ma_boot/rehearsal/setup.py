@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Iterator, Mapping, Optional, Sequence, Tuple
 
+from ma_boot.environment import no_such_file
 from ma_boot.errors import CannotCreate, ConfigError, UsageError
 from ma_boot.modelarts import free_port
-from ma_boot.node import BootRequest, World
+from ma_boot.node import BootRequest, RankOptions, World
 from ma_boot.processes import SignalInbox
 from ma_boot.rehearsal.form_transfers import download_inputs
-from ma_boot.rehearsal.platform import SimulatedJob, code_directory, code_files, copy_code
+from ma_boot.rehearsal.platform import PRODUCT, SimulatedJob, code_directory, code_files, copy_code
 from ma_boot.rehearsal.requested import Rehearsal
 from ma_boot.rehearsal.sandbox import check_installed
 from ma_boot.rehearsal.served_obs import ServedObs, served
-from path_mapping.errors import CredentialsMissing
+from path_mapping.errors import CredentialsMissing, MappingInvalid
+from path_mapping.mapping import read_mapping
 from path_mapping.stores import Store, open_store
 
 
@@ -64,6 +67,7 @@ def set_up(rehearsal: Rehearsal, world: World) -> Iterator[Setup]:
     """
     check_needs(rehearsal, world.environ)
     code, command = code_directory(rehearsal.request.command, rehearsal.code_dir, world.cwd)
+    _check_files(rehearsal.request, code, world.cwd)
     job = new_job(rehearsal, world.cwd)
     files = files_of(code, rehearsal, world.cwd)
     launch, transfers = rehearsal.request.launch, rehearsal.request.transfers
@@ -71,6 +75,7 @@ def set_up(rehearsal: Rehearsal, world: World) -> Iterator[Setup]:
     request = replace(
         rehearsal.request,
         command=command,
+        ranks=of_simulated_table(rehearsal.request.ranks),
         launch=replace(launch, rendezvous_port=launch.rendezvous_port or free_port()),
         transfers=replace(transfers, path_mapping=str(Path(world.cwd, mapping)) if mapping else None),
     )
@@ -83,6 +88,37 @@ def set_up(rehearsal: Rehearsal, world: World) -> Iterator[Setup]:
         setup = Setup(rehearsal, request, job, code, files, store, obs)
         setup.make_nodes(range(job.nodes), world.inbox)
         yield setup
+
+
+def of_simulated_table(ranks: RankOptions) -> RankOptions:
+    """The options for the simulated rank table, which is that of a product, unless the user names one."""
+    simulated = ranks.product is None and ranks.rank_table_file is None
+    return replace(ranks, product=PRODUCT) if simulated else ranks
+
+
+def _check_files(request: BootRequest, code: Optional[Path], cwd: str) -> None:
+    """Reports once, not once per node, that a file of an option is missing or invalid.
+
+    Raises:
+        ConfigError: a file is missing, or the path mapping has mistakes.
+    """
+    environment, mapping = request.environment, request.transfers.path_mapping
+    in_code = [str(code)] if code else []
+    wanted = [("--source", name, [cwd, *in_code]) for name in environment.source]
+    wanted += [("--requirements", name, in_code) for name in filter(None, [environment.requirements])]
+    wanted += [("--path-mapping", name, [cwd]) for name in filter(None, [mapping])]
+    problems = []
+    for option, name, places in wanted:
+        files = [os.path.normpath(os.path.join(place, name)) for place in places] or [name]
+        if not any(map(os.path.isfile, files)):
+            problems.append(f"{option} {no_such_file(name, list(dict.fromkeys(files)))}")
+    if problems:
+        raise ConfigError("\n".join(problems))
+    if mapping is not None:
+        try:
+            read_mapping(Path(cwd, mapping), {"job": "job", "node": "0", "rank": "0"})
+        except MappingInvalid as error:
+            raise ConfigError(str(error)) from error
 
 
 def check_needs(rehearsal: Rehearsal, environ: Mapping[str, str]) -> None:

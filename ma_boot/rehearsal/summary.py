@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 from ma_boot.errors import signal_name
 from ma_boot.rehearsal.platform import SimulatedJob
-from ma_boot.reporting import RunResult
+from ma_boot.reporting import RunResult, below
 from ma_boot.reporting.timeline import Event, read_events
 
 _WORST_FIRST = ("failed", "stopped", "done")
@@ -26,16 +26,22 @@ def job_exit_code(run: RunResult, stops: Sequence[int]) -> int:
 def summary_lines(
     job: SimulatedJob, run: RunResult, code: int, seconds: float, obs_root: Optional[str], page: Optional[str]
 ) -> List[str]:
-    """At most 15 lines; for each phase the duration on the slowest node, and the detail of the worst one."""
+    """At most 15 lines; for each phase the duration on the slowest node, and the detail of the worst one.
+
+    Of several that failed, it is the node that failed first."""
     shown: Dict[str, Event] = {}
-    for node in range(job.nodes):
+    failure = run.first_failure
+    first = int(failure.label.split()[1]) if failure else 0
+    for node in sorted(range(job.nodes), key=lambda node: node != first):
         for phase in _phases(job, node):
             known = shown.setdefault(phase["phase"], phase)
             worst = min(known, phase, key=lambda p: _WORST_FIRST.index(p["outcome"]))
             shown[phase["phase"]] = {**worst, "seconds": max(known["seconds"], phase["seconds"])}
+    why = cause(job, run, code)
     lines = [f"rehearsal of {job.name}: {job.nodes} nodes x {job.devices_per_node} devices, {seconds:.1f} s"]
     lines += [
-        f"  {name:12} {phase['outcome']:8} {phase['seconds']:6.1f} s  {phase['detail']:.120}"
+        f"  {name:12} {phase['outcome']:8} {phase['seconds']:6.1f} s  "
+        f"{below(phase['detail'], why):.120}".rstrip()
         for name, phase in shown.items()
     ]
     if obs_root:
@@ -43,7 +49,7 @@ def summary_lines(
     lines.append(f"logs of each process: {job.root}/node-*/home/ma-user/modelarts/log")
     if page is not None:
         lines.append(f"page: {page}")
-    return [*lines, f"exit code {code}: {cause(job, run, code)}"]
+    return [*lines, f"exit code {code}: {why}"]
 
 
 def job_end_event(job: SimulatedJob, run: RunResult, stops: Sequence[int]) -> Dict[str, Any]:

@@ -1,23 +1,25 @@
 """What a run reports: output, events, and how it ended."""
 
 from ma_boot.reporting.console import Console, Show, is_interactive, print_bytes, print_lines
-from ma_boot.reporting.exit_report import Ending, end_event, exit_code, report_lines, write_failure
-from ma_boot.reporting.explain import EXIT_CODES, last_words
+from ma_boot.reporting.exit_report import Ending, below, end_event, exit_code, report_lines, write_failure
+from ma_boot.reporting.explain import EXIT_CODES, last_words, missing_files, output_of_failed_rank
 from ma_boot.reporting.files import keep_earlier, write_atomically
 from ma_boot.reporting.hints import hints_for, with_store_hint
 from ma_boot.reporting.journal import Journal
-from ma_boot.reporting.result import RunResult, WorkerExit
+from ma_boot.reporting.result import STOP_CODES, RunResult, WorkerExit
 from ma_boot.reporting.terminal import rendered
 from ma_boot.reporting.units import duration, size
 
 __all__ = [
     "EXIT_CODES",
+    "STOP_CODES",
     "Console",
     "Ending",
     "Journal",
     "RunResult",
     "Show",
     "WorkerExit",
+    "below",
     "duration",
     "end_event",
     "exit_code",
@@ -25,6 +27,8 @@ __all__ = [
     "is_interactive",
     "keep_earlier",
     "last_words",
+    "missing_files",
+    "output_of_failed_rank",
     "print_bytes",
     "print_lines",
     "rendered",

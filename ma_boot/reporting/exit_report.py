@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from ma_boot.errors import BootError, ExitCode, InternalError, OutputLost, Stopped, signal_name
+from ma_boot.errors import BootError, ExitCode, InternalError, OutputLost, Stopped, listed, signal_name
 from ma_boot.reporting.explain import (
     explanation,
     failed_mpi_rank,
@@ -86,7 +86,7 @@ def exit_status(ending: Ending) -> ExitStatus:
     if ending.error is not None:
         return ExitStatus(int(ending.error.exit_code), "ma_boot", str(ending.error))
     if failure is not None:
-        return ExitStatus(failure.code, "training", _described(failure))
+        return ExitStatus(failure.code, "training", listed(_described(failure), run.advice if run else ()))
     if run is not None and run.hung:
         text = f"{', '.join(run.hung)} hung, and ma_boot stopped the run (--hang-action stop)"
         return ExitStatus(int(ExitCode.HUNG), "ma_boot", text)
@@ -128,7 +128,12 @@ def report_lines(ending: Ending, phases: Sequence[PhaseRecord], page: Optional[s
 
     `page` is the path of the HTML page, None if there is none.
     """
-    lines = [f"{phase.name:12} {phase.outcome:8} {phase.seconds:8.1f} s  {phase.detail}" for phase in phases]
+    code, by, cause = exit_status(ending)
+    headline, *details = cause.split("\n")
+    lines = [
+        f"{phase.name:12} {phase.outcome:8} {phase.seconds:8.1f} s  {below(phase.detail, headline)}".rstrip()
+        for phase in phases
+    ]
     run = ending.run
     if run is not None:
         lines += _failure_lines(ending, run.first_failure) if run.first_failure is not None else []
@@ -143,11 +148,14 @@ def report_lines(ending: Ending, phases: Sequence[PhaseRecord], page: Optional[s
         lines.append(f"logs: {ending.job.log_dir}")
     if page is not None:
         lines.append(f"page: {page}")
-    code, by, cause = exit_status(ending)
     if ending.lost is not None and by != "output":
         lines += str(ending.lost).split("\n")
-    headline, *details = cause.split("\n")
     return [*lines, f"exit code {code}: {headline}", *details]
+
+
+def below(detail: str, headline: str) -> str:
+    """What the row of a phase says; empty if the last line of the report says the same."""
+    return "" if detail and detail in headline else detail
 
 
 def _channel_line(content: ChannelContent) -> str:

@@ -31,6 +31,11 @@ EXIT_CODES: Mapping[int, Tuple[str, str]] = {
 _TRACEBACK = "Traceback (most recent call last):"
 _CHAINED = re.compile(r"(During handling of the above exception|The above exception was the direct cause)")
 _TORCH_PREFIX = re.compile(r"^\[rank\d+\]: ?")  # of each line of a traceback within a process group
+_MISSING_FILES = (  # of Python, of programs such as cat, and of shells
+    re.compile(r"No such file or directory: b?(['\"])(?P<file>.+?)\1"),
+    re.compile(r"can't open file (['\"])(?P<file>.+?)\1: \[Errno 2\]"),
+    re.compile(r"(?:^|[: ])['\"]?(?P<file>[^:'\" ]+)['\"]?: No such file or directory$"),
+)
 _MPIRUN_TAG = r"\[\d+,{}\]<(?:stdout|stderr)>: ?"
 _MPIRUN_FAILURES = (  # Open MPI 4
     re.compile(r"The first process to do so was:\s+Process name: \[\[\d+,\d+\],\s?(\d+)\]"),
@@ -77,6 +82,17 @@ def last_exception(output: str) -> Optional[str]:
         return None
     traceback = lines[starts[-1] + 1 : _end_of_traceback(lines, starts[-1])]
     return next((line for line in traceback if line and not line[0].isspace()), None)
+
+
+def missing_files(output: str) -> List[str]:
+    """The paths that a program or its shell did not find, as it prints them, the last one first."""
+    found = [
+        match.group("file")
+        for line in reversed(_lines(output))
+        for match in (pattern.search(line) for pattern in _MISSING_FILES)
+        if match
+    ]
+    return list(dict.fromkeys(found))
 
 
 def failed_mpi_rank(output: str) -> Optional[int]:

@@ -11,6 +11,7 @@ import re
 from typing import List, Tuple
 
 MOST_HINTS = 3
+_OWN_OPTIONS = r"--(local|nodes|devices-per-node|rendezvous|workdir|path-mapping|obs-root)\b"
 OUTPUT_HINTS: Tuple[Tuple[str, str], ...] = (
     (
         r"EI0004|is not a valid real path",
@@ -60,8 +61,18 @@ OUTPUT_HINTS: Tuple[Tuple[str, str], ...] = (
         "MindSpore's scheduler lost a worker: the cause is in that worker's log",
     ),
     (
-        r"unrecognized arguments?: .*--(data_url|train_url|init_method|world_size|rank)",
-        "the platform appends such arguments: parse them with `parse_known_args()`",
+        rf"unrecognized arguments?: .*{_OWN_OPTIONS}",
+        "options of ma_boot go before COMMAND: everything after it belongs to the training",
+    ),
+    (
+        rf"unrecognized arguments?: (?!.*{_OWN_OPTIONS}).*",
+        "ModelArts appends inputs, outputs and hyper-parameters of the job form to the command: let the "
+        "script use `parse_known_args()` in place of `parse_args()`",
+    ),
+    (
+        r"environment variable (MASTER_ADDR|MASTER_PORT|RANK|WORLD_SIZE) expected, but not set"
+        r"|KeyError: '(MASTER_ADDR|MASTER_PORT|RANK|WORLD_SIZE)'",
+        "PyTorch's variables come with --rendezvous torch, before COMMAND",
     ),
     (
         r"EADDRINUSE|[Aa]ddress already in use",
@@ -162,6 +173,11 @@ STORE_HINTS: Tuple[Tuple[str, str], ...] = (  # the first match counts
         r"left nothing at these output paths",
         "does the training write there, relative to the directory where ma_boot was started? For an output "
         "that may be empty set required: false",
+    ),
+    (
+        r"nothing to upload at these output paths",
+        "relative local paths start in the current directory; for an output that may be empty set required: "
+        "false",
     ),
     (
         r"the environment does not have",

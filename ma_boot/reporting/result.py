@@ -11,6 +11,8 @@ CAUSE = "the cause"
 FOLLOWED = "failed after it"
 STOPPED = "stopped by ma_boot"
 WELL = "ended with 0"
+# of SIGTERM and SIGKILL, as a shell shows them and as a launcher in between passes -15 and -9 on
+STOP_CODES = frozenset({143, 137, 241, 247})
 
 
 @dataclass(frozen=True)
@@ -49,13 +51,14 @@ class RunResult:
     """How all processes ended, in the order of their ends.
 
     `not_started` is why a process could not be spawned; `hung` are the labels of those whose hang ended the
-    run, and `left` of those that even SIGKILL did not end.
+    run, and `left` of those that even SIGKILL did not end; `advice` is what to do about the first failure.
     """
 
     exits: Tuple[WorkerExit, ...]
     not_started: Optional[BootError] = None
     hung: Tuple[str, ...] = ()
     left: Tuple[str, ...] = ()
+    advice: Tuple[str, ...] = ()
 
     @property
     def first_failure(self) -> Optional[WorkerExit]:
@@ -77,13 +80,16 @@ class RunResult:
     def role(self, ended: WorkerExit) -> str:
         """What this end was in the run: `CAUSE`, `FOLLOWED`, `STOPPED` or `WELL`.
 
-        A process that fails on its own after the first one, before it is stopped, usually lost its peer.
+        A process that fails on its own after the first one usually lost its peer; that ma_boot was already
+        stopping it does not make it stopped, unless its code is that of a stop.
         """
         if ended is self.first_failure:
             return CAUSE
         if ended.code == 0:
             return WELL
-        return STOPPED if ended.stopped else FOLLOWED
+        if ended.stopped and (self.first_failure is None or ended.code in STOP_CODES):
+            return STOPPED
+        return FOLLOWED
 
     def summary(self) -> str:
         """One line for the log."""

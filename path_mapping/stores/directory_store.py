@@ -33,6 +33,9 @@ class DirectoryStore(FileStore):
     def __repr__(self) -> str:
         return f"DirectoryStore({str(self._root)!r})"
 
+    def place(self, bucket: str, key: str) -> str:
+        return os.path.abspath(self._root / bucket / key)
+
     def list(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
         root = self._root / bucket
         if not root.is_dir():

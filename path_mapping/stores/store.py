@@ -70,6 +70,10 @@ class Store(ABC):
             Unreachable: the content that arrived is not the one that was sent.
         """
 
+    def place(self, bucket: str, key: str) -> str:
+        """Where this store keeps the object on this machine; empty if it is not here."""
+        return ""
+
 
 class FileStore(Store):
     """A store on which single objects can be looked up, read in part, copied and deleted."""

@@ -4,6 +4,7 @@ Words that other rooms know, such as the kinds of rendezvous, are spelled out he
 slow down `--help` and completion. A test compares them.
 """
 
+from ma_boot.cli.options.advice import did_you_mean, misplaced_options, unknown_variables
 from ma_boot.cli.options.completion import DIR, FILE, directories, files
 from ma_boot.cli.options.containers import CONTAINERS
 from ma_boot.cli.options.environment import ENVIRONMENT
@@ -26,9 +27,12 @@ __all__ = [
     "TOPICS",
     "RunOption",
     "Topic",
+    "did_you_mean",
     "directories",
     "files",
     "misfits",
+    "misplaced_options",
+    "unknown_variables",
 ]
 
 TOPICS = (ENVIRONMENT, OBS, RANKS, START, RUNNING, PLAN_TOPIC, REHEARSAL, FAULTS, CONTAINERS)

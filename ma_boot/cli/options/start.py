@@ -40,9 +40,9 @@ START = Topic(
         ),
         RunOption(
             "--workdir",
-            type=click.Choice(["shared", "per-rank"]),
-            help="Run the processes in the current directory (shared), or each in a new device_<rank>, the "
-            "default with --rank-start and the like.",
+            type=click.Choice(["shared", "code", "per-rank"]),
+            help="Run the processes where ma_boot was started (shared), beside the script (code), or each in "
+            "a new device_<rank>, the default with --rank-start and the like.",
         ),
         RunOption(
             "--copy-code",

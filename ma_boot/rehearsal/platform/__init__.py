@@ -1,6 +1,6 @@
 """What ModelArts provides to the nodes of a job: directories, variables, code, rank table, the job form."""
 
-from ma_boot.rehearsal.platform.code_directory import code_directory, code_files, copy_code
+from ma_boot.rehearsal.platform.code_directory import code_directory, code_files, command_in, copy_code
 from ma_boot.rehearsal.platform.job_form import (
     FormChannel,
     channel_arguments,
@@ -8,6 +8,7 @@ from ma_boot.rehearsal.platform.job_form import (
     parse_channels,
 )
 from ma_boot.rehearsal.platform.simulated_job import (
+    PRODUCT,
     SimulatedJob,
     StartCounts,
     StartedJob,
@@ -22,6 +23,7 @@ from ma_boot.rehearsal.platform.table_writer import write_tables
 from ma_boot.rehearsal.platform.table_writes import TableWrite, renewed, stages, writes
 
 __all__ = [
+    "PRODUCT",
     "FormChannel",
     "SimulatedJob",
     "StartCounts",
@@ -32,6 +34,7 @@ __all__ = [
     "channel_variables",
     "code_directory",
     "code_files",
+    "command_in",
     "copy_code",
     "first_start",
     "node_environment",

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Collection, List, Optional, Sequence, Tuple
 
-from ma_boot.errors import CannotCreate, CommandNotFound, ConfigError
+from ma_boot.environment import Script, command_parts, no_such_file
+from ma_boot.errors import CannotCreate, ConfigError
 
 MOST_FILES = 1000
 MOST_BYTES = 5 << 30
 _MOST_NAMED = 3  # directories in the message
-_NOT_CODE = {".git", "__pycache__"}
+_NOT_CODE = {".git", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", "ma_boot-rehearsal"}
+_REHEARSAL = re.compile(r"(ma-job|faults)-[0-9a-f]{8}")  # in any --rehearsal-dir, also of an earlier run
 
 
 def code_directory(
@@ -21,31 +24,51 @@ def code_directory(
 ) -> Tuple[Optional[Path], Tuple[str, ...]]:
     """The code directory, and the command with its script relative to it.
 
-    By default that is the directory of the script; a command that is not a script has none unless `code_dir`
-    names one.
+    By default that is the directory of the script, wherever the command names it, for a module `cwd`; a
+    command that names no file here has none unless `code_dir` names one.
 
     Raises:
         CommandNotFound: the script does not exist.
         ConfigError: `code_dir` does not exist, or does not contain the script.
     """
-    first, *rest = command
     code = Path(cwd, code_dir).resolve() if code_dir else None
     if code is not None and not code.is_dir():
         raise ConfigError(f"--code-dir {code_dir}: no such directory")
-    if not first.endswith((".py", ".sh")):
+    script = command_parts(command).script
+    if script is None:
         return code, tuple(command)
-    script = Path(cwd, first).resolve()
-    if not script.is_file():
-        raise CommandNotFound(f"{first}: no such file (looked for {script})")
+    if script.is_module:
+        start = code or Path(cwd)
+        return (start if any((start / file).is_file() for file in script.files) else code), tuple(command)
+    file = Path(cwd, script.name).resolve()
+    if not file.is_file():
+        if script.is_certain:
+            raise no_such_file(script.name, [str(file)])
+        return code, tuple(command)
     if code is None:
-        code = script.parent
-    if code not in script.parents:
-        raise ConfigError(f"{first} is not in --code-dir {code}, so the job would not find it")
-    return code, (str(script.relative_to(code)), *rest)
+        code = file.parent
+    if code not in file.parents:
+        raise ConfigError(f"{script.name} is not in --code-dir {code}, so the job would not find it")
+    return code, _with_script(command, script, str(file.relative_to(code)))
+
+
+def command_in(command: Sequence[str], code: Optional[Path], directory: str) -> Tuple[str, ...]:
+    """The command that `code_directory` has returned, on a node with a copy of the code in `directory`."""
+    script = command_parts(command).script
+    if script is None or script.is_module or code is None or not Path(code, script.name).is_file():
+        return tuple(command)
+    return _with_script(command, script, os.path.join(directory, script.name))
+
+
+def _with_script(command: Sequence[str], script: Script, name: str) -> Tuple[str, ...]:
+    return (*command[: script.index], name, *command[script.index + 1 :])
 
 
 def code_files(code: Path, apart: Collection[Path]) -> Tuple[Path, ...]:
-    """The files of the code, relative to it, except in the directories of `apart`.
+    """The files of the code, relative to it.
+
+    Left out are the directories `apart`, those of rehearsals, and virtual environments, which nobody uploads
+    as code.
 
     Raises:
         ConfigError: they exceed the platform's limits, 1,000 files and 5 GB.
@@ -54,7 +77,9 @@ def code_files(code: Path, apart: Collection[Path]) -> Tuple[Path, ...]:
     size = 0
     for directory, directories, names in os.walk(code):
         here = Path(directory)
-        directories[:] = sorted(n for n in directories if n not in _NOT_CODE and here / n not in apart)
+        directories[:] = sorted(
+            name for name in directories if _is_code(here / name) and here / name not in apart
+        )
         for path in (here / name for name in sorted(names)):
             if path.is_file():
                 files.append(path.relative_to(code))
@@ -69,6 +94,11 @@ def code_files(code: Path, apart: Collection[Path]) -> Tuple[Path, ...]:
                 "move other files out of it, or name the part that the job needs with --code-dir"
             )
     return tuple(files)
+
+
+def _is_code(directory: Path) -> bool:
+    name = directory.name
+    return not (name in _NOT_CODE or _REHEARSAL.fullmatch(name) or (directory / "pyvenv.cfg").is_file())
 
 
 def copy_code(code: Path, files: Sequence[Path], target: Path) -> None:

@@ -18,6 +18,8 @@ _OTHER_JOBS = re.compile(
     r"|RANK_TABLE_FILE|RANK_ID|RANK_SIZE|DEVICE_ID|ASCEND_DEVICE_ID|JOB_ID|ROUTE_PLAN)$"
 )
 
+PRODUCT = "910b"  # of the simulated nodes: HCCL takes any number of its cards per server
+
 
 @dataclass(frozen=True)
 class StartCounts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Dict, List, Optional, Sequence, Tuple
 
+from ma_boot.reporting import STOP_CODES
 from ma_boot.reporting.timeline.boot_run import boot_run, incident_of
 from ma_boot.reporting.timeline.events import Event, EventFile, clocked, whole, words
 from ma_boot.reporting.timeline.job_timeline import (
@@ -124,23 +125,24 @@ def _roles_of_run(processes: Sequence[ProcessSpan], over: bool) -> Tuple[Process
         numbered.append((attempts[process.label], process))
     last = max(attempts.values(), default=0)
     causes: Dict[int, ProcessSpan] = {}
+    alone = not any(process.failed for process in processes)  # all were stopped
     for attempt, process in numbered:
         earlier = over or attempt < last
         first = causes.get(attempt, process)
         if earlier and process.failed and (process.end or 0.0) <= (first.end or 0.0):
             causes[attempt] = process
     return tuple(
-        process._replace(role=CAUSE if causes.get(attempt) is process else _role(process))
+        process._replace(role=CAUSE if causes.get(attempt) is process else _role(process, alone))
         for attempt, process in numbered
     )
 
 
-def _role(process: ProcessSpan) -> str:
+def _role(process: ProcessSpan, alone: bool) -> str:
     if process.code is None:
         return UNKNOWN
     if process.code == 0:
         return WELL
-    return STOPPED if process.stopped else FOLLOWED
+    return STOPPED if process.stopped and (alone or process.code in STOP_CODES) else FOLLOWED
 
 
 def _outcome(nodes: Sequence[NodeTimeline], of_job: Sequence[Tuple[float, Event]]) -> JobOutcome:

@@ -174,7 +174,7 @@ class TestHelpersOfTheRun:
             SignalInbox() as inbox,
             Console(file.fileno()) as console,
         ):
-            lost = upload_outputs(transfers, Journal(console), inbox, 60, True)
+            lost = upload_outputs(transfers, Journal(console), inbox, 60, "nothing:")
         assert isinstance(lost, OutputLost)
         assert "ZeroDivisionError: broken" in str(lost)
 

@@ -83,7 +83,7 @@ def test_two_nodes_with_inputs_late_table_and_outputs(laptop: Path) -> None:
     assert ended.code == 0, ended.output
     assert {f.name for f in (laptop / "obs" / "bucket" / "out").iterdir()} == {"0", "1", "2", "3"}
     assert "[node 1] [rank 3] hi\n" in ended.output
-    for reason in ("does not exist yet", 'status is "initializing"', "not complete JSON yet"):
+    for reason in ("does not exist yet", 'status is "initializing"', "not complete JSON ("):
         assert reason in ended.output
 
 

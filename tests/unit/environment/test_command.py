@@ -7,7 +7,7 @@ from typing import Tuple
 
 import pytest
 
-from ma_boot.environment.command import command_argv
+from ma_boot.environment.command import find_command
 from ma_boot.errors import CommandNotFound, NotExecutable, UsageError
 
 
@@ -32,8 +32,8 @@ def home(tmp_path: Path) -> Path:
 
 
 def argv(home: Path, *command: str) -> Tuple[str, ...]:
-    found = command_argv(command, "/env/bin/python", str(home / "bin"), str(home), str(home / "jobs"))
-    return tuple(word.replace(str(home), "~") for word in found)
+    found = find_command(command, "/env/bin/python", str(home / "bin"), str(home), str(home / "jobs"))
+    return tuple(word.replace(str(home), "~") for word in found.argv)
 
 
 @pytest.mark.parametrize(
@@ -42,8 +42,10 @@ def argv(home: Path, *command: str) -> Tuple[str, ...]:
         (("train.py", "--lr", "1"), ("/env/bin/python", "~/train.py", "--lr", "1")),
         (("-m", "pkg.train", "-v"), ("/env/bin/python", "-m", "pkg.train", "-v")),
         (("run.sh", "-x"), ("~/bin/bash", "~/run.sh", "-x")),
-        (("torchrun", "train.py"), ("~/bin/torchrun", "train.py")),
+        (("torchrun", "train.py"), ("~/bin/torchrun", "~/train.py")),
         (("./tool", ""), ("~/tool", "")),
+        (("python", "train.py"), ("/env/bin/python", "~/train.py")),
+        (("bash", "-x", "run.sh", "run.sh"), ("~/bin/bash", "-x", "~/run.sh", "run.sh")),
         (("only.py",), ("/env/bin/python", "~/jobs/a/only.py")),
     ],
 )

@@ -57,10 +57,10 @@ ALLOWED_IN_MA_BOOT: Dict[str, str] = {
     "rehearsal.obs_server.storage": "path_mapping.errors path_mapping.localfs",
     "rehearsal.obs_server.wire": "rehearsal.obs_server.storage path_mapping.localfs",
     "rehearsal.obs_server": "rehearsal.obs_server.storage rehearsal.obs_server.wire reporting path_mapping.localfs",
-    "rehearsal.platform": "errors rank_table modelarts rehearsal.faults path_mapping",
+    "rehearsal.platform": "errors rank_table modelarts environment rehearsal.faults path_mapping",
     "rehearsal.sandbox": "errors processes",
     "rehearsal.containers": "errors modelarts processes reporting image rehearsal.platform",
-    "rehearsal": "errors processes modelarts launch reporting reporting.timeline reporting.page supervisor image node "
+    "rehearsal": "errors processes modelarts environment launch reporting reporting.timeline reporting.page supervisor image node "
     "rehearsal.faults rehearsal.injection rehearsal.obs_server rehearsal.obs_server.storage rehearsal.platform "
     "rehearsal.sandbox rehearsal.containers path_mapping",
     "cli.options": "errors rank_table modelarts launch rehearsal.faults path_mapping",
@@ -80,6 +80,7 @@ PURE: Set[str] = {
     "ma_boot.errors",
     "ma_boot.redact",
     "ma_boot.environment.patch",
+    "ma_boot.environment.command_words",
     "ma_boot.modelarts.job",
     "ma_boot.modelarts.channels",
     "ma_boot.reporting.result",

@@ -488,9 +488,9 @@ def test_servers_of_different_sizes_are_a_mistake_only_of_a_910a() -> None:
         (" \n", "the file is empty"),
         ('{"group_count": "1", "gro', "not complete JSON"),
         ("[]", "a JSON list"),
-        ("{}", "no status yet"),
+        ("{}", "the table has no status"),
         ('{"status":"initializing"}', 'status is "initializing"'),
-        ('{"status":null}', "no status yet"),
+        ('{"status":null}', "the table has no status"),
         ('{"status":7}', 'status is "7"'),
     ],
 )

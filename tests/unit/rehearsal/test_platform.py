@@ -10,11 +10,13 @@ import pytest
 
 from ma_boot.errors import CommandNotFound, ConfigError
 from ma_boot.modelarts.job import read_job
-from ma_boot.rank_table import NotYet, completed_document, convert, own_pod, parse
+from ma_boot.rank_table import NotYet, completed_document, convert, own_pod, parse, validate
 from ma_boot.rehearsal.platform import (
+    PRODUCT,
     SimulatedJob,
     code_directory,
     code_files,
+    command_in,
     copy_code,
     node_environment,
     rank_table,
@@ -73,6 +75,13 @@ def test_the_table_goes_through_the_states_of_a_real_one() -> None:
     assert json.loads(completed)["group_list"][0]["instance_list"][0]["pod_name"].endswith("-2")
 
 
+@pytest.mark.parametrize("nodes", [1, 2, 3])
+@pytest.mark.parametrize("devices", range(1, 17))
+def test_a_table_is_one_of_its_product(nodes: int, devices: int) -> None:
+    job = SimulatedJob(JOB.uuid, "/sandbox", nodes, devices)
+    assert validate(parse(rank_table(job), PRODUCT), PRODUCT) == []
+
+
 class TestCode:
     """The code directory."""
 
@@ -94,7 +103,27 @@ class TestCode:
         assert code_directory(["pkg/train.py"], ".", str(project)) == (project, ("pkg/train.py",))
 
     def test_a_program_needs_none(self, project: Path) -> None:
-        assert code_directory(["torchrun", "x"], None, str(project)) == (None, ("torchrun", "x"))
+        assert code_directory(["tool", "x.py"], None, str(project)) == (None, ("tool", "x.py"))
+
+    def test_the_script_may_be_behind_others(self, project: Path) -> None:
+        command = ["nice", "torchrun", "--nnodes", "2", "pkg/train.py", "pkg/train.py"]
+        code, found = code_directory(command, None, str(project))
+        assert (code, found) == (
+            project / "pkg",
+            ("nice", "torchrun", "--nnodes", "2", "train.py", "pkg/train.py"),
+        )
+        assert command_in(found, code, "/node/pkg")[4:] == ("/node/pkg/train.py", "pkg/train.py")
+
+    def test_a_module_is_imported_from_the_current_directory(self, project: Path) -> None:
+        command = ("python", "-m", "pkg.train")
+        assert code_directory(command, None, str(project)) == (project, command)
+        assert command_in(command, project, "/node/project") == command
+        assert code_directory(("python", "-m", "json.tool"), None, str(project))[0] is None
+
+    def test_what_may_be_no_script_is_left_alone(self, project: Path) -> None:
+        command = ("torchrun", "what", "pkg/train.py")
+        assert code_directory(command, ".", str(project)) == (project, command)
+        assert command_in(command, project, "/node/project") == command
 
     def test_mistakes_are_named(self, project: Path) -> None:
         with pytest.raises(CommandNotFound, match="no such file"):
@@ -107,6 +136,29 @@ class TestCode:
     def test_what_is_no_code_stays(self, project: Path) -> None:
         files = code_files(project, [project / "sandbox"])
         assert [str(file) for file in files] == ["pkg/train.py", "pkg/data/x"]
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "ma_boot-rehearsal/ma-job-0a1b2c3d/node-0/x",
+            "runs/ma-job-0a1b2c3d/node-0/x",
+            "runs/faults-0a1b2c3d/00-kill/x",
+            "env/pyvenv.cfg",
+            "env/lib/x.py",
+        ],
+    )
+    def test_its_own_leftovers_are_no_code(self, project: Path, name: str) -> None:
+        (project / "env").mkdir()
+        (project / "env" / "pyvenv.cfg").touch()
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).touch()
+        assert len(code_files(project, [project / "sandbox"])) == 2
+
+    def test_what_only_looks_like_a_leftover_is_code(self, project: Path) -> None:
+        for name in ("ma-job-manager/x", "faults-of-ours/x", "environment/x"):
+            (project / name).parent.mkdir()
+            (project / name).touch()
+        assert len(code_files(project, [project / "sandbox"])) == 5
 
     def test_a_copy_is_as_obs_would_give_it(
         self, project: Path, tmp_path_factory: pytest.TempPathFactory

@@ -9,7 +9,7 @@ import pytest
 
 from ma_boot.errors import CannotCreate
 from ma_boot.rehearsal.platform import SimulatedJob
-from ma_boot.rehearsal.summary import cause, job_end_event
+from ma_boot.rehearsal.summary import cause, job_end_event, summary_lines
 from ma_boot.reporting.result import RunResult, WorkerExit
 
 FAILED = RunResult((WorkerExit("node 0", None, None, 1, 78, None, 0, 1.0, False, "/log"),))
@@ -34,6 +34,20 @@ def test_items_are_counted_and_advice_is_none_of_them(tmp_path: Path, summary: s
     log.mkdir(parents=True)
     (log / "x-failure.json").write_text(json.dumps({"summary": summary}))
     assert cause(job, FAILED, 78) == f"node 0: {line}"
+
+
+def test_the_row_of_the_run_is_that_of_the_node_that_failed_first(tmp_path: Path) -> None:
+    job = SimulatedJob("uuid", str(tmp_path), 2, 1)
+    for node, text in enumerate(["rank 0 ended with exit code 1", "rank 1 was killed by SIGSEGV"]):
+        log = Path(job.log_dir(node))
+        log.mkdir(parents=True)
+        event = {"kind": "phase-end", "phase": "run", "outcome": "failed", "seconds": 1.0, "detail": text}
+        (log / "x-events.jsonl").write_text(json.dumps({**event, "time": 1.0, "monotonic_ns": 1}) + "\n")
+    node_1 = WorkerExit("node 1", None, None, 1, 139, None, 0, 1.0, False, "/log")
+    node_0 = WorkerExit("node 0", None, None, 1, 1, None, 1, 1.0, True, "/log")
+    lines = summary_lines(job, RunResult((node_1, node_0)), 139, 1.0, None, None)
+    row = next(line for line in lines if line.startswith("  run "))
+    assert "rank 1 was killed by SIGSEGV" in row
 
 
 def test_a_node_that_could_not_be_started_is_the_cause(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ import pytest
 from ma_boot.errors import BootError, CommandNotFound, ExitCode, InputMissing, OutputLost, RankTableTimeout
 from ma_boot.reporting.exit_report import Ending, exit_code, exit_status, failure_document, report_lines
 from ma_boot.reporting.journal import PhaseRecord
-from ma_boot.reporting.result import RunResult, WorkerExit
+from ma_boot.reporting.result import CAUSE, FOLLOWED, RunResult, WorkerExit
+from ma_boot.reporting.result import STOPPED as STOPPED_BY_US
 
 
 def ended(rank: int, code: int, stopped: bool = False, signum: Optional[int] = None) -> WorkerExit:
@@ -67,6 +68,31 @@ def test_the_last_line_has_the_exit_code_and_whose_it_is() -> None:
     assert "  | last line" in lines
     assert "rank 0 was killed by SIGTERM after 1.5 s: stopped by ma_boot" in lines
     assert "not every output was uploaded" in lines
+
+
+def test_a_rank_that_failed_by_itself_was_not_stopped() -> None:
+    exits = (ended(1, 3), ended(0, 1, stopped=True), ended(2, 139, stopped=True, signum=11), FAILED.exits[1])
+    run = RunResult(exits)
+    assert [run.role(one) for one in exits] == [CAUSE, FOLLOWED, FOLLOWED, STOPPED_BY_US]
+    for code in (143, 137, 241, 247):
+        assert run.role(ended(4, code, stopped=True)) == STOPPED_BY_US
+    answer = ended(0, 1, stopped=True)  # to a stop of the whole job
+    assert RunResult((answer,)).role(answer) == STOPPED_BY_US
+
+
+def test_the_reason_is_in_the_last_line_and_in_no_row() -> None:
+    error = InputMissing("inputs: not in OBS\n  - obs://b/k")
+    phases = [
+        PhaseRecord("job", 0.0, "done", "x"),
+        PhaseRecord("inputs", 1.5, "failed", "inputs: not in OBS"),
+    ]
+    lines = report_lines(Ending.of(None, [], error, None, None), phases)
+    assert lines == [
+        "job          done          0.0 s  x",
+        "inputs       failed        1.5 s",
+        "exit code 66: inputs: not in OBS",
+        "  - obs://b/k",
+    ]
 
 
 RAISED = 'Traceback (most recent call last):\n  File "x"\n{}\n'

@@ -1,0 +1,167 @@
+"""What people type in their first hour: each mistake ends with the advice that it needs, said once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Dict, Tuple
+
+import pytest
+
+from ma_boot.reporting import hints_for
+from tests.functional.node import Ended
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project with a training that accepts no arguments, and a home that nothing may be left in."""
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "train.py").write_text(
+        "import argparse\nargparse.ArgumentParser().parse_args()\nprint('ok')\n"
+    )
+    (tmp_path / "home").mkdir()
+    return project
+
+
+def ma_boot(project: Path, *arguments: str, variables: Dict[str, str] = {}) -> Ended:  # noqa: B006 -- not changed
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(project.parent / "home"), **variables}
+    argv = [sys.executable, "-m", "ma_boot", *arguments]
+    done = subprocess.run(
+        argv, cwd=project, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+    )
+    return Ended(done.returncode, done.stdout.decode())
+
+
+def left(project: Path) -> Tuple[str, ...]:
+    """What was left in the home and beside the script."""
+    return (*os.listdir(project.parent / "home"), *(set(os.listdir(project)) - {"train.py"}))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["train.py"], 78, "to rehearse the job on this machine: ma_boot --local train.py"),
+        (["python3", "train.py"], 78, "ma_boot --local python3 train.py"),
+        (["--plan", "train.py"], 78, "to rehearse the job on this machine"),
+        (["docter"], 64, "docter: no such command of ma_boot, and no such program on PATH; did you mean ma_boot"),
+        (["--local", "sync-plan"], 127, None),
+        (["train"], 64, "train: no such program on PATH; did you mean train.py?"),
+        (["--local", "tarin.py"], 127, "tarin.py: no such file; did you mean train.py?"),
+        (["--local", "python3", "trian.py"], 127, "trian.py: no such file; did you mean train.py?"),
+        (["--local", "--hang-action", "stop", "train.py"], 64, "--hang-action stop: only with --hang-timeout"),
+        (["--local", "--tee", "0,7,9", "train.py"], 64, "--tee 7,9: the job has rank 0 only"),
+        (["--local", "--nodes", "2", "--tee", "7", "train.py"], 64, "--tee 7: the job has the ranks 0 to 1"),
+        (["--local", "--nodes", "2", "--path-mapping", "none.py", "train.py"], 78, "--path-mapping none.py: no such file"),
+        (["--local", "--nodes", "2", "--source", "none.sh", "train.py"], 78, "--source none.sh: no such file"),
+        (["--local", "--requirements", "none.txt", "train.py"], 78, "--requirements none.txt: no such file"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_said_once_and_leaves_nothing(
+    project: Path, arguments: Tuple[str, ...], code: int, said: str
+) -> None:
+    ended = ma_boot(project, *arguments)
+    assert ended.code == code, ended.output
+    if said is not None:
+        assert ended.output.count(said) == 1, ended.output
+        assert left(project) == ()
+
+
+def test_an_invalid_mapping_is_said_once(project: Path) -> None:
+    (project / "map.json").write_text('{"inputs": {}}')
+    ended = ma_boot(project, "--local", "--nodes", "2", "--path-mapping", "map.json", "train.py")
+    assert ended.code == 78
+    assert ended.output.count("inputs") == 1, ended.output
+
+
+@pytest.mark.parametrize(
+    "arguments", [["-h"], ["help"], ["help", "rehearsal"], ["help", "sync"], ["sync", "-h"]]
+)
+def test_help_by_any_name(project: Path, arguments: Tuple[str, ...]) -> None:
+    ended = ma_boot(project, *arguments)
+    assert ended.code == 0
+    assert ("--nodes" if "rehearsal" in arguments else "Usage: ma_boot") in ended.output
+    assert ended.output.splitlines()[0].startswith("Usage: ma_boot sync") == ("sync" in arguments)
+
+
+def test_a_program_that_only_the_selected_environment_has_is_no_mistake(project: Path) -> None:
+    bin_dir = project.parent / "env" / "bin"
+    bin_dir.mkdir(parents=True)
+    for name in ("python", "repor"):
+        (bin_dir / name).write_text("#!/bin/sh\necho reporting\n")
+        (bin_dir / name).chmod(0o755)
+    ended = ma_boot(project, "--local", "--python", str(bin_dir / "python"), "repor")
+    assert ended.code == 0, ended.output
+
+
+def test_an_option_after_the_script_is_noted(project: Path) -> None:
+    ended = ma_boot(project, "--local", "--rank-table-delay", "0", "train.py", "--nodes", "2")
+    assert ended.code == 2
+    assert ended.output.count("--nodes comes after train.py, and so is passed to the training") == 1
+    assert "unrecognized arguments: --nodes: options of ma_boot go before COMMAND" in ended.output
+    assert "parse_known_args" not in ended.output
+
+
+def test_a_strict_parser_is_explained(project: Path) -> None:
+    ended = ma_boot(project, "--local", "--rank-table-delay", "0", "--append-args", "--lr=0.1", "train.py")
+    assert ended.code == 2
+    assert "let the script use `parse_known_args()`" in ended.output
+
+
+def test_a_misspelt_variable_is_noted(project: Path) -> None:
+    variables = {"MABOOT_STOP_TIMOUT": "3", "MABOOT_LOCAL": "1", "MABOOT_NNODES": "2", "MABOOT_X": "1"}
+    ended = ma_boot(project, "--rank-table-delay", "0", "train.py", variables=variables)
+    assert ended.code == 0, ended.output
+    assert ended.output.count("MABOOT_STOP_TIMOUT: no option of ma_boot has this variable") == 1
+    assert "did you mean MABOOT_STOP_TIMEOUT?" in ended.output
+    assert "MABOOT_X: no option of ma_boot has this variable, it is ignored\n" in ended.output
+    assert "MABOOT_NNODES" not in ended.output
+
+
+def test_an_obs_root_that_does_not_exist_is_looked_for_somewhere(project: Path) -> None:
+    (project / "map.json").write_text('{"input": {"data": "obs://bucket/data/"}}')
+    mapping = ["--obs-root", "obs", "--path-mapping", "map.json"]
+    for arguments in (
+        ["--local", *mapping, "train.py"],
+        ["--local", "--obs-root", "obs", "--input", "data=obs://bucket/data/", "train.py"],
+        ["sync", "download", "--obs-root", "obs", "map.json"],
+        ["sync", "plan", "--obs-root", "obs", "map.json"],
+    ):
+        ended = ma_boot(project, *arguments)
+        assert ended.code == 66, ended.output
+        assert f"obs://bucket/data/ (looked for {project}/obs/bucket/data" in ended.output
+
+
+def test_mpirun_that_is_missing_is_reported_before_the_rank_table(project: Path, tmp_path: Path) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("python3", "bash", "env"):
+        (programs / name).symlink_to(f"/usr/bin/{name}")
+    ended = ma_boot(project, "--local", "--rendezvous", "mpi", "train.py", variables={"PATH": str(programs)})
+    assert ended.code == 127
+    assert "mpirun: no such program on the selected PATH" in ended.output
+    assert "install Open MPI (Debian's openmpi-bin)" in ended.output
+    assert "rank table: " not in ended.output
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable RANK "
+        "expected, but not set",
+        "KeyError: 'WORLD_SIZE'",
+    ],
+)
+def test_pytorchs_missing_variables(text: str) -> None:
+    assert "--rendezvous torch" in hints_for(text)[0]
+
+
+def test_a_reason_is_said_when_it_happens_and_at_the_end(project: Path) -> None:
+    (project / "train.py").write_text("raise SystemExit(3)")
+    ended = ma_boot(project, "--local", "--rank-table-delay", "0", "train.py")
+    assert ended.code == 3
+    assert (
+        ended.output.count("rank 0 ended with exit code 3") == 3
+    )  # when it happens, of the node, of the job
