@@ -9,7 +9,16 @@ from path_mapping.localfs.atomic_file import (
 )
 from path_mapping.localfs.checksums import crc64, crc64_of_parts, md5_of, new_md5
 from path_mapping.localfs.marks import put_mark, read_mark
-from path_mapping.localfs.names import LONGEST_PATH, Clashes, key_problem, printable, shown, unsafe
+from path_mapping.localfs.names import (
+    LONGEST_PATH,
+    TEMPORARY,
+    Clashes,
+    is_temporary,
+    key_problem,
+    printable,
+    shown,
+    unsafe,
+)
 from path_mapping.localfs.source_file import (
     CHANGED_ATTEMPTS,
     CHUNK,
@@ -22,11 +31,9 @@ from path_mapping.localfs.source_file import (
     state_of,
 )
 from path_mapping.localfs.unfinished import (
-    TEMPORARY,
     PartJournal,
     allocate,
     is_locked,
-    is_temporary,
     leftovers,
     stem_of,
 )

@@ -10,7 +10,8 @@ from typing import Iterable, List, Optional, Tuple
 
 from path_mapping.errors import Unreachable, UnsafeTarget
 from path_mapping.localfs.checksums import new_md5
-from path_mapping.localfs.unfinished import TEMPORARY, lock, stem_of
+from path_mapping.localfs.names import TEMPORARY
+from path_mapping.localfs.unfinished import lock, stem_of
 
 
 def contained(target: Path, root: Path) -> None:

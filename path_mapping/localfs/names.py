@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import List, Optional, Set
 
 LONGEST_NAME = 255  # bytes of one component of a path: NAME_MAX of Linux
 LONGEST_PATH = 4095  # bytes: PATH_MAX of Linux, without the final NUL
 LONGEST_KEY = 1024  # bytes, of OBS
+TEMPORARY = ".ma_part"  # the end of the name of an unfinished file
+_UNFINISHED = re.compile(r"\..*\.[0-9a-f]{12,16}(\.parts)?\.ma_part", re.DOTALL)
+
+
+def is_temporary(name: str) -> bool:
+    """Whether an unfinished file, or its journal, may have this name: `.NAME.0123456789ab.ma_part`."""
+    return name.endswith(TEMPORARY) and _UNFINISHED.fullmatch(name) is not None
 
 
 def unsafe(name: str) -> Optional[str]:
@@ -24,6 +32,8 @@ def unsafe(name: str) -> Optional[str]:
         return "an empty part between two '/', or a '/' at an end"
     if "." in parts or ".." in parts:
         return "a part that is '.' or '..'"
+    if is_temporary(parts[-1]):
+        return "a name that only unfinished files of ma_boot have; `exclude` leaves it out"
     try:
         whole = len(os.fsencode(name))
     except UnicodeEncodeError:

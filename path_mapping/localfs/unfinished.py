@@ -8,15 +8,9 @@ import fcntl
 import os
 from typing import Dict, Iterator
 
-from path_mapping.localfs.names import LONGEST_NAME
+from path_mapping.localfs.names import LONGEST_NAME, is_temporary
 
-TEMPORARY = ".ma_part"
 _ADDED_BYTES = 40  # room for what a name gets beside the file's own
-
-
-def is_temporary(name: str) -> bool:
-    """Whether this is the name of an unfinished file."""
-    return name.startswith(".") and name.endswith(TEMPORARY)
 
 
 def stem_of(name: str) -> str:

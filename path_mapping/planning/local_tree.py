@@ -27,7 +27,7 @@ def files_below(root: Path) -> Iterator[Tuple[str, LocalEntry]]:
 
     Links to files inside the directory are files; links to directories inside are skipped, as those are
     walked anyway. Links that lead outside or are dangling have a problem, and so have directories that cannot
-    be read. Sockets, pipes and devices are special. Unfinished downloads and records are skipped.
+    be read. Sockets, pipes, devices and unfinished files are special. Records are skipped.
     """
     top, inside = str(root), os.path.realpath(root) + os.sep
     waiting = [""]  # a stack, not a recursion: a tree may be deeper than Python's calls
@@ -55,11 +55,13 @@ def _sorted(directory: str) -> List[str]:
     """The names in a directory. Those of directories are sorted with their `/`, as keys are."""
     with os.scandir(directory) as entries:
         names = [f"{one.name}/" if one.is_dir(follow_symlinks=False) else one.name for one in entries]
-    return sorted(name for name in names if not (is_temporary(name) or is_record(name)))
+    return sorted(name for name in names if not is_record(name))
 
 
 def _file(path: str, inside: str) -> Optional[LocalEntry]:
     """What exists at the path of a file; None if it was removed, or is a link to a directory inside."""
+    if is_temporary(os.path.basename(path)):
+        return LocalEntry("special", 0, 0, "it has the name of an unfinished file of ma_boot")
     try:
         status = os.lstat(path)
         if stat.S_ISLNK(status.st_mode):

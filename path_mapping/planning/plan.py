@@ -148,7 +148,7 @@ def plan_uploads(
         yield from _unsent(recorded.before(name), route, complete, stored)
         entry, found = recorded.at(name), stored.at(name) if stored else None
         problem = local.problem or key_problem(ends.key_of(name))
-        complete = complete and not problem
+        complete = complete and (not problem or local.kind == "special")  # which hides nothing
         if chosen is not None and not chosen(name):
             yield Step(SKIP, name, local.size, "not selected")
         elif problem:

@@ -167,12 +167,12 @@ class TestInterruptedDownload:
     ) -> None:
         put(obs, "in/a", b"a", tmp_path)
         (tmp_path / "in").mkdir()
-        dead, alive = (tmp_path / "in" / f".x.{name}.ma_part" for name in ("dead", "alive"))
+        dead, alive = (tmp_path / "in" / f".x.{name}.ma_part" for name in ("dead" * 3, "a11fe" + "0" * 7))
         dead.write_bytes(b"half")
         with alive.open("wb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             fetch(store, tmp_path)
-            assert names(tmp_path / "in") == [".x.alive.ma_part", "a"]
+            assert names(tmp_path / "in") == [alive.name, "a"]
 
     def test_leftovers_beside_a_complete_file_are_removed(
         self, store: ObsStore, obs: ObsServer, tmp_path: Path

@@ -210,7 +210,7 @@ def test_links_and_special_files_of_an_output(store: ObsStore, tmp_path: Path) -
     (out / "epoch_1" / "net").write_bytes(b"net")
     (out / "latest").symlink_to("epoch_1")
     (out / "latest.net").symlink_to("epoch_1/net")
-    (out / ".net.abc.ma_part").write_bytes(b"half")
+    (out / ".net.0123456789ab.ma_part").write_bytes(b"half")
     os.mkfifo(out / "pipe")
     (out / "secrets").symlink_to("/etc")
     with pytest.raises(TransferFailed, match="a link out of the output, to /etc") as raised:

@@ -21,7 +21,7 @@ def root(tmp_path: Path) -> Path:
     bucket = tmp_path / "obs" / "bucket"
     (bucket / "data" / "empty").mkdir(parents=True)
     (bucket / "data" / "x").write_bytes(b"input")
-    (bucket / "data" / ".y.abc.ma_part").write_bytes(b"half")
+    (bucket / "data" / ".y.0123456789ab.ma_part").write_bytes(b"half")
     return tmp_path / "obs"
 
 

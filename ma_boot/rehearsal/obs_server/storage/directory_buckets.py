@@ -31,7 +31,7 @@ class DirectoryBucket(Bucket):
 
     def new_file(self) -> Path:
         """A new file on the bucket's own file system, with a name that listings skip."""
-        return self._directory / f".{uuid.uuid4().hex}{TEMPORARY}"
+        return self._directory / f".put.{uuid.uuid4().hex[:12]}{TEMPORARY}"
 
     def put(self, new: BucketObject) -> BucketObject:
         """Moves what was written to the file of its key; raises `Refusal` if that is not a valid path."""
