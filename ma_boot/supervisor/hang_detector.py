@@ -20,7 +20,9 @@ from ma_boot.supervisor.worker import Worker
 CHECKS = 8  # within the timeout
 LONGEST_INTERVAL = 30.0  # seconds
 IDLE_SHARE = 0.05  # of a core: a process that only polls, 100 times a second, stays below on a slow machine
+UNSURE_TICKS = 2  # the kernel counts CPU time in whole ticks, that of the program and that of its calls apart
 PY_SPY_SECONDS = 20.0
+_TICK = 1 / os.sysconf("SC_CLK_TCK")  # seconds
 _SIGUSR1_BIT = 1 << (signal.SIGUSR1 - 1)
 
 
@@ -33,7 +35,7 @@ class LastActivity:
 
     def updated(self, now: float, cpu: float, heard: float) -> LastActivity:
         """The activity by now, from the CPU seconds and the time of the last output (`heard`)."""
-        if cpu - self.cpu > IDLE_SHARE * (now - self.when):
+        if cpu - self.cpu - UNSURE_TICKS * _TICK > IDLE_SHARE * (now - self.when):
             return LastActivity(now, cpu)
         return LastActivity(heard, cpu) if heard > self.when else self
 
@@ -164,9 +166,8 @@ class HangDetector:
 
 def process_times() -> Dict[int, ProcessTimes]:
     """Every process, zombies included: what they used is lost to the sum only when they are reaped."""
-    ticks = os.sysconf("SC_CLK_TCK")
     return {
-        pid: ProcessTimes(int(stat[1]), int(stat[3]), stat[19], sum(map(int, stat[11:15])) / ticks)
+        pid: ProcessTimes(int(stat[1]), int(stat[3]), stat[19], sum(map(int, stat[11:15])) * _TICK)
         for pid, stat in process_stats().items()
     }
 

@@ -28,6 +28,13 @@ def test_activity_is_output_or_more_cpu_time_than_polling_uses(cpu: float, heard
     assert BEFORE.updated(110.0, cpu, heard).when == when
 
 
+@pytest.mark.parametrize(("now", "cpu"), [(100.1, 7.02), (100.5, 7.04), (101.0, 7.06)])
+def test_a_tick_or_two_of_the_kernels_clock_are_no_activity(now: float, cpu: float) -> None:
+    """Soon after the last activity they look like a large share: a rank that polls would never hang."""
+    assert BEFORE.updated(now, cpu, heard=90.0) == BEFORE
+    assert BEFORE.updated(now, cpu + 0.02, heard=90.0).when == now
+
+
 def measured(*states: Dict[int, ProcessTimes]) -> List[float]:
     """The seconds of worker 10 in each state; 1 is the reaper."""
     meter = CpuMeter(10)
