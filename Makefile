@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BENCH := .bench
 RELEASE := .release
-QUICK := not mindspore and not torch and not kill and not rehearsals and not container
+QUICK := -m "not mindspore and not torch and not kill and not rehearsals" $(addprefix --ignore=tests/,browser conformance container)
 PARALLEL := -n auto --dist worksteal # tests/conftest.py says how many that is
 OWN_IMAGE := $(or $(IMAGE),ma-boot-training)
 REHEARSAL := .rehearsal
@@ -24,7 +24,7 @@ SOURCES := Dockerfile .dockerignore entrypoint pyproject.toml README.md LICENSE 
 SCRIPTS := entrypoint .ci/run $(wildcard image/make_* ma_boot/image/*.sh)
 EXAMPLE_IMAGE := ma-boot-example
 
-.PHONY: help image image-check push push-values test-container setup rehearse resume rehearse-docker test test-mindspore test-torch test-rehearsals faults test-kill soak fuzz mutants bench bench-large bench-sync check release-check clean
+.PHONY: help image image-check push push-values test-container setup rehearse resume rehearse-docker test test-conformance test-browser test-mindspore test-torch test-rehearsals faults test-kill soak fuzz mutants bench bench-large bench-sync check release-check clean
 .DELETE_ON_ERROR:
 
 help: ## show the targets
@@ -91,8 +91,14 @@ push-values:
 		{ echo "make push: expected REGION and ORGANIZATION: make push REGION=cn-north-4 ORGANIZATION=yours" >&2; exit 64; }
 
 test: $(VENV)/made ## all tests but those that have a target of their own
-	@echo "2400 tests: about four minutes on two cores (make help: those that take longer, or need more)"
-	$(VENV)/bin/python -m pytest $(PARALLEL) -m "$(QUICK)"
+	@echo "2200 tests: about four minutes on two cores. Those that take longer, or need more, have targets of their own: make help"
+	$(VENV)/bin/python -m pytest $(PARALLEL) $(QUICK)
+
+test-conformance: $(VENV)/made ## the tests that compare with another server of S3 and its clients: need ceph-mon, ceph-osd, radosgw, ceph-common
+	$(VENV)/bin/python -m pytest $(PARALLEL) -m "not kill" tests/conformance
+
+test-browser: $(VENV)/made ## the tests that open pages: need chromium
+	$(VENV)/bin/python -m pytest tests/browser
 
 test-container: $(VENV)/made ## the tests that build images and run them: need root, docker.io, docker-registry, debootstrap
 	$(VENV)/bin/python -m pytest -m container
@@ -162,7 +168,7 @@ release-check: ## build sdist and wheel of HEAD, and test the wheel in an enviro
 	rm -r $(RELEASE)/tree/ma_boot $(RELEASE)/tree/path_mapping # so that only the wheel's can be imported
 	$(PYTHON) -m venv $(RELEASE)/venv
 	$(RELEASE)/venv/bin/python -m pip install --quiet "$$(echo $(RELEASE)/dist/*.whl)[dev]"
-	cd $(RELEASE)/tree && $(abspath $(RELEASE))/venv/bin/python -m pytest $(PARALLEL) -m "$(QUICK)"
+	cd $(RELEASE)/tree && $(abspath $(RELEASE))/venv/bin/python -m pytest $(PARALLEL) $(QUICK)
 
 clean: ## remove all that these targets made
 	rm -rf $(VENV) $(BENCH) $(REHEARSAL) $(RELEASE) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
