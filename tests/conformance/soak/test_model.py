@@ -1,0 +1,101 @@
+"""The models of the soak notice what they are for."""
+
+from __future__ import annotations
+
+import random
+from typing import Dict, List, Optional
+
+import pytest
+
+from tests.conformance.soak.model import ReaderModel, WriterModel
+from tests.conformance.soak.mox_model import Operation, World, after, answer, operations, problems
+
+
+def writers() -> WriterModel:
+    """Both have `out/a`, the first one has removed `out/old`, and somebody else has stored `out/theirs`."""
+    model = WriterModel({"w0": "out/", "w1": "out/"})
+    for directory, name, content in (("w0", "a", "A0"), ("w1", "a", "A1"), ("w0", "old", "OLD")):
+        model.begins(directory, name, content)
+        model.has(directory, name, content)
+    model.removed("w0", "old")
+    model.overwritten("out/theirs", "T")
+    return model
+
+
+@pytest.mark.parametrize(
+    ("there", "named", "said"),
+    [
+        ({"out/a": "A0", "out/theirs": "T"}, [], []),
+        ({"out/a": "A1", "out/theirs": "T", "elsewhere": "x"}, [], []),
+        ({"out/theirs": "T"}, [], ["out/a is missing, and not named"]),
+        ({"out/theirs": "T"}, ["out/a: HTTP 500"], []),
+        ({"out/theirs": "T"}, ["* the listing failed"], []),
+        (
+            {"out/a": "half", "out/theirs": "T"},
+            [],
+            ["out/a has a content that nobody wrote", "out/a is old, and not named"],
+        ),
+        (
+            {"out/a": "A0", "out/theirs": "T", "out/old": "OLD"},
+            [],
+            ["out/old is still there, though its file was removed"],
+        ),
+        ({"out/a": "A0", "out/theirs": "T", "out/old": "OLD"}, ["out/x: HTTP 500"], []),
+        ({"out/a": "A0"}, [], ["out/theirs, which somebody else has stored, was deleted"]),
+    ],
+)
+def test_what_the_writers_left(there: Dict[str, str], named: List[str], said: List[str]) -> None:
+    assert writers().problems(there, named, []) == said
+
+
+def test_what_somebody_else_changed_is_kept_and_said() -> None:
+    model = writers()
+    model.overwritten("out/old", "NEW")
+    there = {"out/a": "A0", "out/theirs": "T", "out/old": "NEW"}
+    assert model.problems(there, [], ["w0/old: not deleted"]) == []
+    assert model.problems(there, [], []) == [
+        "out/old was kept, as somebody has changed it, and nobody says so"
+    ]
+
+
+def test_what_the_reader_has() -> None:
+    model = ReaderModel()
+    model.changed("mine", "M")
+    there = {"a": "A", "b": "B"}
+    assert model.problems({"a": "A", "b": "B", "mine": "M"}, there, []) == []
+    assert model.problems({"a": "x", "mine": "M"}, there, ["b: HTTP 500"]) == [
+        "a is another one here, and not named"
+    ]
+    assert model.problems({**there, "gone": "G"}, there, []) == [
+        "gone is still here, though its object was deleted",
+        "mine, which the user has changed, was deleted",
+    ]
+
+
+BEFORE = World({"d0/f0": b"one"}, {"d1/f1": b"two"})
+
+
+@pytest.mark.parametrize(
+    ("doubtful", "found", "wrong"),
+    [
+        (None, BEFORE, 0),
+        (None, World({"d0/f0": b"on"}, BEFORE.files), 1),
+        (Operation("write", "d0/f0", "", 1, 9), BEFORE, 0),
+        (Operation("write", "d0/f0", "", 1, 9), World({"d0/f0": b"half"}, BEFORE.files), 1),
+        (Operation("rename", "d0/f0", "d2/f2"), World({"d0/f0": b"one", "d2/f2": b"one"}, BEFORE.files), 0),
+        (Operation("rename", "d0/f0", "d2/f2"), World({}, BEFORE.files), 1),
+        (Operation("move_up", "d1", "d2"), World({"d0/f0": b"one", "d2/f1": b"two"}, {}), 0),
+        (Operation("move_up", "d1", "d2"), World({"d0/f0": b"one"}, {}), 1),
+    ],
+)
+def test_what_mox_file_left(doubtful: Optional[Operation], found: World, wrong: int) -> None:
+    assert len(problems(BEFORE, doubtful, found)) == wrong
+
+
+def test_operations_succeed_one_after_the_other() -> None:
+    world, kinds = World({}, {}), set()
+    for operation in operations(random.Random(1), world, 300):
+        answer(world, operation)
+        world = after(world, operation)
+        kinds.add(operation.kind)
+    assert len(kinds) == 21
