@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -10,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ma_boot.node.environment_phase import pip_command
-from tests.functional.node import Node
+from tests.functional.node import Booting, Node
 
 TRAIN = """
 import json, os
@@ -44,6 +46,39 @@ def wheel(directory: Path) -> str:
         )
         archive.writestr(f"{info}/RECORD", "")
     return name
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="no bwrap (Debian: bubblewrap)")
+def test_packages_of_a_user_who_may_not_write_to_the_environment(node: Node, tmp_path: Path) -> None:
+    """They go to a place of the job's own, which comes first; what fits of the environment is not installed again."""
+    venv = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
+    (seen,) = venv.glob("lib/python3*/site-packages")
+    (seen / "grown.py").write_text("VALUE = 1\n")
+    code = node.home / "code"
+    (code / "needs.txt").write_text(f"./{wheel(code)}\npip\n")
+    node.variables["PIP_NO_INDEX"] = "1"
+    closed = [
+        "bwrap",
+        "--dev-bind",
+        "/",
+        "/",
+        "--ro-bind",
+        str(venv),
+        str(venv),
+        sys.executable,
+        "-m",
+        "ma_boot",
+    ]
+    words = ["--python", str(venv / "bin" / "python"), "--requirements", "code/needs.txt", "code/train.py"]
+    process = subprocess.Popen(
+        [*closed, *words], cwd=node.home, env=node.environ(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    ended = Booting(node, process).end()
+    assert ended.code == 0, ended.output
+    assert "Requirement already satisfied: pip" in ended.output
+    assert ended.output.count("seen [7, null, null]") == 2
+    assert list(node.home.glob(".ma_boot/packages/lib/python3*/site-packages/grown.py"))
 
 
 def test_packages_are_installed_once_and_a_wheel_lies_beside_the_file(node: Node, tmp_path: Path) -> None:
