@@ -3,9 +3,10 @@
     python benchmarks/stub_server.py TREE [LATENCY_SECONDS [KEYS]]
 
 Serves `TREE/<bucket>/<key>` by the S3 protocol as far as the clients of the benchmark speak it, and prints
-its port. Packaged servers are the limit themselves (moto 400 objects/s, radosgw 1,600); this one is not. An
-upload is remembered by its size only, so that a client which looks at it afterwards finds it. KEYS more
-objects below `bucket/many/` can be listed, not fetched.
+its port. Packaged servers are the limit themselves (moto 400 objects/s, radosgw 1,600); this one is not. As
+OBS does, it states the CRC-64 of objects; for an upload, that of the file of the same name in TREE. Of an
+upload it remembers the size only, so that a client which looks at it afterwards finds it. KEYS more objects
+below `bucket/many/` can be listed, not fetched.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 from urllib.parse import parse_qs, quote, unquote
 from xml.sax.saxutils import escape
+
+from path_mapping.localfs import chunks, crc64
 
 PIECE = 4 << 20
 DATE = "Sat, 01 Jan 2022 00:00:00 GMT"
@@ -49,12 +52,20 @@ class Objects:
 
     def __init__(self, tree: Path, keys: int) -> None:
         self.files: Dict[str, Tuple[int, Optional[str]]] = {}
+        self._crcs: Dict[str, int] = {}
         for number in range(keys):
             self.files[f"bucket/many/{number // 1000:04}/{number:07}"] = (1000 + number % 1000, None)
         for path in tree.rglob("*"):
             if path.is_file():
-                self.files[path.relative_to(tree).as_posix()] = (path.stat().st_size, str(path))
+                name = path.relative_to(tree).as_posix()
+                self.files[name] = (path.stat().st_size, str(path))
+                self._crcs[_below_its_tree(name)] = _crc_of(path)
         self._sorted: List[str] = []
+
+    def checksum(self, name: str) -> str:
+        """The header that states the CRC-64 of an object, or of one of the same name in another tree."""
+        crc = self._crcs.get(_below_its_tree(name))
+        return "" if crc is None else f"x-obs-hash-crc64ecma: {crc}\r\n"
 
     def below(self, prefix: str, after: str) -> List[str]:
         """The names from `after` on that begin with the prefix."""
@@ -69,6 +80,17 @@ class Objects:
             lambda name: name.startswith(prefix), itertools.islice(self._sorted, start, None)
         )
         return list(itertools.islice(found, 1001))
+
+
+def _below_its_tree(name: str) -> str:
+    return name.split("/", 2)[-1]
+
+
+def _crc_of(path: Path) -> int:
+    crc = 0
+    for piece in chunks(path):
+        crc = crc64(piece, crc)
+    return crc
 
 
 def etag_of(size: int) -> str:
@@ -194,6 +216,7 @@ class Server:
         path, _, query = target.decode("latin-1").partition("?")
         name = unquote(path).lstrip("/")
         bucket, _, key = name.partition("/")
+        checksum = ""
         if method in (b"GET", b"HEAD") and key:
             self._object(client, method, name, head)
         elif method == b"GET":
@@ -204,7 +227,8 @@ class Server:
                 self.parts[upload] = self.parts.get(upload, 0) + length
             elif key:
                 self.objects.files[name] = (length, None)
-            client.answer = _head(200, 0, f"ETag: {etag_of(length)}\r\n")
+                checksum = self.objects.checksum(name)
+            client.answer = _head(200, 0, f"ETag: {etag_of(length)}\r\n{checksum}")
         elif method == b"POST":
             client.answer = self._post(bucket, key, name, query)
         else:
@@ -217,7 +241,7 @@ class Server:
             return
         first, last, status = 0, size - 1, 200
         wanted = re.search(rb"(?i)\r\nrange: *bytes=(\d+)-(\d*)", head)
-        extra = f"ETag: {etag_of(size)}\r\nLast-Modified: {DATE}\r\n"
+        extra = f"ETag: {etag_of(size)}\r\nLast-Modified: {DATE}\r\n{self.objects.checksum(name)}"
         if wanted:
             first, last, status = int(wanted[1]), min(int(wanted[2] or last), last), 206
             extra += f"Content-Range: bytes {first}-{last}/{size}\r\n"
