@@ -1,16 +1,11 @@
 """Object stores: OBS, or a directory in its place, and the HTTP requests to OBS."""
 
-from path_mapping.stores.access import KEY_VARIABLES, endpoint_of, read_credentials
 from path_mapping.stores.open_store import open_data_paths, open_store, open_store_path
 from path_mapping.stores.store import (
-    STALL_SECONDS,
-    Access,
-    Credentials,
     FileStore,
     MultipartStore,
     SignedAccess,
     Store,
-    StoredObject,
     UnfinishedUpload,
 )
 from path_mapping.stores.units import (
@@ -34,7 +29,19 @@ from path_mapping.stores.units import (
     UnitRunner,
     bytes_of,
 )
-from path_mapping.wire import ObjectState, PartDigests, etag_of_parts, part_sizes_of
+from path_mapping.wire import (
+    KEY_VARIABLES,
+    STALL_SECONDS,
+    Access,
+    Credentials,
+    ObjectState,
+    PartDigests,
+    StoredObject,
+    endpoint_of,
+    etag_of_parts,
+    part_sizes_of,
+    read_credentials,
+)
 
 __all__ = [
     "KEY_VARIABLES",

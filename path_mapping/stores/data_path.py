@@ -9,7 +9,6 @@ from path_mapping.localfs import RangeReader
 from path_mapping.stores.download_path import DownloadPath
 from path_mapping.stores.exchange import Exchange, OpenConnections
 from path_mapping.stores.obs_store import ObsStore
-from path_mapping.stores.store import Access, Credentials
 from path_mapping.stores.units import (
     BeginParts,
     CheckFile,
@@ -22,6 +21,7 @@ from path_mapping.stores.units import (
     UnitRunner,
 )
 from path_mapping.stores.upload_path import UploadPath
+from path_mapping.wire import Access, Credentials
 
 BUFFER = 1 << 20  # bytes: a small object arrives in one piece, a large one with few system calls
 
@@ -42,11 +42,11 @@ class DataPaths:
     def new(self) -> DataPath:
         """A data path for one thread."""
         buffer = bytearray(BUFFER)
-        return DataPath(self._store, Exchange(self._store.sdk, self._connections, buffer), buffer)
+        return DataPath(self._store, Exchange(self._store.signer, self._connections, buffer), buffer)
 
     def use(self, keys: Credentials) -> None:
         """Signs with these credentials from now on."""
-        self._store.sdk.use(keys)
+        self._store.signer.use(keys)
 
     def shut(self) -> None:
         """Makes the requests of all threads fail with `Cancelled`, now and from now on."""

@@ -20,8 +20,8 @@ from path_mapping.localfs import (
     unsafe,
     write_verified,
 )
-from path_mapping.stores.store import FileStore, StoredObject
-from path_mapping.wire import ObjectState
+from path_mapping.stores.store import FileStore
+from path_mapping.wire import ObjectState, StoredObject
 
 
 class DirectoryStore(FileStore):

@@ -1,15 +1,19 @@
-"""One request and its response: signed by the SDK, sent on a connection that is kept open."""
+"""One request and its response: signed, and sent on a connection that is kept open."""
 
 from __future__ import annotations
 
 import re
+import ssl
 import threading
 from contextlib import contextmanager
 from typing import Callable, Dict, Iterator, NamedTuple, Optional, Set, Tuple
 
-from path_mapping.errors import Cancelled, Unreachable
-from path_mapping.stores.obs_sdk import ObsSdk
+from path_mapping.errors import Cancelled, PathMappingError, Refused, Unreachable
+from path_mapping.stores.signer import Signer, server_of
 from path_mapping.wire import (
+    OBS,
+    S3,
+    BucketAddress,
     ConnectionFailed,
     HttpConnection,
     Origin,
@@ -73,8 +77,8 @@ class Request(NamedTuple):
 class Exchange:
     """The requests of one thread, one after another."""
 
-    def __init__(self, sdk: ObsSdk, connections: OpenConnections, buffer: bytearray) -> None:
-        self._sdk = sdk
+    def __init__(self, signer: Signer, connections: OpenConnections, buffer: bytearray) -> None:
+        self._signer = signer
         self._connections = connections
         self._buffer = buffer
         self._idle: Dict[Origin, HttpConnection] = {}
@@ -99,13 +103,14 @@ class Exchange:
         Raises:
             StoreError: by the status of the response, see `error_of_status`.
             Unreachable: the connection failed, also within the block.
+            Refused: the certificate of the server is not accepted.
             Cancelled: the connection was shut by `OpenConnections.shut`.
         """
-        origin, path, headers = self._sdk.sign(
-            request.method, request.bucket, request.key, request.query, request.headers
+        address = self._signer.bucket(request.bucket) or self._asked_for(request)
+        origin, path, lines = self._signer.sign(
+            address, request.method, request.key, request.query, request.headers
         )
-        fields = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        head = f"{request.method} {path} HTTP/1.1\r\n{fields}{request.plain}\r\n".encode("latin-1")
+        head = f"{request.method} {path} HTTP/1.1\r\n{lines}{request.plain}\r\n".encode("latin-1")
         connection: Optional[HttpConnection] = None
         try:
             connection, response = self._exchanged(origin, head, send)
@@ -120,12 +125,44 @@ class Exchange:
             if not response.closes:
                 self._idle[origin], connection = connection, None
         except ConnectionFailed as error:
-            if self._connections.shut_down:
-                raise Cancelled from None
-            raise Unreachable(f"{request.doing}: {error}") from error
+            raise self._failed(request.doing, error) from error
         finally:
             if connection is not None:
                 self._connections.drop(connection)
+
+    def _failed(self, doing: str, error: ConnectionFailed) -> PathMappingError:
+        """What a failed connection means."""
+        if self._connections.shut_down:
+            return Cancelled()
+        cause = error.__cause__
+        if isinstance(cause, ssl.SSLCertVerificationError):  # the next attempt finds the same
+            server = server_of(self._signer.access.endpoint)
+            return Refused(f"{doing} at {server}: {type(cause).__name__}: {cause}")
+        return Unreachable(f"{doing}: {error}")
+
+    def _asked_for(self, request: Request) -> BucketAddress:
+        """Asks the service, once for each bucket, whether it knows the signature of OBS.
+
+        That request has none. It is the one by which the SDK asks, too.
+        """
+        with self._signer.asking:
+            known = self._signer.bucket(request.bucket)
+            if known is not None:
+                return known
+            doing, address = (
+                f"querying the signature of obs://{request.bucket}",
+                self._signer.address(request.bucket),
+            )
+            head = f"HEAD /?apiversion HTTP/1.1\r\nHost: {address.host}\r\n\r\n".encode("latin-1")
+            try:
+                connection, response = self._exchanged(address.origin, head, HttpConnection.send)
+            except ConnectionFailed as error:
+                raise self._failed(doing, error) from error
+            self._connections.drop(connection)
+            if response.status in (404, 408, 429) or response.status >= 500:
+                raise error_of_status(doing, response.status, None)
+            is_obs = (response.text("x-obs-api") or response.text("api")) >= "3.0"
+            return self._signer.learn(request.bucket, OBS if is_obs else S3)
 
     def _refused(self, request: Request) -> None:
         """Raises what a GET of one byte is refused with: the refusal of a HEAD has no error code."""
@@ -146,8 +183,8 @@ class Exchange:
                     raise
 
     def _new(self, origin: Origin) -> HttpConnection:
-        context = self._sdk.context if origin.secure else None
-        connection = HttpConnection(origin, context, self._sdk.access.timeout, self._buffer)
+        context = self._signer.context if origin.secure else None
+        connection = HttpConnection(origin, context, self._signer.access.timeout, self._buffer)
         self._connections.add(connection)
         return connection
 

@@ -1,4 +1,4 @@
-"""Huawei's SDK, esdk-obs-python: its clients, their answers and exceptions as ours, and signed URLs.
+"""Huawei's SDK, esdk-obs-python: its client, its answers and exceptions as ours.
 
 What is guarded against was observed with version 3.26: HTTP errors are returned but network errors raised,
 some as a bare `Exception`; by default TLS is not verified, and the host name never is.
@@ -6,128 +6,70 @@ some as a bare `Exception`; by default TLS is not verified, and the host name ne
 
 from __future__ import annotations
 
-import dataclasses
-import logging
 import ssl
 import threading
-import time
-from functools import partial
-from typing import Any, Callable, Dict, Optional, Tuple
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 from urllib.parse import urlsplit
 
-import certifi
-from obs import ObsClient
-
-from path_mapping.errors import Corrupted, CredentialsMissing, Expired, PathMappingError, Refused, Unreachable
+from path_mapping.errors import Corrupted, PathMappingError, Refused, Unreachable
 from path_mapping.localfs import CHUNK
-from path_mapping.stores.access import address_of, bucket_in_path, verifying
-from path_mapping.stores.store import Access, Credentials, Pause
-from path_mapping.wire import Origin, error_of_status
+from path_mapping.stores.signer import Signer, server_of
+from path_mapping.wire import Credentials, ObjectPage, StoredObject, error_of_status, md5_of_etag
 
-SIGNED_SECONDS = 900  # a signed URL is used at once, but clocks differ
-LOOK_SECONDS = 0.2  # between two looks for new credentials
+if TYPE_CHECKING:
+    from obs import ObsClient
 
-
-EXPIRED = "OBS refused the credentials as expired; waiting up to {:g} s for new ones{}"
-
-
-def warned(text: str) -> None:
-    """Logs a warning, where nobody else wants to know."""
-    logging.getLogger("path_mapping").warning(text)
+PAGE = 1000  # entries in one answer, the most that OBS returns (API reference, "Listing Objects in a Bucket")
 
 
 class ObsSdk:
     """The SDK for one endpoint; create it after a fork. A failed call is retried only with new credentials.
 
-    The bucket is a subdomain of the endpoint, as OBS wants it; with an IP address (a test server) it is in
-    the path. `renew` returns the newest credentials, which may come up to `patience` seconds after the
-    current ones have expired, for which `announce` is told once; `proxy` is a URL.
-
-    Raises:
-        CredentialsMissing: the endpoint is not a URL, or the CA bundle cannot be read.
+    It is imported by the first call, which takes a while. `proxy` is a URL.
     """
 
-    def __init__(
-        self,
-        access: Access,
-        renew: Optional[Callable[[], Credentials]] = None,
-        proxy: Optional[str] = None,
-        patience: float = 0.0,
-        announce: Callable[[str], None] = warned,
-    ) -> None:
-        address = address_of(access.endpoint)
-        self.access = dataclasses.replace(access, endpoint=f"{address.scheme}://{address.netloc}")
+    def __init__(self, signer: Signer, proxy: Optional[str] = None) -> None:
         self.proxy = urlsplit(proxy) if proxy else None
-        self._renew, self._patience, self._announce = renew, patience, announce
-        self._until = 0.0  # how long new credentials are waited for, after the current ones were refused
-        self._secure = address.scheme == "https"
-        self._in_path = bucket_in_path(address.hostname or "")
-        # The SDK's own context verifies nothing, or only the chain.
-        self.context = verifying(access.bundle or certifi.where()) if self._secure else None
-        self._client = self._new_client()
-        self._signers: Dict[str, ObsClient] = {}
-        self._lock = threading.RLock()  # for the credentials, and the clients that must all have the same
-        self._negotiating = threading.Lock()
+        self._signer = signer
+        self._client: Any = None
+        self._keys = signer.access.credentials  # those of the client
+        self._lock = threading.Lock()
 
-    def _new_client(self, **settings: Any) -> ObsClient:
-        keys, proxy = self.access.credentials, self.proxy
+    def _current(self) -> ObsClient:
+        """The client, with the current credentials."""
+        with self._lock:
+            newest = self._signer.access.credentials
+            if self._client is None:
+                self._client = self._new_client(newest)
+            elif newest is not self._keys:
+                self._client.refresh(newest.access_key, newest.secret_key, newest.token)
+            self._keys = newest
+            return self._client
+
+    def _new_client(self, keys: Credentials) -> ObsClient:
+        from obs import ObsClient  # slow to import
+
+        access, proxy = self._signer.access, self.proxy
         client = ObsClient(
             access_key_id=keys.access_key,
             secret_access_key=keys.secret_key,
             security_token=keys.token,
-            server=self.access.endpoint,
-            path_style=self._in_path,
+            server=access.endpoint,
+            path_style=self._signer.in_path,
             max_retry_count=0,  # `workers.retry` does the retries
-            timeout=self.access.timeout,
+            timeout=access.timeout,
             chunk_size=CHUNK,
             proxy_host=proxy and proxy.hostname,
             proxy_port=proxy and (proxy.port or 80),
             proxy_username=proxy and proxy.username,
             proxy_password=proxy and proxy.password,
-            **settings,
         )
-        client.context = self.context
-        host = urlsplit(self.access.endpoint).hostname or ""
+        client.context = self._signer.context  # the SDK's own verifies nothing, or only the chain
+        host = urlsplit(access.endpoint).hostname or ""
         if ":" in host:
-            _accept_ipv6(client, host, urlsplit(self.access.endpoint).port)
+            _accept_ipv6(client, host, urlsplit(access.endpoint).port)
         return client
-
-    def use(self, keys: Credentials) -> None:
-        """Signs with these credentials from now on."""
-        with self._lock:
-            self.access = dataclasses.replace(self.access, credentials=keys)
-            self._until = 0.0
-            for client in (self._client, *self._signers.values()):
-                client.refresh(keys.access_key, keys.secret_key, keys.token)
-
-    def renewed(self, used: Credentials, pause: Optional[Pause] = None) -> bool:
-        """See `SignedAccess.renewed`. The time of the wait is that of all threads together."""
-        while True:
-            with self._lock:  # several threads are refused at the same time
-                problem = self._look(used)
-                if self.access.credentials != used:
-                    return True
-                if pause is None or self._renew is None:
-                    return False
-                if not self._until and self._patience:
-                    said = f" ({problem})" if problem else ""
-                    self._announce(EXPIRED.format(self._patience, said))
-                self._until = self._until or time.monotonic() + self._patience
-                left = self._until - time.monotonic()
-            if left <= 0 or pause(min(LOOK_SECONDS, left)):
-                return False
-
-    def _look(self, used: Credentials) -> str:
-        """Takes the newest credentials, if they are not `used`; returns what was wrong with their source."""
-        if self._renew is None or self.access.credentials != used:
-            return ""
-        try:
-            newest = self._renew()
-        except CredentialsMissing as error:  # it is being replaced
-            return str(error)
-        if newest != used:
-            self.use(newest)
-        return ""
 
     def call(self, doing: str, request: Callable[[ObsClient], Any], *fields: str) -> Any:
         """The SDK's answer to a request; `doing` names the operation in errors.
@@ -138,26 +80,16 @@ class ObsSdk:
             StoreError: by the status of the answer, see `error_of_status`.
             Unreachable: the network failed, or the response is damaged.
         """
-        used = self.access.credentials
-        try:
-            answer = self._good(doing, request)
-        except Refused:
-            if not self.renewed(used):
-                raise
-            answer = self._good(doing, request)
+        answer = self._signer.with_newest(lambda: self._good(doing, request))
         for field in fields:
             if getattr(answer.body, field, None) is None:
                 raise Corrupted(f"{doing}: the response is damaged, it has no {field}")
         return answer
 
     def _good(self, doing: str, request: Callable[[ObsClient], Any]) -> Any:
-        used = self.access.credentials
-        answer = self.guarded(doing, lambda: request(self._client))
+        answer = self.guarded(doing, lambda: request(self._current()))
         if answer.status >= 300:
-            error = error_of_status(doing, answer.status, answer.errorCode)
-            if isinstance(error, Expired) and self._patience:
-                error.wait = partial(self.renewed, used)
-            raise error
+            raise error_of_status(doing, answer.status, answer.errorCode)
         return answer
 
     def guarded(self, doing: str, request: Callable[[], Any]) -> Any:
@@ -167,50 +99,9 @@ class ObsSdk:
         except PathMappingError:  # raised by a callback, not by the SDK
             raise
         except Exception as error:
-            host = self.access.endpoint.rpartition("@")[2].rpartition("/")[2]
+            host = server_of(self._signer.access.endpoint)
             kind = Refused if isinstance(error, ssl.SSLCertVerificationError) else Unreachable
             raise kind(f"{doing} at {host}: {type(error).__name__}: {error}") from error
-
-    def sign(
-        self, method: str, bucket: str, key: str, query: Dict[str, str], headers: Dict[str, str]
-    ) -> Tuple[Origin, str, Dict[str, str]]:
-        """A request that OBS accepts: its origin, the path with the query, and the headers to send.
-
-        Signed by the SDK's `createSignedUrl`, with a client for each bucket.
-
-        Raises:
-            StoreError: the bucket's kind of signature could not be queried.
-        """
-        signer = self._signers.get(bucket)
-        if signer is None:
-            with self._negotiating:
-                signer = self._signers.get(bucket) or self._add_signer(bucket)
-        signed = signer.createSignedUrl(
-            method, bucket, key, expires=SIGNED_SECONDS, headers=headers, queryParams=query
-        )
-        name, _, port = signed.actualSignedRequestHeaders["Host"].rpartition(":")
-        if not name or port.endswith("]"):  # there is no port
-            name, port = signed.actualSignedRequestHeaders["Host"], ""
-        url = signed.signedUrl
-        path = url[url.index("/", url.index("//") + 2) :]
-        origin = Origin(name.strip("[]"), int(port or (443 if self._secure else 80)), self._secure)
-        return origin, path, signed.actualSignedRequestHeaders
-
-    def _add_signer(self, bucket: str) -> ObsClient:
-        """Adds a client with the bucket's kind of signature, that of OBS or of S3.
-
-        The SDK's other calls negotiate it; `createSignedUrl` does not, so it is queried here, once.
-        """
-        if self._in_path:
-            return self._signers.setdefault(bucket, self._client)  # the SDK always uses S3's then
-        doing = f"querying the signature of obs://{bucket}"
-        kind, answer = self.guarded(doing, lambda: self._client._getApiVersion(bucket))
-        if not kind:
-            raise error_of_status(doing, answer.status, answer.errorCode)
-        with self._lock:  # the credentials may be renewed meanwhile
-            signer = self._new_client(signature=kind, is_signature_negotiation=False)
-            self._signers[bucket] = signer
-            return signer
 
 
 def _accept_ipv6(client: ObsClient, host: str, port: Optional[int]) -> None:
@@ -218,3 +109,49 @@ def _accept_ipv6(client: ObsClient, host: str, port: Optional[int]) -> None:
     client.server, client.port = f"[{host}]", port or client.port
     connect = client._get_server_connection_use_http1x
     client._get_server_connection_use_http1x = lambda secure, server, *rest: connect(secure, host, *rest)
+
+
+def page_by_sdk(sdk: ObsSdk, doing: str, bucket: str, query: Dict[str, str]) -> ObjectPage:
+    """A page of a listing behind a proxy, which our own connections do not go through.
+
+    Raises:
+        Unreachable: an object without a key or a size.
+    """
+    wanted = {name: value or None for name, value in query.items()}
+    body = sdk.call(
+        doing,
+        lambda client: client.listObjects(bucket, max_keys=PAGE, encoding_type="url", **wanted),
+        "contents",
+        "name",
+    ).body
+    objects = []
+    for one in body.contents:
+        if one.key is None or one.size is None:
+            raise Unreachable(f"{doing}: an object without a key or a size")
+        md5 = None if one.isAppendable else md5_of_etag(one.etag)
+        objects.append(StoredObject(one.key, int(one.size), md5, one.etag or ""))
+    return ObjectPage(objects, [one.prefix for one in body.commonPrefixs or ()], bool(body.is_truncated))
+
+
+def uploads_by_sdk(bucket: str, wanted: Any, sdk: Any) -> Any:
+    """The answer to a listing of multipart uploads."""
+    return sdk.listMultipartUploads(bucket, wanted, encoding_type="url")
+
+
+def seconds_of(text: Any) -> float:
+    """The seconds since the epoch of a time as the SDK gives it: `2024/01/31 23:59:59`, in local time."""
+    try:
+        return datetime.strptime(str(text), "%Y/%m/%d %H:%M:%S").timestamp()
+    except ValueError:
+        return 0.0
+
+
+def head_by_sdk(bucket: str, key: str, sdk: Any) -> Any:
+    """The answer to a HEAD. A refused one has no error code: a GET of one byte is refused with it."""
+    from obs import GetObjectHeader
+
+    answer = sdk.getObjectMetadata(bucket, key)
+    if answer.status not in (401, 403) or answer.errorCode:
+        return answer
+    asked = sdk.getObject(bucket, key, loadStreamInMemory=True, headers=GetObjectHeader(range="0-0"))
+    return answer if asked.status < 300 else asked

@@ -1,39 +1,36 @@
-"""OBS as a store, through Huawei's SDK (`obs_sdk`)."""
+"""OBS as a store: listings by signed requests, all else through Huawei's SDK (`obs_sdk`)."""
 
 from __future__ import annotations
 
 import os
-from contextlib import closing, suppress
-from datetime import datetime
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Generator, Iterator, Optional, Tuple
-
-from obs import (
-    CompleteMultipartUploadRequest,
-    CompletePart,
-    GetObjectHeader,
-    ListMultipartUploadsRequest,
-    PutObjectHeader,
-)
+from typing import Any, Callable, Dict, Generator, Iterator, Optional, Tuple
 
 from path_mapping.errors import Expired, NotFound, Refused, Unreachable
 from path_mapping.localfs import CHUNK, Section, new_md5
-from path_mapping.stores.obs_sdk import ObsSdk, warned
-from path_mapping.stores.store import (
+from path_mapping.stores.exchange import Exchange, OpenConnections, Request
+from path_mapping.stores.obs_sdk import PAGE, ObsSdk, head_by_sdk, page_by_sdk, seconds_of, uploads_by_sdk
+from path_mapping.stores.signer import Signer, warned
+from path_mapping.stores.store import FileStore, MultipartStore, SignedAccess, UnfinishedUpload
+from path_mapping.stores.units import MultipartUpload
+from path_mapping.wire import (
     Access,
     Credentials,
-    FileStore,
-    MultipartStore,
+    HttpConnection,
+    ObjectPage,
+    ObjectState,
     Pause,
-    SignedAccess,
     StoredObject,
-    UnfinishedUpload,
+    base64_of_md5,
+    compare,
+    etag_of_parts,
+    object_state,
+    parsed_page,
 )
-from path_mapping.stores.units import MultipartUpload
-from path_mapping.wire import ObjectState, base64_of_md5, compare, etag_of_parts, md5_of_etag, object_state
 
-PAGE = 1000  # entries in one answer, the most that OBS returns (API reference, "Listing Objects in a Bucket")
+BUFFER = 1 << 20  # bytes: a page in one piece
 LARGEST_COPY = 5 << 30  # bytes that OBS copies in one request (API reference, "Copying Objects")
 
 
@@ -48,64 +45,76 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
         patience: float = 0.0,
         announce: Callable[[str], None] = warned,
     ) -> None:
-        self.sdk = ObsSdk(access, renew, proxy, patience, announce)
+        self.signer = Signer(access, renew, patience, announce)
+        self.sdk = ObsSdk(self.signer, proxy)
         self.multipart_from, self.part = access.multipart_from, access.part
 
     def __repr__(self) -> str:
-        return f"ObsStore({self.sdk.access.endpoint!r})"
+        return f"ObsStore({self.signer.access.endpoint!r})"
 
     def access(self) -> Optional[Access]:
-        return None if self.sdk.proxy else self.sdk.access
+        return None if self.sdk.proxy else self.signer.access
 
     def renewed(self, used: Credentials, pause: Optional[Pause] = None) -> bool:
-        return self.sdk.renewed(used, pause)
+        return self.signer.renewed(used, pause)
 
     def list(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
         """See `Store.list`.
 
-        A full page is never taken for the last one, because a missing IsTruncated reads as False in the SDK.
-        Keys that do not ascend are an error: they would page forever.
+        A full page is never taken for the last one: a service that forgets to say so would lose objects. Keys
+        that do not ascend are an error: they would page forever.
         """
         doing, marker = f"listing obs://{bucket}/{prefix}", ""
-        while True:
-            body = self._page(doing, bucket, prefix, marker)
-            for entry in body.contents:
-                if entry.key is None or entry.size is None:
-                    raise Unreachable(f"{doing}: an object without a key or a size")
-                if marker and entry.key <= marker:
-                    raise Unreachable(f"{doing}: {entry.key!r} came after {marker!r}")
-                marker = entry.key
-                md5 = None if entry.isAppendable else md5_of_etag(entry.etag)
-                yield StoredObject(entry.key, int(entry.size), md5, entry.etag or "")
-            if not body.contents or not (body.is_truncated or len(body.contents) >= PAGE):
-                return
+        with self._requests() as exchange:
+            while True:
+                page = self._page(exchange, doing, bucket, {"prefix": prefix, "marker": marker})
+                for found in page.objects:
+                    if marker and found.key <= marker:
+                        raise Unreachable(f"{doing}: {found.key!r} came after {marker!r}")
+                    marker = found.key
+                    yield found
+                if not page.objects or not (page.truncated or len(page.objects) >= PAGE):
+                    return
 
     def level(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
         doing, marker = f"listing obs://{bucket}/{prefix}", ""
-        while True:
-            body = self._page(doing, bucket, prefix, marker, delimiter="/")
-            found = [StoredObject(one.key, int(one.size), None, one.etag or "") for one in body.contents]
-            found += [StoredObject(one.prefix, 0, None) for one in body.commonPrefixs or ()]
-            found = sorted((one for one in found if one.key > marker), key=lambda one: one.key)
-            yield from (one for one in found if one.key != prefix)
-            if not found or not (body.is_truncated or len(found) >= PAGE):
-                return
-            marker = found[-1].key
+        with self._requests() as exchange:
+            while True:
+                query = {"prefix": prefix, "marker": marker, "delimiter": "/"}
+                page = self._page(exchange, doing, bucket, query)
+                found = [one._replace(md5=None) for one in page.objects]
+                found += [StoredObject(one, 0, None) for one in page.prefixes]
+                found = sorted((one for one in found if one.key > marker), key=lambda one: one.key)
+                yield from (one for one in found if one.key != prefix)
+                if not found or not (page.truncated or len(found) >= PAGE):
+                    return
+                marker = found[-1].key
 
-    def _page(self, doing: str, bucket: str, prefix: str, marker: str, **settings: str) -> Any:
-        return self.sdk.call(
-            doing,
-            lambda sdk: sdk.listObjects(
-                bucket, prefix=prefix or None, marker=marker or None, max_keys=PAGE, encoding_type="url",
-                **settings,
-            ),
-            "contents", "name",
-        ).body  # fmt: skip
+    @contextmanager
+    def _requests(self) -> Iterator[Exchange]:
+        """Signed requests on a connection of their own."""
+        exchange = Exchange(self.signer, OpenConnections(), bytearray(BUFFER))
+        try:
+            yield exchange
+        finally:
+            exchange.close()
+
+    def _page(self, exchange: Exchange, doing: str, bucket: str, query: Dict[str, str]) -> ObjectPage:
+        if self.sdk.proxy is not None:
+            return page_by_sdk(self.sdk, doing, bucket, query)
+        wanted = {name: value for name, value in query.items() if value}
+        request = Request(doing, "GET", bucket, "", {**wanted, "max-keys": str(PAGE), "encoding-type": "url"})
+
+        def document() -> bytes:
+            with exchange.ask(request, HttpConnection.send) as (response, connection):
+                return b"".join([bytes(piece) for piece in connection.body(response)])
+
+        return parsed_page(doing, self.signer.with_newest(document))
 
     def find(self, bucket: str, key: str) -> Optional[ObjectState]:
         doing = f"looking up obs://{bucket}/{key}"
         try:
-            return object_state(self.sdk.call(doing, partial(_head, bucket, key), "contentLength").body)
+            return object_state(self.sdk.call(doing, partial(head_by_sdk, bucket, key), "contentLength").body)
         except NotFound:
             return None
 
@@ -121,6 +130,8 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
     def read_from(self, bucket: str, key: str, offset: int, version: str = "") -> Iterator[bytes]:
         """See `FileStore.read_from`. The start is skipped here if the server ignores ranges."""
         doing = f"reading obs://{bucket}/{key}" + (f" from {offset}" if offset else "")
+        from obs import GetObjectHeader
+
         plain = version.strip('"') or None  # the SDK would send quotes as %22
         wanted = GetObjectHeader(range=f"{offset}-" if offset else None, if_match=plain)
         answer = self._content(doing, bucket, key, headers=wanted)
@@ -169,6 +180,8 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
         doing = f"writing obs://{bucket}/{key}"
         with source.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
+            from obs import PutObjectHeader
+
             body = Section(file, 0, size, sent)
             header = PutObjectHeader(contentLength=size, md5=base64_of_md5(md5))
             answer = self.sdk.call(
@@ -247,6 +260,8 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
         completed, whatever object has the key.
         """
         doing = f"writing obs://{bucket}/{key}"
+        from obs import CompleteMultipartUploadRequest, CompletePart
+
         parts = [CompletePart(partNum=number, etag=etag) for number, etag in enumerate(etags, start=1)]
         request = CompleteMultipartUploadRequest(parts)
         expected, before = etag_of_parts(etags), "" if compared else self._etag_of(bucket, key, None)
@@ -284,6 +299,8 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
 
     def unfinished(self, bucket: str, prefix: str) -> Iterator[UnfinishedUpload]:
         doing = f"listing the multipart uploads of obs://{bucket}/{prefix}"
+        from obs import ListMultipartUploadsRequest
+
         key = upload = ""
         while True:
             wanted = ListMultipartUploadsRequest(
@@ -292,32 +309,11 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
                 key_marker=key or None,
                 upload_id_marker=upload or None,
             )
-            body = self.sdk.call(doing, partial(_list_uploads, bucket, wanted), "upload").body
+            body = self.sdk.call(doing, partial(uploads_by_sdk, bucket, wanted), "upload").body
             for found in body.upload:
                 if found.key and found.uploadId and found.key.startswith(prefix):
-                    yield UnfinishedUpload(found.key, found.uploadId, _seconds(found.initiated))
+                    yield UnfinishedUpload(found.key, found.uploadId, seconds_of(found.initiated))
             before = (key, upload)
             key, upload = body.nextKeyMarker or "", body.nextUploadIdMarker or ""
             if not body.isTruncated or (key, upload) == before:
                 return
-
-
-def _list_uploads(bucket: str, wanted: Any, sdk: Any) -> Any:
-    return sdk.listMultipartUploads(bucket, wanted, encoding_type="url")
-
-
-def _seconds(text: Any) -> float:
-    """The seconds since the epoch of a time as the SDK gives it: `2024/01/31 23:59:59`, in local time."""
-    try:
-        return datetime.strptime(str(text), "%Y/%m/%d %H:%M:%S").timestamp()
-    except ValueError:
-        return 0.0
-
-
-def _head(bucket: str, key: str, sdk: Any) -> Any:
-    """The answer to a HEAD. A refused one has no error code: a GET of one byte is refused with it."""
-    answer = sdk.getObjectMetadata(bucket, key)
-    if answer.status not in (401, 403) or answer.errorCode:
-        return answer
-    asked = sdk.getObject(bucket, key, loadStreamInMemory=True, headers=GetObjectHeader(range="0-0"))
-    return answer if asked.status < 300 else asked

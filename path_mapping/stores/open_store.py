@@ -8,8 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Callable, Mapping, Optional
 
 from path_mapping.errors import CredentialsMissing
-from path_mapping.stores.access import (
+from path_mapping.stores.store import FileStore, Store
+from path_mapping.stores.units import UnitRunner
+from path_mapping.wire import (
     KEY_VARIABLES,
+    STALL_SECONDS,
+    Access,
+    Credentials,
     address_of,
     credentials_of,
     endpoint_of,
@@ -17,8 +22,6 @@ from path_mapping.stores.access import (
     proxy_for,
     read_credentials,
 )
-from path_mapping.stores.store import STALL_SECONDS, Access, Credentials, FileStore, Store
-from path_mapping.stores.units import UnitRunner
 
 if TYPE_CHECKING:
     from path_mapping.stores.data_path import DataPaths

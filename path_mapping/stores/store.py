@@ -7,33 +7,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Callable, Iterator, NamedTuple, Optional, Tuple
 
 from path_mapping.errors import StoreError
 from path_mapping.stores.units import MultipartUpload
-from path_mapping.wire import ObjectState
-
-STALL_SECONDS = 60.0  # without progress, after which a request has failed
-PART = 16 << 20  # bytes
-MULTIPART_FROM = 64 << 20  # bytes, from which on a file is uploaded in parts
-
-Pause = Callable[[float], bool]  # sleeps for some seconds; True if the wait should end, like `Event.wait`
-
-
-class StoredObject(NamedTuple):
-    """One object of a listing.
-
-    `size` is in bytes, `md5` in hex if the listing has it, `etag` exactly as the store returned it. A listing
-    does not mark encrypted objects, whose ETag only looks like an MD5: content must not be judged by it, that
-    is what `Store.read` does.
-    """
-
-    key: str
-    size: int
-    md5: Optional[str]
-    etag: str = ""
+from path_mapping.wire import Access, Credentials, ObjectState, Pause, StoredObject
 
 
 class Store(ABC):
@@ -184,31 +163,6 @@ class MultipartStore(ABC):
     @abstractmethod
     def unfinished(self, bucket: str, prefix: str) -> Iterator[UnfinishedUpload]:
         """Yields the multipart uploads, of anybody, whose keys begin with the prefix."""
-
-
-@dataclass(frozen=True)
-class Credentials:
-    """What requests are signed with; never shown."""
-
-    access_key: str = field(repr=False)
-    secret_key: str = field(repr=False)
-    token: Optional[str] = field(repr=False, default=None)
-
-
-@dataclass(frozen=True)
-class Access:
-    """Everything a process needs to make requests: the service and the credentials.
-
-    `bundle` is a file of CA certificates that replaces certifi's; `timeout` the seconds without progress
-    after which a request fails; `multipart_from` and `part` are in bytes.
-    """
-
-    endpoint: str
-    credentials: Credentials
-    bundle: Optional[str] = None
-    timeout: float = STALL_SECONDS
-    multipart_from: int = MULTIPART_FROM
-    part: int = PART
 
 
 class SignedAccess(ABC):

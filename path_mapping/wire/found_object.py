@@ -19,3 +19,17 @@ class ObjectState(NamedTuple):
     md5: Optional[str] = None
     crc64: Optional[int] = None
     part_sizes: Tuple[int, ...] = ()
+
+
+class StoredObject(NamedTuple):
+    """One object of a listing.
+
+    `size` is in bytes, `md5` in hex if the listing has it, `etag` exactly as the store returned it. A listing
+    does not mark encrypted objects, whose ETag only looks like an MD5: content must not be judged by it, that
+    is what `Store.read` does.
+    """
+
+    key: str
+    size: int
+    md5: Optional[str]
+    etag: str = ""

@@ -14,11 +14,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from ma_boot.rehearsal.obs_server import ObsServer
-from path_mapping.errors import TransferFailed, Unreachable
+from path_mapping.errors import NotFound, Refused, TransferFailed
 from path_mapping.stores import Access, Credentials, open_store
-from path_mapping.stores.access import address_of, proxy_for
 from path_mapping.stores.obs_store import ObsStore
-from path_mapping.wire import ConnectionFailed, HttpConnection, Origin
+from path_mapping.wire import ConnectionFailed, HttpConnection, Origin, address_of, proxy_for
 from tests.conformance.fault_proxy import FaultProxy
 from tests.conftest import CREDENTIALS
 from tests.transfers import fetch, obs_store, route, send, tree, write
@@ -116,7 +115,7 @@ def test_the_data_path_trusts_no_other_certificate(
     store = obs_store(url, bundle=str(tmp_path / "ca.pem") if bundle else None)
     with pytest.raises(TransferFailed, match=r"certificate verify failed") as raised:
         send(store, tmp_path, route("a", "a"))
-    assert isinstance(raised.value.failures[0].error, Unreachable)
+    assert isinstance(raised.value.failures[0].error, Refused)
 
 
 class Named:
@@ -129,7 +128,9 @@ class Named:
             def log_message(self, format: str, *args: object) -> None: ...
 
             def do_GET(self) -> None:
-                heads.append(f"{self.command} {self.headers['Host']} {self.path}")
+                head = self.headers
+                signature, token = head["Authorization"], head["x-obs-security-token"]
+                heads.append(f"{self.command} {head['Host']} {self.path} {signature} {token}")
                 self.send_response(404 if self.command == "GET" else 200)
                 if api:
                     self.send_header("x-obs-api", api)
@@ -143,9 +144,9 @@ class Named:
         threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
 
 
-@pytest.mark.parametrize(("api", "parameter"), [("3.0", "AccessKeyId"), ("", "AWSAccessKeyId")])
+@pytest.mark.parametrize(("api", "scheme"), [("3.0", "OBS"), ("", "AWS")])
 def test_a_host_name_gets_the_bucket_as_prefix_and_the_signature_that_it_knows(
-    monkeypatch: pytest.MonkeyPatch, api: str, parameter: str
+    monkeypatch: pytest.MonkeyPatch, api: str, scheme: str
 ) -> None:
     served = Named(api)
     real = socket.getaddrinfo
@@ -158,15 +159,16 @@ def test_a_host_name_gets_the_bucket_as_prefix_and_the_signature_that_it_knows(
     store = ObsStore(
         Access(f"http://obs.region.example.com:{served.server.server_port}", Credentials("AK", "SK", "TOKEN"))
     )
-    origin, path, headers = store.sdk.sign("GET", "bucket", "dir/a b", {}, {})
+    with pytest.raises(NotFound):
+        list(store.list("bucket", "dir/a b"))
     served.server.shutdown()
     served.server.server_close()
-    assert origin.host == "bucket.obs.region.example.com"
-    assert headers["Host"] == f"bucket.obs.region.example.com:{origin.port}"
-    assert path.startswith("/dir/a%20b?")
-    assert re.search(rf"[?&]{parameter}=AK", path)
-    assert ("x-obs-security-token=TOKEN" in path) == (api != "")
-    assert len(served.heads) == 1
+    host = f"bucket.obs.region.example.com:{served.server.server_port}"
+    asked, listed = served.heads
+    assert asked == f"HEAD {host} /?apiversion None None"
+    assert listed.startswith(f"GET {host} /?prefix=dir%2Fa%20b&")
+    assert re.search(rf" {scheme} AK:[\w+/]{{27}}= ", listed)
+    assert listed.endswith(" TOKEN") == (api != "")
 
 
 @pytest.mark.parametrize(
@@ -249,9 +251,9 @@ def test_the_platforms_variables_name_the_endpoint(environ: Dict[str, str], endp
     assert isinstance(access, Access)
     assert access.endpoint == endpoint
     if endpoint.startswith("https"):
-        assert store.sdk.context is not None
-        assert store.sdk.context.check_hostname
-        assert store.sdk.context.verify_mode == ssl.CERT_REQUIRED
+        assert store.signer.context is not None
+        assert store.signer.context.check_hostname
+        assert store.signer.context.verify_mode == ssl.CERT_REQUIRED
 
 
 def test_what_is_passed_between_processes_does_not_print_secrets() -> None:

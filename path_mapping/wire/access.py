@@ -3,21 +3,51 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional
 from urllib.parse import SplitResult, urlsplit
 
 from path_mapping.errors import CredentialsMissing
-from path_mapping.stores.store import Credentials
 
 if TYPE_CHECKING:
     import ssl
 
+STALL_SECONDS = 60.0  # without progress, after which a request has failed
+PART = 16 << 20  # bytes
+MULTIPART_FROM = 64 << 20  # bytes, from which on a file is uploaded in parts
 WAIT_VARIABLE = "OBS_CREDENTIALS_WAIT"
 WAIT_SECONDS = 60.0  # for a file of credentials that is renewed late
 LONGEST_WAIT_SECONDS = 86400
 KEY_VARIABLES = ("OBS_ACCESS_KEY_ID", "OBS_SECRET_ACCESS_KEY")
 _FIELDS = ("access", "secret", "securitytoken")
+
+Pause = Callable[[float], bool]  # sleeps for some seconds; True if the wait should end, like `Event.wait`
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """What requests are signed with; never shown."""
+
+    access_key: str = field(repr=False)
+    secret_key: str = field(repr=False)
+    token: Optional[str] = field(repr=False, default=None)
+
+
+@dataclass(frozen=True)
+class Access:
+    """Everything a process needs to make requests: the service and the credentials.
+
+    `bundle` is a file of CA certificates that replaces certifi's; `timeout` the seconds without progress
+    after which a request fails; `multipart_from` and `part` are in bytes.
+    """
+
+    endpoint: str
+    credentials: Credentials
+    bundle: Optional[str] = None
+    timeout: float = STALL_SECONDS
+    multipart_from: int = MULTIPART_FROM
+    part: int = PART
 
 
 def endpoint_of(environ: Mapping[str, str]) -> Optional[str]:
@@ -115,14 +145,20 @@ def bucket_in_path(host: str) -> bool:
     return True
 
 
-def verifying(bundle: str) -> ssl.SSLContext:
+def verifying(bundle: Optional[str]) -> ssl.SSLContext:
     """A TLS context that verifies the certificate chain and the host name.
+
+    Without a bundle by that of certifi.
 
     Raises:
         CredentialsMissing: the file is not a CA bundle.
     """
     import ssl  # slow to import, like the others: only once OBS is really used
 
+    if bundle is None:
+        import certifi
+
+        bundle = certifi.where()
     try:
         return ssl.create_default_context(cafile=bundle)
     except OSError as error:  # includes ssl.SSLError

@@ -1,0 +1,158 @@
+"""Signs requests to one endpoint, with credentials that may be renewed meanwhile."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from functools import partial
+from typing import Callable, Dict, Optional, TypeVar
+from urllib.parse import urlsplit
+
+from path_mapping.errors import CredentialsMissing, Expired, Refused
+from path_mapping.wire import (
+    OBS,
+    S3,
+    Access,
+    BucketAddress,
+    Credentials,
+    Origin,
+    Pause,
+    SignatureKind,
+    SignedRequest,
+    address_of,
+    bucket_in_path,
+    signed,
+    verifying,
+)
+
+LOOK_SECONDS = 0.2  # between two looks for new credentials
+EXPIRED = "OBS refused the credentials as expired; waiting up to {:g} s for new ones{}"
+
+Result = TypeVar("Result")
+
+
+def warned(text: str) -> None:
+    """Logs a warning, where nobody else wants to know."""
+    import logging  # slow to import
+
+    logging.getLogger("path_mapping").warning(text)
+
+
+class Signer:
+    """The endpoint, the bundle of CAs and the credentials of all requests of a process.
+
+    The bucket is a subdomain of the endpoint, as OBS wants it; with an IP address (a test server) it is in
+    the path. `renew` returns the newest credentials, which may come up to `patience` seconds after the
+    current ones have expired, for which `announce` is told once.
+
+    Raises:
+        CredentialsMissing: the endpoint is not a URL, or the CA bundle cannot be read.
+    """
+
+    def __init__(
+        self,
+        access: Access,
+        renew: Optional[Callable[[], Credentials]] = None,
+        patience: float = 0.0,
+        announce: Callable[[str], None] = warned,
+    ) -> None:
+        address = address_of(access.endpoint)
+        self.access = dataclasses.replace(access, endpoint=f"{address.scheme}://{address.netloc}")
+        self.in_path = bucket_in_path(address.hostname or "")
+        self._address = address
+        self._renew, self._patience, self._announce = renew, patience, announce
+        self._until = 0.0  # how long new credentials are waited for, after the current ones were refused
+        self.context = verifying(access.bundle) if address.scheme == "https" else None
+        self._buckets: Dict[str, BucketAddress] = {}
+        self._lock = threading.RLock()  # for the credentials
+        self.asking = threading.Lock()  # held while the service is asked for a bucket's kind of signature
+
+    def use(self, keys: Credentials) -> None:
+        """Signs with these credentials from now on."""
+        with self._lock:
+            self.access = dataclasses.replace(self.access, credentials=keys)
+            self._until = 0.0
+
+    def renewed(self, used: Credentials, pause: Optional[Pause] = None) -> bool:
+        """See `SignedAccess.renewed`. The time of the wait is that of all threads together."""
+        while True:
+            with self._lock:  # several threads are refused at the same time
+                problem = self._look(used)
+                if self.access.credentials != used:
+                    return True
+                if pause is None or self._renew is None:
+                    return False
+                if not self._until and self._patience:
+                    said = f" ({problem})" if problem else ""
+                    self._announce(EXPIRED.format(self._patience, said))
+                self._until = self._until or time.monotonic() + self._patience
+                left = self._until - time.monotonic()
+            if left <= 0 or pause(min(LOOK_SECONDS, left)):
+                return False
+
+    def _look(self, used: Credentials) -> str:
+        """Takes the newest credentials, if they are not `used`; returns what was wrong with their source."""
+        if self._renew is None or self.access.credentials != used:
+            return ""
+        try:
+            newest = self._renew()
+        except CredentialsMissing as error:  # it is being replaced
+            return str(error)
+        if newest != used:
+            self.use(newest)
+        return ""
+
+    def with_newest(self, attempt: Callable[[], Result]) -> Result:
+        """Runs a request, and once more if it was refused and there are newer credentials.
+
+        One that is refused as expired carries what waits for new ones.
+        """
+        used = self.access.credentials
+        try:
+            return self._attempted(attempt)
+        except Refused:
+            if not self.renewed(used):
+                raise
+            return self._attempted(attempt)
+
+    def _attempted(self, attempt: Callable[[], Result]) -> Result:
+        used = self.access.credentials
+        try:
+            return attempt()
+        except Expired as error:
+            if self._patience:
+                error.wait = partial(self.renewed, used)
+            raise
+
+    def bucket(self, bucket: str) -> Optional[BucketAddress]:
+        """Where a bucket is; None as long as its kind of signature is not known: `learn` has to be called."""
+        if bucket not in self._buckets and self.in_path:
+            self.learn(bucket, S3)  # as the SDK does
+        return self._buckets.get(bucket)
+
+    def learn(self, bucket: str, kind: SignatureKind) -> BucketAddress:
+        """Takes note of the kind of signature of a bucket: that of OBS, or of S3."""
+        return self._buckets.setdefault(bucket, self.address(bucket, kind))
+
+    def address(self, bucket: str, kind: SignatureKind = OBS) -> BucketAddress:
+        """The address of a bucket with this kind of signature."""
+        secure, host = self._address.scheme == "https", self._address.hostname or ""
+        port = self._address.port or (443 if secure else 80)
+        host = host if self.in_path else f"{bucket}.{host}"
+        shown = f"[{host}]" if ":" in host else host
+        origin = Origin(host, port, secure)
+        return BucketAddress(
+            bucket, origin, shown if port in (80, 443) else f"{shown}:{port}", self.in_path, kind
+        )
+
+    def sign(
+        self, address: BucketAddress, method: str, key: str, query: Dict[str, str], headers: Dict[str, str]
+    ) -> SignedRequest:
+        """A request with the current credentials."""
+        return signed(address, self.access.credentials, method, key, query, headers)
+
+
+def server_of(endpoint: str) -> str:
+    """The server of an endpoint, as errors name it."""
+    return urlsplit(endpoint).netloc.rpartition("@")[2]
