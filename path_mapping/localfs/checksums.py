@@ -6,7 +6,6 @@ The CRC is computed by liblzma where the system has it (6 GB/s), else by crcmod 
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import hashlib
 import sys
 from functools import lru_cache
@@ -46,14 +45,8 @@ def _fastest() -> Update:
 
 def by_liblzma() -> Optional[Update]:
     """`crc64` by liblzma, None if it is not installed; it releases the GIL."""
-    for name in ("liblzma.so.5", ctypes.util.find_library("lzma")):
-        try:
-            native: Any = ctypes.CDLL(name).lzma_crc64 if name else None
-        except (OSError, AttributeError):
-            continue
-        if native is not None:
-            break
-    else:
+    native = _lzma_crc64("liblzma.so.5") or _lzma_crc64(_found_lzma())
+    if native is None:
         return None
     native.restype = ctypes.c_uint64
     native.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint64)
@@ -67,6 +60,19 @@ def by_liblzma() -> Optional[Update]:
         return int(native(ctypes.addressof(ctypes.c_char.from_buffer(data)), size, before))
 
     return by_address
+
+
+def _found_lzma() -> Optional[str]:
+    from ctypes import util  # slow to import
+
+    return util.find_library("lzma")
+
+
+def _lzma_crc64(name: Optional[str]) -> Any:
+    try:
+        return ctypes.CDLL(name).lzma_crc64 if name else None
+    except (OSError, AttributeError):
+        return None
 
 
 def by_crcmod() -> Update:

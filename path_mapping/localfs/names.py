@@ -59,6 +59,8 @@ def shown(path: Path) -> str:
 
 def printable(text: str) -> str:
     """The key or name on one line, without characters that control a terminal."""
+    if text.isprintable():  # nearly always
+        return text
     clean = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
     return clean.encode("utf-8", "backslashreplace").decode("utf-8")
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import json
 import os
 import threading
 from contextlib import suppress
@@ -119,6 +118,8 @@ class BegunUploads:
 
     def _note(self, entry: Dict[str, str]) -> None:
         """Adds a line. A newline comes first, as the last line may be torn."""
+        import json  # slow to import: hardly any transfer begins one
+
         with self._lock, suppress(OSError):
             if self._file is None:
                 self._create()
@@ -156,6 +157,8 @@ def _files(directory: Path, prefix: str) -> List[Path]:
 
 def _unfinished(content: bytes) -> List[BegunUpload]:
     """The uploads in a file that were begun and not ended, in this order; torn lines are ignored."""
+    import json
+
     found: Dict[str, BegunUpload] = {}
     for line in content.splitlines():
         with suppress(ValueError, KeyError, TypeError):

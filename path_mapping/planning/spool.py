@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pickle
-import tempfile
-from typing import Generic, Iterator, List, Tuple, TypeVar
+from typing import IO, Generic, Iterator, List, Optional, Tuple, TypeVar
 
-IN_MEMORY = 32 << 20  # bytes
+IN_MEMORY = 20_000  # items, a few hundred bytes each: nearly every transfer
 _BATCH = 1000  # items
 
 Item = TypeVar("Item", bound=Tuple[object, ...])
@@ -15,25 +14,37 @@ Item = TypeVar("Item", bound=Tuple[object, ...])
 class Spool(Generic[Item]):
     """Items are added, then read in the same order, as often as needed."""
 
-    def __init__(self) -> None:
-        self._file = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115 -- closed by close()
+    def __init__(self, in_memory: int = IN_MEMORY) -> None:
+        self._first: List[Item] = []
+        self._in_memory = in_memory
+        self._file: Optional[IO[bytes]] = None
         self._batch: List[Item] = []
 
     def add(self, item: Item) -> None:
         """Appends an item. Raises `OSError` for a full disk."""
+        if len(self._first) < self._in_memory:
+            self._first.append(item)
+            return
         self._batch.append(item)
         if len(self._batch) >= _BATCH:
             self._flush()
 
     def _flush(self) -> None:
+        if self._file is None:
+            import tempfile  # slow to import
+
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115 -- closed by close()
         self._file.seek(0, 2)
         pickle.dump(self._batch, self._file, protocol=4)  # the highest of Python 3.7
         self._batch = []
 
     def __iter__(self) -> Iterator[Item]:
         """All items so far; one reader at a time."""
+        yield from self._first
         if self._batch:
             self._flush()
+        if self._file is None:
+            return
         self._file.seek(0, 2)
         end, place = self._file.tell(), 0
         while place < end:
@@ -44,4 +55,6 @@ class Spool(Generic[Item]):
 
     def close(self) -> None:
         """Frees the memory and the disk."""
-        self._file.close()
+        self._first = []
+        if self._file is not None:
+            self._file.close()

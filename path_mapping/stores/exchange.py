@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import ssl
 import threading
 from contextlib import contextmanager
 from typing import Callable, Dict, Iterator, NamedTuple, Optional, Set, Tuple
@@ -19,6 +18,7 @@ from path_mapping.wire import (
     Origin,
     Response,
     error_of_status,
+    is_untrusted,
     seconds_to_wait,
 )
 
@@ -135,7 +135,7 @@ class Exchange:
         if self._connections.shut_down:
             return Cancelled()
         cause = error.__cause__
-        if isinstance(cause, ssl.SSLCertVerificationError):  # the next attempt finds the same
+        if is_untrusted(cause):  # the next attempt finds the same
             server = server_of(self._signer.access.endpoint)
             return Refused(f"{doing} at {server}: {type(cause).__name__}: {cause}")
         return Unreachable(f"{doing}: {error}")

@@ -6,7 +6,6 @@ some as a bare `Exception`; by default TLS is not verified, and the host name ne
 
 from __future__ import annotations
 
-import ssl
 import threading
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
@@ -15,7 +14,14 @@ from urllib.parse import urlsplit
 from path_mapping.errors import Corrupted, PathMappingError, Refused, Unreachable
 from path_mapping.localfs import CHUNK
 from path_mapping.stores.signer import Signer, server_of
-from path_mapping.wire import Credentials, ObjectPage, StoredObject, error_of_status, md5_of_etag
+from path_mapping.wire import (
+    Credentials,
+    ObjectPage,
+    StoredObject,
+    error_of_status,
+    is_untrusted,
+    md5_of_etag,
+)
 
 if TYPE_CHECKING:
     from obs import ObsClient
@@ -100,7 +106,7 @@ class ObsSdk:
             raise
         except Exception as error:
             host = server_of(self._signer.access.endpoint)
-            kind = Refused if isinstance(error, ssl.SSLCertVerificationError) else Unreachable
+            kind = Refused if is_untrusted(error) else Unreachable
             raise kind(f"{doing} at {host}: {type(error).__name__}: {error}") from error
 
 

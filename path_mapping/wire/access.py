@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional
@@ -119,6 +118,8 @@ def read_credentials(file: Path) -> Credentials:
     Raises:
         CredentialsMissing: the file cannot be read; the message does not show its content.
     """
+    import json
+
     expected = 'expected {"credential": {"access": ..., "secret": ..., "securitytoken": ...}}'
     try:
         found: Any = json.loads(file.read_text(encoding="utf-8"))
@@ -163,6 +164,15 @@ def verifying(bundle: Optional[str]) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=bundle)
     except OSError as error:  # includes ssl.SSLError
         raise CredentialsMissing(f"SSL_CERT_FILE: {bundle} is not a CA bundle: {error}") from error
+
+
+def is_untrusted(error: Optional[BaseException]) -> bool:
+    """Whether a certificate was not accepted."""
+    if not isinstance(error, OSError):
+        return False
+    import ssl
+
+    return isinstance(error, ssl.SSLCertVerificationError)
 
 
 def proxy_for(address: SplitResult, environ: Mapping[str, str]) -> Optional[str]:

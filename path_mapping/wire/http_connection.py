@@ -10,10 +10,12 @@ from __future__ import annotations
 import os
 import re
 import socket
-import ssl
 import struct
 import time
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Union
+from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, Type, Union
+
+if TYPE_CHECKING:
+    import ssl
 
 LONGEST_HEAD = 64 << 10  # bytes
 LONGEST_CONNECT = 20.0  # seconds
@@ -263,11 +265,15 @@ class HttpConnection:
             self._watched, self._arrived = now, 0
 
     def _broken(self, doing: str, error: OSError) -> ConnectionFailed:
-        if isinstance(error, (BlockingIOError, TimeoutError, socket.timeout, ssl.SSLWantReadError)):
+        late: Tuple[Type[OSError], ...] = (BlockingIOError, TimeoutError, socket.timeout)
+        ended: Tuple[Type[OSError], ...] = (ConnectionResetError, BrokenPipeError)
+        if not self._plain:
+            import ssl  # slow to import
+
+            late, ended = (*late, ssl.SSLWantReadError), (*ended, ssl.SSLEOFError, ssl.SSLZeroReturnError)
+        if isinstance(error, late):
             return ConnectionFailed(f"{doing}: no progress for {self._stall:g} s")
-        gone = isinstance(
-            error, (ConnectionResetError, BrokenPipeError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
-        )
+        gone = isinstance(error, ended)
         return ConnectionFailed(f"{doing}: {_reason(error)}", gone and self._responses > 0 and self._end == 0)
 
 

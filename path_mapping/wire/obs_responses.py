@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import re
-from email.utils import parsedate_to_datetime
 from typing import Any, Mapping, Optional, Tuple, Union
 
 from path_mapping.errors import (
@@ -150,6 +149,8 @@ def etag_of_parts(etags: Tuple[str, ...]) -> str:
 
 def object_state(body: Any) -> ObjectState:
     """The state of an object, by the SDK's answer to a HEAD."""
+    from email.utils import parsedate_to_datetime  # slow to import
+
     modified = parsedate_to_datetime(body.lastModified).timestamp() if body.lastModified else 0.0
     size, crc64 = int(body.contentLength), str(body.crc64 or "")
     state = ObjectState(size, int(modified * 1e9), body.etag or "")
