@@ -2,10 +2,6 @@
 
 from path_mapping.wire.access import (
     KEY_VARIABLES,
-    STALL_SECONDS,
-    Access,
-    Credentials,
-    Pause,
     address_of,
     bucket_in_path,
     credentials_of,
@@ -16,6 +12,7 @@ from path_mapping.wire.access import (
     read_credentials,
     verifying,
 )
+from path_mapping.wire.credentials import STALL_SECONDS, Access, Credentials, Pause
 from path_mapping.wire.found_object import ObjectState, StoredObject
 from path_mapping.wire.http_connection import ConnectionFailed, HttpConnection, Origin, Response
 from path_mapping.wire.object_list import ObjectPage, parsed_page

@@ -2,51 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Mapping, Optional
 from urllib.parse import SplitResult, urlsplit
 
 from path_mapping.errors import CredentialsMissing
+from path_mapping.wire.credentials import Credentials
 
 if TYPE_CHECKING:
     import ssl
 
-STALL_SECONDS = 60.0  # without progress, after which a request has failed
-PART = 16 << 20  # bytes
-MULTIPART_FROM = 64 << 20  # bytes, from which on a file is uploaded in parts
 WAIT_VARIABLE = "OBS_CREDENTIALS_WAIT"
 WAIT_SECONDS = 60.0  # for a file of credentials that is renewed late
 LONGEST_WAIT_SECONDS = 86400
 KEY_VARIABLES = ("OBS_ACCESS_KEY_ID", "OBS_SECRET_ACCESS_KEY")
 _FIELDS = ("access", "secret", "securitytoken")
-
-Pause = Callable[[float], bool]  # sleeps for some seconds; True if the wait should end, like `Event.wait`
-
-
-@dataclass(frozen=True)
-class Credentials:
-    """What requests are signed with; never shown."""
-
-    access_key: str = field(repr=False)
-    secret_key: str = field(repr=False)
-    token: Optional[str] = field(repr=False, default=None)
-
-
-@dataclass(frozen=True)
-class Access:
-    """Everything a process needs to make requests: the service and the credentials.
-
-    `bundle` is a file of CA certificates that replaces certifi's; `timeout` the seconds without progress
-    after which a request fails; `multipart_from` and `part` are in bytes.
-    """
-
-    endpoint: str
-    credentials: Credentials
-    bundle: Optional[str] = None
-    timeout: float = STALL_SECONDS
-    multipart_from: int = MULTIPART_FROM
-    part: int = PART
 
 
 def endpoint_of(environ: Mapping[str, str]) -> Optional[str]:

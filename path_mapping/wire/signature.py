@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Dict, NamedTuple
 from urllib.parse import quote
 
-from path_mapping.wire.access import Credentials
+from path_mapping.wire.credentials import Credentials
 from path_mapping.wire.http_connection import Origin
 
 SIGNED_QUERY = ("partNumber", "uploadId")  # of those that we use, in this order
