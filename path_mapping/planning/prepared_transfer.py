@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 from typing import Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
@@ -112,9 +113,10 @@ class PreparedTransfer:
 
     def _copy(self, task: _Task) -> Copy:
         ends, name = self._scans[task.route].ends, task.name
+        root = str(ends.root)
         return Copy(
-            ends.root / name,
-            ends.root,
+            os.path.join(root, name),
+            root,
             ends.bucket,
             ends.key_of(name),
             task.size,
@@ -132,7 +134,7 @@ class PreparedTransfer:
 
         If its content was not `checked`, its MD5 is not recorded: it need not be that of the object.
         """
-        scan, local = self._scans[copy.route], look(copy.local)
+        scan, local = self._scans[copy.route], look(copy.path)
         if local is not None and copy.etag:
             md5 = md5_of(chunks(copy.local)) if scan.route.checksum and checked else ""
             name = scan.ends.name_of(copy.key)

@@ -61,9 +61,8 @@ class SmallDownload(Job):
 
     def begin(self) -> Iterable[Unit]:
         copy = self.copy
-        path, root = os.fspath(copy.local), os.fspath(copy.root)
         number, seen = self._number(), tuple(self._seen)
-        return (GetFile(number, copy.bucket, copy.key, copy.size, path, root, seen),)
+        return (GetFile(number, copy.bucket, copy.key, copy.size, copy.path, copy.root, seen),)
 
     def proceed(self, unit: Unit, value: Any) -> Iterable[Unit]:
         match: ContentMatch = value
@@ -105,7 +104,7 @@ class LargeDownload(Job):
         self._is_open = False
 
     def begin(self) -> Iterable[Unit]:
-        directory, root = os.fspath(self.copy.local.parent), os.fspath(self.copy.root)
+        directory, root = os.path.dirname(self.copy.path), self.copy.root
         self._directory = TargetDir(directory, root)
         try:
             known = self._open()

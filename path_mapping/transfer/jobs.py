@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from dataclasses import replace
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from path_mapping.errors import Unreachable
@@ -58,7 +57,7 @@ class Job(ABC):
 
 def as_sent(copy: Copy, stored: StoredFile) -> Copy:
     """The file in the state in which it was sent, with the ETag of its object."""
-    return replace(copy, size=stored.size, mtime_ns=stored.mtime_ns, etag=stored.etag)
+    return copy._replace(size=stored.size, mtime_ns=stored.mtime_ns, etag=stored.etag)
 
 
 class SmallUpload(Job):
@@ -70,7 +69,7 @@ class SmallUpload(Job):
     def __init__(self, copy: Copy, number: Number, checked: bool, settled: bool, by_length: ByLength) -> None:
         self.copy = copy
         self._by_length = by_length
-        path = os.fspath(copy.local)
+        path = copy.path
         self._unit = PutFile(
             number(), copy.bucket, copy.key, copy.size, path, checked, copy.mtime_ns, settled
         )
@@ -120,7 +119,7 @@ class LargeUpload(Job):
         """Begins the upload of the file in its current state."""
         self._attempts += 1
         self._stored = {}
-        before = self._before = state_of(os.stat(self.copy.local))
+        before = self._before = state_of(os.stat(self.copy.path))
         if self._settled and (before.size, before.mtime_ns) != (self.copy.size, self.copy.mtime_ns):
             raise FileChanged("the file changed after it was listed")
         part = part_size(self._before.size, self._part)
@@ -157,7 +156,7 @@ class LargeUpload(Job):
         return self.begin()
 
     def _parts(self, begun: MultipartUpload) -> Iterator[Unit]:
-        path, known = os.fspath(self.copy.local), parts_that_count(begun.parts, self._spans)
+        path, known = self.copy.path, parts_that_count(begun.parts, self._spans)
         for number, (span, etag) in enumerate(zip(self._spans, known), start=1):
             yield PutPart(
                 self._number(), self.copy.bucket, self.copy.key, begun.upload, number, *span, path, etag,
@@ -168,7 +167,7 @@ class LargeUpload(Job):
         """Completes the upload; if the file has changed meanwhile, aborts it, to begin again."""
         assert self._before is not None
         etags: Tuple[str, ...] = ()
-        if state_of(os.stat(self.copy.local)) == self._before:
+        if state_of(os.stat(self.copy.path)) == self._before:
             etags = tuple(self._stored[number].etag for number in sorted(self._stored))
         compared = all(stored.compared for stored in self._stored.values())
         return EndParts(

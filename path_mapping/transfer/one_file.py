@@ -32,7 +32,7 @@ def download_file(store: FileStore, bucket: str, key: str, found: ObjectState, l
         kind = LargeDownload if copy.size > ranges_from else SmallDownload
         return kind(copy, number, lambda by_length: None)
 
-    _move(Copy(local, local.parent, bucket, key, found.size, etag), job, via)
+    _move(Copy(os.fspath(local), os.fspath(local.parent), bucket, key, found.size, etag), job, via)
 
 
 def upload_file(store: FileStore, local: Path, bucket: str, key: str) -> None:
@@ -46,7 +46,18 @@ def upload_file(store: FileStore, local: Path, bucket: str, key: str) -> None:
         return SmallUpload(copy, number, True, False, lambda by_length: None)
 
     with unfinished_uploads([route], local.parent) as (uploads,):
-        _move(Copy(local, local.parent, bucket, key, status.st_size, mtime_ns=status.st_mtime_ns), job, via)
+        _move(
+            Copy(
+                os.fspath(local),
+                os.fspath(local.parent),
+                bucket,
+                key,
+                status.st_size,
+                mtime_ns=status.st_mtime_ns,
+            ),
+            job,
+            via,
+        )
 
 
 def _move(copy: Copy, job: Callable[[Copy, Callable[[], int]], Job], via: StoreAccess) -> None:

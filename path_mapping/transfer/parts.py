@@ -13,15 +13,16 @@ MOST_PARTS = 9_000  # OBS accepts 10,000 (API reference, "Uploading Parts")
 
 ALONE_FILES = 400  # fewer are done before another process has started
 ALONE_BYTES = 256 * MIB
-MOST_PROCESSES = 4
+MOST_PROCESSES = 4  # this process keeps no more of them busy: benchmarks/README.md
 MOST_THREADS = 128  # of all processes together
-THREADS_EACH = 8
+LEAST_THREADS = 8  # of all processes together
+THREADS_EACH = 4  # more only take turns at the GIL, if the round trip is short
 ALONE_THREADS = 16
 FILES_PER_THREAD = 4
 LARGE_PIECES = 8 * MIB  # on average: the kernel does nearly all the work, the GIL is no limit
 REQUESTS_PER_SECOND = 5_000  # the most that all processes together can make
 
-BATCH = 16
+BATCH = 64
 BATCH_BYTES = 2 * MIB
 
 
@@ -68,7 +69,7 @@ def pool_size(files: int, size: int, cores: int, round_trip: float) -> PoolSize:
     if is_small(files, size):
         return PoolSize(0, max(1, min(ALONE_THREADS, files // FILES_PER_THREAD)))
     processes = max(1, min(cores, MOST_PROCESSES)) if size < files * LARGE_PIECES else 1
-    wanted = max(THREADS_EACH * processes, math.ceil(REQUESTS_PER_SECOND * round_trip))
+    wanted = max(LEAST_THREADS, THREADS_EACH * processes, math.ceil(REQUESTS_PER_SECOND * round_trip))
     threads = max(1, min(wanted, MOST_THREADS, files) // processes)
     return PoolSize(processes, threads) if processes > 1 else PoolSize(0, threads)
 

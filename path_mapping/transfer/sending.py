@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from dataclasses import replace
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Set
 
@@ -25,13 +24,13 @@ class Sending:
     def __init__(self, prepared: PreparedTransfer, failures: List[Failure], settled: bool) -> None:
         self.files = self.size = 0
         self.deferred: List[Path] = []
-        self.uncompared: Set[Path] = set()
+        self.uncompared: Set[str] = set()
         self._prepared = prepared
         self._failures = failures
         self._settled = settled
-        self._begun: Dict[Path, Copy] = {}
-        self._others: Dict[Path, Copy] = {}  # sent in another state than that in which they were listed
-        self._unsent: Set[Path] = set()
+        self._begun: Dict[str, Copy] = {}
+        self._others: Dict[str, Copy] = {}  # sent in another state than that in which they were listed
+        self._unsent: Set[str] = set()
 
     def run(
         self, work: Work, via: StoreAccess, cancel: threading.Event, progress: Callable[[Progress], None]
@@ -55,27 +54,27 @@ class Sending:
 
     def begin(self, copy: Copy) -> None:
         """Takes note of a file as it was listed."""
-        self._begun[copy.local] = copy
+        self._begun[copy.path] = copy
 
     def by_length(self, copy: Copy) -> None:
         """Takes note of a file that could only be compared by its length."""
-        self.uncompared.add(copy.local)
+        self.uncompared.add(copy.path)
 
     def done(self, copy: Copy) -> None:
         """Takes note of a file as it was sent."""
-        listed = self._begun.pop(copy.local)
-        if copy.local not in self._others:
+        listed = self._begun.pop(copy.path)
+        if copy.path not in self._others:
             self.files += 1
             self.size += copy.size
-        if (copy.size, copy.mtime_ns) != (listed.size, listed.mtime_ns) or copy.local in self._others:
-            self._others[copy.local] = copy
+        if (copy.size, copy.mtime_ns) != (listed.size, listed.mtime_ns) or copy.path in self._others:
+            self._others[copy.path] = copy
         self._prepared.uploaded(copy)
 
     def failed(self, copy: Copy, error: Exception) -> None:
         """Takes note of a file that was not sent."""
-        self._begun.pop(copy.local, None)
-        self._unsent.add(copy.local)
-        if isinstance(error, FileNotFoundError) and not os.path.exists(copy.local):
+        self._begun.pop(copy.path, None)
+        self._unsent.add(copy.path)
+        if isinstance(error, FileNotFoundError) and not os.path.exists(copy.path):
             self._prepared.notice(f"{shown(copy.local)} was removed before it was uploaded")
         elif isinstance(error, FileChanged) and self._settled:
             self.deferred.append(copy.local)
@@ -87,13 +86,13 @@ class Sending:
     def _changed(self) -> Iterator[Copy]:
         """The files that have changed since they were sent, as they are now."""
         for listed in self._prepared.copies():
-            if listed.local in self._unsent:
+            if listed.path in self._unsent:
                 continue
-            sent = self._others.get(listed.local, listed)
+            sent = self._others.get(listed.path, listed)
             try:
-                status = os.stat(listed.local)
+                status = os.stat(listed.path)
             except OSError:
                 continue  # removed since
             if (status.st_size, status.st_mtime_ns) != (sent.size, sent.mtime_ns):
-                self._others[listed.local] = sent
-                yield replace(listed, size=status.st_size, mtime_ns=status.st_mtime_ns)
+                self._others[listed.path] = sent
+                yield listed._replace(size=status.st_size, mtime_ns=status.st_mtime_ns)

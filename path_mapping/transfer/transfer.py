@@ -117,8 +117,9 @@ def download(
 
         def done(copy: Copy) -> None:
             nonlocal by_length
-            prepared.downloaded(copy, checked=copy not in uncompared)
-            by_length += copy in uncompared
+            unsure = copy in uncompared
+            prepared.downloaded(copy, checked=not unsure)
+            by_length += unsure
             uncompared.discard(copy)
 
         def failed(copy: Copy, error: Exception) -> None:
@@ -225,11 +226,11 @@ def _change_directories(prepared: PreparedTransfer, failures: List[Failure]) -> 
             make_directories(target)
     for copy in prepared.directories():
         with _noting(failures, copy.url, shown(copy.local)):
-            contained(copy.local, copy.root)
+            contained(copy.local, Path(copy.root))
             make_directories(copy.local)
     for copy in prepared.deletions():
         with _noting(failures, copy.url, shown(copy.local)):
-            contained(copy.local, copy.root)
+            contained(copy.local, Path(copy.root))
             copy.local.unlink()
             prepared.forget(copy)
 
@@ -243,7 +244,7 @@ def _mark_directories(
         write = partial(via.store.write, copy.bucket, copy.key, nothing, empty, lambda size: None)
         with _noting(failures, shown(copy.local), copy.url):
             prepared.uploaded(
-                replace(copy, etag=retrying(write, cancel, via.patience, troubled=via.troubled))
+                copy._replace(etag=retrying(write, cancel, via.patience, troubled=via.troubled))
             )
 
 
@@ -316,10 +317,12 @@ def _unfinished(prepared: PreparedTransfer, ranges_from: int) -> Tuple[Set[str],
     """
     own: Set[str] = set()
     places = set(prepared.unrecorded)
+    directories: Set[Tuple[str, str]] = set()
     for copy in prepared.copies():
-        places.add((copy.local.parent, copy.root))
+        directories.add((os.path.dirname(copy.path), copy.root))
         if copy.size > ranges_from:
             own |= {temporary_of(copy), journal_of(temporary_of(copy))}
+    places.update((Path(directory), Path(root)) for directory, root in directories)
     return own, places
 
 

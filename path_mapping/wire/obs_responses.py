@@ -24,6 +24,7 @@ from path_mapping.wire.part_sizes import count_of_parts, part_sizes_of
 NETWORK_CODES = {"IncompleteBody", "RequestTimeout"}  # status 400, but a fault of the network
 EXPIRED_CODES = {"ExpiredToken", "InvalidAccessKeyId", "InvalidToken", "TokenRefreshRequired"}
 CRC64_HEADERS = ("x-obs-checksum-crc64ecma", "x-amz-checksum-crc64ecma", "x-obs-hash-crc64ecma")
+_CRC64_NAMES = tuple(name.encode("ascii") for name in CRC64_HEADERS)
 _MD5 = re.compile(r"[0-9a-f]{32}")
 LONGEST_WAIT = 60.0  # seconds, whatever Retry-After asks for
 
@@ -86,8 +87,8 @@ def parts_of_content(headers: Mapping[bytes, bytes]) -> Optional[Tuple[str, int]
 
 def crc64_of_content(headers: Mapping[bytes, bytes]) -> Optional[int]:
     """The CRC-64 of the object, by the headers of a response; None if the service does not send it."""
-    for name in CRC64_HEADERS:
-        text = headers.get(name.encode("ascii"))
+    for name in _CRC64_NAMES:
+        text = headers.get(name)
         if text is not None and text.isdigit():
             return int(text)
     return None
@@ -100,20 +101,21 @@ class ContentCheck:
         self._crc64 = crc64_of_content(headers)
         self._md5 = md5_of_content(headers) if self._crc64 is None else None
         self.wanted = self._crc64 is not None or self._md5 is not None
-        self._crc, self._digest = 0, new_md5()
+        self._crc = 0
+        self._digest = new_md5() if self._md5 is not None else None
 
     def add(self, piece: Union[bytes, memoryview]) -> None:
         """Takes the next piece of the content."""
         if self._crc64 is not None:
             self._crc = crc64(piece, self._crc)
-        elif self._md5 is not None:
+        elif self._digest is not None:
             self._digest.update(piece)
 
     def finish(self, doing: str) -> None:
         """Raises `Unreachable` if the checksums differ."""
         if self._crc64 is not None and self._crc != self._crc64:
             raise Corrupted(f"{doing}: the CRC-64 in OBS is {self._crc64}, here it is {self._crc}")
-        if self._md5 is not None and self._digest.hexdigest() != self._md5:
+        if self._digest is not None and self._digest.hexdigest() != self._md5:
             raise Corrupted(f"{doing}: the MD5 in OBS is {self._md5}, here it is {self._digest.hexdigest()}")
 
 

@@ -15,6 +15,7 @@ from path_mapping.localfs.checksums import by_crcmod, by_liblzma, crc64, crc64_o
 from path_mapping.localfs.marks import FileMark, put_mark, read_mark
 from path_mapping.localfs.unfinished import PartJournal
 from path_mapping.transfer.parts import (
+    BATCH,
     MIB,
     MOST_THREADS,
     batch_limit,
@@ -52,7 +53,7 @@ def test_a_pool_stays_small(files: int, size: int, cores: int, round_trip: float
 
 def test_few_files_need_no_process_and_long_round_trips_more_threads() -> None:
     assert pool_size(3, 1000, 8, 0.0) == (0, 1)
-    assert pool_size(10_000, 160 * MIB, 2, 0.0005) == (2, 8)
+    assert pool_size(10_000, 160 * MIB, 2, 0.0005) == (2, 4)
     assert pool_size(10_000, 160 * MIB, 2, 0.02) == (2, 50)
     assert pool_size(10_000, 160 * MIB, 1, 0.0).processes == 0
     assert pool_size(132, 2048 * MIB, 2, 0.0) == (0, 8)
@@ -60,7 +61,7 @@ def test_few_files_need_no_process_and_long_round_trips_more_threads() -> None:
 
 @given(st.integers(0, 10**7), st.integers(1, 200))
 def test_batches_get_smaller_towards_the_end(left: int, room: int) -> None:
-    assert 1 <= batch_limit(left, room) <= 16
+    assert 1 <= batch_limit(left, room) <= BATCH
     assert batch_limit(left, room) <= max(1, left)
 
 
