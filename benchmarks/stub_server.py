@@ -67,8 +67,8 @@ class Objects:
         crc = self._crcs.get(_below_its_tree(name))
         return "" if crc is None else f"x-obs-hash-crc64ecma: {crc}\r\n"
 
-    def below(self, prefix: str, after: str) -> List[str]:
-        """The names from `after` on that begin with the prefix."""
+    def below(self, prefix: str, after: str, most: int = 1001) -> List[str]:
+        """The names after `after` that begin with the prefix."""
         if len(self._sorted) != len(self.files):
             self._sorted = sorted(self.files)
         start = (
@@ -76,10 +76,20 @@ class Objects:
             if after > prefix
             else bisect.bisect_left(self._sorted, prefix)
         )
-        found = itertools.takewhile(
-            lambda name: name.startswith(prefix), itertools.islice(self._sorted, start, None)
-        )
-        return list(itertools.islice(found, 1001))
+        found = self._sorted[start : start + most]
+        return list(itertools.takewhile(lambda name: name.startswith(prefix), found))
+
+    def level(self, prefix: str, after: str) -> List[str]:
+        """The names directly below the prefix: that of a folder ends in `/`, and what is in it is skipped."""
+        found: List[str] = []
+        while len(found) <= 1000:
+            names = self.below(prefix, after, 1)
+            if not names:
+                break
+            folder, slash, _ = names[0][len(prefix) :].partition("/")
+            found.append(f"{prefix}{folder}/" if slash else names[0])
+            after = f"{prefix}{folder}/\uffff" if slash else names[0]
+        return found
 
 
 def _below_its_tree(name: str) -> str:
@@ -276,15 +286,17 @@ class Server:
     def _keys(self, bucket: str, asked: Dict[str, str]) -> str:
         after = asked.get("continuation-token") or asked.get("start-after") or asked.get("marker") or ""
         prefix = f"{bucket}/{asked.get('prefix', '')}"
-        names = self.objects.below(prefix, f"{bucket}/{after}" if after else prefix)
+        look = self.objects.level if asked.get("delimiter") else self.objects.below
+        if after.endswith("/"):
+            after += "\uffff"  # a folder that the last page had
+        names = look(prefix, f"{bucket}/{after}" if after else prefix)
         truncated, names = len(names) > 1000, names[:1000]
         shown = quote if asked.get("encoding-type") == "url" else escape
         rows, folders = [], set()
         for name in names:
             key = name[len(bucket) + 1 :]
-            folder, slash, _ = name[len(prefix) :].partition("/")
-            if asked.get("delimiter") and slash:
-                folders.add(asked.get("prefix", "") + folder + "/")
+            if asked.get("delimiter") and name.endswith("/"):
+                folders.add(key)
                 continue
             size = self.objects.files[name][0]
             rows.append(
