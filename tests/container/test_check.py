@@ -167,7 +167,7 @@ FILES = {
     "/home/ma-user/code/.git/config": f"[remote]\nurl = https://me:{SECRET}@host/x.git",
     "/home/ma-user/code/.obsutilconfig": f"ak=AAAA{SECRET}\nsk={SECRET}",
     "/home/ma-user/code/deep/er/id_rsa": f"-----BEGIN OPENSSH PRIVATE KEY-----\n{SECRET}",
-    "/home/ma-user/code/settings.py": f"OBS_SECRET_ACCESS_KEY = '{SECRET}0123456789'",
+    "/home/ma-user/code/settings.py": "OBS_SECRET_ACCESS_KEY = '" + "a1B2" * 10 + "'",
     "/root/.netrc": f"machine host login me password {SECRET}",
     "/root/.aws/credentials": f"[default]\naws_secret_access_key = {SECRET}",
     "/opt/work/train.yaml": "token: ghp_" + "a1B2" * 9,
@@ -203,7 +203,7 @@ def test_credentials_in_files_and_in_the_history(
     assert f"{REMOVED} (removed later, but still in its layer)" in evidence
     assert "docker history" in evidence
     assert SECRET not in done.output + done.errors
-    assert "ghp_" not in done.output
+    assert "a1B2" not in done.output + done.errors
 
 
 def test_findings_as_text(derived: Callable[..., str], ma_boot: Callable[..., Ran]) -> None:

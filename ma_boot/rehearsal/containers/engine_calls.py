@@ -7,8 +7,14 @@ import time
 from typing import TYPE_CHECKING, Any, List, Mapping, Optional
 
 from ma_boot.errors import BootError, CommandNotFound, ConfigError, NotExecutable
-from ma_boot.image import ARCHITECTURES, LABEL, EngineRefused, docker_platform, image_attributes, this_toolkit
-from ma_boot.modelarts import PLATFORM_UID
+from ma_boot.image import (
+    ARCHITECTURES,
+    EngineRefused,
+    docker_platform,
+    image_attributes,
+    run_inside,
+    this_toolkit,
+)
 from ma_boot.rehearsal.containers.container_plan import RUN_LABEL, ContainerPlan
 
 if TYPE_CHECKING:
@@ -18,6 +24,7 @@ _READY_SECONDS = 120.0
 _REMOVE_SECONDS = 60.0
 _POLL_SECONDS = 0.1
 _SUBNET_ATTEMPTS = 5
+_VERSION_SECONDS = 120.0  # of an emulated processor, too
 _LOOK = "`ma_boot image check` on it says what to do"
 
 
@@ -31,29 +38,22 @@ def check_runs_here(client: DockerClient, image: str) -> None:
         CommandNotFound: the image has no ma_boot.
         NotExecutable: its ma_boot cannot be executed.
     """
-    from docker.errors import APIError, ContainerError
-
     found = _machine(image_attributes(client, image).get("Architecture"))
     here = _machine(client.info().get("Architecture"))
-    foreign = ConfigError(
-        f"{image} is for {found}, but the engine runs on {here} and has no emulation of {found} "
-        f"(binfmt_misc): rehearse with an image of `ma_boot image build --platform {docker_platform(here)}`"
-    )
-    try:
-        answer = client.containers.run(
-            image, ["--version"], entrypoint=["ma_boot"], user=str(PLATFORM_UID), remove=True, stderr=True,
-            network_disabled=True, labels={LABEL: "probe"},
-        ).decode(errors="replace")  # fmt: skip
-    except APIError as error:
-        refusal = _refusal(image, str(error.explanation or error))
-        raise (foreign if found != here and isinstance(refusal, NotExecutable) else refusal) from error
-    except ContainerError as error:
-        if found != here:
-            raise foreign from error
-        answer = (error.stderr or b"").decode(errors="replace")
-        raise ConfigError(f"{image}: `ma_boot --version` failed: {answer.strip()}\n{_LOOK}") from error
-    if this_toolkit(answer) is None:
-        raise ConfigError(f"{image}: its ma_boot is another program; it answers {answer[:200]!r}\n{_LOOK}")
+    run = run_inside(client, image, ["ma_boot", "--version"], _VERSION_SECONDS)
+    if run.refusal or run.exit_code != 0:
+        refusal = _refusal(image, run.refusal) if run.refusal else None
+        if found != here and (refusal is None or isinstance(refusal, NotExecutable)):
+            raise ConfigError(
+                f"{image} is for {found}, but the engine runs on {here} and has no emulation of {found} "
+                "(binfmt_misc): rehearse with an image of "
+                f"`ma_boot image build --platform {docker_platform(here)}`"
+            )
+        raise refusal or ConfigError(f"{image}: `ma_boot --version` failed: {run.output.strip()}\n{_LOOK}")
+    if this_toolkit(run.output) is None:
+        raise ConfigError(
+            f"{image}: its ma_boot is another program; it answers {run.output[:200]!r}\n{_LOOK}"
+        )
 
 
 def _machine(architecture: Any) -> str:
@@ -64,7 +64,8 @@ def _refusal(name: str, text: str) -> BootError:
     """Why the engine did not start `ma_boot` in a container."""
     if "executable file not found" in text or "no such file or directory" in text:
         return CommandNotFound(
-            f"{name}: the image has no ma_boot, expected one of `ma_boot image build` ({text})"
+            f"{name}: the image has no ma_boot that starts, expected one of `ma_boot image build` ({text})\n"
+            f"{_LOOK}"
         )
     if "permission denied" in text or "exec format error" in text:
         return NotExecutable(f"{name}: the image's ma_boot cannot be executed: {text}")
