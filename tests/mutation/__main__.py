@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
 import re
 import sys
 import time
@@ -14,9 +13,9 @@ from typing import Dict, List, NamedTuple, Tuple
 
 import yaml
 
-from tests.mutation.mutants import Mutant, Place, mutant_at, places_of, shuffled
+from tests.mutation.mutants import Mutant, mutant_at, places_of, shuffled
 from tests.mutation.rooms import ROOMS, Room
-from tests.mutation.run import change, copy_tree, tests_pass
+from tests.mutation.run import Runner, copy_tree, run_collected
 
 ROOT = Path(__file__).parents[2]
 WORK = ROOT / ".mutants"
@@ -52,51 +51,36 @@ def equivalents() -> Dict[Tuple[str, str, str], str]:
 
 def measure(name: str, room: Room, minutes: float, seed: int) -> Score:
     """Tries the mutants of a room in a random order, as many as there is time for."""
-    copy, log = WORK / name / "tree", WORK / name / "output.txt"
+    copy = WORK / name / "tree"
     copy_tree(ROOT, copy)
-    places = places_of(copy, room.folder)
     known = equivalents()
     _refuse_stale(copy, known)
-    timeout = 3 * _control(copy, room, places[0], log) + 10
-    survived: List[Mutant] = []
-    tried = equivalent = 0
-    until = time.monotonic() + 60 * minutes
-    with (WORK / name / "results.jsonl").open("w", encoding="utf-8") as results:
+    places = places_of(copy, room.folder)
+    scores = []
+
+    def work(runner: Runner) -> None:
+        selection = runner.record()
+        for line in (1, max(place.line for place in places if place.path == places[0].path)):
+            source = (copy / places[0].path).read_text(encoding="utf-8")
+            if runner.notices(Mutant(places[0].path, line, "none", "", "", source), selection):
+                sys.exit(f"the tests fail without any change: {copy.parent}/output.txt")
+        tried, equivalent, survived = 0, 0, []
+        until = time.monotonic() + 60 * minutes
         for tried, place in enumerate(shuffled(places, seed), 1):
             mutant = mutant_at(copy, place)
             if (mutant.path, mutant.before, mutant.after) in known:
                 equivalent += 1
-                continue
-            passed = _passes_with(copy, mutant.path, mutant.source, room, timeout, log)
-            if passed:
+            elif not runner.notices(mutant, selection):
                 survived.append(mutant)
                 print(f"{tried}/{len(places)} survived: {mutant}", flush=True)
-            results.write(json.dumps([passed, *mutant[:-1]], ensure_ascii=False) + "\n")
-            results.flush()
             if time.monotonic() >= until:
                 break
-    return Score(len(places), tried, equivalent, survived)
+        scores.append(Score(len(places), tried, equivalent, survived))
 
-
-def _control(copy: Path, room: Room, place: Place, log: Path) -> float:
-    """The seconds that the tests take on the code as it is; they have to fail when it cannot be imported."""
-    begun = time.monotonic()
-    if not tests_pass(copy, room.tests, 3600, log):
-        sys.exit(f"the tests fail without any mutant:\n{log.read_text(errors='replace')[-3000:]}")
-    seconds = time.monotonic() - begun
-    if _passes_with(copy, place.path, "raise SystemError('a control')\n", room, 3600, log):
-        sys.exit(f"the tests do not run {place.path} of the copy {copy}")
-    return seconds
-
-
-def _passes_with(copy: Path, path: str, source: str, room: Room, timeout: float, log: Path) -> bool:
-    file = copy / path
-    original = file.read_bytes()
-    change(file, source.encode())
-    try:
-        return tests_pass(copy, room.tests, timeout, log)
-    finally:
-        change(file, original)
+    run_collected(copy, room.folder, room.tests, work)
+    if not scores:
+        sys.exit(f"the tests did not run: {copy.parent}/output.txt")
+    return scores[0]
 
 
 def _refuse_stale(copy: Path, known: Dict[Tuple[str, str, str], str]) -> None:

@@ -216,8 +216,13 @@ class TestOtherTemplates:
         assert validate(table) == []
 
     def test_servers_are_counted_in_the_order_of_their_ranks(self) -> None:
-        document = {**TEMPLATE_ONE, "server_list": TEMPLATE_ONE["server_list"][::-1]}
+        document = copy.deepcopy(TEMPLATE_ONE)
+        document["server_list"].reverse()
         assert own_pod(parse(document), "any", None, 0).server_id == "10.0.0.0"
+        for server in document["server_list"]:
+            server["device"].pop()
+        document["server_list"][0]["device"][0]["rank_id"] = "1"
+        assert [pod.server_id for pod in parse(document).pods] == ["10.0.0.0", "10.0.0.1"]
 
     def test_a_server_without_devices_comes_first(self) -> None:
         document = changed([*SERVER, "device"], [], TEMPLATE_ONE)
@@ -347,6 +352,9 @@ def test_a_wrong_part_hides_no_mistake_of_the_next_one() -> None:
     document["group_list"][0]["instance_list"] = None
     document["group_list"][1]["instance_count"] = "7"
     assert "group_list[1].instance_count: found '7'" in said(problems(document))
+    document = changed([*POD, "devices", 1, "device_ip"], "nowhere", EIGHT)
+    del document["group_list"][0]["instance_list"][0]["devices"][0]["device_ip"]
+    assert "device_ip: found 'nowhere', expected an IPv4" in said(problems(document))
     document = changed(["super_pod_list", 0, "server_list"], None, A3)
     document["super_pod_list"].append({"super_pod_id": "1", "server_list": [{"server_id": "x"}]})
     assert "super_pod_list: found server x, expected a server of" in said(problems(document))
@@ -461,6 +469,7 @@ def test_what_may_be_wrong_on_some_product_is_a_warning_on_an_unknown_one() -> N
         (on_910(3, 4), "a3"),
         (fake(2, 16), "a3"),
         (EIGHT, "910a"),
+        *((fake(1, devices), "910a") for devices in (1, 2, 4, 8)),
     ],
 )
 def test_what_the_product_allows_is_allowed(document: Dict[str, Any], product: str) -> None:
