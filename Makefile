@@ -24,7 +24,7 @@ SOURCES := Dockerfile .dockerignore entrypoint pyproject.toml README.md LICENSE 
 SCRIPTS := entrypoint .ci/run $(wildcard image/make_* ma_boot/image/*.sh)
 EXAMPLE_IMAGE := ma-boot-example
 
-.PHONY: help image image-check push push-values test-container setup rehearse resume rehearse-docker test test-conformance test-browser test-mindspore test-torch test-rehearsals faults test-kill soak fuzz mutants bench bench-large bench-sync check release-check clean
+.PHONY: help image image-check push push-values test-container setup rehearse resume rehearse-docker test test-conformance test-browser test-mindspore test-torch test-rehearsals faults test-kill soak fuzz mutants bench bench-large bench-sync guard check release-check clean
 .DELETE_ON_ERROR:
 
 help: ## show the targets
@@ -146,9 +146,12 @@ $(BENCH)/made: pyproject.toml
 	$(BENCH)/bin/python -m pip install --quiet '.[bench]'
 	touch $@
 
-bench-sync: $(BENCH)/made ## transfers beside rclone, aws, boto3, obstore and the SDK (half an hour, 30 GB)
+bench-sync: $(BENCH)/made ## transfers beside rclone, aws, boto3, obstore and the SDK (hours, 30 GB), or ROWS='A down,plan'
 	$(BENCH)/bin/python -m pip install --quiet --no-deps --force-reinstall .
-	$(BENCH)/bin/python benchmarks/sync.py
+	$(BENCH)/bin/python benchmarks/sync.py $(if $(ROWS),--rows '$(ROWS)')
+
+guard: $(VENV)/made ## whether a start, a stop or a transfer costs more than its budget (a minute)
+	$(VENV)/bin/python benchmarks/guard.py
 
 check: $(VENV)/made ## ruff, mypy, shellcheck, hadolint
 	$(VENV)/bin/ruff check .

@@ -4,8 +4,8 @@
 
 Whole processes, all in one run. In each round the launchers take turns in a new random order; what counts is
 the median and its ratio to ma_boot's. A run that takes longer than `LONG_SECONDS` is not repeated; three that
-do so together are enough. What a launcher leaves behind is counted and then ended. Markdown tables on
-standard output, progress on the other.
+do so together are enough. What a launcher leaves behind is counted and then ended. Each table is written into
+README.md when it is complete, and on standard output; progress on the other.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Callable, Dict, List, Sequence, Union
 
 import process_tree
+import tables
 from job import Job, Unusable
 from launchers import LAUNCHERS, Launcher
 from rank import COUNT, FAILURE_CODE, LINE_BYTES
@@ -238,11 +239,12 @@ def _cells(texts: Sequence[str]) -> str:
 
 
 def main() -> None:
-    """Prints the tables."""
+    """Measures, and writes the tables."""
     names = [measurement.name for measurement in MEASUREMENTS]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=5, help="rounds of each measurement (5)")
     parser.add_argument("--only", default=",".join(names), help=f"some of {','.join(names)}")
+    parser.add_argument("--print", action="store_true", help="leave README.md as it is")
     options = parser.parse_args()
     wanted = options.only.split(",")
     if options.runs < 1 or not set(wanted) <= set(names):
@@ -253,7 +255,10 @@ def main() -> None:
         _warm_up()
         for measurement in MEASUREMENTS:
             if measurement.name in wanted:
-                print(table(measurement, measured(measurement, options.runs)), flush=True)
+                found = table(measurement, measured(measurement, options.runs))
+                print(found, flush=True)
+                if not options.print:
+                    tables.write(measurement.name, found)
     finally:
         process_tree.end_all()
 

@@ -19,11 +19,12 @@ import time
 from pathlib import Path
 from typing import Dict, List, Sequence
 
+import tables
+
 from ma_boot.rank_table import fake
 
 SIZES = (2, 128, 2048)  # servers of eight cards
 RUNS = 5
-NAMES = {"ours": "ma_boot", "theirs": "davincirunsdk"}
 PEER = "import sys; from davincirunsdk.rank_table import RankTableV0; RankTableV0(sys.argv[1])"
 
 
@@ -34,8 +35,8 @@ def seconds(argv: Sequence[str], environ: Dict[str, str]) -> float:
     return time.monotonic() - started
 
 
-def compared(directory: Path, servers: int) -> None:
-    """Prints one line for a job of so many servers."""
+def compared(directory: Path, servers: int) -> str:
+    """The row of a job of so many servers."""
     file = directory / "jobstart_hccl.json"
     file.write_text(json.dumps(fake(servers, 8)))
     environ = {**os.environ, "MA_HOME": str(directory)}
@@ -49,9 +50,8 @@ def compared(directory: Path, servers: int) -> None:
             if run:
                 times[name].append(taken)
     medians = {name: statistics.median(taken) for name, taken in times.items()}
-    ratio = medians["ours"] / medians["theirs"]
-    ours_said, theirs_said = (f"{name} {medians[key]:.3f} s" for key, name in NAMES.items())
-    print(f"{servers * 8:6} devices   {ours_said}   {theirs_said}   ratio {ratio:.2f}")
+    cells = f"{medians['ours']:.3f} s | {medians['theirs']:.3f} s | {medians['ours'] / medians['theirs']:.2f}"
+    return f"| {servers * 8:,} | {cells} |"
 
 
 def latency(directory: Path) -> float:
@@ -71,14 +71,19 @@ def latency(directory: Path) -> float:
 
 
 def main() -> None:
-    """Prints the table."""
+    """Measures, and writes the table into README.md."""
+    lines = ["| devices | ma_boot | davincirunsdk | ratio |", "|---|---|---|---|"]
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        for servers in SIZES:
-            compared(directory, servers)
+        lines += [compared(directory, servers) for servers in SIZES]
         found = sorted(latency(directory) for _ in range(RUNS))
-        median, longest = found[RUNS // 2] * 1000, found[-1] * 1000
-        print(f"completed -> waited   median {median:.0f} ms   longest {longest:.0f} ms")
+    median, longest = found[RUNS // 2] * 1000, found[-1] * 1000
+    lines.append(
+        "\nFrom the moment that a table is completed to the end of a process that waits for it: "
+        f"median {median:.0f} ms, longest of {RUNS} {longest:.0f} ms."
+    )
+    print("\n".join(lines))
+    tables.write("rank table", "\n".join(lines))
 
 
 if __name__ == "__main__":

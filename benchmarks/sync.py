@@ -1,11 +1,11 @@
 """Moves trees of files between a fast local object store and this disk, beside the tools that people use.
 
-    python benchmarks/sync.py [--runs N] [--tools ours,rclone,...] [--trees A,B,C] [--rows down,up,...]
+    python benchmarks/sync.py [--runs N] [--tools ours,rclone,...] [--rows 'A down,B up,plan']
 
-Trees: A has 10,000 files of 16 KiB, B 4 of 512 MiB, C 2,000 of log-normal sizes around 1 MiB. Each tool is a
-process of its own, in turn with the others; the time is that of the whole process, the median of the runs;
-CPU and peak memory (PSS, all its processes) are the median's. The store is `stub_server.py` on the same
-cores. `make bench-sync` installs the peers.
+A row is written into README.md when it is complete. Trees: A has 10,000 files of 16 KiB, B 4 of 512 MiB, C
+2,000 of log-normal sizes around 1 MiB. Each tool is a process of its own, in turn with the others; the time is
+that of the whole process, the median of the runs; CPU is the median's, peak memory (PSS, all its processes) the
+highest. The store is `stub_server.py` on the same cores. `make bench-sync` installs the peers.
 """
 
 from __future__ import annotations
@@ -23,10 +23,15 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Callable, Dict, List, NamedTuple, Tuple
+from typing import Callable, Dict, List, NamedTuple, Sequence, Tuple
+
+import tables
 
 HERE = Path(__file__).parent
 _numbers = itertools.count()
+LATENCY_SECONDS = 0.02
+PLANNED = 1_000_000  # objects
+LONG_SECONDS = 30.0  # a run of a peer that takes longer is not repeated
 BIN = Path(sys.executable).parent
 KEYS = {
     "AWS_ACCESS_KEY_ID": "a",
@@ -152,6 +157,9 @@ class Measured(NamedTuple):
     peak: float
 
 
+Found = Dict[str, List[Measured]]
+
+
 class ToolFailed(Exception):
     """A tool ended with another code than 0; its row has no figures then."""
 
@@ -196,7 +204,7 @@ TOOLS: Dict[str, Callable[[Job], List[str]]] = {
 }
 
 
-def make_trees(root: Path, trees: str) -> None:
+def make_trees(root: Path, trees: Sequence[str]) -> None:
     """The same content every time."""
     chance = random.Random(1)
     noise = chance.randbytes(64 << 20)
@@ -211,7 +219,7 @@ def make_trees(root: Path, trees: str) -> None:
             for number in range(2_000)
         ],
     }
-    for tree in trees.split(","):
+    for tree in trees:
         for name, size in sizes[tree]:
             path = root / "bucket" / tree / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -266,46 +274,92 @@ def _pss(pid: int) -> float:
     return 0.0
 
 
-def row(tree: Path, out: Path, job_of: Tuple[str, str, float, str], tools: List[str], runs: int) -> None:
-    """One transfer by all tools, in turn."""
-    name, way, latency, again = job_of
-    found: Dict[str, List[Measured]] = {tool: [] for tool in tools}
-    argv = [sys.executable, str(HERE / "stub_server.py"), str(tree), str(latency)]
+class Row(NamedTuple):
+    """A transfer that is measured; `again` is a second one, with nothing to do; `latency` is in seconds."""
+
+    tree: str
+    way: str
+    latency: float = 0.0
+    again: bool = False
+    tools: Sequence[str] = tuple(TOOLS)
+
+
+ROWS: Dict[str, Row] = {
+    "A down": Row("A", "download"),
+    "A up": Row("A", "upload"),
+    "A nothing": Row("A", "download", again=True, tools=("ours", "rclone", "aws")),
+    "A latency": Row("A", "download", LATENCY_SECONDS, tools=("ours", "rclone", "obstore")),
+    "B down": Row("B", "download"),
+    "B up": Row("B", "upload"),
+    "B nothing": Row("B", "download", again=True, tools=("ours", "rclone", "aws")),
+    "C down": Row("C", "download"),
+    "C up": Row("C", "upload"),
+}
+PLAN = "plan"
+
+
+def in_turn(tools: Sequence[str], runs: int, once: Callable[[str, int], Measured]) -> Found:
+    """The runs of each tool, in turn. One that has failed, or takes long, is not repeated; ours always is."""
+    found: Found = {tool: [] for tool in tools}
+    ahead = list(tools)
+    for number in range(runs):
+        for tool in list(ahead):
+            try:
+                found[tool].append(once(tool, number))
+                print(f"{tool}: {found[tool][-1].seconds:.2f} s", file=sys.stderr)
+            except ToolFailed as error:
+                print(f"{tool} ended with {error}", file=sys.stderr)
+                ahead.remove(tool)
+            else:
+                if tool != "ours" and found[tool][-1].seconds > LONG_SECONDS:
+                    ahead.remove(tool)
+    return found
+
+
+def transfer(tree: Path, out: Path, what: Row, tools: Sequence[str], runs: int) -> str:
+    """The table of one transfer by all tools."""
+    argv = [sys.executable, str(HERE / "stub_server.py"), str(tree), str(what.latency)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         url = f"http://127.0.0.1:{int(server.stdout.readline())}"
-        for run in range(runs):
-            for tool in tools:
-                local = out / str(next(_numbers)) if way == "download" else tree / "bucket" / name
-                job = Job(
-                    way, name, url, local, f"{name}/" if way == "download" else f"up-{tool}{run}/", latency
-                )
-                local.mkdir(parents=True, exist_ok=True)
-                try:
-                    if again:
-                        measured(TOOLS[tool](job))
-                    found[tool].append(measured(TOOLS[tool](job)))
-                except ToolFailed as error:
-                    print(f"{tool} ended with {error}", file=sys.stderr)
+
+        def once(tool: str, number: int) -> Measured:
+            down = what.way == "download"
+            local = out / str(next(_numbers)) if down else tree / "bucket" / what.tree
+            key = f"{what.tree}/" if down else f"up-{tool}{number}/"
+            job = Job(what.way, what.tree, url, local, key, what.latency)
+            local.mkdir(parents=True, exist_ok=True)
+            try:
+                if what.again:
+                    measured(TOOLS[tool](job))
+                return measured(TOOLS[tool](job))
+            finally:
                 _emptied(out)
+
+        found = in_turn([tool for tool in tools if tool in what.tools], runs, once)
         server.kill()
-    tools = [tool for tool in tools if found[tool]]
-    size = sum(path.stat().st_size for path in (tree / "bucket" / name).rglob("*") if path.is_file())
-    count = sum(1 for path in (tree / "bucket" / name).rglob("*") if path.is_file())
-    middle = {tool: statistics.median(run.seconds for run in found[tool]) for tool in tools}
-    print(f"\n{name} {way}{again}" + (f", {latency * 1000:.0f} ms latency" if latency else ""))
-    print("| tool | s | objects/s | MB/s | CPU s | MB | time / ours |\n|---|---|---|---|---|---|---|")
-    for tool in tools:
-        run_of = min(found[tool], key=lambda run, tool=tool: abs(run.seconds - middle[tool]))  # type: ignore[misc]
-        ratio = middle[tool] / middle.get("ours", middle[tool])
-        rates = f"{count / middle[tool]:.0f} | {size / middle[tool] / 1e6:.0f}"
-        print(
-            f"| {tool} | {middle[tool]:.2f} | {rates} | {run_of.cpu:.1f} | {run_of.peak:.0f} | {ratio:.2f} |",
-            flush=True,
+    files = [path for path in (tree / "bucket" / what.tree).rglob("*") if path.is_file()]
+    return table(found, len(files), sum(path.stat().st_size for path in files))
+
+
+def table(found: Found, count: int, size: int) -> str:
+    """One Markdown table: medians, and ratios to ours."""
+    lines = ["| tool | s | spread | runs | objects/s | MB/s | CPU s | MB | time / ours |", "|---" * 9 + "|"]
+    middle = {tool: statistics.median(run.seconds for run in runs) for tool, runs in found.items() if runs}
+    for tool, seconds in middle.items():
+        times = sorted(run.seconds for run in found[tool])
+        typical = min(found[tool], key=lambda run, seconds=seconds: abs(run.seconds - seconds))  # type: ignore[misc]
+        ratio = f"{seconds / middle['ours']:.2f}" if "ours" in middle else "-"
+        rates = (
+            f"{count / seconds:.0f} | {size / seconds / 1e6:.0f}" if size else f"{count / seconds:.0f} | -"
         )
+        spread = f"{times[0]:.2f} - {times[-1]:.2f}" if len(times) > 1 else "-"
+        used = f"{typical.cpu:.1f} | {max(run.peak for run in found[tool]):.0f}"
+        lines.append(f"| {tool} | {seconds:.2f} | {spread} | {len(times)} | {rates} | {used} | {ratio} |")
+    return "\n".join(lines)
 
 
-def plan_row(out: Path, keys: int) -> None:
+def plan(out: Path, keys: int, tools: Sequence[str], runs: int) -> str:
     """Listing and comparing only: what each tool would fetch of so many objects."""
     argv = [sys.executable, str(HERE / "stub_server.py"), str(out), "0", str(keys)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as server:
@@ -321,12 +375,10 @@ def plan_row(out: Path, keys: int) -> None:
             "rclone": [*rclone(job), "--dry-run", "--log-file", "/dev/null"],
             "aws": [*(part for part in aws(job) if part != "--quiet"), "--dryrun"],
         }
-        found = {tool: measured(argv) for tool, argv in argvs.items()}
+        chosen = [tool for tool in tools if tool in argvs]
+        found = in_turn(chosen, runs, lambda tool, number: measured(argvs[tool]))
         server.kill()
-    print(f"\nplan of {keys} objects\n| tool | s | MB | time / ours |\n|---|---|---|---|")
-    for tool, run in found.items():
-        ratio = run.seconds / found["ours"].seconds
-        print(f"| {tool} | {run.seconds:.1f} | {run.peak:.0f} | {ratio:.2f} |", flush=True)
+    return table(found, keys, 0)
 
 
 def _emptied(out: Path) -> None:
@@ -337,41 +389,33 @@ def _emptied(out: Path) -> None:
 
 
 def main() -> None:
-    """All rows."""
+    """Measures the rows that are asked for, and writes their tables into README.md."""
     options = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    options.add_argument("--runs", type=int, default=3)
+    options.add_argument("--runs", type=int, default=5, help="of each tool (5)")
     options.add_argument("--tools", default=",".join(TOOLS))
-    options.add_argument("--trees", default="A,B,C")
     options.add_argument("--directory", type=Path, default=None, help="where 8 GB are free")
-    options.add_argument("--rows", default="down,up,again,latency,plan")
+    all_rows = ",".join([*ROWS, PLAN])
+    options.add_argument("--rows", default=all_rows, help=f"some of {all_rows}")
+    options.add_argument("--print", action="store_true", help="leave README.md as it is")
     asked = options.parse_args()
-    tools, trees, rows = asked.tools.split(","), asked.trees.split(","), asked.rows.split(",")
+    tools, rows = asked.tools.split(","), asked.rows.split(",")
+    if wrong := [row for row in rows if row not in (*ROWS, PLAN)]:
+        options.error(f"no such rows: {', '.join(wrong)}")
     with tempfile.TemporaryDirectory(dir=asked.directory) as directory:
         tree, out = Path(directory, "tree"), Path(directory, "out")
         out.mkdir()
         os.environ["BENCH_TREE"], os.environ["BENCH_OUT"] = str(tree), str(out)
-        make_trees(tree, asked.trees)
-        remote = [tool for tool in tools if tool != "cp"]
-        for name in trees:
-            if "down" in rows:
-                row(tree, out, (name, "download", 0.0, ""), tools, asked.runs)
-            if "up" in rows:
-                row(tree, out, (name, "upload", 0.0, ""), tools, asked.runs)
-            if "again" in rows:
-                synced = [tool for tool in remote if tool in ("ours", "rclone", "aws")]
-                row(tree, out, (name, "download", 0.0, ", nothing to do"), synced, asked.runs)
-        if "A" in trees and "latency" in rows:
-            row(
-                tree,
-                out,
-                ("A", "download", 0.02, ""),
-                [tool for tool in remote if tool in ("ours", "rclone", "obstore")],
-                asked.runs,
-            )
-        if "plan" in rows:
-            plan_row(out, 1_000_000)
+        make_trees(tree, sorted({ROWS[row].tree for row in rows if row in ROWS}))
+        for row in rows:
+            if row == PLAN:
+                found = plan(out, PLANNED, tools, asked.runs)
+            else:
+                found = transfer(tree, out, ROWS[row], tools, asked.runs)
+            print(f"\n{row}\n{found}", flush=True)
+            if not asked.print:
+                tables.write(f"sync {row}", found)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,168 @@
+"""Fails when a start, a stop, a transfer or a table costs more than the budget says.
+
+    python benchmarks/guard.py            (make guard; CI)
+    python benchmarks/guard.py --write    takes what is measured as the budget
+
+Nothing here depends on how busy the machine is. CPU seconds are divided by those of a fixed program that runs
+in between, and the least of several rounds counts. System calls (by strace) are those that name a file, start
+a process or open a connection. Modules are counted by the interpreter. `budget.json` has a row for each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Callable, Dict, List, Mapping
+
+from guarded import KEYS, ROWS, Row, Run, calibration, make_files
+
+BUDGET = Path(__file__).with_name("budget.json")
+MARGINS = {"cpu": 1.3, "calls": 1.05, "modules": 1.015}
+ROUNDS = 3
+RUNS_OF_CHEAP = 3  # in a round
+Figures = Mapping[str, Mapping[str, float]]  # by row and by kind, as in MARGINS
+CALLS = "%file,clone,clone3,fork,vfork,socket,connect,fsync,fdatasync"
+OTHER_PROCESSES = re.compile(r'"/proc/\d')  # how many there are is not our doing
+
+
+def run_once(row: Callable[[Run], float], endpoint: str, **how: object) -> float:
+    """One run in a directory of its own."""
+    with tempfile.TemporaryDirectory(prefix="guard-") as name:
+        variables = {"PATH": os.environ["PATH"], "HOME": name, "LANG": "C.UTF-8"}
+        return row(Run(Path(name), endpoint, variables=variables, **how))  # type: ignore[arg-type]
+
+
+def cpu_units(endpoint: str, rounds: int) -> Dict[str, float]:
+    """The least CPU seconds of each row, in units of the calibration."""
+    unit = run_once(calibration, endpoint)
+    least: Dict[str, float] = {}
+    for number in range(rounds + 1):
+        for row in ROWS:
+            for _ in range(RUNS_OF_CHEAP if number and row.cheap else 1):
+                unit = min(unit, run_once(calibration, endpoint))
+                used = run_once(row.once, endpoint)
+                if number:  # the first round fills the caches
+                    least[row.name] = min(used, least.get(row.name, used))
+    return {name: used / unit for name, used in least.items()}
+
+
+def modules(row: Row, endpoint: str, log: Path) -> int:
+    """How many modules the program loads, its worker processes included."""
+    run_once(row.once, endpoint, options=["-X", "importtime"], stderr=log)
+    return len(set(re.findall(r"^import time: +\d.*\| +([\w.]+)$", log.read_text(), re.MULTILINE)))
+
+
+def calls(row: Row, endpoint: str, log: Path) -> int:
+    """How many system calls it makes, with its children, of those that do not depend on the machine's load.
+
+    The guard against orphans is left out: it is killed at the end, however far it has come.
+    """
+    tracer = [
+        "strace",
+        "-f",
+        "--seccomp-bpf",
+        "-qq",
+        "-e",
+        f"trace={CALLS}",
+        "-e",
+        "signal=none",
+        "-o",
+        str(log),
+    ]
+    run_once(row.once, endpoint, wrapper=tracer)
+    lines = [line for line in log.read_text(errors="replace").splitlines() if "resumed>" not in line]
+    killed = {line.split()[0] for line in lines if "orphan_guard.py" in line and "execve(" in line}
+    ours = (line for line in lines if line.split()[0] not in killed and "(" in line)
+    return sum(1 for line in ours if not OTHER_PROCESSES.search(line))
+
+
+def measured(endpoint: str, scratch: Path, rounds: int) -> Dict[str, Dict[str, float]]:
+    """All rows with all their figures."""
+    found: Dict[str, Dict[str, float]] = {row.name: {} for row in ROWS}
+    for row in ROWS:
+        if shutil.which("strace"):
+            found[row.name]["calls"] = calls(row, endpoint, scratch / "calls")
+        found[row.name]["modules"] = modules(row, endpoint, scratch / "modules")
+    for name, used in cpu_units(endpoint, rounds).items():
+        found[name]["cpu"] = round(used, 3)
+    return found
+
+
+def allowed(budget: Figures, name: str, what: str) -> float:
+    """The most that a figure may be; 0 where there is no budget."""
+    return budget.get(name, {}).get(what, 0.0) * MARGINS[what]
+
+
+def grown(found: Figures, budget: Figures) -> List[str]:
+    """A line for each figure that is above its budget and the margin."""
+    return [
+        f"{name}: {what} {figure:g}, at most {allowed(budget, name, what):.4g}"
+        for name, figures in found.items()
+        for what, figure in figures.items()
+        if figure > allowed(budget, name, what)
+    ]
+
+
+def table(found: Figures, budget: Figures) -> str:
+    """What was measured, beside what is allowed."""
+    lines = [f"{'':12}" + "".join(f"{what:>24}" for what in MARGINS)]
+    for name, figures in found.items():
+        cells = [
+            f"{figures[what]:g} ({allowed(budget, name, what):.4g})" for what in MARGINS if what in figures
+        ]
+        lines.append(f"{name:12}" + "".join(f"{cell:>24}" for cell in cells))
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measures, prints, and judges."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true", help="take what is measured as the budget")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"rounds of the CPU seconds ({ROUNDS})")
+    options = parser.parse_args()
+    if shutil.which("strace") is None and os.environ.get("CI"):
+        sys.exit("guard: strace is not installed (Debian: strace)")
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    budget = json.loads(BUDGET.read_text()) if BUDGET.exists() else {}
+    with tempfile.TemporaryDirectory(prefix="guard-") as name, tempfile.TemporaryDirectory() as store:
+        make_files(Path(store, "bucket", "in"))
+        port = free_port()
+        argv = [sys.executable, "-m", "ma_boot.rehearsal.obs_server", store, str(port)]
+        with subprocess.Popen(argv, env={**os.environ, **KEYS}, stdout=subprocess.PIPE) as server:
+            assert server.stdout is not None
+            server.stdout.readline()
+            try:
+                found = measured(f"http://127.0.0.1:{port}", Path(name), options.rounds)
+            finally:
+                server.terminate()
+    rows = budget.get("rows", {})
+    print(table(found, rows))
+    if options.write:
+        BUDGET.write_text(json.dumps({"python": here, "rows": found}, indent=1) + "\n")
+        return
+    if here != budget.get("python"):  # other modules, other calls of the interpreter itself
+        print(f"the budget is of Python {budget.get('python')}: only the CPU seconds are compared")
+        found = {name: {"cpu": figures["cpu"]} for name, figures in found.items()}
+    if problems := grown(found, rows):
+        sys.exit("\n".join(["guard: these cost more than benchmarks/budget.json allows:", *problems]))
+
+
+def free_port() -> int:
+    """A port that nobody listens at."""
+    import socket
+
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        port: int = listening.getsockname()[1]
+        return port
+
+
+if __name__ == "__main__":
+    main()
