@@ -3,9 +3,9 @@
     python benchmarks/sync.py [--runs N] [--tools ours,rclone,...] [--rows 'A down,B up,plan']
 
 A row is written into README.md when it is complete. Trees: A has 10,000 files of 16 KiB, B 4 of 512 MiB, C
-2,000 of log-normal sizes around 1 MiB. Each tool is a process of its own, in turn with the others; the time is
-that of the whole process, the median of the runs; CPU is the median's, peak memory (PSS, all its processes) the
-highest. The store is `stub_server.py` on the same cores. `make bench-sync` installs the peers.
+2,000 of log-normal sizes around 1 MiB. Each tool is a process of its own, in turn with the others; the time
+is that of the whole process, the median of the runs; CPU is the median's, peak memory (PSS, all its
+processes) the highest. The store is `stub_server.py` on the same cores. `make bench-sync` installs the peers.
 """
 
 from __future__ import annotations

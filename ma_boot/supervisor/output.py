@@ -15,7 +15,9 @@ from ma_boot.launch import WorkerSpec
 from ma_boot.processes import SignalInbox
 from ma_boot.reporting import Journal, keep_earlier
 
-READ_BYTES = 1 << 20
+READ_BYTES = 1 << 18  # larger pieces do not stay in the cache: ten times the time for each byte
+READS = 4  # of one output in a row
+PIPE_BYTES = 1 << 20
 PAUSE_SECONDS = 0.002  # after each read of all outputs: the pipes hold what is printed meanwhile
 PIPE_READS = 32  # more than enough to empty the largest pipe (1 MiB)
 LONGEST_LINE = 1 << 16
@@ -50,7 +52,7 @@ class WorkerOutput:
         self._progress_shown = 0.0
         os.set_blocking(source.fileno(), False)
         with contextlib.suppress(OSError):  # over this user's limit (pipe(7)): the pipe keeps its 64 KiB
-            fcntl.fcntl(source.fileno(), _F_SETPIPE_SZ, READ_BYTES)
+            fcntl.fcntl(source.fileno(), _F_SETPIPE_SZ, PIPE_BYTES)
         self._log: Optional[BinaryIO] = _new_log(Path(spec.log_file))
 
     def fileno(self) -> int:
@@ -209,9 +211,12 @@ class OutputPump:
         return self._console.pause() or max(0.0, self._read_again - time.monotonic())
 
     def pump(self) -> None:
-        """Reads each output once, as far as there is any."""
+        """Reads each output, as far as there is any, and no more of it than a pipe holds."""
         for key, _ in self._epoll.select(0):
-            if key.data.pump() is None:
+            more: Optional[bool] = True
+            for _ in range(READS):
+                more = more and key.data.pump()
+            if more is None:
                 self._epoll.unregister(key.fileobj)
         self._read_again = time.monotonic() + PAUSE_SECONDS
         if self._thresholds and self._console.accepted >= self._thresholds[-1]:

@@ -1,0 +1,64 @@
+"""The benchmarks write their tables where they belong, and the guard names what has grown."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import shutil
+from pathlib import Path
+from types import ModuleType
+from typing import Callable
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
+Load = Callable[[str], ModuleType]
+
+
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch) -> Load:
+    """Imports a module of the benchmarks, as their own scripts do."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return importlib.import_module
+
+
+def test_a_table_takes_the_place_of_its_own_only(load: Load, tmp_path: Path) -> None:
+    tables = load("tables")
+    file = tmp_path / "README.md"
+    file.write_text("before\n<!-- a -->\nold\n<!-- /a -->\nbetween\n<!-- b -->\nkept\n<!-- /b -->\n")
+    for table in ("| 1 \\1 |", "| 2 |\n| 3 |"):
+        tables.write("a", table, file)
+        text = file.read_text()
+        assert text.startswith(f"before\n<!-- a -->\n{table}\n\n20")
+        assert text.endswith("<!-- /a -->\nbetween\n<!-- b -->\nkept\n<!-- /b -->\n")
+    assert "old" not in text
+    assert "| 1" not in text
+    with pytest.raises(ValueError, match="<!-- c -->"):
+        tables.write("c", "x", file)
+
+
+def test_every_table_has_its_place(load: Load, tmp_path: Path) -> None:
+    tables, launch, sync = load("tables"), load("launch"), load("sync")
+    file = Path(shutil.copy(BENCHMARKS / "README.md", tmp_path))
+    names = ["rank table", *(one.name for one in launch.MEASUREMENTS), *(f"sync {row}" for row in sync.ROWS)]
+    for name in [*names, f"sync {sync.PLAN}"]:
+        tables.write(name, "x", file)
+
+
+def test_the_guard_names_what_has_grown(load: Load) -> None:
+    guard = load("guard")
+    budget = {"start": {"cpu": 2.0, "calls": 1000, "modules": 200}}
+    assert guard.grown({"start": {"cpu": 2.5, "calls": 1040, "modules": 202}}, budget) == []
+    assert guard.grown({"start": {"cpu": 2.7, "calls": 1060, "modules": 210}}, budget) == [
+        "start: cpu 2.7, at most 2.6",
+        "start: calls 1060, at most 1050",
+        "start: modules 210, at most 203",
+    ]
+    assert guard.grown({"new": {"cpu": 0.1}}, budget) == ["new: cpu 0.1, at most 0"]
+
+
+def test_every_row_has_a_budget(load: Load) -> None:
+    guard = load("guard")
+    budget = json.loads((BENCHMARKS / "budget.json").read_text())["rows"]
+    assert list(budget) == [row.name for row in guard.ROWS]
+    assert all(set(figures) == set(guard.MARGINS) for figures in budget.values())
