@@ -27,6 +27,10 @@ from ma_boot.reporting import RunResult
 from ma_boot.supervisor import Limits
 
 PAGE_SECONDS = 30.0  # for the page of all nodes; on the platform, a node has less time at its end
+NO_CODE = (
+    "COMMAND names no script that is here, so no code is copied to the nodes; --code-dir DIR names the job's "
+    "code"
+)
 _KILL_SECONDS = 30.0  # beyond the time that a stopped node needs by its own options
 
 
@@ -42,6 +46,8 @@ def rehearse(rehearsal: Rehearsal, world: World) -> int:
     with set_up(rehearsal, world) as setup:
         job, say = setup.job, world.journal.say
         begin(job, world)
+        if setup.code is None:
+            say(NO_CODE)
         if rerooted_paths(setup):
             say(rerooting_note(rerooted_paths(setup)))
         timeout = request.transfers.upload_timeout

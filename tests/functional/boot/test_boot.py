@@ -225,6 +225,17 @@ class TestInputsAndOutputs:
         assert "obs://bucket/b/" in ended.output
         assert "started" not in ended.output
 
+    def test_the_rank_table_does_not_fail_for_the_inputs_reason(self, node: Node) -> None:  # nor is it there
+        (node.obs / "bucket").mkdir()
+        ended = node.boot(*node.mapping({"a": "obs://bucket/a"}, {}), RANK, "print:started")
+        assert ended.code == 66
+        outcomes = {
+            e["phase"]: (e["outcome"], e["detail"]) for e in node.events() if e["kind"] == "phase-end"
+        }
+        assert outcomes["inputs"][0] == "failed"
+        assert outcomes["rank table"] == ("stopped", "the inputs failed")
+        assert "exit code 66: inputs: not in OBS" in ended.output
+
     def test_an_upload_that_fails_after_a_good_training_ends_with_74(self, node: Node) -> None:
         node.complete_table()
         (node.obs / "bucket").write_text("a file where the bucket should be")

@@ -128,9 +128,13 @@ def test_checksum_finds_what_size_and_time_do_not_show(home: Path) -> None:
         (["plan", "none.yaml"], 78, "cannot be read"),
         (["plan", "--shard", "2/2", "mapping.yaml"], 64, "found '2/2', expected e.g. 0/4"),
         (["plan", "wrong.yaml"], 78, "line 1: found the key 'in', expected one of input, output"),
-        (["plan", "missing.yaml"], 66, "inputs that are not in OBS:\n  - obs://bucket/none"),
+        (
+            ["plan", "missing.yaml"],
+            66,
+            "not in OBS, neither an object nor anything below it:\n  - obs://bucket/none",
+        ),
         (["download", "missing.yaml"], 66, "obs://bucket/none"),
-        (["upload", "missing.yaml"], 74, "left nothing at these output paths"),
+        (["upload", "missing.yaml"], 74, "there is nothing to upload at these output paths"),
     ],
 )
 def test_failures_are_reported_with_their_exit_codes(

@@ -132,3 +132,10 @@ def test_on_the_platform_the_script_is_looked_for_in_the_jobs_code(
     ended = ma_boot(home, "--rendezvous", "none", *command, variables=variables)
     assert ended.code == 0, ended.output
     assert "in home" in ended.output
+
+
+def test_a_command_without_a_script_says_that_no_code_is_copied(project: Path) -> None:
+    ended = local(project, "python3", "-c", "print('inline')")
+    assert ended.code == 0, ended.output
+    assert "COMMAND names no script that is here, so no code is copied to the nodes" in ended.output
+    assert "names no script" not in local(project, "--code-dir", ".", "python3", "-c", "print(1)").output
