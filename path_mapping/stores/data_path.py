@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict
 
-from path_mapping.errors import StoreError
 from path_mapping.localfs import RangeReader
 from path_mapping.stores.download_path import DownloadPath
 from path_mapping.stores.exchange import Exchange, OpenConnections
@@ -74,7 +73,7 @@ class DataPath(UnitRunner):
     def run(self, unit: Unit, moved: Moved) -> Any:
         return self._actions[type(unit)](unit, moved)
 
-    def given_up(self, unit: Unit, error: StoreError) -> StoreError:
+    def given_up(self, unit: Unit, error: Exception) -> Exception:
         return self._uploads.given_up(unit, error) if isinstance(unit, PutFile) else error
 
     def close(self) -> None:

@@ -8,8 +8,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, Callable, NamedTuple, Optional, Tuple, Union
 
-from path_mapping.errors import StoreError
-
 
 class GetFile(NamedTuple):
     """Download an object to `path`, completely or not at all: the result is a `ContentMatch`.
@@ -198,7 +196,7 @@ class UnitRunner(ABC):
             Cancelled: the transfer was cancelled.
         """
 
-    def given_up(self, unit: Unit, error: StoreError) -> StoreError:
+    def given_up(self, unit: Unit, error: Exception) -> Exception:
         """The error to report, when the last attempt at a unit has failed; may clean up what they left."""
         return error
 

@@ -150,20 +150,29 @@ class UploadPath:
         with self._exchange.ask(request, HttpConnection.send) as (response, _):
             return response
 
-    def given_up(self, unit: PutFile, error: StoreError) -> StoreError:
+    def given_up(self, unit: PutFile, error: Exception) -> Exception:
         """Deletes the wrong object that an attempt has left in OBS, if it is still that; else names it."""
         etag = self._wrong.pop(unit.number, "")
-        return Corrupted(f"{error}; {self._removed(unit, etag)}") if etag else error
+        if not etag:
+            return error
+        try:
+            said = self._removed(unit, etag)
+        except (StoreError, Cancelled) as problem:
+            said = f"the object in OBS is wrong, and cannot be deleted: {problem}"
+        else:
+            if isinstance(error, OSError):  # the file has gone, or keeps changing, and nothing of it is there
+                return error
+        kind = type(error) if isinstance(error, Refused) else Corrupted  # new credentials may help
+        return kind(f"{error}; {said}")
 
     def _removed(self, unit: PutFile, etag: str) -> str:
+        """What was done about the wrong object. Raises `StoreError` if it is still there."""
         try:
             if self._head(unit).text("etag") != etag:
                 return "somebody else has replaced the wrong object since"
             self._store.delete(unit.bucket, unit.key)
         except NotFound:
             return "there is no object now"
-        except (StoreError, Cancelled) as error:
-            return f"the object in OBS is wrong, and cannot be deleted: {error}"
         return "the wrong object was deleted"
 
     def end_parts(self, unit: EndParts, moved: Moved) -> Optional[str]:

@@ -159,7 +159,7 @@ class ThreadPool(Pool):
                 raise Cancelled
             value = retrying(attempt, self._cancel, self._patience, failed, self._troubled)
             return Outcome(unit.number, value, None, retries)
-        except StoreError as error:
+        except (StoreError, OSError) as error:
             return Outcome(unit.number, None, runner.given_up(unit, error), retries)
         except BaseException as error:  # raised again in the thread that waits for the outcome
             return Outcome(unit.number, None, error, retries)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Dict, Iterator
 
 import pytest
 
-from path_mapping.errors import Corrupted, TransferFailed
+from path_mapping.errors import Corrupted, Expired, TransferFailed
 from path_mapping.planning import UploadChoice
 from path_mapping.transfer import RetryPolicy, Transferred
 from tests import transfers
@@ -82,6 +85,39 @@ class TestABodyThatIsAlwaysWrong:
         transfers.write(tmp_path / "out", {"wrong": b"content"})
         with pytest.raises(TransferFailed, match=r"HTTP 500.*the wrong object was deleted"):
             send(bucket, tmp_path)
+        assert bucket.witness.page().keys == []
+
+    def test_is_deleted_when_its_file_is_removed_meanwhile(self, bucket: Bucket, tmp_path: Path) -> None:
+        def rotate(seen: Seen) -> None:
+            (tmp_path / "out" / "wrong").unlink()
+
+        bucket.proxy.faults.append(Fault(operation("PutObject"), before=rotate, flip_request=3))
+        transfers.write(tmp_path / "out", {"wrong": b"content"})
+        done = send(bucket, tmp_path)
+        assert "wrong was removed before it was uploaded" in done.notices[0]
+        assert bucket.witness.page().keys == []
+
+    def test_is_named_when_its_file_is_removed_and_it_cannot_be_deleted(
+        self, bucket: Bucket, tmp_path: Path
+    ) -> None:
+        def rotate(seen: Seen) -> None:
+            (tmp_path / "out" / "wrong").unlink()
+
+        bucket.proxy.faults += [
+            Fault(operation("PutObject"), before=rotate, flip_request=3),
+            Fault(operation("DeleteObject"), status=403, code="AccessDenied"),
+        ]
+        transfers.write(tmp_path / "out", {"wrong": b"content"})
+        with pytest.raises(TransferFailed, match="the object in OBS is wrong"):
+            send(bucket, tmp_path)
+
+    def test_does_not_hide_that_the_credentials_have_ended(self, bucket: Bucket, tmp_path: Path) -> None:
+        ended = Fault(operation("PutObject"), times=9, status=403, code="InvalidAccessKeyId")
+        bucket.proxy.faults += [flipped(1), ended]
+        transfers.write(tmp_path / "out", {"wrong": b"content"})
+        with pytest.raises(TransferFailed) as raised:
+            send(bucket, tmp_path)
+        assert isinstance(raised.value.failures[0].error, Expired)
         assert bucket.witness.page().keys == []
 
     def test_is_not_taken_for_sent_by_a_run_that_lists_nothing(self, bucket: Bucket, tmp_path: Path) -> None:
@@ -189,6 +225,21 @@ class TestAnEncryptedBucket:
         transfers.write(tmp_path / "out", {"small": b"content"})
         done = send(encrypted, tmp_path)
         assert (done.files, done.by_length) == (1, 1)
+
+
+def test_the_summary_says_so(encrypted: Bucket, tmp_path: Path) -> None:
+    transfers.write(tmp_path / "out", {"a": b"a", "b": b"b"})
+    (tmp_path / "mapping.yaml").write_text(f"output: {{out: 'obs://{encrypted.name}/out/'}}\n")
+    environ = {
+        "PATH": os.environ["PATH"],
+        "OBS_ENDPOINT": encrypted.proxy.url,
+        "OBS_ACCESS_KEY_ID": encrypted.account.access_key,
+        "OBS_SECRET_ACCESS_KEY": encrypted.account.secret_key,
+    }
+    argv = [sys.executable, "-m", "ma_boot", "sync", "upload", "mapping.yaml"]
+    done = subprocess.run(argv, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "length only: 2 files" in done.stdout
 
 
 def test_what_was_compared_is_not_counted(bucket: Bucket, tmp_path: Path) -> None:
