@@ -18,8 +18,8 @@ ROOMS: Mapping[str, Room] = {
         "path_mapping/planning",
         (
             "tests/unit/path_mapping/test_plan.py",
+            "tests/unit/path_mapping/test_local_tree.py",
             "tests/fault/test_second_run.py",
-            "tests/fault/test_resume.py",
         ),
     ),
     "localfs": Room(
@@ -27,8 +27,9 @@ ROOMS: Mapping[str, Room] = {
         (
             "tests/unit/path_mapping/test_parts.py",
             "tests/unit/path_mapping/test_plan.py",
+            "tests/unit/path_mapping/test_local_tree.py",
             "tests/functional/transfer/test_target_dir.py",
-            "tests/fault/test_resume.py",
+            "tests/fault/test_second_run.py",
         ),
     ),
     "supervisor": Room("ma_boot/supervisor", ("tests/unit/supervisor", "tests/functional/supervisor")),
