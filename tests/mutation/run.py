@@ -63,18 +63,19 @@ class Runner:
         return True
 
     def record(self) -> Selection:
-        """Runs all tests on the code as it is, which they have to pass."""
+        """Runs all tests on the code as it is."""
 
-        def all_recorded() -> bool:
+        def record_all() -> bool:
             assert self._session is not None
             self._session.config.pluginmanager.register(self._recorder)
+            self._session.config.option.maxfail = 0
             self._recorder.start()
-            passed = self._run(None)
+            self._run(None)
             self._recorder.write()
-            return passed
+            return True
 
-        if not _in_fork(all_recorded, math.inf, self._copy):
-            raise SystemExit("the tests fail without any change: output.txt")
+        if not _in_fork(record_all, math.inf, self._copy):
+            raise SystemExit("the tests could not be run: output.txt")
         return Selection.read(self._recorded)
 
     def notices(self, mutant: Mutant, selection: Selection) -> bool:
@@ -104,8 +105,9 @@ class Runner:
             order = {name: place for place, name in enumerate(names)}
             items = sorted((one for one in items if one.nodeid in order), key=lambda one: order[one.nodeid])
         for item, following in zip(items, [*items[1:], None]):
+            self._session.shouldfail = False  # what `-x` sets
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            if self._session.testsfailed:
+            if names is not None and self._session.testsfailed:
                 return False
         return True
 

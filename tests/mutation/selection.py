@@ -19,7 +19,10 @@ import pytest
 
 
 class Recorder:
-    """A plugin of pytest that writes to a file, for each test, its seconds and the functions of a folder that it calls."""
+    """A plugin of pytest that writes to a file, for each test, its seconds and the functions of a folder that it calls.
+
+    A test that fails because it is slow while it is watched is left out.
+    """
 
     def __init__(self, root: Path, folder: str, file: Path) -> None:
         self._prefix = f"{root}/{folder}/"
@@ -27,6 +30,7 @@ class Recorder:
         self._file = file
         self._calls: Dict[str, Set[Tuple[str, int]]] = {"": set()}
         self._seconds: Dict[str, float] = {}
+        self._failed: Set[str] = set()
         self._test = ""
         self._seen: Dict[CodeType, Optional[Tuple[str, int]]] = {}
 
@@ -58,10 +62,12 @@ class Recorder:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._seconds[report.nodeid] = self._seconds.get(report.nodeid, 0.0) + report.duration
+        if report.failed:
+            self._failed.add(report.nodeid)
 
     def write(self) -> None:
         self.stop()
-        calls = {name: sorted(places) for name, places in self._calls.items()}
+        calls = {name: sorted(places) for name, places in self._calls.items() if name not in self._failed}
         self._file.write_text(json.dumps([calls, self._seconds]), encoding="utf-8")
 
 
