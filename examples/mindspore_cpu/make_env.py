@@ -8,7 +8,6 @@ pyenv, of conda, of uv. Any Python 3.6 or later can run it.
 """
 
 import glob
-import itertools
 import os
 import re
 import subprocess
@@ -20,7 +19,7 @@ REQUIREMENTS = os.path.join(HERE, "requirements.txt")
 OLDEST, NEWEST = (3, 9), (3, 12)  # of the wheels of the version in requirements.txt
 MINORS = range(NEWEST[1], OLDEST[1] - 1, -1)
 CONDAS = ("miniforge3", "mambaforge", "miniconda3", "anaconda3")
-PROBE_SECONDS = 20
+PROBE_SECONDS = 60  # also on a busy machine
 # Debian's python3 has no ensurepip without python3-venv; the shims of pyenv and uv stand for another file.
 PROBE = """
 import platform, sys
@@ -123,10 +122,14 @@ def answer_of(argv: Sequence[str]) -> str:
     return done.stdout.decode("utf-8", "replace")
 
 
-def probed(paths: Iterable[str]) -> List[Interpreter]:
-    """The interpreters behind these programs, each once, until one can be the training's."""
-    seen: Dict[str, Interpreter] = {}
-    for path in paths:
+def probed(asked: Interpreter, paths: Iterable[str]) -> List[Interpreter]:
+    """The interpreters behind these programs, each once, until one can be the training's.
+
+    The one that was asked for is the first, and stays as it is if it does not answer.
+    """
+    first = judged(asked.path, answer_of([asked.path, "-I", "-c", PROBE])) or asked
+    seen: Dict[str, Interpreter] = {os.path.realpath(first.path): first}
+    for path in paths if first.refused else ():
         one = judged(path, answer_of([path, "-I", "-c", PROBE]))
         if one is not None and seen.setdefault(os.path.realpath(one.path), one) is one and not one.refused:
             break
@@ -153,8 +156,8 @@ def main(arguments: Sequence[str]) -> int:
     if len(arguments) not in (0, 2):
         print("usage: make_env.py [CONDA_DIR NAME]", file=sys.stderr)
         return 64
-    paths = itertools.chain([sys.executable], candidates(os.environ, os.path.expanduser("~")))
-    interpreters = probed(paths)
+    asked = Interpreter(sys.executable, sys.version_info[:3], "it did not answer")
+    interpreters = probed(asked, candidates(os.environ, os.path.expanduser("~")))
     taken = chosen(interpreters)
     if taken is None:
         print("make_env.py: " + refusal(interpreters), file=sys.stderr)

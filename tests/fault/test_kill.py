@@ -23,7 +23,7 @@ from tests.transfers import fetch, obs_store, route, send
 
 ROOT = Path(__file__).parents[2]
 MIB = 1 << 20
-KILLS = 8
+KILLS = 4  # `make test-kill` has hundreds
 PROGRAM = """
 import sys, threading
 from pathlib import Path

@@ -64,8 +64,20 @@ def test_without_any_all_that_was_seen_is_named_with_what_helps() -> None:
     assert "`uv python install 3.12`" in text
 
 
+def probed(asked: Path, home: Path, environ: Dict[str, str]) -> List[Any]:
+    silent = MAKE_ENV.Interpreter(str(asked), (3, 13, 0), "it did not answer")
+    interpreters: List[Any] = MAKE_ENV.probed(silent, MAKE_ENV.candidates(environ, str(home)))
+    return interpreters
+
+
 def found(asked: Path, home: Path, environ: Dict[str, str]) -> List[str]:
-    return [one.path for one in MAKE_ENV.probed([str(asked), *MAKE_ENV.candidates(environ, str(home))])]
+    return [one.path for one in probed(asked, home, environ)]
+
+
+def test_one_that_does_not_answer_is_named(tmp_path: Path) -> None:
+    interpreter(tmp_path / "bin" / "python3", "3.10.13")
+    asked, taken = probed(tmp_path / "gone", tmp_path, {"PATH": str(tmp_path / "bin")})
+    assert MAKE_ENV.said(asked, taken).endswith(f", not Python 3.13.0 ({tmp_path}/gone): it did not answer")
 
 
 @pytest.mark.parametrize(
