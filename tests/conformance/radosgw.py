@@ -46,7 +46,7 @@ ms bind ipv6 = false
 public network = 127.0.0.0/8
 cluster network = 127.0.0.0/8
 mon data = {root}/mon
-mon data avail crit = 1
+mon data avail crit = 0
 keyring = {root}/keyring
 [osd]
 osd data = {root}/osd$id

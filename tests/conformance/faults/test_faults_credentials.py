@@ -66,10 +66,10 @@ class Temporary:
 
         proxy.faults.append(Fault(ended, times=EVERY, before=renew, status=403, code=code))
 
-    def open(self, proxy: FaultProxy) -> ObsStore:
+    def open(self, proxy: FaultProxy, patience: float = 10) -> ObsStore:
         self.newest = self.first
         access = Access(proxy.url, self.first, multipart_from=6 * MIB, part=5 * MIB)
-        return ObsStore(access, lambda: self.newest, patience=10)
+        return ObsStore(access, lambda: self.newest, patience=patience)
 
 
 @pytest.fixture
@@ -163,7 +163,13 @@ def test_a_lost_end_of_an_upload_is_looked_at_with_the_renewed_ones(
 
 
 @pytest.mark.parametrize(
-    ("code", "late"), [("ExpiredToken", 0.0), ("InvalidAccessKeyId", 0.0), ("ExpiredToken", LATE_SECONDS)]
+    ("code", "late", "patience"),
+    [
+        ("ExpiredToken", 0.0, 10),
+        ("InvalidAccessKeyId", 0.0, 10),
+        ("ExpiredToken", LATE_SECONDS, 10),
+        ("ExpiredToken", 0.0, 0),
+    ],
 )
 def test_mox_file_goes_on_too(
     temporary: Temporary,
@@ -173,6 +179,7 @@ def test_mox_file_goes_on_too(
     monkeypatch: pytest.MonkeyPatch,
     code: str,
     late: float,
+    patience: float,
 ) -> None:
     url = f"obs://{client.bucket}"
     calls: List[Callable[[], Any]] = [
@@ -190,7 +197,7 @@ def test_mox_file_goes_on_too(
         assert client.put("a", b"content").status == 200
         with FaultProxy(account.url) as proxy:
             temporary.end_before(proxy, 1, late, code)
-            store = temporary.open(proxy)
+            store = temporary.open(proxy, patience)
             with monkeypatch.context() as patched:
                 patched.setattr(own_store, "open_store", lambda environ, root, store=store: store)
                 own_store._local.__dict__.clear()

@@ -125,6 +125,26 @@ def test_a_file_that_changes_during_its_request_is_not_stored_torn(
     assert witness.get("out/a").content == (tmp_path / "out/a").read_bytes()
 
 
+def test_a_round_stores_nothing_of_a_file_that_changes_during_its_request(
+    proxy: FaultProxy, witness: Boto, send: Callable[..., Transferred], tmp_path: Path
+) -> None:
+    old = b"0" * (9 * MIB)
+    write(tmp_path, {"out/a": old})
+    assert send(SETTLED).files == 1
+    write(tmp_path, {"out/a": b"1" * (9 * MIB)})  # one request, of which the proxy has read nothing yet
+
+    def rewrite() -> None:
+        with (tmp_path / "out/a").open("r+b") as file:
+            file.write(b"2" * MIB)
+            file.seek(8 * MIB)
+            file.write(b"2" * MIB)
+
+    proxy.faults.append(before("PUT", "out/a", rewrite))
+    sent = send(SETTLED)
+    assert (sent.files, sent.deferred) == (0, 1)
+    assert witness.get("out/a").content == old
+
+
 def test_a_file_that_vanishes_before_it_is_sent_is_said(
     proxy: FaultProxy, witness: Boto, send: Callable[..., Transferred], tmp_path: Path
 ) -> None:

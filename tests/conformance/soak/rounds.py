@@ -180,9 +180,11 @@ class Soak:
         return ended, lines
 
     @contextmanager
-    def _proxy(self) -> Iterator[FaultProxy]:
+    def _proxy(self, looked_at: bool = False) -> Iterator[FaultProxy]:
+        """A proxy with faults. Where the bucket is looked at meanwhile, no small object arrives wrong: until it
+        is sent again, it is in the bucket."""
         with FaultProxy(self.account.url) as proxy:
-            proxy.faults += self._faults()
+            proxy.faults += self._faults(("UploadPart",) if looked_at else ("PutObject", "UploadPart"))
             yield proxy
             self.counted["requests"] += len(proxy.seen)
             self.counted["faults"] += sum(1 for fault in proxy.faults if fault.times == 0)
@@ -229,7 +231,7 @@ class Soak:
 
     def _train(self, calls: Optional[List[Operation]]) -> None:
         """Writers that upload in rounds while their files are rotated, and then once more."""
-        with self._proxy() as proxy:
+        with self._proxy(looked_at=True) as proxy:
             tasks = [self._upload(writer, periodic=True) for writer in "01"]
             running = [self._begin(proxy.url, task) for task in tasks]
             beside = self._begin_calls(proxy.url, calls)
@@ -257,7 +259,7 @@ class Soak:
             failures, notices = failures + more, notices + said
         self._check_uploads((failures, notices))
 
-    def _faults(self) -> List[Fault]:
+    def _faults(self, flipped: Sequence[str]) -> List[Fault]:
         chance = self.chance
         every = MOVES * 2 + OTHERS
         kinds: List[Callable[[], Dict[str, Any]]] = [
@@ -267,7 +269,7 @@ class Soak:
             lambda: {"when": self._some("CompleteMultipartUpload", "PutObject"), "status": 503},
             lambda: {"when": self._some("GetObject"), "cut_answer": chance.randrange(1, 400)},
             lambda: {"when": self._some("GetObject"), "flip_answer": chance.randrange(400)},
-            lambda: {"when": self._some("PutObject", "UploadPart"), "flip_request": chance.randrange(400)},
+            lambda: {"when": self._some(*flipped), "flip_request": chance.randrange(400)},
             lambda: {"when": self._some(*MOVES), "stall": chance.random() < 0.1, "status": 503},
         ]
         return [Fault(**chance.choice(kinds)()) for _ in range(chance.randrange(7))]
