@@ -7,7 +7,7 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Deque, Dict, Iterable, List, Mapping, Optional, Sequence
 
-from ma_boot.errors import InputMissing, UsageError, listed
+from ma_boot.errors import CannotCreate, InputMissing, UsageError, listed
 from ma_boot.image.check import ImageRejected
 from ma_boot.image.container_engine import EngineRefused, image_attributes
 from ma_boot.image.progress import EngineProgress, shown
@@ -61,20 +61,30 @@ def build_image(
 ) -> None:
     """Builds `tag` with the engine's classic builder, and removes the image that had the tag before.
 
-    Raises `InputMissing` if there is no Dockerfile, `EngineRefused` with the last output of a failed step.
+    Raises `InputMissing` if there is no Dockerfile, `CannotCreate` if a file of the context cannot be read or
+    packed, `EngineRefused` with the last output of a failed step.
     """
     if not (context / "Dockerfile").is_file():
         raise InputMissing(f"no Dockerfile in {context}: give a clone of ma_boot, or your own build context")
+    import requests
+
     before = _id_of(client, tag)
-    stream = client.api.build(
-        path=str(context),
-        tag=tag,
-        buildargs=dict(arguments),
-        platform=platform,
-        rm=True,
-        forcerm=True,
-        decode=True,
-    )
+    try:
+        stream = client.api.build(
+            path=str(context),
+            tag=tag,
+            buildargs=dict(arguments),
+            platform=platform,
+            rm=True,
+            forcerm=True,
+            decode=True,
+        )
+    except requests.exceptions.RequestException:  # an OSError, too, but the engine's
+        raise
+    except OSError as error:  # the SDK packs the context into a temporary file
+        raise CannotCreate(
+            f"the build context {context} cannot be packed: {error.__cause__ or error}"
+        ) from error
     with shown(console) as progress:
         follow(stream, progress)
     if before and before != _id_of(client, tag):

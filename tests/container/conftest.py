@@ -113,11 +113,16 @@ def ma_boot(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Ran]:
     """Runs `ma_boot` as a user does, with its own docker config and credentials."""
     config = tmp_path_factory.mktemp("docker-config")
 
-    def run(*arguments: str, environ: Optional[Mapping[str, str]] = None, cwd: Optional[Path] = None) -> Ran:
+    def run(
+        *arguments: str,
+        environ: Optional[Mapping[str, str]] = None,
+        cwd: Optional[Path] = None,
+        prefix: Sequence[str] = (),
+    ) -> Ran:
         kept = ("PATH", "HOME", "DOCKER_HOST", "LANG")
         own = {name: os.environ[name] for name in kept if name in os.environ}
         done = subprocess.run(
-            [sys.executable, "-m", "ma_boot", *arguments],
+            [*prefix, sys.executable, "-m", "ma_boot", *arguments],
             capture_output=True,
             text=True,
             cwd=cwd or ROOT,

@@ -191,6 +191,15 @@ def test_a_python_without_virtual_environments_is_named(
     assert "make image TOOLKIT_PYTHON=/path" in done.errors
 
 
+def test_a_context_that_cannot_be_packed(engine: Any, ma_boot: Callable[..., Ran], tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_text("FROM scratch\n")
+    (tmp_path / "large").write_bytes(bytes(200_000))
+    limited = ["prlimit", "--fsize=65536"]  # as a disk that is full
+    done = ma_boot("image", "build", str(tmp_path), "--tag", f"{SESSION}/fails", prefix=limited)
+    assert done.code == 73, done.errors
+    assert f"the build context {tmp_path} cannot be packed" in done.errors
+
+
 def test_a_directory_without_a_dockerfile(ma_boot: Callable[..., Ran], engine: Any, tmp_path: Path) -> None:
     done = ma_boot("image", "build", str(tmp_path))
     assert done.code == 66
