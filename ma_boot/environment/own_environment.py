@@ -24,9 +24,9 @@ class Outside:
 def outside_of(prefix: Optional[str], environ: Mapping[str, str]) -> Outside:
     """What a shell without ma_boot's environment would have; `prefix` is its directory, None if it has none.
 
-    If its `bin` is on `PATH`, because it is active or the user has added it, it is moved to the end: the
-    training gets the active environment's python, or the next one. It stays where it is if it has a framework
-    for training, so is the user's own, and if there is no other python.
+    If its `bin` is on `PATH`, because it is active or the user has added it, it is taken away: the
+    training, and the scripts that it runs, get the active environment's python, or the next one. It stays if
+    it has a framework for training, so is the user's own, and if there is no other python.
     """
     if prefix is None:
         return Outside(environ)
@@ -46,7 +46,7 @@ def outside_of(prefix: Optional[str], environ: Mapping[str, str]) -> Outside:
         path = put_first(os.path.join(active, "bin"), path)
     if not any(shutil.which(name, path=path) for name in ("python", "python3")):
         return Outside(environ, "ma_boot's own environment: there is no other python on PATH")
-    result["PATH"] = os.pathsep.join([path, own])
+    result["PATH"] = path
     if active != environ.get("VIRTUAL_ENV"):
         result.pop("VIRTUAL_ENV", None)
     return Outside(result, f"the next one after ma_boot's own {python}, which --python would select")

@@ -8,6 +8,7 @@ from typing import Dict
 
 import pytest
 
+from ma_boot.environment.conda import find_on_path
 from ma_boot.environment.own_environment import Outside, outside_of
 
 
@@ -33,23 +34,23 @@ def path(*places: Path) -> Dict[str, str]:
     return {"PATH": os.pathsep.join(str(place / "bin") for place in places)}
 
 
-def test_it_goes_behind_all_others_and_that_is_said(own: Path, system: Path) -> None:
+def test_it_is_taken_away_and_that_is_said(own: Path, system: Path) -> None:
     found = outside_of(str(own), {**path(own, system), "VIRTUAL_ENV": str(own)})
-    assert found.environ == path(system, own)
+    assert found.environ == path(system)
     assert found.note == f"the next one after ma_boot's own {own}/bin/python, which --python would select"
 
 
 def test_also_by_another_name_and_twice(own: Path, system: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(own)
     found = outside_of(str(own), path(own, tmp_path / "link", system))
-    assert found.environ == path(system, own)
+    assert found.environ == path(system)
 
 
 @pytest.mark.parametrize("variable", ["VIRTUAL_ENV", "CONDA_PREFIX"])
 def test_an_active_environment_comes_first(own: Path, system: Path, tmp_path: Path, variable: str) -> None:
     active = environment(tmp_path / "active", "python")
     environ = {variable: str(active)}
-    expected = {**path(active, system, own), **environ}
+    expected = {**path(active, system), **environ}
     assert outside_of(str(own), {**path(own, system), **environ}).environ == expected
     assert outside_of(str(own), {**path(own, active, system), **environ}).environ == expected
 
@@ -65,6 +66,13 @@ def test_with_a_framework_it_is_the_trainings_and_that_is_said(own: Path, system
     (own / "lib" / "python3.11" / "site-packages" / "torch").mkdir(parents=True)
     environ = path(own, system)
     assert outside_of(str(own), environ) == Outside(environ, "ma_boot's own environment, which has torch")
+
+
+def test_a_python3_wins_over_its_python(own: Path, system: Path) -> None:
+    environ = outside_of(str(own), path(own, system)).environ
+    found = find_on_path(environ, "/nowhere", "PATH")
+    assert found is not None
+    assert found.python == str(system / "bin" / "python3")
 
 
 def test_nothing_changes_where_it_is_not_on_path(own: Path, system: Path) -> None:
