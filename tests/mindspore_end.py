@@ -23,9 +23,9 @@ Ended = TypeVar("Ended", bound=Run)
 def again_after_a_crash(run: Callable[[], Ended], last_line: str) -> Ended:
     """How the run ended; it is repeated, three times at most, if a rank crashed after its last line.
 
-    MindSpore 2.7.1 crashes at the end of about one process in 300, or one in 30 when eight in containers share
-    two cores, after all its work is done (README of the example), and ma_boot rightly reports a failure. Only
-    such a run is repeated.
+    MindSpore 2.7.1 crashed at the end of about one process in 300, or one in 30 when eight in containers shared
+    two cores, after all its work was done, and ma_boot rightly reports a failure. Of 2.9.0 no crash is known, but
+    fewer processes were counted (README of the example). Only such a run is repeated.
     """
     ended = run()
     for _ in range(MOST_AGAIN):

@@ -17,6 +17,7 @@ from typing import Dict, List, Mapping, Sequence
 
 import pytest
 
+from ma_boot.modelarts import free_port
 from ma_boot.rank_table import convert, fake, parse
 from tests.functional.node import eventually
 
@@ -307,7 +308,8 @@ def test_torchruns_variables(new: Machine) -> None:
 
 def test_msruns_variables(new: Machine) -> None:
     """The comparison with a real msrun is in test_mindspore_ways.py."""
-    seen = new.run_line(new_line("msrun"), {"MA_NUM_GPUS": "2"}, ranks=3)  # and the scheduler
+    more = {"MA_NUM_GPUS": "2", "MABOOT_RENDEZVOUS_PORT": str(free_port())}  # msrun's own may be taken
+    seen = new.run_line(new_line("msrun"), more, ranks=3)  # and the scheduler
     workers = [environ for environ in seen if environ["MS_ROLE"] == "MS_WORKER"]
     assert [environ["MS_NODE_ID"] for environ in workers] == ["0", "1"]
     assert {environ["MS_WORKER_NUM"] for environ in seen} == {"2"}

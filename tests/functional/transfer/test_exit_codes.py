@@ -199,7 +199,7 @@ def test_a_first_ctrl_c_ends_an_upload(tmp_path: Path, obs: ObsServer, at_obs: D
     running.send_signal(signal.SIGINT)
     output, _ = running.communicate(timeout=30)
     assert running.returncode == 130, output
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 25
 
 
 @pytest.fixture
