@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from contextlib import contextmanager
-from typing import Callable, Dict, Iterator, NamedTuple, Optional, Set, Tuple
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple, Union
 
 from path_mapping.errors import Cancelled, PathMappingError, Refused, Unreachable
 from path_mapping.stores.signer import Signer, server_of
@@ -15,6 +15,7 @@ from path_mapping.wire import (
     BucketAddress,
     ConnectionFailed,
     HttpConnection,
+    ObjectPage,
     Origin,
     Response,
     error_of_status,
@@ -23,6 +24,7 @@ from path_mapping.wire import (
 )
 
 LONGEST_ERROR = 64 << 10  # bytes
+END_SECONDS = 1.0  # for a thread that was told to end
 _CODE = re.compile(rb"<Code>\s*([A-Za-z0-9.]{1,64})\s*</Code>")
 
 NOTHING: Dict[str, str] = {}
@@ -93,6 +95,11 @@ class Exchange:
         for connection in self._idle.values():
             self._connections.drop(connection)
         self._idle.clear()
+
+    def content(self, request: Request) -> bytes:
+        """The whole body of the response to a GET; raises what `ask` raises."""
+        with self.ask(request, HttpConnection.send) as (response, connection):
+            return b"".join([bytes(piece) for piece in connection.body(response)])
 
     @contextmanager
     def ask(self, request: Request, send: Send) -> Iterator[Tuple[Response, HttpConnection]]:
@@ -187,6 +194,50 @@ class Exchange:
         connection = HttpConnection(origin, context, self._signer.access.timeout, self._buffer)
         self._connections.add(connection)
         return connection
+
+
+class Pages:
+    """The pages of one listing, in turn; one may be asked for while its predecessor is worked on.
+
+    `fetch` returns the page of a query. Only what goes through `connections` is asked for ahead: `close` can
+    end it.
+    """
+
+    def __init__(
+        self, fetch: Callable[[Dict[str, str]], ObjectPage], connections: Optional[OpenConnections]
+    ) -> None:
+        self._fetch = fetch
+        self._connections = connections
+        self._thread: Optional[threading.Thread] = None
+        self._found: List[Union[ObjectPage, BaseException]] = []
+
+    def ask_ahead(self, query: Dict[str, str]) -> None:
+        """Asks for the page that `page` is called for next, in another thread."""
+        if self._connections is not None:
+            self._thread = threading.Thread(target=self._run, args=(query,), name="listing", daemon=True)
+            self._thread.start()
+
+    def _run(self, query: Dict[str, str]) -> None:
+        try:
+            self._found.append(self._fetch(query))
+        except BaseException as error:  # raised again in the thread that waits for the page
+            self._found.append(error)
+
+    def page(self, query: Dict[str, str]) -> ObjectPage:
+        """The page of this query; raises what `fetch` raises."""
+        if self._thread is None:
+            return self._fetch(query)
+        self._thread.join()
+        self._thread, found = None, self._found.pop()
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+    def close(self) -> None:
+        """Ends what was asked for ahead."""
+        if self._connections is not None and self._thread is not None:
+            self._connections.shut()
+            self._thread.join(END_SECONDS)
 
 
 def _response(connection: HttpConnection, head: bytes, send: Send) -> Response:

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Generator, Iterator, Optional, Tuple
 
 from path_mapping.errors import Expired, NotFound, Refused, Unreachable
 from path_mapping.localfs import CHUNK, Section, new_md5
-from path_mapping.stores.exchange import Exchange, OpenConnections, Request
+from path_mapping.stores.exchange import Exchange, OpenConnections, Pages, Request
 from path_mapping.stores.obs_sdk import PAGE, ObsSdk, head_by_sdk, page_by_sdk, seconds_of, uploads_by_sdk
 from path_mapping.stores.signer import Signer, warned
 from path_mapping.stores.store import FileStore, MultipartStore, SignedAccess, UnfinishedUpload
@@ -18,7 +18,6 @@ from path_mapping.stores.units import MultipartUpload
 from path_mapping.wire import (
     Access,
     Credentials,
-    HttpConnection,
     ObjectPage,
     ObjectState,
     Pause,
@@ -59,29 +58,33 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
         return self.signer.renewed(used, pause)
 
     def list(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
-        """See `Store.list`.
+        """See `Store.list`. The next page is asked for while this one is worked on.
 
         A full page is never taken for the last one: a service that forgets to say so would lose objects. Keys
         that do not ascend are an error: they would page forever.
         """
         doing, marker = f"listing obs://{bucket}/{prefix}", ""
-        with self._requests() as exchange:
-            while True:
-                page = self._page(exchange, doing, bucket, {"prefix": prefix, "marker": marker})
-                for found in page.objects:
+        with self._pages(doing, bucket) as pages:
+            page = pages.page({"prefix": prefix, "marker": marker})
+            while page.objects:
+                followed = page.truncated or len(page.objects) >= PAGE
+                following = {"prefix": prefix, "marker": page.objects[-1].key}
+                for number, found in enumerate(page.objects):
                     if marker and found.key <= marker:
                         raise Unreachable(f"{doing}: {found.key!r} came after {marker!r}")
                     marker = found.key
+                    if followed and number == 1:  # not for who wants the first object only
+                        pages.ask_ahead(following)
                     yield found
-                if not page.objects or not (page.truncated or len(page.objects) >= PAGE):
+                if not followed:
                     return
+                page = pages.page(following)
 
     def level(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
         doing, marker = f"listing obs://{bucket}/{prefix}", ""
-        with self._requests() as exchange:
+        with self._pages(doing, bucket) as pages:
             while True:
-                query = {"prefix": prefix, "marker": marker, "delimiter": "/"}
-                page = self._page(exchange, doing, bucket, query)
+                page = pages.page({"prefix": prefix, "marker": marker, "delimiter": "/"})
                 found = [one._replace(md5=None) for one in page.objects]
                 found += [StoredObject(one, 0, None) for one in page.prefixes]
                 found = sorted((one for one in found if one.key > marker), key=lambda one: one.key)
@@ -91,25 +94,27 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
                 marker = found[-1].key
 
     @contextmanager
-    def _requests(self) -> Iterator[Exchange]:
-        """Signed requests on a connection of their own."""
-        exchange = Exchange(self.signer, OpenConnections(), bytearray(BUFFER))
-        try:
-            yield exchange
-        finally:
-            exchange.close()
-
-    def _page(self, exchange: Exchange, doing: str, bucket: str, query: Dict[str, str]) -> ObjectPage:
+    def _pages(self, doing: str, bucket: str) -> Iterator[Pages]:
+        """The pages of a listing, by signed requests on a connection of their own, or by the SDK."""
         if self.sdk.proxy is not None:
-            return page_by_sdk(self.sdk, doing, bucket, query)
-        wanted = {name: value for name, value in query.items() if value}
-        request = Request(doing, "GET", bucket, "", {**wanted, "max-keys": str(PAGE), "encoding-type": "url"})
+            yield Pages(partial(page_by_sdk, self.sdk, doing, bucket), None)
+            return
+        connections = OpenConnections()
+        exchange = Exchange(self.signer, connections, bytearray(BUFFER))
 
-        def document() -> bytes:
-            with exchange.ask(request, HttpConnection.send) as (response, connection):
-                return b"".join([bytes(piece) for piece in connection.body(response)])
+        def page(query: Dict[str, str]) -> ObjectPage:
+            wanted = {name: value for name, value in query.items() if value}
+            request = Request(
+                doing, "GET", bucket, "", {**wanted, "max-keys": str(PAGE), "encoding-type": "url"}
+            )
+            return parsed_page(doing, self.signer.with_newest(partial(exchange.content, request)))
 
-        return parsed_page(doing, self.signer.with_newest(document))
+        pages = Pages(page, connections)
+        try:
+            yield pages
+        finally:
+            pages.close()
+            exchange.close()
 
     def find(self, bucket: str, key: str) -> Optional[ObjectState]:
         doing = f"looking up obs://{bucket}/{key}"

@@ -1,0 +1,100 @@
+"""A listing asks for its next page while the current one is worked on."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Iterator, List
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from path_mapping.errors import Unreachable
+from tests.transfers import obs_store
+
+KEYS = [f"k{number:04}" for number in range(2500)]
+
+
+class Pages:
+    """Lists 2,500 keys by thousands; `hold` keeps the second page back, `broken` answers it with 500."""
+
+    def __init__(self) -> None:
+        self.asked: List[str] = []
+        self.second, self.hold, self.broken = threading.Event(), threading.Event(), False
+        self.hold.set()
+        pages = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, format: str, *args: object) -> None: ...
+
+            def do_GET(self) -> None:
+                marker = parse_qs(urlsplit(self.path).query).get("marker", [""])[0]
+                pages.asked.append(marker)
+                if marker == "k0999":
+                    pages.second.set()
+                    pages.hold.wait(30)
+                found = [key for key in KEYS if key > marker]
+                rows = "".join(f"<Contents><Key>{key}</Key><Size>1</Size></Contents>" for key in found[:1000])
+                more = str(len(found) > 1000).lower()
+                body = f"<L><IsTruncated>{more}</IsTruncated>{rows}</L>".encode()
+                with suppress(ConnectionError):  # of who did not wait for it
+                    self.send_response(500 if pages.broken and marker else 200)
+                    self.send_header("Content-Length", str(len(body)))
+                    self.end_headers()
+                    self.wfile.write(body)
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server.server_port}"
+
+
+@pytest.fixture
+def pages() -> Iterator[Pages]:
+    served = Pages()
+    yield served
+    served.hold.set()
+    served.server.shutdown()
+    served.server.server_close()
+
+
+def test_every_page_is_asked_for_once_and_the_next_one_ahead(pages: Pages) -> None:
+    listed = obs_store(pages.url).list("bucket", "k")
+    first = [next(listed).key, next(listed).key]
+    assert pages.second.wait(30)  # while the first page is worked on
+    assert [*first, *(found.key for found in listed)] == KEYS
+    assert pages.asked == ["", "k0999", "k1999"]
+
+
+def test_who_wants_the_first_object_asks_for_one_page(pages: Pages) -> None:
+    listed = obs_store(pages.url).list("bucket", "k")
+    assert next(listed).key == "k0000"
+    listed.close()  # type: ignore[attr-defined]
+    assert pages.asked == [""]
+
+
+def test_a_listing_that_is_left_ends_the_request_for_its_next_page(pages: Pages) -> None:
+    pages.hold.clear()
+    listed = obs_store(pages.url).list("bucket", "k")
+    next(listed), next(listed)
+    assert pages.second.wait(30)
+    began = time.monotonic()
+    listed.close()  # type: ignore[attr-defined]
+    assert time.monotonic() - began < 20
+    assert not [thread for thread in threading.enumerate() if thread.name == "listing"]
+
+
+def test_what_the_first_page_has_comes_before_the_failure_of_the_second(pages: Pages) -> None:
+    pages.broken = True
+    listed: List[str] = []
+    with pytest.raises(Unreachable, match="HTTP 500"):  # noqa: PT012 -- what came before counts
+        for one in obs_store(pages.url).list("bucket", "k"):
+            listed.append(one.key)
+    assert listed == KEYS[:1000]

@@ -1,0 +1,40 @@
+"""What makes a plan for a million objects cheap: a spool, and looks at directories that are missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import List, Tuple
+
+import pytest
+
+from path_mapping.planning.route_scan import LookBelow
+from path_mapping.planning.spool import Spool
+
+
+@pytest.mark.parametrize("count", [0, 3, 4, 2500])
+def test_a_spool_keeps_the_order_wherever_its_items_are(count: int) -> None:
+    items: List[Tuple[int, str]] = [(number, f"\udcff{number}") for number in range(count)]
+    spool: Spool[Tuple[int, str]] = Spool(in_memory=3)
+    for item in items:
+        spool.add(item)
+    assert [list(spool), list(spool)] == [items, items]
+    spool.add((-1, "later"))
+    assert list(spool) == [*items, (-1, "later")]
+    spool.close()
+
+
+def test_a_missing_directory_is_looked_at_once(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "a").write_bytes(b"12")
+    (tmp_path / "file").write_bytes(b"")
+    look_below = LookBelow(str(tmp_path))
+    names = ["file/a", "gone/a", "gone/deep/a", "here/", "here/a", "here/b", "top"]
+    found = {name: look_below(name) for name in names}
+    assert {name: one.kind for name, one in found.items() if one} == {"here/": "directory", "here/a": "file"}
+    assert LookBelow(str(tmp_path / "nowhere"))("a") is None
+    assert look_below("late/a") is None
+    (tmp_path / "late").mkdir()
+    (tmp_path / "late" / "b").write_bytes(b"")
+    assert look_below("late/b") is None  # without another look
+    assert look_below("here/a") is not None
+    assert look_below("late/b") is not None
