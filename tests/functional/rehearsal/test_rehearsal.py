@@ -267,11 +267,11 @@ def job_events(laptop: Path) -> List[Dict[str, Any]]:
 
 
 def test_two_nodes_that_upload_one_key_are_told_so_and_both_end_well(laptop: Path, obs: ObsServer) -> None:
-    """Large enough for a multipart upload each, at the same time."""
+    """Large enough for a multipart upload each; the content differs, so neither takes the other's object for its own."""
     output = "PATH_MAPPING_CONFIG = {'output': {'./checkpoints': 'obs://bucket/out'}}"
     (laptop / "project" / "mapping.py").write_text(output)
     (laptop / "project" / "train.py").write_text(
-        "import os; os.makedirs('checkpoints', exist_ok=True); open('checkpoints/x', 'wb').write(bytes(70 << 20))"
+        "import os; os.makedirs('checkpoints', exist_ok=True); open('checkpoints/x', 'wb').write(os.urandom(70 << 20))"
     )
     more = {"OBS_ENDPOINT": obs.url, **CREDENTIALS}
     ended = end(
