@@ -26,6 +26,7 @@ START_SCRIPTS = {"own": Path(__file__).parents[1] / "start_scripts"}
 if "MABOOT_ORIGINALS" in os.environ:
     START_SCRIPTS["published"] = Path(os.environ["MABOOT_ORIGINALS"])
 # X2MindSpore's published script has a gap for the command that trains.
+OWN_PYTHON = {"MABOOT_PYTHON": sys.executable}  # it has pytest; not taken unless asked for
 GAP, COMMAND = '"please input your shell script here"', 'python "${execute_path}"/train.py --epochs 2'
 # Set by the shell, Python, pytest and MPI themselves, not by a start script for the training.
 NOISE = ("_", "PWD", "OLDPWD", "SHLVL", "LINES", "COLUMNS", "PYTEST_", "OMPI_", "PMIX_", "ORTE_", "OPAL_")
@@ -161,7 +162,7 @@ def assert_all_is_there(script: Sequence[Mapping[str, str]], line: Sequence[Mapp
 
 def test_run_sh(scripts: Path, old: Machine, new: Machine) -> None:
     original = old.run_script(scripts / "run.sh", "/path/dataset", "2")
-    replacement = new.run_line(new_line("run.sh"))
+    replacement = new.run_line(new_line("run.sh"), OWN_PYTHON)
     assert_all_is_there(original, replacement)
     assert replacement[1]["DATA_PATH"] == "/path/dataset"
     assert replacement[1]["DEVICE_ID"] == replacement[1]["RANK_ID"] == "1"
@@ -175,7 +176,7 @@ def test_run_cluster_sh(scripts: Path, tmp_path: Path, start: str) -> None:
     arguments = ("/path/dataset", str(old.table), "16", start)
     original = old.run_script(scripts / "run_cluster.sh", *arguments, directory=".", ranks=8)
     line = new_line("run_cluster.sh", table=str(new.table), start=f"--rank-start {start}")
-    replacement = new.run_line(line, ranks=8)
+    replacement = new.run_line(line, OWN_PYTHON, ranks=8)
     assert_all_is_there(original, replacement)
     assert old.cwds == new.cwds  # device_<rank>, for ranks from RANK_START on
     for rank in range(int(start), int(start) + 8):

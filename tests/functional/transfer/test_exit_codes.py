@@ -54,7 +54,9 @@ def client(obs: ObsServer) -> Sdk:
 def test_a_target_that_is_removed_during_the_download_is_a_local_cause(
     tmp_path: Path, client: Sdk, at_obs: Dict[str, str], obs: ObsServer
 ) -> None:
-    client.put("data/a", b"a" * (4 << 20))
+    """One file may arrive between two removals, since its directory is made again; thirty do not."""
+    for number in range(30):
+        client.put(f"data/{number}", b"a" * (1 << 20))
     removed = threading.Event()
 
     def remove() -> None:
