@@ -35,8 +35,11 @@ class Script:
 
     @property
     def is_certain(self) -> bool:
-        """Whether the command cannot run without this file: a module may be an installed one."""
-        return not self.is_module and self.name.endswith(SCRIPTS)
+        """Whether the command cannot run without a file of this very name.
+
+        A module may be an installed one, and `$MA_JOB_DIR` in a name is only known on the node.
+        """
+        return not self.is_module and self.name.endswith(SCRIPTS) and "$" not in self.name
 
 
 @dataclass(frozen=True)

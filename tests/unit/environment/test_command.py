@@ -47,6 +47,7 @@ def argv(home: Path, *command: str) -> Tuple[str, ...]:
         (("python", "train.py"), ("/env/bin/python", "~/train.py")),
         (("bash", "-x", "run.sh", "run.sh"), ("~/bin/bash", "-x", "~/run.sh", "run.sh")),
         (("only.py",), ("/env/bin/python", "~/jobs/a/only.py")),
+        (("torchrun", "$MA_JOB_DIR/a/only.py"), ("~/bin/torchrun", "$MA_JOB_DIR/a/only.py")),
     ],
 )
 def test_the_command_is_run_as_what_it_is(
