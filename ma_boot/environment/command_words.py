@@ -148,7 +148,7 @@ PROGRAMS: Mapping[str, Program] = {
     **dict.fromkeys(("python", "pypy"), _PYTHON),
     **dict.fromkeys(("bash", "sh", "dash", "ksh", "zsh"), _SHELL),
     "torchrun": _TORCH,
-    "accelerate": Program(**{**vars(_ACCELERATE), "subcommand": "launch"}),
+    "accelerate": replace(_ACCELERATE, subcommand="launch"),
     "accelerate-launch": _ACCELERATE,
     "deepspeed": _DEEPSPEED,
     "msrun": _MSRUN,
