@@ -44,10 +44,15 @@ class Script:
 
 @dataclass(frozen=True)
 class CommandParts:
-    """What a command says of itself: its script, and the launcher that starts the ranks of a node."""
+    """What a command says of itself: its script, and the launcher that starts the ranks of a node.
+
+    `counts` are the launcher's options that say how many ranks, where the command has none of them and the
+    launcher takes it from nowhere else: it may start fewer ranks than the job has.
+    """
 
     script: Optional[Script]
     launcher: Optional[str] = None
+    counts: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,8 @@ class Program:
     one but the `flags`. `letters` take the rest of their word, else the next word (`-Wignore`, `-W ignore`);
     after one of `ends` no script follows. `module` says whether the name of a module is the value of `-m`
     (`value`), or the first word that is no option (`flag`). After one of `bare`, a program takes any command.
-    `skipped` words come first; `starts_ranks`: it starts the ranks of a node.
+    `skipped` words come first; `starts_ranks`: it starts the ranks of a node; by one of the options `counts`
+    it knows how many.
     """
 
     runs: str = "script"
@@ -71,6 +77,7 @@ class Program:
     skipped: int = 0
     subcommand: str = ""
     starts_ranks: bool = False
+    counts: Tuple[str, ...] = ()
 
 
 def _each(words: str, count: int = 1) -> Dict[str, int]:
@@ -100,6 +107,7 @@ _ACCELERATE = Program(
     module="flag",
     bare=_set("--no-python"),
     starts_ranks=True,
+    counts=("--num-processes", "--config-file"),
 )
 _DEEPSPEED = Program(
     flags=_set(
@@ -109,8 +117,9 @@ _DEEPSPEED = Program(
     module="flag",
     bare=_set("--no-python"),
     starts_ranks=True,
+    counts=("--num-nodes", "--hostfile", "-H"),
 )
-_MSRUN = Program(flags=_set("-h --help"), starts_ranks=True)
+_MSRUN = Program(flags=_set("-h --help"), starts_ranks=True, counts=("--worker-num",))
 _MPIRUN = Program(
     runs="command",
     values={
@@ -178,34 +187,50 @@ def command_parts(command: Sequence[str]) -> CommandParts:
     A command that begins with `-m` runs a module by the selected python, as `ma_boot -m MODULE` does.
     """
     words = tuple(command)
-    return _of_program(_PYTHON, words, 0, None) if words[:1] == ("-m",) else _of_command(words, 0, None)
+    if words[:1] == ("-m",):
+        return _of_program("python", _PYTHON, words, 0, None)
+    return _of_command(words, 0, None)
 
 
-def _of_command(words: Sequence[str], start: int, launcher: Optional[str]) -> CommandParts:
+class _Launcher(NamedTuple):
+    """What starts the ranks, and by which options it could know how many, if it is given none of them."""
+
+    name: str
+    counts: Tuple[str, ...]
+
+
+def _parts(script: Optional[Script], launcher: Optional[_Launcher]) -> CommandParts:
+    return CommandParts(script, *(launcher or ()))
+
+
+def _of_command(words: Sequence[str], start: int, launcher: Optional[_Launcher]) -> CommandParts:
     """The parts of the command that begins at `start`; `launcher` is the one before it."""
     if start >= len(words):
-        return CommandParts(None, launcher)
+        return _parts(None, launcher)
     name = _name(words[start])
     program = PROGRAMS.get(name)
     if program is not None:
-        starter = name if program.starts_ranks else None
-        return _of_program(program, words, start + 1, launcher or starter)
+        return _of_program(name, program, words, start + 1, launcher)
     names_file = words[start].endswith(SCRIPTS) or os.sep in words[start]
-    return CommandParts(Script(start, words[start]) if names_file else None, launcher)
+    return _parts(Script(start, words[start]) if names_file else None, launcher)
 
 
-def _of_program(program: Program, words: Sequence[str], start: int, launcher: Optional[str]) -> CommandParts:
+def _of_program(
+    name: str, program: Program, words: Sequence[str], start: int, launcher: Optional[_Launcher]
+) -> CommandParts:
     """The parts of what a program runs, by its arguments, which begin at `start`."""
     found, is_command = _operand(program, words, start)
+    if program.starts_ranks and launcher is None:
+        options = {_option(word).partition("=")[0] for word in words[start : found.index if found else None]}
+        launcher = _Launcher(name, () if options & set(program.counts) else program.counts)
     if found is None:
-        return CommandParts(None, launcher)
+        return _parts(None, launcher)
     if is_command:
         return _of_command(words, found.index, launcher)
     inner = _MODULES.get(found.name) if found.is_module else None
     if inner is None:
-        return CommandParts(found, launcher)
-    starter = f"python -m {found.name}" if inner.starts_ranks else None
-    return _of_program(inner, words, found.index + 1, launcher or starter)
+        return _parts(found, launcher)
+    return _of_program(f"python -m {found.name}", inner, words, found.index + 1, launcher)
 
 
 def _name(word: str) -> str:
@@ -242,6 +267,11 @@ def _operand(program: Program, words: Sequence[str], start: int) -> Tuple[Option
     return None, False
 
 
+def _option(word: str) -> str:
+    """Launchers take `--nproc_per_node` and `--nproc-per-node` alike."""
+    return word.replace("_", "-") if word.startswith("--") else word
+
+
 def _at(words: Sequence[str], place: int) -> Optional[Script]:
     return Script(place, words[place]) if place < len(words) else None
 
@@ -264,8 +294,7 @@ class _Taken(NamedTuple):
 
 def _taken(program: Program, word: str) -> _Taken:
     if program.values is None:
-        # Launchers take `--nproc_per_node` and `--nproc-per-node` alike.
-        option = word.replace("_", "-") if word.startswith("--") else word
+        option = _option(word)
         if option in program.flags:
             of_module = program.module == "flag" and option in ("-m", "--module")
             return _Taken(is_module=of_module, is_command=option in program.bare)

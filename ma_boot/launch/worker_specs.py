@@ -107,7 +107,7 @@ def _command(node: Node, more: Variables) -> WorkerSpec:
     def value(match: re.Match[str]) -> str:
         return values.get(match.group(1) or match.group(2), match.group(0))
 
-    patch: Variables = {**more, **variables}
+    patch: Variables = {**more, **variables, **torch.of_torchrun(node, variables, node.argv)}
     return WorkerSpec(
         label="command",
         argv=tuple(_NAME.sub(value, argument) for argument in node.argv),

@@ -85,9 +85,15 @@ def plan_node(node: Node, options: LaunchOptions) -> LaunchPlan:
 
 def launch_text(plan: LaunchPlan, command: Sequence[str], options: LaunchOptions) -> str:
     """The phase in one line."""
-    launcher = command_parts(command).launcher
-    if options.per_node and launcher is not None:
-        return f"{launcher} starts the ranks of this node (--per-node)"
+    parts = command_parts(command)
+    if options.per_node and parts.launcher is not None:
+        started = f"{parts.launcher} starts the ranks of this node (--per-node)"
+        if plan.world_size == 1 or not parts.counts:
+            return started
+        return (
+            f"{started}; WARNING: the job has {plan.world_size} ranks, but the command does not say how many "
+            f"to start ({parts.counts[0]}): docs/starting.md has the words for each launcher"
+        )
     named = options.tee.split(",") if options.tee[:1].isdigit() else []
     unknown = [rank for rank in named if int(rank) >= plan.world_size]
     note = f"; --tee {','.join(unknown)}: the job has no such rank" if unknown else ""

@@ -76,12 +76,15 @@ def test_a_rank_that_raises_is_the_cause(tmp_path: Path) -> None:
         assert [line for line in said if line.startswith("hint: this rank lost its peer")]
 
 
-def test_torchrun_once_on_each_node(tmp_path: Path) -> None:
-    ended = rehearse(
-        tmp_path, "--per-node", "--code-dir", str(PROGRAMS),
-        "torchrun", "--nnodes=$MABOOT_NNODES", "--node-rank=$MABOOT_NODE_RANK", "--nproc-per-node=$MABOOT_NPROC",
-        "--master-addr=$MABOOT_MASTER_ADDR", "--master-port=$MABOOT_MASTER_PORT", IN_CODE,
-    )  # fmt: skip
+TORCHRUN_IN_FULL = [
+    "--nnodes=$MABOOT_NNODES", "--node-rank=$MABOOT_NODE_RANK", "--nproc-per-node=$MABOOT_NPROC",
+    "--master-addr=$MABOOT_MASTER_ADDR", "--master-port=$MABOOT_MASTER_PORT",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", [[], TORCHRUN_IN_FULL], ids=["plain", "in full"])
+def test_torchrun_starts_the_ranks_of_all_nodes(tmp_path: Path, options: List[str]) -> None:
+    ended = rehearse(tmp_path, "torchrun", *options, str(DDP))
     assert [one["RANK"] for one in trained(ended)] == ["0", "1", "2", "3"]
 
 

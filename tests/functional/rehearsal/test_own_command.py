@@ -89,6 +89,15 @@ def test_a_launcher_is_started_once_per_node(project: Path) -> None:
     assert ended.code == 0, ended.output
     assert ended.output.count("trained beside in ma-user") == 1
     assert "torchrun starts the ranks of this node (--per-node)" in ended.output
+    assert "WARNING" not in ended.output
+
+
+def test_a_launcher_that_may_start_too_few_ranks_is_warned_of(project: Path) -> None:
+    ended = local(project, "--devices-per-node", "2", "msrun", "train.py")
+    assert (
+        "WARNING: the job has 2 ranks, but the command does not say how many to start (--worker-num)"
+        in ended.output
+    )
 
 
 @pytest.mark.parametrize(

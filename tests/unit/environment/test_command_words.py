@@ -142,3 +142,22 @@ def test_right_options_never_hide_the_script(case: Tuple[List[str], int]) -> Non
 def test_no_command_breaks_it(command: List[str]) -> None:
     found = command_parts(command).script
     assert found is None or (0 <= found.index < len(command) and found.name in command[found.index])
+
+
+@pytest.mark.parametrize(
+    ("line", "counts"),
+    [
+        ("torchrun train.py", ()),  # takes them from variables
+        ("msrun train.py", ("--worker-num",)),
+        ("msrun --worker_num 8 train.py", ()),
+        ("msrun --worker_num=8 train.py", ()),
+        ("msrun train.py --worker_num=8", ("--worker-num",)),  # the script's own option
+        ("accelerate launch train.py", ("--num-processes", "--config-file")),
+        ("accelerate launch --config_file a.yaml train.py", ()),
+        ("python -m deepspeed.launcher.runner train.py", ("--num-nodes", "--hostfile", "-H")),
+        ("env A=1 deepspeed -H hosts train.py", ()),
+        ("python train.py", ()),
+    ],
+)
+def test_a_launcher_that_is_not_told_how_many_ranks(line: str, counts: Tuple[str, ...]) -> None:
+    assert command_parts(line.split()).counts == counts
