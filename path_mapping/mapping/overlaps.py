@@ -17,8 +17,10 @@ def overlaps(mapping: PathMapping) -> List[str]:
 
     Targets (local paths of inputs, URLs of outputs) must not be the same, nor inside each other: the later
     route would overwrite the earlier. An output must not be inside an input, on either side: the next run
-    would download what this one produced. An input and an output may be the same, to continue an earlier run,
-    and an input may be inside an output: `exclude` is for that.
+    would download what this one produced. An input and an output may be the same, to continue an earlier
+    run, and an input may be inside an output: `exclude` is for that. An output of checkpoints and an input
+    have nothing in common: what is published is no tree of files, and what is restored replaces the
+    directory's contents.
     """
     problems = []
     for first, second in combinations(mapping.inputs, 2):
@@ -31,10 +33,28 @@ def overlaps(mapping: PathMapping) -> List[str]:
             there = f"{first.remote} of {first.local!r}"
             problems.append(f"output: {second.local!r}: {second.remote} {how} {there}: use separate URLs")
     for output, given in product(mapping.outputs, mapping.inputs):
+        if output.checkpoint:
+            problems += _input_of_checkpoints(output, given)
+            continue
         if _relation(_local(output), _local(given)) == _INSIDE:
             problems.append(f"output: {output.local!r} {_INSIDE} the input {given.local!r}")
         if _relation(_remote(output), _remote(given)) == _INSIDE:
             problems.append(f"output: {output.remote} {_INSIDE} the input {given.remote}")
+    return problems
+
+
+def _input_of_checkpoints(output: Route, given: Route) -> List[str]:
+    problems = []
+    if _relation(_remote(given), _remote(output)):
+        problems.append(
+            f"input: {given.remote}: {output.remote} has checkpoints, which are no input: "
+            f"'restore': 'latest' of the output {output.local!r} fetches them"
+        )
+    how = _relation(_local(given), _local(output))
+    if how:
+        problems.append(
+            f"input: {given.local!r} {how} the directory of checkpoints {output.local!r}: use separate paths"
+        )
     return problems
 
 

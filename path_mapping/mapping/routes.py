@@ -49,9 +49,11 @@ class Route:
     `include` and `exclude` are .gitignore patterns for names below the route: a file is selected if there is
     no `include` or one matches, and no `exclude` matches. `interval` is the time in seconds between two
     uploads while the training runs; None for the last upload only. `shard`: each node downloads only its
-    shard. `required`: it is an error if nothing exists at the source. `delete`: what the source no longer has
-    is deleted from the target, if this route put it there. `checksum`: contents are compared, not sizes and
-    times.
+    shard. `required`: it is an error if nothing exists at the source. `delete`: what the source no longer
+    has is deleted from the target, if this route put it there. `checksum`: contents are compared, not sizes
+    and times. `checkpoint`: the output has checkpoints, which are published as whole sets: `("auto",)`, the
+    name of a layout (`path_mapping.layouts`), or patterns; `keep` is how many whole sets stay in OBS, None
+    for all, and `restore` is "latest" if the training goes on from the newest one.
     """
 
     local: str
@@ -63,6 +65,9 @@ class Route:
     required: bool = True
     delete: bool = False
     checksum: bool = False
+    checkpoint: Tuple[str, ...] = ()
+    keep: Optional[int] = None
+    restore: Optional[str] = None
 
     def path(self, base: Path) -> Path:
         """The local path, normalized; a relative one starts at `base`."""

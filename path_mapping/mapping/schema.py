@@ -6,12 +6,19 @@ import math
 import os
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from path_mapping.mapping.checkpoint_options import checkpoint, keep, refused_together, restore
 from path_mapping.mapping.document import DictValue, ListValue, ScalarValue, Value
 from path_mapping.mapping.routes import ObsUrl, PathMapping, Route, expanded, is_text
 from path_mapping.mapping.selection import pattern_problem
 
 SECTIONS = ("input", "output")
-_ONLY = {"interval": "output", "shard": "input"}
+_ONLY = {
+    "interval": "output",
+    "shard": "input",
+    "checkpoint": "output",
+    "keep": "output",
+    "restore": "output",
+}
 
 
 def mapping_of(root: Value, title: str, placeholders: Mapping[str, str], problems: List[str]) -> PathMapping:
@@ -96,6 +103,7 @@ def _arguments(
     for name, only in _ONLY.items():
         if name in found and only != section:
             problems.append(f"{found.pop(name).place(*where)}{name!r} is valid for an {only} only")
+    problems += refused_together(found, where)
     if "obs" not in found:
         problems.append(f"{value.place(*where)}no 'obs', expected 'obs': 'obs://bucket/path'")
         return None
@@ -155,6 +163,9 @@ _READERS: Dict[str, Callable[[Value, str, List[str]], Any]] = {
     "required": _flag,
     "delete": _flag,
     "checksum": _flag,
+    "checkpoint": checkpoint,
+    "keep": keep,
+    "restore": restore,
 }
 
 

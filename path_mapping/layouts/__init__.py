@@ -1,0 +1,21 @@
+"""How frameworks lay out the files of a checkpoint: the step of each file, and when a step is complete."""
+
+from path_mapping.layouts.completeness import Completeness, completeness
+from path_mapping.layouts.known import AUTO, LAYOUTS, layout_of, recognise
+from path_mapping.layouts.layout import HIGHEST, Layout, Marker, Need, TrainingStep
+from path_mapping.layouts.pattern import pattern_layout
+
+__all__ = [
+    "AUTO",
+    "HIGHEST",
+    "LAYOUTS",
+    "Completeness",
+    "Layout",
+    "Marker",
+    "Need",
+    "TrainingStep",
+    "completeness",
+    "layout_of",
+    "pattern_layout",
+    "recognise",
+]

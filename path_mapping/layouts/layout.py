@@ -1,0 +1,157 @@
+"""What a layout is: how one framework names the files of a checkpoint, as data. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import Dict, Iterable, List, Match, NamedTuple, Optional, Pattern, Tuple
+
+BASE = r"(?P<base>(?:[^/]+/)*?)"  # the directories above those that the layout knows
+HIGHEST = 10**18  # no number of a step is as high: what looks like one is something else
+EPOCH = 10**9  # what an epoch counts in the number of a step, where the names have both
+
+
+class TrainingStep(NamedTuple):
+    """A step of the training; `number`, below `HIGHEST`, is its order, `name` is how the layout writes it."""
+
+    number: int
+    name: str
+
+
+class Need(NamedTuple):
+    """A file that a complete step has: its name for messages, and the expression that its path matches.
+
+    With the group `rank` each rank that saves has one; else the node of rank 0 has it.
+    """
+
+    name: str
+    expression: str
+
+
+@dataclass(frozen=True)
+class Marker:
+    """A file that a framework looks for to find a step: where it is, and its content.
+
+    Both are templates with the groups of the layout's expressions: `{base}`, `{step}`, `{rank}`, ...;
+    `{quoted}` is `{name}` as a JSON string. Numbers are without leading zeros.
+    """
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a framework lays out the files of a step.
+
+    All expressions match a whole path, relative to the output's directory, with `/`. Those in `files` have
+    the group `step`, and may have `base` (directories above), `epoch`, `rank` (whose file it is) and others
+    for markers. A path that none of them matches belongs to no step.
+    """
+
+    name: str
+    files: Tuple[str, ...]
+    tells: Tuple[str, ...] = ()  # each matches a path wherever this layout is; empty: `auto` does not try it
+    needs: Tuple[Need, ...] = ()  # what a complete step has
+    by_rank: bool = False  # every rank that saves has files of its own, found by the group `rank`
+    ends: bool = False  # files that are all there by their names are complete; else more may follow
+    unfinished: str = r".*\.tmp"  # files that are being written
+    metadata: Tuple[str, ...] = ()  # files of a step that say what is in the others: they are sent last
+    pointers: Tuple[str, ...] = ()  # files that name a step: never sent, and made anew from `markers`
+    markers: Tuple[Marker, ...] = ()
+    own_files: bool = False  # a rank reads its own files only; else each node needs all
+    reshards: bool = False  # another number of ranks can read it
+
+    def step_of(self, path: str) -> Optional[TrainingStep]:
+        """The step that a path belongs to, also if the file is unfinished; None if to none."""
+        found = self._match(path)
+        if found is None:
+            return None
+        groups = found.groupdict()
+        step, epoch = int(groups["step"]), groups.get("epoch")
+        if epoch is None:
+            return TrainingStep(step, str(step)) if step < HIGHEST else None
+        number = int(epoch) * EPOCH + step
+        return TrainingStep(number, f"{int(epoch)}_{step}") if step < EPOCH and number < HIGHEST else None
+
+    def rank_of(self, path: str) -> Optional[int]:
+        """The rank whose file it is; None if the name does not tell."""
+        found = self._match(path)
+        rank = found.groupdict().get("rank") if found else None
+        return None if rank is None else int(rank)
+
+    def steps(self, paths: Iterable[str]) -> Dict[TrainingStep, Tuple[str, ...]]:
+        """The paths of each step, also those of unfinished files; the oldest step first, paths sorted."""
+        found: Dict[TrainingStep, List[str]] = {}
+        for path in paths:
+            step = self.step_of(path)
+            if step is not None:
+                found.setdefault(step, []).append(path)
+        return {step: tuple(sorted(found[step])) for step in sorted(found)}
+
+    def is_unfinished(self, path: str) -> bool:
+        """Whether the name says that the file is being written."""
+        return matches(self.unfinished, path)
+
+    def is_pointer(self, path: str) -> bool:
+        """Whether it is a file that names a step: it is never sent and never trusted."""
+        return any(matches(one, path) for one in self.pointers)
+
+    def in_order(self, paths: Iterable[str]) -> List[str]:
+        """Files of a step as they are to be sent: data, then what describes the data."""
+        described = {path: any(matches(one, path) for one in self.metadata) for path in paths}
+        return sorted(described, key=lambda path: (described[path], path))
+
+    def needed(self, paths: Iterable[str], ranks: Iterable[int]) -> List[str]:
+        """Which files of a set these ranks read.
+
+        All where a rank reads more than its own files, and where one of them has none in the set:
+        data-parallel ranks may read those of another.
+        """
+        own = {path: self.rank_of(path) for path in paths}
+        wanted = set(ranks)
+        if not self.own_files or not wanted <= {rank for rank in own.values() if rank is not None}:
+            return sorted(own)
+        return sorted(path for path, rank in own.items() if rank is None or rank in wanted)
+
+    def marker_files(self, paths: Iterable[str]) -> Dict[str, str]:
+        """The markers for a set with these files: path and content of each."""
+        made: Dict[str, str] = {}
+        for path in paths:
+            found = self._match(path)
+            fields = _fields(found) if found else {}
+            for marker in self.markers:
+                try:
+                    made[marker.path.format_map(fields)] = marker.text.format_map(fields)
+                except KeyError:  # this file's name does not have what this marker is about
+                    continue
+        return dict(sorted(made.items()))
+
+    def _match(self, path: str) -> Optional[Match[str]]:
+        tries = (compiled(one).fullmatch(path) for one in self.files)
+        return next((found for found in tries if found), None)
+
+
+def matches(expression: str, path: str) -> bool:
+    """Whether an expression of a layout matches a path."""
+    return compiled(expression).fullmatch(path) is not None
+
+
+def _fields(found: Match[str]) -> Dict[str, str]:
+    fields = {name: text for name, text in found.groupdict().items() if text is not None}
+    numbers = {name: str(int(text)) for name, text in fields.items() if name in ("step", "epoch", "rank")}
+    quoted = {"quoted": _quoted(fields["name"])} if "name" in fields else {}
+    return {**fields, **numbers, **quoted}
+
+
+def _quoted(text: str) -> str:
+    import json
+
+    return json.dumps(text)
+
+
+@cache
+def compiled(expression: str) -> Pattern[str]:
+    """An expression of a layout, compiled."""
+    return re.compile(expression, re.DOTALL)
