@@ -2,11 +2,13 @@
 
 from path_mapping.layouts.completeness import Completeness, completeness
 from path_mapping.layouts.known import AUTO, LAYOUTS, layout_of, recognise
-from path_mapping.layouts.layout import HIGHEST, Layout, Marker, Need, TrainingStep
+from path_mapping.layouts.layout import EPOCH, HIGHEST, Layout, Marker, Need, TrainingStep
 from path_mapping.layouts.pattern import pattern_layout
+from path_mapping.layouts.structure import damage
 
 __all__ = [
     "AUTO",
+    "EPOCH",
     "HIGHEST",
     "LAYOUTS",
     "Completeness",
@@ -15,6 +17,7 @@ __all__ = [
     "Need",
     "TrainingStep",
     "completeness",
+    "damage",
     "layout_of",
     "pattern_layout",
     "recognise",

@@ -32,16 +32,17 @@ def completeness(
 ) -> Completeness:
     """Whether `step` is complete on the node of these `ranks`.
 
-    `found` has the files of every step on this node (`Layout.steps`). `ended`: the training has ended by
-    itself, with success, so that nothing comes any more. A step before another one is over in the same way:
-    ranks wait for each other between two checkpoints. Then ranks that have never saved anything are not
-    expected to.
+    `found` has the files of every step of this training on this node (`Layout.steps`), also of steps that
+    are on the disk no more. `ended`: the training has ended by itself, with success, so that nothing comes
+    any more. A step before another one is over in the same way: ranks wait for each other between two
+    checkpoints. A rank that saved nothing in the other steps is not expected to.
     """
     paths = found.get(step, ())
     over = ended or any(other > step for other in found)
     written = [path for path in paths if not layout.is_unfinished(path)]
     missing = [f"{path} is being written" for path in paths if layout.is_unfinished(path)]
-    missing += _ranks_missing(layout, written, _savers(layout, found) & set(ranks) if over else set(ranks))
+    expected = _savers(layout, found) & set(ranks) if over or len(found) > 1 else set(ranks)
+    missing += _ranks_missing(layout, written, expected)
     if 0 in ranks:
         missing += [
             f"no {need.name}"
@@ -50,7 +51,17 @@ def completeness(
             and not any(matches(need.expression, path) for path in written)
         ]
     missing += _shards_missing(written)
-    return Completeness(tuple(missing), not missing and (layout.ends or over))
+    last = bool(layout.last) and 0 in ranks and any(matches(layout.last, path) for path in written)
+    sure = layout.ends or over or last or _as_before(layout, found, step)
+    return Completeness(tuple(missing), not missing and sure)
+
+
+def _as_before(layout: Layout, found: Mapping[TrainingStep, Sequence[str]], step: TrainingStep) -> bool:
+    """Whether every file that the step before had is there."""
+    before = max((other for other in found if other < step), default=None)
+    if before is None:
+        return False
+    return {layout.shape(path) for path in found[before]} <= {layout.shape(path) for path in found[step]}
 
 
 def _savers(layout: Layout, found: Mapping[TrainingStep, Sequence[str]]) -> Set[int]:

@@ -9,6 +9,8 @@ from typing import Dict, Iterable, List, Match, NamedTuple, Optional, Pattern, T
 
 BASE = r"(?P<base>(?:[^/]+/)*?)"  # the directories above those that the layout knows
 HIGHEST = 10**18  # no number of a step is as high: what looks like one is something else
+_GLOBAL_STEP = re.compile(r"global_step\d+")  # DeepSpeed's directory, inside that of what uses it
+UNFINISHED = r".*(?:\.tmp|\.dirty\.pt|\.part|\.incomplete|-unfinished|/checkpoint-is-incomplete\.txt)"
 EPOCH = 10**9  # what an epoch counts in the number of a step, where the names have both
 
 
@@ -52,16 +54,17 @@ class Layout:
 
     name: str
     files: Tuple[str, ...]
-    tells: Tuple[str, ...] = ()  # each matches a path wherever this layout is; empty: `auto` does not try it
+    tells: str = ""  # matches a path wherever this layout is; empty: `auto` does not try it
     needs: Tuple[Need, ...] = ()  # what a complete step has
     by_rank: bool = False  # every rank that saves has files of its own, found by the group `rank`
     ends: bool = False  # files that are all there by their names are complete; else more may follow
-    unfinished: str = r".*\.tmp"  # files that are being written
+    last: str = ""  # what rank 0 writes when all ranks have written: on its node nothing follows
+    unfinished: str = UNFINISHED  # files that are being written
     metadata: Tuple[str, ...] = ()  # files of a step that say what is in the others: they are sent last
     pointers: Tuple[str, ...] = ()  # files that name a step: never sent, and made anew from `markers`
     markers: Tuple[Marker, ...] = ()
     own_files: bool = False  # a rank reads its own files only; else each node needs all
-    reshards: bool = False  # another number of ranks can read it
+    bound: Tuple[str, ...] = (".*",)  # files that only as many ranks can read as have written them
 
     def step_of(self, path: str) -> Optional[TrainingStep]:
         """The step that a path belongs to, also if the file is unfinished; None if to none."""
@@ -97,6 +100,20 @@ class Layout:
     def is_pointer(self, path: str) -> bool:
         """Whether it is a file that names a step: it is never sent and never trusted."""
         return any(matches(one, path) for one in self.pointers)
+
+    def reshards(self, paths: Iterable[str]) -> bool:
+        """Whether another number of ranks can read a set with these files."""
+        return not any(matches(one, path) for path in paths for one in self.bound)
+
+    def shape(self, path: str) -> str:
+        """The path without the numbers of its step: equal for the same file of two steps."""
+        found = self._match(path)
+        spans = (
+            [found.span(name) for name in ("step", "epoch") if name in found.re.groupindex] if found else []
+        )
+        for start, end in sorted(spans, reverse=True):
+            path = f"{path[:start]}*{path[end:]}" if start >= 0 else path
+        return _GLOBAL_STEP.sub("global_step*", path)
 
     def in_order(self, paths: Iterable[str]) -> List[str]:
         """Files of a step as they are to be sent: data, then what describes the data."""

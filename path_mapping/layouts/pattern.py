@@ -27,6 +27,7 @@ def pattern_layout(patterns: Sequence[str]) -> Layout:
         needs=tuple(map(Need, patterns, expressions)),
         by_rank=ranks,
         own_files=ranks,
+        bound=tuple(one for one in expressions if "(?P<rank>" in one),
     )
 
 

@@ -14,7 +14,7 @@ def checkpoint(value: Value, where: str, problems: List[str]) -> Tuple[str, ...]
     """`auto`, the name of a layout, a pattern, or a list of patterns."""
     items = value.items if isinstance(value, ListValue) else (value,)
     texts = [item.value for item in items if isinstance(item, ScalarValue) and isinstance(item.value, str)]
-    names = ", ".join([AUTO, *LAYOUTS])
+    names = ", ".join([AUTO, *sorted(LAYOUTS)])
     if len(texts) != len(items) or not texts:
         problems.append(
             f"{where}found {value.shown}, expected one of {names}, or a pattern such as 'iter_{{step}}'"

@@ -58,10 +58,10 @@ def test_without_it_nothing_changes() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"checkpoint": True}, "checkpoint: found True, expected one of auto, mindspore"),
+        ({"checkpoint": True}, "checkpoint: found True, expected one of auto, accelerate, dcp, "),
         ({"checkpoint": []}, "checkpoint: found [], expected one of auto"),
         ({"checkpoint": ["iter_{step}", 3]}, "expected one of auto"),
-        ({"checkpoint": "mindspor"}, "checkpoint: found 'mindspor', expected one of auto, mindspore"),
+        ({"checkpoint": "mindspor"}, "checkpoint: found 'mindspor', expected one of auto, accelerate, dcp, "),
         ({"checkpoint": ["auto", "iter_{step}"]}, "checkpoint: found 'auto', expected one of"),
         ({"checkpoint": "iter_{stp}"}, "checkpoint: found the placeholder {stp}, expected {step}, {epoch} or {rank}"),
         ({"checkpoint": "iter_{epoch}"}, "checkpoint: found 'iter_{epoch}', expected a pattern with {step}"),
