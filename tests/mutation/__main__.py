@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import datetime
 import re
+import resource
+import subprocess
 import sys
 import time
 from importlib.metadata import version
@@ -13,9 +15,10 @@ from typing import Dict, List, NamedTuple, Tuple
 
 import yaml
 
-from tests.mutation.mutants import Mutant, mutant_at, places_of, shuffled
+from tests.mutation.mutants import Mutant, Place, mutant_at, places_of, shuffled
 from tests.mutation.rooms import ROOMS, Room
-from tests.mutation.run import Runner, copy_tree, run_collected
+from tests.mutation.run import Runner, run_collected
+from tests.mutation.tree import make_tree, python_of
 
 ROOT = Path(__file__).parents[2]
 WORK = ROOT / ".mutants"
@@ -49,28 +52,23 @@ def equivalents() -> Dict[Tuple[str, str, str], str]:
     }
 
 
-def measure(name: str, room: Room, minutes: float, seed: int) -> Score:
-    """Tries the mutants of a room in a random order, as many as there is time for."""
-    copy = WORK / name / "tree"
-    copy_tree(ROOT, copy)
+def measure(room: Room, minutes: float, seed: int, only: str) -> Score:
+    """Tries the mutants of a room in a random order, as many as there is time for; runs in the copy of the tree."""
+    copy = Path.cwd()
     known = equivalents()
     _refuse_stale(copy, known)
-    places = places_of(copy, room.folder)
+    places = [place for place in places_of(copy, room.folder) if only in f"{place.path}:{place.line}:"]
     scores = []
 
     def work(runner: Runner) -> None:
-        selection = runner.record()
-        for line in (1, max(place.line for place in places if place.path == places[0].path)):
-            source = (copy / places[0].path).read_text(encoding="utf-8")
-            if runner.notices(Mutant(places[0].path, line, "none", "", "", source), selection):
-                sys.exit(f"the tests fail without any change: {copy.parent}/output.txt")
+        _expect_good_tests(runner, copy, places)
         tried, equivalent, survived = 0, 0, []
         until = time.monotonic() + 60 * minutes
         for tried, place in enumerate(shuffled(places, seed), 1):
             mutant = mutant_at(copy, place)
             if (mutant.path, mutant.before, mutant.after) in known:
                 equivalent += 1
-            elif not runner.notices(mutant, selection):
+            elif not runner.notices(mutant):
                 survived.append(mutant)
                 print(f"{tried}/{len(places)} survived: {mutant}", flush=True)
             if time.monotonic() >= until:
@@ -81,6 +79,15 @@ def measure(name: str, room: Room, minutes: float, seed: int) -> Score:
     if not scores:
         sys.exit(f"the tests did not run: {copy.parent}/output.txt")
     return scores[0]
+
+
+def _expect_good_tests(runner: Runner, copy: Path, places: List[Place]) -> None:
+    """A change of nothing, in a function and in a module, must not be noticed."""
+    inside = [runner.selection.function(place.path, place.line) is not None for place in places]
+    for place in [places[inside.index(which)] for which in {*inside}]:
+        source = (copy / place.path).read_text(encoding="utf-8")
+        if runner.notices(Mutant(place.path, place.line, "none", "", "", source)):
+            sys.exit(f"the tests fail without any change: {copy.parent}/output.txt")
 
 
 def _refuse_stale(copy: Path, known: Dict[Tuple[str, str, str], str]) -> None:
@@ -110,11 +117,26 @@ def main() -> None:
     parser.add_argument("room", choices=ROOMS)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=MINUTES, help="time for the mutants; inf for all")
+    parser.add_argument("--only", default="", help="FILE:LINE: those there; the table stays as it is")
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)  # in the copy
     options = parser.parse_args()
-    score = measure(options.room, ROOMS[options.room], options.minutes, options.seed)
-    row = score.row(options.room, options.seed)
-    print(f"cosmic-ray {version('cosmic-ray')}: {row}")
-    write_row(options.room, row)
+    if not options.inside:
+        copy = make_tree(ROOT, WORK / options.room, ROOMS[options.room].folder)
+        arguments = [str(python_of(copy)), "-m", "tests.mutation", *sys.argv[1:], "--inside"]
+        code = subprocess.run(arguments, cwd=copy).returncode
+        row = copy.parent / "row"
+        if code in (0, 1) and not options.only:
+            write_row(options.room, row.read_text(encoding="utf-8"))
+        sys.exit(code)
+    before = time.monotonic()
+    score = measure(ROOMS[options.room], options.minutes, options.seed, options.only)
+    written = score.row(options.room, options.seed)
+    (Path.cwd().parent / "row").write_text(written, encoding="utf-8")
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    spent = sum(one.ru_utime + one.ru_stime for one in used)
+    print(
+        f"cosmic-ray {version('cosmic-ray')}: {written}\n{spent:.0f} CPU seconds, {time.monotonic() - before:.0f} seconds"
+    )
     sys.exit(1 if score.survived else 0)
 
 

@@ -1,4 +1,4 @@
-"""The rooms that are mutated, each with the tests that have to notice, the quickest first."""
+"""The rooms that are mutated, each with the tests that have to notice."""
 
 from __future__ import annotations
 
@@ -12,28 +12,30 @@ class Room(NamedTuple):
     tests: Tuple[str, ...]
 
 
+_PATH_MAPPING = (
+    "tests/unit/path_mapping",
+    "tests/functional/transfer/test_target_dir.py",
+    "tests/functional/transfer/test_exit_codes.py",
+    "tests/functional/cli/test_sync_commands.py",
+    "tests/fault/test_second_run.py",
+    "tests/fault/test_transfer.py",
+    "tests/fault/test_resume.py",
+)
+
 ROOMS: Mapping[str, Room] = {
     "rank_table": Room("ma_boot/rank_table", ("tests/unit/rank_table",)),
-    "planning": Room(
-        "path_mapping/planning",
-        (
-            "tests/unit/path_mapping/test_plan.py",
-            "tests/unit/path_mapping/test_local_tree.py",
-            "tests/fault/test_second_run.py",
-        ),
-    ),
-    "localfs": Room(
-        "path_mapping/localfs",
-        (
-            "tests/unit/path_mapping/test_parts.py",
-            "tests/unit/path_mapping/test_plan.py",
-            "tests/unit/path_mapping/test_local_tree.py",
-            "tests/functional/transfer/test_target_dir.py",
-            "tests/fault/test_second_run.py",
-        ),
-    ),
+    "planning": Room("path_mapping/planning", _PATH_MAPPING),
+    "localfs": Room("path_mapping/localfs", _PATH_MAPPING),
     "supervisor": Room("ma_boot/supervisor", ("tests/unit/supervisor", "tests/functional/supervisor")),
     "reporting": Room(
-        "ma_boot/reporting", ("tests/unit/reporting", "tests/functional/supervisor/test_output.py")
+        "ma_boot/reporting",
+        (
+            "tests/unit/reporting",
+            "tests/functional/supervisor/test_output.py",
+            "tests/functional/supervisor/test_output_pump.py",
+            "tests/functional/boot/test_boot.py",
+            "tests/functional/boot/test_unexpected_errors.py",
+            "tests/functional/rehearsal/test_page.py",
+        ),
     ),
 }

@@ -1,114 +1,156 @@
-"""Which tests can notice a change: those that call the changed function, the quickest first.
+"""Which tests can notice a change: those that run the changed statement, in their process or in one that they start.
 
-Where a line belongs to no function, or to one that is called while modules are imported, all tests can; so can those that
-call nothing of the room in their own process: they start programs.
+What is done while modules are imported (constants, fields, defaults, decorators) is noticed by the tests that run a
+statement which names it.
 """
 
 from __future__ import annotations
 
 import ast
-import json
-import sys
-import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import CodeType, FrameType
-from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
 
-import pytest
+from tests.mutation.lines import Line
+
+Function = Union[ast.FunctionDef, ast.AsyncFunctionDef]
 
 
-class Recorder:
-    """A plugin of pytest that writes to a file, for each test, its seconds and the functions of a folder that it calls.
+@dataclass(frozen=True)
+class Recorded:
+    """What one test took, and ran of the room."""
 
-    A test that fails because it is slow while it is watched is left out.
-    """
+    seconds: float
+    lines: Set[Line]
 
-    def __init__(self, root: Path, folder: str, file: Path) -> None:
-        self._prefix = f"{root}/{folder}/"
-        self._root = f"{root}/"
-        self._file = file
-        self._calls: Dict[str, Set[Tuple[str, int]]] = {"": set()}
-        self._seconds: Dict[str, float] = {}
-        self._failed: Set[str] = set()
-        self._test = ""
-        self._seen: Dict[CodeType, Optional[Tuple[str, int]]] = {}
 
-    def start(self) -> None:
-        threading.settrace(self._trace)
-        sys.settrace(self._trace)
+@dataclass(frozen=True)
+class Source:
+    """A file of the room, parsed."""
 
-    def stop(self) -> None:
-        threading.settrace(lambda frame, event, argument: None)
-        sys.settrace(None)
+    path: str
+    tree: ast.Module
 
-    def _trace(self, frame: FrameType, event: str, argument: object) -> None:
-        code = frame.f_code
-        if code not in self._seen:
-            ours = code.co_filename.startswith(self._prefix)
-            self._seen[code] = (code.co_filename[len(self._root) :], code.co_firstlineno) if ours else None
-        place = self._seen[code]
-        if place is not None:
-            self._calls[self._test].add(place)
+    def function(self, line: int) -> Optional[Tuple[str, int]]:
+        """Name and first line of the outermost function around a line of its body; the latter is a decorator's, if any."""
+        for node in _outermost_functions(self.tree):
+            if node.body[0].lineno <= line <= (node.end_lineno or 0):
+                return node.name, _first(node)
+        return None
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        self._test = item.nodeid
-        self._calls[item.nodeid] = set()
-        try:
-            return (yield)
-        finally:
-            self._test = ""
+    def statement(self, line: int) -> Set[Line]:
+        """The lines of the innermost statement at this one; of a compound statement those of its head."""
+        best = range(line, line + 1)
+        for node in ast.walk(self.tree):
+            if isinstance(node, (ast.stmt, ast.excepthandler)):
+                body = getattr(node, "body", None)
+                last = body[0].lineno - 1 if body else node.end_lineno or node.lineno
+                lines = range(_first(node), max(last, node.lineno) + 1)
+                if line in lines and (len(best) == 1 or len(lines) < len(best)):
+                    best = lines
+        return {(self.path, one) for one in best}
 
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._seconds[report.nodeid] = self._seconds.get(report.nodeid, 0.0) + report.duration
-        if report.failed:
-            self._failed.add(report.nodeid)
+    def bound(self, line: int) -> Set[str]:
+        """The names that what stands at this line of a module or a class gives a value to."""
+        found: Set[str] = set()
+        for node in _outside_functions(self.tree):
+            if _first(node) <= line <= (node.end_lineno or 0):
+                found |= set(_targets(node))
+        return found
 
-    def write(self) -> None:
-        self.stop()
-        calls = {name: sorted(places) for name, places in self._calls.items() if name not in self._failed}
-        self._file.write_text(json.dumps([calls, self._seconds]), encoding="utf-8")
+    def naming(self, names: Set[str]) -> Set[Line]:
+        """The statements that use one of the names."""
+        found: Set[Line] = set()
+        for node in ast.walk(self.tree):
+            name = getattr(node, "id", None) or getattr(node, "attr", None)
+            if (
+                name in names
+                and isinstance(node, (ast.Name, ast.Attribute))
+                and isinstance(node.ctx, ast.Load)
+            ):
+                found |= self.statement(node.lineno)
+        return found
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What a `Recorder` has written."""
+    """The sources of a room, what runs while they are imported, and what each of its tests runs."""
 
-    calls: Dict[str, Set[Tuple[str, int]]]
-    seconds: Dict[str, float]
+    sources: Dict[str, Source]
+    imported: Set[Line]
+    tests: Dict[str, Recorded] = field(default_factory=dict)
 
-    @classmethod
-    def read(cls, file: Path) -> Selection:
-        calls, seconds = json.loads(file.read_text(encoding="utf-8"))
-        return cls({name: {(path, line) for path, line in places} for name, places in calls.items()}, seconds)
+    def function(self, path: str, line: int) -> Optional[Tuple[str, int]]:
+        """The function whose code can be exchanged: that around the line, unless importing has called it."""
+        source = self.sources[path]
+        return None if source.statement(line) & self.imported else source.function(line)
 
-    def early(self, path: str, line: int) -> bool:
-        """Whether the function of this first line is called while modules are imported and tests collected."""
-        return (path, line) in self.calls[""]
+    def of(self, path: str, line: int) -> List[str]:
+        """The tests that can notice a change at this line, the quickest first."""
+        source = self.sources[path]
+        lines = source.statement(line)
+        if self.function(path, line) is None:
+            lines = self._concerned(source, line) | (lines - self.imported)
+        found = self._running(lines)
+        return found or (self._running(None, path) if self.function(path, line) is None else [])
 
-    def of(self, path: str, line: Optional[int]) -> List[str]:
-        """The tests that can notice a change in the function of this first line; of None all."""
-        tests = [name for name in self.calls if name]
-        if line is not None:
-            calling = [name for name in tests if (path, line) in self.calls[name]]
-            tests = [*calling, *(name for name in tests if not self.calls[name])]
-        return sorted(tests, key=lambda name: self.seconds.get(name, 0.0))
+    def seconds(self, test: str) -> float:
+        """What the test took while it was watched."""
+        return self.tests[test].seconds
 
-    def patience(self, names: Sequence[str]) -> float:
-        """Seconds after which these tests are taken for hanging."""
-        return 20.0 + 5 * sum(self.seconds.get(name, 0.0) for name in names)
+    def _running(self, lines: Optional[Set[Line]], path: str = "") -> List[str]:
+        tests = [
+            name
+            for name, recorded in self.tests.items()
+            if (any(one[0] == path for one in recorded.lines) if lines is None else recorded.lines & lines)
+        ]
+        return sorted(tests, key=self.seconds)
+
+    def _concerned(self, source: Source, line: int) -> Set[Line]:
+        names = source.bound(line)
+        function = source.function(line)
+        names |= {function[0]} if function else set()
+        found: Set[Line] = set()
+        while True:
+            lines = {one for each in self.sources.values() for one in each.naming(names)}
+            more = {name for path, one in lines for name in self.sources[path].bound(one)}
+            if lines == found and more <= names:
+                return found
+            found, names = lines, names | more
 
 
-def outer_function(source: str, line: int) -> Optional[Tuple[str, int]]:
-    """Name and first line of the outermost function around a line of its body; the latter is a decorator's, if any.
+def parsed(root: Path, folder: str) -> Dict[str, Source]:
+    """The sources of a folder, by their paths below the root."""
+    return {
+        (path := str(file.relative_to(root))): Source(path, ast.parse(file.read_text(encoding="utf-8")))
+        for file in sorted((root / folder).rglob("*.py"))
+    }
 
-    Decorators, defaults and annotations do not belong to it.
-    """
-    waiting: List[ast.stmt] = list(ast.parse(source).body)
+
+def _first(node: Union[ast.stmt, ast.excepthandler]) -> int:
+    decorators: Sequence[ast.expr] = getattr(node, "decorator_list", ())
+    return min([node.lineno, *(one.lineno for one in decorators)])
+
+
+def _outside_functions(tree: ast.Module) -> Iterator[ast.stmt]:
+    """The statements of a module and of its classes."""
+    waiting: List[ast.stmt] = list(tree.body)
     for node in waiting:
-        if isinstance(node, ast.ClassDef):
+        yield node
+        if isinstance(node, (ast.ClassDef, ast.If, ast.Try)):
             waiting += node.body
-        elif isinstance(node, ast.FunctionDef) and node.body[0].lineno <= line <= (node.end_lineno or 0):
-            return node.name, min([node.lineno, *(one.lineno for one in node.decorator_list)])
-    return None
+
+
+def _outermost_functions(tree: ast.Module) -> Iterator[Function]:
+    return (
+        node for node in _outside_functions(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    )
+
+
+def _targets(node: ast.stmt) -> Iterator[str]:
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        yield node.name
+    elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        for target in targets:
+            yield from (one.id for one in ast.walk(target) if isinstance(one, ast.Name))

@@ -224,6 +224,13 @@ class TestOtherTemplates:
         document["server_list"][0]["device"][0]["rank_id"] = "1"
         assert [pod.server_id for pod in parse(document).pods] == ["10.0.0.0", "10.0.0.1"]
 
+    def test_devices_come_in_the_order_of_their_ranks(self) -> None:
+        document = copy.deepcopy(TEMPLATE_ONE)
+        for server in document["server_list"]:
+            server["device"].reverse()
+        pods = parse(document).pods
+        assert [[device.rank for device in pod.devices] for pod in pods] == [[0, 1], [2, 3]]
+
     def test_a_server_without_devices_comes_first(self) -> None:
         document = changed([*SERVER, "device"], [], TEMPLATE_ONE)
         document["server_list"] = document["server_list"][::-1]
@@ -279,6 +286,7 @@ MUTATIONS = [
     (changed(["group_list", 0, "instance_list"], None, SAMPLE), "group_list[0].instance_list: found nothing"),
     (changed([*POD], "pod", SAMPLE), "instance_list[0]: found str 'pod', expected an object"),
     (changed([*POD, "server_id"], None, SAMPLE), "instance_list[0].server_id: found nothing"),
+    (changed([*POD, "server_id"], 172.16, SAMPLE), "instance_list[0].server_id: found float 172.16, expected"),
     (changed([*POD, "pod_name"], "", SAMPLE), "instance_list[0].pod_name: found an empty string, expected a non-empty"),
     (changed([*POD, "devices"], "x", SAMPLE), "instance_list[0].devices: found str 'x', expected a list"),
     (changed([*POD, "devices", 0, "device_id"], "x", SAMPLE), "device_id: found 'x', expected a number"),
@@ -469,6 +477,7 @@ def test_what_may_be_wrong_on_some_product_is_a_warning_on_an_unknown_one() -> N
         (on_910(3, 4), "a3"),
         (fake(2, 16), "a3"),
         (EIGHT, "910a"),
+        (changed([*POD, "devices", 0, "device_ip"], None, SAMPLE), "910b"),  # one server needs no addresses
         *((fake(1, devices), "910a") for devices in (1, 2, 4, 8)),
     ],
 )
