@@ -47,7 +47,8 @@ class Line:
         query: str = "",
         **headers: str,
     ) -> http.client.HTTPResponse:
-        special = {name: None for name in query.split("&") if name}
+        pairs = (part.partition("=") for part in query.split("&") if part)
+        special = {name: value or None for name, _, value in pairs}
         url = urlsplit(self._sdk.createSignedUrl(method, "bucket", key, queryParams=special).signedUrl)
         self.connection.request(method, f"{url.path}?{url.query}", body, headers)
         return self.connection.getresponse()
@@ -275,3 +276,27 @@ def test_a_disk_failure_is_answered_with_an_error(obs: ObsServer, line: Line) ->
     assert (status, b"<Code>InternalError</Code>" in body) == (500, True)
     assert line.ask("GET", "a")[0] == 500
     assert obs.connections == 1
+
+
+def test_of_two_appends_at_one_position_the_second_is_refused(obs: ObsServer) -> None:
+    """Whoever asks again because the answer is late must not be told 500."""
+    lines = [Line(obs) for _ in range(3)]
+    content = bytes(4 << 20)
+    for position in range(0, 5 * len(content), len(content)):
+        start, statuses = threading.Barrier(len(lines)), []
+
+        def append(line: Line, query: str) -> None:
+            start.wait()  # noqa: B023 - joined
+            statuses.append(line.ask("POST", "log", content, query)[0])  # noqa: B023 - joined
+
+        threads = [
+            threading.Thread(target=append, args=(one, f"append&position={position}")) for one in lines
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(statuses) == [200, 409, 409]
+    assert len(lines[0].ask("GET", "log")[2]) == 5 * len(content)
+    for line in lines:
+        line.connection.close()

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from ma_boot.rehearsal.obs_server.call import Call
 from ma_boot.rehearsal.obs_server.storage import BucketObject, Refusal
-from ma_boot.rehearsal.obs_server.wire import HttpResponse, is_modified, responses, wanted_range
+from ma_boot.rehearsal.obs_server.wire import HttpResponse, Received, is_modified, responses, wanted_range
 from path_mapping.localfs import chunks, crc64
 
 
@@ -113,20 +113,25 @@ def append(call: Call) -> HttpResponse:
     addition = bucket.new_file()
     received = call.body.to_file(addition)
     try:
-        earlier = bucket.get(call.key)
-    except Refusal:
-        earlier = BucketObject(call.key, 0, "", 0, 0, call.kept_headers(), call.metadata(), appendable=True)
-    try:
-        _check_position(earlier, int(position))
-        path = _joined(bucket.new_file(), earlier, addition, received.size)
+        with bucket.appending:  # of two that name the same position the second is refused
+            stored = _appended(call, int(position), addition, received)
+            bucket.put(stored)
     finally:
         os.unlink(addition)
+    headers = checksum_headers(call, stored.etag, stored.crc64)
+    return HttpResponse(200, {**headers, "x-obs-next-append-position": str(stored.size)})
+
+
+def _appended(call: Call, position: int, addition: Path, received: Received) -> BucketObject:
+    try:
+        earlier = call.bucket.get(call.key)
+    except Refusal:
+        earlier = BucketObject(call.key, 0, "", 0, 0, call.kept_headers(), call.metadata(), appendable=True)
+    _check_position(earlier, position)
+    path = _joined(call.bucket.new_file(), earlier, addition, received.size)
     etag = hashlib.md5(f"{earlier.etag}{received.md5}".encode()).hexdigest()
     size, crc = earlier.size + received.size, _crc64_of(path)
-    stored = replace(earlier, size=size, etag=etag, crc64=crc, modified=call.now, path=str(path))
-    bucket.put(stored)
-    headers = checksum_headers(call, etag, stored.crc64)
-    return HttpResponse(200, {**headers, "x-obs-next-append-position": str(stored.size)})
+    return replace(earlier, size=size, etag=etag, crc64=crc, modified=call.now, path=str(path))
 
 
 def _check_position(stored: BucketObject, position: int) -> None:

@@ -28,11 +28,12 @@ class ListingPage:
 
 
 class Bucket:
-    """The objects of one bucket. Thread-safe."""
+    """The objects of one bucket. Thread-safe; who makes an object longer holds `appending`."""
 
     def __init__(self, directory: Path, objects: Iterable[BucketObject] = ()) -> None:
         self._directory = directory
         self._lock = threading.Lock()
+        self.appending = threading.Lock()
         self._objects: Dict[str, BucketObject] = {found.key: found for found in objects}
         self._sorted: Optional[List[str]] = None
 

@@ -7,8 +7,9 @@ import os
 import shutil
 import threading
 import uuid
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Dict, Iterable, List, Mapping, Sequence, Tuple
+from typing import Dict, Iterable, Iterator, List, Mapping, Sequence, Tuple
 
 from ma_boot.rehearsal.obs_server.storage.buckets import Bucket
 from ma_boot.rehearsal.obs_server.storage.objects import BucketObject, Upload, UploadPart
@@ -20,12 +21,17 @@ MAX_PARTS = 10_000
 
 
 class Uploads:
-    """All uploads of a server, with their parts below one directory. Thread-safe."""
+    """All uploads of a server, with the files of their parts in one directory. Thread-safe.
+
+    A client that has waited too long asks again while its first request is still being answered. So what
+    ends an upload, or adds a part to it, waits for the others, and who comes too late is told `NoSuchUpload`.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._lock = threading.Lock()
         self._uploads: Dict[str, Upload] = {}
+        self._changing: Dict[str, threading.Lock] = {}
         shutil.rmtree(root, ignore_errors=True)
         root.mkdir(parents=True)
 
@@ -34,9 +40,9 @@ class Uploads:
     ) -> Upload:
         """Starts an upload."""
         upload = Upload(uuid.uuid4().hex, bucket, key, now, headers, metadata)
-        (self._root / upload.id).mkdir()
         with self._lock:
             self._uploads[upload.id] = upload
+            self._changing[upload.id] = threading.Lock()
         return upload
 
     def get(self, bucket: str, key: str, upload_id: str) -> Upload:
@@ -48,14 +54,17 @@ class Uploads:
 
     def new_file(self, upload: Upload) -> Path:
         """A new file for the content of a part."""
-        return self._root / upload.id / uuid.uuid4().hex
+        return self._root / uuid.uuid4().hex
 
     def add(self, upload: Upload, part: UploadPart) -> None:
-        """Adds a part or replaces it; raises `Refusal` if the upload was aborted meanwhile."""
-        with self._lock:
-            self.get(upload.bucket, upload.key, upload.id)
-            earlier = upload.parts.get(part.number)
-            upload.parts[part.number] = part
+        """Adds a part or replaces it; raises `Refusal` and deletes its file if the upload has ended."""
+        try:
+            with self._change(upload):
+                earlier = upload.parts.get(part.number)
+                upload.parts[part.number] = part
+        except Refusal:
+            os.unlink(part.path)
+            raise
         if earlier is not None:
             os.unlink(earlier.path)
 
@@ -72,29 +81,43 @@ class Uploads:
 
         Raises `Refusal` if a part is missing, too small or out of order.
         """
-        parts = _chosen(upload, wanted)
-        path = bucket.new_file()
-        size, crc = _join(parts, path)
-        md5s = b"".join(bytes.fromhex(part.etag) for part in parts)
-        completed = BucketObject(
-            upload.key,
-            size,
-            f"{hashlib.md5(md5s).hexdigest()}-{len(parts)}",
-            crc,
-            now,
-            upload.headers,
-            upload.metadata,
-            path=str(path),
-        )
-        bucket.put(completed)
-        self.abort(upload)
+        with self._change(upload):
+            parts = _chosen(upload, wanted)
+            path = bucket.new_file()
+            size, crc = _join(parts, path)
+            md5s = b"".join(bytes.fromhex(part.etag) for part in parts)
+            completed = BucketObject(
+                upload.key,
+                size,
+                f"{hashlib.md5(md5s).hexdigest()}-{len(parts)}",
+                crc,
+                now,
+                upload.headers,
+                upload.metadata,
+                path=str(path),
+            )
+            bucket.put(completed)
+            self._forget(upload)
         return completed
 
     def abort(self, upload: Upload) -> None:
-        """Forgets an upload and deletes its parts."""
+        """Forgets an upload and deletes its parts; raises `Refusal` if it has ended meanwhile."""
+        with self._change(upload):
+            self._forget(upload)
+
+    @contextmanager
+    def _change(self, upload: Upload) -> Iterator[None]:
+        """For one at a time; raises `Refusal` if the upload has ended."""
+        with self._changing.get(upload.id, threading.Lock()):
+            self.get(upload.bucket, upload.key, upload.id)
+            yield
+
+    def _forget(self, upload: Upload) -> None:
         with self._lock:
-            self._uploads.pop(upload.id, None)
-        shutil.rmtree(self._root / upload.id, ignore_errors=True)
+            del self._uploads[upload.id]
+            del self._changing[upload.id]
+        for part in upload.parts.values():
+            os.unlink(part.path)
 
 
 def _chosen(upload: Upload, wanted: Sequence[Tuple[int, str]]) -> List[UploadPart]:

@@ -1,7 +1,7 @@
 """HTTP as the server speaks it: requests, signatures, bodies, responses, and faults of all of them."""
 
 from ma_boot.rehearsal.obs_server.wire import responses
-from ma_boot.rehearsal.obs_server.wire.body import CHUNK, Body
+from ma_boot.rehearsal.obs_server.wire.body import CHUNK, Body, Received
 from ma_boot.rehearsal.obs_server.wire.connection import Connection
 from ma_boot.rehearsal.obs_server.wire.faults import ObsFault, take
 from ma_boot.rehearsal.obs_server.wire.request import HttpRequest, is_modified, parse_head, wanted_range
@@ -18,6 +18,7 @@ __all__ = [
     "KeyPair",
     "ListingQuery",
     "ObsFault",
+    "Received",
     "is_modified",
     "parse_head",
     "responses",
