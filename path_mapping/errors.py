@@ -22,8 +22,7 @@ PathMappingError
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Callable, Optional, Sequence, Tuple
+from typing import Any, Callable, NamedTuple, Optional, Sequence, Tuple
 
 MOST_LISTED = 20  # lines of a message
 
@@ -139,8 +138,7 @@ class TargetRemoved(Unreachable):
     """Somebody removed the unfinished file of a download, or its directory; a retry makes them again."""
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(NamedTuple):
     """One file that failed, and why; `source` or `target` is empty if there is none."""
 
     source: str

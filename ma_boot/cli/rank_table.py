@@ -81,7 +81,7 @@ def validate_command(file: str, product: Optional[str], as_json: bool) -> int:
 
     findings = all_findings(file, product)
     if as_json:
-        print_json([vars(finding) for finding in findings])
+        print_json([finding._asdict() for finding in findings])
     else:
         lines = [f"{'error' if finding.fatal else 'warning'}: {finding}" for finding in findings]
         print_lines("\n".join(lines) or "valid")

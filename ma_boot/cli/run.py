@@ -78,7 +78,7 @@ def _notes(ctx: click.Context) -> List[str]:
     script = command_parts(command).script
     return [
         *unknown_variables(environ, [option.variable for option in options]),
-        *misplaced_options(command, script.index if script else 0, [one.opts[-1] for one in options]),
+        *misplaced_options(command, script.place if script else 0, [one.opts[-1] for one in options]),
     ]
 
 

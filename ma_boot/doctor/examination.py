@@ -58,7 +58,7 @@ def findings_text(findings: Sequence[Finding]) -> str:
 
 def findings_json(findings: Sequence[Finding]) -> str:
     """The findings as a JSON document; `healthy` is false if there are errors."""
-    document = {"healthy": not failed(findings), "findings": [vars(finding) for finding in findings]}
+    document = {"healthy": not failed(findings), "findings": [finding._asdict() for finding in findings]}
     return json.dumps(document, indent=2, ensure_ascii=False)
 
 

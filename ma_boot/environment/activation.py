@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import dataclass
-from typing import Dict, List, Mapping, Optional, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from ma_boot.environment.conda import PythonEnvironment
 from ma_boot.environment.condarc import CondaSettings, conda_settings
@@ -14,11 +13,10 @@ from ma_boot.environment.patch import Patch, put_first
 from ma_boot.errors import ConfigError
 
 _UNSET_BY_CONDA = "***unset***"  # the environment's own mark for "not configured"
-_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z_0-9]*\Z")
+_IDENTIFIER = r"[A-Za-z_][A-Za-z_0-9]*\Z"
 
 
-@dataclass(frozen=True)
-class Activation:
+class Activation(NamedTuple):
     """Scripts to source, the changes after them, and scripts to source with these changes made."""
 
     before: Tuple[str, ...]
@@ -77,7 +75,9 @@ def _conda_variables(
         changes.update(CONDA_EXE=exe, _CONDA_EXE=exe, _CE_M="", _CE_CONDA="", _CONDA_ROOT=selected.root)
         changes["CONDA_PYTHON_EXE"] = os.path.join(selected.root, "bin", "python")
     upper = settings.envvars_force_uppercase
-    return {key.upper() if upper else key: value for key, value in changes.items() if _IDENTIFIER.match(key)}
+    return {
+        key.upper() if upper else key: value for key, value in changes.items() if re.match(_IDENTIFIER, key)
+    }
 
 
 def _level(environ: Mapping[str, str]) -> int:

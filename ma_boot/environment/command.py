@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass
-from typing import Mapping, Optional, Sequence, Tuple
+from typing import Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.environment.command_words import Script, command_parts
 from ma_boot.environment.patch import put_first
@@ -17,8 +16,7 @@ _MPI = (
 )
 
 
-@dataclass(frozen=True)
-class FoundCommand:
+class FoundCommand(NamedTuple):
     """The argv to execute, and what belongs to its script.
 
     `code` is the directory of the script, for a module the one from which it is imported; None if the command
@@ -59,7 +57,7 @@ def find_command(command: Sequence[str], python: str, path: str, cwd: str, job_d
         if script.is_module:
             code = imports_from = file[: -len(os.sep + next(f for f in script.files if file.endswith(f)))]
         else:
-            words[script.index] = file
+            words[script.place] = file
     if first == "-m" or first.endswith(".py"):
         words.insert(0, python)
     elif first.endswith(".sh"):

@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import os.path
 import re
-from dataclasses import dataclass, replace
 from typing import Dict, FrozenSet, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 SCRIPTS = (".py", ".sh")
-_VERSION = re.compile(r"(python|pypy)[\d.]*$|(mpirun|mpiexec)\..+$")  # python3.11, mpirun.openmpi
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_VERSION = r"(python|pypy)[\d.]*$|(mpirun|mpiexec)\..+$"  # python3.11, mpirun.openmpi
+_ASSIGNMENT = r"[A-Za-z_]\w*="
 
 
-@dataclass(frozen=True)
-class Script:
+class Script(NamedTuple):
     """The word of a command that names its script: a file, or a module by its dotted name."""
 
-    index: int
+    place: int
     name: str
     is_module: bool = False
 
@@ -42,8 +40,7 @@ class Script:
         return not self.is_module and self.name.endswith(SCRIPTS) and "$" not in self.name
 
 
-@dataclass(frozen=True)
-class CommandParts:
+class CommandParts(NamedTuple):
     """What a command says of itself: its script, and the launcher that starts the ranks of a node.
 
     `counts` are the launcher's options that say how many ranks, where the command has none of them and the
@@ -55,8 +52,7 @@ class CommandParts:
     counts: Tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Program:
+class Program(NamedTuple):
     """How the words of a program are read up to what it runs: a `script` or another `command`.
 
     `values` are the options that take values, as the next words, and how many; without it every option takes
@@ -157,7 +153,7 @@ PROGRAMS: Mapping[str, Program] = {
     **dict.fromkeys(("python", "pypy"), _PYTHON),
     **dict.fromkeys(("bash", "sh", "dash", "ksh", "zsh"), _SHELL),
     "torchrun": _TORCH,
-    "accelerate": replace(_ACCELERATE, subcommand="launch"),
+    "accelerate": _ACCELERATE._replace(subcommand="launch"),
     "accelerate-launch": _ACCELERATE,
     "deepspeed": _DEEPSPEED,
     "msrun": _MSRUN,
@@ -221,21 +217,21 @@ def _of_program(
     """The parts of what a program runs, by its arguments, which begin at `start`."""
     found, is_command = _operand(program, words, start)
     if program.starts_ranks and launcher is None:
-        options = {_option(word).partition("=")[0] for word in words[start : found.index if found else None]}
+        options = {_option(word).partition("=")[0] for word in words[start : found.place if found else None]}
         launcher = _Launcher(name, () if options & set(program.counts) else program.counts)
     if found is None:
         return _parts(None, launcher)
     if is_command:
-        return _of_command(words, found.index, launcher)
+        return _of_command(words, found.place, launcher)
     inner = _MODULES.get(found.name) if found.is_module else None
     if inner is None:
         return _parts(found, launcher)
-    return _of_program(f"python -m {found.name}", inner, words, found.index + 1, launcher)
+    return _of_program(f"python -m {found.name}", inner, words, found.place + 1, launcher)
 
 
 def _name(word: str) -> str:
     name = os.path.basename(word)
-    match = _VERSION.match(name)
+    match = re.match(_VERSION, name)
     return (match.group(1) or match.group(2)) if match else name
 
 
@@ -248,7 +244,7 @@ def _operand(program: Program, words: Sequence[str], start: int) -> Tuple[Option
             return None, False
     while place < len(words):
         word, place = words[place], place + 1
-        if word == "--" or (program.runs == "command" and _ASSIGNMENT.match(word)):  # env NAME=value
+        if word == "--" or (program.runs == "command" and re.match(_ASSIGNMENT, word)):  # env NAME=value
             continue
         if not _is_option(program, word):
             if skipped:
@@ -261,7 +257,7 @@ def _operand(program: Program, words: Sequence[str], start: int) -> Tuple[Option
             return None, False
         if taken.names_module:
             named = Script(place - 1, taken.module) if taken.module else _at(words, place)
-            return (replace(named, is_module=True) if named else None), False
+            return (named._replace(is_module=True) if named else None), False
         is_module, is_command = is_module or taken.is_module, is_command or taken.is_command
         place += taken.words
     return None, False

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass
-from typing import Iterable, List, Mapping, Optional, Tuple
+from typing import Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
 from ma_boot.environment.condarc import conda_settings
 from ma_boot.errors import ConfigError, listed
@@ -22,8 +21,7 @@ from ma_boot.errors import ConfigError, listed
 ROOT_NAMES = ("anaconda", "anaconda3", "miniconda3", "miniforge3")
 
 
-@dataclass(frozen=True)
-class PythonEnvironment:
+class PythonEnvironment(NamedTuple):
     """The python that runs the training, and its conda environment, if it is in one.
 
     `prefix` and `name` are None for a python outside of conda; `origin` is the option or variable that

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 from ma_boot.errors import ConfigError
 
@@ -15,15 +14,15 @@ _DIRECTORIES = (
     "/etc/conda", "/var/lib/conda", "$CONDA_ROOT", "$XDG_CONFIG_HOME/conda", "~/.config/conda", "~/.conda",
 )  # fmt: skip
 _FALSE = {"false", "no", "off", "0", "n", ""}
+_ENV_PROMPT = "({default_env}) "
 
 
-@dataclass(frozen=True)
-class CondaSettings:
+class CondaSettings(NamedTuple):
     """The settings of the same names, and where conda looks for a named environment, in order."""
 
     envs_dirs: Tuple[str, ...]
     changeps1: bool = True
-    env_prompt: str = "({default_env}) "
+    env_prompt: str = _ENV_PROMPT
     envvars_force_uppercase: bool = True
 
 
@@ -52,7 +51,7 @@ def conda_settings(root: Optional[str], environ: Mapping[str, str], home: str) -
     return CondaSettings(
         tuple(dict.fromkeys(_expanded(place, environ, home) for place in places)),
         str(merged.get("changeps1", True)).lower() not in _FALSE,
-        str(merged.get("env_prompt", CondaSettings.env_prompt)),
+        str(merged.get("env_prompt", _ENV_PROMPT)),
         str(merged.get("envvars_force_uppercase", True)).lower() not in _FALSE,
     )
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 import glob
 import os
 import shutil
-from dataclasses import dataclass
-from typing import Dict, Mapping, Optional
+from typing import Dict, Mapping, NamedTuple, Optional
 
 from ma_boot.environment.patch import put_first
 
 FRAMEWORKS = ("torch", "mindspore", "tensorflow", "jax", "paddle")
 
 
-@dataclass(frozen=True)
-class Outside:
+class Outside(NamedTuple):
     """The variables without ma_boot's own environment; `note` is about the first python on their `PATH`."""
 
     environ: Mapping[str, str]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Callable, Tuple
 
@@ -55,4 +54,4 @@ def package_place(
     environ = dict(training.environ)
     environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(found[-1]), environ.get("PYTHONPATH", "")]))
     environ["PATH"] = os.pathsep.join(filter(None, [environ.get("PATH", ""), os.path.dirname(python)]))
-    return python, replace(training, environ=environ)
+    return python, training._replace(environ=environ)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
-from typing import Callable, Dict, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import ma_boot
 from ma_boot.environment.activation import Activation, activation
@@ -21,8 +20,7 @@ PACKAGE_DIR = os.path.dirname(os.path.abspath(ma_boot.__file__))
 _NO_ENVIRONMENT = Activation((), (("PYTHONHOME", None), ("VIRTUAL_ENV", None)), ())
 
 
-@dataclass(frozen=True)
-class TrainingEnvironment:
+class TrainingEnvironment(NamedTuple):
     """The python that runs the training, and the environment on which that of each process is based."""
 
     python: str

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Mapping, Optional, Sequence, Tuple
+from typing import Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.modelarts import JobEnvironment
 
 
-@dataclass(frozen=True)
-class Placement:
+class Placement(NamedTuple):
     """The ranks of this node: `ranks[i]` is the rank of local rank i.
 
     `devices[i]` is the number of its card within this container, i if the tuple is empty; `device_ids[i]` is
@@ -28,8 +26,7 @@ class Placement:
         return self.devices[local_rank] if self.devices else local_rank
 
 
-@dataclass(frozen=True)
-class LaunchOptions:
+class LaunchOptions(NamedTuple):
     """How the processes are started: the options of `ma_boot run` with these names."""
 
     rendezvous: str = "rank-table"
@@ -48,8 +45,7 @@ class LaunchOptions:
         return not self.per_node and self.rendezvous != "mpi"
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(NamedTuple):
     """What the launch plan of a node depends on.
 
     `environ` is the selected environment; `argv` is complete, its program a path; `master` are address and
@@ -67,8 +63,7 @@ class Node:
     code: Optional[str] = None
 
 
-@dataclass(frozen=True)
-class WorkerSpec:
+class WorkerSpec(NamedTuple):
     """A process to start: `label` is its name in the output, `environ` its complete environment.
 
     `rank` and `local_rank` are None for the scheduler, mpirun and a command that starts the ranks. `shown` is
@@ -88,8 +83,7 @@ class WorkerSpec:
     fresh_cwd: bool = False
 
 
-@dataclass(frozen=True)
-class LaunchPlan:
+class LaunchPlan(NamedTuple):
     """The processes that a node starts, all or none.
 
     `ports` are those that they will listen on; `copied` are files of the code, each with its path in the

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os.path
 import re
-from dataclasses import replace
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from ma_boot.environment import applied
@@ -28,7 +27,7 @@ _OF_NODE: Dict[str, Callable[[Node], Variables]] = {
     "none": lambda node: dict(NO_TABLE),
 }
 NON_SINK: Variables = {"GRAPH_OP_RUN": "1", "HCCL_WHITELIST_DISABLE": "1"}  # MindSpore 1.7's guide
-_NAME = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+_NAME = r"\$(?:\{(\w+)\}|(\w+))"
 
 
 def plan_launch(node: Node, options: LaunchOptions) -> LaunchPlan:
@@ -110,7 +109,7 @@ def _command(node: Node, more: Variables) -> WorkerSpec:
     patch: Variables = {**more, **variables, **torch.of_torchrun(node, variables, node.argv)}
     return WorkerSpec(
         label="command",
-        argv=tuple(_NAME.sub(value, argument) for argument in node.argv),
+        argv=tuple(re.sub(_NAME, value, argument) for argument in node.argv),
         cwd=node.cwd,
         environ=applied(node.environ, tuple(patch.items())),
         log_file=os.path.join(node.job.log_dir, f"{node.job.name}-node-{node.job.node_rank}.txt"),
@@ -133,10 +132,10 @@ def _node_variables(node: Node) -> Dict[str, str]:
 def with_cores(plan: LaunchPlan, cores: Sequence[Tuple[int, ...]]) -> LaunchPlan:
     """The plan with each rank bound to its cores, by local rank."""
     workers = (
-        worker if worker.local_rank is None else replace(worker, cores=cores[worker.local_rank])
+        worker if worker.local_rank is None else worker._replace(cores=cores[worker.local_rank])
         for worker in plan.workers
     )
-    return replace(plan, workers=tuple(workers))
+    return plan._replace(workers=tuple(workers))
 
 
 def with_tee(plan: LaunchPlan, tee: str) -> LaunchPlan:
@@ -149,7 +148,7 @@ def with_tee(plan: LaunchPlan, tee: str) -> LaunchPlan:
     def shown(worker: WorkerSpec) -> bool:
         return tee == "all" or (tee == "first" and not worker.local_rank) or worker.rank in named
 
-    return replace(plan, workers=tuple(replace(worker, shown=shown(worker)) for worker in plan.workers))
+    return plan._replace(workers=tuple(worker._replace(shown=shown(worker)) for worker in plan.workers))
 
 
 def with_rank_dirs(plan: LaunchPlan, log_inside: bool, copied: Sequence[Tuple[str, str]]) -> LaunchPlan:
@@ -167,6 +166,6 @@ def with_rank_dirs(plan: LaunchPlan, log_inside: bool, copied: Sequence[Tuple[st
         own = os.path.join(worker.cwd, f"device_{worker.rank}")
         argv = (os.path.join(own, places[word]) if word in places else word for word in worker.argv)
         log = os.path.join(own, f"train{worker.rank}.log") if log_inside else worker.log_file
-        return replace(worker, argv=tuple(argv), cwd=own, log_file=log, fresh_cwd=True)
+        return worker._replace(argv=tuple(argv), cwd=own, log_file=log, fresh_cwd=True)
 
-    return replace(plan, workers=tuple(map(moved, plan.workers)), copied=tuple(copied))
+    return plan._replace(workers=tuple(map(moved, plan.workers)), copied=tuple(copied))

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import Any, List, Mapping, Optional, Tuple
+from typing import Any, List, Mapping, NamedTuple, Optional, Tuple
 
 VARIABLES = (("MA_INPUTS", "inputs"), ("MA_OUTPUTS", "outputs"))
 
 
-@dataclass(frozen=True)
-class Channel:
+class Channel(NamedTuple):
     """An input or output: `local_dir` is filled before the boot command, or uploaded; `url` is in OBS."""
 
     name: str
@@ -19,8 +17,7 @@ class Channel:
     url: Optional[str]
 
 
-@dataclass(frozen=True)
-class ChannelContent:
+class ChannelContent(NamedTuple):
     """The files that a channel's directory holds; there may be more of them if it is not `complete`."""
 
     channel: Channel

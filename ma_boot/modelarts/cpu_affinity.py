@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, FrozenSet, List, Mapping, Sequence, Tuple
+from typing import Dict, FrozenSet, List, Mapping, NamedTuple, Sequence, Tuple
 
 _HUAWEI = "0x19e5"  # PCI vendor
 _ACCELERATOR = "0x1200"  # PCI class "processing accelerator", without the interface byte
 
 
-@dataclass(frozen=True)
-class Machine:
+class Machine(NamedTuple):
     """The cores that this process may use, those of each NUMA node, and the NUMA node of each NPU.
 
     `device_numa` is in the order of PCI addresses, which is the order of physical device ids; -1 is unknown.

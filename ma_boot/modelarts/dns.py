@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from typing import TYPE_CHECKING, Callable
 
@@ -18,7 +17,9 @@ def address_of(host: str, timeout: float, say: Callable[[str], None], inbox: Sig
 
     Raises `ConfigError` if it has none by then, `Stopped` at a stop signal.
     """
-    import tenacity  # only jobs of several nodes need it
+    import socket  # only jobs of several nodes need these
+
+    import tenacity
 
     def tell(state: RetryCallState) -> None:
         if state.attempt_number == 1 or state.attempt_number % 10 == 0:
@@ -49,6 +50,8 @@ def address_of(host: str, timeout: float, say: Callable[[str], None], inbox: Sig
 
 def own_address() -> str:
     """The IPv4 address of this host's name; raises `ConfigError` if it has none."""
+    import socket
+
     try:
         return socket.gethostbyname(socket.gethostname())
     except OSError as error:

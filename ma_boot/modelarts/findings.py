@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Iterable, List
+from typing import Iterable, List, NamedTuple
 
 OK, WARNING, ERROR = "ok", "warning", "error"
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """The result of a check: `evidence` is what was found, `remedy` what to do, empty if nothing.
 
     With an error a job would fail or be rejected; with a warning it may run.

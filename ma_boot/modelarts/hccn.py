@@ -12,8 +12,8 @@ from ma_boot.errors import ConfigError, InputMissing
 
 HCCN_TOOL_SECONDS = 30.0
 MOST_DEVICES = 16  # of a server: A3
-_CONF_ADDRESS = re.compile(r"^\s*address_(\d+)\s*=\s*(\S+)\s*$", re.MULTILINE)
-_TOOL_ADDRESS = re.compile(r"ipaddr\s*:\s*(\S+)")
+_CONF_ADDRESS = r"(?m)^\s*address_(\d+)\s*=\s*(\S+)\s*$"
+_TOOL_ADDRESS = r"ipaddr\s*:\s*(\S+)"
 
 
 def card_addresses(devices: Sequence[int], conf: Path) -> Dict[int, str]:
@@ -30,12 +30,12 @@ def card_addresses(devices: Sequence[int], conf: Path) -> Dict[int, str]:
         text = conf.read_text(encoding="utf-8")
     except OSError as error:
         raise InputMissing(f"no hccn_tool on PATH, and {conf}: {error.strerror}") from error
-    return {int(device): address for device, address in _CONF_ADDRESS.findall(text)}
+    return {int(device): address for device, address in re.findall(_CONF_ADDRESS, text)}
 
 
 def tool_address(output: str) -> str:
     """The address that `hccn_tool -i N -ip -g` prints (`ipaddr:192.98.92.100`); empty if there is none."""
-    found = _TOOL_ADDRESS.search(output)
+    found = re.search(_TOOL_ADDRESS, output)
     return found.group(1) if found else ""
 
 

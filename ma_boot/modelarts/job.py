@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os.path
 import re
-from dataclasses import dataclass
-from typing import Dict, List, Mapping, Optional, Tuple, Union
+from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 from ma_boot.errors import ConfigError, listed
 
@@ -19,11 +18,10 @@ OLD_NAMES = {
     "BATCH_TASK_LOG_PATH": "MA_LOG_DIR",
     "VK_TASK_INDEX": "VC_TASK_INDEX",  # Volcano's own name
 }
-_OLD_HOSTS = re.compile(r"BATCH_CUSTOM(\d+)_HOSTS")
+_OLD_HOSTS = r"BATCH_CUSTOM(\d+)_HOSTS"
 
 
-@dataclass(frozen=True)
-class JobEnvironment:
+class JobEnvironment(NamedTuple):
     """One node's view of its job (ModelArts documentation, develop-modelarts-0104 and -1416).
 
     `name` is the job's name as used in log file names, `platform_name` as used in the names of its pods, None
@@ -170,7 +168,8 @@ def _with_replacements(environ: Mapping[str, str]) -> Tuple[Dict[str, str], Tupl
         if environ.get(old) and not result.get(new):
             result[new] = environ[old]
             replaced.append(f"{old} for {new}")
-    numbers = sorted(int(match.group(1)) for match in map(_OLD_HOSTS.fullmatch, environ) if match)
+    old_hosts = (re.fullmatch(_OLD_HOSTS, name) for name in environ if name.startswith("BATCH_"))
+    numbers = sorted(int(match.group(1)) for match in old_hosts if match)
     if numbers and not environ.get("VC_WORKER_HOSTS"):
         hosts = (environ[f"BATCH_CUSTOM{number}_HOSTS"].rpartition(":")[0] for number in numbers)
         result["VC_WORKER_HOSTS"] = ",".join(hosts)

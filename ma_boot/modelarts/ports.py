@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import socket
 from typing import Sequence
 
 from ma_boot.errors import ConfigError
@@ -11,6 +10,10 @@ from ma_boot.errors import ConfigError
 
 def check_free(ports: Sequence[int]) -> None:
     """Raises `ConfigError` if this process cannot listen on one of the ports."""
+    if not ports:
+        return
+    import socket  # with a rank table there is no port to check
+
     for port in ports:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
             # Connections of a process that has ended may still be in TIME_WAIT.
@@ -28,6 +31,8 @@ def check_free(ports: Sequence[int]) -> None:
 
 def free_port() -> int:
     """A port that is free at the moment, so that rehearsals on one machine do not share one."""
+    import socket
+
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

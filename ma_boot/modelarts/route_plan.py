@@ -7,8 +7,6 @@ compressed with gzip and encoded in base64. The way to call the module is that o
 
 from __future__ import annotations
 
-import base64
-import gzip
 import json
 from pathlib import Path
 from typing import Callable, Mapping, Optional, Tuple
@@ -81,6 +79,9 @@ def planned_route(
 
 def _decompressed(data: bytes) -> str:
     """The topology's JSON; raises `ValueError` if the data is incomplete."""
+    import base64  # few jobs ask for a route plan
+    import gzip
+
     try:
         return gzip.decompress(base64.b64decode(data)).decode("utf-8")
     except (OSError, EOFError) as error:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 import os
 import threading
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.environment import (
     FoundCommand,
@@ -39,8 +38,7 @@ PRE_START = ("ma-pre-start.sh", "ma-pre-start.py")
 OPERATOR = "MA_ALGORITHM_OPERATOR"
 
 
-@dataclass(frozen=True)
-class EnvironmentOptions:
+class EnvironmentOptions(NamedTuple):
     """The options for the training's environment."""
 
     python: Optional[str] = None
@@ -94,8 +92,7 @@ def pip_command(python: str, file: str, environ: Mapping[str, str]) -> List[str]
     return argv
 
 
-@dataclass(frozen=True)
-class NodeSetup:
+class NodeSetup(NamedTuple):
     """What is done once on a node before its processes; the programs print to standard error.
 
     Every method raises `ConfigError` for a program that fails, and `Stopped`.
@@ -135,7 +132,7 @@ class NodeSetup:
                 continue
             code, patch = environment_after(file, training.environ, self.inbox, self._reminder(file), beside)
             _check(code, f"{file} failed")
-            training = replace(training, environ=passable(applied(training.environ, patch), self.say))
+            training = training._replace(environ=passable(applied(training.environ, patch), self.say))
         return training
 
     def install_operators(
@@ -166,7 +163,7 @@ class NodeSetup:
             installers[0].chmod(0o700)  # OBS does not keep the x bit
             self._run([str(installers[0])], f"{installers[0].name} failed", training, directory)
         more: Dict[str, str] = {"SLOG_PRINT_TO_STDOUT": "1"} if document.get("ide_mode") else {}
-        return replace(training, environ={**training.environ, **more})
+        return training._replace(environ={**training.environ, **more})
 
     def _run(self, argv: Sequence[str], failure: str, training: TrainingEnvironment, cwd: str) -> None:
         reminder = self._reminder(argv[0])

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Callable, Mapping, NamedTuple, Optional, Tuple
 
 from ma_boot.environment import find_file
 from ma_boot.errors import CommandNotFound, ConfigError, listed
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
 RETRY_SECONDS = 600.0  # for which a request that fails is retried, if no upload has to end earlier
 
 
-@dataclass(frozen=True)
-class TransferOptions:
+class TransferOptions(NamedTuple):
     """The options for inputs and outputs; times in seconds."""
 
     path_mapping: Optional[str] = None
@@ -30,8 +28,7 @@ class TransferOptions:
     download_timeout: float = RETRY_SECONDS
 
 
-@dataclass(frozen=True)
-class NodeTransfers:
+class NodeTransfers(NamedTuple):
     """What this node moves, from and to which store; `store` is None if the mapping is empty.
 
     Relative local paths are relative to `base`; `shard` is this node's share of sharded inputs. A request
@@ -101,7 +98,7 @@ def shared_outputs(
     outputs = outputs_of(transfers)
     if job.node_count < 2 or not outputs:
         return ""
-    other = job_mapping(options.path_mapping, cwd, replace(job, node_rank=job.node_rank + 1))
+    other = job_mapping(options.path_mapping, cwd, job._replace(node_rank=job.node_rank + 1))
     pairs = zip(outputs, other.outputs if other else ())
     shared = [f"{mine.local} -> {mine.remote}" for mine, theirs in pairs if mine.remote == theirs.remote]
     if not shared:

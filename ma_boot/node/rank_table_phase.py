@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Callable, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.environment import TrainingEnvironment
 from ma_boot.errors import ConfigError, RankTableInvalid, listed
@@ -35,8 +34,7 @@ from ma_boot.reporting import write_atomically
 MOST_WARNINGS = 5
 
 
-@dataclass(frozen=True)
-class RankOptions:
+class RankOptions(NamedTuple):
     """The options for the ranks of a node; the timeout in seconds."""
 
     product: Optional[str] = None
@@ -174,7 +172,7 @@ def _with_devices(table: RankTable, devices: Tuple[int, ...]) -> RankTable:
     if devices[-1] >= fewest:
         raise _no_such_device(devices[-1], fewest)
     pods = (pod._replace(devices=tuple(pod.devices[place] for place in devices)) for pod in table.pods)
-    return replace(table, pods=tuple(pods))
+    return table._replace(pods=tuple(pods))
 
 
 def _own_pod(table: RankTable, job: JobEnvironment) -> Optional[Pod]:
@@ -241,7 +239,7 @@ def planned_by_route(
         return placement
     pod, file = _own_pod(table, job), Path(placement.table_file)
     found = pod and planned_route(training.python, file, pod.server_id, training.environ, inbox, say)
-    return replace(placement, ranks=found[1], table_file=str(found[0])) if found else placement
+    return placement._replace(ranks=found[1], table_file=str(found[0])) if found else placement
 
 
 def ranks_text(placement: Placement) -> str:

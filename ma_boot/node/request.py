@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import shlex
-from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, Dict, List, Mapping, Sequence, Tuple, get_type_hints
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 from ma_boot.environment import command_parts
 from ma_boot.errors import ConfigError, listed
@@ -16,8 +14,7 @@ from ma_boot.node.rank_table_phase import RankOptions
 from ma_boot.node.run_phase import RunOptions
 
 
-@dataclass(frozen=True)
-class BootRequest:
+class BootRequest(NamedTuple):
     """The training command, and the options of each phase: only `boot` and the rehearsal see all of them."""
 
     command: Tuple[str, ...]
@@ -29,10 +26,14 @@ class BootRequest:
     run: RunOptions
 
 
-_OF_THE_PLATFORM = re.compile(r"(MA|VC|VK|BATCH|DLS)_|RANK_TABLE_FILE")
+_OF_THE_PLATFORM = ("MA_", "VC_", "VK_", "BATCH_", "DLS_", "RANK_TABLE_FILE")
 # The fields of a group are the options of the same names: a new option is one new field.
 _GROUPS: Dict[str, Any] = {
-    name: kind for name, kind in get_type_hints(BootRequest).items() if is_dataclass(kind)
+    "environment": EnvironmentOptions,
+    "ranks": RankOptions,
+    "transfers": TransferOptions,
+    "launch": LaunchOptions,
+    "run": RunOptions,
 }
 
 
@@ -44,7 +45,7 @@ def requested(command: Sequence[str], options: Mapping[str, Any]) -> BootRequest
     script.
     """
     groups = {
-        name: group(**{field.name: options[field.name] for field in fields(group)})
+        name: group(**{option: options[option] for option in group._fields})
         for name, group in _GROUPS.items()
     }
     launch: LaunchOptions = groups["launch"]
@@ -53,7 +54,7 @@ def requested(command: Sequence[str], options: Mapping[str, Any]) -> BootRequest
     per_node = launch.per_node or (launcher is not None and launch.rendezvous != "mpi")
     rendezvous = launch.rendezvous or ("none" if per_node else "rank-table")
     workdir = launch.workdir or ("per-rank" if groups["ranks"].by_hand else "shared")
-    groups["launch"] = replace(launch, per_node=per_node, rendezvous=rendezvous, workdir=workdir)
+    groups["launch"] = launch._replace(per_node=per_node, rendezvous=rendezvous, workdir=workdir)
     return BootRequest(words, options["preflight"], **groups)
 
 
@@ -61,7 +62,7 @@ def as_options(request: BootRequest) -> Tuple[str, ...]:
     """The arguments of `ma_boot run` that make this request: how another process is asked to boot."""
     values: Dict[str, Any] = {"preflight": request.preflight}
     for group in _GROUPS:
-        values.update(vars(getattr(request, group)))
+        values.update(getattr(request, group)._asdict())
     words: List[str] = []
     for name, value in values.items():
         option = "--" + name.replace("_", "-")
@@ -110,7 +111,7 @@ def conflicts(request: BootRequest) -> List[str]:
 def check_platform(request: BootRequest, environ: Mapping[str, str]) -> None:
     """Raises `ConfigError` if a job with a rank table is started where nobody will write one."""
     needs_table = request.launch.rendezvous == "rank-table" and request.ranks.rank_table_file is None
-    if not needs_table or any(_OF_THE_PLATFORM.match(name) for name in environ):
+    if not needs_table or any(name.startswith(_OF_THE_PLATFORM) for name in environ):
         return
     command = shlex.join(request.command)
     raise ConfigError(

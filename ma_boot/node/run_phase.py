@@ -5,9 +5,8 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Mapping, Optional, Sequence, Tuple
+from typing import Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.errors import ConfigError
 from ma_boot.launch import LaunchPlan, WorkerSpec
@@ -26,8 +25,7 @@ _PERMANENT = {
 }
 
 
-@dataclass(frozen=True)
-class RunOptions:
+class RunOptions(NamedTuple):
     """The options for the running processes; times in seconds.
 
     They are restarted up to `max_restarts` times, but not after a failure within `start_seconds`.
@@ -69,7 +67,7 @@ def train(
     environment, `container` the name of its container.
     """
     result = _trained(plan.workers, options, inbox, journal, environ, container)
-    return replace(result, advice=_advice_on_files(result, plan.code, plan.workers[0].cwd))
+    return result._replace(advice=_advice_on_files(result, plan.code, plan.workers[0].cwd))
 
 
 def _trained(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Callable, Mapping
+from typing import Callable, Mapping, NamedTuple
 
 from ma_boot.processes import SignalInbox
 from ma_boot.reporting import Journal
@@ -11,8 +10,7 @@ from ma_boot.reporting import Journal
 Say = Callable[[str], None]  # prints a line of ma_boot's own, as `Journal.say` does
 
 
-@dataclass(frozen=True)
-class World:
+class World(NamedTuple):
     """This process's environment and working directory, its stop signals and its journal.
 
     Only whoever runs a whole node, or a whole rehearsal, sees all of it; a phase gets the parts it needs.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from json.encoder import encode_basestring
 from types import MappingProxyType
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
@@ -15,8 +14,7 @@ INVALID = "EI0014"  # "Value [...] for ranktable variable [...] is invalid"
 _NOTHING_MORE: Mapping[str, Any] = MappingProxyType({})
 
 
-@dataclass(frozen=True)
-class TableFinding:
+class TableFinding(NamedTuple):
     """A defect of a table: where (a JSON path), what was found, what was expected.
 
     `hccl` is the error code that HCCL would report for it once the training runs, empty if there is none;
@@ -71,8 +69,7 @@ class Pod(NamedTuple):
     more: Mapping[str, Any] = _NOTHING_MORE
 
 
-@dataclass(frozen=True)
-class RankTable:
+class RankTable(NamedTuple):
     """A completed table; `template` is "two", "1.0", "1.2" or "2.0".
 
     `document` is the JSON it was read from, with numbers replaced by strings (HCCL rejects numbers);

@@ -172,8 +172,8 @@ def _with_own_obs(rehearsal: Rehearsal, directory: Path, world: World) -> Rehear
     own.mkdir(parents=True)
     if source.is_dir():
         shutil.copytree(source, own, copy_function=_linked, dirs_exist_ok=True)
-    transfers = replace(transfers, obs_root=str(own))
-    return replace(rehearsal, request=replace(rehearsal.request, transfers=transfers))
+    transfers = transfers._replace(obs_root=str(own))
+    return replace(rehearsal, request=rehearsal.request._replace(transfers=transfers))
 
 
 def _linked(source: str, target: str) -> None:
@@ -196,8 +196,8 @@ def _judged_by_case(ended: _CaseResult) -> _CaseResult:
 def _argv(case: Case, rehearsal: Rehearsal, directory: Path) -> List[str]:
     """The command line of one rehearsal."""
     request = rehearsal.request
-    ranks = replace(request.ranks, rank_table_timeout=TABLE_SECONDS)
-    request = replace(request, ranks=ranks)
+    ranks = request.ranks._replace(rank_table_timeout=TABLE_SECONDS)
+    request = request._replace(ranks=ranks)
     options, command = list(as_options(request)), list(request.command)
     head = options[: len(options) - len(command) - 1]
     if _is_trivial(rehearsal):
@@ -251,11 +251,10 @@ def _trivial(rehearsal: Rehearsal, directory: Path) -> Rehearsal:
         config.write_text(f"PATH_MAPPING_CONFIG = {mapping!r}\n", encoding="utf-8")
     except OSError as error:
         raise CannotCreate(f"cannot create {directory}: {error.strerror}") from error
-    request = replace(
-        rehearsal.request,
+    request = rehearsal.request._replace(
         command=(str(script), str(_TRIVIAL_SECONDS), "1", hashlib.sha256(content).hexdigest()),
-        transfers=replace(rehearsal.request.transfers, path_mapping=str(config), obs_root=str(obs)),
-        run=replace(rehearsal.request.run, stop_timeout=_NO_KILL_SECONDS),
+        transfers=rehearsal.request.transfers._replace(path_mapping=str(config), obs_root=str(obs)),
+        run=rehearsal.request.run._replace(stop_timeout=_NO_KILL_SECONDS),
     )
     return replace(rehearsal, request=request, nodes=_NODES, devices_per_node=_DEVICES)
 

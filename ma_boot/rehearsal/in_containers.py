@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import time
 from pathlib import Path
@@ -141,15 +140,11 @@ def _request_inside(
         )
 
     sources, mapping = request.environment.source, request.transfers.path_mapping
-    return dataclasses.replace(
-        request,
+    return request._replace(
         command=command_in(command, code, inside),
-        environment=dataclasses.replace(
-            request.environment, source=tuple(placed("--source", file) for file in sources)
-        ),
+        environment=request.environment._replace(source=tuple(placed("--source", file) for file in sources)),
         ranks=of_simulated_table(request.ranks),
-        transfers=dataclasses.replace(
-            request.transfers,
+        transfers=request.transfers._replace(
             path_mapping=None if mapping is None else placed("--path-mapping", mapping),
             obs_root=None,
         ),

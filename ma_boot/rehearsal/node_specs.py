@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
@@ -64,12 +64,10 @@ def _request_on_node(setup: Setup, start: StartedJob, node: int, cwd: str) -> Bo
     command = command_in(request.command, code, place)
     environment, transfers = request.environment, request.transfers
     root = transfers.obs_root
-    return replace(
-        request,
+    return request._replace(
         command=(*command, *channel_arguments(rehearsal.channels, start, node), *rehearsal.appended),
-        environment=replace(environment, source=tuple(_source(cwd, file) for file in environment.source)),
-        transfers=replace(
-            transfers,
+        environment=environment._replace(source=tuple(_source(cwd, file) for file in environment.source)),
+        transfers=transfers._replace(
             path_mapping=_rerooted_mapping(setup, node) or transfers.path_mapping,
             obs_root=None if setup.obs or root is None else str(Path(cwd, root)),
         ),

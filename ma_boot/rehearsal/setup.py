@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Iterator, Mapping, Optional, Sequence, Tuple
 
@@ -72,12 +72,11 @@ def set_up(rehearsal: Rehearsal, world: World) -> Iterator[Setup]:
     files = files_of(code, rehearsal, world.cwd)
     launch, transfers = rehearsal.request.launch, rehearsal.request.transfers
     mapping = transfers.path_mapping
-    request = replace(
-        rehearsal.request,
+    request = rehearsal.request._replace(
         command=command,
         ranks=of_simulated_table(rehearsal.request.ranks),
-        launch=replace(launch, rendezvous_port=launch.rendezvous_port or free_port()),
-        transfers=replace(transfers, path_mapping=str(Path(world.cwd, mapping)) if mapping else None),
+        launch=launch._replace(rendezvous_port=launch.rendezvous_port or free_port()),
+        transfers=transfers._replace(path_mapping=str(Path(world.cwd, mapping)) if mapping else None),
     )
     root = Path(world.cwd, transfers.obs_root) if transfers.obs_root else None
     with ExitStack() as stack:
@@ -93,7 +92,7 @@ def set_up(rehearsal: Rehearsal, world: World) -> Iterator[Setup]:
 def of_simulated_table(ranks: RankOptions) -> RankOptions:
     """The options for the simulated rank table, which is that of a product, unless the user names one."""
     simulated = ranks.product is None and ranks.rank_table_file is None
-    return replace(ranks, product=PRODUCT) if simulated else ranks
+    return ranks._replace(product=PRODUCT) if simulated else ranks
 
 
 def _check_files(request: BootRequest, code: Optional[Path], cwd: str) -> None:

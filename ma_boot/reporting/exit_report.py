@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -29,8 +28,7 @@ LONGEST_LINE = 300
 SUMMARY_CHARACTERS = 1024  # platforms that show the summary of a failure cut it there
 
 
-@dataclass(frozen=True)
-class Ending:
+class Ending(NamedTuple):
     """Everything that decides how the node ends; a part is None if it did not happen.
 
     `stopped_by` is the first stop signal, `error` what ended the boot before or at the launch, `run` how
@@ -219,7 +217,7 @@ def failure_document(ending: Ending) -> Dict[str, Any]:
 
 
 def _as_json(run: RunResult, ended: WorkerExit) -> Dict[str, Any]:
-    values = {name: value for name, value in asdict(ended).items() if name != "output"}
+    values = {name: value for name, value in ended._asdict().items() if name != "output"}
     return {**values, "part": run.role(ended), "exception": _exception(ended)}
 
 

@@ -29,17 +29,17 @@ EXIT_CODES: Mapping[int, Tuple[str, str]] = {
     143: ("terminated by SIGTERM, not by ma_boot", "被 SIGTERM 终止，并非 ma_boot 所为"),
 }
 _TRACEBACK = "Traceback (most recent call last):"
-_CHAINED = re.compile(r"(During handling of the above exception|The above exception was the direct cause)")
-_TORCH_PREFIX = re.compile(r"^\[rank\d+\]: ?")  # of each line of a traceback within a process group
+_CHAINED = r"(During handling of the above exception|The above exception was the direct cause)"
+_TORCH_PREFIX = r"^\[rank\d+\]: ?"  # of each line of a traceback within a process group
 _MISSING_FILES = (  # of Python, of programs such as cat, and of shells
-    re.compile(r"No such file or directory: b?(['\"])(?P<file>.+?)\1"),
-    re.compile(r"can't open file (['\"])(?P<file>.+?)\1: \[Errno 2\]"),
-    re.compile(r"(?:^|[: ])['\"]?(?P<file>[^:'\" ]+)['\"]?: No such file or directory$"),
+    r"No such file or directory: b?(['\"])(?P<file>.+?)\1",
+    r"can't open file (['\"])(?P<file>.+?)\1: \[Errno 2\]",
+    r"(?:^|[: ])['\"]?(?P<file>[^:'\" ]+)['\"]?: No such file or directory$",
 )
 _MPIRUN_TAG = r"\[\d+,{}\]<(?:stdout|stderr)>: ?"
 _MPIRUN_FAILURES = (  # Open MPI 4
-    re.compile(r"The first process to do so was:\s+Process name: \[\[\d+,\d+\],\s?(\d+)\]"),
-    re.compile(r"mpirun noticed that process rank (\d+) with PID \d+ on node \S+ exited on signal"),
+    r"The first process to do so was:\s+Process name: \[\[\d+,\d+\],\s?(\d+)\]",
+    r"mpirun noticed that process rank (\d+) with PID \d+ on node \S+ exited on signal",
 )
 
 
@@ -66,7 +66,7 @@ def last_words(output: str) -> List[str]:
     if not starts:
         return lines[-TAIL_LINES:]
     end = _end_of_traceback(lines, starts[-1])
-    while len(starts) > 1 and any(map(_CHAINED.search, lines[starts[-2] : starts[-1]])):
+    while len(starts) > 1 and any(re.search(_CHAINED, line) for line in lines[starts[-2] : starts[-1]]):
         starts.pop()
     found = lines[starts[-1] : end]
     if len(found) <= MOST_TRACEBACK_LINES:
@@ -89,7 +89,7 @@ def missing_files(output: str) -> List[str]:
     found = [
         match.group("file")
         for line in reversed(_lines(output))
-        for match in (pattern.search(line) for pattern in _MISSING_FILES)
+        for match in (re.search(pattern, line) for pattern in _MISSING_FILES)
         if match
     ]
     return list(dict.fromkeys(found))
@@ -97,7 +97,7 @@ def missing_files(output: str) -> List[str]:
 
 def failed_mpi_rank(output: str) -> Optional[int]:
     """The rank that mpirun reports as the first to fail; None for any other output."""
-    found = next(filter(None, (pattern.search(output) for pattern in _MPIRUN_FAILURES)), None)
+    found = next(filter(None, (re.search(pattern, output) for pattern in _MPIRUN_FAILURES)), None)
     return int(found.group(1)) if found else None
 
 
@@ -132,4 +132,4 @@ def _lines(text: str) -> List[str]:
     """The lines of an output, without PyTorch's rank prefix; of a progress bar only its last state."""
     lines = text.replace("\r\n", "\n").rstrip("\n").split("\n")
     shown = (line.rstrip("\r").rpartition("\r")[2] for line in lines)
-    return [_TORCH_PREFIX.sub("", line) for line in shown] if text else []
+    return [re.sub(_TORCH_PREFIX, "", line) for line in shown] if text else []

@@ -27,20 +27,17 @@ def write_atomically(path: Path, text: str) -> None:
 
     Raises `CannotCreate` if the system refuses.
     """
-    import tempfile  # only the end of a run pays for it
-
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+        with open(temporary, "x", encoding="utf-8", errors="backslashreplace") as file:
+            try:
                 os.fchmod(file.fileno(), 0o640)
                 file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+                file.flush()  # not fsync: such a file is lost with the container, whose end waits for this
+                os.replace(temporary, path)
+            except BaseException:
+                os.unlink(temporary)
+                raise
     except OSError as error:
         raise CannotCreate(f"cannot write {path}: {error.strerror}") from error

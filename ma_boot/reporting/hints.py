@@ -188,6 +188,8 @@ STORE_HINTS: Tuple[Tuple[str, str], ...] = (  # the first match counts
 
 def hints_for(output: str) -> List[str]:
     """The hints for an output, at most three, each after the text that it is for."""
+    if not output:  # most of the time: the patterns take some milliseconds to be compiled
+        return []
     matches = ((re.search(pattern, output), hint) for pattern, hint in OUTPUT_HINTS)
     return [f"{match.group(0)}: {hint}" for match, hint in matches if match][:MOST_HINTS]
 

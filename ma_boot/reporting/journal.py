@@ -7,9 +7,8 @@ import os
 import threading
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, TextIO
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, TextIO
 
 from ma_boot.errors import CannotCreate, PhaseCancelled, Stopped, described
 from ma_boot.reporting.console import Console
@@ -17,8 +16,7 @@ from ma_boot.reporting.console import Console
 NOT_UTF8 = "backslashreplace"  # what a path has in place of a byte that is not UTF-8 becomes JSON's \\udcXX
 
 
-@dataclass(frozen=True)
-class PhaseRecord:
+class PhaseRecord(NamedTuple):
     """A phase that has ended: `outcome` is `done`, `failed` or `stopped`, `detail` its result in words."""
 
     name: str

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Optional, Tuple
+from typing import NamedTuple, Optional, Tuple
 
 from ma_boot.errors import BootError, signal_name
 
@@ -15,8 +14,7 @@ WELL = "ended with 0"
 STOP_CODES = frozenset({143, 137, 241, 247})
 
 
-@dataclass(frozen=True)
-class WorkerExit:
+class WorkerExit(NamedTuple):
     """How one process ended: `code` as a shell shows it (128+n for signal n), `seconds` after its start.
 
     `ended_ns` is the monotonic clock in nanoseconds; processes that were found to have ended at the same
@@ -46,8 +44,7 @@ class WorkerExit:
         return f"ended with exit code {self.code}"
 
 
-@dataclass(frozen=True)
-class RunResult:
+class RunResult(NamedTuple):
     """How all processes ended, in the order of their ends.
 
     `not_started` is why a process could not be spawned; `hung` are the labels of those whose hang ended the

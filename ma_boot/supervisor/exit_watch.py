@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import selectors
 import time
-from dataclasses import replace
 from typing import Callable, List, Optional, Sequence
 
 from ma_boot.processes import SignalInbox, reap_orphans
@@ -84,7 +83,7 @@ class ExitWatch:
             self._selector.unregister(worker.pidfd)
         ended = worker.collect(now_ns, stopping)
         if ended.code in _SIGKILLED and not stopping:
-            ended = replace(ended, oom=self._oom.evidence())
+            ended = ended._replace(oom=self._oom.evidence())
         self.exits.append(ended)
         self._event(
             "exit", label=ended.label, rank=ended.rank, pid=ended.pid, code=ended.code, signal=ended.signal,

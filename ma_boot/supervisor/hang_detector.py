@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.errors import described
@@ -26,8 +25,7 @@ _TICK = 1 / os.sysconf("SC_CLK_TCK")  # seconds
 _SIGUSR1_BIT = 1 << (signal.SIGUSR1 - 1)
 
 
-@dataclass(frozen=True)
-class LastActivity:
+class LastActivity(NamedTuple):
     """When a worker was last active (monotonic, seconds), and the CPU seconds of its `CpuMeter` by then."""
 
     when: float

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import signal
 import time
-from dataclasses import dataclass, field
 from typing import Callable, List, Optional, Sequence
 
 from ma_boot.reporting import Journal
@@ -14,7 +13,6 @@ UNKILLABLE_SECONDS = 10.0  # SIGKILL waits for a process in uninterruptible slee
 REST_SECONDS = 1.0  # at least, for what the processes left behind
 
 
-@dataclass
 class StopLadder:
     """Decides which signal is due, and sends it by `send`; times in seconds.
 
@@ -22,16 +20,25 @@ class StopLadder:
     The first one is never a further one: it is why the stop begins, or comes just after.
     """
 
-    stop_timeout: float
-    hurry: int
-    stops: Sequence[int]
-    send: Callable[[int], None]
-    journal: Journal
-    clock: Callable[[], float] = time.monotonic
-    survivors: List[str] = field(default_factory=list)
-    _deadline: Optional[float] = None
-    _killed: bool = False
-    _stops_seen: int = 0
+    def __init__(
+        self,
+        stop_timeout: float,
+        hurry: int,
+        stops: Sequence[int],
+        send: Callable[[int], None],
+        journal: Journal,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.stop_timeout = stop_timeout
+        self.hurry = hurry
+        self.stops = stops
+        self.send = send
+        self.journal = journal
+        self.clock = clock
+        self.survivors: List[str] = []
+        self._deadline: Optional[float] = None
+        self._killed = False
+        self._stops_seen = 0
 
     @property
     def begun(self) -> bool:

@@ -6,8 +6,7 @@ One thread sleeps in the kernel, which wakes it for output, for the end of a pro
 from __future__ import annotations
 
 import signal
-from dataclasses import dataclass
-from typing import List, Mapping, Optional, Sequence
+from typing import List, Mapping, NamedTuple, Optional, Sequence
 
 from ma_boot.errors import signal_name
 from ma_boot.launch import WorkerSpec
@@ -20,8 +19,7 @@ from ma_boot.supervisor.stop_ladder import StopLadder
 from ma_boot.supervisor.worker_group import WorkerGroup
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(NamedTuple):
     """How long, and for how much output, processes are left alone; times in seconds.
 
     `stop_timeout` lies between SIGTERM and SIGKILL; `hurry` is the signal that the processes get at a further

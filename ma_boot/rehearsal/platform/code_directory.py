@@ -61,7 +61,7 @@ def command_in(command: Sequence[str], code: Optional[Path], directory: str) -> 
 
 
 def _with_script(command: Sequence[str], script: Script, name: str) -> Tuple[str, ...]:
-    return (*command[: script.index], name, *command[script.index + 1 :])
+    return (*command[: script.place], name, *command[script.place + 1 :])
 
 
 def code_files(code: Path, apart: Collection[Path]) -> Tuple[Path, ...]:

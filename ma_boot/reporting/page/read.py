@@ -18,7 +18,7 @@ MOST_EVENT_BYTES = 64 << 20  # from the end of each file
 CAUSE_TAIL = 16_000  # bytes of the log of the process that failed first
 ALL_TAILS = 160_000  # of all others together
 SMALLEST_TAIL, LARGEST_TAIL = 400, 6_000  # of each of them
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_ESCAPES = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])"
 
 
 def page_of(events: Sequence[Path], environ: Mapping[str, str]) -> str:
@@ -83,5 +83,5 @@ def _end_of(path: Path, most: int) -> str:
 
 def _plain(text: str) -> str:
     """The text without colours, and of a progress bar only its last state."""
-    lines = _ESCAPES.sub("", text).replace("\r\n", "\n").split("\n")
+    lines = re.sub(_ESCAPES, "", text).replace("\r\n", "\n").split("\n")
     return "\n".join(line.rstrip("\r").rpartition("\r")[2][:2000] for line in lines).rstrip("\n")

@@ -21,6 +21,7 @@ NEVER = {
     ),
     *("path_mapping.workers", "path_mapping.mox", "path_mapping.file", "obs", "pathspec", "tenacity", "yaml"),
     *("ma_boot.doctor", "ma_boot.image", "ma_boot.rehearsal", "ma_boot.training", "docker", "rich"),
+    *("inspect", "dataclasses", "socket", "tempfile", "random", "base64", "gzip"),
     *(
         "http",
         "ssl",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -62,7 +61,7 @@ class TestStart:
         expected: type,
         message: str,
     ) -> None:
-        bad = replace(shell(tmp_path, 1, "exec sleep 600"), **change)
+        bad = shell(tmp_path, 1, "exec sleep 600")._replace(**change)
         with started(shell(tmp_path, 0, "exec sleep 600"), inbox=inbox, journal=journal) as group:
             pid = group.workers[0].pid
             error = group.start([bad, shell(tmp_path, 2, "exec sleep 600")], inbox, journal)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
 from typing import Dict, List
 
 import click
@@ -138,6 +137,7 @@ def test_everything_after_the_command_is_its_own(arguments: List[str], command: 
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1)
 SECONDS = st.floats(0, 1e6)
+SECONDS_ABOVE_0 = st.floats(0.001, 1e6)
 
 
 @given(
@@ -154,6 +154,11 @@ SECONDS = st.floats(0, 1e6)
         ),
         ranks=st.builds(
             RankOptions,
+            product=st.none() | st.sampled_from(PRODUCTS),
+            host_nic_ip=st.none() | TEXT,
+            rank_table_file=st.none() | TEXT,
+            rank_start=st.none() | st.integers(0, 64),
+            device_start=st.none() | st.integers(0, 64),
             rank_order=st.sampled_from(["pod", "server"]),
             rank_size=st.none() | st.integers(1, 64),
             devices=st.integers(1, 8).map(lambda count: tuple(range(count))),
@@ -164,6 +169,8 @@ SECONDS = st.floats(0, 1e6)
             path_mapping=st.none() | TEXT,
             obs_root=st.none() | TEXT,
             upload_timeout=SECONDS,
+            stall_timeout=SECONDS_ABOVE_0,
+            download_timeout=SECONDS,
         ),
         launch=st.builds(
             LaunchOptions,
@@ -172,9 +179,18 @@ SECONDS = st.floats(0, 1e6)
             per_node=st.booleans(),
             workdir=st.sampled_from(["shared", "per-rank"]),
             copy_code=st.lists(TEXT).map(tuple),
+            device_id=st.sampled_from(["logical", "physical"]),
+            non_sink=st.booleans(),
+            bind_cores=st.sampled_from(["none", "equal", "numa"]),
+            tee=st.sampled_from(["all", "first", "none", "0,3"]),
         ),
         run=st.builds(
-            RunOptions, stop_timeout=SECONDS, max_restarts=st.integers(0, 9), hang_timeout=st.none()
+            RunOptions,
+            stop_timeout=SECONDS,
+            max_restarts=st.integers(0, 9),
+            start_seconds=SECONDS,
+            hang_timeout=st.none() | SECONDS_ABOVE_0,
+            hang_action=st.sampled_from(["report", "stop"]),
         ),
     )
 )
@@ -186,7 +202,6 @@ def test_a_request_survives_the_way_through_a_command_line(request: BootRequest)
 def test_every_option_of_a_request_is_an_option_of_the_command() -> None:
     options = {option.name for option in run.params}
     request = requested(["train.py"], parsed(["train.py"], {}))
-    groups = [value for value in vars(request).values() if is_dataclass(value)]
-    names = [field.name for group in groups for field in fields(group)]
+    names = [name for group in request for name in getattr(group, "_fields", ())]
     assert set(names) <= options
     assert len(names) == len(set(names))

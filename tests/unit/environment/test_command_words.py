@@ -16,7 +16,7 @@ def script(line: str) -> Optional[str]:
     found = command_parts(line.split()).script
     if found is None:
         return None
-    assert found.name in line.split()[found.index]
+    assert found.name in line.split()[found.place]
     return f"module {found.name}" if found.is_module else found.name
 
 
@@ -141,7 +141,7 @@ def test_right_options_never_hide_the_script(case: Tuple[List[str], int]) -> Non
 @given(st.lists(st.one_of(st.text(max_size=6), st.sampled_from([*PROGRAMS, "-m", "--", "-c", "launch"]))))
 def test_no_command_breaks_it(command: List[str]) -> None:
     found = command_parts(command).script
-    assert found is None or (0 <= found.index < len(command) and found.name in command[found.index])
+    assert found is None or (0 <= found.place < len(command) and found.name in command[found.place])
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Optional
 
 import pytest
@@ -99,7 +98,7 @@ RAISED = 'Traceback (most recent call last):\n  File "x"\n{}\n'
 
 
 def with_outputs(run: RunResult, *outputs: str) -> RunResult:
-    return replace(run, exits=tuple(replace(e, output=text) for e, text in zip(run.exits, outputs)))
+    return run._replace(exits=tuple(e._replace(output=text) for e, text in zip(run.exits, outputs)))
 
 
 def test_the_exception_of_a_rank_that_ended_later_is_reported() -> None:
