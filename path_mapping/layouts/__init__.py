@@ -4,6 +4,7 @@ from path_mapping.layouts.completeness import Completeness, completeness
 from path_mapping.layouts.known import AUTO, LAYOUTS, layout_of, recognise
 from path_mapping.layouts.layout import EPOCH, HIGHEST, Layout, Marker, Need, TrainingStep
 from path_mapping.layouts.pattern import pattern_layout
+from path_mapping.layouts.said import said_steps
 from path_mapping.layouts.structure import damage
 
 __all__ = [
@@ -21,4 +22,5 @@ __all__ = [
     "layout_of",
     "pattern_layout",
     "recognise",
+    "said_steps",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import Dict, Iterable, List, Match, NamedTuple, Optional, Pattern, Tuple
 
 BASE = r"(?P<base>(?:[^/]+/)*?)"  # the directories above those that the layout knows
@@ -168,7 +168,7 @@ def _quoted(text: str) -> str:
     return json.dumps(text)
 
 
-@cache
+@lru_cache(maxsize=512)
 def compiled(expression: str) -> Pattern[str]:
     """An expression of a layout, compiled."""
     return re.compile(expression, re.DOTALL)

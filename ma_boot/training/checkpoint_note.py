@@ -1,0 +1,63 @@
+"""Says to ma_boot that a checkpoint is complete, for training code whose files cannot tell."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import suppress
+from typing import Any, List, Mapping, Optional
+
+SPOOL = "MABOOT_CHECKPOINT_SPOOL"  # the directory where ma_boot reads; not set: nobody listens
+_RANKS = ("RANK", "RANK_ID", "OMPI_COMM_WORLD_RANK", "MS_NODE_ID")
+_told: List[str] = []
+
+
+def checkpoint(step: int, epoch: Optional[int] = None, node: bool = False) -> None:
+    """Says that the checkpoint of this step is complete: this process has closed all its files.
+
+    `step` and `epoch` are the numbers in the names of the files, or of the directory; `epoch` only where
+    those have one. Call it in every process that saves, after its last file. With `node=True` one process
+    speaks for all of its node: call it after a barrier.
+
+    It appends a line to a file on the node's disk and waits until the disk has it: no network, no lock. It
+    does nothing where ma_boot publishes no checkpoints, and never raises: what went wrong is printed once.
+    """
+    try:
+        directory = os.environ.get(SPOOL)
+        if not directory:
+            return
+        said = {
+            "step": int(step),
+            "epoch": None if epoch is None else int(epoch),
+            "rank": _rank(os.environ),
+            "node": bool(node),
+        }
+        _append(os.path.join(directory, f"{os.getpid()}.jsonl"), said)
+    except Exception as error:  # a training of days must not end for a note
+        _tell(f"a checkpoint was not noted: {type(error).__name__}: {error}")
+
+
+def _append(path: str, said: Mapping[str, Any]) -> None:
+    line = (json.dumps(said) + "\n").encode("ascii")
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        written = os.write(descriptor, line)
+        if written != len(line):
+            raise OSError(f"{written} of {len(line)} bytes were written to {path}")
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _rank(environ: Mapping[str, str]) -> Optional[int]:
+    """The rank of this process, as its rendezvous tells it; None if it does not."""
+    found = [environ[name] for name in _RANKS if environ.get(name, "").isdigit()]
+    return int(found[0]) if found else None
+
+
+def _tell(message: str) -> None:
+    if message not in _told:
+        _told.append(message)
+        with suppress(OSError, ValueError, AttributeError):  # without a stderr there is nobody to tell
+            sys.stderr.write(f"ma_boot.training: {message}\n")

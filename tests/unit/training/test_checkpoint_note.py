@@ -1,0 +1,131 @@
+"""Training code says that a checkpoint is complete, and is never disturbed by it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Dict, List, Optional
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ma_boot
+from path_mapping.layouts import EPOCH, said_steps
+from tests.unit.path_mapping.test_python_37 import python37
+
+FOR_TRAINING = Path(ma_boot.__file__).parent / "for_training"
+
+
+def train(
+    program: str, spool: Optional[Path], python: str = sys.executable, **environ: str
+) -> subprocess.CompletedProcess[str]:
+    """Runs training code in a python that sees the standard library and `for_training`, nothing else."""
+    preamble = (
+        f"import sys; sys.path.insert(0, {str(FOR_TRAINING)!r})\nfrom ma_boot.training import checkpoint\n"
+    )
+    variables = {**environ, **({"MABOOT_CHECKPOINT_SPOOL": str(spool)} if spool else {})}
+    return subprocess.run(
+        [python, "-S", "-c", preamble + program],
+        env={"PYTHONDONTWRITEBYTECODE": "1", **variables}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def heard(spool: Path, *ranks: int) -> List[int]:
+    return sorted(said_steps([path.read_text() for path in sorted(spool.iterdir())], ranks))
+
+
+def test_what_each_rank_says_is_heard_on_its_node(tmp_path: Path) -> None:
+    ranks: Dict[str, str] = {"RANK": "0", "RANK_ID": "1", "MS_NODE_ID": "2", "OMPI_COMM_WORLD_RANK": "3"}
+    for name, rank in ranks.items():
+        done = train("checkpoint(100)", tmp_path, **{name: rank})
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+        assert heard(tmp_path, 0, 1, 2, 3) == ([100] if rank == "3" else [])
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
+
+
+def test_one_process_may_speak_for_its_node(tmp_path: Path) -> None:
+    train("checkpoint(20, epoch=3, node=True)", tmp_path)
+    assert heard(tmp_path, 0, 1) == [3 * EPOCH + 20]
+
+
+def test_it_runs_on_python_37(tmp_path: Path) -> None:
+    python = python37()
+    if python is None:
+        pytest.skip("no Python 3.7 is installed")
+    done = train("checkpoint(1); checkpoint(2)", tmp_path, python, RANK="0")
+    assert (done.stderr, heard(tmp_path, 0)) == ("", [1, 2])
+
+
+def test_it_is_silent_where_nobody_listens(tmp_path: Path) -> None:
+    done = train("checkpoint(100)", None)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("said", ["'no step'", "None", "[1]", "float('nan')", "object()", "100, epoch='x'"])
+def test_what_is_no_step_never_raises_and_is_printed_once(tmp_path: Path, said: str) -> None:
+    done = train(f"for _ in range(3): checkpoint({said})\nprint('trained')", tmp_path)
+    assert (done.returncode, done.stdout) == (0, "trained\n")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("ma_boot.training: a checkpoint was not noted: ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_spool_that_cannot_be_written_never_raises(tmp_path: Path) -> None:
+    done = train("checkpoint(1); checkpoint(2); print('trained')", tmp_path / "missing")
+    assert (done.returncode, done.stdout) == (0, "trained\n")
+    assert "No such file or directory" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_closed_stderr_never_raises(tmp_path: Path) -> None:
+    program = (
+        "import os; os.close(2); sys.stderr.close(); sys.stderr = None\ncheckpoint('x'); print('trained')"
+    )
+    assert train(program, tmp_path).stdout == "trained\n"
+
+
+def test_what_was_said_is_on_the_disk_before_the_call_returns(tmp_path: Path) -> None:
+    """A process that dies right after it has spoken was heard; its threads do not mix their lines."""
+    program = """
+import os, threading
+def speak(first):
+    for step in range(first, first + 50): checkpoint(step)
+threads = [threading.Thread(target=speak, args=(first,)) for first in (100, 200, 300)]
+[thread.start() for thread in threads]; [thread.join() for thread in threads]
+os.fsync = lambda descriptor, real=os.fsync: (real(descriptor), os.kill(os.getpid(), 9))
+checkpoint(999)
+"""
+    assert train(program, tmp_path, RANK="0").returncode == -9
+    assert heard(tmp_path, 0) == [*range(100, 150), *range(200, 250), *range(300, 350), 999]
+
+
+def test_a_forked_child_has_a_file_of_its_own(tmp_path: Path) -> None:
+    train("import os\npid = os.fork()\ncheckpoint(1)\npid and os.waitpid(pid, 0)", tmp_path)
+    assert len(os.listdir(tmp_path)) == 2
+
+
+LINE = '{"step": %d, "epoch": null, "rank": %s, "node": false}\n'
+
+
+def test_who_has_spoken_before_is_waited_for() -> None:
+    """The first step needs all ranks; then those that have saved before are known."""
+    first, second = LINE % (1, 0) + LINE % (2, 0), LINE % (1, 1)
+    assert said_steps([first, second], [0, 1, 2, 3]) == set()
+    assert said_steps([first, second + LINE % (2, 1)], [0, 1, 2, 3]) == {2}
+    assert said_steps([first], [0]) == {1, 2}
+    assert said_steps([LINE % (1, "null") + LINE % (2, "null")], [0, 1]) == {2}
+
+
+@pytest.mark.parametrize(
+    "line", ["", "{", "[]", "3", '{"step": "x"}', '{"step": -1}', '{"step": 1e400}', '{"step": 9999999999999999999}', '{"ste'],
+)  # fmt: skip
+def test_a_line_that_says_nothing_is_left_out(line: str) -> None:
+    assert said_steps([f"{line}\n{LINE % (5, 0)}{line}"], [0]) == {5}
+
+
+@given(st.lists(st.text()))
+def test_no_text_breaks_the_reader(texts: List[str]) -> None:
+    assert isinstance(said_steps(texts, [0]), set)
