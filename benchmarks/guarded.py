@@ -112,9 +112,7 @@ def help_page(run: Run) -> float:
 def completion(run: Run) -> float:
     """What a shell asks for a word."""
     run.variables.update(_MA_BOOT_COMPLETE="bash_complete", COMP_WORDS="ma_boot --re", COMP_CWORD="1")
-    return run.cpu(
-        "-c", "import sys; sys.argv[0] = 'ma_boot'; from ma_boot.cli.app import main; sys.exit(main())"
-    )
+    return run.cpu("-c", "import sys; sys.argv[0] = 'ma_boot'; from ma_boot.__main__ import run; run()")
 
 
 def start(run: Run) -> float:

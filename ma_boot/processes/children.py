@@ -7,18 +7,20 @@ import resource
 import signal
 import subprocess
 import time
-from typing import Callable, Collection, List, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Callable, Collection, List, Mapping, Optional, Sequence
 
 from ma_boot.processes.leftovers import guarded
 from ma_boot.processes.orphan_guard import (
     MARKER_VARIABLE,
     SETUP,
-    RunningProcesses,
     own_marker,
     running_processes,
 )
 from ma_boot.processes.signals import SignalInbox, signal_group
 from ma_boot.processes.task import REMIND_SECONDS
+
+if TYPE_CHECKING:
+    from ma_boot.processes.orphan_guard import RunningProcesses
 
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _WNOTHREAD = 0x20000000  # linux/wait.h: only children of this thread, not those that other threads started

@@ -12,8 +12,15 @@ from typing import Callable, Iterator, Mapping, Sequence
 
 from ma_boot.errors import Stopped, described
 from ma_boot.processes import orphan_guard
-from ma_boot.processes.signals import SignalInbox, signal_process
+from ma_boot.processes.signals import STOP_SIGNALS, SignalInbox, signal_process
 
+# As a module, whose byte code is there already; its file tells `orphan_guard` which processes are guards.
+_GUARD = """
+import os, sys
+sys.path.append(os.path.dirname(sys.argv[1]))
+import orphan_guard
+orphan_guard.guard(sys.argv[2])
+"""
 POLL_SECONDS = 0.02  # they are not our children: no SIGCHLD comes
 MOST_NAMED = 5
 HURRIED_SECONDS = 1.0
@@ -30,9 +37,10 @@ def guarded(marker: str, environ: Mapping[str, str]) -> Iterator[int]:
         OSError: the guard cannot be started.
     """
     read, write = os.pipe()
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # the guard inherits it
     try:
         process = subprocess.Popen(
-            [sys.executable, "-I", "-S", orphan_guard.__file__, marker],
+            [sys.executable, "-I", "-S", "-B", "-c", _GUARD, orphan_guard.__file__, marker],
             cwd="/",
             env={name: value for name, value in environ.items() if name != orphan_guard.MARKER_VARIABLE},
             stdin=read,
@@ -41,6 +49,7 @@ def guarded(marker: str, environ: Mapping[str, str]) -> Iterator[int]:
             start_new_session=True,
         )
     finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         os.close(read)
     try:
         yield process.pid

@@ -7,22 +7,25 @@ kernel closes the pipe, and the guard kills every process that carries a marker 
 from one that does, or was seen among ma_boot's descendants before. Not found is only a process without a
 readable environment that has lost its parents, if it was started less than 2 s (`_WATCH_SECONDS`) before.
 
-It runs as `python -I -S orphan_guard.py MARKER`, so it imports only cheap modules of the
-standard library.
+It starts with every job, so it imports only cheap modules of the standard library: neither `typing` nor
+`signal`, which take as long as the interpreter itself.
 """
 
 from __future__ import annotations
 
 import os
 import select
-import signal
-import sys
 import time
-from typing import Collection, Dict, Iterator, List, Mapping, Optional, Set, Tuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Collection, Dict, Iterator, List, Mapping, Optional, Set, Tuple
+
+    RunningProcesses = Mapping[int, Tuple[int, str]]  # their parents and start times, by pid
 
 MARKER_VARIABLE = "MABOOT_RUN"
 SETUP = "setup"  # in the place of the container's name, for what runs before the training
-RunningProcesses = Mapping[int, Tuple[int, str]]  # their parents and start times, by pid
+_SIGKILL = 9
 _POLL_SECONDS = 0.01
 _WATCH_SECONDS = 2.0  # between two looks at ma_boot's descendants
 _POLLS = 200  # a process in uninterruptible sleep is not waited for any longer
@@ -144,9 +147,11 @@ def _namespace() -> str:
     return os.readlink("/proc/self/ns/pid").strip("pid:[]")
 
 
-def _guard(marker: str) -> None:
-    for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
-        signal.signal(signum, signal.SIG_IGN)
+def guard(marker: str) -> None:
+    """Waits until standard input is closed, the write end of which ma_boot holds; then kills what is left.
+
+    Stop signals are for ma_boot: it has blocked them here (`guarded`).
+    """
     owner = os.getppid()
     known: Dict[int, str] = {}  # processes that were seen, and when they started: a pid may be used again
     pipe = select.poll()
@@ -162,7 +167,7 @@ def _guard(marker: str) -> None:
         known.update((pid, running[pid][1]) for pid in found if pid in running)
         for pid in found:
             try:
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, _SIGKILL)
             except OSError:
                 continue
         time.sleep(_POLL_SECONDS)
@@ -191,7 +196,3 @@ def _descendants(owner: int, known: Dict[int, str]) -> Dict[int, str]:
         found.update((pid, running[pid][1]) for pid in new)
         waiting += new
     return found
-
-
-if __name__ == "__main__":
-    _guard(sys.argv[1])

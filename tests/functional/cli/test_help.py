@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 from typing import Dict, Iterator, List, Tuple
@@ -210,3 +211,13 @@ def job_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("out/file").write_text("content")
     Path("log/job-node-0-events.jsonl").write_text(synthetic_job(1, 2)[0])
     return tmp_path
+
+
+def test_the_program_ends_without_taking_the_interpreter_apart() -> None:
+    """That takes some 10 ms after each job; `-v` tells of it."""
+    done = subprocess.run(
+        [sys.executable, "-v", "-m", "ma_boot", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("ma_boot ")
+    assert "import 'ma_boot.cli.app'" in done.stderr
+    assert "# cleanup" not in done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import List
@@ -16,6 +17,7 @@ from ma_boot.processes import (
     MARKER_VARIABLE,
     SignalInbox,
     guarded,
+    orphan_guard,
     own_marker,
     processes_marked,
     reap_orphans,
@@ -24,6 +26,12 @@ from ma_boot.processes import (
 )
 from tests.functional.node import alive, eventually
 
+LOADED = """
+import os, sys
+sys.path.append(os.path.dirname(sys.argv[1]))
+import orphan_guard
+print(*sys.modules)
+"""
 PATH = {"PATH": "/usr/bin:/bin"}
 
 
@@ -123,3 +131,17 @@ def guards() -> List[int]:
         if file.exists()
     }
     return [pid for pid, line in lines.items() if "orphan_guard" in line and own_marker("guarded") in line]
+
+
+def test_the_guard_is_ready_before_any_signal_and_loads_little(tmp_path: Path) -> None:
+    with SignalInbox(), guarded(own_marker("guarded"), PATH) as pid:
+        status = Path(f"/proc/{pid}/status").read_text()
+        blocked = int(status.partition("SigBlk:")[2].split()[0], 16)
+        for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+            assert blocked >> (signum - 1) & 1
+        loaded = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", LOADED, orphan_guard.__file__], capture_output=True, text=True
+        ).stdout.split()
+    assert "orphan_guard" in loaded
+    assert set(loaded) & {"typing", "signal", "enum", "re", "collections"} == set()
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == set(), "ma_boot itself still gets its signals"
