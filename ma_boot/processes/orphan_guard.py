@@ -5,7 +5,8 @@ session they move to. One without it (`execve` with another environment, `setpro
 as a descendant. ma_boot holds the write end of a pipe to the guard. When ma_boot dies, even of SIGKILL, the
 kernel closes the pipe, and the guard kills every process that carries a marker of this ma_boot, or descends
 from one that does, or was seen among ma_boot's descendants before. Not found is only a process without a
-readable environment that has lost its parents, if it was started less than 2 s (`_WATCH_SECONDS`) before.
+readable environment that has lost its parents, if it was started since the last look at them: 0.2 s before
+(`_GLANCE_SECONDS`), and on a machine with so many processes that looks are expensive up to 2 s.
 
 It starts with every job, so it imports only cheap modules of the standard library: neither `typing` nor
 `signal`, which take as long as the interpreter itself.
@@ -27,7 +28,9 @@ MARKER_VARIABLE = "MABOOT_RUN"
 SETUP = "setup"  # in the place of the container's name, for what runs before the training
 _SIGKILL = 9
 _POLL_SECONDS = 0.01
-_WATCH_SECONDS = 2.0  # between two looks at ma_boot's descendants
+_GLANCE_SECONDS = 0.2  # between two glances at whether any process was started; only then a look is worth it
+_WATCH_SECONDS = 2.0  # the longest time between two looks at ma_boot's descendants
+_SHARE = 0.01  # of a core, that looks take at most where they are more frequent
 _POLLS = 200  # a process in uninterruptible sleep is not waited for any longer
 
 
@@ -156,8 +159,13 @@ def guard(marker: str) -> None:
     known: Dict[int, str] = {}  # processes that were seen, and when they started: a pid may be used again
     pipe = select.poll()
     pipe.register(0, select.POLLIN)
-    while not pipe.poll(_WATCH_SECONDS * 1000):  # readable when ma_boot has gone
-        known = _descendants(owner, known)
+    looked, newest, due = time.monotonic(), b"", 0.0
+    while not pipe.poll(_GLANCE_SECONDS * 1000):  # readable when ma_boot has gone
+        now, started = time.monotonic(), _newest_process()
+        if now >= looked + _WATCH_SECONDS or (started != newest and now >= due):
+            looked, newest, spent = now, started, time.process_time()
+            known = _descendants(owner, known)
+            due = now + (time.process_time() - spent) / _SHARE
     for _ in range(_POLLS):  # repeated: a process may start another one meanwhile
         running = running_processes()
         roots = [pid for pid, start in known.items() if _same(running, pid, start)]
@@ -181,6 +189,11 @@ def _of_the_same_owner(marker: str) -> Set[str]:
 
 def _same(running: RunningProcesses, pid: int, start: str) -> bool:
     return pid in running and running[pid][1] == start
+
+
+def _newest_process() -> bytes:
+    """The pid that was given last, by proc(5); threads have pids, too."""
+    return _contents("/proc/loadavg").rpartition(b" ")[2]
 
 
 def _descendants(owner: int, known: Dict[int, str]) -> Dict[int, str]:

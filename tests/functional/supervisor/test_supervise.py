@@ -120,7 +120,7 @@ class TestOrphans:
             pid for pid in map(int, children(running.process.pid)) if "orphan_guard.py" in command(pid)
         ]
         before = switches(guard)
-        eventually(lambda: switches(guard) >= before + 3, "the guard has looked twice")
+        eventually(lambda: switches(guard) >= before + 10, "the guard looks five times a second", seconds=10)
         running.process.kill()
         assert running.end().code == -signal.SIGKILL
         eventually(lambda: not any(alive(pid) for pid in found), "all are gone")
