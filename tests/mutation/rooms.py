@@ -15,8 +15,6 @@ class Room(NamedTuple):
 _PATH_MAPPING = (
     "tests/unit/path_mapping",
     "tests/functional/transfer/test_target_dir.py",
-    "tests/functional/transfer/test_exit_codes.py",
-    "tests/functional/cli/test_sync_commands.py",
     "tests/fault/test_second_run.py",
     "tests/fault/test_transfer.py",
     "tests/fault/test_resume.py",
@@ -34,8 +32,6 @@ ROOMS: Mapping[str, Room] = {
             "tests/functional/supervisor/test_output.py",
             "tests/functional/supervisor/test_output_pump.py",
             "tests/functional/boot/test_boot.py",
-            "tests/functional/boot/test_unexpected_errors.py",
-            "tests/functional/rehearsal/test_page.py",
         ),
     ),
 }

@@ -83,8 +83,9 @@ class Recorder:
 class Runner:
     """A plugin of pytest that has collected the tests, and hands itself to `work` instead of running them."""
 
-    def __init__(self, copy: Path, folder: str, work: Callable[[Runner], None]) -> None:
+    def __init__(self, copy: Path, folder: str, enough: float, work: Callable[[Runner], None]) -> None:
         self._copy = copy
+        self._enough = enough
         self._folder = folder
         self._recorder = Recorder(copy, folder)
         self._recorder.start()
@@ -97,7 +98,9 @@ class Runner:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         self._session = session
-        self.selection = Selection(parsed(self._copy, self._folder), self._recorder.stop())
+        self.selection = Selection(
+            parsed(self._copy, self._folder), self._recorder.stop(), enough=self._enough
+        )
         self._record()
         self._functions = _functions_below(f"{self._copy}/{self._folder}/")
         self._work(self)
@@ -124,18 +127,13 @@ class Runner:
             change(file, original)
 
     def _record(self) -> None:
-        """Runs the tests on the code as it is; those of a file of tests that has not changed are known."""
+        """Runs the tests on the code as it is; those of a file are known if it and the room are as before."""
         modules: Dict[Path, List[pytest.Item]] = defaultdict(list)
         for item in self._session.items:
             modules[item.path].append(item)
-        common = _digest(
-            path
-            for folder in ("ma_boot", "path_mapping", "tests")
-            for path in sorted((self._copy / folder).rglob("*.py"))
-            if not path.name.startswith("test_") and "mutation" not in path.parts
-        )
+        room = _digest(sorted((self._copy / self._folder).rglob("*.py")))
         for path, items in modules.items():
-            known = self._copy.parent / "recorded" / f"{path.stem}-{_digest([path], common)}.json"
+            known = self._copy.parent / "recorded" / f"{path.stem}-{_digest([path], room)}.json"
             if not known.exists():
                 known.parent.mkdir(exist_ok=True)
                 if not self._in_fork(lambda: self._record_to(known, items), watched=False):  # noqa: B023 - it ends here
@@ -238,9 +236,14 @@ class _Again:
         self._wait_for(nodeid)
 
 
-def run_collected(copy: Path, folder: str, tests: Sequence[str], work: Callable[[Runner], None]) -> None:
-    """Collects the tests in the copy, in this process, whose interpreter is the copy's, and does the work."""
-    runner = Runner(copy, folder, work)
+def run_collected(
+    copy: Path, folder: str, tests: Sequence[str], enough: float, work: Callable[[Runner], None]
+) -> None:
+    """Collects the tests in the copy, in this process, whose interpreter is the copy's, and does the work.
+
+    `enough` is for how many seconds tests are run with a change.
+    """
+    runner = Runner(copy, folder, enough, work)
     pytest.main(
         [*_OPTIONS, "-s", "-qq", "--no-summary", "--basetemp", str(copy.parent / "pytest"), *tests], [runner]
     )
@@ -273,7 +276,7 @@ def _codes(code: CodeType) -> List[CodeType]:
     return [*inner, *(deeper for one in inner for deeper in _codes(one))]
 
 
-def _digest(files: Iterator[Path] | Sequence[Path], first: str = "") -> str:
+def _digest(files: Sequence[Path], first: str = "") -> str:
     whole = hashlib.sha256(first.encode())
     for file in files:
         whole.update(str(file).encode() + b"\0" + file.read_bytes())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
 
@@ -79,6 +80,7 @@ class Selection:
     sources: Dict[str, Source]
     imported: Set[Line]
     tests: Dict[str, Recorded] = field(default_factory=dict)
+    enough: float = float("inf")  # seconds of tests for a change; at least ten tests
 
     def function(self, path: str, line: int) -> Optional[Tuple[str, int]]:
         """The function whose code can be exchanged: that around the line, unless importing has called it."""
@@ -92,7 +94,10 @@ class Selection:
         if self.function(path, line) is None:
             lines = self._concerned(source, line) | (lines - self.imported)
         found = self._running(lines)
-        return found or (self._running(None, path) if self.function(path, line) is None else [])
+        if not found and self.function(path, line) is None:
+            found = self._running(None, path)
+        spent = list(accumulate(self.seconds(name) for name in found))
+        return found[: max(10, sum(one <= self.enough for one in spent))]
 
     def seconds(self, test: str) -> float:
         """What the test took while it was watched."""

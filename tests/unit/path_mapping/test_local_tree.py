@@ -15,7 +15,11 @@ import pytest
 
 from path_mapping.localfs import allocate
 from path_mapping.localfs.unfinished import PartJournal
+from path_mapping.mapping import ObsUrl, Route
 from path_mapping.planning import BegunUploads, files_below
+from path_mapping.planning.compare import COPY, LocalEntry, Step
+from path_mapping.planning.local_tree import folds_case
+from path_mapping.planning.route_scan import LookBelow, scan_upload
 from tests.requirement import unavailable
 
 LISTED = """
@@ -49,6 +53,101 @@ def test_directories_that_cannot_be_read_hide_nothing_else(tmp_path: Path) -> No
     tmp_path.chmod(0o300)
     assert listed_without_privileges(tmp_path) == [f"./|{problem}"]
     tmp_path.chmod(0o700)
+
+
+def test_what_cannot_be_uploaded_has_its_reason_and_no_size(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "file").write_text("abc")
+    root = tmp_path / "out"
+    for name in ("a", "empty"):
+        (root / name).mkdir(parents=True)
+    (root / "a" / "file").write_text("abc")
+    os.utime(root / "a" / "file", ns=(0, 7))
+    os.utime(root / "empty", ns=(0, 8))
+    os.mkfifo(root / "pipe")
+    (root / "to a").symlink_to("a")
+    (root / "to the file").symlink_to("a/file")
+    (root / "to elsewhere").symlink_to(tmp_path / "elsewhere" / "file")
+    (root / "to nothing").symlink_to("nothing")
+    (root / "to itself").symlink_to("to itself")
+    (root / ".x.0123456789abcdef.ma_part").touch()
+    assert dict(files_below(root)) == {
+        ".x.0123456789abcdef.ma_part": LocalEntry(
+            "special", 0, 0, "it has the name of an unfinished file of ma_boot"
+        ),
+        "a/file": LocalEntry("file", 3, 7),
+        "empty/": LocalEntry("directory", 0, 8),
+        "pipe": LocalEntry("special", 0, 0, "neither a file nor a directory"),
+        "to elsewhere": LocalEntry(
+            "link", 0, 0, f"a link out of the output, to {tmp_path / 'elsewhere' / 'file'}"
+        ),
+        "to itself": LocalEntry("link", 0, 0, f"a link to nothing, {root / 'to itself'}"),
+        "to nothing": LocalEntry("link", 0, 0, f"a link to nothing, {root / 'nothing'}"),
+        "to the file": LocalEntry("file", 3, 7),
+    }
+
+
+def scanned(output: Path) -> List[Step]:
+    """The steps of an output to an empty bucket."""
+    scan = scan_upload(Route(str(output), ObsUrl("bucket", "out/")), Path("/"), lambda *_: iter(()), print)
+    return [] if scan is None else list(scan)
+
+
+def test_an_output_that_is_no_file_and_no_directory_is_refused_with_its_reason(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "dangling").symlink_to("nothing")
+    (tmp_path / "to the pipe").symlink_to("pipe")
+    problems = {
+        name: step.local
+        for name in ("pipe", "dangling", "to the pipe", "x" * 256)
+        for step in scanned(tmp_path / name)
+    }
+    assert problems == {
+        "pipe": LocalEntry("file", 0, 0, "neither a file nor a directory"),
+        "dangling": LocalEntry("link", 7, os.lstat(tmp_path / "dangling").st_mtime_ns, "a link to nothing"),
+        "to the pipe": LocalEntry("file", 0, 0, "neither a file nor a directory"),
+        "x" * 256: LocalEntry("file", 0, 0, "cannot be read: File name too long"),
+    }
+    assert scanned(tmp_path / "not here") == []
+
+
+def test_an_output_may_be_a_link_to_a_file_or_to_a_directory(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "file").write_text("abc")
+    (tmp_path / "directory").symlink_to("there")
+    (tmp_path / "single").symlink_to("there/file")
+    assert [(step.action, step.name, step.size) for step in scanned(tmp_path / "directory")] == [
+        (COPY, "file", 3)
+    ]
+    assert [(step.action, step.name, step.size) for step in scanned(tmp_path / "single")] == [
+        (COPY, "single", 3)
+    ]
+
+
+def test_a_disk_ignores_case_if_another_spelling_is_the_same_file(tmp_path: Path) -> None:
+    for name in ("data", "123"):
+        (tmp_path / name).mkdir()
+    assert not folds_case(tmp_path / "data")
+    assert not folds_case(tmp_path / "123")
+    (tmp_path / "DATA").symlink_to("data")
+    assert folds_case(tmp_path / "data")
+    assert folds_case(tmp_path / "data" / "456"), "the nearest directory that exists"
+
+
+def test_names_below_a_missing_directory_are_looked_at_once_each_otherwise(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "file").write_text("abc")
+    (tmp_path / "file").write_text("ab")
+    look = LookBelow(str(tmp_path))
+    names = ("file", "gone/a", "gone/b", "there/", "there/file", "there/none", "z")
+    found = [look(name) for name in names]
+    assert [entry and (entry.kind, entry.size) for entry in found if entry is None or entry.kind == "file"] == [
+        ("file", 2), None, None, ("file", 3), None, None,
+    ]  # fmt: skip
+    assert found[3] is not None
+    assert found[3].kind == "directory"
+    assert LookBelow(str(tmp_path / "not here"))("a") is None
+    assert look("x" * 256) is None, "the transfer reports it"
 
 
 def test_records_are_no_files(tmp_path: Path) -> None:

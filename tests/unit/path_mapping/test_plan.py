@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
@@ -29,7 +30,7 @@ from path_mapping.planning.compare import (
 from path_mapping.planning.ends import Ends, find_input
 from path_mapping.planning.plan import plan_downloads, plan_uploads
 from path_mapping.planning.prepared_transfer import urgency
-from path_mapping.planning.space import FreeSpace, SpaceNeed, shortages
+from path_mapping.planning.space import FreeSpace, SpaceNeed, free_space, shortages
 from path_mapping.stores import PartDigests, StoredObject, etag_of_parts
 
 BASE = Path("/base")
@@ -118,6 +119,13 @@ class TestKeys:
         (step,) = downloads(stored("a" * 100), route=route)
         assert step.action == REFUSE
         assert step.reason == "a path longer than 4095 bytes"
+
+    @pytest.mark.parametrize(("more", "action"), [(0, COPY), (1, REFUSE)])
+    def test_the_longest_path_is_copied(self, more: int, action: str) -> None:
+        """4,095 bytes with `/base/in/`: Linux allows 4,096 with a NUL at the end."""
+        name = "/".join(["d" * 255] * 15 + ["ü" * 123])
+        name += "x" * (4095 - len("/base/in/") - len(name.encode()) + more)
+        assert [step.action for step in downloads(stored(name))] == [action]
 
     def test_a_marker_is_an_empty_directory(self) -> None:
         found = downloads(
@@ -475,8 +483,21 @@ def test_the_newest_and_smallest_goes_first() -> None:
     assert sorted(files, key=lambda name: urgency(*files[name])) == ["meta", "weights", "old log", "older"]
 
 
+@pytest.mark.parametrize(
+    ("seconds", "step"), [(-5, 0), (0, 0), (59.9, 0), (60, 1), (179.9, 1), (180, 2), (419.9, 2), (420, 3)]
+)
+def test_the_steps_of_age_double_from_a_minute(seconds: float, step: int) -> None:
+    assert urgency(1, round(seconds * 1e9)) == (step, 1)
+
+
 class TestSpace:
     """The disk has room for a download, or is named."""
+
+    def test_the_free_space_is_that_of_the_nearest_directory_that_exists(self, tmp_path: Path) -> None:
+        device, free = free_space(tmp_path / "not" / "here")
+        assert device == os.stat(tmp_path).st_dev
+        assert free.size == pytest.approx(shutil.disk_usage(tmp_path).free, rel=0.2)
+        assert free.files is None or free.files > 0
 
     def test_targets_on_one_disk_share_its_space(self) -> None:
         needs = {
@@ -491,7 +512,7 @@ class TestSpace:
         assert problems[1] == "/a, /b: 6 inodes needed, 5 free: use another disk"
 
     def test_a_replaced_file_takes_its_space_twice_for_a_moment(self) -> None:
-        need = SpaceNeed().plus(10, None).plus(8, 8).plus(5, 2)
+        need = SpaceNeed().plus(10, None).plus(8, 8).plus(5, 2).plus(3, 4)
         assert need == SpaceNeed(13, 1, 8)
         assert shortages({Path("/a"): need}, {Path("/a"): (1, FreeSpace(21, 1))}) == []
         assert shortages({Path("/a"): need}, {Path("/a"): (1, FreeSpace(20, 1))}) != []
