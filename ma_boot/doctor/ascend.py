@@ -12,7 +12,7 @@ from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 from ma_boot.doctor import npu
 from ma_boot.doctor.system import System
 from ma_boot.errors import ConfigError
-from ma_boot.modelarts import ERROR, OK, WARNING, Finding, JobEnvironment, tool_address
+from ma_boot.modelarts import ERROR, OK, WARNING, Finding, JobEnvironment, tool_address, with_machine
 from ma_boot.rank_table import Pod, RankTable, own_pod
 
 SECONDS = 30.0  # npu-smi is slow while the NPUs are busy
@@ -76,7 +76,7 @@ def card_network(
     if tool is None or table is None or not table.pods:
         return
     try:
-        own = own_pod(table, job.instance_name, job.host_ip, job.node_rank, job.platform_name)
+        own = own_pod(table, with_machine(job.identity))
     except ConfigError:  # reported with the table
         return
 

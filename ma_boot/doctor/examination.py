@@ -11,7 +11,7 @@ from ma_boot.doctor import ascend, container, network, platform
 from ma_boot.doctor.system import System
 from ma_boot.environment import existing_environments, find_environment
 from ma_boot.errors import ConfigError
-from ma_boot.modelarts import ERROR, OK, WARNING, Finding, JobEnvironment, failed, read_job
+from ma_boot.modelarts import ERROR, OK, WARNING, Finding, JobEnvironment, failed, read_job, with_machine
 from ma_boot.rank_table import NotYet, RankTable, Unreadable, completed_document, parse
 
 
@@ -29,7 +29,7 @@ def examine(
         *_environment(system, job, python, conda_env),
         *platform.channels(system.environ),
         *findings,
-        *platform.table(job, table),
+        *platform.table(job, with_machine(job.identity), table),
         *network.names(system, job),
         *network.ports(system, job),
         *network.obs(system, job),

@@ -6,7 +6,7 @@ from typing import Iterator, Mapping, Optional
 
 from ma_boot.errors import ConfigError
 from ma_boot.modelarts import ERROR, OK, WARNING, Finding, JobEnvironment, read_channels
-from ma_boot.rank_table import RankTable, errors, own_pod, validate
+from ma_boot.rank_table import Identity, RankTable, errors, own_pod, validate
 
 _NOT_SET = "do not set them in the job's environment variables or in the image"
 
@@ -54,7 +54,7 @@ def channels(environ: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding("channels", OK, "\n".join(said))
 
 
-def table(job: JobEnvironment, found: Optional[RankTable]) -> Iterator[Finding]:
+def table(job: JobEnvironment, who: Identity, found: Optional[RankTable]) -> Iterator[Finding]:
     """Whether the completed table is valid, and consistent with the variables."""
     if found is None:
         return
@@ -74,11 +74,7 @@ def table(job: JobEnvironment, found: Optional[RankTable]) -> Iterator[Finding]:
             "wait, since this may be an older table; or resubmit the job",
         )  # fmt: skip
     try:
-        pod = (
-            own_pod(found, job.instance_name, job.host_ip, job.node_rank, job.platform_name)
-            if found.pods
-            else None
-        )
+        pod = own_pod(found, who) if found.pods else None
     except ConfigError as error:
         yield Finding(
             "rank table", ERROR, str(error), "wait for this job's table, since this may be an older one"

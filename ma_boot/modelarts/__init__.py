@@ -18,6 +18,7 @@ from ma_boot.modelarts.job import (
 from ma_boot.modelarts.ports import check_free, free_port
 from ma_boot.modelarts.rank_table_file import wait_until_completed
 from ma_boot.modelarts.route_plan import planned_route
+from ma_boot.modelarts.this_container import with_machine
 
 __all__ = [
     "ERROR",
@@ -47,4 +48,5 @@ __all__ = [
     "start_slogd",
     "tool_address",
     "wait_until_completed",
+    "with_machine",
 ]

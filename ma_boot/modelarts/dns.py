@@ -40,6 +40,11 @@ def address_of(host: str, timeout: float, say: Callable[[str], None], inbox: Sig
     try:
         task.wait(inbox.check)
         return task.result()
+    except UnicodeError as error:  # of the codec for names in DNS
+        raise ConfigError(
+            f"the host {host!r} of VC_WORKER_HOSTS is no name for DNS ({error}): expected 1 to 63 characters "
+            "between two dots"
+        ) from error
     except OSError as error:
         raise ConfigError(
             f"the first host of VC_WORKER_HOSTS, {host}, has no address after {timeout:.0f} s: {error}"

@@ -7,6 +7,7 @@ import re
 from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 from ma_boot.errors import ConfigError, listed
+from ma_boot.rank_table import Identity
 
 PLATFORM_UID, PLATFORM_GID = 1000, 100  # ma-user and ma-group: ModelArts' specifications for custom images
 PLATFORM_HOME = "/home/ma-user"
@@ -18,6 +19,7 @@ OLD_NAMES = {
     "BATCH_TASK_LOG_PATH": "MA_LOG_DIR",
     "VK_TASK_INDEX": "VC_TASK_INDEX",  # Volcano's own name
 }
+_TASK_COUNT = r"VC_\w+_NUM"
 _OLD_HOSTS = r"BATCH_CUSTOM(\d+)_HOSTS"
 
 
@@ -25,8 +27,9 @@ class JobEnvironment(NamedTuple):
     """One node's view of its job (ModelArts documentation, develop-modelarts-0104 and -1416).
 
     `name` is the job's name as used in log file names, `platform_name` as used in the names of its pods, None
-    outside of the platform; `node_rank` counts from 0; `node_count_given` is False
-    if the count of 1 is a default; `device_count` is the number of cards of this container, None if unknown;
+    outside of the platform; `node_rank` counts from 0; `node_count_given` is False if the count is not the
+    platform's for the whole job, but Volcano's for a part of it, or a default of 1, so that a rank table may
+    have more nodes; `device_count` is the number of cards of this container, None if unknown;
     `worker_hosts` are the nodes' addresses in order of node rank; `host` is the platform's name for this
     container. `rank_table` is a file, or None if the job has none; `start_count` and `schedule_count` are how
     often the platform has run the boot command in this container, and scheduled the job
@@ -74,6 +77,18 @@ class JobEnvironment(NamedTuple):
         """The events of this node, as JSON lines."""
         return os.path.join(self.log_dir, f"{self.name}-node-{self.node_rank}-events.jsonl")
 
+    @property
+    def identity(self) -> Identity:
+        """By what this container is found in a rank table."""
+        return Identity(
+            name=self.instance_name,
+            job=self.platform_name,
+            addresses=(self.host_ip,) if self.host_ip else (),
+            device_count=self.device_count,
+            number=self.node_rank,
+            nodes=self.node_count if self.node_count_given or self.node_count > 1 else None,
+        )
+
     def event(self) -> Dict[str, Union[str, int]]:
         """The fields of the event at each start of the boot command."""
         return {
@@ -112,7 +127,7 @@ def read_job(environ: Mapping[str, str], hostname: str) -> JobEnvironment:
     environ, replaced = _with_replacements(environ)
     home = environ.get("MA_HOME") or environ.get("HOME") or PLATFORM_HOME
     mount_path = environ.get("MA_MOUNT_PATH") or os.path.join(home, "modelarts")
-    node_count = _number(environ, "MA_NUM_HOSTS", 1, 1, problems)
+    node_count = _number(environ, "MA_NUM_HOSTS", 1, _pods_of_volcano(environ), problems)
     node_rank = 0
     if node_count > 1:  # the documentation calls VC_TASK_INDEX meaningless on a single node
         node_rank = _node(environ, "VC_TASK_INDEX", None, node_count, problems)
@@ -154,6 +169,19 @@ def read_job(environ: Mapping[str, str], hostname: str) -> JobEnvironment:
         master_index=master_index,
         replaced=replaced,
     )
+
+
+def _pods_of_volcano(environ: Mapping[str, str]) -> int:
+    """How many pods Volcano's plugin svc tells of (`VC_<TASK>_NUM`), if the job has one task; else 1.
+
+    The pods of several tasks have no order, and `VC_TASK_INDEX` counts those of one task.
+    """
+    counts = [
+        text
+        for name, text in environ.items()
+        if name[:3] == "VC_" and re.fullmatch(_TASK_COUNT, name) and text.isdecimal()
+    ]
+    return max(1, int(counts[0])) if len(counts) == 1 else 1
 
 
 def _with_replacements(environ: Mapping[str, str]) -> Tuple[Dict[str, str], Tuple[str, ...]]:

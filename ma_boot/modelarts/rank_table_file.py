@@ -23,16 +23,14 @@ def wait_until_completed(
     check: Callable[[], None],
     say: Callable[[str], None],
     accept: Callable[[Dict[str, Any]], Optional[NotYet]] = lambda document: None,
-    decode: Callable[[bytes], Union[str, bytes]] = bytes,
 ) -> Dict[str, Any]:
     """Waits at most `timeout` seconds for the completed table and returns its document.
 
     The file is reopened by path each time, since a ConfigMap is updated by replacing a symbolic link. `sleep`
     may return early; `check` raises to cancel the wait; `say` gets a line whenever the reason for waiting
     changes, and at least every 20 s (ModelArts takes half an hour of silence for a hang). `accept` returns a
-    reason to keep waiting although the table is completed; `decode` raises `ValueError` if the file is
-    incomplete. Raises `RankTableTimeout` with the last reason and the age of the file, and what `check` and
-    `accept` raise.
+    reason to keep waiting although the table is completed. Raises `RankTableTimeout` with the last reason and
+    the age of the file, and what `check` and `accept` raise.
     """
     started = time.monotonic()
     reason, said_at = "", started
@@ -42,7 +40,7 @@ def wait_until_completed(
         now = time.monotonic()
         if _status(path) != status or now - read_at >= REREAD_SECONDS:
             status, read_at = _status(path), now
-            found = _read(path, decode)
+            found = _read(path)
             refused = found if isinstance(found, NotYet) else accept(found)
             if refused is None and not isinstance(found, NotYet):
                 return found
@@ -64,15 +62,13 @@ def _status(path: str) -> Tuple[int, int, int]:
     return (status.st_ino, status.st_mtime_ns, status.st_size)
 
 
-def _read(path: str, decode: Callable[[bytes], Union[str, bytes]]) -> Union[Dict[str, Any], NotYet]:
+def _read(path: str) -> Union[Dict[str, Any], NotYet]:
     try:
-        return completed_document(decode(Path(path).read_bytes()))
+        return completed_document(Path(path).read_bytes())
     except FileNotFoundError:
         return NotYet("the file does not exist yet")
     except OSError as error:
         return NotYet(f"the file cannot be read: {error.strerror}")
-    except ValueError as error:
-        return NotYet(f"the file is not complete yet: {error}")
 
 
 def _timeout_message(path: str, timeout: float, reason: str) -> str:

@@ -53,7 +53,6 @@ def planned_route(
             sleep=inbox.wait,
             check=inbox.check,
             say=say,
-            decode=_decompressed,
         )
     except (RankTableTimeout, ValueError) as error:
         say(f"no topology for the route plan, rank table unchanged: {str(error).splitlines()[0]}")
@@ -75,14 +74,3 @@ def planned_route(
         say(f"route_plan returned no table (exit code {code}): rank table unchanged")
         return None
     return planned, tuple(ranks)
-
-
-def _decompressed(data: bytes) -> str:
-    """The topology's JSON; raises `ValueError` if the data is incomplete."""
-    import base64  # few jobs ask for a route plan
-    import gzip
-
-    try:
-        return gzip.decompress(base64.b64decode(data)).decode("utf-8")
-    except (OSError, EOFError) as error:
-        raise ValueError(f"incomplete gzip data: {error}") from error

@@ -75,7 +75,7 @@ def boot(request: BootRequest, world: World) -> Ending:
             phase.detail = training.origin
         downloading = downloading_inputs(transfers, journal, inbox)
         with downloading as check, journal.phase("rank table") as phase:
-            placement, table = _ranks(request, world, job, check)
+            placement, table, job = _ranks(request, world, job, check)
             write_table(placement, table, job)
             if request.launch.rendezvous == "rank-table":
                 placement = planned_by_route(placement, table, job, training, inbox, journal.say)
@@ -111,7 +111,7 @@ def plan_only(request: BootRequest, world: World) -> LaunchPlan:
     job = read_job(world.environ, world.hostname)
     job_mapping(request.transfers.path_mapping, world.cwd, job)
     training = _environment(request, world, job)
-    placement, _ = _ranks(request, world, job, world.inbox.check)
+    placement, _, job = _ranks(request, world, job, world.inbox.check)
     return _plan(request, world, job, training, placement)
 
 
@@ -157,7 +157,7 @@ def _set_up(
 
 def _ranks(
     request: BootRequest, world: World, job: JobEnvironment, check: Callable[[], None]
-) -> Tuple[Placement, Optional[RankTable]]:
+) -> Tuple[Placement, Optional[RankTable], JobEnvironment]:
     rendezvous, sleep, say = request.launch.rendezvous, world.inbox.wait, world.journal.say
     return find_ranks(request.ranks, rendezvous, job, world.cwd, sleep, say, check)
 

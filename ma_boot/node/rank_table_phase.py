@@ -14,10 +14,12 @@ from ma_boot.modelarts import (
     JobEnvironment,
     planned_route,
     wait_until_completed,
+    with_machine,
 )
 from ma_boot.node.world import Say
 from ma_boot.processes import SignalInbox
 from ma_boot.rank_table import (
+    Identity,
     NotYet,
     Pod,
     RankTable,
@@ -25,6 +27,7 @@ from ma_boot.rank_table import (
     Unreadable,
     convert,
     errors,
+    is_packed,
     own_pod,
     parse,
     validate,
@@ -61,11 +64,12 @@ def find_ranks(
     sleep: Callable[[float], None],
     say: Say,
     check: Callable[[], None],
-) -> Tuple[Placement, Optional[RankTable]]:
-    """The ranks of this node, and the converted rank table if the job has one; waits for that one.
+) -> Tuple[Placement, Optional[RankTable], JobEnvironment]:
+    """The ranks of this node, the converted rank table if the job has one, and the job with its nodes.
 
-    `sleep` may return early; `check` is called while it waits, and raises to end the wait. Raises
-    `ConfigError`, `RankTableInvalid` and `RankTableTimeout`.
+    Waits for the table, which may have more nodes than the variables told of. `sleep` may return early;
+    `check` is called while it waits, and raises to end the wait. Raises `ConfigError`, `RankTableInvalid` and
+    `RankTableTimeout`.
     """
     file = _table_file(options, job, cwd)
     if file is None:
@@ -74,7 +78,7 @@ def find_ranks(
                 "RANK_TABLE_FILE is not set, so no rank table will come: for a job on NPUs set it to "
                 "/user/config in the job's environment variables; without NPUs choose another --rendezvous"
             )
-        return _by_count(options.devices, job), None
+        return _by_count(options.devices, job), None, job
     document = wait_until_completed(
         file,
         options.rank_table_timeout,
@@ -84,11 +88,16 @@ def find_ranks(
         accept=lambda completed: None if options.by_hand else _stale(completed, job, options.product),
     )
     table = _valid_table(options, document, say)
-    in_place = options.rank_table_file is not None and "group_list" not in document
+    in_place = options.rank_table_file is not None and table.document == document and not _packed(file)
     file = file if in_place else _own_table_file(job)
     if options.by_hand:
-        return _by_hand(options, file, table), table
-    return _by_table(options.devices, rendezvous, file, table, job), table
+        return _by_hand(options, file, table), table, job
+    job = _with_nodes_of(table, job)
+    return _by_table(options.devices, rendezvous, file, table, job), table, job
+
+
+def _packed(file: str) -> bool:
+    return is_packed(Path(file).read_bytes())
 
 
 def _own_table_file(job: JobEnvironment) -> str:
@@ -121,13 +130,26 @@ def _no_such_device(device: int, count: int) -> ConfigError:
 def _stale(document: Mapping[str, Any], job: JobEnvironment, product: Optional[str]) -> Optional[NotYet]:
     """Why a completed table is not this job's: an earlier attempt left it, and it will soon be replaced."""
     table = _parsed(document, product)
-    if table.template == "two" and job.node_count_given and len(table.pods) != job.node_count:
-        return NotYet(f"completed, but with {len(table.pods)} pods where MA_NUM_HOSTS is {job.node_count}")
+    pods, nodes = len(table.pods), job.node_count
+    if job.node_count_given and table.template == "two" and pods != nodes:
+        return NotYet(f"completed, but with {pods} pods where MA_NUM_HOSTS is {nodes}")
+    if job.node_count_given and pods > nodes:  # fewer: those of one server are one entry
+        return NotYet(f"completed, but with {pods} servers where MA_NUM_HOSTS is {nodes}")
     try:
         _own_pod(table, job)
     except ConfigError as error:
+        if pods > nodes and not _stated(job.identity):
+            raise ConfigError(
+                f"the rank table has {pods} servers, and nothing tells which of them this node is: set "
+                f"MA_NUM_HOSTS and VC_TASK_INDEX, or MA_CURRENT_HOST_IP, in the job's variables\n{error}"
+            ) from error
         return NotYet(f"completed, but {error}")
     return None
+
+
+def _stated(who: Identity) -> bool:
+    """Whether variables tell who this node is, so that a newer table may have it."""
+    return bool(who.name or who.uid or who.addresses)
 
 
 def _parsed(document: Mapping[str, Any], product: Optional[str]) -> RankTable:
@@ -179,7 +201,18 @@ def _own_pod(table: RankTable, job: JobEnvironment) -> Optional[Pod]:
     """This container in the table; None for a table that is passed through."""
     if not table.pods:
         return None
-    return own_pod(table, job.instance_name, job.host_ip, job.node_rank, job.platform_name)
+    who = job.identity if table.pods[0].name is not None else with_machine(job.identity)
+    return own_pod(table, who)
+
+
+def _with_nodes_of(table: RankTable, job: JobEnvironment) -> JobEnvironment:
+    """The job with the nodes of the table, in the order of their ranks, if there are more than was told."""
+    own, count = _own_pod(table, job), len(table.pods)
+    if own is None or job.node_count_given or count <= job.node_count:
+        return job
+    firsts = sorted(min((device.rank or 0 for device in pod.devices), default=-1) for pod in table.pods)
+    rank = firsts.index(min((device.rank or 0 for device in own.devices), default=-1))
+    return job._replace(node_count=count, node_rank=rank, group_rank=rank)
 
 
 def _by_table(

@@ -12,8 +12,9 @@ older documents call it "v0.1"), template one is what HCCL and MindSpore read (s
 """
 
 from ma_boot.rank_table.fake_table import fake
-from ma_boot.rank_table.identity import own_pod
+from ma_boot.rank_table.identity import Identity, own_pod
 from ma_boot.rank_table.operations import machine_table, merged, moved, rows
+from ma_boot.rank_table.packed import is_packed
 from ma_boot.rank_table.rank_order import convert
 from ma_boot.rank_table.read import NotYet, completed_document, parse
 from ma_boot.rank_table.rules import PRODUCTS, validate
@@ -22,6 +23,7 @@ from ma_boot.rank_table.table import Device, Pod, RankTable, TableFinding, Unrea
 __all__ = [
     "PRODUCTS",
     "Device",
+    "Identity",
     "NotYet",
     "Pod",
     "RankTable",
@@ -31,6 +33,7 @@ __all__ = [
     "convert",
     "errors",
     "fake",
+    "is_packed",
     "machine_table",
     "merged",
     "moved",

@@ -3,49 +3,157 @@
 from __future__ import annotations
 
 import re
-from typing import Optional
+from typing import FrozenSet, List, NamedTuple, Optional, Set, Tuple
 
 from ma_boot.errors import ConfigError, listed
 from ma_boot.rank_table.table import Pod, RankTable
 
 
-def own_pod(
-    table: RankTable,
-    instance_name: Optional[str],
-    host_ip: Optional[str],
-    task_index: Optional[int],
-    job_name: Optional[str] = None,
-) -> Pod:
-    """The pod that is this container.
+class Identity(NamedTuple):
+    """By what a container finds itself in a table; None and empty are what it does not know.
 
-    Pods are matched by exact name, by name with the prefix normalised (`modelarts-job-` to `ma-job-`), by
-    `MA_CURRENT_HOST_IP`, and by `VC_TASK_INDEX` as the number at the end of the name (the position, if the
-    table has no names); the first rule that matches exactly one pod decides. The only pod of a table matches
-    unless both names are known. A pod whose name begins with that of another job than `job_name`
-    (`MA_VJ_NAME`) matches by its exact name only. Raises `ConfigError` that lists the pods if no rule matches
-    one.
+    `name` is that of the pod, `job` the one in the names of its pods, `uid` Kubernetes' id of the pod;
+    `addresses` are those of this container and its host, the best known first; `devices` the physical
+    numbers of its cards, `device_count` how many it was promised. `number` is the node's number in the job,
+    and `nodes` how many the job has, if that was said.
     """
-    pods, name, index = table.pods, instance_name, str(task_index)
-    possible = [(place, pod) for place, pod in enumerate(pods) if not _of_another_job(pod, job_name)]
-    if len(pods) == len(possible) == 1 and (name is None or pods[0].name is None):
-        return pods[0]
-    rules = [
-        [pod for pod in pods if name and pod.name == name],
-        [pod for pod in pods if name and pod.name and _normal(pod.name) == _normal(name)],
-        [pod for _, pod in possible if host_ip and pod.server_id == host_ip],
-        [pod for place, pod in possible if _index(pod, place) == index],
-    ]
-    for matching in rules:
-        if len(matching) == 1:
-            return matching[0]
-    raise ConfigError(
-        listed(
-            "this node was not found in the rank table: "
-            f"MA_CURRENT_INSTANCE_NAME={instance_name}, MA_CURRENT_HOST_IP={host_ip}, "
-            f"VC_TASK_INDEX={task_index}, MA_VJ_NAME={job_name}; the table contains",
-            [f"pod {pod.name} on server {pod.server_id}, {len(pod.devices)} devices" for pod in table.pods],
+
+    name: Optional[str] = None
+    job: Optional[str] = None
+    uid: Optional[str] = None
+    addresses: Tuple[str, ...] = ()
+    devices: FrozenSet[int] = frozenset()
+    device_count: Optional[int] = None
+    number: Optional[int] = None
+    nodes: Optional[int] = None
+
+    def __str__(self) -> str:
+        known = {
+            "pod name": self.name,
+            "pod uid": self.uid,
+            "addresses": ", ".join(self.addresses),
+            "cards": ", ".join(map(str, sorted(self.devices))),
+            "node": None if self.number is None else f"{self.number} of {self.nodes or 'unknown'}",
+            "job": self.job,
+        }
+        return "; ".join(f"{what} {value}" for what, value in known.items() if value) or "nothing"
+
+
+def own_pod(table: RankTable, who: Identity) -> Pod:
+    """The pod that is this container, with its own devices only.
+
+    Pods are matched by exact name, by name with the prefix normalised (`modelarts-job-` to `ma-job-`), by uid
+    (MindCluster's `server_id`), by address (`server_id`, `host_ip` or `container_ip`), by the numbers of the
+    cards, and by index, if the number of nodes is known: the number at the end of the name, or, if the table
+    has no names and as many servers as the job has nodes, the place in the file; the first rule that matches
+    exactly one pod decides. The only pod of a table matches unless both names are known. A pod whose name
+    begins with that of another job matches by its exact name only. Raises `ConfigError` that lists the pods
+    if no rule matches one, or if the server that matches holds the devices of several pods and those of this
+    one are not known.
+    """
+    found = _only(table, who)
+    for rule in _RULES:
+        if found is not None:
+            break
+        matching = rule(table, who)
+        found = matching[0] if len(matching) == 1 else None
+    if found is None:
+        raise ConfigError(
+            listed(
+                f"this node was not found in the rank table: {who}; the table contains",
+                [_described(pod) for pod in table.pods],
+            )
         )
+    return _own_part(found, table, who)
+
+
+def _only(table: RankTable, who: Identity) -> Optional[Pod]:
+    if len(table.pods) == 1 and not _of_another_job(table.pods[0], who.job):
+        return table.pods[0] if who.name is None or table.pods[0].name is None else None
+    return None
+
+
+def _by_name(table: RankTable, who: Identity) -> List[Pod]:
+    return [pod for pod in table.pods if who.name and pod.name == who.name]
+
+
+def _by_normal_name(table: RankTable, who: Identity) -> List[Pod]:
+    return [pod for pod in table.pods if who.name and pod.name and _normal(pod.name) == _normal(who.name)]
+
+
+def _by_uid(table: RankTable, who: Identity) -> List[Pod]:
+    return [pod for pod in table.pods if who.uid and pod.server_id == who.uid]
+
+
+def _by_address(table: RankTable, who: Identity) -> List[Pod]:
+    """The pod with the first address that only one has: a host may have several pods."""
+    possible = [pod for pod in table.pods if not _of_another_job(pod, who.job)]
+    for address in who.addresses:
+        for key in ("container_ip", "server_id", "host_ip"):
+            found = [
+                pod
+                for pod in possible
+                if address == (pod.server_id if key == "server_id" else pod.more.get(key))
+            ]
+            if len(found) == 1:
+                return found
+    return []
+
+
+def _by_devices(table: RankTable, who: Identity) -> List[Pod]:
+    """The pods with just these cards, in tables that have no names."""
+    return [pod for pod in table.pods if who.devices and pod.name is None and _cards(pod) == who.devices]
+
+
+def _by_index(table: RankTable, who: Identity) -> List[Pod]:
+    if who.number is None or (who.nodes is None and len(table.pods) > 1):
+        return []
+    found = [
+        pod
+        for place, pod in enumerate(table.pods)
+        if (_place(table, who) == place if pod.name is None else _index(pod) == str(who.number))
+    ]
+    return [pod for pod in found if not _of_another_job(pod, who.job) and _fits(pod, who)]
+
+
+def _fits(pod: Pod, who: Identity) -> bool:
+    """Whether this container may be the pod: it has all of its cards, as far as is known."""
+    return not who.devices or _cards(pod) <= who.devices
+
+
+def _cards(pod: Pod) -> Set[int]:
+    return {int(device.device_id) for device in pod.devices}
+
+
+def _place(table: RankTable, who: Identity) -> Optional[int]:
+    """The place of this node in a table without names, None if that says nothing.
+
+    MindCluster numbers pods by itself; it writes their addresses (`container_ip`).
+    """
+    whole = len(table.pods) == (who.nodes or 1)
+    return who.number if whole and not any("container_ip" in pod.more for pod in table.pods) else None
+
+
+_RULES = (_by_name, _by_normal_name, _by_uid, _by_address, _by_devices, _by_index)
+
+
+def _own_part(pod: Pod, table: RankTable, who: Identity) -> Pod:
+    """The pod without the devices of others: Volcano's controller writes pods of a server as one entry."""
+    if pod.name is not None or who.nodes is None or len(table.pods) >= who.nodes:
+        return pod
+    own = tuple(device for device in pod.devices if int(device.device_id) in who.devices)
+    if who.devices and own and who.device_count in (None, len(own)):
+        return pod._replace(devices=own)
+    if not who.devices and who.device_count == len(pod.devices):
+        return pod
+    raise ConfigError(
+        f"the rank table has {len(table.pods)} servers for {who.nodes} nodes, so server {pod.server_id} may "
+        f"hold devices of several pods ({_described(pod)}), and which are this one's is not known: {who}"
     )
+
+
+def _described(pod: Pod) -> str:
+    return f"pod {pod.name} on server {pod.server_id}, {len(pod.devices)} devices"
 
 
 def _normal(name: str) -> str:
@@ -63,5 +171,5 @@ def _of_another_job(pod: Pod, job_name: Optional[str]) -> bool:
     return all(one.startswith("ma-job-") for one in (name, job)) and not name.startswith(f"{job}-")
 
 
-def _index(pod: Pod, place: int) -> str:
-    return str(place) if pod.name is None else pod.name.rpartition("-")[2]
+def _index(pod: Pod) -> str:
+    return (pod.name or "").rpartition("-")[2]

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any, Dict, List, Sequence, Tuple
 
 from ma_boot.rank_table.table import Device, Pod, RankTable, TableFinding
+from ma_boot.rank_table.versions import for_hccl
 
 
 def convert(table: RankTable, rank_order: str = "pod", host_nic_ip: str = "") -> RankTable:
-    """The table with ranks, as template one; a table that already has ranks is returned unchanged.
+    """The table with ranks, as template one, in a version that HCCL reads.
+
+    A table that already has ranks keeps them, and is returned unchanged unless its version is another one.
 
     `rank_order` "pod" orders by the number at the end of the pod names, across all groups, so that rank 0 is
     on the node with `VC_TASK_INDEX` 0. "server" orders by `server_id` as text, then by device, which is how
@@ -17,8 +20,11 @@ def convert(table: RankTable, rank_order: str = "pod", host_nic_ip: str = "") ->
     not empty, is written into each server ("reserve", for MindSpore 1.x). Unknown fields are kept, and all
     values are strings.
     """
-    if table.template != "two":
+    if table.template == "2.0":
         return table
+    if table.template != "two":
+        document = for_hccl(table)
+        return table if document == table.document else table._replace(document=document)
     by_pod, warnings = _by_pod_number(table.pods)
     by_server = sorted(table.pods, key=lambda pod: (pod.server_id, _first_device(pod)))
     if [pod.name for pod in by_pod] != [pod.name for pod in by_server]:

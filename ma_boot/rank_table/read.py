@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
+from ma_boot.rank_table.packed import is_packed, unpacked
 from ma_boot.rank_table.rules import validate
 from ma_boot.rank_table.table import (
     INVALID,
@@ -16,9 +17,12 @@ from ma_boot.rank_table.table import (
     Unreadable,
     errors,
 )
+from ma_boot.rank_table.versions import template_of
 
 _DEVICE_FIELDS = {"device_id", "device_ip", "rank_id"}
 _POD_FIELDS = {"pod_name", "server_id", "devices", "device"}
+_COUNTERS = {"data_version", "data_Version"}  # numbers in every table that has them; HCCL does not read them
+_COMPLETED = ("completed", "complete")  # "complete" is what MindCluster's ClusterD writes
 
 
 class NotYet(NamedTuple):
@@ -28,13 +32,19 @@ class NotYet(NamedTuple):
 
 
 def completed_document(content: Union[str, bytes]) -> Union[Dict[str, Any], NotYet]:
-    """The document if its status is `completed`, else why it is not ready.
+    """The document if its status is `completed`, else why it is not ready; a packed one is unpacked.
 
     The platform does not write the file atomically: an empty file, half a document and a document with only
     a status are states that every job goes through.
     """
+    data = content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass")
+    if is_packed(data):
+        try:
+            data = unpacked(data)
+        except ValueError as error:
+            return NotYet(f"the file is packed, and not complete ({len(data)} bytes; {error})")
     try:
-        text = content.decode() if isinstance(content, bytes) else content
+        text = data.decode()
     except UnicodeDecodeError as error:
         return NotYet(
             f"the file is not UTF-8: byte 0x{error.object[error.start]:02x} at offset {error.start}"
@@ -50,8 +60,10 @@ def completed_document(content: Union[str, bytes]) -> Union[Dict[str, Any], NotY
     status = document.get("status")
     if status is None:
         return NotYet("the table has no status")
-    if status != "completed":
+    if status not in _COMPLETED:
         return NotYet(f'status is "{status}"')
+    if document.get("server_list", "") is None:
+        return NotYet(f'status is "{status}", but server_list is null')
     return document
 
 
@@ -67,8 +79,7 @@ def parse(document: Mapping[str, Any], product: Optional[str] = None) -> RankTab
         return reading.table("2.0", (), document)
     strings: Mapping[str, Any] = reading.strings(document, "")
     if "server_list" in document:
-        template = "1.2" if str(document.get("version")) == "1.2" else "1.0"
-        return reading.table(template, reading.servers(strings), strings)
+        return reading.table(template_of(strings), reading.servers(strings), strings)
     if "group_list" not in document:
         expected = "group_list (template two), server_list (1.0, 1.2) or rank_list (2.0)"
         reading.report("$", "no known list", expected, MISSING)
@@ -98,7 +109,7 @@ class _Reading:
         if isinstance(value, dict):
             dot = f"{path}." if path else ""
             return {
-                key: item if isinstance(item, str) else self.strings(item, f"{dot}{key}")
+                key: item if isinstance(item, str) or key in _COUNTERS else self.strings(item, f"{dot}{key}")
                 for key, item in value.items()
             }
         if isinstance(value, list):
@@ -117,10 +128,12 @@ class _Reading:
         return pods
 
     def servers(self, document: Mapping[str, Any]) -> List[Pod]:
-        """The servers in rank order, which is the order that `VC_TASK_INDEX` counts in."""
+        """The servers in the order of the file, which is that of the pods.
+
+        It is that of the ranks only until pods change places: Volcano's controller leaves ranks with servers.
+        """
         found = self.objects(document, "server_list", "")
-        pods = [self.pod(server, at, None, "device", ranked=True) for at, server in found]
-        return sorted(pods, key=lambda pod: min((device.rank or 0 for device in pod.devices), default=-1))
+        return [self.pod(server, at, None, "device", ranked=True) for at, server in found]
 
     def pod(self, holder: Mapping[str, Any], at: str, name: Optional[str], key: str, ranked: bool) -> Pod:
         """A server or instance with the devices that could be read."""

@@ -13,6 +13,7 @@ from collections import Counter
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.rank_table.table import INVALID, MISSING, Device, Pod, RankTable, TableFinding, errors
+from ma_boot.rank_table.versions import findings_about_version
 
 _HIGHEST_DEVICE = {"910a": 7, "910b": 15, "a3": 15}
 PRODUCTS = tuple(_HIGHEST_DEVICE)
@@ -73,9 +74,7 @@ def _servers_of_template_one(table: RankTable) -> Iterator[TableFinding]:
     if isinstance(servers, list):
         yield from _count(table.document, "server_count", len(servers), "", needed)
     yield from _unique("server_id", [pod.server_id for pod in table.pods])
-    version = table.document.get("version")
-    if version not in ("1.0", "1.2"):
-        yield TableFinding("version", repr(version), '"1.0" or "1.2"', MISSING)
+    yield from findings_about_version(table)
 
 
 def _count(
@@ -110,7 +109,8 @@ def _ranks(table: RankTable, complete: bool) -> Iterator[TableFinding]:
     if twice:
         yield TableFinding("rank_id", f"{_some(twice)} more than once", "each rank once", INVALID)
     if missing and complete:
-        yield TableFinding("rank_id", f"no {_some(missing)}", f"each of 0 to {len(ranks) - 1}", INVALID)
+        every = f"each of 0 to {len(ranks) - 1}; Volcano leaves gaps when a job is scaled down"
+        yield TableFinding("rank_id", f"no {_some(missing)}", every, INVALID)
     if complete and not twice and not missing:
         yield from _interleaved(table)
 
@@ -221,7 +221,7 @@ def _super_pods(table: RankTable) -> Iterator[TableFinding]:
             yield TableFinding(
                 _place(pod, device, "super_device_id"), "''", "an id, or no such field", _INVALID_TABLE
             )
-    if listed is None:
+    if listed is None or listed == []:
         return
     if not isinstance(listed, list) or not all(isinstance(entry, dict) for entry in listed):
         yield TableFinding("super_pod_list", type(listed).__name__, "a list of objects", MISSING)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from ma_boot.errors import ConfigError
 from ma_boot.rank_table import (
+    Identity,
     NotYet,
     RankTable,
     TableFinding,
@@ -215,14 +216,13 @@ class TestOtherTemplates:
         assert (table.template, table.world_size, table.document) == ("2.0", 2, document)
         assert validate(table) == []
 
-    def test_servers_are_counted_in_the_order_of_their_ranks(self) -> None:
+    def test_servers_are_counted_in_the_order_of_the_file_and_keep_their_ranks(self) -> None:
+        """Volcano's controller, after a restart: ranks stay with servers, the list is in the order of pods."""
         document = copy.deepcopy(TEMPLATE_ONE)
         document["server_list"].reverse()
-        assert own_pod(parse(document), "any", None, 0).server_id == "10.0.0.0"
-        for server in document["server_list"]:
-            server["device"].pop()
-        document["server_list"][0]["device"][0]["rank_id"] = "1"
-        assert [pod.server_id for pod in parse(document).pods] == ["10.0.0.0", "10.0.0.1"]
+        own = own_pod(parse(document), who("any", None, 0, nodes=2))
+        assert own.server_id == "10.0.0.1"
+        assert [device.rank for device in own.devices] == [2, 3]
 
     def test_devices_come_in_the_order_of_their_ranks(self) -> None:
         document = copy.deepcopy(TEMPLATE_ONE)
@@ -230,14 +230,6 @@ class TestOtherTemplates:
             server["device"].reverse()
         pods = parse(document).pods
         assert [[device.rank for device in pod.devices] for pod in pods] == [[0, 1], [2, 3]]
-
-    def test_a_server_without_devices_comes_first(self) -> None:
-        document = changed([*SERVER, "device"], [], TEMPLATE_ONE)
-        document["server_list"] = document["server_list"][::-1]
-        assert [pod.server_id for pod in parse(document).pods] == ["10.0.0.0", "10.0.0.1"]
-        servers = [{**server, "device": []} for server in document["server_list"]]
-        document["server_list"] = [TEMPLATE_ONE["server_list"][0], servers[0]]
-        assert [pod.server_id for pod in parse(document).pods] == ["10.0.0.1", "10.0.0.0"]
 
     def test_characters_that_are_not_ascii_stay(self) -> None:
         assert '"节点"' in parse(changed([*SERVER, "server_id"], "节点", TEMPLATE_ONE)).dumps()
@@ -303,11 +295,10 @@ MUTATIONS = [
     # template one
     (changed(["server_count"], "3", TEMPLATE_ONE), "server_count: found '3', expected \"2\""),
     (changed(["server_count"], None, TEMPLATE_ONE), "server_count: found nothing"),
-    (changed(["version"], "1.1", TEMPLATE_ONE), "version: found '1.1', expected \"1.0\" or \"1.2\""),
     (changed([*SERVER, "server_id"], "10.0.0.1", TEMPLATE_ONE), "server_id: found 10.0.0.1 2 times"),
     (changed([*SERVER, "device"], [], TEMPLATE_ONE), "server 10.0.0.0: found no device"),
     (changed([*DEVICE, "rank_id"], "1", TEMPLATE_ONE), "rank_id: found 1 more than once"),
-    (changed([*DEVICE, "rank_id"], "4", TEMPLATE_ONE), "rank_id: found no 0, expected each of 0 to 3"),
+    (changed([*DEVICE, "rank_id"], "4", TEMPLATE_ONE), "rank_id: found no 0, expected each of 0 to 3; Volcano leaves gaps when a job is scaled down"),
     (changed([*DEVICE, "rank_id"], None, TEMPLATE_ONE), "device[0].rank_id: found nothing"),
     (changed([*DEVICE, "rank_id"], "-1", TEMPLATE_ONE), "rank_id: found '-1', expected a number"),
     (changed([*DEVICE, "device_port"], "65536", TEMPLATE_ONE), "device_port: found '65536', expected 1 to 65535"),
@@ -595,6 +586,17 @@ def test_a_fake_is_valid_and_converting_is_idempotent_and_loses_no_device(nodes:
     assert twice.world_size == nodes * devices
 
 
+def who(
+    name: Optional[str] = None,
+    ip: Optional[str] = None,
+    index: Optional[int] = None,
+    job: Optional[str] = None,
+    nodes: int = 3,
+) -> Identity:
+    """What ModelArts tells a container."""
+    return Identity(name, job, addresses=(ip,) if ip else (), number=index, nodes=nodes)
+
+
 class TestWhoAmI:
     """The rule of the design, section 5."""
 
@@ -629,52 +631,52 @@ class TestWhoAmI:
     def test_the_first_rule_that_fits_one_pod(
         self, name: Optional[str], ip: Optional[str], index: Optional[int], found: str
     ) -> None:
-        assert own_pod(self.table, name, ip, index).name == f"ma-job-x-worker-{found}"
+        assert own_pod(self.table, who(name, ip, index)).name == f"ma-job-x-worker-{found}"
 
     @pytest.mark.parametrize(("ip", "index"), [(None, None), ("10.0.0.2", None), ("10.9.9.9", 7)])
     def test_none_or_several_is_an_error_with_the_candidates(
         self, ip: Optional[str], index: Optional[int]
     ) -> None:
         with pytest.raises(ConfigError) as raised:
-            own_pod(self.table, None, ip, index)
+            own_pod(self.table, who(None, ip, index))
         assert "pod ma-job-x-worker-1 on server 10.0.0.2, 1 devices" in str(raised.value)
 
     def test_only_the_beginning_of_a_name_is_spelled_in_two_ways(self) -> None:
         pods = [{**instance(number, "a"), "pod_name": f"x-ma-job-{number}"} for number in range(2)]
         with pytest.raises(ConfigError):
-            own_pod(parse(template_two(pods)), "x-modelarts-job-1", None, None)
+            own_pod(parse(template_two(pods)), who("x-modelarts-job-1"))
 
     def test_the_only_pod_needs_no_name(self) -> None:
-        assert own_pod(parse(SAMPLE), None, None, None).server_id == "172.16.4.9"
+        assert own_pod(parse(SAMPLE), Identity()).server_id == "172.16.4.9"
 
     def test_the_only_pod_may_not_be_somebody_elses(self) -> None:
         with pytest.raises(ConfigError):
-            own_pod(parse(SAMPLE), "ma-job-other-worker-3", "10.9.9.9", 3)
+            own_pod(parse(SAMPLE), who("ma-job-other-worker-3", "10.9.9.9", 3))
 
     @pytest.mark.parametrize("job", ["ma-job-x", "modelarts-job-x", None, "mine"])
     def test_the_jobs_own_table_fits_by_place_and_address(self, job: Optional[str]) -> None:
-        assert own_pod(self.table, "unknown", None, 1, job).name == "ma-job-x-worker-1"
-        assert own_pod(self.table, "unknown", "10.0.0.1", None, job).name == "ma-job-x-worker-0"
+        assert own_pod(self.table, who("unknown", None, 1, job)).name == "ma-job-x-worker-1"
+        assert own_pod(self.table, who("unknown", "10.0.0.1", None, job)).name == "ma-job-x-worker-0"
 
     @pytest.mark.parametrize("job", ["ma-job-y", "modelarts-job-y", "ma-job-x-work", "ma-job-"])
     def test_the_table_of_another_job_does_not_fit_by_place_or_address(self, job: str) -> None:
-        with pytest.raises(ConfigError, match=f"MA_VJ_NAME={job}"):
-            own_pod(self.table, "ma-job-y-worker-1", "10.0.0.1", 1, job)
+        with pytest.raises(ConfigError, match=f"job {job}"):
+            own_pod(self.table, who("ma-job-y-worker-1", "10.0.0.1", 1, job))
 
     def test_an_exact_name_decides_whatever_the_job_is_called(self) -> None:
-        assert own_pod(self.table, "ma-job-x-worker-1", None, 0, "ma-job-y").name == "ma-job-x-worker-1"
+        assert own_pod(self.table, who("ma-job-x-worker-1", None, 0, "ma-job-y")).name == "ma-job-x-worker-1"
 
     def test_the_only_pod_of_another_job_is_not_this_container(self) -> None:
         with pytest.raises(ConfigError):
-            own_pod(parse(fake(1, 1)), None, None, 0, "ma-job-y")
+            own_pod(parse(fake(1, 1)), who(None, None, 0, "ma-job-y"))
 
     def test_other_forms_of_names_do_not_tell_the_job(self) -> None:
-        assert own_pod(parse(SAMPLE), None, None, 0, "ma-job-y").server_id == "172.16.4.9"
+        assert own_pod(parse(SAMPLE), who(None, None, 0, "ma-job-y")).server_id == "172.16.4.9"
 
     def test_template_one_by_address_or_place(self) -> None:
         table = parse(TEMPLATE_ONE)
-        assert own_pod(table, "any", "10.0.0.1", None).server_id == "10.0.0.1"
-        assert own_pod(table, "any", None, 1).server_id == "10.0.0.1"
+        assert own_pod(table, who("any", "10.0.0.1", None, nodes=2)).server_id == "10.0.0.1"
+        assert own_pod(table, who("any", None, 1, nodes=2)).server_id == "10.0.0.1"
 
 
 TEXTS = st.text(max_size=6)

@@ -80,7 +80,7 @@ def test_a_node_finds_itself_and_the_others() -> None:
     planned = [node(number) for number in range(JOB.nodes)]
     for number, one in enumerate(planned):
         job = read_job(one.environ, one.hostname)
-        pod = own_pod(table, job.instance_name, job.host_ip, job.node_rank)
+        pod = own_pod(table, job.identity)
         assert [device.rank for device in pod.devices] == [2 * number, 2 * number + 1]
         assert pod.server_id == one.address
         assert job.worker_hosts == tuple(other.aliases[0] for other in planned)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ma_boot.rank_table import NotYet, completed_document, convert, errors, own_pod, parse, validate
+from ma_boot.rank_table import Identity, NotYet, completed_document, convert, errors, own_pod, parse, validate
 from ma_boot.rehearsal.faults import (
     CASES,
     KINDS,
@@ -94,7 +94,7 @@ def test_after_any_reschedules_every_node_finds_itself_and_its_ranks(moved: List
     table = convert(parse(rank_table(start)))
     assert errors(validate(table, None)) == []
     for node in range(JOB.nodes):
-        pod = own_pod(table, f"modelarts-job-1234-worker-{node}", start.address(node), node)
+        pod = own_pod(table, Identity(f"modelarts-job-1234-worker-{node}", addresses=(start.address(node),)))
         assert [device.rank for device in pod.devices] == [2 * node, 2 * node + 1]
         assert pod.server_id == start.address(node)
 

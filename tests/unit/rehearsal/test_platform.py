@@ -40,7 +40,7 @@ def test_a_node_knows_itself_as_on_the_platform() -> None:
     table = convert(parse(rank_table(JOB)))
     for node in range(JOB.nodes):
         job = read_job(node_environment(JOB, node, "code", {}), "host")
-        pod = own_pod(table, job.instance_name, job.host_ip, job.node_rank)
+        pod = own_pod(table, job.identity)
         assert pod.name == f"ma-job-1234-worker-{node}"
         assert [device.rank for device in pod.devices] == [2 * node, 2 * node + 1]
         assert job.rank_table == f"/sandbox/node-{node}/user/config/jobstart_hccl.json"

@@ -1,0 +1,47 @@
+"""What tells a container from others without any variable: its addresses and the numbers of its cards."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import FrozenSet, List, Tuple
+
+from ma_boot.rank_table import Identity
+
+_LOCAL = r"\|-- (\S+)\n\s+/32 host LOCAL"
+_CARD = r"davinci(\d+)"
+
+
+def with_machine(who: Identity) -> Identity:
+    """The identity, and what this machine tells of it."""
+    known = (*who.addresses, *own_addresses())
+    return who._replace(addresses=tuple(dict.fromkeys(known)), devices=own_devices())
+
+
+def own_addresses(proc: str = "/proc") -> Tuple[str, ...]:
+    """The addresses of this container's network interfaces, without those of loopback and of links."""
+    import ipaddress  # only tables without names need it
+
+    found: List[str] = re.findall(_LOCAL, _read(os.path.join(proc, "net", "fib_trie")))
+    for line in _read(os.path.join(proc, "net", "if_inet6")).splitlines():
+        digits = line.split()[0]
+        found.append(":".join(digits[i : i + 4] for i in range(0, 32, 4)))
+    addresses = [ipaddress.ip_address(text) for text in dict.fromkeys(found)]
+    return tuple(str(one) for one in addresses if not (one.is_loopback or one.is_link_local))
+
+
+def own_devices(dev: str = "/dev") -> FrozenSet[int]:
+    """The physical numbers of this container's cards; empty if it has none."""
+    try:
+        names = os.listdir(dev)
+    except OSError:
+        return frozenset()
+    return frozenset(int(match.group(1)) for name in names for match in [re.fullmatch(_CARD, name)] if match)
+
+
+def _read(file: str) -> str:
+    try:
+        return Path(file).read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""

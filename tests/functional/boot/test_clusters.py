@@ -1,0 +1,160 @@
+"""`ma_boot` in pods of other clusters than ModelArts: their variables, their tables."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+from tests.functional.node import Node
+
+RANKS = ("python", "-c", "import os; print(os.environ['RANK_ID'], 'of', os.environ['RANK_SIZE'])")
+
+
+class VolcanoPod(Node):
+    """A pod of a Volcano job with a rank table; no variable is ModelArts'."""
+
+    def environ(self) -> Dict[str, str]:
+        """What Volcano's plugins env and svc set."""
+        return {
+            "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
+            "HOME": str(self.home),
+            "VC_TASK_INDEX": str(self.index),
+            "VK_TASK_INDEX": str(self.index),
+            "RANK_TABLE_FILE": str(self.config),
+            **self.variables,
+        }
+
+    def plan(self, *options: str) -> Dict[str, Any]:
+        """What this pod would start."""
+        ended = self.boot("--plan", "--json", *options, *RANKS)
+        assert ended.code == 0, ended.output
+        node: Dict[str, Any] = json.loads(ended.output[ended.output.index("{") :])["nodes"][0]
+        return node
+
+
+TWO = {"VC_WORKER_NUM": "2", "VC_WORKER_HOSTS": "127.0.0.1,127.0.0.2"}
+
+
+def table(*order: int, devices: int = 2, **more: Any) -> Dict[str, Any]:
+    """A completed table of servers 10.0.0.1 and so on, in this order; ranks stay with the servers."""
+    listed = [
+        {
+            "server_id": f"10.0.0.{server + 1}",
+            "device": [
+                {"device_id": str(card), "device_ip": f"29.{card}.0.{server + 1}", "rank_id": str(rank)}
+                for card, rank in enumerate(range(server * devices, (server + 1) * devices))
+            ],
+        }
+        for server in order
+    ]
+    return {
+        "status": "completed", "version": "1.0", "server_count": str(len(order)), "server_list": listed, **more
+    }  # fmt: skip
+
+
+def ranks(plan: Dict[str, Any]) -> List[int]:
+    return [worker["rank"] for worker in plan["workers"]]
+
+
+@pytest.fixture
+def pod(tmp_path: Path) -> VolcanoPod:
+    return VolcanoPod(tmp_path, index=1, variables=dict(TWO))
+
+
+def test_each_pod_of_a_job_is_a_node_of_its_own_without_modelarts_variables(pod: VolcanoPod) -> None:
+    pod.table.write_text(json.dumps(table(0, 1)))
+    plan = pod.plan()
+    assert (plan["node"], plan["world_size"], ranks(plan)) == (1, 4, [2, 3])
+    pod.index = 0
+    assert ranks(pod.plan()) == [0, 1]
+
+
+def test_a_pod_that_nothing_tells_which_it_is_does_not_start_as_the_first(pod: VolcanoPod) -> None:
+    pod.variables = dict.fromkeys(TWO, "")
+    pod.table.write_text(json.dumps(table(0, 1)))
+    ended = pod.boot(*RANKS)
+    assert ended.code == 78
+    assert "the rank table has 2 servers, and nothing tells which of them this node is" in ended.output
+    assert "server 10.0.0.2, 2 devices" in ended.output
+
+
+def test_a_table_with_more_servers_than_the_job_has_nodes_is_of_another_job(pod: VolcanoPod) -> None:
+    pod.variables["MA_NUM_HOSTS"] = "2"
+    pod.table.write_text(json.dumps(table(0, 1, 2)))
+    ended = pod.boot("--rank-table-timeout", "0.2", *RANKS)
+    assert ended.code == 75
+    assert "completed, but with 3 servers where MA_NUM_HOSTS is 2" in ended.output
+
+
+def test_a_child_of_a_hyperjob_believes_the_table_and_finds_itself_by_address(pod: VolcanoPod) -> None:
+    """Volcano's variables tell of two pods, those of one child; the table has those of all."""
+    pod.variables["MA_CURRENT_HOST_IP"] = "10.0.0.4"
+    pod.table.write_text(json.dumps(table(2, 3, 0, 1)))
+    plan = pod.plan()
+    assert (plan["node"], plan["world_size"], ranks(plan)) == (3, 8, [6, 7])
+
+
+def test_ranks_stay_with_servers_that_have_changed_their_places(pod: VolcanoPod) -> None:
+    pod.table.write_text(json.dumps(table(1, 0)))
+    assert ranks(pod.plan()) == [0, 1]
+
+
+def test_a_packed_table_is_unpacked_for_the_ranks(pod: VolcanoPod) -> None:
+    pod.table.write_bytes(base64.b64encode(gzip.compress(json.dumps(table(0, 1, version="1.3")).encode())))
+    ended = pod.boot(*RANKS)
+    assert ended.code == 0, ended.output
+    assert "[rank 2] 2 of 4" in ended.output
+    written = json.loads((pod.home / "rank_table" / "jobstart_hccl.json").read_text())
+    assert written == table(0, 1)
+
+
+@pytest.mark.parametrize("content", ["packed", "1.3"])
+def test_a_table_that_the_user_names_is_rewritten_only_if_hccl_could_not_read_it(
+    pod: VolcanoPod, content: str
+) -> None:
+    file = pod.root / "hccl.json"
+    text = json.dumps(table(0, 1, version="1.3" if content == "1.3" else "1.0")).encode()
+    file.write_bytes(base64.b64encode(gzip.compress(text)) if content == "packed" else text)
+    plan = pod.plan("--rank-table-file", str(file))
+    written = pod.home / "rank_table" / "jobstart_hccl.json"
+    assert plan["workers"][0]["environment"]["RANK_TABLE_FILE"] == str(written)
+    file.write_text(json.dumps(table(0, 1)))
+    plan = pod.plan("--rank-table-file", str(file))
+    assert plan["workers"][0]["environment"]["RANK_TABLE_FILE"] == str(file)
+
+
+@pytest.mark.parametrize("host", ["train..job", f"{'x' * 64}.job"])
+def test_a_host_that_is_no_name_for_dns_is_a_mistake_not_a_traceback(pod: VolcanoPod, host: str) -> None:
+    pod.variables["VC_WORKER_HOSTS"] = f"{host},127.0.0.2"
+    pod.table.write_text(json.dumps(table(0, 1)))
+    ended = pod.boot("--rendezvous", "torch", "--plan", *RANKS)
+    assert ended.code == 78, ended.output
+    assert "is no name for DNS" in ended.output
+    assert "Traceback" not in ended.output
+
+
+def test_a_table_that_a_config_map_swaps_is_found_when_it_is_completed(pod: VolcanoPod) -> None:
+    """As the kubelet does: a new directory, and a link to it that is renamed over the old one."""
+
+    def swap(number: int, document: Dict[str, Any]) -> None:
+        directory = pod.config / f"..{number}"
+        directory.mkdir()
+        (directory / "jobstart_hccl.json").write_text(json.dumps(document))
+        os.symlink(directory.name, pod.config / "..data_tmp")
+        os.rename(pod.config / "..data_tmp", pod.config / "..data")
+
+    swap(1, {"status": "initializing", "version": "1.0", "server_count": "", "server_list": None})
+    os.symlink("..data/jobstart_hccl.json", pod.table)
+    running = pod.start(*RANKS)
+    running.until('status is "initializing"')
+    swap(2, table(0, 1))
+    ended = running.end()
+    assert ended.code == 0, ended.output
+    assert "[rank 3] 3 of 4" in ended.output
