@@ -9,6 +9,7 @@
     ├── CannotCreate        73  a directory or file cannot be created
     ├── OutputLost          74  an output could not be uploaded
     ├── RankTableTimeout    75  the rank table was not completed in time
+    ├── NodesLate           75  other nodes did not come to agree on a checkpoint
     ├── ConfigError         78  the configuration or environment is wrong
     ├── NotExecutable      126  the command cannot be executed
     └── CommandNotFound    127  the command does not exist
@@ -104,6 +105,12 @@ class OutputLost(BootError):
 
 class RankTableTimeout(BootError):
     """The rank table was not completed in time."""
+
+    exit_code = ExitCode.RANK_TABLE_TIMEOUT
+
+
+class NodesLate(BootError):
+    """Other nodes did not come in time to agree on the checkpoint to go on from."""
 
     exit_code = ExitCode.RANK_TABLE_TIMEOUT
 

@@ -9,6 +9,9 @@ PathMappingError
 ├── TransferFailed        files failed, after all others were tried
 ├── Cancelled             the caller cancelled the transfer
 ├── WorkersLost           all worker processes died: OOM-killed, or killed by somebody
+├── SetDamaged            a checkpoint set is not, or no longer, what its manifests say
+├── SetUnusable           this job cannot go on from the newest checkpoint set
+├── NodesMissing          other nodes did not come in time to agree on a checkpoint set
 └── StoreError            the store reported an error
     ├── NotFound          404: no such bucket or object
     ├── Replaced          412: the object has changed since it was listed
@@ -85,6 +88,18 @@ class Cancelled(PathMappingError):
 
 class WorkersLost(PathMappingError):
     """All worker processes died. Complete files stay, and a later run continues from there."""
+
+
+class SetDamaged(PathMappingError):
+    """A checkpoint set is not, or no longer, what its manifests say."""
+
+
+class SetUnusable(PathMappingError):
+    """This job cannot go on from the newest checkpoint set, as it has another number of nodes."""
+
+
+class NodesMissing(PathMappingError):
+    """Other nodes did not come in time to agree on a checkpoint set."""
 
 
 class StoreError(PathMappingError):

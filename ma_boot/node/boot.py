@@ -9,9 +9,23 @@ from typing import TYPE_CHECKING, Callable, Optional, Sequence, Tuple
 from ma_boot.environment import TrainingEnvironment, select_environment
 from ma_boot.launch import LaunchPlan, Node, Placement
 from ma_boot.modelarts import JobEnvironment, call_post_stop, check_free, instance_name, read_job, start_slogd
+from ma_boot.node.checkpoint_phase import (
+    NodeCheckpoints,
+    last_sets,
+    restored_checkpoints,
+    sending_outputs,
+    told_what_is_restored,
+    with_checkpoints,
+)
 from ma_boot.node.environment_phase import NodeSetup, check_command, training_command
-from ma_boot.node.form_channels import empty_outputs, form_channels
-from ma_boot.node.job_phase import check_container, report_channels, report_shell, set_failure_aside
+from ma_boot.node.job_phase import (
+    check_container,
+    empty_outputs,
+    form_channels,
+    report_channels,
+    report_shell,
+    set_failure_aside,
+)
 from ma_boot.node.launch_phase import (
     launch_text,
     make_directories,
@@ -36,7 +50,6 @@ from ma_boot.node.transfers import (
     downloading_inputs,
     look_at_outputs,
     upload_outputs,
-    uploading_periodically,
 )
 from ma_boot.node.world import World
 from ma_boot.processes import stop_leftovers, stop_setup
@@ -54,8 +67,7 @@ def boot(request: BootRequest, world: World) -> Ending:
     the outputs are uploaded whatever happens.
     """
     environ, inbox, journal = world.environ, world.inbox, world.journal
-    container = instance_name(environ)
-    job, transfers, placement, run, error = None, None, None, None, None
+    job, transfers, placement, run, error, checkpoints = None, None, None, None, None, NodeCheckpoints()
     try:
         with journal.phase("job") as phase:
             job = read_job(environ, world.hostname)
@@ -80,23 +92,25 @@ def boot(request: BootRequest, world: World) -> Ending:
             if request.launch.rendezvous == "rank-table":
                 placement = planned_by_route(placement, table, job, training, inbox, journal.say)
             phase.detail = ranks_text(placement)
+        checkpoints = _checkpoints(request, world, job, transfers, placement)
         with journal.phase("launch") as phase:
-            plan = _plan(request, world, job, training, placement)
-            stop_leftovers(container, request.run.stop_timeout, inbox, journal.say, journal.event)
+            plan = _plan(request, world, job, told_what_is_restored(training, checkpoints), placement)
+            _stop_leftovers(request, world)
             make_directories(plan, inputs_of(transfers))
             check_free(plan.ports)
             start_slogd(environ, journal.say)
             phase.detail = launch_text(plan, request.command, request.launch)
             inbox.check()
-        with uploading_periodically(transfers, journal, inbox), journal.phase("run") as phase:
-            run = train(plan, request.run, inbox, journal, environ, container)
+        with sending_outputs(transfers, checkpoints, journal, inbox), journal.phase("run") as phase:
+            run = train(plan, request.run, inbox, journal, environ, instance_name(environ))
             phase.outcome, phase.detail = run.outcome, run.summary()
     except Exception as caught:  # also what no check has foreseen: the outputs come first
         error = caught
     stop_setup(request.run.stop_timeout, inbox, journal.say, journal.event)
     all_expected = bool(run and run.succeeded and not inbox.stops and placement and 0 in placement.ranks)
     nothing, timeout = NOTHING_LEFT if all_expected else "", request.transfers.upload_timeout
-    lost = upload_outputs(transfers, journal, inbox, timeout, nothing)
+    last = last_sets(checkpoints, run, bool(inbox.stops), journal)
+    lost = upload_outputs(transfers, journal, inbox, timeout, nothing, before=last)
     form = form_channels(environ, journal, bool(inbox.stops)) if run is not None else ()
     lost = lost or empty_outputs(form, all_expected)
     call_post_stop(environ, journal.say)
@@ -153,6 +167,27 @@ def _set_up(
     return setup.install_operators(
         training, lambda: configured_store(request.transfers, world.environ, world.cwd)
     )
+
+
+def _checkpoints(
+    request: BootRequest,
+    world: World,
+    job: JobEnvironment,
+    transfers: Optional[NodeTransfers],
+    placement: Placement,
+) -> NodeCheckpoints:
+    """The checkpoints in their place, before which nothing of an earlier start may write there."""
+    if not with_checkpoints(transfers):
+        return NodeCheckpoints()
+    inbox, journal, timeout = world.inbox, world.journal, request.ranks.rank_table_timeout
+    _stop_leftovers(request, world)
+    return restored_checkpoints(transfers, placement, job, timeout, inbox, journal)
+
+
+def _stop_leftovers(request: BootRequest, world: World) -> None:
+    """Stops what an earlier start has left: it holds devices and ports, and may write checkpoints."""
+    container, journal = instance_name(world.environ), world.journal
+    stop_leftovers(container, request.run.stop_timeout, world.inbox, journal.say, journal.event)
 
 
 def _ranks(

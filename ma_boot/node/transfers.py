@@ -6,7 +6,8 @@ import math
 import threading
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Callable, Iterator, Optional, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Optional, Sequence, Tuple
 
 from ma_boot.errors import (
     CannotCreate,
@@ -26,8 +27,9 @@ from path_mapping import errors as mapping_errors
 
 if TYPE_CHECKING:
     from path_mapping.mapping import Route
+    from path_mapping.planning import LocalEntry
     from path_mapping.stores import Store
-    from path_mapping.transfer import Transferred
+    from path_mapping.transfer import RetryPolicy, Transferred
 
 # What moves files is imported where a job has files to move.
 
@@ -86,7 +88,7 @@ def downloading_inputs(
         task.check()
         raise
     except BaseException:
-        _cancel(task)
+        cancelled_soon(task)
         raise
     task.result()
 
@@ -109,7 +111,7 @@ def look_at_outputs(transfers: Optional[NodeTransfers], inbox: SignalInbox) -> N
     except (mapping_errors.StoreError, mapping_errors.CredentialsMissing) as error:
         raise StoreUnavailable(with_store_hint(f"outputs: {error}")) from error
     except BaseException:
-        _cancel(task)
+        cancelled_soon(task)
         raise
 
 
@@ -139,7 +141,8 @@ def uploading_periodically(
         journal.say(f"outputs so far: not all uploaded, the next round retries: {what}")
 
     def send(cancel: threading.Event) -> None:
-        upload_periodically(routes, base, store, cancel=cancel, done=done, failed=failed)
+        wanted = _not_of_sets(routes, base)
+        upload_periodically(routes, base, store, cancel=cancel, done=done, failed=failed, wanted=wanted)
 
     task = None
     try:
@@ -150,7 +153,7 @@ def uploading_periodically(
         yield
     finally:
         if task is not None:
-            _cancel(task)
+            cancelled_soon(task)
 
 
 def upload_outputs(
@@ -160,30 +163,31 @@ def upload_outputs(
     timeout: float,
     nothing: str,
     spared: int = 1,
+    before: Callable[[threading.Event, RetryPolicy], Sequence[str]] = lambda cancel, patience: (),
 ) -> Optional[OutputLost]:
     """Uploads the outputs; nothing is raised, a loss is returned: how the training ended comes first.
 
     It takes at most `timeout` seconds, and a further stop signal ends it: the second one of all, as the first
-    one (`spared`) is the platform's, which leaves time. An output with nothing at its local path is lost,
-    with the headline `nothing`, or only noted if that is empty. After a stop signal there may be little
-    time: nothing is listed, and the newest and smallest files go first.
+    one (`spared`) is the platform's. `before` is called first, and returns what was lost. An output with
+    nothing at its local path is lost, with the headline `nothing`, or only noted if that is empty. After a
+    stop signal there may be little time: nothing is listed, and the newest and smallest files go first.
     """
     routes = outputs_of(transfers)
     if transfers is None or transfers.store is None or not routes:
         return None
-    from path_mapping.planning import UploadChoice
-    from path_mapping.transfer import RetryPolicy, upload
+    from path_mapping.transfer import RetryPolicy, UploadChoice, upload
 
-    store, base = transfers.store, transfers.base
+    store, base, hurry = transfers.store, transfers.base, bool(inbox.stops)
 
-    def send(cancel: threading.Event) -> Transferred:
+    def send(cancel: threading.Event) -> Tuple[Transferred, Sequence[str]]:
+        problems = before(cancel, patience)
+        choice = UploadChoice(listed=not hurry, hurry=hurry, wanted=_not_of_sets(routes, base))
         with progress.shown() as update:
             return upload(
                 routes, base, store, cancel=cancel, progress=update, choice=choice,
                 patience=patience, troubled=progress.retrying,
-            )  # fmt: skip
+            ), problems  # fmt: skip
 
-    choice = UploadChoice(listed=not inbox.stops, hurry=bool(inbox.stops))
     progress = TransferProgress("outputs", "upload", journal)
     stops, deadline = max(spared, len(inbox.stops)), time.monotonic() + timeout
     patience = RetryPolicy(transfers.retry_seconds if timeout == math.inf else math.inf, deadline)
@@ -198,12 +202,11 @@ def upload_outputs(
             if not task.wait(check, deadline, progress.say):
                 late = f"not every output was uploaded within {timeout:.0f} s (--upload-timeout)"
                 raise OutputLost(with_store_hint(f"{late}{progress.last_error()}"))
-            done = task.result()
+            done, problems = task.result()
             phase.detail = summary(done)
-            _report(done, "upload", journal)
-            _judge_missing(done.missing, journal, nothing)
+            _judge(done, problems, journal, nothing)
     except OutputLost as lost:
-        _cancel(task)
+        cancelled_soon(task)
         return lost
     except (mapping_errors.PathMappingError, OSError) as error:
         return OutputLost(with_store_hint(f"not every output was uploaded: {error}"))
@@ -212,13 +215,28 @@ def upload_outputs(
     return None
 
 
-def _cancel(task: Task[Any]) -> None:
+def _not_of_sets(routes: Sequence[Route], base: Path) -> Callable[[Path, LocalEntry], bool]:
+    """Which files are uploaded one by one: all but those of checkpoint sets."""
+    if not any(route.checkpoint for route in routes):
+        return lambda path, local: True
+    from path_mapping.checkpoints import files_of_no_set
+
+    of_no_set = files_of_no_set(routes, base)
+    return lambda path, local: of_no_set(path)
+
+
+def cancelled_soon(task: Task[Any]) -> None:
+    """Asks a task to end, and waits for that a little."""
     task.cancel()
     task.wait(lambda: None, time.monotonic() + CANCEL_SECONDS)
 
 
-def _judge_missing(missing: Sequence[Route], journal: Journal, loss: str) -> None:
-    paths = {f"{route.local} (for {route.remote})": route.required for route in missing}
+def _judge(done: Transferred, problems: Sequence[str], journal: Journal, loss: str) -> None:
+    """Reports an upload; raises `OutputLost` for what was not sent before it, or is missing and expected."""
+    _report(done, "upload", journal)
+    if problems:
+        raise OutputLost(with_store_hint("\n".join(problems)))
+    paths = {f"{route.local} (for {route.remote})": route.required for route in done.missing}
     expected = [path for path, required in paths.items() if required]
     if loss and expected:
         raise nothing_at(expected, loss)
@@ -239,7 +257,9 @@ def nothing_at(outputs: Sequence[str], headline: str = NOTHING_LEFT) -> OutputLo
     return OutputLost(with_store_hint(listed(headline, outputs)))
 
 
-def boot_error(error: mapping_errors.PathMappingError, store: Optional[Store] = None) -> Exception:
+def boot_error(
+    error: mapping_errors.PathMappingError, store: Optional[Store] = None, what: str = "inputs"
+) -> Exception:
     """The error of a download from `store` as one with an exit code; `PhaseCancelled` for a cancelled one."""
     if isinstance(error, mapping_errors.Cancelled):
         return PhaseCancelled("cancelled")
@@ -247,7 +267,7 @@ def boot_error(error: mapping_errors.PathMappingError, store: Optional[Store] = 
     causes = [failure.error for failure in failed] or [error]
     local = (OSError, mapping_errors.UnsafeTarget, mapping_errors.NoSpace, mapping_errors.TargetRemoved)
     if any(isinstance(cause, local) for cause in causes):
-        return CannotCreate(f"inputs: {error}")
+        return CannotCreate(f"{what}: {error}")
     if isinstance(error, mapping_errors.MissingInputs) and store is not None:
         from path_mapping.mapping import ObsUrl
 
@@ -256,7 +276,7 @@ def boot_error(error: mapping_errors.PathMappingError, store: Optional[Store] = 
             return store.place(url.bucket, url.key)
 
         error = error.located(place)
-    message = with_store_hint(f"inputs: {error}")
+    message = with_store_hint(f"{what}: {error}")
     if any(isinstance(cause, (mapping_errors.MissingInputs, mapping_errors.NotFound)) for cause in causes):
         return InputMissing(message)
     return StoreUnavailable(message)

@@ -30,24 +30,24 @@ def upload_periodically(
     cancel: threading.Event,
     done: Callable[[Transferred], None],
     failed: Callable[[Exception], None],
+    wanted: Callable[[Path, LocalEntry], bool] = lambda path, local: True,
 ) -> None:
     """Uploads each route at its interval until `cancel` is set; for a thread of its own, which becomes nice.
 
     `done` is called after a round that uploaded something, `failed` with the error of a round that failed;
-    the next round tries again. Raises nothing.
+    the next round tries again. `wanted` returns whether a file is uploaded at all. Raises nothing.
     """
     timed = [route for route in routes if route.interval is not None]
     if not timed:
         return
-    with suppress(OSError, AttributeError):  # of this thread alone, and of the processes that it starts
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+    be_nice()
     schedule = Schedule.starting([route.interval or 0.0 for route in timed], time.monotonic())
     while not cancel.wait(schedule.wait(time.monotonic())):
         ready = schedule.ready(time.monotonic())
         chosen, begun = [timed[number] for number in ready], time.monotonic()
         try:
             while True:
-                moved = _round(chosen, base, store, cancel)
+                moved = _round(chosen, base, store, cancel, wanted)
                 if moved is not None and moved.files:
                     done(moved)
                 late = time.monotonic() - begun > max(route.interval or 0.0 for route in chosen)
@@ -58,6 +58,12 @@ def upload_periodically(
         except Exception as error:  # whatever it is: the next round may do better
             failed(error)
         schedule = schedule.after(ready, time.monotonic())
+
+
+def be_nice() -> None:
+    """Makes this thread, and the processes that it starts, leave the processors to the training."""
+    with suppress(OSError, AttributeError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
 
 
 @dataclass(frozen=True)
@@ -91,7 +97,11 @@ class Schedule:
 
 
 def _round(
-    routes: Sequence[Route], base: Path, store: Store, cancel: threading.Event
+    routes: Sequence[Route],
+    base: Path,
+    store: Store,
+    cancel: threading.Event,
+    wanted: Callable[[Path, LocalEntry], bool],
 ) -> Optional[Transferred]:
     roots = [route.path(base) for route in routes]
     before = _entries(roots)
@@ -99,11 +109,11 @@ def _round(
         return None
     idle = settled(before, _entries(roots), open_for_writing(roots))
 
-    def wanted(path: Path, local: LocalEntry) -> bool:
+    def is_idle(path: Path, local: LocalEntry) -> bool:
         """Only as it was when it was idle: a file that has changed since waits for the next round."""
-        return str(path) in idle and before[str(path)] == local
+        return str(path) in idle and before[str(path)] == local and wanted(path, local)
 
-    choice = UploadChoice(wanted=wanted, settled=True)
+    choice = UploadChoice(wanted=is_idle, settled=True)
     return upload(routes, base, store, cancel=cancel, progress=lambda now: None, choice=choice)
 
 

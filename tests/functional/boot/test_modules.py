@@ -13,6 +13,8 @@ from tests.functional.node import Node, eventually
 # Of files that move, of images, rehearsals and checks, and what only those need of the standard library.
 NEVER = {
     *(
+        "path_mapping.checkpoints",
+        "path_mapping.layouts",
         "path_mapping.localfs",
         "path_mapping.mapping",
         "path_mapping.planning",

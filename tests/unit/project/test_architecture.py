@@ -33,6 +33,7 @@ ALLOWED_IN_PATH_MAPPING: Dict[str, str] = {
     "planning": "errors mapping localfs stores",
     "workers": "errors localfs stores",
     "transfer": "errors mapping localfs stores planning workers",
+    "checkpoints": "errors layouts mapping localfs stores planning workers transfer",
     "mox": "errors mapping localfs stores workers transfer",
     "file": "errors mapping localfs stores workers transfer mox",
 }

@@ -1,0 +1,214 @@
+"""The checkpoints of a node: restored before its processes start, published while they run and at the end."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+from ma_boot.environment import TrainingEnvironment, applied
+from ma_boot.errors import CannotCreate, ConfigError, NodesLate, described
+from ma_boot.launch import Placement
+from ma_boot.modelarts import JobEnvironment
+from ma_boot.node.mapping import NodeTransfers, outputs_of
+from ma_boot.node.transfer_progress import TransferProgress
+from ma_boot.node.transfers import boot_error, cancelled_soon, uploading_periodically
+from ma_boot.processes import SignalInbox, Task
+from ma_boot.reporting import Journal, RunResult, duration, size
+from path_mapping import errors as mapping_errors
+
+if TYPE_CHECKING:
+    from path_mapping.checkpoints import CheckpointOutput, Restored
+    from path_mapping.transfer import RetryPolicy
+
+# What publishes and restores is imported where an output has checkpoints.
+
+STEP, FROM, SPOOL = "MABOOT_RESTORED_STEP", "MABOOT_RESTORED_FROM", "MABOOT_CHECKPOINT_SPOOL"
+
+
+class NodeCheckpoints(NamedTuple):
+    """The outputs of a node that have checkpoints, none for most jobs.
+
+    `variables` tell the training what was restored, unset if nothing was, and where to say what is complete.
+    """
+
+    outputs: Tuple[CheckpointOutput, ...] = ()
+    variables: Tuple[Tuple[str, Optional[str]], ...] = ()
+
+
+def with_checkpoints(transfers: Optional[NodeTransfers]) -> bool:
+    """Whether this node has an output with checkpoints."""
+    return any(route.checkpoint for route in outputs_of(transfers))
+
+
+def restored_checkpoints(
+    transfers: Optional[NodeTransfers],
+    placement: Placement,
+    job: JobEnvironment,
+    timeout: float,
+    inbox: SignalInbox,
+    journal: Journal,
+) -> NodeCheckpoints:
+    """Agrees with the other nodes on the newest whole set of each output, and puts it in place.
+
+    `timeout` is the longest wait, in seconds, without news from any other node.
+
+    Raises:
+        NodesLate: other nodes did not come in time.
+        ConfigError: this job cannot go on from the newest set.
+        StoreUnavailable: OBS does not answer or refuses.
+        CannotCreate: the disk failed.
+        Stopped: a stop signal has arrived.
+    """
+    if transfers is None or not with_checkpoints(transfers):
+        return NodeCheckpoints()
+    outputs = _outputs(transfers, placement, job, journal)
+    progress = TransferProgress("checkpoints", "download", journal)
+
+    def begin(cancel: threading.Event) -> List[Restored]:
+        from path_mapping.transfer import RetryPolicy
+
+        patience = RetryPolicy(transfers.retry_seconds)
+        with progress.shown() as update:
+            return [output.begin(cancel, update, patience, timeout) for output in outputs]
+
+    with journal.phase("checkpoints") as phase:
+        task = Task("checkpoints", begin, inbox)
+        try:
+            task.wait(inbox.check, remind=progress.say)
+            found = task.result()
+        except mapping_errors.NodesMissing as error:
+            raise NodesLate(f"checkpoints: {error}") from error
+        except mapping_errors.SetUnusable as error:
+            raise ConfigError(f"checkpoints: {error}") from error
+        except mapping_errors.PathMappingError as error:
+            raise boot_error(error, transfers.store, "checkpoints") from error
+        except OSError as error:
+            raise CannotCreate(f"checkpoints: {error}") from error
+        except BaseException:
+            cancelled_soon(task)
+            raise
+        phase.detail = "; ".join(map(_text, found))
+    return NodeCheckpoints(outputs, tuple(_variables(outputs, found).items()))
+
+
+def _outputs(
+    transfers: NodeTransfers, placement: Placement, job: JobEnvironment, journal: Journal
+) -> Tuple[CheckpointOutput, ...]:
+    from path_mapping.checkpoints import CheckpointOutput
+    from path_mapping.stores import FileStore
+
+    store = transfers.store
+    assert isinstance(store, FileStore)
+
+    def counted(step: str, files: int, bytes_sent: int, seconds: float) -> None:
+        journal.say(
+            f"checkpoint step {step}: published in {seconds:.1f} s: {files} files, {size(bytes_sent)}"
+        )
+        journal.event("checkpoint", step=step, files=files, bytes=bytes_sent, seconds=seconds)
+
+    return tuple(
+        CheckpointOutput(
+            route, transfers.base, store, job.node_rank, job.node_count,
+            placement.ranks, placement.world_size, journal.say, counted,
+        )
+        for route in outputs_of(transfers)
+        if route.checkpoint
+    )  # fmt: skip
+
+
+def _text(restored: Restored) -> str:
+    """What was restored, in words."""
+    chosen = restored.chosen
+    if chosen is None:
+        return "no checkpoint to go on from"
+    fetched = (
+        f"{restored.files} files, {size(restored.size)} fetched" if restored.files else "all of it was here"
+    )
+    return f"going on from step {chosen.step} of {chosen.name.attempt}: {fetched}"
+
+
+def _variables(outputs: Tuple[CheckpointOutput, ...], found: List[Restored]) -> Dict[str, Optional[str]]:
+    """The set that was restored, the first of several, and where the training says what is complete."""
+    variables: Dict[str, Optional[str]] = {STEP: None, FROM: None, SPOOL: str(outputs[0].spool)}
+    for output, restored in zip(outputs, found):
+        if restored.chosen is not None:
+            place = f"{output.place}{restored.chosen.name.attempt}"
+            return {**variables, STEP: restored.chosen.step, FROM: place}
+    return variables
+
+
+def told_what_is_restored(training: TrainingEnvironment, checkpoints: NodeCheckpoints) -> TrainingEnvironment:
+    """The environment of the training with the variables that say what was restored."""
+    return training._replace(environ=applied(training.environ, checkpoints.variables))
+
+
+@contextmanager
+def sending_outputs(
+    transfers: Optional[NodeTransfers], checkpoints: NodeCheckpoints, journal: Journal, inbox: SignalInbox
+) -> Iterator[None]:
+    """Uploads outputs and publishes checkpoints while the block runs.
+
+    Failures are reported; the next round or look tries again.
+    """
+
+    def failed(error: Exception) -> None:
+        expected = isinstance(error, (mapping_errors.PathMappingError, OSError))
+        what = str(error) if expected else described(error)
+        journal.say(f"checkpoints: not published, the next look tries again: {what}")
+
+    with uploading_periodically(transfers, journal, inbox), ExitStack() as running:
+        for output in checkpoints.outputs:
+            try:
+                task = Task("publishing", _publish(output, failed), inbox)
+            except RuntimeError as error:  # the limit of threads
+                journal.say(f"checkpoints: published at the end only: {described(error)}")
+                continue
+            running.callback(cancelled_soon, task)
+        yield
+
+
+def _publish(
+    output: CheckpointOutput, failed: Callable[[Exception], None]
+) -> Callable[[threading.Event], None]:
+    return lambda cancel: output.publish(cancel, failed)
+
+
+def last_sets(
+    checkpoints: NodeCheckpoints, run: Optional[RunResult], hurry: bool, journal: Journal
+) -> Callable[[threading.Event, RetryPolicy], List[str]]:
+    """What publishes the sets that are complete when the processes have ended, before other outputs go home.
+
+    If all processes of the `run` have ended with 0, nothing is half written. In a `hurry` what can
+    still become whole goes first. It returns what was not published, and raises `Cancelled` only.
+    """
+
+    ended_well = run is not None and run.succeeded
+
+    def publish(cancel: threading.Event, patience: RetryPolicy) -> List[str]:
+        problems: List[str] = []
+        for output in checkpoints.outputs:
+            before = output.last_whole
+            try:
+                given_up = output.finish(cancel, patience, ended_well, hurry)
+            except mapping_errors.Cancelled:
+                raise
+            except (mapping_errors.PathMappingError, OSError) as error:
+                problems.append(f"not every checkpoint was published: {error}")
+                continue
+            for step, why in given_up.items():
+                journal.say(f"checkpoint step {step} is not complete here, so it is given up: {why}")
+            _report(output, *before, journal)
+        return problems
+
+    return publish
+
+
+def _report(output: CheckpointOutput, before: str, age: float, journal: Journal) -> None:
+    """Says what was published, and for how long the set before had been whole when the training ended."""
+    published, whole = output.last_published, output.last_whole[0]
+    here = f"step {published} is the last one of this node" if published else "this node has published none"
+    there = f"step {whole} the newest whole set" if whole else "no set of this start is known to be whole"
+    then = f"step {before} had been whole for {duration(age)}" if before else "none had been whole yet"
+    journal.say(f"checkpoints: {here}, {there}; when the training ended, {then}")
+    journal.event("checkpoints", published=published, whole=whole, before=before, age=age)

@@ -1,0 +1,71 @@
+"""Small JSON documents in a store: read, written, listed and deleted with the retries of all transfers."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import threading
+from functools import partial
+from pathlib import Path
+from typing import Any, Iterator, Optional
+
+from path_mapping.errors import NotFound
+from path_mapping.localfs import new_md5
+from path_mapping.stores import FileStore
+from path_mapping.transfer import RetryPolicy, listing
+from path_mapping.workers import retrying
+
+
+class Documents:
+    """The documents of one bucket. Every method raises `StoreError`, and `Cancelled` once `cancel` is set.
+
+    `patience` is for its requests.
+    """
+
+    def __init__(self, store: FileStore, bucket: str, cancel: threading.Event, patience: RetryPolicy) -> None:
+        self.store = store
+        self.bucket = bucket
+        self.cancel = cancel
+        self.patience = patience
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        """The keys that begin with the prefix, in order; a page is asked for when it is needed."""
+        return (
+            found.key
+            for found in listing(self.store, self.cancel, self.bucket, prefix, patience=self.patience)
+        )
+
+    def read(self, key: str) -> Optional[Any]:
+        """The document, None if there is none, or it is not JSON."""
+
+        def content() -> bytes:
+            return b"".join(self.store.read(self.bucket, key))
+
+        try:
+            return json.loads(retrying(content, self.cancel, self.patience))
+        except (NotFound, ValueError):
+            return None
+
+    def write(self, key: str, document: Any) -> None:
+        """Stores a document."""
+        self.write_bytes(key, json.dumps(document, ensure_ascii=True, separators=(",", ":")).encode("ascii"))
+
+    def write_bytes(self, key: str, content: bytes) -> None:
+        """Stores an object of these bytes."""
+        digest = new_md5()
+        digest.update(content)
+        handle, name = tempfile.mkstemp(prefix="ma_boot-")
+        try:
+            with open(handle, "wb") as file:
+                file.write(content)
+            write = partial(
+                self.store.write, self.bucket, key, Path(name), digest.hexdigest(), lambda size: None
+            )
+            retrying(write, self.cancel, self.patience)
+        finally:
+            os.unlink(name)
+
+    def delete(self, key: str) -> None:
+        """Deletes an object; it need not exist."""
+        retrying(partial(self.store.delete, self.bucket, key), self.cancel, self.patience)

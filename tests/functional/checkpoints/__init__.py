@@ -1,0 +1,1 @@
+"""Checkpoint sets: published, restored, removed."""

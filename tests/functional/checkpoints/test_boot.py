@@ -1,0 +1,101 @@
+"""A node's checkpoints through real starts of ma_boot, with the embedded OBS server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import List
+
+import pytest
+
+from ma_boot.rehearsal.obs_server import ObsServer
+from path_mapping.stores import open_store
+from tests.conftest import CREDENTIALS
+from tests.functional.checkpoints.output import keys
+from tests.functional.node import Node, eventually
+
+TRAINING = """
+import os, sys, time
+from pathlib import Path
+out, last, rank = Path(sys.argv[1]), int(sys.argv[2]), os.environ["RANK_ID"]
+begin = int(os.environ.get("MABOOT_RESTORED_STEP", 0))
+found = sorted(int(one.name[5:]) for one in out.glob("iter_*"))
+print(f"rank {rank} goes on from {begin} of {os.environ.get('MABOOT_RESTORED_FROM')}, found {found}", flush=True)
+for step in range(begin + 10, last + 1, 10):
+    (out / f"iter_{step}").mkdir(parents=True, exist_ok=True)
+    (out / f"iter_{step}" / f"rank_{rank}.bin").write_bytes(f"{step} of {rank};".encode() * 10_000)
+    while (out / "pause").exists() or not (out / f"go_{step}").exists():
+        time.sleep(0.02)
+"""
+
+
+class Job:
+    """A node whose checkpoints go to an embedded OBS."""
+
+    def __init__(self, node: Node, obs: ObsServer, **options: object) -> None:
+        self.node, self.obs = node, obs
+        self.out = node.home / "ckpt"
+        self.out.mkdir()
+        self.store = open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
+        node.variables.update({"OBS_ENDPOINT": obs.url, **CREDENTIALS})
+        (node.home / "train.py").write_text(TRAINING)
+        route = {"obs": "obs://bucket/ckpt", "checkpoint": "iter_{step}/rank_{rank}.bin", **options}
+        mapping = {"output": {str(self.out): {"restore": "latest", "interval": 1, **route}}}
+        (node.root / "mapping.py").write_text(f"PATH_MAPPING_CONFIG = {mapping!r}\n")
+
+    def arguments(self, last: int) -> List[str]:
+        mapping = ["--path-mapping", str(self.node.root / "mapping.py"), "--python", sys.executable]
+        return [*mapping, "train.py", str(self.out), str(last)]
+
+    def go(self, *steps: int) -> None:
+        for step in steps:
+            (self.out / f"go_{step}").touch()
+
+    def published(self) -> int:
+        return len(list(keys(self.store, "ckpt/.ma_boot/sets/")))
+
+
+@pytest.fixture
+def job(node: Node, obs: ObsServer) -> Job:
+    return Job(node, obs)
+
+
+def test_after_a_sigkill_the_next_start_goes_on_from_the_newest_whole_step(job: Job) -> None:
+    job.go(10, 20)
+    running = job.node.start(*job.arguments(100))
+    eventually(lambda: job.published() == 2, "two steps in OBS")
+    eventually(lambda: (job.out / "iter_30/rank_1.bin").exists(), "a step that is not published yet")
+    running.signal(signal.SIGKILL)
+    running.end()
+    published = job.published()
+    job.go(*range(30, 200, 10))
+    ended = job.node.boot(*job.arguments(60))
+    assert ended.code == 0, ended.output
+    step = 10 * published
+    for rank in (0, 1):
+        assert f"rank {rank} goes on from {step} of obs://bucket/ckpt/attempt-0000" in ended.output
+    assert f"found [{step}]" in ended.output
+    assert f"going on from step {step} of attempt-000001-" in ended.output
+    assert "step 60 is the last one of this node, step 60 the newest whole set" in ended.output
+    files = [
+        key for key in keys(job.store) if "/attempt-000002-" in key and key.endswith("iter_60/rank_1.bin")
+    ]
+    assert len(files) == 1
+    assert not [key for key in keys(job.store) if "aside" in key or "ckpt/iter_" in key]
+    assert "ckpt/go_30" in keys(job.store), "what is of no set is sent as ever"
+
+
+def test_a_stop_gives_up_the_step_that_is_being_written(job: Job) -> None:
+    job.go(10)
+    (job.out / "iter_20").mkdir()
+    running = job.node.start(*job.arguments(100))
+    eventually(lambda: job.published() == 1, "the first step in OBS")
+    eventually(lambda: (job.out / "iter_20/rank_1.bin").exists(), "the second step")
+    os.unlink(job.out / "iter_20/rank_1.bin")
+    running.signal()
+    ended = running.end()
+    assert ended.code == 128 + signal.SIGTERM
+    assert "checkpoint step 20 is not complete here, so it is given up: no file of rank 1" in ended.output
+    assert job.published() == 1
+    assert "when the training ended, step 10 had been whole for" in ended.output
