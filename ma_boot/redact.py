@@ -27,6 +27,11 @@ def masked(environ: Mapping[str, Optional[str]]) -> Dict[str, Optional[str]]:
     }
 
 
+def looks_secret(name: str) -> bool:
+    """Whether a variable of this name holds a secret."""
+    return bool(_SECRET_NAME.search(name))
+
+
 def without_logins(text: str) -> str:
     """The text with masked users and passwords in URLs."""
     return re.sub(_URL_LOGIN, MASK, text)

@@ -6,12 +6,11 @@ The only module that reads `os.environ` and `sys.argv`.
 from __future__ import annotations
 
 import os
-import re
 import signal
 import sys
 from collections import UserDict
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence
 
 import click
 
@@ -67,6 +66,7 @@ COMMANDS = {
     "run": "ma_boot.cli.run:run",
     "rank-table": "ma_boot.cli.rank_table:rank_table",
     "image": "ma_boot.cli.image:image",
+    "job": "ma_boot.cli.job:job",
     "sync": "ma_boot.cli.sync:sync",
     "doctor": "ma_boot.cli.doctor:doctor",
     "report": "ma_boot.cli.report:report",
@@ -80,7 +80,9 @@ class _RunByDefault(Group):
         """The command of this name, None if there is none; variables set the options of `run`."""
         command = super().get_command(ctx, cmd_name)
         if command is not None and cmd_name == "run":
-            ctx.default_map = {"run": _from_environment(command, ctx.obj or {})}
+            from ma_boot.cli.options import from_environment
+
+            ctx.default_map = {"run": from_environment(command, ctx.obj or {})}
         return command
 
     def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
@@ -121,15 +123,3 @@ def commands() -> None:
       ma_boot train.py --epochs 90
       ma_boot --local --nodes 2 --devices-per-node 4 train.py
     """
-
-
-def _from_environment(command: click.Command, environ: Mapping[str, str]) -> Dict[str, Any]:
-    """The options that are set by variables `MABOOT_SOME_NAME`."""
-    from ma_boot.cli.options import RunOption
-
-    found: Dict[str, Any] = {}
-    for option in command.params:
-        if isinstance(option, RunOption) and option.name and environ.get(option.variable):
-            value = environ[option.variable]
-            found[option.name] = tuple(re.split(r":(?!//)", value)) if option.multiple else value
-    return found

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Iterable, List, Mapping, Optional, Sequence
+import shlex
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Sequence
 
 import click
 
@@ -12,17 +13,66 @@ from ma_boot.cli.options import (
     RunOption,
     did_you_mean,
     files,
+    from_environment,
     misfits,
     misplaced_options,
+    of_job,
     unknown_variables,
 )
 from ma_boot.cli.topics import CommandWithTopics
 
+if TYPE_CHECKING:
+    from ma_boot.job import JobFile, JobProblem
+
 _ENVIRONMENT_OPTIONS = ("python", "conda_env", "source")
 
 
+class _Run(CommandWithTopics):
+    """With `--job FILE` the file has the defaults of the options, the command and variables."""
+
+    def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
+        given = {} if ctx.resilient_parsing else self.make_parser(ctx).parse_args(list(args))[0]
+        file = given.get("job") or (ctx.default_map or {}).get("job")
+        if not file or ctx.resilient_parsing:
+            return super().parse_args(ctx, args)
+        from ma_boot.job import load_job  # most starts have no job file
+
+        job = load_job(file, self.problems_of_options)
+        ctx.default_map = {"job": file, **self.defaults_of(job)}
+        ctx.obj = {**ctx.obj, **job.environment}
+        rest = super().parse_args(ctx, args)
+        ctx.params["command"] = ctx.params["command"] or job.command
+        if ctx.params["runner"] == "docker":
+            ctx.params["image"] = ctx.params["image"] or job.image or None
+        return rest
+
+    def problems_of_options(self, job: JobFile) -> List[JobProblem]:
+        """What is wrong with the options of ma_boot in a job."""
+        return [
+            job.problem(f"options: {problem.option}", problem.text)
+            for problem in of_job(self, job.options).problems
+        ]
+
+    def defaults_of(self, job: JobFile) -> Dict[str, Any]:
+        """The options that rehearse a job: its own, those of its variables, and what its form says."""
+        form = {
+            "nodes": job.nodes,
+            "devices_per_node": job.devices_per_node,
+            "code_dir": job.code_dir or None,
+            "exclude": job.exclude,
+            "input": tuple(map(str, job.inputs)),
+            "output": tuple(map(str, job.outputs)),
+            "append_args": shlex.join(job.arguments) or None,
+        }
+        return {
+            **from_environment(self, job.environment),
+            **of_job(self, job.options).values,
+            **{name: value for name, value in form.items() if value},
+        }
+
+
 @click.command(
-    cls=CommandWithTopics,
+    cls=_Run,
     topics=TOPICS,
     context_settings={"allow_interspersed_args": False},
     options_metavar="[OPTIONS] [--]",
@@ -77,8 +127,22 @@ def _notes(ctx: click.Context) -> List[str]:
             raise click.UsageError(question)
     script = command_parts(command).script
     return [
+        *_unused_variables(ctx, options),
         *unknown_variables(environ, [option.variable for option in options]),
         *misplaced_options(command, script.place if script else 0, [one.opts[-1] for one in options]),
+    ]
+
+
+def _unused_variables(ctx: click.Context, options: Sequence[RunOption]) -> List[str]:
+    """A line for variables of the shell that the job would not get, and so its rehearsal does not, either."""
+    shell = ctx.parent.obj if ctx.parent and ctx.params["job"] else {}
+    names = [
+        one.variable for one in options if shell.get(one.variable) and one.name not in (ctx.default_map or {})
+    ]
+    if not names:
+        return []
+    return [
+        f"{', '.join(names)}: not used, as the job would not have it; put it into the job file's environment"
     ]
 
 

@@ -18,7 +18,8 @@ class Rehearsal:
     """What to rehearse: paths as the user wrote them, the delay in seconds.
 
     `channels` are the inputs and outputs of the job form, `appended` further arguments; with `obs_server` the
-    directory `--obs-root` is served as OBS; `sandbox` is None or `bwrap`.
+    directory `--obs-root` is served as OBS; `sandbox` is None or `bwrap`; the nodes
+    get no code that matches a pattern of `exclude`.
     """
 
     request: BootRequest
@@ -32,6 +33,7 @@ class Rehearsal:
     channels: Tuple[FormChannel, ...] = ()
     obs_server: bool = False
     sandbox: Optional[str] = None
+    exclude: Tuple[str, ...] = ()
 
     def faults_of(self, stage: str) -> List[Fault]:
         """The faults of one stage: `rank`, `node`, `table`, `obs` or `disk`."""
@@ -67,6 +69,7 @@ def rehearsal_of(request: BootRequest, options: Mapping[str, Any]) -> Rehearsal:
         channels=parse_channels(options["input"], options["output"]),
         obs_server=served,
         sandbox=options["sandbox"],
+        exclude=tuple(options["exclude"]),
     )
 
 

@@ -157,7 +157,7 @@ def files_of(code: Optional[Path], rehearsal: Rehearsal, cwd: str) -> Tuple[Path
     if code is None:
         return ()
     places = (rehearsal.rehearsal_dir, rehearsal.request.transfers.obs_root)
-    return code_files(code, [Path(cwd, place).resolve() for place in places if place])
+    return code_files(code, [Path(cwd, place).resolve() for place in places if place], rehearsal.exclude)
 
 
 def make_directories(

@@ -1,8 +1,25 @@
 """Reads and checks the mapping file."""
 
+from path_mapping.mapping.document import DictValue, ListValue, ScalarValue, Value
 from path_mapping.mapping.mapping_file import read_mapping
 from path_mapping.mapping.overlaps import overlaps
 from path_mapping.mapping.routes import ObsUrl, PathMapping, Route
-from path_mapping.mapping.selection import Shard, selected, sharer
+from path_mapping.mapping.selection import Shard, pattern_problem, selected, sharer
+from path_mapping.mapping.yaml_json import read_yaml
 
-__all__ = ["ObsUrl", "PathMapping", "Route", "Shard", "overlaps", "read_mapping", "selected", "sharer"]
+__all__ = [
+    "DictValue",
+    "ListValue",
+    "ObsUrl",
+    "PathMapping",
+    "Route",
+    "ScalarValue",
+    "Shard",
+    "Value",
+    "overlaps",
+    "pattern_problem",
+    "read_mapping",
+    "read_yaml",
+    "selected",
+    "sharer",
+]

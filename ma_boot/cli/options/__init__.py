@@ -10,7 +10,16 @@ from ma_boot.cli.options.containers import CONTAINERS
 from ma_boot.cli.options.environment import ENVIRONMENT
 from ma_boot.cli.options.faults import FAULTS
 from ma_boot.cli.options.obs import OBS
-from ma_boot.cli.options.option import SECONDS, SECONDS_ABOVE_0, RunOption, Topic, misfits
+from ma_boot.cli.options.option import (
+    SECONDS,
+    SECONDS_ABOVE_0,
+    OptionProblem,
+    RunOption,
+    Topic,
+    from_environment,
+    misfits,
+    of_job,
+)
 from ma_boot.cli.options.plan import PLAN_TOPIC
 from ma_boot.cli.options.ranks import PRODUCT, RANK_ORDER, RANKS
 from ma_boot.cli.options.rehearsal import REHEARSAL
@@ -25,13 +34,16 @@ __all__ = [
     "SECONDS",
     "SECONDS_ABOVE_0",
     "TOPICS",
+    "OptionProblem",
     "RunOption",
     "Topic",
     "did_you_mean",
     "directories",
     "files",
+    "from_environment",
     "misfits",
     "misplaced_options",
+    "of_job",
     "unknown_variables",
 ]
 

@@ -1,11 +1,14 @@
-"""An option of `ma_boot run`: click's, with the options that it requires."""
+"""An option of `ma_boot run`: click's, with the options that it requires, and its values from elsewhere."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Tuple
+import re
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 import click
 from click.core import ParameterSource
+
+from ma_boot.cli.options.advice import did_you_mean
 
 SECONDS: Dict[str, Any] = {"type": click.FloatRange(min=0), "metavar": "SECONDS"}
 SECONDS_ABOVE_0: Dict[str, Any] = {"type": click.FloatRange(min=0, min_open=True), "metavar": "SECONDS"}
@@ -58,14 +61,76 @@ class Topic(NamedTuple):
 def misfits(ctx: click.Context) -> List[str]:
     """A line for each requirement that is not met, with the options given despite it.
 
-    An option set by its environment variable is listed by the name of the variable.
+    An option set by its environment variable is listed by the name of the variable, or of the key of the
+    job file; the job file itself needs what its options for rehearsals need.
     """
+    of_job = bool(ctx.params.get("job"))
     unmet: Dict[Requirement, List[str]] = {}
     for option in ctx.command.params:
         source = ctx.get_parameter_source(option.name or "")
         if isinstance(option, RunOption) and source is not ParameterSource.DEFAULT:
             missing = [one for one in option.requires if ctx.params[one.option] != one.value]
-            if missing:
-                name = option.variable if source is ParameterSource.DEFAULT_MAP else option.opts[-1]
+            by_default = source is ParameterSource.DEFAULT_MAP
+            if missing and not (of_job and by_default and missing[0] is LOCAL):
+                name = option.opts[-1] if of_job or not by_default else option.variable
                 unmet.setdefault(missing[0], []).append(name)
     return [f"{', '.join(names)}: {requirement.message}" for requirement, names in unmet.items()]
+
+
+class OptionProblem(NamedTuple):
+    """What is wrong with an option of a job, by its name without hyphens at the start."""
+
+    option: str
+    text: str
+
+
+class OptionsOfJob(NamedTuple):
+    """Values for click's `default_map`, and what is wrong."""
+
+    values: Dict[str, Any]
+    problems: List[OptionProblem]
+
+
+def from_environment(command: click.Command, environ: Mapping[str, str]) -> Dict[str, Any]:
+    """The options that are set by variables `MABOOT_SOME_NAME`."""
+    found: Dict[str, Any] = {}
+    for option in command.params:
+        if isinstance(option, RunOption) and option.name and environ.get(option.variable):
+            value = environ[option.variable]
+            found[option.name] = tuple(re.split(r":(?!//)", value)) if option.multiple else value
+    return found
+
+
+def of_job(command: click.Command, words: Sequence[str]) -> OptionsOfJob:
+    """The values of a job's options `--name=value` and flags `--name`.
+
+    An option for rehearsals, containers or plans is none of a job's.
+    """
+    own = {
+        option.opts[-1][2:]: option
+        for option in command.params
+        if isinstance(option, RunOption)
+        and option.name not in ("local", "plan")
+        and not any(need in (LOCAL, PLAN) or need.option == "runner" for need in option.requires)
+        and option.opts[-1].startswith("--")
+    }
+    values: Dict[str, Any] = {}
+    problems: List[OptionProblem] = []
+    context = click.Context(command)
+    for word in words:
+        name, given, text = word[2:].partition("=")
+        option = own.get(name)
+        if option is None or not option.name:
+            question = did_you_mean(name, list(own))
+            problems.append(OptionProblem(name, f"no such option of a job{question}; see ma_boot --help all"))
+        elif option.is_flag != (not given):
+            expected = "true or false" if option.is_flag else option.metavar or "a value"
+            problems.append(OptionProblem(name, f"expected {expected}"))
+        else:
+            earlier = values.get(option.name, ())
+            values[option.name] = True if option.is_flag else (*earlier, text) if option.multiple else text
+            try:
+                option.process_value(context, values[option.name])
+            except click.BadParameter as error:
+                problems.append(OptionProblem(name, error.message))
+    return OptionsOfJob(values, problems)

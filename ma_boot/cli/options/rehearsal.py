@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ma_boot.cli.options.completion import DIR
+from ma_boot.cli.options.completion import DIR, FILE
 from ma_boot.cli.options.option import LOCAL, PROCESS, SECONDS, RunOption, Topic
 
 REHEARSAL = Topic(
@@ -12,10 +12,18 @@ REHEARSAL = Topic(
     "the job on this machine, without the platform",
     (
         "ma_boot --local --nodes 2 --devices-per-node 4 train.py",
+        "ma_boot --local --job job.yaml",
         "ma_boot --local --obs-root obs --input data_url=obs://bucket/data/ train.py",
     ),
     (
         RunOption("--local", is_flag=True, common=True, help="Rehearse the job on this machine."),
+        RunOption(
+            "--job",
+            **FILE,
+            requires=(LOCAL,),
+            common=True,
+            help="The job to rehearse: a job file (job.yaml).",
+        ),
         RunOption(
             "--nodes",
             metavar="N",
@@ -43,6 +51,13 @@ REHEARSAL = Topic(
         ),
         RunOption(
             "--code-dir", **DIR, requires=(LOCAL,), help="The job's code directory; default: that of COMMAND."
+        ),
+        RunOption(
+            "--exclude",
+            multiple=True,
+            metavar="PATTERN",
+            requires=(LOCAL,),
+            help="What of the code is not copied to the nodes, as in .gitignore.",
         ),
         RunOption(
             "--rehearsal-dir",

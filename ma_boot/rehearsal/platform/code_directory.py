@@ -11,6 +11,7 @@ from typing import Collection, List, Optional, Sequence, Tuple
 
 from ma_boot.environment import Script, command_parts, no_such_file
 from ma_boot.errors import CannotCreate, ConfigError
+from path_mapping.mapping import selected
 
 MOST_FILES = 1000
 MOST_BYTES = 5 << 30
@@ -64,24 +65,29 @@ def _with_script(command: Sequence[str], script: Script, name: str) -> Tuple[str
     return (*command[: script.place], name, *command[script.place + 1 :])
 
 
-def code_files(code: Path, apart: Collection[Path]) -> Tuple[Path, ...]:
+def code_files(code: Path, apart: Collection[Path], exclude: Sequence[str] = ()) -> Tuple[Path, ...]:
     """The files of the code, relative to it.
 
-    Left out are the directories `apart`, those of rehearsals, and virtual environments, which nobody uploads
-    as code.
+    Left out are the directories `apart`, those of rehearsals, virtual environments, which nobody uploads
+    as code, and what matches a pattern of `exclude`, as in .gitignore.
 
     Raises:
         ConfigError: they exceed the platform's limits, 1,000 files and 5 GB.
     """
     files: List[Path] = []
     size = 0
+    is_selected = selected((), exclude) if exclude else None
     for directory, directories, names in os.walk(code):
         here = Path(directory)
         directories[:] = sorted(
-            name for name in directories if _is_code(here / name) and here / name not in apart
+            name
+            for name in directories
+            if _is_code(here / name)
+            and here / name not in apart
+            and (not is_selected or is_selected(f"{(here / name).relative_to(code).as_posix()}/"))
         )
         for path in (here / name for name in sorted(names)):
-            if path.is_file():
+            if path.is_file() and (not is_selected or is_selected(path.relative_to(code).as_posix())):
                 files.append(path.relative_to(code))
                 size += path.stat().st_size
         if len(files) > MOST_FILES or size > MOST_BYTES:

@@ -202,6 +202,7 @@ def job_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("jobstart_hccl.json", "yesterday.json"):
         Path(name).write_text(json.dumps(fake(2, 8)))
     Path("train.py").write_text("print('trained')")
+    Path("job.yaml").write_text("command: train.py\nnodes: 2\n")
     Path("path_mapping_config.py").write_text(
         "PATH_MAPPING_CONFIG = {'input': {'data': 'obs://bucket/data/'}, 'output': {'out': 'obs://bucket/out/'}}"
     )

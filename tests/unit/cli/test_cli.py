@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ma_boot.cli.app import _from_environment, main
+from ma_boot.cli.app import main
+from ma_boot.cli.options import from_environment
 from ma_boot.cli.run import run
 from ma_boot.launch import LaunchOptions
 from ma_boot.launch.worker_specs import _OF_RANK
@@ -23,7 +24,7 @@ from ma_boot.rank_table import PRODUCTS
 
 def parsed(arguments: List[str], environ: Dict[str, str]) -> Dict[str, object]:
     """The values that `run` would get."""
-    context = run.make_context("run", list(arguments), default_map=_from_environment(run, environ))
+    context = run.make_context("run", list(arguments), default_map=from_environment(run, environ))
     return dict(context.params)
 
 
@@ -111,7 +112,7 @@ def test_option_beats_variable_beats_default() -> None:
 def test_every_option_has_a_variable() -> None:
     options = [p for p in run.params if isinstance(p, click.Option) and p.opts[-1].startswith("--")]
     wanted = {"MABOOT_" + option.opts[-1][2:].replace("-", "_").upper(): "1" for option in options}
-    assert set(_from_environment(run, wanted)) == {option.name for option in options}
+    assert set(from_environment(run, wanted)) == {option.name for option in options}
 
 
 def test_options_offer_what_the_rooms_know() -> None:

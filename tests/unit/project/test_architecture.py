@@ -45,6 +45,7 @@ ALLOWED_IN_MA_BOOT: Dict[str, str] = {
     "processes": "errors",
     "modelarts": "errors processes rank_table",
     "environment": "errors processes",
+    "job": "errors redact path_mapping",
     "launch": "errors redact modelarts environment",
     "reporting": "errors redact modelarts",
     "reporting.timeline": "reporting",
@@ -67,8 +68,9 @@ ALLOWED_IN_MA_BOOT: Dict[str, str] = {
     "rehearsal.faults rehearsal.injection rehearsal.obs_server rehearsal.obs_server.storage rehearsal.platform "
     "rehearsal.sandbox rehearsal.containers path_mapping",
     "cli.options": "errors rank_table modelarts launch rehearsal.faults path_mapping",
-    "cli": "errors redact lean_click rank_table processes modelarts environment launch reporting reporting.timeline reporting.page "
+    "cli": "errors redact lean_click job rank_table processes modelarts environment launch reporting reporting.timeline reporting.page "
     "supervisor image doctor node rehearsal rehearsal.faults cli.options path_mapping",
+    "cli.job": "errors job reporting cli.options cli",
     "__main__": "cli",
 }
 OUTSIDE = {"ma_boot.__main__", "ma_boot.for_training.ma_boot", "ma_boot.for_training.path_mapping"}
@@ -77,6 +79,7 @@ HOLD_ROOMS = {"ma_boot", "ma_boot.cli", "ma_boot.rehearsal", "ma_boot.rehearsal.
 # No effect, neither their own nor through what they import: whole rooms, and single modules of others.
 PURE: Set[str] = {
     "ma_boot.rank_table",
+    "ma_boot.job",
     "ma_boot.launch",
     "ma_boot.reporting.timeline",
     "ma_boot.cli.options",
@@ -111,6 +114,7 @@ PURE: Set[str] = {
 }
 NOT_PURE = {
     "path_mapping.mapping.mapping_file": "reads the file",
+    "ma_boot.job.load": "reads the file",
     "ma_boot.rehearsal.faults.trivial_training": "a program that is copied to the nodes",
 }
 EFFECTS = {

@@ -1,0 +1,145 @@
+"""What ModelArts' job form accepts: the rules for values, and what a submission needs. Pure.
+
+Limits are those of the API's documentation (CreateTrainingJob) and of the console's form.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import combinations
+from typing import Dict, Iterator, List
+
+from ma_boot.job.job_file import JobFile, JobProblem
+from ma_boot.redact import looks_secret
+
+MOST_VARIABLES = 100
+LONGEST_VALUE = 4096
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_HOST = re.compile(r"swr\.(?P<region>[a-z0-9-]+)\.[a-z0-9.-]+/(?P<rest>.*)")
+_IMAGE = re.compile(
+    r"[a-z](?:[a-z0-9._-]{0,62}[a-z0-9])?/[a-z0-9]+(?:(?:[._]|__|-+|/)[a-z0-9]+)*:\w[\w.-]{0,127}", re.ASCII
+)
+_WORKSPACE = re.compile(r"0|[A-Za-z0-9-]{32,36}")
+_VISUAL = re.compile(r"modelarts\.pool\.visual\.(?:(\d*)xlarge)")
+_FREE = {"MA_RUN_METHOD"}  # names with the reserved prefix that the form takes
+
+
+def image_url(image: str) -> str:
+    """An image as the API takes it: without the host of SWR."""
+    found = _HOST.fullmatch(image)
+    return found["rest"] if found else image
+
+
+def image_region(image: str) -> str:
+    """The region of an image that is written with the host of SWR; else empty."""
+    found = _HOST.fullmatch(image)
+    return found["region"] if found else ""
+
+
+def form_problems(job: JobFile) -> List[JobProblem]:
+    """All that the job form would refuse of what is set."""
+    return [*_texts(job), *_variables(job), *_values(job), *_channels(job), *_places(job), *_resources(job)]
+
+
+def missing_fields(job: JobFile) -> List[JobProblem]:
+    """What a submission needs and the job does not have."""
+    needed = {
+        "name": (job.name, "letters, digits, - and _, at most 64"),
+        "image": (job.image, "ORGANIZATION/NAME:TAG in SWR"),
+        "command": (job.command, "what follows ma_boot, such as train.py --epochs 90"),
+        "flavor": (job.flavor or job.pool, "a flavor of the public pool, or `pool` for a dedicated one"),
+    }
+    found = [
+        job.problem(key, f"missing, expected {rule}") for key, (value, rule) in needed.items() if not value
+    ]
+    if not job.code_url:
+        found.append(job.problem("code-url", "missing, expected where the code goes: obs://bucket/jobs/"))
+    return found
+
+
+def _texts(job: JobFile) -> Iterator[JobProblem]:
+    if job.name and not _NAME.fullmatch(job.name):
+        yield job.problem("name", f"found {job.name!r}, expected 1 to 64 letters, digits, - and _")
+    if len(job.description) > 256:
+        yield job.problem("description", f"found {len(job.description)} characters, expected at most 256")
+    if job.image and not _IMAGE.fullmatch(image_url(job.image)):
+        yield job.problem("image", f"found {job.image!r}, expected ORGANIZATION/NAME:TAG in SWR")
+    if job.workspace and not _WORKSPACE.fullmatch(job.workspace):
+        yield job.problem("workspace", f"found {job.workspace!r}, expected 0 or an id of 32 characters")
+    for word in (*job.options, *job.command):
+        if "\n" in word or "\r" in word:
+            yield job.problem("command", f"found a line break in {word!r}, which the job form refuses")
+
+
+def _variables(job: JobFile) -> Iterator[JobProblem]:
+    count = len(job.environment) + len(job.secrets)
+    if count > MOST_VARIABLES:
+        yield job.problem("environment", f"found {count} variables, expected at most {MOST_VARIABLES}")
+    for key, names in (("environment", job.environment), ("secrets", job.secrets)):
+        for name in names:
+            where = f"{key}: {name}" if key == "environment" else key
+            if not _VARIABLE.fullmatch(name):
+                yield job.problem(where, f"found the name {name!r}, expected letters, digits and _")
+            elif name.startswith("MA_") and name not in _FREE:
+                yield job.problem(where, f"found {name}, but names that begin with MA_ are ModelArts' own")
+    for name in job.parameters:
+        if not _PARAMETER.fullmatch(name):
+            yield job.problem(f"parameters: {name}", "expected a name of letters, digits, _, - and .")
+
+
+def _values(job: JobFile) -> Iterator[JobProblem]:
+    for name, value in job.environment.items():
+        if len(value) > LONGEST_VALUE:
+            text = f"found {len(value)} characters, expected at most {LONGEST_VALUE}"
+            yield job.problem(f"environment: {name}", text)
+        if name in job.secrets:
+            yield job.problem("secrets", f"{name} has a value in `environment`, too")
+
+
+def _channels(job: JobFile) -> Iterator[JobProblem]:
+    seen: Dict[str, str] = {}
+    for key, channels in (("inputs", job.inputs), ("outputs", job.outputs)):
+        for channel in channels:
+            if channel.name in seen:
+                yield job.problem(f"{key}: {channel.name}", f"is a name of {seen[channel.name]}, too")
+            seen[channel.name] = key
+    for name in job.parameters:
+        if name in seen:
+            yield job.problem(f"parameters: {name}", f"is a name of {seen[name]}, too")
+
+
+def _places(job: JobFile) -> Iterator[JobProblem]:
+    for one, other in combinations(job.outputs, 2):
+        if str(one.url).rstrip("/") == str(other.url).rstrip("/"):
+            yield job.problem(f"outputs: {other.name}", f"goes to the same place as {one.name}: {one.url}")
+    for output in job.outputs:
+        for taken in job.inputs:
+            if str(output.url).rstrip("/") == str(taken.url).rstrip("/"):
+                yield job.problem(f"outputs: {output.name}", f"would be written over the input {taken.name}")
+
+
+def _resources(job: JobFile) -> Iterator[JobProblem]:
+    visual = _VISUAL.fullmatch(job.flavor)
+    if job.flavor and not visual and job.pool:
+        yield job.problem("flavor", "expected modelarts.pool.visual.* with a pool, or no pool")
+    if visual and not job.pool:
+        yield job.problem("flavor", f"{job.flavor} is for a dedicated pool: add its id as `pool`")
+    cards = int(visual[1] or 1) if visual else 0
+    if cards and cards != job.devices_per_node:
+        text = f"{job.flavor} has {cards} cards, but devices-per-node is {job.devices_per_node}"
+        yield job.problem("flavor", text)
+
+
+def exposed_secrets(job: JobFile) -> List[JobProblem]:
+    """Variables whose names are those of secrets: everybody who may see the job can read their values."""
+    return [
+        job.problem(
+            f"environment: {name}",
+            "the value of a secret in the file; name the variable in `secrets` instead, so that the value "
+            "comes from your shell. Whoever may see the job in ModelArts can read either",
+        )
+        for name, value in job.environment.items()
+        if value and looks_secret(name)
+    ]

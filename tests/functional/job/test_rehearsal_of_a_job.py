@@ -1,0 +1,141 @@
+"""`ma_boot --local --job job.yaml`: the file is the command line of the rehearsal."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Dict, Optional
+
+import pytest
+
+from tests.functional.node import Ended
+
+TRAIN = """
+import json, os, sys
+print(json.dumps(sys.argv), json.dumps(dict(os.environ)), flush=True)
+with open(os.path.join(os.environ["train_url"], os.environ.get("RANK", "-")), "w") as file:
+    file.write("done")
+"""
+
+JOB = """\
+name: first
+command: train.py --epochs 90
+options: {tee: all, rendezvous: torch}
+nodes: 2
+devices-per-node: 2
+exclude: ["*.ckpt"]
+inputs: {data_url: obs://bucket/data/}
+outputs: {"train_url@env": obs://bucket/out/}
+parameters: {lr: 0.10}
+environment: {GREETING: "hello you", MABOOT_STOP_TIMEOUT: 7}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A directory with a training script, a job file, and OBS below it."""
+    (tmp_path / "train.py").write_text(TRAIN)
+    (tmp_path / "old.ckpt").write_text("")
+    (tmp_path / "job.yaml").write_text(JOB)
+    (tmp_path / "obs" / "bucket" / "data").mkdir(parents=True)
+    (tmp_path / "obs" / "bucket" / "data" / "x").write_text("input")
+    return tmp_path
+
+
+def ma_boot(project: Path, *arguments: str, more: Optional[Dict[str, str]] = None) -> Ended:
+    environ = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": str(project), **(more or {})}
+    argv = [sys.executable, "-m", "ma_boot", *arguments]
+    done = subprocess.run(
+        argv, cwd=project, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=100
+    )
+    return Ended(done.returncode, done.stdout.decode())
+
+
+REHEARSE = ["--local", "--job", "job.yaml", "--obs-root", "obs", "--rank-table-delay", "0.3"]
+
+
+def test_a_job_file_is_rehearsed(project: Path) -> None:
+    ended = ma_boot(project, *REHEARSE)
+    assert ended.code == 0, ended.output
+    assert "2 nodes x 2 devices" in ended.output
+    data = "home/ma-user/modelarts/inputs/data_url_0"
+    assert f'{data}", "--lr=0.10"]' in ended.output
+    assert '"GREETING": "hello you"' in ended.output
+    assert "/home/ma-user/modelarts/outputs/train_url_0" in ended.output
+    assert '"WORLD_SIZE": "4"' in ended.output
+    copied = {
+        file.name
+        for file in project.glob("ma_boot-rehearsal/*/node-0/home/ma-user/modelarts/user-job-dir/*/*")
+    }
+    assert "train.py" in copied
+    assert "old.ckpt" not in copied
+
+
+def test_options_and_the_command_override_the_file(project: Path) -> None:
+    ended = ma_boot(project, *REHEARSE, "--nodes", "1", "--rendezvous", "none", "train.py", "hi")
+    assert ended.code == 0, ended.output
+    assert "1 nodes x 2 devices" in ended.output
+    assert '"RANK"' not in ended.output
+    assert '/train.py", "hi", "--data_url=' in ended.output
+
+
+def test_variables_of_the_shell_set_no_option_of_the_job(project: Path) -> None:
+    ended = ma_boot(project, *REHEARSE, "--plan", more={"MABOOT_NODES": "3", "MABOOT_STOP_TIMEOUT": "9"})
+    assert ended.code == 0, ended.output
+    assert "MABOOT_NODES: not used" not in ended.output, "the file has the number of nodes"
+    assert "node 1: 2 processes, world size 4" in ended.output
+    assert "node 2" not in ended.output
+    noted = ma_boot(project, *REHEARSE, "--plan", more={"MABOOT_TEE": "first", "MABOOT_HANG_TIMEOUT": "9"})
+    assert "note: MABOOT_HANG_TIMEOUT: not used, as the job would not have it" in noted.output
+
+
+def test_all_mistakes_of_the_file_and_its_options_are_one_message(project: Path) -> None:
+    (project / "job.yaml").write_text(
+        "nodes: 0\noptions:\n  rendevous: torch\n  tee: some\n  preflight: maybe\n  local: true\nretry: 3\n"
+    )
+    ended = ma_boot(project, "--local", "--job", "job.yaml")
+    assert ended.code == 78
+    assert ended.output.splitlines() == [
+        "ma_boot: job.yaml is not a valid job file:",
+        "  - line 1: nodes: found 0, expected a number from 1 to 1024",
+        "  - line 3: options: rendevous: no such option of a job; did you mean rendezvous?; see ma_boot --help all",
+        "  - line 4: options: tee: found 'some', expected all, first, none, or ranks such as 0,3",
+        "  - line 5: options: preflight: expected true or false",
+        "  - line 6: options: local: no such option of a job; see ma_boot --help all",
+        "  - line 7: retry: no such key; did you mean retries?",
+    ]
+
+
+def test_the_first_file_is_rehearsed_as_it_is(project: Path) -> None:
+    (project / "job.yaml").unlink()
+    (project / "train.py").write_text("print('hi')")
+    ended = ma_boot(
+        project, "job", "init", "--nodes", "2", "--bucket", "bucket", "train.py", "--epochs", "90"
+    )
+    assert (ended.code, ended.output) == (0, "job.yaml\nnext: ma_boot --local --job job.yaml\n")
+    ended = ma_boot(project, "--local", "--job", "job.yaml", "--rendezvous", "torch")
+    assert ended.code == 0, ended.output
+    assert "2 nodes x 1 devices" in ended.output
+
+
+def test_the_first_file_is_never_written_over_another(project: Path) -> None:
+    ended = ma_boot(project, "job", "init", "--mapping", "train.py")
+    assert ended.code == 73
+    assert "job.yaml: already there, and never written over" in ended.output
+    assert (project / "job.yaml").read_text() == JOB
+    assert not (project / "path_mapping_config.py").exists()
+    ended = ma_boot(project, "job", "init", "--output", "second.yaml", "--mapping", "train.py")
+    assert ended.code == 0, ended.output
+    assert "path-mapping: path_mapping_config.py" in (project / "second.yaml").read_text()
+    plan = ma_boot(project, "sync", "plan", "path_mapping_config.py", "--obs-root", "obs")
+    assert "obs://your-bucket/" in plan.output
+
+
+def test_a_job_file_is_for_rehearsals(project: Path) -> None:
+    ended = ma_boot(project, "--job", "job.yaml")
+    assert ended.code == 64
+    assert "--job: only for rehearsals; add --local." in ended.output
+    ended = ma_boot(project, "--local", "--job", "missing.yaml", "train.py")
+    assert ended.code == 78
+    assert "cannot read the job file missing.yaml: No such file or directory" in ended.output

@@ -1,0 +1,194 @@
+"""The job file: what is read from it, and every mistake with its line."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ma_boot.job import KEYS, Answers, JobFile, first_job_file, form_problems, overridden, parse_job
+from ma_boot.job.job_file import JobChannel
+from path_mapping.mapping import ObsUrl
+
+WHOLE = """\
+name: resnet-2x8
+description: two nodes
+image: vision/resnet:2026.1
+command: train.py --epochs 90 --name "a b"
+options:
+  rendezvous: torch
+  preflight: true
+  source: [a.sh, b.sh]
+nodes: 2
+devices-per-node: 8
+pool: pool-a1b2c3d4
+flavor: modelarts.pool.visual.8xlarge
+code-dir: src
+code-url: obs://bucket/jobs/
+exclude: ["*.ckpt"]
+inputs: {data_url: "obs://bucket/data/"}
+outputs: {"train_url@env": "obs://bucket/out/"}
+parameters: {lr: 0.10, flag: true, 'n': 3}
+environment: {SIZE: 1_000, A: "x y"}
+secrets: [OBS_ACCESS_KEY_ID]
+log-url: obs://bucket/log/
+retries: 3
+time-limit: 2d
+workspace: "0"
+request: {spec: {schedule_policy: {priority: 2}}}
+"""
+
+
+def told(text: str) -> list[str]:
+    job, problems = parse_job(text)
+    return [str(problem) for problem in (*problems, *form_problems(job))]
+
+
+def test_each_key_is_read() -> None:
+    job, problems = parse_job(WHOLE)
+    assert [*problems, *form_problems(job)] == []
+    assert job == JobFile(
+        name="resnet-2x8",
+        description="two nodes",
+        image="vision/resnet:2026.1",
+        command=("train.py", "--epochs", "90", "--name", "a b"),
+        options=("--rendezvous=torch", "--preflight", "--source=a.sh", "--source=b.sh"),
+        nodes=2,
+        devices_per_node=8,
+        pool="pool-a1b2c3d4",
+        flavor="modelarts.pool.visual.8xlarge",
+        code_dir="src",
+        code_url=ObsUrl("bucket", "jobs/"),
+        exclude=("*.ckpt",),
+        inputs=(JobChannel("data_url", ObsUrl("bucket", "data/")),),
+        outputs=(JobChannel("train_url", ObsUrl("bucket", "out/"), by_variable=True),),
+        parameters={"lr": "0.10", "flag": "true", "n": "3"},
+        environment={"SIZE": "1_000", "A": "x y"},
+        secrets=("OBS_ACCESS_KEY_ID",),
+        log_url=ObsUrl("bucket", "log/"),
+        retries=3,
+        time_limit=48,
+        workspace="0",
+        request={"spec": {"schedule_policy": {"priority": 2}}},
+    )
+    assert job.arguments == ("--lr=0.10", "--flag=true", "--n=3")
+    set_here = {key for key in KEYS if getattr(job, key.replace("-", "_"))}
+    assert set_here == set(KEYS), "the file above has a value for each key"
+
+
+def test_the_keys_are_the_fields() -> None:
+    names = [field.name.replace("_", "-") for field in dataclasses.fields(JobFile)]
+    assert names == [*KEYS, "lines"]
+
+
+def test_all_mistakes_are_said_at_once_with_their_lines() -> None:
+    assert told(
+        "name: a job\n"
+        "nodes: many\n"
+        "devices_per_node: 8\n"
+        "command: train.py && echo\n"
+        "inputs:\n"
+        "  data: /bucket/data\n"
+        "  a b: obs://bucket/x\n"
+        "environment:\n"
+        "  MA_JOB: x\n"
+        "  A: 1\n"
+        "  A: 2\n"
+        "time-limit: soon\n"
+    ) == [
+        "line 2: nodes: found 'many', expected a number from 1 to 1024",
+        "line 3: devices_per_node: no such key; did you mean devices-per-node?",
+        "line 4: command: found 'train.py && echo', expected one command without a shell's &&: put it into a .sh file",
+        "line 6: inputs: data: found '/bucket/data', expected 'obs://bucket/path'",
+        "line 7: inputs: a b: expected NAME or NAME@env: letters, digits and _ only",
+        "line 11: environment: A: is already on line 10",
+        "line 12: time-limit: found 'soon', expected whole hours or days such as 24h or 3d",
+        "line 1: name: found 'a job', expected 1 to 64 letters, digits, - and _",
+        "line 9: environment: MA_JOB: found MA_JOB, but names that begin with MA_ are ModelArts' own",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a: [", "line 1: not YAML"),
+        ("- name", "found a list, expected NAME: VALUE"),
+        ("name: [x]", "line 1: name: found a list, expected a text or a number"),
+        ("command: 'a \"b'", "expected a command (No closing quotation)"),
+        ("nodes: true", "found true, expected a number"),
+        ("request: 3", "expected fields of the request"),
+        ("image: Vision/x:1", "expected ORGANIZATION/NAME:TAG"),
+        ("image: vision/x", "expected ORGANIZATION/NAME:TAG"),
+        ("description: " + "x" * 257, "found 257 characters, expected at most 256"),
+        ("workspace: mine", "expected 0 or an id of 32 characters"),
+        ("inputs: {a: obs://bucket/x}\noutputs: {a: obs://bucket/y}", "outputs: a: is a name of inputs, too"),
+        ("inputs: {a: obs://bucket/x}\nparameters: {a: 1}", "parameters: a: is a name of inputs, too"),
+        (
+            "outputs: {a: obs://bucket/x, b: obs://bucket/x/}",
+            "line 1: outputs: b: goes to the same place as a",
+        ),
+        ("inputs: {a: obs://bucket/x}\noutputs: {b: obs://bucket/x}", "would be written over the input a"),
+        ("pool: p\nflavor: modelarts.bm.d910.xlarge.8", "line 2: flavor: expected modelarts.pool.visual"),
+        ("flavor: modelarts.pool.visual.xlarge", "is for a dedicated pool"),
+        ("pool: p\nflavor: modelarts.pool.visual.8xlarge", "has 8 cards, but devices-per-node is 1"),
+        ("environment: {A: " + "x" * 4097 + "}", "found 4097 characters"),
+        ("environment: {" + ", ".join(f"A{i}: 1" for i in range(101)) + "}", "found 101 variables"),
+        ("environment: {A: x}\nsecrets: [A]", "line 2: secrets: A has a value in `environment`, too"),
+        ('command: [train.py, "a\\nb"]', "found a line break"),
+        ("parameters: {'a b': 1}", "expected a name of letters"),
+    ],
+)
+def test_mistake(text: str, problem: str) -> None:
+    assert problem in "\n".join(told(text))
+
+
+def test_an_image_may_be_written_with_its_registry() -> None:
+    assert told("image: swr.cn-north-4.myhuaweicloud.com/vision/resnet:1") == []
+
+
+def test_other_values_replace_those_of_the_file() -> None:
+    job, _ = parse_job(WHOLE)
+    given_here = {
+        "nodes": 1,
+        "options": ("--tee=first",),
+        "environment": {"A": "z"},
+        "inputs": (JobChannel("data_url", ObsUrl("other", "")),),
+    }
+    changed = overridden(job, given_here)
+    assert (changed.nodes, changed.options[-1]) == (1, "--tee=first")
+    assert changed.environment == {"SIZE": "1_000", "A": "z"}
+    assert [str(channel) for channel in changed.inputs] == ["data_url=obs://other/"]
+    assert changed.problem("nodes", "x").line is None, "it is not the file's any more"
+    assert changed.problem("retries", "x").line == 22
+
+
+@given(st.text())
+def test_no_text_breaks_the_reader(text: str) -> None:
+    job, problems = parse_job(text)
+    form_problems(job)
+    assert problems or job is not None
+
+
+@pytest.mark.parametrize(
+    "words", [["train.py"], ["torchrun", "train.py", "--name", "a: b # c"], ["1e3"], ["-m", "x"]]
+)
+@pytest.mark.parametrize("bucket", ["", "bucket"])
+def test_the_first_file_is_right_also_without_its_comments(words: list[str], bucket: str) -> None:
+    text = first_job_file(Answers("first", tuple(words), "a/b:1", 2, 8, "pool-1", bucket, "mapping.py"))
+    job, problems = parse_job(text)
+    assert [*problems, *form_problems(job)] == []
+    assert (job.name, job.command, job.nodes, job.devices_per_node) == ("first", tuple(words), 2, 8)
+    assert job.options == ("--path-mapping=mapping.py",)
+    uncommented = "\n".join(
+        line[2:]
+        if line.startswith("# ") and ":" in line and "ma_boot" not in line and "Each key" not in line
+        else line
+        for line in text.splitlines()
+        if "flavor" not in line
+    )
+    job, problems = parse_job(uncommented)
+    assert [*problems, *form_problems(job)] == []
+    assert job.retries == 3
+    assert job.time_limit == 24
