@@ -21,7 +21,6 @@ REHEARSAL = Topic(
             "--job",
             **FILE,
             requires=(LOCAL,),
-            common=True,
             help="The job to rehearse: a job file (job.yaml).",
         ),
         RunOption(
