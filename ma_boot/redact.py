@@ -29,7 +29,7 @@ def masked(environ: Mapping[str, Optional[str]]) -> Dict[str, Optional[str]]:
 
 def looks_secret(name: str) -> bool:
     """Whether a variable of this name holds a secret."""
-    return bool(_SECRET_NAME.search(name))
+    return bool(re.search(_SECRET_NAME, name))
 
 
 def without_logins(text: str) -> str:

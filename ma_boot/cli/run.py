@@ -39,7 +39,7 @@ class _Run(CommandWithTopics):
 
         job = load_job(file, self.problems_of_options)
         ctx.default_map = {"job": file, **self.defaults_of(job)}
-        ctx.obj = {**ctx.obj, **job.environment}
+        ctx.obj = {**(ctx.obj or {}), **job.environment}
         rest = super().parse_args(ctx, args)
         ctx.params["command"] = ctx.params["command"] or job.command
         if ctx.params["runner"] == "docker":
