@@ -40,7 +40,7 @@ def checkpoint(step: int, epoch: Optional[int] = None, node: bool = False) -> No
 
 def _append(path: str, said: Mapping[str, Any]) -> None:
     line = (json.dumps(said) + "\n").encode("ascii")
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         written = os.write(descriptor, line)
         if written != len(line):

@@ -47,7 +47,7 @@ class TargetDir:
         contained(Path(path, "x"), Path(root))
         self._made = make_directories(Path(path))
         self.path = path
-        self.handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self.handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         try:  # a link may have come since the first check
             _check_inside(os.readlink(f"/proc/self/fd/{self.handle}"), Path(root), path)
         except BaseException:
@@ -67,14 +67,14 @@ class TargetDir:
     def create(self, name: str) -> Tuple[str, int]:
         """Creates an unfinished file for `name`, locked while it is open. Returns its name and descriptor."""
         temporary = f".{stem_of(name)}.{os.urandom(6).hex()}{TEMPORARY}"
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
         file = os.open(temporary, flags, 0o640, dir_fd=self.handle)
         lock(file)
         return temporary, file
 
     def resume(self, temporary: str) -> int:
         """Opens and locks an unfinished file of an earlier run, which is created if it does not exist."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
         file = os.open(temporary, flags, 0o640, dir_fd=self.handle)
         lock(file)
         return file

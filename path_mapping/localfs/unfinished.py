@@ -29,7 +29,7 @@ def lock(file: int) -> None:
 def is_locked(path: str, missing: bool = True) -> bool:
     """Whether a process works on the file, or that is unknown; `missing` if it does not exist."""
     try:
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         return missing
     except OSError:
@@ -79,7 +79,7 @@ class PartJournal:
 
     def __init__(self, name: str, directory: int) -> None:
         """Opens or creates it in a directory that is given by its open file descriptor. Raises `OSError`."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
         self._file = os.open(name, flags, 0o640, dir_fd=directory)
 
     def known(self) -> Dict[int, int]:

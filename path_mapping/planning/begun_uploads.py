@@ -103,7 +103,7 @@ class BegunUploads:
                 self._take_from(path)
 
     def _take_from(self, path: Path) -> None:
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if not os.fstat(file).st_nlink:  # another process has taken it over
@@ -130,7 +130,7 @@ class BegunUploads:
         """Creates the file, and locks it before it has the name by which others find it."""
         name = f"{self._prefix}{os.urandom(6).hex()}"
         new, self._path = self._directory / f"{name}.new.ma_sync", self._directory / f"{name}{_SUFFIX}"
-        file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o640)
+        file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # without locks there is no owner: not noted
             os.rename(new, self._path)

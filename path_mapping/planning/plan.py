@@ -57,9 +57,9 @@ def plan_downloads(
     entries: Iterable[RecordEntry],
     look: Callable[[str], Optional[LocalEntry]],
     etags: Etags,
-    shard: Shard = Shard(),  # noqa: B008 -- a frozen value
-    folded: bool = False,
-    noted: Callable[[str], Optional[RecordEntry]] = lambda name: None,
+    shard: Shard,
+    folded: bool,
+    noted: Callable[[str], Optional[RecordEntry]],
 ) -> Iterator[Step]:
     """A step for each object of an input, in the order of their names.
 

@@ -13,7 +13,6 @@ from path_mapping.planning.prepared_transfer import PreparedTransfer
 from path_mapping.planning.route_scan import (
     Check,
     Lister,
-    never_cancelled,
     scan_download,
     scan_upload,
     space_problems,
@@ -41,9 +40,9 @@ def prepare_downloads(
     routes: Sequence[Route],
     base: Path,
     lister: Lister,
-    shard: Shard = Shard(),  # noqa: B008 -- a frozen value
-    check: Check = never_cancelled,
-    recorded: bool = True,
+    shard: Shard,
+    check: Check,
+    recorded: bool,
 ) -> PreparedTransfer:
     """Prepares all inputs; writes nothing but records, and these only if they are to be `recorded`.
 
@@ -76,8 +75,8 @@ def prepare_uploads(
     routes: Sequence[Route],
     base: Path,
     lister: Lister,
-    choice: UploadChoice = UploadChoice(),
-    check: Check = never_cancelled,
+    choice: UploadChoice,
+    check: Check,
 ) -> PreparedTransfer:
     """Prepares all outputs. What cannot be uploaded is in `blocked`, and stops nothing else.
 

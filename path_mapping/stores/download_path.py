@@ -88,7 +88,7 @@ class DownloadPath:
                 os.close(file)
 
     def get_range(self, unit: GetRange, moved: Moved) -> FetchedRange:
-        file = os.open(unit.path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        file = os.open(unit.path, os.O_RDWR | os.O_NOFOLLOW)
         try:
             if unit.known is not None and self._reader.crc_of(file, unit.offset, unit.length) == unit.known:
                 moved(unit.length)
@@ -127,7 +127,7 @@ class DownloadPath:
         with self._exchange.ask(request, HttpConnection.send) as (response, _):
             if response.length not in (None, unit.size):
                 raise Unreachable(f"{doing}: found {response.length} bytes, expected {unit.size}")
-        file = os.open(unit.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        file = os.open(unit.path, os.O_RDONLY | os.O_NOFOLLOW)
         try:
             return self._match(unit, response, file, unit.crc)
         finally:

@@ -45,7 +45,7 @@ class UploadPath:
 
     def _send_file(self, unit: PutFile, moved: Moved) -> StoredContent:
         doing = f"writing obs://{unit.bucket}/{unit.key}"
-        file = os.open(unit.path, os.O_RDONLY | os.O_CLOEXEC)
+        file = os.open(unit.path, os.O_RDONLY)
         try:
             before = state_of(os.fstat(file))
             request = self._request(doing, unit, {}, file, 0, before.size)
@@ -62,7 +62,7 @@ class UploadPath:
 
     def put_part(self, unit: PutPart, moved: Moved) -> StoredContent:
         doing = f"writing obs://{unit.bucket}/{unit.key}, part {unit.part}"
-        file = os.open(unit.path, os.O_RDONLY | os.O_CLOEXEC)
+        file = os.open(unit.path, os.O_RDONLY)
         try:
             known = md5_of_etag(unit.known)
             if known is not None and self._reader.md5_of(file, unit.offset, unit.length) == known:

@@ -19,7 +19,7 @@ from path_mapping.mapping import ObsUrl, Route
 from path_mapping.planning import BegunUploads, files_below
 from path_mapping.planning.compare import COPY, LocalEntry, Step
 from path_mapping.planning.local_tree import folds_case
-from path_mapping.planning.route_scan import LookBelow, scan_upload
+from path_mapping.planning.route_scan import scan_upload
 from tests.requirement import unavailable
 
 LISTED = """
@@ -132,22 +132,6 @@ def test_a_disk_ignores_case_if_another_spelling_is_the_same_file(tmp_path: Path
     (tmp_path / "DATA").symlink_to("data")
     assert folds_case(tmp_path / "data")
     assert folds_case(tmp_path / "data" / "456"), "the nearest directory that exists"
-
-
-def test_names_below_a_missing_directory_are_looked_at_once_each_otherwise(tmp_path: Path) -> None:
-    (tmp_path / "there").mkdir()
-    (tmp_path / "there" / "file").write_text("abc")
-    (tmp_path / "file").write_text("ab")
-    look = LookBelow(str(tmp_path))
-    names = ("file", "gone/a", "gone/b", "there/", "there/file", "there/none", "z")
-    found = [look(name) for name in names]
-    assert [entry and (entry.kind, entry.size) for entry in found if entry is None or entry.kind == "file"] == [
-        ("file", 2), None, None, ("file", 3), None, None,
-    ]  # fmt: skip
-    assert found[3] is not None
-    assert found[3].kind == "directory"
-    assert LookBelow(str(tmp_path / "not here"))("a") is None
-    assert look("x" * 256) is None, "the transfer reports it"
 
 
 def test_records_are_no_files(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import List, Tuple
 
@@ -23,6 +24,22 @@ def test_a_spool_keeps_the_order_wherever_its_items_are(count: int) -> None:
     spool.close()
 
 
+def test_nearly_every_transfer_needs_no_temporary_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "not here"))
+    spool: Spool[Tuple[int]] = Spool(in_memory=3)
+    for number in range(3):
+        spool.add((number,))
+    assert list(spool) == [(0,), (1,), (2,)]
+    spool.close()
+    assert list(spool) == []
+    for number in range(4):
+        spool.add((number,))
+    with pytest.raises(FileNotFoundError):
+        list(spool)
+
+
 def test_a_missing_directory_is_looked_at_once(tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "a").write_bytes(b"12")
@@ -37,4 +54,5 @@ def test_a_missing_directory_is_looked_at_once(tmp_path: Path) -> None:
     (tmp_path / "late" / "b").write_bytes(b"")
     assert look_below("late/b") is None  # without another look
     assert look_below("here/a") is not None
+    assert look_below("x" * 256) is None  # which the transfer reports
     assert look_below("late/b") is not None

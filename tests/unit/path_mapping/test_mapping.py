@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from path_mapping.errors import CredentialsMissing, MappingInvalid
 from path_mapping.mapping.mapping_file import parse_mapping, read_mapping
 from path_mapping.mapping.routes import ObsUrl, PathMapping, Route
+from path_mapping.mapping.selection import Shard
 from path_mapping.planning.ends import find_input
 from path_mapping.planning.plan import plan_downloads
 from path_mapping.stores import StoredObject, open_store
@@ -117,7 +118,18 @@ def planned(local: str, key: str, *keys: str) -> Optional[List[str]]:
     source = find_input(route, objects, Path("/base"))
     if source is None:
         return None
-    steps = list(plan_downloads(route, *source, [], lambda name: None, lambda name, sizes: [name]))
+    steps = list(
+        plan_downloads(
+            route,
+            *source,
+            [],
+            lambda name: None,
+            lambda name, sizes: [name],
+            Shard(),
+            False,
+            lambda name: None,
+        )
+    )
     assert {step.action for step in steps} <= {"copy"}
     return [str(source[0].root / step.name) for step in steps]
 

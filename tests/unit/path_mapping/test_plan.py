@@ -49,11 +49,14 @@ def downloads(
     md5: Callable[[str], str] = never,
     shard: Shard = Shard(),  # noqa: B008
     folded: bool = False,
+    noted: Callable[[str], Optional[RecordEntry]] = lambda name: None,
 ) -> List[Step]:
     source = find_input(route, objects, BASE)
     assert source is not None
     look = (local or {}).get
-    return list(plan_downloads(route, *source, entries, look, lambda name, sizes: [md5(name)], shard, folded))
+    return list(
+        plan_downloads(route, *source, entries, look, lambda name, sizes: [md5(name)], shard, folded, noted)
+    )
 
 
 def uploads(
@@ -135,6 +138,12 @@ class TestKeys:
 
     def test_a_marker_with_content_is_refused(self) -> None:
         assert [step.action for step in downloads(stored("a/", 1))] == [REFUSE]
+
+    def test_the_content_of_the_routes_own_marker_is_left_out_and_named(self) -> None:
+        (step, kept) = downloads(stored("", 3), stored("a"))
+        assert (step.action, step.said, step.size) == (SKIP, True, 3)
+        assert step.reason == "a directory has no content: the 3 bytes of 'in/' are left out"
+        assert kept.action == COPY
 
     def test_a_file_wins_over_a_marker_of_its_name(self) -> None:
         found = downloads(stored("a"), stored("a/", 0))
@@ -270,6 +279,33 @@ class TestDownloadAgain:
         assert said(found) == [(SKIP, "a", "unchanged")]
 
     @pytest.mark.parametrize(
+        ("entry", "mark", "action", "learned"),
+        [
+            (None, "x-3", SKIP, True),
+            (None, "y-3", COPY, False),
+            ("x-3", None, SKIP, False),
+            ("y-3", "x-3", COPY, False),
+            (None, None, COPY, False),
+        ],
+    )
+    def test_a_file_that_says_what_it_is_a_copy_of_needs_no_record(
+        self, entry: Optional[str], mark: Optional[str], action: str, learned: bool
+    ) -> None:
+        """A run that was killed recorded nothing; the next one records what it finds so."""
+        (step,) = downloads(
+            stored("a", mark="x-3"),
+            entries=[RecordEntry("a", 1, 7, entry)] if entry else [],
+            local={"a": file(1, 7)},
+            noted=lambda name: RecordEntry(name, 1, 7, mark) if mark else None,
+        )
+        assert (step.action, step.learned) == (action, learned)
+
+    def test_a_file_that_is_not_here_is_not_asked_what_it_is_a_copy_of(self) -> None:
+        assert said(downloads(stored("a"), noted=lambda name: pytest.fail("it is asked"))) == [
+            (COPY, "a", "not here")
+        ]
+
+    @pytest.mark.parametrize(
         ("entry", "local", "reason"),
         [
             (None, None, "not here"),
@@ -385,6 +421,13 @@ class TestUploadAgain:
         files = {"a/": LocalEntry("directory", 0, 0), "b/": LocalEntry("directory", 0, 0)}
         assert [(s.action, s.name) for s in uploads(files, [stored("b/", 0)])] == [(MAKE, "a/"), (SKIP, "b/")]
 
+    def test_without_a_listing_the_record_tells_which_empty_directories_have_markers(self) -> None:
+        files = {"a/": LocalEntry("directory", 0, 0), "b/": LocalEntry("directory", 0, 0)}
+        assert said(uploads(files, None, entries=[RecordEntry("b/", 0, 0, "")])) == [
+            (MAKE, "a/", "an empty directory"),
+            (SKIP, "b/", "unchanged"),
+        ]
+
     def test_special_files_are_left_out_and_bad_links_refused(self) -> None:
         files = {
             "p": LocalEntry("special", 0, 0, "neither"),
@@ -497,7 +540,7 @@ class TestSpace:
         device, free = free_space(tmp_path / "not" / "here")
         assert device == os.stat(tmp_path).st_dev
         assert free.size == pytest.approx(shutil.disk_usage(tmp_path).free, rel=0.2)
-        assert free.files is None or free.files > 0
+        assert (free.files is None) == (os.statvfs(tmp_path).f_files == 0)
 
     def test_targets_on_one_disk_share_its_space(self) -> None:
         needs = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import List
 
@@ -9,6 +10,7 @@ import pytest
 
 from path_mapping.planning.compare import RecordEntry
 from path_mapping.planning.record import Record, record_path
+from tests.functional.node import eventually
 
 YEAR_2262 = (1 << 63) - 1  # nanoseconds: the largest time that SQLite holds
 
@@ -38,6 +40,19 @@ def test_a_kill_loses_few_entries(tmp_path: Path) -> None:
     for number in range(200):
         record.put(entry(f"{number:03}"))
     assert len(names(tmp_path / "in")) == 200, "written before the end"
+
+
+def test_entries_are_written_in_batches_or_after_a_second(tmp_path: Path) -> None:
+    began, record = time.monotonic(), Record(tmp_path / "in", "way")
+    record.put(entry("first"))
+    at_once = record_path(tmp_path / "in").exists()
+    assert not at_once or time.monotonic() - began > 1, "each entry by itself would take too long"
+
+    def written_after_another_put() -> bool:
+        record.put(entry("later"))
+        return bool(names(tmp_path / "in"))
+
+    eventually(written_after_another_put, "what was put a second ago is written")
 
 
 def test_a_time_that_sqlite_cannot_hold_is_not_recorded(tmp_path: Path) -> None:
@@ -74,5 +89,8 @@ def test_without_a_directory_nothing_is_recorded_and_nothing_fails(tmp_path: Pat
     record = Record(tmp_path / "not here" / "in", "way")
     record.put(entry("a"))
     record.forget("a")
-    record.close()
     assert list(record.entries()) == []
+    (tmp_path / "not here").mkdir()
+    record.put(entry("a"))
+    record.close()
+    assert list((tmp_path / "not here").iterdir()) == [], "one failure is enough for this run"

@@ -1,0 +1,249 @@
+"""What is to be moved, left out and refused, and what is recorded of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Iterator, List, Sequence
+
+import pytest
+
+from path_mapping.errors import MissingInputs, NoSpace, StoreError, UnsafeTarget
+from path_mapping.mapping import ObsUrl, Route, Shard
+from path_mapping.planning import UploadChoice
+from path_mapping.planning.compare import RecordEntry
+from path_mapping.planning.prepare import prepare_downloads, prepare_uploads
+from path_mapping.planning.prepared_transfer import PreparedTransfer
+from path_mapping.planning.record import Record
+from path_mapping.planning.route_scan import Lister, never_cancelled
+from path_mapping.stores import StoredObject
+
+
+def bucket(*objects: StoredObject) -> Lister:
+    """Lists these objects of any bucket."""
+
+    def listed(name: str, prefix: str) -> Iterator[StoredObject]:
+        found = sorted(objects, key=lambda one: one.key)
+        return (one for one in found if one.key.startswith(prefix))
+
+    return listed
+
+
+def one(key: str, size: int = 1, etag: str = "x-2") -> StoredObject:
+    return StoredObject(key, size, None, f'"{etag}"')
+
+
+def route(local: str, key: str, **options: bool) -> Route:
+    return Route(local, ObsUrl("bucket", key), **options)  # type: ignore[arg-type]
+
+
+def downloads(base: Path, lister: Lister, *routes: Route, recorded: bool = True) -> PreparedTransfer:
+    return prepare_downloads(routes, base, lister, Shard(), never_cancelled, recorded)
+
+
+def uploads(
+    base: Path,
+    lister: Lister,
+    *routes: Route,
+    choice: UploadChoice = UploadChoice(),  # noqa: B008
+) -> PreparedTransfer:
+    return prepare_uploads(routes, base, lister, choice, never_cancelled)
+
+
+def entries(target: Path, way: str) -> Sequence[RecordEntry]:
+    return list(Record(target, way).entries())
+
+
+class TestDownloads:
+    """Inputs, before and after they are fetched."""
+
+    def test_what_is_to_be_fetched_made_and_left(self, tmp_path: Path) -> None:
+        lister = bucket(one("a/1", 10), one("a/2", 5), one("a/empty/", 0), one("f", 7, "y"))
+        (tmp_path / "a").mkdir()
+        (tmp_path / "a" / "2").write_bytes(b"12345")
+        os.utime(tmp_path / "a" / "2", ns=(0, 7))
+        record = Record(tmp_path / "a", "download obs://bucket/a/")
+        record.put(RecordEntry("2", 5, 7, "x-2"))
+        record.close()
+        no = route("no", "nothing/", required=False)
+        found = downloads(tmp_path, lister, route("a", "a/"), route("single", "f"), no)
+        assert (found.files, found.size, found.same, found.missing) == (2, 17, 1, (no,))
+        assert [tuple(copy) for copy in found.copies()] == [
+            (f"{tmp_path}/a/1", f"{tmp_path}/a", "bucket", "a/1", 10, '"x-2"', 0, 0),
+            (f"{tmp_path}/single", str(tmp_path), "bucket", "f", 7, '"y"', 1, 0),
+        ]
+        assert [copy.path for copy in found.directories()] == [f"{tmp_path}/a/empty/"]
+        assert list(found.deletions()) == []
+        assert list(found.targets()) == [tmp_path / "a"], "the single file is none"
+        assert (found.refused, found.blocked, found.notices, found.unrecorded) == ([], [], [], set())
+        found.close()
+
+    def test_what_was_fetched_is_recorded_unless_its_etag_is_not_known(self, tmp_path: Path) -> None:
+        found = downloads(tmp_path, bucket(one("a/1", 2), StoredObject("a/2", 2, None, "")), route("a", "a/"))
+        (tmp_path / "a").mkdir()
+        for copy in found.copies():
+            Path(copy.path).write_bytes(b"12")
+            os.utime(copy.path, ns=(0, 7))
+            found.downloaded(copy)
+        found.close()
+        assert entries(tmp_path / "a", "download obs://bucket/a/") == [RecordEntry("1", 2, 7, "x-2")]
+
+    @pytest.mark.parametrize("checked", [True, False])
+    def test_with_checksum_the_md5_is_recorded_of_what_was_compared(
+        self, tmp_path: Path, checked: bool
+    ) -> None:
+        found = downloads(tmp_path, bucket(one("a/1", 2)), route("a", "a/", checksum=True))
+        (tmp_path / "a").mkdir()
+        (copy,) = found.copies()
+        Path(copy.path).write_bytes(b"12")
+        found.downloaded(copy, checked)
+        found.close()
+        (entry,) = entries(tmp_path / "a", "download obs://bucket/a/")
+        assert entry.md5 == ("c20ad4d76fe97759aa27a0c99bff6710" if checked else "")
+
+    def test_a_file_that_has_gone_since_is_not_recorded(self, tmp_path: Path) -> None:
+        found = downloads(tmp_path, bucket(one("a/1", 2)), route("a", "a/"))
+        for copy in found.copies():
+            found.downloaded(copy)
+        found.close()
+        assert entries(tmp_path / "a", "download obs://bucket/a/") == []
+
+    def test_all_required_inputs_that_are_missing_are_named(self, tmp_path: Path) -> None:
+        with pytest.raises(MissingInputs) as raised:
+            downloads(
+                tmp_path, bucket(), route("a", "a/"), route("b", "b/", required=False), route("c", "c/")
+            )
+        assert "obs://bucket/a/" in str(raised.value)
+        assert "obs://bucket/c/" in str(raised.value)
+        assert "obs://bucket/b/" not in str(raised.value)
+
+    def test_refusals_are_all_counted_and_at_most_a_thousand_named(self, tmp_path: Path) -> None:
+        bad = [one(f"a/{number:04}//x") for number in range(1001)]
+        with pytest.raises(UnsafeTarget) as raised:
+            downloads(tmp_path, bucket(*bad), route("a", "a/"))
+        assert len(raised.value.problems) == 1000
+
+    def test_inputs_must_not_overlap(self, tmp_path: Path) -> None:
+        with pytest.raises(UnsafeTarget, match="overlap"):
+            downloads(tmp_path, bucket(one("a/1"), one("b/1")), route("a", "a/"), route("a/b", "b/"))
+
+    def test_a_file_that_is_in_the_place_of_a_directory_blocks_only_itself(self, tmp_path: Path) -> None:
+        (tmp_path / "a" / "1").mkdir(parents=True)
+        found = downloads(tmp_path, bucket(one("a/1"), one("a/2")), route("a", "a/"))
+        assert [(one.source, str(one.error)) for one in found.blocked] == [
+            (f"{tmp_path}/a/1", "a directory is in the place of this file")
+        ]
+        assert found.files == 1
+        found.close()
+
+    def test_too_little_space_is_all_said(self, tmp_path: Path) -> None:
+        with pytest.raises(NoSpace, match="GB needed"):
+            downloads(tmp_path, bucket(one("a/1", 1 << 60)), route("a", "a/"))
+
+    def test_without_a_record_none_is_written(self, tmp_path: Path) -> None:
+        found = downloads(tmp_path, bucket(one("a/1", 2)), route("a", "a/"), recorded=False)
+        (tmp_path / "a").mkdir()
+        for copy in found.copies():
+            Path(copy.path).write_bytes(b"12")
+            found.downloaded(copy)
+        found.close()
+        assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+class TestUploads:
+    """Outputs, before and after they are sent."""
+
+    def test_what_is_to_be_sent(self, tmp_path: Path) -> None:
+        out = tmp_path / "out"
+        (out / "empty").mkdir(parents=True)
+        for name, seconds in (("new", 7200), ("old", 1), ("tiny", 7200)):
+            (out / name).write_bytes(b"x" * len(name))
+            os.utime(out / name, ns=(0, seconds * 10**9))
+        found = uploads(tmp_path, bucket(), route("out", "out/"), route("none", "none/"))
+        assert (found.files, found.size, [one.local for one in found.missing]) == (3, 10, ["none"])
+        (first, *_) = found.copies()
+        assert tuple(first) == (str(out / "new"), str(out), "bucket", "out/new", 3, "", 0, 7200 * 10**9)
+        assert [copy.local.name for copy in found.newest_first()] == ["new", "tiny", "old"]
+        assert [copy.url for copy in found.directories()] == ["obs://bucket/out/empty/"]
+        found.close()
+
+    def test_what_was_sent_is_recorded_until_it_is_forgotten(self, tmp_path: Path) -> None:
+        (tmp_path / "out").mkdir()
+        for name in ("a", "b"):
+            (tmp_path / "out" / name).write_bytes(b"x")
+            os.utime(tmp_path / "out" / name, ns=(0, 7))
+        found = uploads(tmp_path, bucket(), route("out", "out/"))
+        sent = [copy._replace(etag='"e"') for copy in found.copies()]
+        for copy in sent:
+            found.uploaded(copy)
+        found.forget(sent[0])
+        found.close()
+        assert entries(tmp_path / "out", "upload obs://bucket/out/") == [RecordEntry("b", 1, 7, "e")]
+
+    def test_a_target_that_cannot_be_listed_is_said(self, tmp_path: Path) -> None:
+        def closed(name: str, prefix: str) -> Iterator[StoredObject]:
+            yield from ()
+            raise StoreError("no permission")
+
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / "a").touch()
+        found = uploads(tmp_path, closed, route("out", "out/"))
+        assert found.notices == [
+            "obs://bucket/out/ cannot be listed, so all files are uploaded: no permission"
+        ]
+        assert found.files == 1
+        unlisted = uploads(tmp_path, closed, route("out", "out/"), choice=UploadChoice(listed=False))
+        assert (unlisted.notices, unlisted.files) == ([], 1)
+        for one in (found, unlisted):
+            one.close()
+
+    def test_what_is_left_out_is_named_at_most_a_thousand_times(self, tmp_path: Path) -> None:
+        (tmp_path / "out").mkdir()
+        for number in range(1001):
+            os.symlink("/dev/null", tmp_path / "out" / f"{number:04}")
+        os.mkfifo(tmp_path / "out" / "pipe")
+        found = uploads(tmp_path, bucket(), route("out", "out/"))
+        assert len(found.blocked) == 1000
+        assert found.notices == [f"{tmp_path}/out/pipe is left out: neither a file nor a directory"]
+        for _ in range(1001):
+            found.notice("more")
+        assert len(found.notices) == 1000
+        found.close()
+
+    def test_a_link_that_is_not_selected_is_not_named(self, tmp_path: Path) -> None:
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / "bad").symlink_to("nothing")
+        excluded = Route("out", ObsUrl("bucket", "out/"), exclude=("bad",))
+        found = uploads(tmp_path, bucket(), excluded)
+        assert (found.blocked, found.notices) == ([], [])
+        found.close()
+
+    def test_only_wanted_files_are_sent(self, tmp_path: Path) -> None:
+        (tmp_path / "out").mkdir()
+        for name in ("a", "b"):
+            (tmp_path / "out" / name).touch()
+        asked: List[str] = []
+
+        def wanted(path: Path, local: object) -> bool:
+            asked.append(str(path))
+            return path.name == "b"
+
+        found = uploads(tmp_path, bucket(), route("out", "out/"), choice=UploadChoice(wanted=wanted))
+        assert [copy.local.name for copy in found.copies()] == ["b"]
+        assert asked == [f"{tmp_path}/out/a", f"{tmp_path}/out/b"]
+        found.close()
+
+    def test_outputs_must_not_overlap(self, tmp_path: Path) -> None:
+        with pytest.raises(UnsafeTarget, match="use separate URLs"):
+            uploads(tmp_path, bucket(), route("a", "out/"), route("b", "out/b/"))
+
+
+def test_a_check_that_raises_ends_the_preparation(tmp_path: Path) -> None:
+    class Stopped(Exception):
+        pass
+
+    def stop() -> None:
+        raise Stopped
+
+    with pytest.raises(Stopped):
+        prepare_downloads([route("a", "a/")], tmp_path, bucket(one("a/1")), Shard(), stop, True)
