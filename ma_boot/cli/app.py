@@ -57,24 +57,49 @@ class _Commands(UserDict[str, Any]):
     """The commands by name; each is imported when it is asked for, so that no start pays for the others."""
 
     def __getitem__(self, name: str) -> click.Command:
-        module, attribute = self.data[name].split(":")
+        module, attribute = self.data[name][0].split(":")
         command: click.Command = getattr(import_module(module), attribute)
         return command
 
 
+# Where each command is, and the first sentence of its help, so that the overview imports none of them.
 COMMANDS = {
-    "run": "ma_boot.cli.run:run",
-    "rank-table": "ma_boot.cli.rank_table:rank_table",
-    "image": "ma_boot.cli.image:image",
-    "job": "ma_boot.cli.job:job",
-    "sync": "ma_boot.cli.sync:sync",
-    "doctor": "ma_boot.cli.doctor:doctor",
-    "report": "ma_boot.cli.report:report",
+    "run": (
+        "ma_boot.cli.run:run",
+        "Boots this node of a job: inputs, rank table, one process per device, outputs.",
+    ),
+    "rank-table": (
+        "ma_boot.cli.rank_table:rank_table",
+        "Shows, checks and generates rank tables, without a job.",
+    ),
+    "image": (
+        "ma_boot.cli.image:image",
+        "Builds an image, checks it against ModelArts' rules, pushes it to SWR.",
+    ),
+    "job": (
+        "ma_boot.cli.job:job",
+        "Submits a job to ModelArts, as it was rehearsed.",
+    ),
+    "sync": (
+        "ma_boot.cli.sync:sync",
+        "Transfers inputs and outputs by a path mapping, without a job.",
+    ),
+    "doctor": (
+        "ma_boot.cli.doctor:doctor",
+        "Checks this container before a job does; each finding says what is wrong and what to do.",
+    ),
+    "report": (
+        "ma_boot.cli.report:report",
+        "Makes one page of a job: all its nodes on one timeline.",
+    ),
 }
 
 
 class _RunByDefault(Group):
     """Passes what does not begin with a command to `run`: `ma_boot train.py`, `ma_boot --help TOPIC`."""
+
+    def about(self, name: str) -> str:
+        return COMMANDS[name][1]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> Optional[click.Command]:
         """The command of this name, None if there is none; variables set the options of `run`."""

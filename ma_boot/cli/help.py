@@ -13,9 +13,13 @@ import click
 class Group(click.Group):
     """A group whose help shows the complete first sentence of each command."""
 
+    def about(self, name: str) -> str:
+        """The first sentence of a command's help."""
+        return self.commands[name].get_short_help_str(1000)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Writes the commands; click would truncate the sentences."""
-        commands = [(name, self.commands[name].get_short_help_str(1000)) for name in self.list_commands(ctx)]
+        commands = [(name, self.about(name)) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl(commands)
 

@@ -14,6 +14,7 @@ import click
 import pytest
 
 from ma_boot.cli.app import commands, main
+from ma_boot.cli.help import Group
 from ma_boot.cli.options import TOPICS, RunOption, misfits
 from ma_boot.cli.run import run
 from ma_boot.cli.topics import ALL
@@ -212,6 +213,32 @@ def job_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("out/file").write_text("content")
     Path("log/job-node-0-events.jsonl").write_text(synthetic_job(1, 2)[0])
     return tmp_path
+
+
+def test_the_overview_says_of_each_command_what_its_own_help_says_first() -> None:
+    assert isinstance(commands, Group)
+    assert [commands.about(name) for name in commands.commands] == [
+        command.get_short_help_str(1000) for command in commands.commands.values()
+    ]
+
+
+def test_the_overview_imports_no_command() -> None:
+    program = "import sys; from ma_boot.cli.app import main; main(['--help']); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert {name for name in loaded if name.startswith("ma_boot.cli.")} == {
+        "ma_boot.cli.app",
+        "ma_boot.cli.help",
+    }
+
+
+def test_a_start_looks_for_no_garbage() -> None:
+    program = (
+        "import contextlib, gc, os, typing; before = gc.get_stats()[0]; from ma_boot.__main__ import main\n"
+        "main(['--help']); print(gc.get_stats()[0]['collections'] - before['collections'])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "0"
 
 
 def test_the_program_ends_without_taking_the_interpreter_apart() -> None:

@@ -1,14 +1,16 @@
-"""Without `inspect` click reads docstrings as with it."""
+"""Without `inspect` and `uuid` click does what it does with them."""
 
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
 from typing import List
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ma_boot.lean_click import Inspect
+from ma_boot.lean_click import StandIn, cleandoc
 
 
 def lines(text: str) -> List[str]:
@@ -18,8 +20,20 @@ def lines(text: str) -> List[str]:
 
 @given(st.lists(st.text("ab \t", max_size=12)).map("\n".join))
 def test_indentation_is_removed_as_by_inspect(text: str) -> None:
-    assert lines(Inspect.cleandoc(text)) == lines(inspect.cleandoc(text))
+    assert lines(cleandoc(text)) == lines(inspect.cleandoc(text))
 
 
 def test_anything_else_is_the_real_one() -> None:
-    assert Inspect("inspect").isfunction is inspect.isfunction
+    assert StandIn("inspect").isfunction is inspect.isfunction
+
+
+def test_nothing_is_left_of_it() -> None:
+    program = (
+        "import sys, ma_boot.lean_click; print({'inspect', 'uuid', 'platform'} & set(sys.modules))\n"
+        "import click, inspect, uuid; print(inspect.signature, click.UUID('0' * 32).hex, uuid.UUID)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded, later = done.stdout.splitlines()
+    assert loaded == "set()"
+    assert later.startswith("<function signature at ")
+    assert later.endswith(f" {'0' * 32} <class 'uuid.UUID'>")
