@@ -93,6 +93,7 @@ def shared_outputs(
 ) -> str:
     """A warning if all nodes of a job of several upload an output to the same URL; empty otherwise.
 
+    Checkpoint sets of several nodes belong below one URL.
     Which files the nodes will write is not known yet: often only rank 0 writes, so it is no error.
     """
     outputs = outputs_of(transfers)
@@ -100,7 +101,11 @@ def shared_outputs(
         return ""
     other = job_mapping(options.path_mapping, cwd, job._replace(node_rank=job.node_rank + 1))
     pairs = zip(outputs, other.outputs if other else ())
-    shared = [f"{mine.local} -> {mine.remote}" for mine, theirs in pairs if mine.remote == theirs.remote]
+    shared = [
+        f"{mine.local} -> {mine.remote}"
+        for mine, theirs in pairs
+        if mine.remote == theirs.remote and not mine.checkpoint
+    ]
     if not shared:
         return ""
     return listed(

@@ -81,11 +81,13 @@ class Publisher:
         self._others_since = 0.0
         self._listed = 0.0
         self._swept = False
+        self._strange = False
         self._chosen = selected(what.way.include, what.way.exclude)
 
     def look(self, documents: Documents, said: AbstractSet[int] = frozenset()) -> None:
         """Publishes what has become complete, and withdraws what has changed since it was published."""
         files, now = self._files(), time.monotonic()
+        self._tell_of_strangers(files)
         self.watch.look(files, now)
         self._withdraw(files, documents)
         complete, _ = self.watch.complete(files, said)
@@ -108,6 +110,7 @@ class Publisher:
         whole.
         """
         files, nodes = self._files(), self.what.nodes
+        self._tell_of_strangers(files)
         self._withdraw(files, documents)
         complete, waiting = self.watch.complete(files, said, ended_well)
         new = [local for local in complete if local.step.number not in self.published]
@@ -151,6 +154,16 @@ class Publisher:
         size = sum(one.size for one in files)
         what.counted(local.step.name, len(files), size, time.monotonic() - begun)
         self._count(documents)
+
+    def _tell_of_strangers(self, files: Dict[str, FileState]) -> None:
+        """Says once that there are files, and none of them belongs to a step."""
+        if not self._strange and files and self.watch.is_strange(files):
+            self._strange = True
+            known = " ".join(self.watch.checkpoint)
+            self.what.told(
+                f"checkpoints: none of the {len(files)} files in {self.what.root} is one of a checkpoint as "
+                f"{known!r} has them: they are uploaded one by one; name another layout, or a pattern"
+            )
 
     def _cut(self, local: LocalStep) -> str:
         """Why a file is not whole, by its structure: its writer pauses, or has died. Empty if none."""

@@ -67,6 +67,11 @@ class StepWatch:
             del self._seen[gone]
         self.looked = now
 
+    def is_strange(self, files: Files) -> bool:
+        """Whether none of the files belongs to a step."""
+        layout = self.layout(files)
+        return layout is None or not any(layout.step_of(path) is not None for path in files)
+
     def published(self, local: LocalStep) -> None:
         """Takes note of a complete step: later ones look like it, also when it is on the disk no more."""
         self._before[local.step] = tuple(local.files)

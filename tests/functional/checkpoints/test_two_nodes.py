@@ -1,0 +1,131 @@
+"""Nodes that share nothing but the store: a step counts when all have it, and all go on from the same one."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import List, Sequence
+
+import pytest
+
+from path_mapping.checkpoints import Restored
+from path_mapping.errors import NodesMissing, SetUnusable
+from path_mapping.stores import FileStore
+from tests.functional.checkpoints.output import TestNode, keys, step_of
+
+
+def make_nodes(store: FileStore, base: Path, count: int = 2, **options: object) -> List[TestNode]:
+    return [TestNode(base / f"disk{node}", store, node, count, dict(options)) for node in range(count)]
+
+
+def start(nodes: Sequence[TestNode]) -> List[Restored]:
+    """Starts all nodes at the same time."""
+    with ThreadPoolExecutor(len(nodes)) as pool:
+        return list(pool.map(lambda node: node.start(), nodes))
+
+
+def test_only_what_all_nodes_have_counts(store: FileStore, tmp_path: Path) -> None:
+    one, two = make_nodes(store, tmp_path)
+    assert [step_of(found) for found in start([one, two])] == [None, None]
+    for node in (one, two):
+        node.save(10)
+        node.look()
+    one.save(20)
+    one.look()
+    assert [step_of(found) for found in start([one, two])] == ["10", "10"]
+    assert one.files() == two.files(), "every node has all of it, and nothing else"
+    assert set(one.files()) == {"iter_10/rank_0.bin", "iter_10/rank_1.bin"}
+
+
+def test_a_new_disk_gets_what_the_kept_one_has(store: FileStore, tmp_path: Path) -> None:
+    one, two = make_nodes(store, tmp_path)
+    start([one, two])
+    for node in (one, two):
+        node.save(10)
+        node.look()
+    new = TestNode(tmp_path / "new", store, 1, 2)
+    kept, fetched = start([one, new])
+    assert (kept.files, fetched.files) == (1, 2)
+    assert one.files() == new.files()
+
+
+def test_no_node_begins_before_the_other_is_there(store: FileStore, tmp_path: Path) -> None:
+    one, two = make_nodes(store, tmp_path)
+    early: List[Restored] = []
+    waiting = threading.Thread(target=lambda: early.append(two.start()))
+    waiting.start()
+    waiting.join(1.0)
+    assert not early, "an old attempt, or none, is no go"
+    one.start()
+    waiting.join(20)
+    assert step_of(early[0]) is None
+
+
+def test_a_node_that_never_comes_is_named(store: FileStore, tmp_path: Path) -> None:
+    one = TestNode(tmp_path, store, 0, 3)
+    with pytest.raises(NodesMissing, match="nodes 1, 2 to have the checkpoints"):
+        one.start(timeout=0.5)
+    two = TestNode(tmp_path, store, 1, 3)
+    with pytest.raises(NodesMissing, match="node 0 to begin"):
+        two.start(timeout=0.5)
+
+
+def test_what_a_dead_start_has_said_is_no_answer(store: FileStore, tmp_path: Path) -> None:
+    """Node 1 answered an attempt that nobody leads any more, and died."""
+    one, two = make_nodes(store, tmp_path)
+    with pytest.raises(NodesMissing):
+        one.start(timeout=0.3)
+    with pytest.raises(NodesMissing):
+        two.start(timeout=0.5)
+    assert [key for key in keys(store) if "ready-" in key]
+    assert [step_of(found) for found in start([one, two])] == [None, None]
+
+
+def test_a_node_that_saves_nothing_does_not_keep_a_step_from_counting(
+    store: FileStore, tmp_path: Path
+) -> None:
+    one, two = make_nodes(store, tmp_path)
+    start([one, two])
+    for step in (10, 20):
+        one.save(step)
+        one.look()
+        two.look(30)
+    assert [key for key in keys(store) if "-idle-00001-of-00002" in key]
+    one.save(30)
+    one.look()
+    assert [step_of(found) for found in start([one, two])] == ["30", "30"]
+    assert set(two.files()) == {"iter_30/rank_0.bin"}
+
+
+def test_the_only_step_of_a_node_that_saves_alone_counts_at_the_end(store: FileStore, tmp_path: Path) -> None:
+    one, two = make_nodes(store, tmp_path)
+    start([one, two])
+    one.save(10)
+    two.end()  # earlier than the other
+    one.end()
+    assert [step_of(found) for found in start([one, two])] == ["10", "10"]
+
+
+def test_names_that_both_nodes_have_do_not_overwrite_each_other(store: FileStore, tmp_path: Path) -> None:
+    one, two = make_nodes(store, tmp_path)
+    start([one, two])
+    for node in (one, two):
+        node.save(10, {"model.bin": b"of node %d" % node.node})
+        node.look()
+    start([one, two])
+    assert one.files() == {"iter_10/model.bin": b"of node 0"}
+    assert two.files() == {"iter_10/model.bin": b"of node 1"}
+
+
+def test_another_number_of_ranks_is_refused_where_names_are_by_rank(store: FileStore, tmp_path: Path) -> None:
+    pattern = ("iter_{step}/rank_{rank}.bin",)
+    nodes = make_nodes(store, tmp_path, 2, checkpoint=pattern)
+    start(nodes)
+    for node in nodes:
+        node.save(10)
+        node.look()
+    alone = TestNode(tmp_path / "alone", store, 0, 1, {"checkpoint": pattern})
+    with pytest.raises(SetUnusable, match="was written by 2 ranks on 2 nodes, this job has 1"):
+        alone.start()
+    assert not alone.files(), "nothing was fetched for it"
