@@ -16,7 +16,7 @@ from path_mapping.checkpoints.choosing import choose_newest
 from path_mapping.checkpoints.documents import Documents
 from path_mapping.checkpoints.manifest import CheckpointSet, read_part, whole_set
 from path_mapping.checkpoints.names import Attempt, Place, SetName, nodes_named
-from path_mapping.errors import Cancelled, NodesMissing, SetDamaged
+from path_mapping.errors import Cancelled, NodesMissing, SetDamaged, SetUnusable
 
 LOOK_SECONDS = (0.2, 5.0)  # between two looks for other nodes: the first, and the longest
 REMIND_SECONDS = 30.0
@@ -86,6 +86,11 @@ class Start:
             chosen = choice.chosen if choice else None
             for line in choice.passed_over[:3] if choice else ():
                 self.say(f"not whole, so passed over: {line}")
+            if damaged and chosen is None:
+                raise SetUnusable(
+                    f"each of the {len(damaged)} sets in {self.place} is damaged; to begin anew, leave out "
+                    "'restore' or choose another URL"
+                )
             if choice and choice.passed_over and chosen is None:
                 self.say(f"no checkpoint set in {self.place} is whole: THE TRAINING BEGINS ANEW")
             number += 1

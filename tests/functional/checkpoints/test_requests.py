@@ -1,0 +1,65 @@
+"""What checkpoint sets cost in requests, counted by the embedded server."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from ma_boot.rehearsal.obs_server import ObsServer
+from path_mapping.checkpoints.manifest import Part
+from path_mapping.checkpoints.names import Attempt, Place, SetName
+from path_mapping.stores import FileStore, open_store
+from tests.conftest import CREDENTIALS
+from tests.functional.checkpoints.output import TestNode, step_of
+
+FILES = 8
+
+
+@pytest.fixture
+def served(obs: ObsServer) -> FileStore:
+    return open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
+
+
+@pytest.mark.parametrize("keep", [None, 100])
+def test_a_step_costs_at_most_three_requests_more_than_its_files(
+    obs: ObsServer, served: FileStore, tmp_path: Path, keep: object
+) -> None:
+    node = TestNode(tmp_path, served, options={"keep": keep})
+    node.start()
+    before = len(obs.requests)
+    node.save(10, {f"shard_{number}.bin": os.urandom(1 << 16) for number in range(FILES)})
+    node.look(30)
+    made = obs.requests[before:]
+    sent = [one for one in made if one[0] == "PUT" and "shard_" in one[1]]
+    assert len(sent) == FILES
+    assert len(made) <= FILES + 3 + (1 if keep else 0), (
+        made
+    )  # once in an attempt: removals that a kill interrupted
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_the_newest_of_a_thousand_steps_costs_five_requests(
+    obs: ObsServer, served: FileStore, tmp_path: Path, nodes: int
+) -> None:
+    place, attempt = Place("bucket", "ckpt/"), Attempt(1, "abcd")
+    empty = tmp_path / "part"
+    for step in range(1000):
+        for index in range(nodes):
+            part = Part(SetName(attempt, step), str(step), index, nodes, "iter_{step}", (), nodes, (index,))
+            empty.write_text(json.dumps(part.document()))
+            put(served, place.part(part.name, index, nodes), empty)
+    put(served, place.of_attempt(attempt, "begin.json"), empty)
+    before = len(obs.requests)
+    alone = TestNode(tmp_path, served)
+    assert step_of(alone.start()) == "999"
+    made = obs.requests[before:]
+    finding = [one for one in made if one[0] == "GET"]
+    assert len(finding) <= 5, finding
+
+
+def put(store: FileStore, key: str, source: Path) -> None:
+    store.write("bucket", key, source, hashlib.md5(source.read_bytes()).hexdigest(), lambda size: None)

@@ -1,0 +1,110 @@
+"""What `keep` removes: sets that newer ones have replaced, and nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from pathlib import Path
+
+import pytest
+
+from path_mapping.checkpoints.documents import Documents
+from path_mapping.checkpoints.names import Place
+from path_mapping.checkpoints.retention import finish_removals, remove_set
+from path_mapping.errors import Cancelled
+from path_mapping.stores import FileStore
+from path_mapping.transfer import RetryPolicy
+from tests.functional.checkpoints.output import TestNode, keys, step_of
+
+PLACE = Place("bucket", "ckpt/")
+
+
+def steps(store: FileStore) -> list[int]:
+    return [one.name.step for one in PLACE.known_sets(keys(store, PLACE.sets)) if one.nodes]
+
+
+def data(store: FileStore) -> list[str]:
+    return [key for key in keys(store) if "/iter_" in key]
+
+
+def test_the_newest_stay_with_their_files(store: FileStore, tmp_path: Path) -> None:
+    node = TestNode(tmp_path, store, options={"keep": 2})
+    node.start()
+    for step in (10, 20, 30, 40):
+        node.save(step)
+        node.look()
+    assert steps(store) == [40, 30]
+    assert len(data(store)) == 2
+    assert not keys(store, PLACE.removals)
+
+
+def test_the_set_that_was_restored_stays(store: FileStore, tmp_path: Path) -> None:
+    node = TestNode(tmp_path, store, options={"keep": 1})
+    node.start()
+    node.save(10)
+    node.look()
+    node.start()
+    for step in (20, 30):
+        node.save(step)
+        node.look()
+    assert steps(store) == [30, 10]
+    node.start()
+    node.save(40)
+    node.look()
+    assert steps(store) == [40, 30]
+
+
+def test_the_only_whole_set_stays_whatever_comes(store: FileStore, tmp_path: Path) -> None:
+    one = TestNode(tmp_path / "a", store, options={"keep": 1})
+    one.start()
+    one.save(10)
+    one.look()
+    other = TestNode(tmp_path / "b", store, options={"keep": 1})
+    other.start()
+    other.save(20, {"rank_0.bin": b""})  # empty: never whole
+    other.look(20)
+    assert other.end(well=False) == {"20": "iter_20/rank_0.bin: it is empty"}
+    assert steps(store) == [10]
+
+
+def test_a_removal_that_was_interrupted_is_finished_by_the_next(store: FileStore, tmp_path: Path) -> None:
+    node = TestNode(tmp_path, store)
+    node.start()
+    for step in (10, 20):
+        node.save(step, {f"{number}.bin": b"x" for number in range(4)})
+        node.look()
+    known = list(PLACE.known_sets(keys(store, PLACE.sets)))
+    stop = threading.Event()
+
+    class Stopping(Documents):
+        def delete(self, key: str) -> None:
+            if key.endswith("2.bin"):
+                stop.set()
+                raise Cancelled
+            super().delete(key)
+
+    with pytest.raises(Cancelled):
+        remove_set(Stopping(store, "bucket", stop, RetryPolicy()), PLACE, known[1])
+    assert steps(store) == [20], "a reader never sees it again"
+    assert len(data(store)) == 6
+    assert finish_removals(Documents(store, "bucket", threading.Event(), RetryPolicy()), PLACE) == 1
+    assert len(data(store)) == 4
+    assert step_of(node.start()) == "20"
+
+
+def test_what_others_have_put_there_stays(store: FileStore, tmp_path: Path) -> None:
+    strange = tmp_path / "strange"
+    strange.write_bytes(b"of somebody else")
+    node = TestNode(tmp_path, store, options={"keep": 1})
+    node.start()
+    node.save(10)
+    node.look()
+    attempt = str(node.output.publisher.what.attempt) if node.output.publisher else ""
+    mine = [f"ckpt/{attempt}/iter_10/notes.txt", "ckpt/iter_10/rank_0.bin", "ckpt2/iter_10/rank_0.bin"]
+    md5 = hashlib.md5(strange.read_bytes()).hexdigest()
+    for key in mine:
+        store.write("bucket", key, strange, md5, lambda size: None)
+    node.save(20)
+    node.look()
+    assert steps(store) == [20]
+    assert set(mine) <= set(keys(store, ""))
