@@ -134,7 +134,7 @@ def plan_uploads(
     objects: Optional[Objects],
     entries: Iterable[RecordEntry],
     etags: Etags,
-    wanted: Callable[[str, LocalEntry], bool] = lambda name, local: True,
+    wanted: Callable[[str, LocalEntry], bool],
 ) -> Iterator[Step]:
     """A step for each local file of an output, in the order of their names.
 

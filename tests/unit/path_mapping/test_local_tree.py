@@ -87,6 +87,40 @@ def test_what_cannot_be_uploaded_has_its_reason_and_no_size(tmp_path: Path) -> N
     }
 
 
+def test_what_goes_away_while_it_is_listed_hides_nothing_else(tmp_path: Path) -> None:
+    for name in ("b", "e"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").touch()
+    for name in ("a", "c", "d"):
+        (tmp_path / name).touch()
+    found = files_below(tmp_path)
+    assert next(found)[0] == "a"
+    (tmp_path / "b" / "file").unlink()
+    (tmp_path / "b").rmdir()
+    (tmp_path / "c").unlink()
+    assert [name for name, _ in found] == ["d", "e/file"]
+
+
+def test_paths_that_are_too_long_are_named_and_hide_nothing_else(tmp_path: Path) -> None:
+    root = tmp_path / "out"
+    root.mkdir()
+    (root / "z").touch()
+    here, name = os.open(root, os.O_RDONLY), ""
+    while len(str(root)) + len(name) < 4000:
+        os.mkdir("d" * 100, dir_fd=here)
+        below = os.open("d" * 100, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here, name = below, name + "d" * 100 + "/"
+    os.mkdir("e" * 200, dir_fd=here)
+    os.close(os.open("f" * 200, os.O_CREAT, dir_fd=here))
+    os.close(here)
+    assert dict(files_below(root)) == {
+        name + "e" * 200 + "/": LocalEntry("directory", 0, 0, "cannot be read: File name too long"),
+        name + "f" * 200: LocalEntry("file", 0, 0, "cannot be read: File name too long"),
+        "z": LocalEntry("file", 0, os.stat(root / "z").st_mtime_ns),
+    }
+
+
 def scanned(output: Path) -> List[Step]:
     """The steps of an output to an empty bucket."""
     scan = scan_upload(Route(str(output), ObsUrl("bucket", "out/")), Path("/"), lambda *_: iter(()), print)

@@ -24,6 +24,19 @@ def test_a_spool_keeps_the_order_wherever_its_items_are(count: int) -> None:
     spool.close()
 
 
+def test_what_is_added_after_a_reader_stopped_early_overwrites_nothing() -> None:
+    items = [(number,) for number in range(5000)]
+    spool: Spool[Tuple[int]] = Spool(in_memory=3)
+    for item in items[:2500]:
+        spool.add(item)
+    reader = iter(spool)
+    assert [next(reader) for _ in range(10)] == items[:10]
+    for item in items[2500:]:
+        spool.add(item)
+    assert list(spool) == items
+    spool.close()
+
+
 def test_nearly_every_transfer_needs_no_temporary_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -65,13 +65,16 @@ def uploads(
     route: Route = ROUTE,
     entries: Sequence[RecordEntry] = (),
     md5: Callable[[str], str] = never,
+    wanted: Callable[[str, LocalEntry], bool] = lambda name, local: True,
 ) -> List[Step]:
     ends = Ends(BASE / "in", "bucket", "in/")
     named: Optional[Iterator[Tuple[str, StoredObject]]] = None
     if objects is not None:
         named = ((found.key[len("in/") :], found) for found in objects)
     return list(
-        plan_uploads(route, ends, sorted(files.items()), named, entries, lambda name, sizes: [md5(name)])
+        plan_uploads(
+            route, ends, sorted(files.items()), named, entries, lambda name, sizes: [md5(name)], wanted
+        )
     )
 
 
@@ -130,11 +133,23 @@ class TestKeys:
         name += "x" * (4095 - len("/base/in/") - len(name.encode()) + more)
         assert [step.action for step in downloads(stored(name))] == [action]
 
+    @pytest.mark.parametrize("name", ["../", "a/../", "./", "/etc/", "a//", "x" * 256 + "/", "a\0/"])
+    def test_a_marker_leads_nowhere_else(self, name: str) -> None:
+        assert [step.action for step in downloads(stored(name, 0))] == [REFUSE]
+
+    def test_a_long_path_of_four_byte_characters_is_refused(self) -> None:
+        """Fewer than 4,095 characters."""
+        name = "/".join(["\U0001f600" * 60] * 20)
+        assert said(downloads(stored(name))) == [(REFUSE, name, "a path longer than 4095 bytes")]
+
     def test_a_marker_is_an_empty_directory(self) -> None:
         found = downloads(
             stored("", 0), stored("a/", 0), stored("b/", 0), local={"b/": LocalEntry("directory", 0, 0)}
         )
         assert said(found) == [(MAKE, "a/", "an empty directory"), (SKIP, "b/", "unchanged")]
+        (blocked,) = downloads(stored("c/", 0), local={"c/": file(5)})
+        assert (blocked.action, blocked.reason) == (REFUSE, "a file is in the place of this directory")
+        assert [step.size for step in (*found, blocked)] == [0, 0, 0]
 
     def test_a_marker_with_content_is_refused(self) -> None:
         assert [step.action for step in downloads(stored("a/", 1))] == [REFUSE]
@@ -367,6 +382,17 @@ class TestDownloadAgain:
             )
             assert step.action == action
 
+    def test_an_md5_in_the_record_is_that_of_the_object_that_it_names(self) -> None:
+        """The file is still what was fetched, and the object another one since: its content is not known."""
+        found = downloads(
+            stored("a", mark="new-3"),
+            route=Route("in", ObsUrl("bucket", "in/"), checksum=True),
+            entries=[RecordEntry("a", 1, 7, "old-3", md5_of(b"a"))],
+            local={"a": file(1, 7)},
+            md5=lambda name: md5_of(b"a"),
+        )
+        assert said(found) == [(COPY, "a", "its content is not known")]
+
     def test_delete_removes_what_was_downloaded_and_is_gone_but_nothing_else(self) -> None:
         entries = [RecordEntry(name, 1, 7, "x") for name in ("a", "b", "c", "d", "z")]
         local = {"a": file(1, 7), "b": file(1, 8), "d": file(1, 7), "other": file(), "z": file(1, 7)}
@@ -441,6 +467,15 @@ class TestUploadAgain:
         assert [s.name for s in uploads({"b": file(1, 7)}, None, route, entries) if s.action == DELETE] == [
             "a"
         ]
+
+    def test_delete_passes_over_what_is_gone_in_obs_already(self) -> None:
+        route = Route("in", ObsUrl("bucket", "in/"), delete=True)
+        entries = [RecordEntry(name, 1, 7, "x") for name in "abc"]
+        assert said(uploads({}, [stored("b", mark="x")], route, entries)) == [(DELETE, "b", "no longer here")]
+
+    def test_what_is_still_being_written_is_left_to_a_later_upload(self) -> None:
+        found = uploads({"a": file(3), "b": file(4)}, wanted=lambda name, local: local.size != 3)
+        assert said(found) == [(SKIP, "a", "still being written"), (COPY, "b", "not in OBS")]
 
     def test_delete_spares_what_is_no_longer_what_was_uploaded(self) -> None:
         route = Route("in", ObsUrl("bucket", "in/"), delete=True)
@@ -559,3 +594,8 @@ class TestSpace:
         assert need == SpaceNeed(13, 1, 8)
         assert shortages({Path("/a"): need}, {Path("/a"): (1, FreeSpace(21, 1))}) == []
         assert shortages({Path("/a"): need}, {Path("/a"): (1, FreeSpace(20, 1))}) != []
+
+    @pytest.mark.parametrize(("free", "fits"), [(10, True), (9, False)])
+    def test_the_last_byte_counts(self, free: int, fits: bool) -> None:
+        found = shortages({Path("/a"): SpaceNeed().plus(10, None)}, {Path("/a"): (1, FreeSpace(free, None))})
+        assert (found == []) is fits

@@ -11,11 +11,12 @@ import pytest
 from path_mapping.errors import MissingInputs, NoSpace, StoreError, UnsafeTarget
 from path_mapping.mapping import ObsUrl, Route, Shard
 from path_mapping.planning import UploadChoice
-from path_mapping.planning.compare import RecordEntry
+from path_mapping.planning.compare import COPY, LocalEntry, RecordEntry
 from path_mapping.planning.prepare import prepare_downloads, prepare_uploads
 from path_mapping.planning.prepared_transfer import PreparedTransfer
 from path_mapping.planning.record import Record
-from path_mapping.planning.route_scan import Lister, never_cancelled
+from path_mapping.planning.route_scan import Lister, never_cancelled, scan_download
+from path_mapping.planning.space import SpaceNeed
 from path_mapping.stores import StoredObject
 
 
@@ -149,6 +150,19 @@ class TestDownloads:
         found.close()
         assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
+    def test_a_file_that_is_replaced_takes_its_space_twice_and_a_link_is_a_new_file(
+        self, tmp_path: Path
+    ) -> None:
+        (tmp_path / "a").mkdir()
+        (tmp_path / "a" / "file").write_bytes(b"123")
+        (tmp_path / "a" / "link").symlink_to("file")
+        objects = (one("a/file", 10), one("a/link", 20), one("a/new", 30))
+        scan = scan_download(route("a", "a/"), tmp_path, bucket(*objects), Shard())
+        assert scan is not None
+        assert [step.action for step in scan] == [COPY, COPY, COPY]
+        assert scan.need == SpaceNeed(7 + 20 + 30, 2, 10)
+        assert (scan.files, scan.bytes) == ({COPY: 3}, {COPY: 60})
+
 
 class TestUploads:
     """Outputs, before and after they are sent."""
@@ -217,6 +231,11 @@ class TestUploads:
         found = uploads(tmp_path, bucket(), excluded)
         assert (found.blocked, found.notices) == ([], [])
         found.close()
+
+    def test_without_a_choice_everything_is_sent_now_and_recorded(self) -> None:
+        choice = UploadChoice()
+        assert (choice.listed, choice.hurry, choice.settled, choice.recorded) == (True, False, False, True)
+        assert choice.wanted(Path("a"), LocalEntry("file", 0, 0))
 
     def test_only_wanted_files_are_sent(self, tmp_path: Path) -> None:
         (tmp_path / "out").mkdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 from typing import List
@@ -62,6 +63,18 @@ def test_a_time_that_sqlite_cannot_hold_is_not_recorded(tmp_path: Path) -> None:
         record.put(entry(name, mtime_ns))
     record.close()
     assert names(tmp_path / "in") == ["a", "c"]
+
+
+def test_a_thread_may_go_on_with_what_another_began_to_read(tmp_path: Path) -> None:
+    record = Record(tmp_path / "in", "way")
+    for name in "abc":
+        record.put(entry(name))
+    record.close()
+    reader = record.entries()
+    first = threading.Thread(target=lambda: next(reader))
+    first.start()
+    first.join()
+    assert [one.name for one in reader] == ["b", "c"]
 
 
 def test_a_record_that_is_not_kept_is_neither_read_nor_written(tmp_path: Path) -> None:
