@@ -57,7 +57,7 @@ def measure(room: Room, minutes: float, seed: int, only: str) -> Score:
     """Tries the mutants of a room in a random order, as many as there is time for; runs in the copy of the tree."""
     copy = Path.cwd()
     known = equivalents()
-    _refuse_stale(copy, known)
+    _refuse_stale(copy, [(path, before) for path, before, _ in known if path.startswith(f"{room.folder}/")])
     places = [place for place in places_of(copy, room.folder) if only in f"{place.path}:{place.line}:"]
     scores = []
 
@@ -91,11 +91,13 @@ def _expect_good_tests(runner: Runner, copy: Path, places: List[Place]) -> None:
             sys.exit(f"the tests fail without any change: {copy.parent}/output.txt")
 
 
-def _refuse_stale(copy: Path, known: Dict[Tuple[str, str, str], str]) -> None:
+def _refuse_stale(copy: Path, known: List[Tuple[str, str]]) -> None:
     stale = [
         f"{path}: {before}"
-        for path, before, _ in known
-        if before not in map(str.strip, (copy / path).read_text(encoding="utf-8").splitlines())
+        for path, before in dict.fromkeys(known)
+        if not (copy / path).exists()
+        or before.partition(" / ")[0]
+        not in map(str.strip, (copy / path).read_text(encoding="utf-8").splitlines())
     ]
     if stale:
         sys.exit("\n".join([f"{EQUIVALENT}: no such line any more:", *stale]))
@@ -124,9 +126,10 @@ def main() -> None:
     if not options.inside:
         copy = make_tree(ROOT, WORK / options.room, ROOMS[options.room].folder)
         arguments = [str(python_of(copy)), "-m", "tests.mutation", *sys.argv[1:], "--inside"]
-        code = subprocess.run(arguments, cwd=copy).returncode
         row = copy.parent / "row"
-        if code in (0, 1) and not options.only:
+        row.unlink(missing_ok=True)
+        code = subprocess.run(arguments, cwd=copy).returncode
+        if row.exists() and not options.only:
             write_row(options.room, row.read_text(encoding="utf-8"))
         sys.exit(code)
     before = time.monotonic()

@@ -61,7 +61,7 @@ def test_those_of_a_run_that_lives_are_used_and_nobody_elses(tmp_path: Path) -> 
     alive.begun(*ONE)
     killed(tmp_path / "out", OTHER)
     found = noted_uploads(tmp_path / "out", WAY)
-    assert (found.left, found.used) == ((OTHER,), {"id-1"})
+    assert (found.left, found.used) == ((OTHER,), frozenset({"id-1"}))
     assert len(files(tmp_path)) == 2, "a look changes nothing"
     run = BegunUploads(tmp_path / "out", WAY)
     assert run.left() == [OTHER]
@@ -75,7 +75,7 @@ def test_each_way_and_each_target_has_its_own(tmp_path: Path) -> None:
     killed(tmp_path / "out", ONE)
     assert BegunUploads(tmp_path / "out", "upload obs://bucket/elsewhere/").left() == []
     assert BegunUploads(tmp_path / "out2", WAY).left() == []
-    assert noted_uploads(tmp_path / "ou", WAY) == ((), frozenset())
+    assert noted_uploads(tmp_path / "ou", WAY).left == ()
     (name,) = files(tmp_path)
     (tmp_path / name).rename(tmp_path / f"{name}.bak")
     assert BegunUploads(tmp_path / "out", WAY).left() == [], "another file's name begins alike"
