@@ -12,6 +12,12 @@ from ma_boot.cli.help import Group
 from ma_boot.cli.options import FILE, PRODUCT, RANK_ORDER, SECONDS, files
 from ma_boot.errors import ConfigError, ExitCode
 
+# Of the room rank_table, which the help does not load; a test compares them.
+WRITERS = [
+    *("modelarts", "volcano", "hyperjob-1.2", "hyperjob-1.3", "volcano-global"),
+    *("mindcluster", "mindcluster-1.2", "mindcluster-2.0"),
+]
+
 # Each command imports what it needs: the help and completion need none of it.
 
 _product = click.option("--product", type=PRODUCT, help="Ascend product whose rules apply.")
@@ -182,22 +188,40 @@ def generate(
 @click.option(
     "--template", type=click.Choice(["one", "two"]), default="two", show_default=True, help="Its template."
 )
+@click.option(
+    "--writer",
+    type=click.Choice(WRITERS),
+    default="modelarts",
+    metavar="NAME",
+    help="Whose table: modelarts (the default), volcano, hyperjob-1.2 or -1.3, volcano-global, mindcluster, "
+    "mindcluster-1.2 or -2.0.",
+)
+@click.option("--packed", is_flag=True, help="Pack it, as CCE's plugin does with --rank-table-compress.")
 @_output
 @_product
 def fake_command(
-    nodes: int, devices_per_node: int, template: str, output: str, product: Optional[str]
+    nodes: int,
+    devices_per_node: int,
+    template: str,
+    writer: str,
+    packed: bool,
+    output: str,
+    product: Optional[str],
 ) -> None:
     """Generates the table of a job that does not exist.
 
     \b
     Example:
       ma_boot rank-table fake --nodes 2 -o jobstart_hccl.json
+      ma_boot rank-table fake --nodes 2 --writer hyperjob-1.3 --packed
     """
     from ma_boot.cli.table_files import checked, ranked, write_table
-    from ma_boot.rank_table import fake
+    from ma_boot.rank_table import WRITERS
 
-    table = checked(fake(nodes, devices_per_node), product)
-    write_table(ranked(table, "pod") if template == "one" else table, output)
+    if template == "one" and writer != "modelarts":
+        raise click.UsageError("--template is of ModelArts' table only: the others have ranks already")
+    table = checked(WRITERS[writer].document(nodes, devices_per_node), product)
+    write_table(ranked(table, "pod") if template == "one" else table, output, packed)
 
 
 @rank_table.command()

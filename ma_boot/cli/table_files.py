@@ -16,6 +16,7 @@ from ma_boot.rank_table import (
     completed_document,
     convert,
     errors,
+    packed,
     parse,
     validate,
 )
@@ -68,12 +69,15 @@ def ranked(table: RankTable, rank_order: str, host_nic_ip: str = "") -> RankTabl
     return converted
 
 
-def write_table(table: RankTable, output: str) -> None:
-    """Writes the table to a file; raises `CannotCreate` if that fails."""
+def write_table(table: RankTable, output: str, in_base64: bool = False) -> None:
+    """Writes the table to a file, packed or as it is; raises `CannotCreate` if that fails."""
+    text = table.dumps()
+    if in_base64:
+        text = packed(text.encode()).decode() + "\n"
     if output == "-":
-        print_lines(table.dumps().rstrip("\n"))
+        print_lines(text.rstrip("\n"))
     else:
-        write_atomically(Path(output).absolute(), table.dumps())
+        write_atomically(Path(output).absolute(), text)
 
 
 def print_json(document: Any) -> None:

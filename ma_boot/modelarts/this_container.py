@@ -5,18 +5,29 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import FrozenSet, List, Tuple
+from typing import FrozenSet, List, Optional, Tuple
 
-from ma_boot.rank_table import Identity
+from ma_boot.rank_table import TOR_NAME, Identity, server_of
 
 _LOCAL = r"\|-- (\S+)\n\s+/32 host LOCAL"
 _CARD = r"davinci(\d+)"
 
 
-def with_machine(who: Identity) -> Identity:
-    """The identity, and what this machine tells of it."""
-    known = (*who.addresses, *own_addresses())
+def with_machine(who: Identity, table: Optional[str] = None) -> Identity:
+    """The identity, and what this machine and the file of switches beside the table tell of it."""
+    known = (*who.addresses, *_server_of_switches(table, who.name or os.uname().nodename), *own_addresses())
     return who._replace(addresses=tuple(dict.fromkeys(known)), devices=own_devices())
+
+
+def _server_of_switches(table: Optional[str], pod: str) -> List[str]:
+    if table is None:
+        return []
+    try:
+        content = Path(os.path.dirname(table), TOR_NAME).read_bytes()
+    except OSError:
+        return []
+    found = server_of(pod, content)
+    return [found] if found else []
 
 
 def own_addresses(proc: str = "/proc") -> Tuple[str, ...]:

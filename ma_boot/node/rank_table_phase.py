@@ -201,8 +201,8 @@ def _own_pod(table: RankTable, job: JobEnvironment) -> Optional[Pod]:
     """This container in the table; None for a table that is passed through."""
     if not table.pods:
         return None
-    who = job.identity if table.pods[0].name is not None else with_machine(job.identity)
-    return own_pod(table, who)
+    named = table.pods[0].name is not None
+    return own_pod(table, job.identity if named else with_machine(job.identity, job.rank_table))
 
 
 def _with_nodes_of(table: RankTable, job: JobEnvironment) -> JobEnvironment:

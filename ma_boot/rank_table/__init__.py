@@ -14,14 +14,18 @@ older documents call it "v0.1"), template one is what HCCL and MindSpore read (s
 from ma_boot.rank_table.fake_table import fake
 from ma_boot.rank_table.identity import Identity, own_pod
 from ma_boot.rank_table.operations import machine_table, merged, moved, rows
-from ma_boot.rank_table.packed import is_packed
+from ma_boot.rank_table.packing import is_packed, packed
 from ma_boot.rank_table.rank_order import convert
 from ma_boot.rank_table.read import NotYet, completed_document, parse
 from ma_boot.rank_table.rules import PRODUCTS, validate
 from ma_boot.rank_table.table import Device, Pod, RankTable, TableFinding, Unreadable, errors
+from ma_boot.rank_table.tor_file import TOR_NAME, server_of
+from ma_boot.rank_table.writers import WRITERS
 
 __all__ = [
     "PRODUCTS",
+    "TOR_NAME",
+    "WRITERS",
     "Device",
     "Identity",
     "NotYet",
@@ -38,7 +42,9 @@ __all__ = [
     "merged",
     "moved",
     "own_pod",
+    "packed",
     "parse",
     "rows",
+    "server_of",
     "validate",
 ]

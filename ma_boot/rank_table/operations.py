@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from ma_boot.rank_table.table import RankTable, TableFinding
 
@@ -74,10 +74,11 @@ def moved(before: RankTable, after: RankTable) -> List[str]:
 
 def _places(table: RankTable) -> Dict[int, str]:
     return {
-        device.rank: f"server {pod.server_id} device {device.device_id} ({device.device_ip or 'no address'})"
-        for pod in table.pods
-        for device in pod.devices
-        if device.rank is not None
+        row[
+            "rank"
+        ]: f"server {row['server_id']} device {row['device_id']} ({row['device_ip'] or 'no address'})"
+        for row in rows(table)
+        if row["rank"] is not None
     }
 
 
@@ -96,8 +97,42 @@ def machine_table(server_id: str, addresses: Mapping[int, str]) -> Dict[str, Any
 
 
 def rows(table: RankTable) -> List[Dict[str, Any]]:
-    """The table as a row for each device, in rank order; of a table without ranks, in its own order."""
-    found = [
+    """The table as a row for each device, in rank order; of a table without ranks, in its own order.
+
+    The ranks of version 2.0 are on no server that it names.
+    """
+    found = _level_rows(table.document["rank_list"]) if table.template == "2.0" else _device_rows(table)
+    return sorted(found, key=lambda row: row["rank"] or 0)
+
+
+def _level_rows(listed: Any) -> List[Dict[str, Any]]:
+    """The rows of version 2.0, as far as they can be read: its contents are not checked."""
+    ranks = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    return [
+        {
+            "rank": one.get("rank_id") if isinstance(one.get("rank_id"), int) else None,
+            "pod": None,
+            "server_id": None,
+            "device_id": one.get("device_id"),
+            "device_ip": next(iter(_addresses(one.get("level_list"))), None),
+        }
+        for one in ranks
+    ]
+
+
+def _addresses(value: Any) -> Iterator[str]:
+    """The addresses of all levels, which are objects in lists of objects."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _addresses(item)
+    elif isinstance(value, dict):
+        if isinstance(value.get("addr"), str):
+            yield value["addr"]
+        yield from _addresses(value.get("rank_addr_list"))
+
+
+def _device_rows(table: RankTable) -> List[Dict[str, Any]]:
+    return [
         {
             "rank": device.rank,
             "pod": pod.name,
@@ -108,4 +143,3 @@ def rows(table: RankTable) -> List[Dict[str, Any]]:
         for pod in table.pods
         for device in pod.devices
     ]
-    return sorted(found, key=lambda row: row["rank"] or 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
-from ma_boot.rank_table.packed import is_packed, unpacked
+from ma_boot.rank_table.packing import is_packed, unpacked
 from ma_boot.rank_table.rules import validate
 from ma_boot.rank_table.table import (
     INVALID,

@@ -44,10 +44,23 @@ def validate(table: RankTable, product: Optional[str] = None) -> List[TableFindi
     findings += _devices(table, product)
     if complete:
         findings += _super_pods(table) if table.template != "two" else ()
-        findings += _shape(table, product)
+        findings += _shape(table, product or _product_of(table))
         if table.world_size == 0:
             findings.append(TableFinding("$", "no device in the whole table", "at least one", MISSING))
     return findings
+
+
+def _product_of(table: RankTable) -> Optional[str]:
+    """The product, if the table shows it: only an A3 has devices of super pods."""
+    if table.template == "1.2" and any(device.more.get("super_device_id") for _, device in _located(table)):
+        return "a3"
+    return None
+
+
+def _is_one_super_pod(table: RankTable) -> bool:
+    """Whether all servers are in one super pod of A3s, whose network needs no addresses of devices."""
+    listed = table.document.get("super_pod_list")
+    return _product_of(table) == "a3" and isinstance(listed, list) and len(listed) == 1
 
 
 def _counts_of_template_two(document: Mapping[str, Any]) -> Iterator[TableFinding]:
@@ -148,7 +161,7 @@ def _family(address: str) -> int:
 
 def _devices(table: RankTable, product: Optional[str]) -> Iterator[TableFinding]:
     highest = _HIGHEST_DEVICE.get(product or "", 15)
-    single = len(table.servers()) == 1
+    together = len(table.servers()) == 1 or _is_one_super_pod(table)
     for pod, device in _located(table):
         if int(device.device_id) > highest:
             yield TableFinding(
@@ -158,7 +171,7 @@ def _devices(table: RankTable, product: Optional[str]) -> Iterator[TableFinding]
                 INVALID,
                 fatal=product is not None,
             )
-        if device.device_ip is None and (product == "910a" or not single):
+        if device.device_ip is None and (product == "910a" or not together):
             yield TableFinding(
                 _place(pod, device, "device_ip"),
                 "nothing",

@@ -11,8 +11,17 @@ from typing import Any, Dict, List, Optional
 import pytest
 
 from ma_boot.errors import ConfigError
-from ma_boot.rank_table import Identity, NotYet, completed_document, convert, errors, own_pod, parse, validate
-from ma_boot.rank_table import packed as packing
+from ma_boot.rank_table import (
+    Identity,
+    NotYet,
+    completed_document,
+    convert,
+    errors,
+    own_pod,
+    packing,
+    parse,
+    validate,
+)
 
 
 def servers(count: int = 2, devices: int = 2, **more: Any) -> Dict[str, Any]:

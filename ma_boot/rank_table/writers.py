@@ -1,0 +1,122 @@
+"""Tables as the controllers of other clusters than ModelArts write them: for rehearsals and tests.
+
+The fields are those of the writers' sources: Volcano's plugin configmap1980 with its HyperJob,
+volcano-global's plugin globalranktable, and MindCluster's ascend-operator.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, NamedTuple, Tuple
+
+from ma_boot.rank_table.fake_table import device_ip, fake
+
+Document = Dict[str, Any]
+
+
+class Writer(NamedTuple):
+    """Who writes a table: its completed document for so many nodes and devices, and the states before it."""
+
+    document: Callable[[int, int], Document]
+    before: Tuple[Document, ...]
+
+
+def _server_id(node: int) -> str:
+    return f"192.168.{node // 250}.{1 + node % 250}"
+
+
+def _servers(nodes: int, devices: int, of_super_pods: bool = False) -> List[Document]:
+    """Servers in the order of pods, ranks in that order."""
+    listed = []
+    for node in range(nodes):
+        found: List[Document] = []
+        for device in range(devices):
+            rank = node * devices + device
+            super_device = {"super_device_id": str(16 * rank + 1)} if of_super_pods else {}
+            address = {"device_ip": device_ip(node, device), "rank_id": str(rank)}
+            found.append({"device_id": str(device), **super_device, **address})
+        listed.append({"server_id": _server_id(node), "device": found})
+    return listed
+
+
+def _completed(version: str, servers: List[Document], **more: Any) -> Document:
+    count = {"server_count": str(len(servers))}
+    return {"status": "completed", "version": version, **count, "server_list": servers, **more}
+
+
+def _super_pods(servers: List[Document]) -> List[Document]:
+    """A super pod of each server, called as the child jobs of a HyperJob."""
+    return [
+        {"super_pod_id": f"job-fake-train-{i}", "server_list": [{"server_id": server["server_id"]}]}
+        for i, server in enumerate(servers)
+    ]
+
+
+def _volcano(nodes: int, devices: int) -> Document:
+    return _completed("1.0", _servers(nodes, devices))
+
+
+def _hyperjob(version: str) -> Callable[[int, int], Document]:
+    def document(nodes: int, devices: int) -> Document:
+        servers = _servers(nodes, devices, of_super_pods=True)
+        counter = {} if version == "1.2" else {"data_Version": 2}
+        return _completed(version, servers, **counter, super_pod_list=_super_pods(servers))
+
+    return document
+
+
+def _volcano_global(nodes: int, devices: int) -> Document:
+    servers = _servers(nodes, devices, of_super_pods=True)
+    for server in servers:
+        for device in server["device"]:
+            device.update(dpu_ip=f"10.{device['rank_id']}.0.1", numa_id="0")
+    pods = _super_pods(servers)
+    names = [{"super_pod_id": pod["super_pod_id"]} for pod in pods]
+    cluster = {"cluster_id": "c1", "az_id": "a", "region_id": "r", "super_pod_list": names}
+    return _completed("1.4", servers, data_version=2, super_pod_list=pods, cluster_list=[cluster])
+
+
+def _mindcluster(nodes: int, devices: int) -> Document:
+    servers = _servers(nodes, devices)
+    for node, server in enumerate(servers):
+        server.update(
+            server_id=f"6f1c0a2e-0000-4000-8000-{node:012d}",
+            host_ip=_server_id(node),
+            container_ip=f"172.16.{node // 250}.{1 + node % 250}",
+        )
+    return _completed("1.0", servers)
+
+
+def _mindcluster_super_pods(nodes: int, devices: int) -> Document:
+    document = _mindcluster(nodes, devices)
+    for server in document["server_list"]:
+        for device in server["device"]:
+            device["super_device_id"] = str(16 * int(device["rank_id"]) + 1)
+    names = [{"server_id": server["server_id"]} for server in document["server_list"]]
+    return {**document, "version": "1.2", "super_pod_list": [{"super_pod_id": "0", "server_list": names}]}
+
+
+def _mindcluster_levels(nodes: int, devices: int) -> Document:
+    """Version 2.0, of A5: a list of ranks, its numbers are numbers."""
+    ranks = []
+    for rank in range(nodes * devices):
+        address = {"addr_type": "IPV4", "addr": f"10.{rank // 250}.{rank % 250}.1", "plane_id": "0"}
+        level = {"net_layer": 0, "net_instance_id": "rack-0", "rank_addr_list": [address]}
+        local = rank % devices
+        ranks.append({"rank_id": rank, "local_id": local, "device_id": local, "level_list": [level]})
+    return {"status": "completed", "version": "2.0", "rank_count": len(ranks), "rank_list": ranks}
+
+
+_WITHOUT_DATA = {"status": "initializing", "version": "1.0", "server_count": "", "server_list": None}
+_ONLY_STATUS = {"status": "initializing"}
+_OPERATOR = {"status": "initializing", "version": "1.0"}
+
+WRITERS: Dict[str, Writer] = {
+    "modelarts": Writer(fake, (_ONLY_STATUS,)),
+    "volcano": Writer(_volcano, (_ONLY_STATUS, _WITHOUT_DATA)),
+    "hyperjob-1.2": Writer(_hyperjob("1.2"), (_WITHOUT_DATA,)),
+    "hyperjob-1.3": Writer(_hyperjob("1.3"), (_WITHOUT_DATA,)),
+    "volcano-global": Writer(_volcano_global, ()),
+    "mindcluster": Writer(_mindcluster, (_OPERATOR,)),
+    "mindcluster-1.2": Writer(_mindcluster_super_pods, (_OPERATOR,)),
+    "mindcluster-2.0": Writer(_mindcluster_levels, (_OPERATOR,)),
+}

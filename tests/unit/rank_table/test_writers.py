@@ -1,0 +1,157 @@
+"""The tables of every writer: golden files, and what is true of each of them."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import random
+from pathlib import Path
+from typing import Any, Dict, Set, Tuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ma_boot.cli.rank_table import WRITERS as OPTIONS
+from ma_boot.rank_table import (
+    WRITERS,
+    NotYet,
+    RankTable,
+    Unreadable,
+    completed_document,
+    convert,
+    errors,
+    moved,
+    packed,
+    parse,
+    rows,
+    server_of,
+    validate,
+)
+
+GOLDEN = Path(__file__).parent / "golden"
+HCCL = {"1.0", "1.1", "1.2", "2.0"}
+WITH_SERVERS = [name for name in WRITERS if name != "mindcluster-2.0"]
+JOBS = (st.sampled_from(sorted(WRITERS)), st.integers(1, 9), st.integers(1, 16))
+
+
+def devices(table: RankTable) -> Set[Tuple[Any, ...]]:
+    """Every device of the table, by what tells it from the others."""
+    return {(row["server_id"], row["device_id"], row["device_ip"]) for row in rows(table)}
+
+
+def test_the_command_offers_every_writer() -> None:
+    assert list(WRITERS) == OPTIONS
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_the_table_is_that_of_the_golden_file(writer: str) -> None:
+    golden = json.loads((GOLDEN / f"{writer}.json").read_text())
+    assert WRITERS[writer].document(2, 2) == golden
+    assert errors(validate(parse(golden))) == []
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_no_state_before_the_completed_one_is_taken_for_it(writer: str) -> None:
+    completed = json.dumps(WRITERS[writer].document(2, 2))
+    before = [json.dumps(state) for state in WRITERS[writer].before]
+    old = json.dumps({**json.loads(completed), "status": "initializing"})  # with the servers of before
+    for text in (*before, old, "", completed[: len(completed) // 2]):
+        assert isinstance(completed_document(text), NotYet)
+        assert isinstance(completed_document(packed(text.encode())), NotYet)
+    assert completed_document(completed) == completed_document(packed(completed.encode()))
+
+
+@given(*JOBS, st.booleans())
+def test_converting_keeps_every_device_and_its_rank_and_changes_nothing_the_second_time(
+    writer: str, nodes: int, each: int, in_base64: bool
+) -> None:
+    text = json.dumps(WRITERS[writer].document(nodes, each)).encode()
+    document = completed_document(packed(text) if in_base64 else text)
+    assert not isinstance(document, NotYet)
+    table = parse(document)
+    once = convert(table)
+    twice = convert(parse(json.loads(once.dumps())))
+    assert twice.dumps() == once.dumps()
+    assert once.document["version"] in HCCL
+    assert devices(once) == devices(table)
+    assert [row["rank"] for row in rows(once)] == list(range(nodes * each))
+    assert errors(validate(once)) == errors(validate(twice)) == []
+    if writer != "modelarts":  # which has no ranks before
+        assert moved(table, once) == []
+
+
+@given(st.sampled_from(WITH_SERVERS[1:]), st.integers(1, 9), st.integers(1, 16), st.randoms())
+def test_ranks_stay_with_servers_whatever_the_order_in_the_file(
+    writer: str, nodes: int, each: int, shuffle: random.Random
+) -> None:
+    document = WRITERS[writer].document(nodes, each)
+    before = convert(parse(copy.deepcopy(document)))
+    shuffle.shuffle(document["server_list"])
+    after = convert(parse(document))
+    assert moved(before, after) == []
+    assert rows(after) == rows(before)
+
+
+@given(*JOBS, st.sampled_from(["9.9", "2025-01", "v3"]))
+def test_no_version_is_refused_for_its_number(writer: str, nodes: int, each: int, version: str) -> None:
+    if writer == "modelarts":
+        return
+    table = parse({**WRITERS[writer].document(nodes, each), "version": version})
+    assert errors(validate(table)) == []
+    assert convert(table).document["version"] == version
+
+
+VALUES = st.none() | st.booleans() | st.integers(-1, 3) | st.sampled_from(["", "0", "x", "9" * 5000, [], {}])
+
+
+@given(*JOBS, st.data())
+def test_no_mutation_of_any_writers_table_breaks_the_library(
+    writer: str, nodes: int, each: int, data: st.DataObject
+) -> None:
+    document: Dict[str, Any] = copy.deepcopy(WRITERS[writer].document(min(nodes, 3), min(each, 3)))
+    holder: Any = document
+    while isinstance(holder, (dict, list)) and holder:
+        key = data.draw(st.sampled_from(sorted(holder) if isinstance(holder, dict) else range(len(holder))))
+        if not isinstance(holder[key], (dict, list)) or data.draw(st.booleans()):
+            holder[key] = data.draw(VALUES)
+            break
+        holder = holder[key]
+    found = completed_document(packed(json.dumps(document).encode()))
+    if isinstance(found, NotYet):
+        return
+    with contextlib.suppress(Unreadable):
+        table = parse(found)
+        validate(table)
+        rows(table)
+        moved(table, convert(table))
+        convert(table).dumps()
+
+
+@given(st.binary() | st.binary().map(lambda data: b"H4sI" + data) | st.binary().map(packed))
+def test_no_packed_bytes_break_the_library(content: bytes) -> None:
+    assert isinstance(completed_document(content), (NotYet, dict))
+    server_of("pod", content)
+
+
+SWITCHES = {
+    "status": "initializing",
+    "version": "1.0",
+    "server_list": [
+        {"pod_name": f"job-train-{i}", "server_id": f"10.0.0.{i + 1}", "device": []} for i in range(2)
+    ],
+}
+
+
+class TestSwitches:
+    """The file with the names of pods."""
+
+    def test_a_pod_finds_its_server(self) -> None:
+        for content in (json.dumps(SWITCHES).encode(), packed(json.dumps(SWITCHES).encode())):
+            assert server_of("job-train-1", content) == "10.0.0.2"
+            assert server_of("job-train-7", content) is None
+
+    @pytest.mark.parametrize("content", [b"", b"{}", b"[]", b'{"server_list": [7]}', b"H4sI", b"\xff"])
+    def test_a_file_that_is_not_whole_tells_nothing(self, content: bytes) -> None:
+        assert server_of("job-train-1", content) is None
