@@ -1,10 +1,11 @@
 """The job as a value: read from a job file or from options, checked, and turned into a request. Pure."""
 
 from ma_boot.job.job_file import JobChannel, JobFile, JobProblem, overridden
-from ma_boot.job.keys import KEYS
+from ma_boot.job.keys import KEYS, read_text
 from ma_boot.job.load import load_job
 from ma_boot.job.read import parse_job
-from ma_boot.job.rules import form_problems
+from ma_boot.job.request import boot_command, code_place, request_body, shown_body
+from ma_boot.job.rules import exposed_secrets, form_problems, image_region, missing_fields
 from ma_boot.job.template import Answers, first_job_file, first_mapping
 
 __all__ = [
@@ -13,10 +14,18 @@ __all__ = [
     "JobChannel",
     "JobFile",
     "JobProblem",
+    "boot_command",
+    "code_place",
+    "exposed_secrets",
     "first_job_file",
     "first_mapping",
     "form_problems",
+    "image_region",
     "load_job",
+    "missing_fields",
     "overridden",
     "parse_job",
+    "read_text",
+    "request_body",
+    "shown_body",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Set, Tuple
 
 from path_mapping.mapping import ObsUrl
 
@@ -69,8 +69,7 @@ class JobFile:
 
     def problem(self, key: str, text: str) -> JobProblem:
         """A mistake at this key, or at the part of it that is named after a colon: `inputs: data_url`."""
-        line = self.lines.get(key) or self.lines.get(key.partition(":")[0])
-        return JobProblem(line, key, text)
+        return JobProblem(self.lines.get(key) or self.lines.get(f"{key}@env"), key, text)
 
     @property
     def arguments(self) -> Tuple[str, ...]:
@@ -92,6 +91,13 @@ def overridden(job: JobFile, given: Mapping[str, Any]) -> JobFile:
             changes[name] = (*mine, *value)
         else:
             changes[name] = value
-    keys = {name.replace("_", "-") for name in given}
-    lines = {key: line for key, line in job.lines.items() if key.partition(":")[0] not in keys}
+    ours: Set[str] = set()
+    for name, value in given.items():
+        key, merged = (
+            name.replace("_", "-"),
+            isinstance(getattr(job, name), (tuple, dict)) and name != "command",
+        )
+        parts = [getattr(one, "name", one) for one in value] if merged else []
+        ours |= {f"{key}: {part}" for part in parts} if merged else {key}
+    lines = {key: line for key, line in job.lines.items() if key.partition("@")[0] not in ours}
     return replace(job, **changes, lines=lines)

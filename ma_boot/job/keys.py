@@ -191,3 +191,18 @@ KEYS: Dict[str, Reader] = {
     "workspace": _text,
     "request": _json_object,
 }
+
+
+def read_text(key: str, option: str, text: str, problems: List[JobProblem]) -> Any:
+    """The value of a key as an option gives it: a text, and `NAME=VALUE` for keys that are dicts."""
+    value: Value = ScalarValue(None, repr(text), int(text) if text.isdecimal() else text)
+    if KEYS[key] in (_channels, _texts_by_name):
+        name, given, rest = text.partition("=")
+        if not given:
+            problems.append(JobProblem(None, option, f"found {text!r}, expected NAME=VALUE"))
+            return KEYS[key](option, DictValue(None, "nothing", ()), problems)
+        pair = (ScalarValue(None, repr(name), name), ScalarValue(None, repr(rest), rest))
+        value = DictValue(None, repr(text), (pair,))
+    elif KEYS[key] in (_text, _texts, _patterns):
+        value = ScalarValue(None, repr(text), text)
+    return KEYS[key](option, value, problems)

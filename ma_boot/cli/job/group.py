@@ -17,7 +17,7 @@ class _JobCommands(UserDict[str, Any]):
         return command
 
 
-@click.group("job", cls=Group, commands=_JobCommands({"init": "first_file"}))
+@click.group("job", cls=Group, commands=_JobCommands({"init": "first_file", "submit": "submit"}))
 def job() -> None:
     """Submits a job to ModelArts, as it was rehearsed.
 

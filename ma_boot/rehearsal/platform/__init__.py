@@ -1,6 +1,12 @@
 """What ModelArts provides to the nodes of a job: directories, variables, code, rank table, the job form."""
 
-from ma_boot.rehearsal.platform.code_directory import code_directory, code_files, command_in, copy_code
+from ma_boot.rehearsal.platform.code_directory import (
+    NOT_CODE,
+    code_directory,
+    code_files,
+    command_in,
+    copy_code,
+)
 from ma_boot.rehearsal.platform.job_form import (
     FormChannel,
     channel_arguments,
@@ -23,6 +29,7 @@ from ma_boot.rehearsal.platform.table_writer import write_tables
 from ma_boot.rehearsal.platform.table_writes import TableWrite, renewed, stages, writes
 
 __all__ = [
+    "NOT_CODE",
     "PRODUCT",
     "FormChannel",
     "SimulatedJob",

@@ -16,7 +16,7 @@ from path_mapping.mapping import selected
 MOST_FILES = 1000
 MOST_BYTES = 5 << 30
 _MOST_NAMED = 3  # directories in the message
-_NOT_CODE = {".git", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", "ma_boot-rehearsal"}
+NOT_CODE = {".git", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", "ma_boot-rehearsal"}
 _REHEARSAL = re.compile(r"(ma-job|faults)-[0-9a-f]{8}")  # in any --rehearsal-dir, also of an earlier run
 
 
@@ -104,7 +104,7 @@ def code_files(code: Path, apart: Collection[Path], exclude: Sequence[str] = ())
 
 def _is_code(directory: Path) -> bool:
     name = directory.name
-    return not (name in _NOT_CODE or _REHEARSAL.fullmatch(name) or (directory / "pyvenv.cfg").is_file())
+    return not (name in NOT_CODE or _REHEARSAL.fullmatch(name) or (directory / "pyvenv.cfg").is_file())
 
 
 def copy_code(code: Path, files: Sequence[Path], target: Path) -> None:

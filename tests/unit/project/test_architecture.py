@@ -67,10 +67,11 @@ ALLOWED_IN_MA_BOOT: Dict[str, str] = {
     "rehearsal": "errors processes modelarts environment launch reporting reporting.timeline reporting.page supervisor image node "
     "rehearsal.faults rehearsal.injection rehearsal.obs_server rehearsal.obs_server.storage rehearsal.platform "
     "rehearsal.sandbox rehearsal.containers path_mapping",
+    "job_service": "errors job reporting rehearsal.platform path_mapping",
     "cli.options": "errors rank_table modelarts launch rehearsal.faults path_mapping",
     "cli": "errors redact lean_click job rank_table processes modelarts environment launch reporting reporting.timeline reporting.page "
     "supervisor image doctor node rehearsal rehearsal.faults cli.options path_mapping",
-    "cli.job": "errors job reporting cli.options cli",
+    "cli.job": "errors job job_service reporting cli.options cli",
     "__main__": "cli",
 }
 OUTSIDE = {"ma_boot.__main__", "ma_boot.for_training.ma_boot", "ma_boot.for_training.path_mapping"}

@@ -1,0 +1,110 @@
+"""`ma_boot job submit`: submits a job as it was rehearsed, or shows the request."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+
+import click
+
+from ma_boot.cli.job.fields import described_job, of_a_job
+from ma_boot.cli.options import files
+from ma_boot.errors import ConfigError, listed
+
+if TYPE_CHECKING:
+    from ma_boot.job import JobFile, JobProblem
+    from ma_boot.job_service import JobCode
+
+
+class Planned(NamedTuple):
+    """What a submission will do: the request's body, the code to upload, and what is worth a note."""
+
+    body: Dict[str, Any]
+    code: JobCode
+    notes: Tuple[str, ...]
+    secrets: Mapping[str, str]
+
+
+@click.command("submit", options_metavar="[OPTIONS]")
+@click.argument(
+    "words", nargs=-1, metavar="[FILE] [-- [OPTIONS OF ma_boot] COMMAND [ARGS]...]", shell_complete=files
+)
+@of_a_job
+@click.option("--plan", is_flag=True, required=True, help="Print the request and what would be uploaded; no network.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def submit(ctx: click.Context, /, words: Sequence[str], plan: bool, as_json: bool, **keys: Any) -> int:
+    """Submits the job of FILE, or of the options and COMMAND, which override FILE.
+
+    \b
+    Example:
+      ma_boot job submit job.yaml --plan
+      ma_boot job submit job.yaml --nodes 4 -- --tee first train.py --epochs 3
+    """
+    from ma_boot.reporting import print_lines
+
+    planned = planned_submission(ctx, words)
+    print_lines(_as_json(planned) if as_json else _as_text(planned))
+    return 0
+
+
+def planned_submission(ctx: click.Context, words: Sequence[str]) -> Planned:
+    """What a submission will do. Raises `ConfigError` with every rule of the form that is broken."""
+    from ma_boot.job import (
+        boot_command,
+        exposed_secrets,
+        form_problems,
+        missing_fields,
+        request_body,
+    )
+    from ma_boot.job_service import job_code
+
+    job, problems = described_job(ctx, words)
+    code = job_code(job, os.getcwd(), problems)
+    secrets = _secrets(job, ctx.obj, problems)
+    problems += [*form_problems(job), *missing_fields(job)]
+    if problems:
+        lines = [str(one) for one in sorted(dict.fromkeys(problems), key=lambda one: one.line or 0)]
+        raise ConfigError(listed("the job cannot be submitted:", lines))
+    body = request_body(job, boot_command(code.options, code.command), code.url, secrets)
+    return Planned(body, code, tuple(map(str, exposed_secrets(job))), secrets)
+
+
+def _secrets(job: JobFile, environ: Mapping[str, str], problems: List[JobProblem]) -> Dict[str, str]:
+    missing = [name for name in job.secrets if not environ.get(name)]
+    problems += [job.problem("secrets", f"{name} is not set in this shell") for name in missing]
+    return {name: environ[name] for name in job.secrets if name not in missing}
+
+
+def _as_json(planned: Planned) -> str:
+    from ma_boot.job import shown_body
+
+    code = planned.code
+    found = {
+        "request": shown_body(planned.body, planned.secrets),
+        "code": {
+            "directory": str(code.directory),
+            "url": str(code.url),
+            "files": [file.as_posix() for file in code.files],
+            "bytes": code.bytes,
+        },
+        "notes": list(planned.notes),
+    }
+    return json.dumps(found, indent=2, ensure_ascii=False)
+
+
+def _as_text(planned: Planned) -> str:
+    from ma_boot.job import shown_body
+
+    code = planned.code
+    return "\n".join(
+        [
+            f"code: {shlex.quote(str(code.directory))} -> {code.url}: {len(code.files)} files, "
+            f"{code.bytes / 1e6:.1f} MB",
+            *(f"note: {note}" for note in planned.notes),
+            "request: POST /v2/{project_id}/training-jobs",
+            json.dumps(shown_body(planned.body, planned.secrets), indent=2, ensure_ascii=False),
+        ]
+    )

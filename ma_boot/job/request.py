@@ -1,0 +1,102 @@
+"""The request that creates a job: the body of CreateTrainingJob. Pure.
+
+Fields and their rules are those of the API's documentation; OBS paths are written `/bucket/dir/`, as in every
+example of the vendor's own clients.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any, Dict, List, Mapping, Sequence
+
+from ma_boot.job.job_file import JobChannel, JobFile
+from ma_boot.job.rules import image_url
+from ma_boot.redact import MASK, masked
+from path_mapping.mapping import ObsUrl
+
+_FREE = {"environments", "parameters"}  # an empty value is one
+
+
+def boot_command(options: Sequence[str], command: Sequence[str]) -> str:
+    """The boot command of the form. Its shell makes way for ma_boot, so that a stop reaches it."""
+    named = command[:1] and command[0].endswith((".py", ".sh"))
+    return shlex.join(["exec", "ma_boot", *options, *([] if named else ["--"]), *command])
+
+
+def request_body(job: JobFile, command: str, code: ObsUrl, secrets: Mapping[str, str]) -> Dict[str, Any]:
+    """The body of the request that creates the job.
+
+    `command` is the boot command, `code` the directory of the code in OBS, `secrets` the values of the
+    variables that the job names as secrets.
+    """
+    algorithm = {
+        "engine": {"image_url": image_url(job.image)},
+        "code_dir": _path(code),
+        "command": command,
+        "inputs": [_channel(channel) for channel in job.inputs],
+        "outputs": [_channel(channel) for channel in job.outputs],
+        "parameters": [{"name": name, "value": value} for name, value in job.parameters.items()],
+        "environments": {**job.environment, **secrets},
+    }
+    retry = {"fault-tolerance/job-retry-num": str(job.retries)} if job.retries else {}
+    hours = {"time_unit": "HOURS", "duration": job.time_limit} if job.time_limit else {}
+    spec = {
+        "resource": {"pool_id": job.pool, "flavor_id": job.flavor, "node_count": job.nodes},
+        "log_export_path": {"obs_url": _path(job.log_url)} if job.log_url else {},
+        "auto_stop": hours,
+    }
+    metadata = {
+        "name": job.name,
+        "workspace_id": job.workspace,
+        "description": job.description,
+        "annotations": retry,
+    }
+    body = {"kind": "job", "metadata": metadata, "algorithm": algorithm, "spec": spec}
+    return _merged(_without_empty(body), job.request)  # type: ignore[no-any-return]  # a dict, as the body is one
+
+
+def shown_body(body: Mapping[str, Any], secrets: Mapping[str, str]) -> Dict[str, Any]:
+    """The body with the values of these variables masked, and of those with a secret's name."""
+    algorithm = dict(body["algorithm"])
+    variables = algorithm.get("environments", {})
+    if variables:
+        shown = {**masked(variables), **dict.fromkeys(secrets, MASK)}
+        algorithm["environments"] = shown
+    return {**body, "algorithm": algorithm}
+
+
+def code_place(job: JobFile, directory: str) -> ObsUrl:
+    """Where the code goes: below `code-url`, in a directory of the job's name and one of the code's."""
+    if job.code_url is None:
+        raise ValueError("a job without code-url")
+    key = "/".join(part for part in (job.code_url.key.rstrip("/"), job.name, directory) if part)
+    return ObsUrl(job.code_url.bucket, f"{key}/")
+
+
+def _path(url: ObsUrl) -> str:
+    return f"/{url.bucket}/{url.key.rstrip('/')}/".replace("//", "/")
+
+
+def _channel(channel: JobChannel) -> Dict[str, Any]:
+    return {
+        "name": channel.name,
+        "access_method": "env" if channel.by_variable else "parameter",
+        "remote": {"obs": {"obs_url": _path(channel.url)}},
+    }
+
+
+def _without_empty(value: Any) -> Any:
+    """Without what is empty: an absent field is the default, `null` an error of the service's."""
+    if not isinstance(value, dict):
+        return value
+    kept = {name: item if name in _FREE else _without_empty(item) for name, item in value.items()}
+    return {name: item for name, item in kept.items() if item not in ("", {}, [])}
+
+
+def _merged(body: Any, more: Any) -> Any:
+    """The body with other fields; of a dict in both, the fields of both."""
+    if not isinstance(body, dict) or not isinstance(more, dict):
+        return more
+    added: List[str] = [name for name in more if name not in body]
+    merged = {name: _merged(value, more[name]) if name in more else value for name, value in body.items()}
+    return {**merged, **{name: more[name] for name in added}}

@@ -1,0 +1,116 @@
+"""The job's code: what of it is uploaded, where it goes, and the command as the nodes find it there."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable, List, Mapping, Tuple
+
+from ma_boot.errors import BootError, ConfigError, StoreUnavailable
+from ma_boot.job import JobFile, JobProblem, code_place
+from ma_boot.rehearsal.platform import NOT_CODE, code_directory, code_files
+from ma_boot.reporting import with_store_hint
+from path_mapping.errors import CredentialsMissing, PathMappingError
+from path_mapping.mapping import ObsUrl, Route
+from path_mapping.stores import open_store
+from path_mapping.transfer import Progress, upload
+
+MOST_ENTRIES = 1000  # files and directories of a code directory
+DEEPEST = 32
+_FILES = ("path-mapping", "source", "requirements")  # options that name a file in the job's code
+
+
+@dataclass(frozen=True)
+class JobCode:
+    """The code of a job: its directory, its files relative to it, their size in bytes, and its place in OBS.
+
+    `command` and `options` are those of the job, with its script and files relative to the directory.
+    """
+
+    directory: Path
+    files: Tuple[Path, ...]
+    bytes: int
+    url: ObsUrl
+    command: Tuple[str, ...]
+    options: Tuple[str, ...]
+
+
+def job_code(job: JobFile, cwd: str, problems: List[JobProblem]) -> JobCode:
+    """The job's code in this directory; what is wrong with it is added to `problems`."""
+    directory, command, size = Path(cwd), job.command, 0
+    files: Tuple[Path, ...] = ()
+    try:
+        found, command = code_directory(job.command, job.code_dir or None, cwd)
+        if found is None:
+            problems.append(job.problem("code-dir", "missing, as the command names no file here"))
+        else:
+            directory = found
+            files = code_files(directory, (), job.exclude)
+            size = sum((directory / file).stat().st_size for file in files)
+            problems += _limits(job, files)
+    except BootError as error:
+        problems.append(job.problem("code-dir" if isinstance(error, ConfigError) else "command", str(error)))
+    options = tuple(_in_code(job, word, directory, cwd, problems) for word in job.options)
+    url = code_place(job, directory.name) if job.code_url else ObsUrl("unknown", "")
+    return JobCode(directory, files, size, url, command, options)
+
+
+def _limits(job: JobFile, files: Tuple[Path, ...]) -> List[JobProblem]:
+    """What of the limits of a code directory is exceeded, as the console's form counts."""
+    directories = {parent for file in files for parent in file.parents if parent != Path()}
+    entries = len(files) + len(directories)
+    deepest = max(files, key=lambda file: len(file.parts), default=Path())
+    found = []
+    if entries > MOST_ENTRIES:
+        text = f"found {entries} files and directories, expected at most {MOST_ENTRIES}: `exclude` some"
+        found.append(job.problem("code-dir", text))
+    if len(deepest.parts) > DEEPEST:
+        found.append(job.problem("code-dir", f"found {deepest}, expected at most {DEEPEST} levels"))
+    return found
+
+
+def _in_code(job: JobFile, word: str, code: Path, cwd: str, problems: List[JobProblem]) -> str:
+    """An option with its file relative to the code, where the nodes look for it."""
+    name, given, value = word[2:].partition("=")
+    if name not in _FILES or not given:
+        return word
+    for place in (Path(cwd, value), code / value):
+        if not place.is_file():
+            continue
+        if code in place.resolve().parents:
+            return f"--{name}={place.resolve().relative_to(code)}"
+        if not os.path.isabs(value):
+            problems.append(job.problem(f"options: {name}", f"{value} is not in the code directory {code}"))
+        return word
+    if name != "source" or not os.path.isabs(value):
+        problems.append(job.problem(f"options: {name}", f"{value}: no such file here, or in {code}"))
+    return word
+
+
+def _pattern(file: Path) -> str:
+    """A pattern of .gitignore for exactly this file."""
+    return "/" + re.sub(r"([\\*?\[\]!# ])", r"\\\1", file.as_posix())
+
+
+def upload_code(
+    code: JobCode, environ: Mapping[str, str], cancel: threading.Event, progress: Callable[[Progress], None]
+) -> None:
+    """Uploads what has changed of the code, and removes from its place what an earlier upload put there.
+
+    Raises:
+        ConfigError: credentials of OBS are missing.
+        StoreUnavailable: OBS did not take it.
+    """
+    include = tuple(map(_pattern, code.files))
+    exclude = tuple(f"{name}/" for name in sorted(NOT_CODE))
+    route = Route(str(code.directory), code.url, include=include, exclude=exclude, delete=True)
+    try:
+        store = open_store(environ, None)
+        upload([route], code.directory, store, cancel=cancel, progress=progress)
+    except CredentialsMissing as error:
+        raise ConfigError(with_store_hint(str(error))) from error
+    except PathMappingError as error:
+        raise StoreUnavailable(with_store_hint(f"the code was not uploaded: {error}")) from error

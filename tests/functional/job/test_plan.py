@@ -1,0 +1,131 @@
+"""`ma_boot job submit --plan`: the request of a job, and all that the form would refuse, without a network."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.functional.job.test_rehearsal_of_a_job import ma_boot
+
+JOB = """\
+name: first
+image: swr.cn-north-4.myhuaweicloud.com/vision/resnet:1
+command: src/train.py --epochs 90
+options: {path-mapping: src/conf/map.py, source: /usr/local/Ascend/set_env.sh}
+nodes: 2
+devices-per-node: 8
+pool: pool-1
+flavor: modelarts.pool.visual.8xlarge
+code-dir: src
+code-url: obs://bucket/jobs/
+exclude: ["*.ckpt"]
+secrets: [OBS_SECRET_ACCESS_KEY]
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A directory with a job file and its code."""
+    for name in ("src/train.py", "src/old.ckpt", "src/.git/config", "src/conf/map.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    (tmp_path / "job.yaml").write_text(JOB)
+    return tmp_path
+
+
+SECRET = {"OBS_SECRET_ACCESS_KEY": "SKPLANTED"}
+
+
+def test_the_plan_is_the_request_and_the_code(project: Path) -> None:
+    ended = ma_boot(project, "job", "submit", "job.yaml", "--plan", "--json", more=SECRET)
+    assert ended.code == 0, ended.output
+    plan = json.loads(ended.output)
+    assert plan["code"] == {
+        "directory": str(project / "src"),
+        "url": "obs://bucket/jobs/first/src/",
+        "files": ["train.py", "conf/map.py"],
+        "bytes": 0,
+    }
+    assert plan["request"]["algorithm"]["command"] == (
+        "exec ma_boot --path-mapping=conf/map.py --source=/usr/local/Ascend/set_env.sh train.py --epochs 90"
+    )
+    assert plan["request"]["algorithm"]["environments"] == {"OBS_SECRET_ACCESS_KEY": "******"}
+    assert plan["request"]["algorithm"]["engine"] == {"image_url": "vision/resnet:1"}
+    text = ma_boot(project, "job", "submit", "job.yaml", "--plan", more=SECRET).output
+    assert "-> obs://bucket/jobs/first/src/: 2 files, 0.0 MB" in text
+    assert "PLANTED" not in text + ended.output
+
+
+def test_options_and_a_command_override_the_file(project: Path) -> None:
+    words = ["--nodes", "4", "--env", "A=b=c", "--input", "data@env=obs://bucket/data"]
+    more = ["--", "--tee", "first", "--preflight", "src/train.py", "--epochs", "1"]
+    plan = ["--plan", "--json"]
+    ended = ma_boot(project, "job", "submit", "job.yaml", *plan, *words, *more, more=SECRET)
+    assert ended.code == 0, ended.output
+    request = json.loads(ended.output)["request"]
+    assert request["spec"]["resource"]["node_count"] == 4
+    assert request["algorithm"]["environments"]["A"] == "b=c"
+    assert request["algorithm"]["inputs"][0]["access_method"] == "env"
+    assert request["algorithm"]["command"].endswith("--tee=first --preflight train.py --epochs 1")
+
+
+def test_without_a_file_the_command_line_is_enough(project: Path) -> None:
+    form = ["--name", "second", "--image", "a/b:1", "--flavor", "f", "--code-url", "obs://bucket/x"]
+    ended = ma_boot(project, "job", "submit", *form, "--plan", "--json", "--", "src/train.py", "--lr", "1")
+    assert ended.code == 0, ended.output
+    assert json.loads(ended.output)["request"]["algorithm"] == {
+        "engine": {"image_url": "a/b:1"},
+        "code_dir": "/bucket/x/second/src/",
+        "command": "exec ma_boot train.py --lr 1",
+    }
+
+
+def test_all_that_the_form_would_refuse_is_said_at_once(project: Path) -> None:
+    (project / "job.yaml").write_text(
+        "options: {path-mapping: gone.py}\nnodes: 2\npool: p\nflavor: modelarts.pool.visual.2xlarge\nsecrets: [A]\n"
+        "command: src/train.py\n"
+    )
+    ended = ma_boot(
+        project, "job", "submit", "job.yaml", "--plan", "--env", "X", "--env", "MA_X=1", "--", "--tee=x"
+    )
+    assert ended.code == 78
+    assert ended.output.splitlines()[0] == "ma_boot: job.yaml is not a valid job file:"
+    (project / "job.yaml").write_text((project / "job.yaml").read_text().replace("2xlarge", "xlarge"))
+    ended = ma_boot(
+        project, "job", "submit", "job.yaml", "--plan", "--env", "X", "--env", "MA_X=1", "--", "--tee=x"
+    )
+    assert ended.code == 78
+    assert ended.output.splitlines() == [
+        "ma_boot: the job cannot be submitted:",
+        "  - --env: found 'X', expected NAME=VALUE",
+        "  - --tee: found 'x', expected all, first, none, or ranks such as 0,3",
+        "  - environment: MA_X: found MA_X, but names that begin with MA_ are ModelArts' own",
+        "  - name: missing, expected letters, digits, - and _, at most 64",
+        "  - image: missing, expected ORGANIZATION/NAME:TAG in SWR",
+        "  - code-url: missing, expected where the code goes: obs://bucket/jobs/",
+        f"  - line 1: options: path-mapping: gone.py: no such file here, or in {project}/src",
+        "  - line 5: secrets: A is not set in this shell",
+    ]
+
+
+def test_secrets_in_the_file_are_pointed_out(project: Path) -> None:
+    ended = ma_boot(
+        project, "job", "submit", "job.yaml", "--plan", "--env", "MY_TOKEN=PLANTED-1", more=SECRET
+    )
+    assert ended.code == 0, ended.output
+    assert "note: environment: MY_TOKEN: the value of a secret" in ended.output
+    assert "PLANTED" not in ended.output
+
+
+def test_a_code_directory_has_limits(project: Path) -> None:
+    deep = project / "src" / "/".join("d" * 32)
+    deep.mkdir(parents=True)
+    (deep / "x").write_text("")
+    for number in range(980):
+        (project / "src" / f"{number}").write_text("")
+    ended = ma_boot(project, "job", "submit", "job.yaml", "--plan", more=SECRET)
+    assert ended.code == 78
+    assert "code-dir: found 1016 files and directories, expected at most 1000" in ended.output
+    assert "expected at most 32 levels" in ended.output
