@@ -32,7 +32,9 @@ class Planned(NamedTuple):
     "words", nargs=-1, metavar="[FILE] [-- [OPTIONS OF ma_boot] COMMAND [ARGS]...]", shell_complete=files
 )
 @of_a_job
-@click.option("--plan", is_flag=True, required=True, help="Print the request and what would be uploaded; no network.")
+@click.option(
+    "--plan", is_flag=True, required=True, help="Print the request and what would be uploaded; no network."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def submit(ctx: click.Context, /, words: Sequence[str], plan: bool, as_json: bool, **keys: Any) -> int:
