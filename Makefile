@@ -120,7 +120,7 @@ $(TORCH)/made: tests/functional/torch-requirements.txt
 	$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	touch $@
 
-test-kill: $(VENV)/made ## transfers that are killed at 400 points, each run again, and a minute of `make soak`; SEED=N
+test-kill: $(VENV)/made ## transfers killed at 400 points, jobs with checkpoints at 200, each run again, and a minute of `make soak`; SEED=N
 	SEED=$(SEED) $(VENV)/bin/python -m pytest -m kill
 
 soak: $(VENV)/made ## random faults, kills, renewals, rotations, two writers and mox.file, beside a model: SECONDS=1800 SEED=N

@@ -25,7 +25,10 @@ from ma_boot.rehearsal.setup import Setup
 from path_mapping.errors import MappingInvalid
 from path_mapping.mapping import PathMapping, Route, read_mapping
 
-_ROUTE_OPTIONS = ("include", "exclude", "interval", "shard", "delete", "checksum")
+_ROUTE_OPTIONS = (
+    *("include", "exclude", "interval", "shard", "delete", "checksum"),
+    *("checkpoint", "keep", "restore"),
+)
 
 
 def node_spec(setup: Setup, start: StartedJob, node: int, environ: Mapping[str, str], cwd: str) -> WorkerSpec:

@@ -16,6 +16,17 @@ def scratch_of(root: Path, name: str) -> Path:
     return root / OWN / name
 
 
+def aside_of(root: Path) -> Path:
+    """The directory for sets that loaders must not find: beside the output, where it is on the same disk.
+
+    Some loaders search all directories of an output, also hidden ones.
+    """
+    parent = root.parent
+    if os.access(parent, os.W_OK) and os.stat(parent).st_dev == os.stat(root).st_dev:
+        return parent / f".{root.name}.aside"
+    return scratch_of(root, "aside")
+
+
 def local_files(root: Path) -> Dict[str, FileState]:
     """The files below a directory with their states, by their paths relative to it; none if there is none."""
     found: Dict[str, FileState] = {}

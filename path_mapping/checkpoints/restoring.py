@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Callable, Optional, Sequence, Tuple
 
 from path_mapping.checkpoints.documents import Documents
-from path_mapping.checkpoints.local_files import content_crc, local_files, scratch_of
+from path_mapping.checkpoints.local_files import aside_of, content_crc, local_files, scratch_of
 from path_mapping.checkpoints.manifest import CheckpointSet, SetFile
 from path_mapping.checkpoints.names import Place
 from path_mapping.errors import Cancelled, Corrupted, NotFound, Replaced, SetDamaged, SetUnusable
@@ -153,9 +153,9 @@ class Restorer:
         for path in filter(layout.is_pointer, paths):
             os.unlink(self.root / path)
         old = [path for path in paths if layout.step_of(path) is not None and not layout.is_pointer(path)]
-        aside = scratch_of(self.root, "aside")
         if not old:
             return
+        aside = aside_of(self.root)
         shutil.rmtree(aside, ignore_errors=True)
         for path in old:
             (aside / path).parent.mkdir(parents=True, exist_ok=True)

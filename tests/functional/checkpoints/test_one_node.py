@@ -33,7 +33,7 @@ def test_a_kept_disk_is_not_fetched_and_shows_nothing_else(store: FileStore, tmp
     assert (step_of(restored), restored.files) == ("20", 0)
     assert set(node.files()) == {"iter_20/rank_0.bin"}
     assert not (node.out / "iter_30").exists()
-    assert (node.out / ".ma_boot/aside/iter_30/rank_0.bin").exists()
+    assert (node.base / ".out.aside/iter_30/rank_0.bin").exists()
 
 
 def test_the_last_step_is_published_at_the_end(store: FileStore, tmp_path: Path) -> None:
