@@ -8,10 +8,9 @@ import os
 import threading
 import time
 from collections import Counter
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.errors import CannotCreate, StoreUnavailable, listed
 from ma_boot.modelarts import read_job
@@ -47,8 +46,7 @@ PLAN_SECONDS = 10.0  # a plan has no line about retries, and somebody waits for 
 Scanned = Tuple[Route, Optional[RouteScan]]
 
 
-@dataclass(frozen=True)
-class SyncRequest:
+class SyncRequest(NamedTuple):
     """The options that the commands have; `shard` (index, count) overrides that of the job's variables."""
 
     mapping: str
@@ -155,8 +153,8 @@ def _opened(environ: Mapping[str, str], request: SyncRequest) -> Tuple[NodeTrans
     options = TransferOptions(obs_root=request.obs_root, stall_timeout=request.stall_timeout)
     if request.checksum:
         mapping = PathMapping(
-            tuple(replace(route, checksum=True) for route in mapping.inputs),
-            tuple(replace(route, checksum=True) for route in mapping.outputs),
+            tuple(route._replace(checksum=True) for route in mapping.inputs),
+            tuple(route._replace(checksum=True) for route in mapping.outputs),
         )
     shard = Shard(*request.shard) if request.shard else Shard(job.node_rank, job.node_count)
     store = configured_store(options, environ, os.getcwd())

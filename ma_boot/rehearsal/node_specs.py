@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
@@ -143,7 +142,7 @@ def _section(routes: Sequence[Route], root: str) -> Dict[str, Any]:
         local = root + route.local if os.path.isabs(route.local) else route.local
         options = {
             name: list(value) if isinstance(value, tuple) else value
-            for name, value in asdict(route).items()
+            for name, value in route._asdict().items()
             if name in _ROUTE_OPTIONS and value
         }
         section[_escaped(local)] = {"obs": _escaped(str(route.remote)), "required": route.required, **options}

@@ -60,7 +60,7 @@ def _outputs(setup: Setup, node: int) -> Iterator[Tuple[Route, Path]]:
     mapping, root = node_mapping(setup, node), setup.job.sandbox_root(node)
     for route in mapping.outputs if mapping else ():
         local = root + route.local if os.path.isabs(route.local) else route.local
-        yield dataclasses.replace(route, local=local), Path(setup.job.home(node))
+        yield route._replace(local=local), Path(setup.job.home(node))
     for channel in setup.rehearsal.channels:
         if not channel.is_input:
             yield channel.route(setup.job, node), Path(root)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import fcntl
 import os
@@ -61,6 +60,8 @@ def allocate(file: int, size: int) -> None:
     Not `os.posix_fallocate`, which writes to every block if the file system cannot. Raises `OSError` for a
     full disk.
     """
+    import ctypes  # slow to import, and not needed where nothing is transferred
+
     os.ftruncate(file, 0)
     call = ctypes.CDLL(None, use_errno=True).fallocate
     call.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)

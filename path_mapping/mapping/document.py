@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Optional, Tuple, Union
 
 
-@dataclass(frozen=True)
 class Value:
     """One value; an instance of this class itself is of a type that no mapping has, such as a date.
 
@@ -14,8 +12,9 @@ class Value:
     value as it is written, for messages.
     """
 
-    line: Optional[int]
-    shown: str
+    def __init__(self, line: Optional[int], shown: str) -> None:
+        self.line = line
+        self.shown = shown
 
     def place(self, *names: str) -> str:
         """Where it is, as the start of a message: `line 3: input: `."""
@@ -23,25 +22,28 @@ class Value:
         return "".join(f"{part}: " for part in (*where, *names))
 
 
-@dataclass(frozen=True)
 class ScalarValue(Value):
     """A string, a number, true, false or null."""
 
-    value: Union[str, int, float, bool, None]
+    def __init__(self, line: Optional[int], shown: str, value: Union[str, int, float, bool, None]) -> None:
+        super().__init__(line, shown)
+        self.value = value
 
 
-@dataclass(frozen=True)
 class ListValue(Value):
     """A list."""
 
-    items: Tuple[Value, ...]
+    def __init__(self, line: Optional[int], shown: str, items: Tuple[Value, ...]) -> None:
+        super().__init__(line, shown)
+        self.items = items
 
 
-@dataclass(frozen=True)
 class DictValue(Value):
     """A dict with every pair that is written, so that duplicate keys can be found."""
 
-    pairs: Tuple[Tuple[Value, Value], ...]
+    def __init__(self, line: Optional[int], shown: str, pairs: Tuple[Tuple[Value, Value], ...]) -> None:
+        super().__init__(line, shown)
+        self.pairs = pairs
 
 
 def brief(text: str) -> str:

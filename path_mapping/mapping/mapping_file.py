@@ -8,7 +8,6 @@ from typing import List, Mapping
 
 from path_mapping.errors import MappingInvalid
 from path_mapping.mapping.overlaps import overlaps
-from path_mapping.mapping.python_literal import VARIABLE, read_literal
 from path_mapping.mapping.routes import PathMapping
 from path_mapping.mapping.schema import mapping_of
 from path_mapping.mapping.yaml_json import read_json, read_yaml
@@ -42,8 +41,12 @@ def parse_mapping(
     """
     problems: List[str] = []
     suffix = Path(source).suffix.lower()
-    root = _READERS.get(suffix, read_literal)(text, problems)
-    title = "the document" if suffix in _READERS else VARIABLE
+    if suffix in _READERS:
+        root, title = _READERS[suffix](text, problems), "the document"
+    else:
+        from path_mapping.mapping.python_literal import VARIABLE, read_literal  # `ast` is slow to import
+
+        root, title = read_literal(text, problems), VARIABLE
     mapping = mapping_of(root, title, placeholders, problems) if root is not None else PathMapping((), ())
     problems += overlaps(mapping)
     if problems:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Mapping, Optional, Tuple
+from typing import Mapping, NamedTuple, Optional, Tuple
 
 PLACEHOLDERS = ("job", "node", "rank")
 _URL = re.compile(r"(?:obs|s3)://([^/]*)(?:/(.*))?", re.DOTALL)
@@ -14,8 +13,7 @@ _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")  # the naming rules of
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 
-@dataclass(frozen=True)
-class ObsUrl:
+class ObsUrl(NamedTuple):
     """`obs://bucket/key`; the key may be empty (the whole bucket) or end in `/` (a directory)."""
 
     bucket: str
@@ -42,8 +40,7 @@ class ObsUrl:
         return f"obs://{self.bucket}/{self.key}"
 
 
-@dataclass(frozen=True)
-class Route:
+class Route(NamedTuple):
     """One entry of the mapping; `local` is as written, so it may be relative and may end in `/`.
 
     `include` and `exclude` are .gitignore patterns for names below the route: a file is selected if there is
@@ -74,8 +71,7 @@ class Route:
         return Path(os.path.normpath(base / self.local))
 
 
-@dataclass(frozen=True)
-class PathMapping:
+class PathMapping(NamedTuple):
     """What is downloaded before the training, and what is uploaded while it runs and after it."""
 
     inputs: Tuple[Route, ...]

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import heapq
 import re
-from dataclasses import dataclass
 from typing import Callable, List, Optional, Sequence, Tuple
 
 FILE_COST = 64 << 10  # bytes: the cost of a request, so that empty files are balanced too
 
 
-@dataclass(frozen=True)
 class Shard:
     """One of `count` shares of an input; `index` counts from 0. Raises `ValueError` for any other index."""
 
-    index: int = 0
-    count: int = 1
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.index < self.count:
-            raise ValueError(f"found shard {self.index} of {self.count}, expected 0 to {self.count - 1}")
+    def __init__(self, index: int = 0, count: int = 1) -> None:
+        if not 0 <= index < count:
+            raise ValueError(f"found shard {index} of {count}, expected 0 to {count - 1}")
+        self.index = index
+        self.count = count
 
 
 def selected(include: Sequence[str], exclude: Sequence[str]) -> Optional[Callable[[str], bool]]:

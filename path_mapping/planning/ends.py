@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Iterable, Iterator, NamedTuple, Optional, Tuple
@@ -40,8 +39,7 @@ class Copy(NamedTuple):
         return f"obs://{self.bucket}/{self.key}"
 
 
-@dataclass(frozen=True)
-class Ends:
+class Ends(NamedTuple):
     """A file is at `root` plus its name, its object at `prefix` plus its name.
 
     For a route of a single file, `single` is its name and `prefix` the whole key.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, List, Sequence
+from typing import Callable, List, NamedTuple, Sequence
 
 from path_mapping.errors import MissingInputs, NoSpace, UnsafeTarget
 from path_mapping.mapping import PathMapping, Route, Shard, overlaps
@@ -19,8 +18,7 @@ from path_mapping.planning.route_scan import (
 )
 
 
-@dataclass(frozen=True)
-class UploadChoice:
+class UploadChoice(NamedTuple):
     """Which files of the outputs are uploaded now, and in which order.
 
     `listed`: the target is listed; else the record alone says what it has. `hurry`: there may not be enough

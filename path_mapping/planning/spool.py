@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import IO, Generic, Iterator, List, Optional, Tuple, TypeVar
 
 IN_MEMORY = 20_000  # items, a few hundred bytes each: nearly every transfer
@@ -34,6 +33,8 @@ class Spool(Generic[Item]):
             import tempfile  # slow to import
 
             self._file = tempfile.TemporaryFile()  # noqa: SIM115 -- closed by close()
+        import pickle  # slow to import, and only for millions of files
+
         self._file.seek(0, 2)
         pickle.dump(self._batch, self._file, protocol=4)  # the highest of Python 3.7
         self._batch = []
@@ -45,6 +46,8 @@ class Spool(Generic[Item]):
             self._flush()
         if self._file is None:
             return
+        import pickle
+
         self._file.seek(0, 2)
         end, place = self._file.tell(), 0
         while place < end:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 import time
 from functools import partial
@@ -58,7 +57,7 @@ class Signer:
         announce: Callable[[str], None] = warned,
     ) -> None:
         address = address_of(access.endpoint)
-        self.access = dataclasses.replace(access, endpoint=f"{address.scheme}://{address.netloc}")
+        self.access = access._replace(endpoint=f"{address.scheme}://{address.netloc}")
         self.in_path = bucket_in_path(address.hostname or "")
         self._address = address
         self._renew, self._patience, self._announce = renew, patience, announce
@@ -71,7 +70,7 @@ class Signer:
     def use(self, keys: Credentials) -> None:
         """Signs with these credentials from now on."""
         with self._lock:
-            self.access = dataclasses.replace(self.access, credentials=keys)
+            self.access = self.access._replace(credentials=keys)
             self._until = 0.0
 
     def renewed(self, used: Credentials, pause: Optional[Pause] = None) -> bool:

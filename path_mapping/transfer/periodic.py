@@ -6,9 +6,8 @@ import os
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import AbstractSet, Callable, Dict, Iterable, Mapping, Optional, Sequence, Set, Tuple
+from typing import AbstractSet, Callable, Dict, Iterable, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from path_mapping.errors import Cancelled
 from path_mapping.mapping import Route
@@ -66,8 +65,7 @@ def be_nice() -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
 
 
-@dataclass(frozen=True)
-class Schedule:
+class Schedule(NamedTuple):
     """When each route is due next, in seconds of a monotonic clock.
 
     The next round of a route begins one interval after the end of the last one: missed rounds are not made

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
-from typing import Callable, Dict, Iterable, List
+from typing import Callable, Dict, Iterable, List, NamedTuple
 
 from path_mapping.errors import Cancelled
 
 
-@dataclass(frozen=True)
-class Progress:
+class Progress(NamedTuple):
     """The files and bytes that are done, and all of them."""
 
     files_done: int

@@ -7,11 +7,10 @@ import sys
 import threading
 import time
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Callable, Iterator, List, Sequence, Set, Tuple
+from typing import Callable, Iterator, List, NamedTuple, Sequence, Set, Tuple
 
 from path_mapping.errors import (
     Cancelled,
@@ -51,8 +50,7 @@ from path_mapping.transfer.sending import Sending
 from path_mapping.workers import RetryPolicy, Troubled, retrying, untold
 
 
-@dataclass(frozen=True)
-class Transferred:
+class Transferred(NamedTuple):
     """A finished transfer.
 
     `files` and `bytes` were moved in `seconds`; `skipped` files were the same on both sides. `missing` are
@@ -185,7 +183,7 @@ def upload(
             for notice in abort_left(uploads, store, cancel):
                 prepared.notice(notice)
         done = _transferred(prepared, failures, sending.files, retries, started, len(sending.uncompared))
-        return replace(done, bytes=sending.size, deferred=len(sending.deferred))
+        return done._replace(bytes=sending.size, deferred=len(sending.deferred))
 
 
 def _transferred(

@@ -147,14 +147,14 @@ def is_untrusted(error: Optional[BaseException]) -> bool:
 
 def proxy_for(address: SplitResult, environ: Mapping[str, str]) -> Optional[str]:
     """The URL of the proxy for this address, by https_proxy, http_proxy and no_proxy as curl reads them."""
-    from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]  # of typeshed
-
     name = f"{address.scheme}_proxy"
     proxy = environ.get(name) or (environ.get(name.upper()) if name == "https_proxy" else None)
     no_proxy = {"no": environ.get("no_proxy") or environ.get("NO_PROXY") or ""}
     host = address.hostname
     if not proxy or not host:
         return None
+    from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]  # of typeshed
+
     if proxy_bypass_environment(f".{host}", no_proxy) or proxy_bypass_environment(host, no_proxy):
         return None
     return proxy if "://" in proxy else f"http://{proxy}"

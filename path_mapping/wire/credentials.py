@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Callable, Optional
+from typing import Callable, NamedTuple, Optional
 
 STALL_SECONDS = 60.0  # without progress, after which a request has failed
 PART = 16 << 20  # bytes
@@ -12,17 +11,18 @@ MULTIPART_FROM = 64 << 20  # bytes, from which on a file is uploaded in parts
 Pause = Callable[[float], bool]  # sleeps for some seconds; True if the wait should end, like `Event.wait`
 
 
-@dataclass(frozen=True)
-class Credentials:
+class Credentials(NamedTuple):
     """What requests are signed with; never shown."""
 
-    access_key: str = field(repr=False)
-    secret_key: str = field(repr=False)
-    token: Optional[str] = field(repr=False, default=None)
+    access_key: str
+    secret_key: str
+    token: Optional[str] = None
+
+    def __repr__(self) -> str:
+        return "Credentials()"
 
 
-@dataclass(frozen=True)
-class Access:
+class Access(NamedTuple):
     """Everything a process needs to make requests: the service and the credentials.
 
     `bundle` is a file of CA certificates that replaces certifi's; `timeout` the seconds without progress

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from typing import Callable, Optional
@@ -70,6 +69,8 @@ class RateLimiter:
         with self._lock:
             seconds = self._rate.begin(time.monotonic())
         if seconds > 0:
+            import random  # slow to import, and few are refused
+
             cancel.wait(seconds * random.uniform(1.0, 1.2))
 
     def refused(self, after: Optional[float]) -> None:
