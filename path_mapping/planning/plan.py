@@ -172,10 +172,8 @@ def _unsent(
     An object that is not the one that was uploaded stays; if nothing was listed, that is checked later.
     """
     for entry in entries:
-        if not (route.delete and complete):
-            continue
         found = stored.at(entry.name) if stored is not None else None
-        if stored is not None and found is None:
+        if not (route.delete and complete) or (stored is not None and found is None):
             continue
         if found is None or unquoted(found.etag) == entry.etag:
             yield Step(DELETE, entry.name, entry.size, "no longer here", entry.etag)
