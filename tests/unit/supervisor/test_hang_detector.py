@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
-from typing import Dict, List
+from pathlib import Path
+from typing import Dict, Iterator, List, Optional, cast
 
 import pytest
 
-from ma_boot.supervisor.hang_detector import CpuMeter, LastActivity, ProcessTimes, process_times
+from ma_boot.processes import SignalInbox
+from ma_boot.reporting import Console, Journal
+from ma_boot.supervisor.hang_detector import CpuMeter, HangDetector, LastActivity, ProcessTimes, process_times
+from ma_boot.supervisor.worker import Worker
+from tests.functional.node import eventually
 
 BEFORE = LastActivity(when=100.0, cpu=7.0)
+
+
+@pytest.fixture
+def console(tmp_path: Path) -> Iterator[Console]:
+    descriptor = os.open(tmp_path / "screen", os.O_CREAT | os.O_WRONLY)
+    with Console(descriptor) as console:
+        yield console
+    os.close(descriptor)
 
 
 @pytest.mark.parametrize(
@@ -33,6 +47,35 @@ def test_a_tick_or_two_of_the_kernels_clock_are_no_activity(now: float, cpu: flo
     """Soon after the last activity they look like a large share: a rank that polls would never hang."""
     assert BEFORE.updated(now, cpu, heard=90.0) == BEFORE
     assert BEFORE.updated(now, cpu + 0.02, heard=90.0).when == now
+
+
+@pytest.mark.parametrize(
+    ("timeout", "interval"), [(160.0, 20.0), (240.0, 30.0), (100_000.0, 30.0), (None, math.inf)]
+)
+def test_it_looks_eight_times_in_the_timeout_and_at_least_every_half_minute(
+    console: Console, timeout: Optional[float], interval: float
+) -> None:
+    with SignalInbox() as inbox:
+        assert HangDetector(timeout, inbox, Journal(console)).patience() == pytest.approx(interval, abs=0.9)
+
+
+def test_an_unexpected_error_ends_the_detection_and_is_said(console: Console, tmp_path: Path) -> None:
+    """The training goes on."""
+
+    class Broken:
+        @property
+        def pid(self) -> int:
+            raise ZeroDivisionError("broken")
+
+    with SignalInbox() as inbox:
+        detector = HangDetector(1e-3, inbox, Journal(console))
+        eventually(lambda: detector.patience() == 0, "a check is due")
+        assert detector.check([cast(Worker, Broken())]) == []
+        assert detector.patience() == math.inf
+        assert detector.check([cast(Worker, Broken())]) == []
+    console.flush()
+    said = (tmp_path / "screen").read_text()
+    assert said == "[ma_boot] hangs are no longer detected: ZeroDivisionError: broken\n"
 
 
 def measured(*states: Dict[int, ProcessTimes]) -> List[float]:

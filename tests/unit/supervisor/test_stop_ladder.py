@@ -12,7 +12,7 @@ from typing import Iterator, List
 import pytest
 
 from ma_boot.reporting import Console, Journal
-from ma_boot.supervisor.stop_ladder import REST_SECONDS, UNKILLABLE_SECONDS, StopLadder
+from ma_boot.supervisor.stop_ladder import StopLadder
 
 LEFT = ["rank 0", "rank 1"]
 
@@ -57,8 +57,8 @@ def test_sigterm_then_sigkill_then_survivors(stopping: Stopping) -> None:
     assert (ladder.begun, ladder.patience()) == (True, 15.0)
     assert stopping.after(14.9, LEFT) == [SIGTERM]
     assert stopping.after(0.1, ["rank 1"]) == [SIGTERM, SIGKILL]
-    assert ladder.patience() == UNKILLABLE_SECONDS
-    stopping.after(UNKILLABLE_SECONDS - 1, ["rank 1"])
+    assert ladder.patience() == 10.0
+    stopping.after(9, ["rank 1"])
     assert ladder.survivors == []
     assert stopping.after(1, ["rank 1"]) == [SIGTERM, SIGKILL]
     assert ladder.survivors == ["rank 1"]
@@ -120,12 +120,12 @@ class TestWhatIsLeftBehind:
         stopping.ladder.begin("a reason", LEFT)
         assert stopping.after(15, LEFT) == [SIGTERM, SIGKILL]
         stopping.ladder.begin_again()
-        assert stopping.after(UNKILLABLE_SECONDS, ["children of rank 0"])[2:] == [SIGTERM, SIGKILL]
+        assert stopping.after(10, ["children of rank 0"])[2:] == [SIGTERM, SIGKILL]
         assert stopping.ladder.survivors == []
 
     def test_it_has_at_least_a_second(self, stopping: Stopping) -> None:
         stopping.ladder.begin("a reason", LEFT)
         stopping.now += 15
         stopping.ladder.begin_again()
-        assert stopping.ladder.patience() == REST_SECONDS
-        assert stopping.after(REST_SECONDS, ["children of rank 0"])[2:] == [SIGKILL]
+        assert stopping.ladder.patience() == 1
+        assert stopping.after(1, ["children of rank 0"])[2:] == [SIGKILL]
