@@ -123,6 +123,25 @@ def test_configured_libraries_stay_and_activation_scripts_see_them(node: Node) -
     assert environ["PATH"].split(":")[:2] == ["/my", f"{prefix(node)}/bin"]
 
 
+def test_the_bash_that_sources_does_not_load_the_environments_libraries(node: Node) -> None:
+    """Those of conda may be too old, or too new, for the bash of the image."""
+    script(node, "a.sh", 'export SEEN="$LD_LIBRARY_PATH"\n')
+    (prefix(node) / "lib" / "libc.so.6").write_text("no library")
+    with SignalInbox() as inbox:
+        found = select_environment(
+            None,
+            "train",
+            [],
+            {"PATH": os.environ["PATH"]},
+            str(node.home),
+            inbox,
+            print,
+            cwd="/",
+            job_dir="/nowhere",
+        )
+    assert found.environ["SEEN"] == f"{prefix(node)}/lib"
+
+
 def test_an_environment_that_is_active_is_deactivated_first(node: Node) -> None:
     deactivation_script(node, "a.sh", 'unset GDAL_DATA; export ORDER="${ORDER}d"\n')
     script(node, "a.sh", 'export ORDER="${ORDER}a"\n')

@@ -189,6 +189,84 @@ class TestActivation:
         }
 
 
+class TestAsCondaDoes:
+    """What `conda activate` of conda 26 does; test_conda_witness.py compares with conda itself, where it is."""
+
+    def patched(self, root: Path, environ: Dict[str, str], name: str = "other") -> Dict[str, str]:
+        (root / "bin" / "conda").touch()
+        home = str(root.parent)
+        selected = find_environment(None, name, {**environ, "ANACONDA_DIR": str(root)}, home)
+        return applied(environ, activation(selected, environ, home).patch)
+
+    def test_the_variables_of_its_installation(self, root: Path) -> None:
+        after = self.patched(root, {"PATH": "/usr/bin"})
+        assert {
+            name: value for name, value in after.items() if name.startswith(("_C", "CONDA_E", "CONDA_PY"))
+        } == {
+            "CONDA_EXE": f"{root}/bin/conda",
+            "_CONDA_EXE": f"{root}/bin/conda",
+            "_CONDA_ROOT": str(root),
+            "CONDA_PYTHON_EXE": f"{root}/bin/python",
+            "_CE_M": "",
+            "_CE_CONDA": "",
+        }
+        assert after["PATH"] == f"{root}/envs/other/bin:{root}/condabin:/usr/bin"
+
+    @pytest.mark.parametrize(
+        ("before", "path", "level", "saved"),
+        [
+            ({"CONDA_SHLVL": "1"}, "/first:{new}/bin:/usr/bin", "2", {"CONDA_PREFIX_1": "{old}"}),
+            ({"CONDA_SHLVL": "0"}, "{new}/bin:{root}/condabin:/first:{old}/bin:/usr/bin", "1", {}),
+            ({}, "{new}/bin:{root}/condabin:/first:{old}/bin:/usr/bin", "1", {}),
+        ],
+        ids=["active", "not active any more", "no level"],
+    )
+    def test_an_environment_gives_its_place_only_if_it_is_active(
+        self, root: Path, before: Dict[str, str], path: str, level: str, saved: Dict[str, str]
+    ) -> None:
+        places = {"root": root, "old": root / "envs" / "python-3.7.10", "new": root / "envs" / "other"}
+        old_path = "/first:{old}/bin:/usr/bin".format(**places)
+        after = self.patched(root, {"PATH": old_path, "CONDA_PREFIX": str(places["old"]), **before})
+        assert after["PATH"] == path.format(**places)
+        assert (after["CONDA_SHLVL"], after["CONDA_PREFIX"]) == (level, str(places["new"]))
+        found = {name: value for name, value in after.items() if name.startswith("CONDA_PREFIX_")}
+        assert found == {name: value.format(**places) for name, value in saved.items()}
+
+    def test_names_are_in_upper_case_and_former_values_are_saved(self, root: Path) -> None:
+        state = root / "envs" / "other" / "conda-meta" / "state"
+        state.write_text(
+            json.dumps({"env_vars": {"lower": "x", "HAD": "after", "PATH": "/not/this", "N": None}})
+        )
+        after = self.patched(root, {"PATH": "/usr/bin", "HAD": "before"})
+        assert (after["LOWER"], after["HAD"], after["__CONDA_SHLVL_0_HAD"], after["N"]) == (
+            "x",
+            "after",
+            "before",
+            "",
+        )
+        assert "lower" not in after
+        assert "/not/this" not in after["PATH"]
+
+    @pytest.mark.parametrize(
+        ("settings", "prompt"),
+        [("", "(other) "), ("changeps1: false", ""), ("env_prompt: '<{name}> '", "<other> ")],
+    )
+    def test_the_prompt(self, root: Path, settings: str, prompt: str) -> None:
+        (root.parent / ".condarc").write_text(settings)
+        assert self.patched(root, {"PATH": "/usr/bin"})["CONDA_PROMPT_MODIFIER"] == prompt
+
+    def test_a_broken_prompt_is_named(self, root: Path) -> None:
+        (root.parent / ".condarc").write_text("env_prompt: '{nothing}'")
+        with pytest.raises(ConfigError, match="env_prompt"):
+            self.patched(root, {"PATH": "/usr/bin"})
+
+    def test_a_prefix_is_called_by_its_path(self, root: Path, tmp_path: Path) -> None:
+        python = make_env(tmp_path / "elsewhere")
+        selected = find_environment(str(python), None, {}, str(tmp_path))
+        after = applied({}, activation(selected, {}, str(tmp_path)).patch)
+        assert after["CONDA_DEFAULT_ENV"] == str(tmp_path / "elsewhere")
+
+
 @pytest.mark.parametrize("prefix", [True, None])
 def test_activation_scripts_in_order(tmp_path: Path, prefix: Optional[bool]) -> None:
     scripts = tmp_path / "etc" / "conda" / "activate.d"
