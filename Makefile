@@ -46,12 +46,13 @@ $(REHEARSAL)/images.made: $(EXAMPLE)/make_images.py
 	touch $@
 
 rehearse: $(VENV)/made $(TRAINING)/made $(REHEARSAL)/images.made ## train with MindSpore on two simulated nodes, from OBS and back
+	rm -rf $(OBS)/ma-boot-example/checkpoints
 	$(REHEARSE) --path-mapping $(EXAMPLE)/path_mapping_config.py \
 		$(EXAMPLE)/train.py --data data --checkpoints checkpoints
 
 resume: $(VENV)/made $(TRAINING)/made $(REHEARSAL)/images.made ## go on from the checkpoints that `make rehearse` left in OBS
-	$(REHEARSE) --path-mapping $(EXAMPLE)/path_mapping_resume.py \
-		$(EXAMPLE)/train.py --data data --checkpoints checkpoints --resume resume
+	$(REHEARSE) --path-mapping $(EXAMPLE)/path_mapping_config.py \
+		$(EXAMPLE)/train.py --data data --checkpoints checkpoints --epochs 4
 
 rehearse-docker: $(VENV)/made $(REHEARSAL)/images.made $(if $(IMAGE),,$(REHEARSAL)/image.made) ## the same with eight ranks in two containers, of IMAGE or of one that it builds
 	$(VENV)/bin/ma_boot --local --runner docker --image $(or $(IMAGE),$(EXAMPLE_IMAGE)) --offline \

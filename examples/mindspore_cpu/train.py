@@ -1,8 +1,8 @@
 """Trains a small convolutional network on CIFAR-10 data, data-parallel, on the CPU or on Ascend.
 
 The same file is right for one process and for many: `init_env` finds the others by what ma_boot has set.
-Every rank reads its own shard, the gradients are averaged over all ranks, and each rank keeps its checkpoint
-in a directory of its own.
+Every rank reads its own shard, the gradients are averaged over all ranks, and each rank keeps its checkpoints
+in a directory of its own. A restarted job goes on from the newest that all ranks have.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from mindspore import nn, ops
 
 from ma_boot.training import init_env
 
+KEPT = 2  # checkpoints of each rank that stay on the disk
 RECORD = 1 + 3 * 32 * 32  # label and pixels, in the binary format of CIFAR-10
 
 
@@ -29,8 +30,7 @@ def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--data", default="data", help="directory with data_batch_*.bin")
     parser.add_argument("--checkpoints", default="checkpoints", help="directory to write checkpoints to")
-    parser.add_argument("--resume", help="directory of the checkpoints to go on from")
-    parser.add_argument("--epochs", type=int, default=2, help="epochs to train now")
+    parser.add_argument("--epochs", type=int, default=2, help="epochs in all, with those of earlier runs")
     parser.add_argument("--batch-size", type=int, default=50)
     parser.add_argument("--device_target", default="CPU", help="CPU, Ascend, GPU or None")
     parser.add_argument("--context_mode", default="graph", help="graph or pynative")
@@ -72,19 +72,32 @@ def network() -> Any:
     return nn.SequentialCell(*layers, nn.Flatten(), nn.Dense(64 * 4 * 4, 10))
 
 
-def save(net: Any, directory: Path, epoch: int) -> None:
-    """Writes this rank's checkpoint in one step: an upload meanwhile never sees half of it."""
+def save(step: Any, directory: Path, epoch: int, steps: int) -> None:
+    """Writes this rank's checkpoint, named as `ModelCheckpoint` does: `<prefix>-<epoch>_<step in the epoch>`.
+
+    ma_boot publishes it once the files of all ranks on all nodes are there. MindSpore gives a file its name
+    when it is complete.
+    """
     directory.mkdir(parents=True, exist_ok=True)
-    temporary = directory / ".unfinished.ckpt"
-    ms.save_checkpoint(net, str(temporary), append_dict={"epoch": epoch})
-    os.replace(temporary, directory / "latest.ckpt")
+    ms.save_checkpoint(step, str(directory / f"cnn-{epoch}_{steps}.ckpt"), append_dict={"epoch": epoch})
+    for old in sorted(directory.glob("cnn-*.ckpt"), key=numbers)[:-KEPT]:
+        old.unlink()
 
 
-def load(net: Any, directory: Path) -> int:
-    """Loads this rank's checkpoint; returns the number of epochs that it has behind it."""
-    parameters = ms.load_checkpoint(str(directory / "latest.ckpt"))
+def numbers(path: Path) -> Tuple[int, ...]:
+    """The epoch and the step in a checkpoint's name."""
+    return tuple(map(int, path.stem.rpartition("-")[2].split("_")))
+
+
+def restored(step: Any, directory: Path) -> int:
+    """Loads the checkpoint that ma_boot has put in place; returns the number of epochs behind it."""
+    name = os.environ.get("MABOOT_RESTORED_STEP")
+    if not name:
+        return 0
+    parameters = ms.load_checkpoint(str(directory / f"cnn-{name}.ckpt"))
     epoch = int(parameters.pop("epoch").asnumpy())
-    ms.load_param_into_net(net, parameters)
+    ms.load_param_into_net(step, parameters)
+    print(f"resumed from epoch {epoch}", flush=True)
     return epoch
 
 
@@ -101,21 +114,18 @@ def main() -> None:
     init_env(options)
     rank, ranks = options.rank_id, options.device_num
     checkpoints = Path(options.checkpoints) / f"rank_{rank}"
-    net, first = network(), 0
-    if options.resume:
-        first = load(net, Path(options.resume) / f"rank_{rank}")
-        print(f"resumed from epoch {first}", flush=True)
+    net = network()
     optimizer = nn.Momentum(net.trainable_params(), learning_rate=0.02, momentum=0.9)
     loss = nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")
     step = nn.TrainOneStepCell(nn.WithLossCell(net, loss), optimizer)
     step.set_train()
     data = images(options)
-    for epoch in range(first + 1, first + options.epochs + 1):
+    for epoch in range(restored(step, checkpoints) + 1, options.epochs + 1):
         for number, (image, label) in enumerate(data.create_tuple_iterator(num_epochs=1), start=1):
             value = float(step(image, label).asnumpy())
             if number == 1 or number % 10 == 0:
                 print(f"epoch: {epoch} step: {number}, loss is {value:.4f}", flush=True)
-        save(net, checkpoints, epoch)
+        save(step, checkpoints, epoch, data.get_dataset_size())
     if ranks > 1:
         if not all_equal(net, ranks):
             raise SystemExit(f"rank {rank} holds other parameters than the rest: gradients were not averaged")

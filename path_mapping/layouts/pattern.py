@@ -8,7 +8,7 @@ from typing import List, Sequence
 from path_mapping.layouts.layout import Layout, Need
 
 _FIELDS = {"step": r"\d+", "epoch": r"\d+", "rank": r"\d+"}
-_PARTS = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]|\*")
+_PARTS = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]|\*+")
 
 
 def pattern_layout(patterns: Sequence[str]) -> Layout:
@@ -41,6 +41,8 @@ def _expression(pattern: str) -> str:
             return re.escape(text[0])
         if text == "*":
             return "[^/]*"
+        if text.startswith("*"):
+            raise ValueError(f"'**' in {pattern!r}, expected '*', which stands for a part of one name")
         if name is None:
             raise ValueError(f"a single {text!r}, expected '{text * 2}' for a brace in a name")
         if name not in _FIELDS:

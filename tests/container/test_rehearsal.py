@@ -22,6 +22,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 import pytest
 
 from tests.container.conftest import ROOT, SESSION, Built
+from tests.functional.frameworks.checkpoint_jobs import whole_sets
 from tests.functional.node import eventually
 from tests.mindspore_end import again_after_a_crash
 
@@ -195,9 +196,9 @@ def test_eight_ranks_on_two_nodes_train_and_their_checkpoints_arrive(laptop: Lap
     assert ended.code == 0, ended.output
     assert ended.output.count("parameters equal on all 8 ranks") == 8
     checkpoints = laptop.root / "obs" / "ma-boot-example" / "checkpoints"
-    assert sorted(path.relative_to(checkpoints).as_posix() for path in checkpoints.rglob("*.ckpt")) == [
-        f"rank_{rank}/latest.ckpt" for rank in range(8)
-    ]
+    (newest,) = whole_sets(checkpoints)
+    assert sorted(newest["files"]) == [f"rank_{rank}/cnn-1_2.ckpt" for rank in range(8)]
+    assert all(path.stat().st_size for path in newest["files"].values())
     assert {path.stat().st_uid for path in checkpoints.rglob("*")} == {os.getuid()}
 
 

@@ -66,6 +66,7 @@ def test_without_it_nothing_changes() -> None:
         ({"checkpoint": "iter_{stp}"}, "checkpoint: found the placeholder {stp}, expected {step}, {epoch} or {rank}"),
         ({"checkpoint": "iter_{epoch}"}, "checkpoint: found 'iter_{epoch}', expected a pattern with {step}"),
         ({"checkpoint": "iter_{step"}, "checkpoint: found a single '{', expected '{{' for a brace in a name"),
+        ({"checkpoint": "**/iter_{step}"}, "found '**' in '**/iter_{step}', expected '*', which stands for a part"),
         ({"checkpoint": "/iter_{step}"}, "found '/iter_{step}', expected a path relative to the output's directory"),
         ({"checkpoint": "../iter_{step}"}, "expected a path relative to the output's directory"),
         ({"checkpoint": "auto", "keep": 0}, "keep: found 0, expected a number of sets, at least 1"),

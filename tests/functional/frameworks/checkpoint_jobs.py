@@ -1,0 +1,113 @@
+"""Jobs with checkpoints for tests: started, killed in the middle, and what they have left in the store."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+from tests.functional.node import Ended, eventually
+
+PATIENCE = 240.0  # seconds until a framework has been imported by all ranks on a busy machine
+
+
+@dataclass
+class Job:
+    """A rehearsal of two nodes with two ranks each, whose OBS stays from one start to the next."""
+
+    root: Path
+    arguments: List[str]
+    started: List[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    @property
+    def store(self) -> Path:
+        """Where the output is in the OBS of the rehearsal."""
+        return self.root / "obs" / "bucket" / "ckpt"
+
+    def start(self) -> Path:
+        """Starts the job; returns the file of what it prints."""
+        self.store.mkdir(parents=True, exist_ok=True)
+        log = self.root / f"start-{len(self.started)}.log"
+        with log.open("wb") as stream:
+            self.started.append(
+                subprocess.Popen(
+                    [sys.executable, "-m", "ma_boot", "--local", "--nodes", "2", "--devices-per-node", "2",
+                     "--rank-table-delay", "0", "--obs-root", str(self.root / "obs"),
+                     "--rehearsal-dir", str(self.root / f"nodes-{len(self.started)}"), *self.arguments],
+                    cwd=self.root, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True,
+                )
+            )  # fmt: skip
+        return log
+
+    def ended(self, log: Path) -> Ended:
+        """Waits for the end of the last start."""
+        code = self.started[-1].wait(PATIENCE)
+        return Ended(code, log.read_text(errors="replace"))
+
+    def kill_everything(self) -> None:
+        """SIGKILL to the rehearsal, which takes nodes and ranks along."""
+        self.started[-1].kill()
+        self.started[-1].wait()
+
+    def clean_up(self) -> None:
+        """Ends what still runs, by its process group."""
+        for process in self.started:
+            if process.poll() is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+    def wait_for_sets(self, count: int, log: Path) -> None:
+        """Waits until so many sets are whole in the store."""
+        eventually(
+            lambda: len(self.whole_sets()) >= count or self.started[-1].poll() is not None,
+            f"{count} whole sets", PATIENCE,
+        )  # fmt: skip
+        assert self.started[-1].poll() is None, log.read_text(errors="replace")
+
+    def whole_sets(self) -> List[Dict[str, Any]]:
+        """The sets that count, the newest first."""
+        return whole_sets(self.store)
+
+    def newest(self) -> Optional[Dict[str, Any]]:
+        """The newest set that is whole, None for none."""
+        return next(iter(self.whole_sets()), None)
+
+
+def whole_sets(store: Path, nodes: int = 2) -> List[Dict[str, Any]]:
+    """The sets of which every node has its manifest in the store, the newest first: step, and files by path."""
+    found = []
+    for directory in sorted(path for path in store.glob(".ma_boot/sets/*/*") if path.is_dir()):
+        names = [re.fullmatch(r"part-(\d+)-of-(\d+)\.json", path.name) for path in directory.iterdir()]
+        parts = {(int(name[1]), int(name[2])) for name in names if name}
+        if parts == {(node, nodes) for node in range(nodes)}:
+            found.append(_set(directory))
+    return found
+
+
+def _set(directory: Path) -> Dict[str, Any]:
+    parts = [json.loads(path.read_text()) for path in sorted(directory.iterdir())]
+    root = directory.parents[3]
+    files = {one["path"]: root / one["key"] for part in parts for one in part["files"]}
+    return {"step": parts[0]["step_name"], "files": files}
+
+
+def digests(files: Dict[str, Path]) -> Dict[str, str]:
+    """What the store has at these places."""
+    return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in sorted(files.items())}
+
+
+def said(output: str, word: str) -> List[Dict[str, Any]]:
+    """What each rank said, by rank."""
+    found = [
+        json.loads(line.partition(f"{word} ")[2]) for line in output.splitlines() if f"] {word} {{" in line
+    ]
+    return sorted(found, key=lambda one: int(one["rank"]))
