@@ -68,7 +68,9 @@ def test_a_killed_job_goes_on_from_the_newest_whole_set(job: Job, weights: str, 
     assert all(one["source"].startswith("obs://bucket/ckpt/attempt-") for one in restored)
     trained = said(again.output, "trained")
     assert {one["weights"] for one in trained} == {weights}, "as if nothing had happened"
-    assert len(job.whole_sets()) <= 3
+    kept = [one["step"] for one in job.whole_sets()]
+    assert kept[0] == str(STEPS)
+    assert len([step for step in kept if step != newest["step"]]) <= 3, "and the one that was restored"
     assert {one["step"] for one in said(again.output, "saved")} == set(
         range(int(newest["step"]) + 1, STEPS + 1)
     )
