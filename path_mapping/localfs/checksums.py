@@ -83,7 +83,7 @@ def by_crcmod() -> Update:
     import crcmod  # type: ignore[import-untyped]
 
     whole: Callable[[Buffer, int], int] = crcmod.mkCrcFun(
-        0x142F0E1EBA9EA3693, initCrc=0, rev=True, xorOut=0xFFFFFFFFFFFFFFFF
+        0x142F0E1EBA9EA3693, rev=True, xorOut=0xFFFFFFFFFFFFFFFF
     )
     return lambda data, before: whole(bytes(data), before)
 

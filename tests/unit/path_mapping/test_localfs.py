@@ -6,8 +6,10 @@ import ctypes.util
 import os
 import resource
 import stat
+import subprocess
+import sys
 from pathlib import Path
-from typing import Iterator, List
+from typing import Iterator, List, Optional
 
 import pytest
 
@@ -35,11 +37,12 @@ from path_mapping.localfs import (
     write_all,
     write_verified,
 )
-from path_mapping.localfs.checksums import by_liblzma
+from path_mapping.localfs.checksums import _lzma_crc64, by_liblzma
 from path_mapping.localfs.marks import FileMark
 from path_mapping.localfs.unfinished import lock
 from tests.requirement import unavailable
 
+ROOT = Path(__file__).parents[3]
 MD5_OF_ABC = "900150983cd24fb0d6963f7d28e17f72"
 
 
@@ -351,6 +354,45 @@ def test_liblzma_is_used_where_it_is_installed() -> None:
     if ctypes.util.find_library("lzma") is None:
         unavailable("liblzma")
     assert by_liblzma() is not None, "ten times as fast"
+
+
+@pytest.mark.parametrize("name", [None, "libnosuchthing.so.1", "libc.so.6"])
+def test_a_library_without_the_checksum_is_none(name: Optional[str]) -> None:
+    assert _lzma_crc64(name) is None
+
+
+SMALL_DISK = """
+mount -t tmpfs -o size=1m none "$1" && cd "$2" && "$3" - "$1/file" 2>&1 <<'END'
+import sys
+from path_mapping.localfs import allocate
+with open(sys.argv[1], "wb") as file:
+    allocate(file.fileno(), 1 << 19)
+    try:
+        allocate(file.fileno(), 1 << 22)
+    except OSError as error:
+        print("refused:", error.strerror)
+END
+"""
+
+
+def test_a_disk_that_is_too_small_is_known_before_the_first_byte(tmp_path: Path) -> None:
+    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    argv = [
+        "unshare",
+        *user,
+        "--mount",
+        "sh",
+        "-c",
+        SMALL_DISK,
+        "sh",
+        str(tmp_path),
+        str(ROOT),
+        sys.executable,
+    ]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        unavailable(f"a file system of its own cannot be made here: {done.stderr}")
+    assert done.stdout == "refused: No space left on device\n"
 
 
 def test_the_journal_of_parts(tmp_path: Path) -> None:
