@@ -51,6 +51,16 @@ class Source:
                     best = lines
         return {(self.path, one) for one in best}
 
+    def inside(self, line: int) -> Set[Line]:
+        """All lines of the functions and classes at this line: a default, a decorator or a field is theirs."""
+        return {
+            (self.path, one)
+            for node in _outside_functions(self.tree)
+            if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+            and _first(node) <= line <= (node.end_lineno or 0)
+            for one in range(node.lineno, (node.end_lineno or 0) + 1)
+        }
+
     def bound(self, line: int) -> Set[str]:
         """The names that what stands at this line of a module or a class gives a value to."""
         found: Set[str] = set()
@@ -92,7 +102,7 @@ class Selection:
         source = self.sources[path]
         lines = source.statement(line)
         if self.function(path, line) is None:
-            lines = self._concerned(source, line) | (lines - self.imported)
+            lines = (self._concerned(source, line) | source.inside(line) | lines) - self.imported
         found = self._running(lines)
         if not found and self.function(path, line) is None:
             found = self._running(None, path)
