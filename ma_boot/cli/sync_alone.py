@@ -14,7 +14,9 @@ from typing import Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tupl
 
 from ma_boot.errors import CannotCreate, StoreUnavailable, listed
 from ma_boot.modelarts import read_job
-from ma_boot.node import (
+from ma_boot.processes import SignalInbox
+from ma_boot.reporting import Console, Journal, is_interactive, print_lines, with_store_hint
+from ma_boot.transfers import (
     NodeTransfers,
     TransferOptions,
     boot_error,
@@ -24,8 +26,6 @@ from ma_boot.node import (
     look_at_outputs,
     upload_outputs,
 )
-from ma_boot.processes import SignalInbox
-from ma_boot.reporting import Console, Journal, is_interactive, print_lines, with_store_hint
 from path_mapping.errors import CredentialsMissing, MissingInputs, PathMappingError, StoreError
 from path_mapping.localfs import printable
 from path_mapping.mapping import PathMapping, Route, Shard

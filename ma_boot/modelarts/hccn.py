@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Dict, Sequence
 
@@ -22,6 +20,8 @@ def card_addresses(devices: Sequence[int], conf: Path) -> Dict[int, str]:
     Without hccn_tool they are read from `conf`, in lines such as `address_0=192.98.92.100`. Raises
     `ConfigError` if the tool does not answer, `InputMissing` if there is neither the tool nor the file.
     """
+    import shutil  # slow to import, and hardly any command asks for addresses
+
     tool = shutil.which("hccn_tool")
     if tool is not None:
         found = {device: _ask(tool, device) for device in devices or range(MOST_DEVICES)}
@@ -40,6 +40,8 @@ def tool_address(output: str) -> str:
 
 
 def _ask(tool: str, device: int) -> str:
+    import subprocess
+
     argv = [tool, "-i", str(device), "-ip", "-g"]
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=HCCN_TOOL_SECONDS, check=False)

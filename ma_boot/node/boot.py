@@ -33,28 +33,26 @@ from ma_boot.node.launch_phase import (
     plan_node,
     working_directory,
 )
-from ma_boot.node.mapping import (
-    NodeTransfers,
-    configured_store,
-    inputs_of,
-    job_mapping,
-    job_transfers,
-    shared_outputs,
-)
 from ma_boot.node.rank_table_phase import find_ranks, planned_by_route, ranks_text, write_table
 from ma_boot.node.request import BootRequest
 from ma_boot.node.run_phase import check_restarts, train
-from ma_boot.node.transfer_progress import told_of_credentials
-from ma_boot.node.transfers import (
-    NOTHING_LEFT,
-    downloading_inputs,
-    look_at_outputs,
-    upload_outputs,
-)
 from ma_boot.node.world import World
 from ma_boot.processes import stop_leftovers, stop_setup
 from ma_boot.rank_table import RankTable
 from ma_boot.reporting import Ending
+from ma_boot.transfers import (
+    NOTHING_LEFT,
+    NodeTransfers,
+    configured_store,
+    downloading_inputs,
+    inputs_of,
+    job_mapping,
+    job_transfers,
+    look_at_outputs,
+    shared_outputs,
+    told_of_credentials,
+    upload_outputs,
+)
 
 if TYPE_CHECKING:
     from path_mapping.mapping import Route

@@ -10,11 +10,16 @@ from ma_boot.environment import TrainingEnvironment, applied
 from ma_boot.errors import CannotCreate, ConfigError, NodesLate, described
 from ma_boot.launch import Placement
 from ma_boot.modelarts import JobEnvironment
-from ma_boot.node.mapping import NodeTransfers, outputs_of
-from ma_boot.node.transfer_progress import TransferProgress
-from ma_boot.node.transfers import boot_error, cancelled_soon, uploading_periodically
 from ma_boot.processes import SignalInbox, Task
 from ma_boot.reporting import Journal, RunResult, duration, size
+from ma_boot.transfers import (
+    NodeTransfers,
+    TransferProgress,
+    boot_error,
+    cancelled_soon,
+    outputs_of,
+    uploading_periodically,
+)
 from path_mapping import errors as mapping_errors
 
 if TYPE_CHECKING:

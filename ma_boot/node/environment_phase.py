@@ -26,9 +26,9 @@ from ma_boot.environment import (
 )
 from ma_boot.errors import CommandNotFound, ConfigError
 from ma_boot.modelarts import JobEnvironment
-from ma_boot.node.transfers import boot_error
 from ma_boot.node.world import Say
 from ma_boot.processes import SignalInbox, run_child
+from ma_boot.transfers import boot_error
 
 if TYPE_CHECKING:
     from path_mapping.mapping import Route

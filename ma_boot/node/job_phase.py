@@ -9,11 +9,11 @@ from typing import Mapping, Optional, Sequence, Tuple
 
 from ma_boot.errors import CannotCreate, ConfigError, OutputLost, described, listed
 from ma_boot.modelarts import Channel, ChannelContent, JobEnvironment, failed, read_channels
-from ma_boot.node.transfers import nothing_at
 from ma_boot.node.world import Say
 from ma_boot.processes import swallowing_shell
 from ma_boot.redact import secret_values, without_secrets
 from ma_boot.reporting import Journal, keep_earlier
+from ma_boot.transfers import nothing_at
 
 COUNT_SECONDS = 5.0  # for all files together; after a stop signal there is less time
 HURRIED_SECONDS = 0.5

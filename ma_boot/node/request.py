@@ -9,9 +9,9 @@ from ma_boot.environment import command_parts
 from ma_boot.errors import ConfigError, listed
 from ma_boot.launch import LaunchOptions
 from ma_boot.node.environment_phase import EnvironmentOptions
-from ma_boot.node.mapping import TransferOptions
 from ma_boot.node.rank_table_phase import RankOptions
 from ma_boot.node.run_phase import RunOptions
+from ma_boot.transfers import TransferOptions
 
 
 class BootRequest(NamedTuple):

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Callable, Iterator, Optional, Sequence
 
-from ma_boot.node import boot_error
 from ma_boot.processes import SignalInbox, Task
 from ma_boot.rehearsal.platform import FormChannel, SimulatedJob
+from ma_boot.transfers import boot_error
 from path_mapping.errors import PathMappingError
 from path_mapping.mapping import Route
 from path_mapping.stores import Store

@@ -63,9 +63,8 @@ def _templates() -> Mapping[str, str]:
 @cache
 def files() -> Mapping[str, Html]:
     """Style sheet and scripts of the page."""
-    style = re.sub(r"/\*.*?\*/", "", _text("page.css"), flags=re.DOTALL)
     scripts = {name: Html(_text(f"{name}.js")) for name in ("choose_language", "change_language")}
-    return {"style": Html(re.sub(r"\s*([{};])\s*", r"\1", style).strip()), **scripts}
+    return {"style": Html(_text("page.css")), **scripts}
 
 
 def _text(name: str) -> str:

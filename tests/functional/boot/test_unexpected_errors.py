@@ -11,10 +11,10 @@ from typing import Any, List
 import pytest
 
 from ma_boot.errors import OutputLost
-from ma_boot.node import NodeTransfers, upload_outputs
-from ma_boot.node.transfers import uploading_periodically
 from ma_boot.processes import SignalInbox
 from ma_boot.reporting import Console, Journal
+from ma_boot.transfers import NodeTransfers, upload_outputs
+from ma_boot.transfers.transfers import uploading_periodically
 from path_mapping.mapping import ObsUrl, PathMapping, Route, Shard
 from path_mapping.stores import open_store
 from path_mapping.transfer import Transferred, upload

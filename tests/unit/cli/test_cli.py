@@ -15,11 +15,11 @@ from ma_boot.cli.run import run
 from ma_boot.launch import LaunchOptions
 from ma_boot.launch.worker_specs import _OF_RANK
 from ma_boot.node.environment_phase import EnvironmentOptions
-from ma_boot.node.mapping import TransferOptions
 from ma_boot.node.rank_table_phase import RankOptions
 from ma_boot.node.request import BootRequest, as_options, requested
 from ma_boot.node.run_phase import RunOptions
 from ma_boot.rank_table import PRODUCTS
+from ma_boot.transfers.mapping import TransferOptions
 
 
 def parsed(arguments: List[str], environ: Dict[str, str]) -> Dict[str, object]:

@@ -51,11 +51,12 @@ ALLOWED_IN_MA_BOOT: Dict[str, str] = {
     "reporting.timeline": "reporting",
     "reporting.page": "errors redact processes reporting reporting.timeline",
     "supervisor": "errors processes launch reporting",
+    "transfers": "errors processes modelarts environment reporting path_mapping",
     "image.rules": "redact modelarts",
     "image": "errors redact modelarts processes reporting image.rules",
     "doctor": "errors rank_table modelarts environment launch reporting image path_mapping",
     "training": "redact path_mapping.file",
-    "node": "errors redact rank_table processes modelarts environment launch reporting supervisor doctor path_mapping",
+    "node": "errors redact rank_table processes modelarts environment launch reporting transfers supervisor doctor path_mapping",
     "rehearsal.faults": "errors",
     "rehearsal.injection": "processes reporting.timeline rehearsal.faults",
     "rehearsal.obs_server.storage": "path_mapping.errors path_mapping.localfs",
@@ -64,13 +65,13 @@ ALLOWED_IN_MA_BOOT: Dict[str, str] = {
     "rehearsal.platform": "errors rank_table modelarts environment rehearsal.faults path_mapping",
     "rehearsal.sandbox": "errors processes",
     "rehearsal.containers": "errors modelarts processes reporting image rehearsal.platform",
-    "rehearsal": "errors processes modelarts environment launch reporting reporting.timeline reporting.page supervisor image node "
+    "rehearsal": "errors processes modelarts environment launch reporting reporting.timeline reporting.page transfers supervisor image node "
     "rehearsal.faults rehearsal.injection rehearsal.obs_server rehearsal.obs_server.storage rehearsal.platform "
     "rehearsal.sandbox rehearsal.containers path_mapping",
     "job_service": "errors job reporting rehearsal.platform path_mapping",
     "cli.options": "errors rank_table modelarts launch rehearsal.faults path_mapping",
     "cli": "errors redact lean_click job rank_table processes modelarts environment launch reporting reporting.timeline reporting.page "
-    "supervisor image doctor node rehearsal rehearsal.faults cli.options path_mapping",
+    "transfers supervisor image doctor node rehearsal rehearsal.faults cli.options path_mapping",
     "cli.job": "errors job job_service reporting cli.options cli",
     "__main__": "cli",
 }

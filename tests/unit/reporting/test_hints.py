@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ma_boot.errors import StoreUnavailable
-from ma_boot.node.transfers import boot_error
 from ma_boot.reporting.hints import MOST_HINTS, OUTPUT_HINTS, STORE_HINTS, hints_for, with_store_hint
+from ma_boot.transfers.transfers import boot_error
 from path_mapping.errors import Failure, MissingInputs, NoSpace, Refused, TransferFailed, Unreachable
 from path_mapping.wire.obs_responses import error_of_status
 

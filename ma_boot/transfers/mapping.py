@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Callable, Mapping, NamedTuple, Optional, Tuple
 
-from ma_boot.environment import find_file
 from ma_boot.errors import CommandNotFound, ConfigError, listed
 from ma_boot.modelarts import JobEnvironment
 from ma_boot.reporting import with_store_hint
@@ -83,6 +82,8 @@ def job_mapping(name: Optional[str], cwd: str, job: JobEnvironment) -> Optional[
     if name is None:
         return None
     try:
+        from ma_boot.environment import find_file  # `ma_boot sync` needs nothing else of it
+
         return load_mapping(find_file(name, cwd, job.job_dir), job)
     except CommandNotFound as error:
         raise ConfigError(f"--path-mapping {error}") from error

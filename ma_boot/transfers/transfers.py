@@ -19,10 +19,10 @@ from ma_boot.errors import (
     described,
     listed,
 )
-from ma_boot.node.mapping import NodeTransfers, inputs_of, outputs_of
-from ma_boot.node.transfer_progress import TransferProgress, record, summary
 from ma_boot.processes import SignalInbox, Task
 from ma_boot.reporting import Journal, with_store_hint
+from ma_boot.transfers.mapping import NodeTransfers, inputs_of, outputs_of
+from ma_boot.transfers.progress import TransferProgress, record, summary
 from path_mapping import errors as mapping_errors
 
 if TYPE_CHECKING:
