@@ -3,6 +3,7 @@
     BootError
     ├── UsageError          64  the command line is wrong
     ├── RankTableInvalid    65  the rank table is completed, but invalid
+    ├── CheckpointDamaged   65  a checkpoint set in OBS is not as it was published
     ├── InputMissing        66  an input does not exist
     ├── StoreUnavailable    69  OBS does not answer, or rejects the credentials
     ├── InternalError       70  an unexpected exception, with its traceback
@@ -61,6 +62,12 @@ class UsageError(BootError):
 
 class RankTableInvalid(BootError):
     """The rank table is completed, but invalid; the message lists every problem."""
+
+    exit_code = ExitCode.RANK_TABLE_INVALID
+
+
+class CheckpointDamaged(BootError):
+    """A checkpoint set in OBS is not as it was published; the message lists every problem."""
 
     exit_code = ExitCode.RANK_TABLE_INVALID
 

@@ -84,6 +84,10 @@ COMMANDS = {
         "ma_boot.cli.sync:sync",
         "Transfers inputs and outputs by a path mapping, without a job.",
     ),
+    "checkpoint": (
+        "ma_boot.cli.checkpoint:checkpoint",
+        "Lists, verifies, fetches and removes the checkpoint sets of an output in OBS.",
+    ),
     "doctor": (
         "ma_boot.cli.doctor:doctor",
         "Checks this container before a job does; each finding says what is wrong and what to do.",

@@ -1,0 +1,5 @@
+"""`ma_boot checkpoint ...`: the checkpoint sets in OBS, by hand."""
+
+from ma_boot.cli.checkpoint.commands import checkpoint
+
+__all__ = ["checkpoint"]

@@ -1,0 +1,210 @@
+"""What `ma_boot checkpoint ...` does."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from ma_boot.errors import (
+    CannotCreate,
+    CheckpointDamaged,
+    ConfigError,
+    InputMissing,
+    StoreUnavailable,
+    UsageError,
+    listed,
+)
+from ma_boot.modelarts import read_job
+from ma_boot.reporting import print_lines, size, with_store_hint
+from ma_boot.transfers import TransferOptions, configured_store, load_mapping
+from path_mapping.checkpoints import CheckpointSet, SetRow, SetsByHand
+from path_mapping.errors import PathMappingError, SetDamaged, SetUnusable
+from path_mapping.mapping import ObsUrl
+from path_mapping.stores import FileStore
+from path_mapping.transfer import RetryPolicy
+
+_HEADER = ("STEP", "ATTEMPT", "PUBLISHED (UTC)", "NODES", "FILES", "SIZE", "STATE")
+
+
+class SetsRequest(NamedTuple):
+    """The options that the commands have; `where` is a URL or a path mapping."""
+
+    environ: Mapping[str, str]
+    where: str
+    obs_root: Optional[str]
+    stall_timeout: float
+    timeout: float
+    as_json: bool
+
+
+class _Place(NamedTuple):
+    """The sets of one output, and how many its mapping keeps."""
+
+    sets: SetsByHand
+    keep: Optional[int]
+
+
+def print_sets(request: SetsRequest) -> int:
+    """Prints all sets."""
+    with _errors():
+        for sets, _ in _places(request):
+            rows = list(sets.rows())
+            if request.as_json:
+                _print([json.dumps(_as_json(sets, row)) for row in rows])
+                continue
+            _print([f"{len(rows)} sets in {sets.place}", *(_table(rows) if rows else ())])
+    return 0
+
+
+def verify(request: SetsRequest, step: Optional[str], contents: bool) -> int:
+    """Compares a set with its objects; raises `CheckpointDamaged` with all that is wrong."""
+    wrong: List[str] = []
+    with _errors():
+        for sets, _ in _places(request):
+            found = _chosen(sets, step)
+            problems = sets.problems(found, contents)
+            wrong += [f"{sets.place}{problem}" for problem in problems]
+            if request.as_json:
+                _print([json.dumps({**_named(sets, found), "problems": problems})])
+            elif not problems:
+                _print([f"{_text(found)} in {sets.place} is whole: {found.files} files, {size(found.size)}"])
+    if wrong:
+        raise CheckpointDamaged(listed("not as it was published:", wrong))
+    return 0
+
+
+def fetch(request: SetsRequest, step: Optional[str], to: str) -> int:
+    """Downloads a set."""
+    with _errors():
+        places = _places(request)
+        if len(places) > 1:
+            raise UsageError(
+                f"{request.where} has {len(places)} outputs with checkpoints: name the URL of one"
+            )
+        sets = places[0].sets
+        found = _chosen(sets, step)
+        fetched = sets.fetch(found, Path(to).absolute(), lambda now: None, _say)
+    if request.as_json:
+        _print(
+            [json.dumps({**_named(sets, found), "directory": to, "fetched": fetched[0], "bytes": fetched[1]})]
+        )
+    else:
+        _print([f"{_text(found)} is in {to}: {fetched[0]} files, {size(fetched[1])} fetched"])
+    return 0
+
+
+def prune(request: SetsRequest, keep: Optional[int], only_plan: bool) -> int:
+    """Removes what is too much."""
+    with _errors():
+        for sets, of_mapping in _places(request):
+            number = keep or of_mapping
+            if number is None:
+                raise UsageError("--keep: expected the number of whole sets to keep, as no mapping says it")
+            gone = sets.superfluous(number)
+            lines = [(str(one.name), "one of the older whole sets") for one in gone.whole]
+            lines += [(str(one.name), one.why_not_whole()) for one in gone.broken]
+            if not only_plan:
+                sets.remove([*gone.whole, *gone.broken])
+            what = "would be removed" if only_plan else "removed"
+            if request.as_json:
+                _print([json.dumps({"url": str(sets.place), "set": name, "why": why}) for name, why in lines])
+            else:
+                _print([*(f"{name}: {what}: {why}" for name, why in lines), f"{len(lines)} sets {what}"])
+    return 0
+
+
+def _places(request: SetsRequest) -> List[_Place]:
+    """The outputs that are meant, each with its sets. Raises `ConfigError` and `UsageError`."""
+    options = TransferOptions(obs_root=request.obs_root, stall_timeout=request.stall_timeout)
+    outputs: List[Tuple[ObsUrl, Optional[int]]]
+    if "://" in request.where:
+        try:
+            outputs = [(ObsUrl.parse(request.where), None)]
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+    else:
+        mapping = load_mapping(request.where, read_job(request.environ, os.uname().nodename))
+        outputs = [(route.remote, route.keep) for route in mapping.outputs if route.checkpoint]
+        if not outputs:
+            raise ConfigError(f"{request.where} has no output with 'checkpoint'")
+    store = configured_store(options, request.environ, os.getcwd())
+    assert isinstance(store, FileStore)
+    cancel, patience = threading.Event(), RetryPolicy(request.timeout)
+    return [_Place(SetsByHand(store, url, cancel, patience), keep) for url, keep in outputs]
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    """Turns the errors of the block into those with an exit code."""
+    try:
+        yield
+    except SetDamaged as error:
+        raise CheckpointDamaged(str(error)) from error
+    except SetUnusable as error:
+        raise ConfigError(str(error)) from error
+    except PathMappingError as error:
+        raise StoreUnavailable(with_store_hint(str(error))) from error
+    except OSError as error:
+        raise CannotCreate(str(error)) from error
+
+
+def _chosen(sets: SetsByHand, step: Optional[str]) -> CheckpointSet:
+    found = sets.chosen(step)
+    if found is None:
+        of = f" of step {step}" if step else ""
+        raise InputMissing(f"no whole set{of} in {sets.place}: ma_boot checkpoint list shows what is there")
+    return found
+
+
+def _text(found: CheckpointSet) -> str:
+    return f"step {found.step} of {found.name.attempt}"
+
+
+def _named(sets: SetsByHand, found: CheckpointSet) -> Dict[str, Any]:
+    return {"url": str(sets.place), "attempt": str(found.name.attempt), "step": found.step}
+
+
+def _as_json(sets: SetsByHand, row: SetRow) -> Dict[str, Any]:
+    found = row.found
+    return {
+        "url": str(sets.place),
+        "attempt": str(row.known.name.attempt),
+        "step": row.step,
+        "whole": found is not None,
+        "why": row.why,
+        "published": row.written or None,
+        "nodes": found.nodes if found else None,
+        "ranks": found.world if found else None,
+        "files": found.files if found else None,
+        "bytes": found.size if found else None,
+        "layout": found.layout if found else None,
+    }
+
+
+def _table(rows: Sequence[SetRow]) -> Iterator[str]:
+    """The rows in columns; the state is the last one, as it may be long."""
+    cells = [_HEADER, *map(_cells, rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(_HEADER))]
+    for row in cells:
+        yield "  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip()
+
+
+def _cells(row: SetRow) -> Tuple[str, ...]:
+    found, attempt = row.found, str(row.known.name.attempt)
+    if found is None:
+        return row.step, attempt, "", "", "", "", f"not whole: {row.why}"
+    written = row.written.replace("T", " ").rstrip("Z")
+    return row.step, attempt, written, str(found.nodes), str(found.files), size(found.size), "whole"
+
+
+def _say(text: str) -> None:
+    print_lines(text, 2)
+
+
+def _print(lines: Sequence[str]) -> None:
+    if lines:
+        print_lines("\n".join(lines))

@@ -1,0 +1,139 @@
+"""`ma_boot checkpoint ...`: what a user sees of the sets in OBS, and does to them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+from ma_boot.cli.app import main
+from path_mapping.stores import FileStore, open_store
+from tests.functional.checkpoints.output import keys
+from tests.functional.checkpoints.test_two_nodes import make_nodes, start
+
+WHERE = "obs://bucket/ckpt"
+
+
+@pytest.fixture
+def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FileStore:
+    """Two nodes that have saved three steps, of which the last is not whole."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "obs" / "bucket").mkdir(parents=True)
+    store = open_store({}, tmp_path / "obs")
+    nodes = make_nodes(store, tmp_path)
+    start(nodes)
+    for step in (10, 20, 30):
+        for node in nodes[: 1 if step == 30 else 2]:
+            node.save(step)
+            node.look()
+    return store
+
+
+def run(*words: str) -> int:
+    return main(["checkpoint", *words, "--obs-root", "obs"], {"HOME": "/nowhere"})
+
+
+def printed(capfd: pytest.CaptureFixture[str]) -> List[Dict[str, Any]]:
+    return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+
+
+def test_the_list_says_what_is_whole_and_why_not(saved: FileStore, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("list", WHERE) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[0] == "3 sets in obs://bucket/ckpt/"
+    assert lines[1].split() == ["STEP", "ATTEMPT", "PUBLISHED", "(UTC)", "NODES", "FILES", "SIZE", "STATE"]
+    assert lines[2].startswith("30 ")
+    assert lines[2].endswith("not whole: no part of node 1")
+    assert lines[3].startswith("20 ")
+    assert lines[3].endswith("whole")
+    assert " 2  " in lines[3]
+    assert run("list", WHERE, "--json") == 0
+    rows = printed(capfd)
+    assert [(row["step"], row["whole"], row["nodes"], row["files"]) for row in rows] == [
+        ("30", False, None, None),
+        ("20", True, 2, 2),
+        ("10", True, 2, 2),
+    ]
+
+
+def test_an_empty_place_has_no_sets(saved: FileStore, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("list", "obs://bucket/other") == 0
+    assert capfd.readouterr().out == "0 sets in obs://bucket/other/\n"
+    assert run("verify", "obs://bucket/other") == 66
+    assert "no whole set in obs://bucket/other/" in capfd.readouterr().err
+
+
+def test_verify_finds_what_was_changed(
+    saved: FileStore, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert run("verify", WHERE, "--contents") == 0
+    assert "step 20 of attempt-000001-" in capfd.readouterr().out
+    key = next(key for key in keys(saved) if key.endswith("node-1/iter_20/rank_1.bin"))
+    content = b"2x of node 1" * 99
+    (tmp_path / "x").write_bytes(content)
+    saved.write("bucket", key, tmp_path / "x", hashlib.md5(content).hexdigest(), lambda size: None)
+    assert run("verify", WHERE) == 65
+    assert f"  - obs://bucket/{key} was replaced" in capfd.readouterr().err
+    assert run("verify", WHERE, "--step", "10", "--json") == 0
+    assert printed(capfd)[0]["problems"] == []
+    saved.delete("bucket", key)
+    assert run("verify", WHERE, "--contents") == 65
+    assert f"  - obs://bucket/{key} is gone" in capfd.readouterr().err
+
+
+def test_fetch_brings_the_files_of_all_nodes(
+    saved: FileStore, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert run("fetch", WHERE, "--to", "there", "--step", "10") == 0
+    assert "2 files, " in capfd.readouterr().out
+    there = sorted(str(one.relative_to(tmp_path)) for one in (tmp_path / "there").rglob("*.bin"))
+    assert there == ["there/iter_10/rank_0.bin", "there/iter_10/rank_1.bin"]
+    assert run("fetch", WHERE, "--to", "there", "--json") == 0
+    assert (tmp_path / "there/iter_20/rank_1.bin").read_bytes() == b"20 of node 1" * 99
+
+
+def test_prune_keeps_the_newest_and_what_is_in_use(
+    saved: FileStore, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "mapping.yaml").write_text(
+        f"output: {{out: {{obs: '{WHERE}', checkpoint: 'iter_{{step}}', keep: 1}}}}"
+    )
+    assert run("prune", "mapping.yaml", "--plan") == 0
+    assert "1 sets would be removed" in capfd.readouterr().out
+    assert run("prune", "mapping.yaml") == 0
+    assert "step 10 of attempt-000001-" in capfd.readouterr().out
+    assert not [key for key in keys(saved) if "iter_10" in key]
+    assert run("list", WHERE, "--json") == 0
+    assert [row["step"] for row in printed(capfd)] == ["30", "20"]
+    nodes = make_nodes(saved, tmp_path / "again")
+    start(nodes)
+    for node in nodes:
+        node.save(40)
+        node.look()
+    assert run("prune", WHERE, "--keep", "1") == 0
+    assert "step 30 of attempt-000001-" in capfd.readouterr().out, (
+        "an attempt that is over cannot complete it"
+    )
+    assert run("list", WHERE, "--json") == 0
+    assert [row["step"] for row in printed(capfd)] == ["40", "20"], (
+        "the job that runs has gone on from step 20"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "why"),
+    [
+        (["list", "nothing.yaml"], 78, "nothing.yaml"),
+        (["list", "obs://B/x"], 64, "found the bucket 'B'"),
+        (["prune", WHERE], 64, "--keep: expected the number"),
+        (["verify", WHERE, "--step", "77"], 66, "no whole set of step 77"),
+    ],
+)
+def test_a_mistake_is_said(
+    saved: FileStore, capfd: pytest.CaptureFixture[str], words: List[str], code: int, why: str
+) -> None:
+    assert run(*words) == code
+    assert why in capfd.readouterr().err
