@@ -1,0 +1,69 @@
+"""The example with MindSpore, killed with SIGKILL: all ranks go on from the newest set that was whole."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+import time
+from pathlib import Path
+from typing import Iterator
+
+import pytest
+
+from tests.functional.frameworks.checkpoint_jobs import Job, digests
+from tests.functional.frameworks.test_mindspore_ways import PYTHON
+from tests.mindspore_end import again_after_a_crash
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "mindspore_cpu"
+MAPPING = """
+input: {data: 'obs://bucket/images/'}
+output:
+  checkpoints: {obs: 'obs://bucket/ckpt/', checkpoint: auto, keep: 3, restore: latest, interval: 1}
+"""
+
+pytestmark = [pytest.mark.mindspore, pytest.mark.timeout(900)]
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Job]:
+    images = tmp_path / "obs" / "bucket" / "images"
+    images.mkdir(parents=True)
+    dice = random.Random(0)
+    records = [bytes([dice.randrange(10)]) + dice.randbytes(3 * 32 * 32) for _ in range(80)]
+    (images / "data_batch_1.bin").write_bytes(b"".join(records))
+    (tmp_path / "mapping.yaml").write_text(MAPPING)
+    job = Job(tmp_path, [
+        "--python", str(PYTHON), "--rendezvous", "mindspore", "--path-mapping", "mapping.yaml",
+        str(EXAMPLE / "train.py"), "--data", "data", "--checkpoints", "checkpoints", "--batch-size", "10", "--epochs",
+    ])  # fmt: skip
+    yield job
+    job.clean_up()
+
+
+def test_a_killed_job_goes_on_from_the_newest_whole_set(job: Job) -> None:
+    job.arguments.append("10000")
+    log = job.start()
+    job.wait_for_sets(2, log)
+    time.sleep(random.Random(17).random() * 3)  # a moment that nobody has chosen
+    job.kill_everything()
+    newest = job.newest()
+    assert newest is not None
+    epoch = int(newest["step"].split("_")[0])
+    assert sorted(newest["files"]) == [f"rank_{rank}/cnn-{epoch}_2.ckpt" for rank in range(4)]
+    published = digests(newest["files"])
+    job.arguments[-1] = str(epoch + 1)
+    before = len(job.started)
+    again = again_after_a_crash(lambda: job.ended(job.start()), "parameters equal on all 4 ranks")
+    assert again.code == 0, again.output
+    if len(job.started) == before + 1:  # else the repeated run has gone on from the set of the first
+        assert again.output.count(f"resumed from epoch {epoch}\n") == 4
+        assert set(re.findall(r"\] epoch: (\d+) step", again.output)) == {str(epoch + 1)}
+        disks = job.root.glob(f"nodes-{before}/*/node-*/home/ma-user/checkpoints/rank_*/cnn-{epoch}_2.ckpt")
+        restored = {
+            f"{path.parent.name}/{path.name}": hashlib.sha256(path.read_bytes()).hexdigest() for path in disks
+        }
+        assert restored == published, "each node has its ranks' files, byte for byte"
+    last = job.newest()
+    assert last is not None
+    assert last["step"] == f"{epoch + 1}_2"
