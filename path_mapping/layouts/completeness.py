@@ -50,7 +50,7 @@ def completeness(
             if "rank" not in compiled(need.expression).groupindex
             and not any(matches(need.expression, path) for path in written)
         ]
-    missing += _shards_missing(written)
+    missing += [] if over else _shards_missing(written)
     last = bool(layout.last) and 0 in ranks and any(matches(layout.last, path) for path in written)
     sure = layout.ends or over or last or _as_before(layout, found, step)
     return Completeness(tuple(missing), not missing and sure)
@@ -87,7 +87,10 @@ def _ranks_missing(layout: Layout, written: Sequence[str], expected: Set[int]) -
 
 
 def _shards_missing(paths: Sequence[str]) -> List[str]:
-    """Files such as `model-00001-of-00003.safetensors` that are not there: one process writes them all."""
+    """Files such as `model-00001-of-00003.safetensors` that are not there yet.
+
+    One process writes them all, as a rule; what is not there when the step is over, is on another node.
+    """
     series: Dict[Tuple[str, str, str], Set[int]] = {}
     for path in paths:
         shard = _SHARD.fullmatch(path)

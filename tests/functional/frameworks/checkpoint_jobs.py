@@ -57,6 +57,14 @@ class Job:
         self.started[-1].kill()
         self.started[-1].wait()
 
+    def nodes(self) -> List[int]:
+        """The processes of the nodes: children of the rehearsal, beside its guard."""
+        rehearsal = self.started[-1].pid
+        children = Path(f"/proc/{rehearsal}/task/{rehearsal}/children").read_text().split()
+        found = [pid for pid in children if b"\0ma_boot\0run\0" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        assert len(found) == 2
+        return [int(pid) for pid in found]
+
     def clean_up(self) -> None:
         """Ends what still runs, by its process group."""
         for process in self.started:

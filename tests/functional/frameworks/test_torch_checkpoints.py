@@ -7,7 +7,7 @@ import random
 import signal
 import time
 from pathlib import Path
-from typing import Iterator
+from typing import Any, Dict, Iterator, Optional
 
 import pytest
 
@@ -86,9 +86,55 @@ def test_every_node_gets_the_files_of_all(job: Job) -> None:
     assert newest is not None
     expected = digests(newest["files"])
     log = job.start()
-    eventually(lambda: len(said(log.read_text(), "restored")) == 4, "all ranks run", PATIENCE)
+    _all_ranks_run(log)
     assert [one["files"] for one in said(log.read_text(), "restored")] == [expected] * 4
     assert sorted(Path(path).name for path in expected) == [
         ".metadata",
         *(f"__{rank}_0.distcp" for rank in range(4)),
     ]
+
+
+def test_whatever_is_killed_again_and_again(job: Job, capsys: pytest.CaptureFixture[str]) -> None:
+    """A rank, a node or all of it, at any moment from the start on: `KILLS` times, by `SEED`."""
+    kills, seed = int(os.environ.get("KILLS", "4")), os.environ.get("SEED") or "1"
+    dice = random.Random(seed)
+    job.arguments[-1:] = ["100000", "0.2"]
+    steps = []
+    for number in range(kills):
+        expected = job.newest()
+        log = job.start()
+        _all_ranks_run(log)
+        _has_gone_on_from(expected, log.read_text())
+        time.sleep(dice.random() * 10)
+        victim = dice.choice(["a rank", "a node", "everything"])
+        if victim == "everything":
+            job.kill_everything()
+        else:
+            ranks = [one["pid"] for one in said(log.read_text(), "restored")]
+            os.kill(dice.choice(ranks if victim == "a rank" else job.nodes()), signal.SIGKILL)
+            assert job.ended(log).code != 0
+        newest = job.newest()
+        steps.append(int(newest["step"]) if newest else 0)
+        with capsys.disabled():
+            print(
+                f"kill {number + 1} of {kills} (SEED={seed}): {victim}; whole is step {steps[-1]}", flush=True
+            )
+    assert steps == sorted(steps)
+    assert steps[-1] > 0
+    expected = job.newest()
+    job.arguments[-2:] = [str(steps[-1] + 1), "0"]
+    ended = job.ended(job.start())
+    assert ended.code == 0, ended.output
+    _has_gone_on_from(expected, ended.output)
+
+
+def _all_ranks_run(log: Path) -> None:
+    eventually(lambda: len(said(log.read_text(), "restored")) == 4, "all ranks run", PATIENCE)
+
+
+def _has_gone_on_from(expected: Optional[Dict[str, Any]], output: str) -> None:
+    """Every rank has the set's step and, on the disk of its node, the set's files and no others."""
+    restored = said(output, "restored")
+    assert [one["step"] for one in restored] == [expected["step"] if expected else None] * 4, output
+    files = digests(expected["files"]) if expected else {}
+    assert [one["files"] for one in restored] == [files] * 4, output

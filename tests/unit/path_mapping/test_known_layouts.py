@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Dict, List, Sequence, Tuple
 
 import pytest
@@ -160,6 +162,13 @@ def said(layout: Layout, files: Sequence[str], ranks: Sequence[int]) -> Tuple[Li
 
 def test_every_layout_has_its_tree() -> None:
     assert {tree.layout for tree in TREES.values()} == set(LAYOUTS)
+
+
+def test_every_layout_has_its_row_in_the_documentation() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "checkpoints.md").read_text()
+    assert {name for name in re.findall(r"^\| `([a-z0-9-]+)`", text, re.MULTILINE) if name in LAYOUTS} == set(
+        LAYOUTS
+    )
 
 
 @trees

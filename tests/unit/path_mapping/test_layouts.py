@@ -125,6 +125,9 @@ def test_files_that_say_how_many_they_are_are_all_waited_for() -> None:
     layout = pattern_layout(["{step}"])
     paths = ["5/model-00001-of-00003.safetensors", "5/model-00003-of-00003.safetensors", "5/x-0-of-1"]
     assert standing(layout, paths, "5", [0]).missing == ("no file 5/model-00002-of-00003.safetensors",)
+    assert standing(layout, paths, "5", [0], ended=True) == Completeness((), True), "it is on another node"
+    zero_based = ["5/model-00000-of-00002.bin"]
+    assert standing(layout, zero_based, "5", [0]).missing == ("no file 5/model-00001-of-00002.bin",)
 
 
 def test_nothing_known_is_recognised_in_other_trees() -> None:
