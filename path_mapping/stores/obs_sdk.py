@@ -7,7 +7,6 @@ some as a bare `Exception`; by default TLS is not verified, and the host name ne
 from __future__ import annotations
 
 import threading
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 from urllib.parse import urlsplit
 
@@ -146,6 +145,8 @@ def uploads_by_sdk(bucket: str, wanted: Any, sdk: Any) -> Any:
 
 def seconds_of(text: Any) -> float:
     """The seconds since the epoch of a time as the SDK gives it: `2024/01/31 23:59:59`, in local time."""
+    from datetime import datetime  # as slow to import as a listing of a few objects takes
+
     try:
         return datetime.strptime(str(text), "%Y/%m/%d %H:%M:%S").timestamp()
     except ValueError:

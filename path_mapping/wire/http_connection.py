@@ -12,7 +12,19 @@ import re
 import socket
 import struct
 import time
-from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, Type, Union
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Tuple,
+    Type,
+    Union,
+)
 
 if TYPE_CHECKING:
     import ssl
@@ -278,7 +290,9 @@ class HttpConnection:
 
 
 def _connected(origin: Origin, context: Optional[ssl.SSLContext], stall: float) -> socket.socket:
-    raw = socket.create_connection((origin.host, origin.port), min(stall, LONGEST_CONNECT))
+    # As bytes: for a str Python loads the codec "idna", which takes longer than to connect.
+    host: Any = origin.host.encode() if origin.host.isascii() else origin.host
+    raw = socket.create_connection((host, origin.port), min(stall, LONGEST_CONNECT))
     try:
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if context is not None:  # the ssl module waits by itself, with Python's own timeout

@@ -224,7 +224,8 @@ def names_lead_to_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
     real = socket.getaddrinfo
 
     def resolve(host: Any, *arguments: Any, **named: Any) -> Any:
-        return real("127.0.0.1" if str(host).endswith(DOMAIN) else host, *arguments, **named)
+        name = host.decode() if isinstance(host, bytes) else str(host)
+        return real("127.0.0.1" if name.endswith(DOMAIN) else host, *arguments, **named)
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
 

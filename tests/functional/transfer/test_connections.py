@@ -151,8 +151,8 @@ def test_a_host_name_gets_the_bucket_as_prefix_and_the_signature_that_it_knows(
     served = Named(api)
     real = socket.getaddrinfo
 
-    def resolve(host: str, *args: object, **settings: object) -> object:
-        here = "127.0.0.1" if host.endswith(".example.com") else host
+    def resolve(host: bytes, *args: object, **settings: object) -> object:
+        here = "127.0.0.1" if host.endswith(b".example.com") else host
         return real(here, *args, **settings)  # type: ignore[arg-type]
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
