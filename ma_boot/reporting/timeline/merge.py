@@ -152,7 +152,8 @@ def _outcome(nodes: Sequence[NodeTimeline], of_job: Sequence[Tuple[float, Event]
     found = JobOutcome(None, "", "")
     if failed:
         number, run = min(failed, key=lambda one: (one[1].by == "signal", _failed_at(one[1])))
-        process = _first_failure(run) if run.by in ("training", "signal") else None
+        first = _first_failure(run) if run.by in ("training", "signal") else None
+        process = first and first._replace(role=CAUSE)
         found = JobOutcome(run.exit_code, run.by, run.cause, number, process, run.signal)
     elif lasts and all(run.exit_code == 0 for _, run in lasts):
         found = JobOutcome(0, "", "")
@@ -185,5 +186,7 @@ def _with_cause(node: NodeTimeline, outcome: JobOutcome) -> NodeTimeline:
     if outcome.node != node.number or outcome.process is None:
         return node
     run = node.runs[-1]
-    processes = tuple(p._replace(role=CAUSE) if p == outcome.process else p for p in run.processes)
+    processes = tuple(
+        outcome.process if p._replace(role=CAUSE) == outcome.process else p for p in run.processes
+    )
     return node._replace(runs=(*node.runs[:-1], run._replace(processes=processes)))

@@ -83,7 +83,7 @@ OUTCOME: object = (
     "training",
     "rank 1 ended with exit code 3",
     0,
-    ("rank 1", 1, 41.0, None, 79.5, 3, None, False, "", "/log/1", "followed"),
+    ("rank 1", 1, 41.0, None, 79.5, 3, None, False, "", "/log/1", "cause"),
     None,
     "",
 )

@@ -1,0 +1,297 @@
+"""The parts of the page by their limits: what is shown, what is summed up, what is left out and said."""
+
+from __future__ import annotations
+
+from typing import List, Optional, Tuple
+
+import pytest
+
+from ma_boot.reporting.page.compose import page_text
+from ma_boot.reporting.page.headline import headline, meaning, missing_nodes, node_list
+from ma_boot.reporting.page.lanes import Chart, lane
+from ma_boot.reporting.page.scale import figure, place, scale, ticks
+from ma_boot.reporting.page.sections import facts, incident_rows, log_ends, logs_to_read, process_rows
+from ma_boot.reporting.page.transfers import transfers
+from ma_boot.reporting.page.words import Text, code_shown, ranges
+from ma_boot.reporting.timeline import Timeline, read_events, timeline_of
+from tests.synthetic import Writer, synthetic_job
+
+
+def line_of(*nodes: Writer) -> Timeline:
+    return timeline_of([read_events(node.text(), lambda text: text) for node in nodes])
+
+
+def node_with(number: int = 0) -> Writer:
+    node = Writer(number, 10**12)
+    node.phase("job", 0, 1)
+    return node
+
+
+def processes(count: int, code: int = 0) -> Writer:
+    node = node_with()
+    for rank in range(count):
+        node.at(2, "start", label=f"rank {rank}", rank=rank, log_file=f"/log/{rank}")
+        node.at(
+            9 + rank / 1000, "exit", label=f"rank {rank}", rank=rank, code=code and code + rank, stopped=False
+        )
+    node.at(100, "end", exit_code=code, by="training" if code else None, label="rank 0")
+    return node
+
+
+class TestRuns:
+    """Runs of the boot command in one container."""
+
+    @pytest.mark.parametrize(("gap", "runs"), [(1799, 2), (1800, 2), (1801, 1)])
+    def test_one_that_ended_half_an_hour_before_the_next_is_left_out(self, gap: float, runs: int) -> None:
+        first, second = Writer(0, 10**12), Writer(0, 10**12)
+        first.phase("job", 0, 1)
+        second.phase("job", 1 + gap, 2 + gap)
+        line = timeline_of([read_events(first.text() + second.text(), lambda text: text)])
+        assert (len(line.nodes[0].runs), line.earlier_runs) == (runs, 2 - runs)
+
+    def test_the_last_twenty_are_shown(self) -> None:
+        text = ""
+        for number in range(21):
+            run = Writer(0, 10**12)
+            run.phase("job", 10 * number, 10 * number + 1)
+            text += run.text()
+        line = timeline_of([read_events(text, lambda text: text)])
+        assert (len(line.nodes[0].runs), line.earlier_runs) == (20, 1)
+        assert facts(line).reruns == 19
+        page = page_text(line, {})
+        assert "Earlier runs that are not shown: 1." in page
+
+    def test_without_events_there_is_a_page_all_the_same(self) -> None:
+        line = timeline_of([])
+        assert (line.nodes, line.began, line.seconds, line.job) == ((), 0.0, 0.001, "")
+        assert "There are no events of any node." in page_text(line, {})
+
+
+class TestTables:
+    """Rows that sum up."""
+
+    def test_without_processes_transfers_and_incidents_there_are_no_tables(self) -> None:
+        page = page_text(line_of(node_with()), {})
+        assert "<table" not in page
+        for heading in ("Processes", "Transfers", "What happened", "Ends of the logs"):
+            assert f">{heading}<" not in page
+
+    @pytest.mark.parametrize(("count", "each"), [(1, 0), (2, 2), (64, 64), (65, 0)])
+    def test_processes_that_ended_alike_are_one_row(self, count: int, each: int) -> None:
+        groups, single = process_rows(line_of(processes(count)))
+        assert [row.processes for row in groups] == ["rank 0" if count == 1 else f"rank 0–{count - 1}"]
+        assert len(single) == each
+
+    def test_at_most_forty_ways_to_end_are_shown_the_cause_first(self) -> None:
+        groups, single = process_rows(line_of(processes(45, code=3)))
+        assert len(groups) == 40
+        assert (groups[0].processes, groups[0].role, single) == ("rank 0", "cause", [])
+
+    @pytest.mark.parametrize(("count", "more"), [(60, ""), (61, "and 1 more")])
+    def test_at_most_sixty_incidents_are_shown(self, count: int, more: str) -> None:
+        node = node_with()
+        for number in range(count):
+            node.at(number, "fault", target=f"rank {number}", fault="kill")
+        line = line_of(node)
+        assert len(incident_rows(line)) == count
+        page = page_text(line, {})
+        assert page.count("injected fault") == 60 + 1, "and the legend"
+        assert ("and 1 more" in page) is bool(more)
+
+    def test_the_same_incident_on_several_nodes_is_one_row(self) -> None:
+        nodes = [node_with(number) for number in (0, 1, 2, 5)]
+        for node in nodes:
+            node.at(10 + node.node, "dropped", lines=7)
+        (row,) = incident_rows(line_of(*nodes))
+        assert (row.at, row.nodes, row.text) == ("10.0 s – 15.0 s", "0–2, 5", "7")
+
+    def test_a_cell_has_at_most_120_characters(self) -> None:
+        node = node_with()
+        node.at(1, "fault", target="x" * 100, fault="y" * 100)
+        assert len(incident_rows(line_of(node))[0].text) == 120
+
+    @pytest.mark.parametrize(
+        ("count", "rows", "each", "heading"),
+        [(8, 8, 0, "All transfers"), (9, 1, 9, "All transfers"), (41, 1, 40, "The first 40 transfers")],
+    )
+    def test_transfers_are_rows_while_they_are_few(
+        self, count: int, rows: int, each: int, heading: str
+    ) -> None:
+        node = node_with()
+        for number in range(count):
+            node.at(
+                10 + number, "transfer", direction="download", files=1, bytes=1000, seconds=number, retries=1
+            )
+        found = transfers(line_of(node))
+        assert (len(found.rows), len(found.each), found.each_heading.en) == (rows, each, heading)
+        if rows == 1:
+            (row,) = found.rows
+            assert (row.files.en, row.retries, row.nodes) == (str(count), str(count), "0")
+            assert row.time.en == f"up to {count - 1:.1f} s"
+
+    def test_a_transfer_that_did_not_finish_and_one_that_took_no_time(self) -> None:
+        node = node_with()
+        node.at(5, "transfer", direction="upload", files=1, bytes=10, seconds=0)
+        node.at(6, "progress", direction="download", bytes_done=7)
+        rows = transfers(line_of(node)).rows
+        assert [(row.direction.en, row.size, row.time.en, row.rate, row.retries) for row in rows] == [
+            ("upload", "10 B", "0.0 s", "", ""),
+            ("download", "7 B", "not finished", "", ""),
+        ]
+
+    def test_logs_are_in_the_order_of_interest_and_at_most_64(self) -> None:
+        line = line_of(processes(70, code=3))
+        wanted = [process.label for process in logs_to_read(line)]
+        assert wanted == [f"rank {rank}" for rank in range(64)]
+        tails = {f"/log/{rank}": "words" for rank in range(70)}
+        assert [log.file for log in log_ends(line, tails)] == [f"/log/{rank}" for rank in range(64)]
+        page = page_text(line, tails)
+        assert "The logs of 6 more processes are in the log directory only." in page
+
+
+class TestWords:
+    """Numbers and names in sentences."""
+
+    @pytest.mark.parametrize(
+        ("numbers", "text"),
+        [([], ""), ([3], "3"), ([1, 2], "1–2"), ([5, 0, 1, 2, 2, 7, 8], "0–2, 5, 7–8"), ([0, 2], "0, 2")],
+    )
+    def test_ranges(self, numbers: List[int], text: str) -> None:
+        assert ranges(numbers) == text
+
+    @pytest.mark.parametrize(
+        ("code", "signal", "text"),
+        [(None, None, "?"), (7, None, "7"), (7, 0, "7"), (143, 15, "143 SIGTERM"), (None, 9, "?")],
+    )
+    def test_codes(self, code: Optional[int], signal: Optional[int], text: str) -> None:
+        assert code_shown(code, signal) == text
+
+    def test_long_lists_of_nodes(self) -> None:
+        assert node_list(list(range(8))).en == "0, 1, 2, 3, 4, 5, 6, 7"
+        assert node_list(list(range(9))) == Text(
+            "0, 1, 2, 3, 4, 5, 6, 7 and 1 more", "0, 1, 2, 3, 4, 5, 6, 7 等 9 个"
+        )
+
+    def test_nodes_without_events_are_missing(self) -> None:
+        node = node_with(1)
+        node.at(1, "job", name="j", nodes=3)
+        line = line_of(node)
+        assert missing_nodes(line) == [0, 2]
+        assert facts(line).nodes == Text("1 of 3", "1 / 3")
+        assert facts(line).missing_nodes == Text("0, 2", "0, 2")
+
+    @pytest.mark.parametrize(
+        ("end", "said", "means"),
+        [
+            ({"exit_code": 0}, "The job succeeded: all 0 processes ended with exit code 0.", "all processes succeeded"),
+            ({"exit_code": 143, "by": "signal", "signal": 15}, "The job was stopped by SIGTERM from outside.", "128 + the number"),
+            ({"exit_code": 130, "by": "signal"}, "The job was stopped by SIGINT from outside.", "128 + the number"),
+            ({"exit_code": 5, "by": "training"}, "The job failed with exit code 5.", "the training's own"),
+            ({"exit_code": 139, "by": "training"}, "The job failed with exit code 139.", "segmentation fault"),
+            ({"exit_code": 66, "by": "ma_boot"}, "An input does not exist in OBS on node 0.", "of ma_boot"),
+            ({"exit_code": 99, "by": "ma_boot"}, "The job failed with exit code 99.", "of ma_boot"),
+        ],
+    )  # fmt: skip
+    def test_the_headline(self, end: dict[str, object], said: str, means: str) -> None:
+        node = node_with()
+        node.at(2, "end", **end)
+        line = line_of(node)
+        assert headline(line).en == said
+        meant = meaning(line.outcome)
+        assert meant is not None
+        assert means in meant.en
+
+    def test_nodes_without_an_end_are_named_up_to_eight(self) -> None:
+        line = line_of(*(node_with(number) for number in range(9)))
+        assert "nodes 0, 1, 2, 3, 4, 5, 6, 7… recorded no end" in headline(line).en
+        assert "nodes 0, 1 recorded no end" in headline(line_of(node_with(0), node_with(1))).en
+
+
+class TestDrawing:
+    """Sizes by the number of processes, and the axis."""
+
+    @pytest.mark.parametrize(
+        ("count", "row", "bar", "dense"),
+        [(1, 16, 10, False), (32, 16, 10, False), (33, 13, 8, False), (64, 13, 8, False), (65, 6, 4, True),
+         (160, 6, 4, True), (161, 4, 3, True)],
+    )  # fmt: skip
+    def test_rows_are_the_smaller_the_more_there_are(
+        self, count: int, row: int, bar: int, dense: bool
+    ) -> None:
+        chart = Chart.of(line_of(processes(count)))
+        assert (chart.row, chart.bar, chart.dense, chart.many) == (row, bar, dense, False)
+
+    @pytest.mark.parametrize(("count", "many", "phase"), [(16, False, 20), (17, True, 5)])
+    def test_of_many_nodes_phases_are_strips(self, count: int, many: bool, phase: int) -> None:
+        line = line_of(*(node_with(number) for number in range(count)))
+        chart = Chart.of(line)
+        assert (chart.many, chart.phase) == (many, phase)
+        drawn = lane(line.nodes[0], line.seconds, chart)
+        assert (bool(drawn.strips), bool(drawn.phases)) == (many, not many)
+
+    def test_at_most_four_phases_are_above_each_other_and_short_ones_stay_visible(self) -> None:
+        node = Writer(0, 10**12)
+        for number in range(6):
+            node.at(number / 10, "phase-start", phase=f"phase {number}")
+        node.at(1000, "phase-end", phase="phase 0", outcome="done")
+        node.at(1000, "phase-start", phase="late")
+        line = line_of(node)
+        drawn = lane(line.nodes[0], line.seconds, Chart.of(line))
+        assert [box.top for box in drawn.phases] == [0, 20, 40, 60, 60, 60, 0]
+        assert drawn.phases[-1].width == "0.1"
+        assert drawn.phases_height == 80
+
+    def test_a_dense_lane_names_its_ranks_if_there_is_room(self) -> None:
+        line = line_of(processes(8))
+        chart = Chart.of(line)._replace(row=6, dense=True)
+        assert lane(line.nodes[0], line.seconds, chart).rows == (("0–7", False, 0),)
+        few = line_of(processes(4))
+        assert lane(few.nodes[0], few.seconds, chart).rows == ()
+        failed = line_of(processes(8, code=3))
+        assert lane(failed.nodes[0], failed.seconds, chart).rows == (("rank 0", True, 0),)
+
+    @pytest.mark.parametrize(
+        ("value", "text"), [(0.0, "0"), (10.0, "10"), (10.04, "10"), (10.05, "10.1"), (100.0, "100")]
+    )
+    def test_figures_are_short(self, value: float, text: str) -> None:
+        assert figure(value + 1e-9) == text
+
+    def test_places_are_on_the_axis(self) -> None:
+        assert [place(at, 10.0) for at in (-1.0, 0.0, 2.5, 10.0, 11.0)] == [0, 0, 250, 1000, 1000]
+
+    @pytest.mark.parametrize(
+        ("seconds", "labels"),
+        [
+            (0.004, ["0", "0.001 s", "0.002 s", "0.003 s", "0.004 s"]),
+            (3.0, ["0", "0.5 s", "1 s", "1.5 s", "2 s", "2.5 s", "3 s"]),
+            (60.0, ["0", "10 s", "20 s", "30 s", "40 s", "50 s", "60 s"]),
+            (180.0, ["0", "30 s", "60 s", "90 s", "2:00", "2:30", "3:00"]),
+            (240.0, ["0", "30 s", "60 s", "90 s", "2:00", "2:30", "3:00", "3:30", "4:00"]),
+            (1200.0, ["0", "5 min", "10 min", "15 min", "20 min"]),
+            (9000.0, ["0", "30 min", "60 min", "90 min", "2:00 h", "2:30 h"]),
+            (20000.0, ["0", "1:00 h", "2:00 h", "3:00 h", "4:00 h", "5:00 h"]),
+        ],
+    )
+    def test_the_labels_of_the_axis(self, seconds: float, labels: List[str]) -> None:
+        assert [label for _, label in ticks(seconds)[1]] == labels
+
+    @pytest.mark.parametrize(
+        ("seconds", "last"),
+        [
+            (113.0, ("right", "11.5", "1:40")),
+            (114.0, ("left", "87.7", "1:40")),
+            (100.0, ("right", "10", "90 s")),
+        ],
+    )
+    def test_a_label_near_the_end_stays_inside(self, seconds: float, last: Tuple[str, str, str]) -> None:
+        assert scale(seconds).moments[0] == ("left", "0", "0")
+        near = [moment for moment in scale(seconds).moments if moment.label == last[2]]
+        assert not near or near == [last]
+
+
+def test_a_page_of_512_nodes_has_every_lane_and_says_what_does_not_fit() -> None:
+    line = timeline_of([read_events(file, lambda text: text) for file in synthetic_job(600, 8)])
+    page = page_text(line, {})
+    assert len(page.encode()) < 300_000
+    drawn = page.count("<title>rank ") // 8
+    assert f"{600 - drawn} more nodes do not fit on this page." in page
