@@ -78,7 +78,7 @@ COMMANDS = {
     ),
     "job": (
         "ma_boot.cli.job:job",
-        "Submits a job to ModelArts, as it was rehearsed.",
+        "Submits a job to ModelArts as it was rehearsed, and follows it.",
     ),
     "sync": (
         "ma_boot.cli.sync:sync",

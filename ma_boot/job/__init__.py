@@ -6,16 +6,21 @@ from ma_boot.job.load import load_job
 from ma_boot.job.read import parse_job
 from ma_boot.job.request import boot_command, code_place, request_body, shown_body
 from ma_boot.job.rules import exposed_secrets, form_problems, image_region, missing_fields
+from ma_boot.job.states import ENDED, STATES, cause_of, exit_code_of, state_of
 from ma_boot.job.template import Answers, first_job_file, first_mapping
 
 __all__ = [
+    "ENDED",
     "KEYS",
+    "STATES",
     "Answers",
     "JobChannel",
     "JobFile",
     "JobProblem",
     "boot_command",
+    "cause_of",
     "code_place",
+    "exit_code_of",
     "exposed_secrets",
     "first_job_file",
     "first_mapping",
@@ -28,4 +33,5 @@ __all__ = [
     "read_text",
     "request_body",
     "shown_body",
+    "state_of",
 ]

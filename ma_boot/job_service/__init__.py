@@ -1,5 +1,23 @@
 """The job on ModelArts: its code in OBS, the API, and following it to its end."""
 
+from ma_boot.job_service.access import api_access
+from ma_boot.job_service.api import JobApi
 from ma_boot.job_service.code import JobCode, job_code, upload_code
+from ma_boot.job_service.follow import Following, JobFollower, Seen
+from ma_boot.job_service.patience import PatientApi
+from ma_boot.job_service.submission import created, job_id, row_of
 
-__all__ = ["JobCode", "job_code", "upload_code"]
+__all__ = [
+    "Following",
+    "JobApi",
+    "JobCode",
+    "JobFollower",
+    "PatientApi",
+    "Seen",
+    "api_access",
+    "created",
+    "job_code",
+    "job_id",
+    "row_of",
+    "upload_code",
+]

@@ -7,7 +7,7 @@ import re
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, List, Mapping, Tuple
+from typing import List, Mapping, Tuple
 
 from ma_boot.errors import BootError, ConfigError, StoreUnavailable
 from ma_boot.job import JobFile, JobProblem, code_place
@@ -16,7 +16,7 @@ from ma_boot.reporting import with_store_hint
 from path_mapping.errors import CredentialsMissing, PathMappingError
 from path_mapping.mapping import ObsUrl, Route
 from path_mapping.stores import open_store
-from path_mapping.transfer import Progress, upload
+from path_mapping.transfer import upload
 
 MOST_ENTRIES = 1000  # files and directories of a code directory
 DEEPEST = 32
@@ -95,10 +95,10 @@ def _pattern(file: Path) -> str:
     return "/" + re.sub(r"([\\*?\[\]!# ])", r"\\\1", file.as_posix())
 
 
-def upload_code(
-    code: JobCode, environ: Mapping[str, str], cancel: threading.Event, progress: Callable[[Progress], None]
-) -> None:
-    """Uploads what has changed of the code, and removes from its place what an earlier upload put there.
+def upload_code(code: JobCode, environ: Mapping[str, str]) -> int:
+    """Uploads what has changed of the code; returns how many files that were.
+
+    What an earlier upload put there and is no part of the code any more is removed.
 
     Raises:
         ConfigError: credentials of OBS are missing.
@@ -109,8 +109,9 @@ def upload_code(
     route = Route(str(code.directory), code.url, include=include, exclude=exclude, delete=True)
     try:
         store = open_store(environ, None)
-        upload([route], code.directory, store, cancel=cancel, progress=progress)
+        moved = upload([route], code.directory, store, cancel=threading.Event(), progress=lambda now: None)
     except CredentialsMissing as error:
         raise ConfigError(with_store_hint(str(error))) from error
     except PathMappingError as error:
         raise StoreUnavailable(with_store_hint(f"the code was not uploaded: {error}")) from error
+    return moved.files

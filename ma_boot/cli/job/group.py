@@ -13,16 +13,28 @@ from ma_boot.cli.help import Group
 
 class _JobCommands(UserDict[str, Any]):
     def __getitem__(self, name: str) -> click.Command:
-        command: click.Command = getattr(import_module(f"ma_boot.cli.job.{self.data[name]}"), name)
+        module, attribute = self.data[name].split(":")
+        command: click.Command = getattr(import_module(f"ma_boot.cli.job.{module}"), attribute)
         return command
 
 
-@click.group("job", cls=Group, commands=_JobCommands({"init": "first_file", "submit": "submit"}))
+_COMMANDS = {
+    "init": "first_file:init",
+    "submit": "submit:submit",
+    "watch": "watch:watch",
+    "logs": "watch:logs",
+    "list": "jobs:list_jobs",
+    "stop": "jobs:stop",
+}
+
+
+@click.group("job", cls=Group, commands=_JobCommands(_COMMANDS))
 def job() -> None:
-    """Submits a job to ModelArts, as it was rehearsed.
+    """Submits a job to ModelArts as it was rehearsed, and follows it.
 
     \b
     Example:
       ma_boot job init train.py --epochs 90
       ma_boot --local --job job.yaml
+      ma_boot job submit job.yaml --watch
     """

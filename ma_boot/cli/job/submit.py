@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+import time
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import click
 
+from ma_boot.cli.job.access import note, opened, patient, with_access
 from ma_boot.cli.job.fields import described_job, of_a_job
-from ma_boot.cli.options import files
+from ma_boot.cli.job.watch import watched
+from ma_boot.cli.options import SECONDS_ABOVE_0, files
 from ma_boot.errors import ConfigError, listed
 
 if TYPE_CHECKING:
@@ -25,6 +28,7 @@ class Planned(NamedTuple):
     code: JobCode
     notes: Tuple[str, ...]
     secrets: Mapping[str, str]
+    image_region: str
 
 
 @click.command("submit", options_metavar="[OPTIONS]")
@@ -32,24 +36,69 @@ class Planned(NamedTuple):
     "words", nargs=-1, metavar="[FILE] [-- [OPTIONS OF ma_boot] COMMAND [ARGS]...]", shell_complete=files
 )
 @of_a_job
-@click.option(
-    "--plan", is_flag=True, required=True, help="Print the request and what would be uploaded; no network."
-)
+@click.option("--plan", is_flag=True, help="Print the request and what would be uploaded; no network.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option(
+    "--watch", "follow", is_flag=True, help="Follow the job to its end, as `ma_boot job watch` does."
+)
+@click.option("--interval", **SECONDS_ABOVE_0, default=10, show_default=True, help="Time between two looks.")
+@with_access
 @click.pass_context
-def submit(ctx: click.Context, /, words: Sequence[str], plan: bool, as_json: bool, **keys: Any) -> int:
+def submit(
+    ctx: click.Context,
+    /,
+    words: Sequence[str],
+    plan: bool,
+    as_json: bool,
+    follow: bool,
+    interval: float,
+    region: Optional[str],
+    endpoint: Optional[str],
+    **keys: Any,
+) -> int:
     """Submits the job of FILE, or of the options and COMMAND, which override FILE.
 
     \b
     Example:
       ma_boot job submit job.yaml --plan
+      ma_boot job submit job.yaml --watch
       ma_boot job submit job.yaml --nodes 4 -- --tee first train.py --epochs 3
     """
     from ma_boot.reporting import print_lines
 
     planned = planned_submission(ctx, words)
-    print_lines(_as_json(planned) if as_json else _as_text(planned))
+    if plan:
+        print_lines(_as_json(planned) if as_json else _as_text(planned))
+        return 0
+    job = _submitted(planned, ctx.obj, region, endpoint)
+    print_lines(json.dumps({"id": job, "name": planned.body["metadata"]["name"]}) if as_json else job)
+    if follow:
+        from ma_boot.job_service import Following
+
+        return watched(
+            ctx.obj, patient(ctx.obj, region, endpoint, interval), Following(job, interval=interval)
+        )
+    for text in (f"to follow it: ma_boot job watch {job}", f"to stop it:   ma_boot job stop {job}"):
+        note(text)
     return 0
+
+
+def _submitted(
+    planned: Planned, environ: Mapping[str, str], region: Optional[str], endpoint: Optional[str]
+) -> str:
+    """Uploads the code and creates the job; returns its id."""
+    from ma_boot.job_service import created, upload_code
+
+    for text in planned.notes:
+        note(text)
+    api = opened(environ, region, endpoint)
+    if planned.image_region and api.access.region and planned.image_region != api.access.region:
+        raise ConfigError(
+            f"image: it is in {planned.image_region}, but the job would run in {api.access.region}"
+        )
+    moved = upload_code(planned.code, environ)
+    note(f"code: {moved} of {len(planned.code.files)} files uploaded to {planned.code.url}")
+    return str(created(api, planned.body, note, time.sleep)["metadata"]["id"])
 
 
 def planned_submission(ctx: click.Context, words: Sequence[str]) -> Planned:
@@ -58,6 +107,7 @@ def planned_submission(ctx: click.Context, words: Sequence[str]) -> Planned:
         boot_command,
         exposed_secrets,
         form_problems,
+        image_region,
         missing_fields,
         request_body,
     )
@@ -71,7 +121,7 @@ def planned_submission(ctx: click.Context, words: Sequence[str]) -> Planned:
         lines = [str(one) for one in sorted(dict.fromkeys(problems), key=lambda one: one.line or 0)]
         raise ConfigError(listed("the job cannot be submitted:", lines))
     body = request_body(job, boot_command(code.options, code.command), code.url, secrets)
-    return Planned(body, code, tuple(map(str, exposed_secrets(job))), secrets)
+    return Planned(body, code, tuple(map(str, exposed_secrets(job))), secrets, image_region(job.image))
 
 
 def _secrets(job: JobFile, environ: Mapping[str, str], problems: List[JobProblem]) -> Dict[str, str]:

@@ -68,7 +68,7 @@ ALLOWED_IN_MA_BOOT: Dict[str, str] = {
     "rehearsal": "errors processes modelarts environment launch reporting reporting.timeline reporting.page transfers supervisor image node "
     "rehearsal.faults rehearsal.injection rehearsal.obs_server rehearsal.obs_server.storage rehearsal.platform "
     "rehearsal.sandbox rehearsal.containers path_mapping",
-    "job_service": "errors job reporting rehearsal.platform path_mapping",
+    "job_service": "errors redact job reporting rehearsal.platform path_mapping",
     "cli.options": "errors rank_table modelarts launch rehearsal.faults path_mapping",
     "cli": "errors redact lean_click job rank_table processes modelarts environment launch reporting reporting.timeline reporting.page "
     "transfers supervisor image doctor node rehearsal rehearsal.faults cli.options path_mapping",
@@ -330,6 +330,16 @@ def test_only_the_adapter_imports_the_sdk() -> None:
     assert users == {"obs_sdk.py", "obs_store.py"}
 
 
+def test_only_one_module_imports_the_sdk_of_modelarts() -> None:
+    users = {
+        str(path.relative_to(ROOT))
+        for path in SOURCES
+        for found in imports(path)
+        if found.module.partition(".")[0] in {"huaweicloudsdkcore", "huaweicloudsdkmodelarts"}
+    }
+    assert users == {"ma_boot/job_service/api.py"}
+
+
 def test_nothing_that_loses_exit_codes_or_quotes() -> None:
     wrong = []
     for path in SOURCES:
@@ -399,7 +409,7 @@ def test_the_command_line_loads_nothing_heavy() -> None:
     program = "import sys, ma_boot.cli.app; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
-    foreign = {"obs", "docker", "rich", "mindspore", "tenacity", "yaml", "pathspec"}
+    foreign = {"obs", "docker", "rich", "mindspore", "tenacity", "yaml", "pathspec", "huaweicloudsdkcore"}
     slow = {"inspect", "dataclasses", "subprocess", "socket", "shutil", "tempfile"}
     assert not (foreign | slow) & {name.partition(".")[0] for name in loaded}
     rooms = {room_of(name) for name in loaded & set(MODULES)}

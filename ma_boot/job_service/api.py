@@ -1,0 +1,193 @@
+"""ModelArts' API, by the core of Huawei's SDK: it signs and sends; this adapter says what answers mean.
+
+Its traps, each with a test: an error 429 of a GET would lose its text, a time-out of a POST is no error of
+the SDK's own, an empty answer or a page of HTML looks like success, `~/.netrc` would replace the signature,
+and errors are logged to standard error.
+"""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any, Dict, List, Mapping, NoReturn, Optional
+
+from ma_boot import __version__
+from ma_boot.errors import BootError, ConfigError, InputMissing, StoreUnavailable
+from ma_boot.job_service.access import ApiAccess
+from ma_boot.redact import without_secrets
+
+SECONDS = (10, 60)  # for the connection, and between two bytes of an answer
+_LONGEST = 400  # characters of a message
+_JOB_UNKNOWN = {"ModelArts.2775"}
+_NOT_YET = {"ModelArts.2776", "ModelArts.2818"}  # a log that does not exist yet
+
+
+class ServiceBusy(StoreUnavailable):
+    """No answer, or one that a later request may better: 429, 5xx, a connection that failed."""
+
+
+class ServiceRefused(StoreUnavailable):
+    """The service refuses the credentials, or what they ask for."""
+
+
+class JobApi:
+    """The calls that jobs need; each raises `ServiceBusy`, `ServiceRefused`, `ConfigError` for a request that
+    is wrong, or `InputMissing` for an unknown job."""
+
+    def __init__(self, access: ApiAccess) -> None:
+        self.access = access
+        self._secrets = [one for one in (access.secret_key, access.token, access.access_key) if one]
+        self._client = self._connected()
+
+    def create(self, body: Mapping[str, Any]) -> Dict[str, Any]:
+        """Creates a job; returns its details."""
+        return self._job(self._call("POST", "/training-jobs", body=body))
+
+    def details(self, job: str) -> Dict[str, Any]:
+        """The details of a job."""
+        return self._job(self._call("GET", f"/training-jobs/{job}"))
+
+    def search(self, filters: List[Dict[str, Any]], limit: int, page: int = 0) -> List[Dict[str, Any]]:
+        """A page of at most 50 jobs, the newest first."""
+        body = {"offset": page, "limit": limit, "sort_by": "create_time", "order": "desc", "filters": filters}
+        found = self._call("POST", "/training-job-searches", body=body)
+        return list(found.get("items") or []) if isinstance(found, dict) else []
+
+    def stop(self, job: str) -> None:
+        """Asks for the end of a job."""
+        self._call("POST", f"/training-jobs/{job}/actions", body={"action_type": "terminate"}, empty=True)
+
+    def events(self, job: str, page: int) -> List[Dict[str, Any]]:
+        """A page of at most 100 events, the oldest first."""
+        query = {"offset": page, "limit": 100, "order": "asc"}
+        found = self._call("GET", f"/training-jobs/{job}/events", query, empty=True)
+        return list((found or {}).get("events") or [])
+
+    def lines(self, job: str, task: str, base: Optional[str], order: str, most: int) -> Dict[str, Any]:
+        """A page of a worker's log: `content`, and the identities of its first and last line.
+
+        Empty if there is no log yet.
+        """
+        query = {"base_line": base, "lines": most, "order": order}
+        try:
+            return dict(self._call("GET", f"/training-jobs/{job}/logs/{task}", query, empty=True) or {})
+        except LogMissing:
+            return {}
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        query: Optional[Mapping[str, Any]] = None,
+        body: Any = None,
+        empty: bool = False,
+    ) -> Any:
+        """The JSON of an answer; None for an empty one, where `empty` ones are allowed."""
+        from huaweicloudsdkcore.exceptions import exceptions
+        from requests import RequestException
+
+        what = f"{method} {path}"
+        try:
+            answer = self._client.do_http_request(
+                method=method,
+                resource_path="/v2/{project_id}" + path,
+                path_params={},
+                query_params=[(name, value) for name, value in (query or {}).items() if value is not None],
+                header_params={"X-Language": "en-us"},
+                body=body,
+                response_type="Raw",
+            )
+        except exceptions.ServiceResponseException as error:
+            self._raise(what, error)
+        except (exceptions.SdkException, RequestException, OSError, ValueError) as error:
+            raise ServiceBusy(
+                self._clean(f"{what}: no answer from {self.access.endpoint}: {error}")
+            ) from error
+        content = answer.raw_content or b""
+        if not content.strip() and empty:
+            return None
+        try:
+            return json.loads(content)
+        except ValueError as error:
+            found = "an empty answer" if not content.strip() else f"no JSON but {content[:60]!r}"
+            raise ServiceBusy(
+                self._clean(f"{what}: expected JSON from {self.access.endpoint}, found {found}")
+            ) from error
+
+    def _raise(self, what: str, error: Any) -> NoReturn:
+        """Raises what an error of the service means."""
+        status, code = int(error.status_code), str(error.error_code or "")
+        text = " ".join(str(error.error_msg or "").split())
+        shown = "a page of HTML" if text.startswith("<") else text
+        request = f" (request {error.request_id})" if error.request_id else ""
+        message = self._clean(f"{what}: {status} {code if code != str(status) else ''}: {shown}") + request
+        if code in _JOB_UNKNOWN or (status == 404 and "/training-jobs/" in what):
+            raise InputMissing(message)
+        if code in _NOT_YET:
+            raise LogMissing(message)
+        if status == 429 or status >= 500:
+            raise ServiceBusy(message)
+        if status in (401, 403):
+            raise ServiceRefused(f"{message}; the keys are from {self.access.origin}")
+        wrong: BootError = ConfigError(message)
+        raise wrong
+
+    def _clean(self, text: str) -> str:
+        return without_secrets(text, self._secrets)[:_LONGEST].replace(" : ", ": ")
+
+    def _job(self, answer: Any) -> Dict[str, Any]:
+        """The answer, which must be a job: a portal's page or an empty one is none."""
+        if not isinstance(answer, dict) or not (answer.get("metadata") or {}).get("id"):
+            raise ServiceBusy(f"expected a job from {self.access.endpoint}, found none in the answer")
+        return answer
+
+    def _connected(self) -> Any:
+        """The SDK's client; the project is looked up if it is not known."""
+        try:
+            from huaweicloudsdkcore.auth.credentials import BasicCredentials
+            from huaweicloudsdkcore.client import Client, ClientBuilder
+            from huaweicloudsdkcore.exceptions.exceptions import SdkException
+            from huaweicloudsdkcore.http.http_config import HttpConfig
+            from huaweicloudsdkcore.region.region import Region
+            from huaweicloudsdkcore.sdk_response import SdkResponse
+            from requests.adapters import HTTPAdapter
+        except ImportError as error:
+            raise ConfigError(f"Huawei's SDK is missing ({error}): pip install 'ma-boot[job]'") from error
+        import logging
+
+        access = self.access
+        raw = type("Raw", (SdkResponse,), {"openapi_types": {}, "attribute_map": {}, "sensitive_list": []})
+
+        class ModelArts(Client):  # type: ignore[misc]  # the SDK has no types
+            """The SDK's client, with answers as they came."""
+
+            def __init__(self) -> None:
+                super().__init__()
+                self._logger.addHandler(logging.NullHandler())
+                self.model_package = SimpleNamespace(Raw=raw)
+
+            def init_http_client(self) -> None:
+                super().init_http_client()
+                session = self._http_client._session
+                session.auth = lambda request: request  # else an entry in ~/.netrc replaces the signature
+                for scheme in ("https://", "http://"):
+                    session.mount(scheme, HTTPAdapter(max_retries=0))  # the SDK's loses the text of a 429
+
+        keys = BasicCredentials(access.access_key, access.secret_key, access.project_id or None)
+        if access.token:
+            keys = keys.with_security_token(access.token)
+        if access.iam_endpoint:
+            keys = keys.with_iam_endpoint(access.iam_endpoint)
+        config = HttpConfig(timeout=SECONDS, retry_times=0, user_agent=f"ma_boot/{__version__}")
+        builder = ClientBuilder(ModelArts).with_credentials(keys).with_http_config(config)
+        try:
+            if access.project_id:
+                return builder.with_endpoint(access.endpoint).build()
+            return builder.with_region(Region(access.region, access.endpoint)).build()
+        except SdkException as error:
+            message = self._clean(f"the project of region {access.region} was not found: {error}")
+            raise ServiceRefused(f"{message}; set HUAWEICLOUD_SDK_PROJECT_ID") from error
+
+
+class LogMissing(StoreUnavailable):
+    """A worker has no log yet."""

@@ -1,0 +1,105 @@
+"""Follows a job: its states, events and logs as they come, each once, to its end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Set, Tuple
+
+from ma_boot.job import ENDED, STATES, state_of
+from ma_boot.job_service.api import JobApi
+from ma_boot.job_service.patience import PatientApi
+from ma_boot.job_service.worker_log import Page, WorkerLog
+
+LAST_LOOKS = 2  # after the end without anything new, since logs arrive later than states
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What somebody who follows a job is told: `kind` is state, event or log, `source` a log's worker."""
+
+    kind: str
+    lines: Tuple[str, ...]
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Following:
+    """What to follow: all workers or those of `nodes`; logs only, without states and events, if `logs_only`.
+
+    `interval` is in seconds, between two looks. With `until_end` it goes on to the end of the job.
+    """
+
+    job: str
+    nodes: Tuple[int, ...] = ()
+    logs_only: bool = False
+    until_end: bool = True
+    interval: float = 10.0
+
+
+class JobFollower:
+    """What is known of a job that is followed; `details` is the last answer."""
+
+    def __init__(self, api: PatientApi, following: Following, pause: Callable[[float], None]) -> None:
+        self.details: Mapping[str, Any] = {}
+        self.logs: Dict[str, WorkerLog] = {}
+        self._api, self._following, self._pause = api, following, pause
+        self._state = ""
+        self._events: Set[Tuple[str, str, str]] = set()
+        self._event_page = 0
+
+    def all(self) -> Iterator[Seen]:
+        """Everything that is new, until the job has ended and its logs have been read to their ends."""
+        quiet = 0
+        while True:
+            found = False
+            self.details = self._api.call(JobApi.details, self._following.job)
+            ended = state_of(self.details) in ENDED
+            for seen in self._look():
+                found = True
+                yield seen
+            quiet = quiet + 1 if ended and not found else 0
+            if (ended and quiet >= LAST_LOOKS) or not self._following.until_end:
+                return
+            self._pause(min(self._following.interval, 2.0) if ended else self._following.interval)
+
+    def _look(self) -> Iterator[Seen]:
+        if not self._following.logs_only:
+            yield from self._states()
+            yield from self._new_events()
+        for log in self._workers():
+            for lines in log.pages(partial(self._page, log)):
+                yield Seen("log", tuple(lines), log.label)
+
+    def _page(self, log: WorkerLog, base: Optional[str], order: str, most: int) -> Page:
+        return self._api.call(JobApi.lines, self._following.job, log.task, base, order, most)
+
+    def _workers(self) -> List[WorkerLog]:
+        for task in (self.details.get("status") or {}).get("tasks") or []:
+            self.logs.setdefault(task, WorkerLog(task))
+        wanted = {f"node {node}" for node in self._following.nodes}
+        return [log for log in self.logs.values() if not wanted or log.label in wanted]
+
+    def _states(self) -> Iterator[Seen]:
+        state = state_of(self.details)
+        if state != self._state:
+            self._state = state
+            unknown = "" if state in STATES else " (a state that this version does not know)"
+            yield Seen("state", (f"{state}{unknown}",))
+
+    def _new_events(self) -> Iterator[Seen]:
+        """Events by pages, the last one again, as it may have grown; each is told once."""
+        while True:
+            events = self._api.call(JobApi.events, self._following.job, self._event_page)
+            new: List[str] = []
+            for event in events:
+                identity = (str(event.get("time")), str(event.get("source")), str(event.get("message")))
+                if identity not in self._events:
+                    self._events.add(identity)
+                    level = str(event.get("level") or "Info")
+                    new.append(f"{'' if level == 'Info' else level + ': '}{event.get('message')}")
+            if new:
+                yield Seen("event", tuple(line for text in new for line in text.splitlines()))
+            if len(events) < 100:
+                return
+            self._event_page += 1

@@ -1,0 +1,143 @@
+"""`ma_boot job submit`, `watch`, `logs`, `list`, `stop`, against a stand-in that really runs the job."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from pathlib import Path
+
+from tests.functional.job.conftest import FAST, Desk
+from tests.functional.node import eventually
+from tests.job_api.stand_in import job_named
+
+
+def test_a_job_is_submitted_and_watched_to_its_end(desk: Desk) -> None:
+    done = desk.job("submit", "job.yaml", "--watch", *FAST)
+    assert done.code == 0, done
+    lines = done.out.splitlines()
+    job = job_named(desk.api, "first")
+    assert job is not None
+    assert lines[0] == job.id
+    for node in (0, 1):
+        for rank in (2 * node, 2 * node + 1):
+            assert lines.count(f"[node {node}] [rank {rank}] hello") == 1
+    assert "[job] Completed" in lines
+    assert "[job] [worker-0] training started." in lines
+    assert done.err.splitlines()[-1] == "ma_boot: the job is Completed; exit code 0"
+    assert job.body["algorithm"]["code_dir"] == "/bucket/jobs/first/project/"
+    assert ("PUT", "/bucket/jobs/first/project/train.py") in desk.obs.requests
+
+
+def test_the_exit_code_is_that_of_the_first_failing_task(desk: Desk) -> None:
+    done = desk.job(
+        "submit", "job.yaml", "--watch", *FAST, "--", "--rendezvous", "rank-table", "train.py", "exit:7:3"
+    )
+    assert done.code == 7, done
+    assert "the job is Failed: worker-1 ended with 7" in done.err
+
+
+def test_a_job_is_stopped_and_says_so(desk: Desk) -> None:
+    done = desk.job("submit", "job.yaml", "--", "train.py", "print:running", "sleep")
+    assert done.code == 0, done
+    job = done.out.strip()
+    assert f"to follow it: ma_boot job watch {job}" in done.err
+    watching = desk.start("watch", "first", *FAST)
+    log = desk.api.jobs[job].logs["worker-1"]
+    eventually(lambda: "running" in str(log.page(None, "asc", 500)), "worker-1 prints")
+    refused = desk.job("stop", "first")
+    assert refused.code == 64
+    assert "without a terminal, add --yes" in refused.err
+    assert desk.job("stop", "first", "--yes").code == 0
+    out, err = watching.communicate(timeout=60)
+    assert watching.returncode == 143, err.decode()
+    assert b"[job] Terminating\n" in out
+    again = desk.job("stop", job, "--yes")
+    assert again.code == 78
+    assert "ModelArts.2796: The job cannot be stopped." in again.err
+
+
+def test_ctrl_c_leaves_the_job_running(desk: Desk) -> None:
+    job = desk.job("submit", "job.yaml", "--", "train.py", "print:running", "sleep").out.strip()
+    watching = desk.start("watch", job, *FAST)
+    assert watching.stdout is not None
+    assert any(b"running" in line for line in watching.stdout)
+    watching.send_signal(signal.SIGINT)
+    _, err = watching.communicate(timeout=60)
+    assert watching.returncode == 130
+    assert (
+        f"the job goes on. To come back: ma_boot job watch {job}; to stop it: ma_boot job stop {job}"
+        in err.decode()
+    )
+    assert desk.api.jobs[job].phase == "Running"
+
+
+def test_jobs_are_listed_by_state_and_name(desk: Desk) -> None:
+    desk.job("submit", "job.yaml", "--watch", *FAST)
+    desk.job("submit", "job.yaml", "--name", "second", "--watch", *FAST, "--", "train.py", "exit:1:all")
+    table = desk.job("list").out.splitlines()
+    assert [line.split()[-1] for line in table] == ["NAME", "second", "first"]
+    rows = json.loads(desk.job("list", "--state", "Failed", "--json").out)
+    assert [(row["name"], row["state"], row["nodes"]) for row in rows] == [("second", "Failed", 2)]
+    assert [row["name"] for row in json.loads(desk.job("list", "--name", "irs", "--json").out)] == ["first"]
+    missing = desk.job("watch", "third")
+    assert missing.code == 66
+    assert "third: no job of this name" in missing.err
+
+
+def test_the_logs_of_one_node(desk: Desk) -> None:
+    job = desk.job("submit", "job.yaml", "--watch", *FAST).out.splitlines()[0]
+    done = desk.job("logs", job, "--node", "1")
+    assert done.code == 0
+    assert "[node 1] [rank 2] hello" in done.out
+    assert "[node 0]" not in done.out
+    assert "[job]" not in done.out
+
+
+def test_only_what_changed_is_uploaded(desk: Desk) -> None:
+    (desk.project / "more").mkdir()
+    (desk.project / "more" / "odd #[name]!.py").write_text("x")
+    (desk.project / "old.ckpt").write_text("x")
+    (desk.project / "__pycache__").mkdir()
+    (desk.project / "__pycache__" / "x.pyc").write_text("x")
+    words = ("submit", "job.yaml", "--exclude", "*.ckpt")
+    assert "code: 3 of 3 files uploaded" in desk.job(*words).err
+    assert "code: 0 of 3 files uploaded" in desk.job(*words).err
+    (desk.project / "train.py").write_text("print('other')")
+    (desk.project / "more" / "odd #[name]!.py").unlink()
+    assert "code: 1 of 2 files uploaded" in desk.job(*words).err
+    bucket = {target for method, target in desk.obs.requests if method == "DELETE"}
+    assert len(bucket) <= 1
+    puts = {target for method, target in desk.obs.requests if method == "PUT"}
+    assert not any("ckpt" in target or "pycache" in target for target in puts)
+
+
+def test_a_secret_is_in_the_request_only_if_it_is_named(desk: Desk) -> None:
+    job = desk.job("submit", "job.yaml").out.strip()
+    assert "PLANTED" not in str(desk.api.jobs[job].body)
+    job = desk.job("submit", "job.yaml", "--secret", "OBS_SECRET_ACCESS_KEY").out.strip()
+    assert desk.api.jobs[job].body["algorithm"]["environments"] == {"OBS_SECRET_ACCESS_KEY": "SKPLANTED"}
+
+
+def test_what_is_missing_is_said_at_once(desk: Desk) -> None:
+    nothing = dict.fromkeys(desk.environ, "") | {"PATH": desk.environ["PATH"], "HOME": desk.environ["HOME"]}
+    done = desk.job("list", more=nothing)
+    assert done.code == 78
+    assert re.search(r"keys: set HUAWEICLOUD_SDK_AK and HUAWEICLOUD_SDK_SK, or OBS_", done.err)
+    assert "region: set HUAWEICLOUD_SDK_REGION or --region" in done.err
+
+
+def test_keys_of_the_sdks_file_and_the_project_by_the_region(desk: Desk) -> None:
+    file = Path(desk.environ["HOME"], ".huaweicloud", "credentials")
+    file.parent.mkdir()
+    file.write_text("[basic]\nak = AKPLANTED\nsk = SKPLANTED\n")
+    more = dict.fromkeys(("OBS_ACCESS_KEY_ID", "OBS_SECRET_ACCESS_KEY", "HUAWEICLOUD_SDK_PROJECT_ID"), "")
+    done = desk.job(
+        "list", "--region", "cn-test-1", more={**more, "HUAWEICLOUD_SDK_IAM_ENDPOINT": desk.api.url}
+    )
+    assert done.code == 0, done
+    assert any("/v3/projects?name=cn-test-1" in request for request in desk.api.requests)
+    wrong = desk.job("list", more={"OBS_SECRET_ACCESS_KEY": "another"})
+    assert wrong.code == 69
+    assert "APIGW.0301" in wrong.err
+    assert "the keys are from OBS_ACCESS_KEY_ID and OBS_SECRET_ACCESS_KEY" in wrong.err

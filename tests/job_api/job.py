@@ -1,0 +1,158 @@
+"""A job of the stand-in: its details, events and logs; it runs as a rehearsal, or as a test says."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+from path_mapping.mapping import ObsUrl, Route
+from path_mapping.stores import open_store
+from path_mapping.transfer import download, upload
+
+CARDS = {"xlarge": 1, "2xlarge": 2, "4xlarge": 4, "8xlarge": 8, "16xlarge": 16}
+
+
+def url_of(path: str) -> ObsUrl:
+    return ObsUrl.parse("obs:/" + path)
+
+
+class StandInJob:
+    """One job; `phase`, `events` and `logs` may be changed by a test."""
+
+    def __init__(self, body: Dict[str, Any], place: Path) -> None:
+        from tests.job_api.task_log import TaskLog
+
+        self.id, self.body, self.place = str(uuid.uuid4()), body, place
+        self.created = int(time.time() * 1000)
+        self.phase = "Creating"
+        self.task_statuses: List[Dict[str, Any]] = []
+        self.events: List[Dict[str, Any]] = []
+        self.nodes = int(body["spec"]["resource"]["node_count"])
+        self.logs = {f"worker-{node}": TaskLog() for node in range(self.nodes)}
+        self.process: Optional[subprocess.Popen[bytes]] = None
+        self.stopped = False
+
+    def say(self, message: str, level: str = "Info") -> None:
+        self.events.append(
+            {"time": f"{len(self.events)}", "level": level, "message": message, "source": "Job"}
+        )
+
+    def details(self) -> Dict[str, Any]:
+        metadata = {**self.body["metadata"], "id": self.id, "create_time": self.created}
+        status = {
+            "phase": self.phase,
+            "secondary_phase": self.phase,
+            "duration": int(time.time() * 1000) - self.created,
+            "tasks": list(self.logs),
+            "task_statuses": self.task_statuses,
+            "a_field_of_tomorrow": {"x": [1]},
+        }
+        return {"kind": "job", "metadata": metadata, "status": status, "spec": self.body["spec"]}
+
+    def stop(self) -> None:
+        self.phase, self.stopped = "Terminating", True
+        if self.process is None:
+            self.phase = "Terminated"
+        else:
+            self.process.send_signal(signal.SIGTERM)
+
+    def rehearse(self, obs: Dict[str, str]) -> None:
+        """Runs the job to its end in a thread; `obs` are the variables of the OBS."""
+        threading.Thread(target=self._rehearse, args=(obs,), daemon=True).start()
+
+    def _rehearse(self, obs: Dict[str, str]) -> None:
+        try:
+            self._run(obs)
+        except Exception as error:
+            self.say(f"{error}", "Error")
+            self.phase = "Abnormal"
+
+    def _run(self, obs: Dict[str, str]) -> None:
+        algorithm, spec = self.body["algorithm"], self.body["spec"]
+        store = open_store(obs, None)
+        code = url_of(algorithm["code_dir"])
+        name = code.key.rstrip("/").rpartition("/")[2]
+        self.place.mkdir(parents=True)
+        routes = [Route(name, code)]
+        download(routes, self.place, store, cancel=threading.Event(), progress=lambda now: None)
+        self.say("[worker-0] training started.")
+        words = shlex.split(algorithm["command"])
+        assert words[:2] == ["exec", "ma_boot"], words
+        argv = [sys.executable, "-m", "ma_boot", *self._form(), *words[2:]]
+        environ = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": str(self.place), **obs}
+        environ.update(algorithm.get("environments", {}))
+        with (self.place / "rehearsal.log").open("wb") as output:
+            self.process = subprocess.Popen(
+                argv, cwd=self.place / name, env=environ, stdout=output, stderr=subprocess.STDOUT
+            )
+            self.phase = "Running"
+            while self.process.poll() is None:
+                self._find_logs()
+                time.sleep(0.02)
+        self._find_logs()
+        for log in self.logs.values():
+            log.ended = True
+        self._end(self.process.returncode)
+        if "log_export_path" in spec and self._root() is not None:
+            self._export(store, url_of(spec["log_export_path"]["obs_url"]))
+        code_of_job = self.process.returncode
+        self.phase = "Terminated" if self.stopped else "Failed" if code_of_job else "Completed"
+
+    def _form(self) -> List[str]:
+        """What the platform knows of the job, as options of a rehearsal."""
+        algorithm, resource = self.body["algorithm"], self.body["spec"]["resource"]
+        cards = CARDS.get(resource["flavor_id"].rpartition(".")[2], 1)
+        words = ["--local", "--nodes", str(self.nodes), "--devices-per-node", str(cards)]
+        words += [
+            "--rank-table-delay",
+            "0.1",
+            "--rehearsal-dir",
+            str(self.place / "rehearsal"),
+            "--code-dir",
+            ".",
+        ]
+        for kind in ("inputs", "outputs"):
+            for channel in algorithm.get(kind, []):
+                way = "@env" if channel["access_method"] == "env" else ""
+                url = url_of(channel["remote"]["obs"]["obs_url"])
+                words += [f"--{kind[:-1]}", f"{channel['name']}{way}={url}"]
+        parameters = [f"--{one['name']}={one['value']}" for one in algorithm.get("parameters", [])]
+        return [*words, "--append-args", shlex.join(parameters)] if parameters else words
+
+    def _root(self) -> Optional[Path]:
+        return next(iter(self.place.glob("rehearsal/ma-job-*")), None)
+
+    def _find_logs(self) -> None:
+        root = self._root()
+        for node in range(self.nodes) if root else ():
+            files = list(root.glob(f"log/*-worker-{node}.log")) if root else []
+            self.logs[f"worker-{node}"].file = files[0] if files else None
+
+    def _end(self, code: int) -> None:
+        self.say(f"[worker-0] Training finished. Exit code {code}.", "Error" if code else "Info")
+        root = self._root()
+        for file in root.glob("log/*-events.jsonl") if root and code else ():
+            for line in file.read_text().splitlines():
+                event = json.loads(line)
+                if event["kind"] == "job-end" and event["label"]:
+                    task = event["label"].replace("node ", "worker-")
+                    message = f"Traceback ...\n{event['cause']}\n"
+                    self.task_statuses = [{"task": task, "exit_code": code, "message": message}]
+
+    def _export(self, store: Any, url: ObsUrl) -> None:
+        """What the platform's log uploader leaves in the log path."""
+        root = self._root()
+        assert root is not None
+        for node in range(self.nodes):
+            logs = root / f"node-{node}" / "home/ma-user/modelarts/log"
+            routes = [Route(str(logs), url), Route(str(root / "log"), url)]
+            for route in routes:
+                upload([route], root, store, cancel=threading.Event(), progress=lambda now: None)

@@ -1,0 +1,227 @@
+"""The server: HTTP, signatures, faults, and the calls."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import re
+import socket
+import threading
+import time
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Tuple
+from urllib.parse import parse_qs, parse_qsl, urlsplit
+
+from huaweicloudsdkcore.sdk_request import SdkRequest
+from huaweicloudsdkcore.signer.signer import Signer
+
+from tests.job_api.job import StandInJob
+from tests.job_api.validation import refusals
+
+PROJECT = "0123456789abcdef0123456789abcdef"
+
+
+class Keys:
+    ak, sk = "AKPLANTED", "SKPLANTED"
+
+
+@dataclass
+class ApiFault:
+    """A fault for requests whose method and path match `target`.
+
+    `kind` is a status, `html` (a 502 with a page), `portal` (a 200 with one), `empty` (204), `close` (before
+    the answer), `torn` (in it), `slow`, or `lost`: the request is performed, and its answer is not sent.
+    """
+
+    kind: str
+    target: str = ""
+    times: int = 1
+
+
+class ModelArtsStandIn:
+    """Serves as a context manager."""
+
+    def __init__(self, place: Path, obs: Dict[str, str], rehearse: bool = True) -> None:
+        self.place, self.obs, self.rehearse = place, obs, rehearse
+        self.jobs: Dict[str, StandInJob] = {}
+        self.faults: List[ApiFault] = []
+        self.requests: List[str] = []
+        self.agents: List[str] = []
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> ModelArtsStandIn:
+        stand_in = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *args: object) -> None: ...
+
+            def do_GET(self) -> None:
+                stand_in.serve(self)
+
+            do_POST = do_GET
+
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+            request_queue_size = 128
+
+            def handle_error(self, request: Any, client_address: Any) -> None: ...  # clients may go away
+
+        self._server = Server(("127.0.0.1", 0), Handler)
+        threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+        ).start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        for job in self.jobs.values():
+            if job.process is not None and job.process.poll() is None:
+                job.process.terminate()
+                job.process.wait()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def serve(self, handler: BaseHTTPRequestHandler) -> None:
+        body = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
+        target = f"{handler.command} {handler.path}"
+        with self._lock:
+            self.requests.append(target)
+            self.agents.append(handler.headers.get("User-Agent", ""))
+            fault = next((one for one in self.faults if one.times and re.search(one.target, target)), None)
+            if fault is not None:
+                fault.times -= 1
+        kind = fault.kind if fault else ""
+        if kind == "slow":
+            time.sleep(0.5)
+        if kind == "close":
+            handler.connection.shutdown(socket.SHUT_RDWR)
+            return
+        if kind in ("html", "portal"):
+            _send(handler, 502 if kind == "html" else 200, b"<html>Bad Gateway</html>", "text/html")
+            return
+        if kind == "empty":
+            _send(handler, 204, b"")
+            return
+        if kind.isdecimal():
+            message = {"error_code": "ModelArts.2799", "error_msg": "too many requests, says the gateway"}
+            _send(handler, int(kind), json.dumps(message).encode())
+            return
+        status, answer = self._answer(handler, body)
+        if kind == "lost":
+            handler.connection.shutdown(socket.SHUT_RDWR)
+            return
+        _send(handler, status, json.dumps(answer).encode(), torn=kind == "torn")
+
+    def _answer(self, handler: BaseHTTPRequestHandler, body: bytes) -> Tuple[int, Any]:
+        if not signature_is_good(handler.command, handler.path, handler.headers, body):
+            return 401, {"error_code": "APIGW.0301", "error_msg": "Incorrect IAM authentication information"}
+        url = urlsplit(handler.path)
+        if url.path == "/v3/projects":
+            return 200, {"projects": [{"id": PROJECT, "name": "cn-test-1"}]}
+        query = {name: values[0] for name, values in parse_qs(url.query).items()}
+        document = json.loads(body) if body else {}
+        base = f"/v2/{PROJECT}"
+        if not url.path.startswith(base):
+            return 404, {"error_code": "ModelArts.2786", "error_msg": "project"}
+        path = url.path[len(base) :]
+        if path == "/training-jobs":
+            return self._create(document)
+        if path == "/training-job-searches":
+            return self._search(document)
+        match = re.fullmatch(r"/training-jobs/([^/]+)(/.*)?", path)
+        job = self.jobs.get(match[1]) if match else None
+        if match is None or job is None:
+            return 400, {"error_code": "ModelArts.2775", "error_msg": "The training job does not exist."}
+        return self._of_job(job, match[2] or "", query, document)
+
+    def _create(self, body: Dict[str, Any]) -> Tuple[int, Any]:
+        wrong = list(refusals(body))
+        if wrong:
+            return 400, {"error_code": "ModelArts.2788", "error_msg": f"invalid parameter: {wrong}"}
+        job = StandInJob(body, self.place / f"job-{len(self.jobs)}")
+        self.jobs[job.id] = job
+        if self.rehearse:
+            job.rehearse(self.obs)
+        return 201, job.details()
+
+    def _search(self, body: Dict[str, Any]) -> Tuple[int, Any]:
+        assert 1 <= body["limit"] <= 50
+        found = sorted(self.jobs.values(), key=lambda job: -job.created)
+        for wanted in body.get("filters", []):
+            values = wanted["value"]
+            if wanted["key"] == "phase":
+                found = [job for job in found if job.phase in values]
+            elif wanted["operator"] == "like":
+                found = [job for job in found if values[0] in job.body["metadata"]["name"]]
+            else:
+                found = [job for job in found if job.body["metadata"]["name"] in values]
+        start = body["offset"] * body["limit"]
+        items = [job.details() for job in found[start : start + body["limit"]]]
+        return 200, {"total": len(found), "count": len(items), "items": items}
+
+    def _of_job(
+        self, job: StandInJob, what: str, query: Dict[str, str], body: Dict[str, Any]
+    ) -> Tuple[int, Any]:
+        if what == "":
+            return 200, job.details()
+        if what == "/events":
+            limit = int(query.get("limit", 50))
+            start = int(query.get("offset", 0)) * limit
+            return 200, {"total": len(job.events), "events": job.events[start : start + limit]}
+        if what == "/actions":
+            if body != {"action_type": "terminate"} or job.phase not in ("Creating", "Pending", "Running"):
+                return 409, {"error_code": "ModelArts.2796", "error_msg": "The job cannot be stopped."}
+            job.stop()
+            return 202, job.details()
+        log = job.logs.get(what.replace("/logs/", ""))
+        most = int(query.get("lines", 50))
+        if log is None or not 1 <= most <= 500:
+            return 400, {"error_code": "ModelArts.2788", "error_msg": what}
+        return 200, log.page(query.get("base_line"), query.get("order", "desc"), most)
+
+
+def signature_is_good(method: str, target: str, headers: Any, body: bytes) -> bool:
+    """Whether the SDK's own signer makes the same signature of what arrived."""
+    words = headers.get("Authorization", "")
+    if not words.startswith("SDK-HMAC-SHA256 "):
+        return False
+    fields = dict(part.strip().split("=", 1) for part in words.partition(" ")[2].split(","))
+    url = urlsplit(target)
+    again = SdkRequest(
+        method,
+        "http",
+        headers["Host"],
+        url.path,
+        query_params=parse_qsl(url.query, keep_blank_values=True),
+        header_params={name: headers[name] for name in fields["SignedHeaders"].split(";")},
+        body=body,
+    )
+    return hmac.compare_digest(Signer(Keys()).sign(again).header_params["Authorization"], words)
+
+
+def _send(
+    handler: BaseHTTPRequestHandler,
+    status: int,
+    body: bytes,
+    kind: str = "application/json",
+    torn: bool = False,
+) -> None:
+    handler.send_response(status)
+    handler.send_header("Content-Type", kind)
+    handler.send_header("X-Request-Id", "request-1")
+    handler.send_header("Content-Length", str(len(body)))
+    handler.end_headers()
+    handler.wfile.write(body[: len(body) // 2] if torn else body)
+    if torn:
+        handler.connection.shutdown(socket.SHUT_RDWR)
+
+
+def job_named(stand_in: ModelArtsStandIn, name: str) -> Optional[StandInJob]:
+    return next((job for job in stand_in.jobs.values() if job.body["metadata"]["name"] == name), None)
