@@ -1,0 +1,97 @@
+"""Faults of OBS at every request of publishing, removing and restoring checkpoint sets."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from pathlib import Path
+from typing import Callable, Iterator, List, Optional, Sequence
+
+import pytest
+
+from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
+from path_mapping.stores import Credentials, FileStore, open_store
+from tests.conftest import CREDENTIALS
+from tests.functional.checkpoints.output import TestNode, keys, step_of
+
+KINDS = ["503", "500", "reset", "cut", "reset-body", "empty", "flip"]
+STORM = 4  # times in a row
+
+
+class AtRequest(List[ObsFault]):
+    """The faults of a server of which one breaks so many requests, from the one of this number on."""
+
+    def __init__(self, number: int, kind: str, times: int) -> None:
+        self.number, self.kind, self.times = number, kind, times
+        self.seen = 0
+        self._lock = threading.Lock()
+
+    def __iter__(self) -> Iterator[ObsFault]:
+        with self._lock:
+            self.seen += 1
+            mine = self.number < self.seen <= self.number + self.times
+        if mine:
+            yield from (
+                ObsFault(self.kind, method, "", 1) for method in ("GET", "PUT", "HEAD", "DELETE", "POST")
+            )
+
+
+@pytest.fixture
+def served(obs: ObsServer) -> FileStore:
+    return open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
+
+
+def story(store: FileStore, base: Path, step: int) -> Optional[str]:
+    """A start that restores, a step that is published and replaces another, and an end; what was restored."""
+    node = TestNode(base, store, options={"keep": 1})
+    restored = node.start()
+    node.save(step, {f"{number}.bin": b"%d %d" % (step, number) * 1000 for number in range(2)})
+    node.look()
+    node.end()
+    return step_of(restored)
+
+
+def test_no_fault_of_a_single_request_loses_a_set(obs: ObsServer, served: FileStore, tmp_path: Path) -> None:
+    run_faults(obs, served, tmp_path, lambda number: [KINDS[number % len(KINDS)]])
+
+
+def test_credentials_that_expire_at_any_request_are_renewed(obs: ObsServer, tmp_path: Path) -> None:
+    tokens = itertools.cycle([None, "TOKENPLANTED"])
+    store = open_store(
+        {"OBS_ENDPOINT": obs.url, **CREDENTIALS},
+        None,
+        renew=lambda: Credentials("AKPLANTED", "SKPLANTED", next(tokens)),
+    )
+    next(tokens)
+    run_faults(obs, store, tmp_path, lambda number: ["expired"])
+
+
+@pytest.mark.kill
+@pytest.mark.timeout(3600)
+def test_no_fault_of_any_kind_loses_a_set(obs: ObsServer, served: FileStore, tmp_path: Path) -> None:
+    run_faults(obs, served, tmp_path, lambda number: KINDS)
+
+
+def run_faults(obs: ObsServer, store: FileStore, base: Path, kinds: Callable[[int], Sequence[str]]) -> None:
+    for step in (1, 2, 3):
+        before = len(obs.requests)
+        story(store, base / f"clean-{step}", step)
+    count = len(obs.requests) - before
+    assert count > 15
+    for number in range(count):
+        for kind in kinds(number):
+            obs.faults = AtRequest(number, kind, STORM if kind in ("503", "500") else 1)
+            assert story(store, base / f"{number}-{kind}", step + 1) == str(step), (number, kind)
+            assert obs.faults.seen > number, "the fault came"
+            obs.faults = []
+            step += 1
+            check(store, step)
+
+
+def check(store: FileStore, step: int) -> None:
+    """The newest set is there with its two files, and no file of any set that was removed."""
+    names = [key for key in keys(store) if "/iter_" in key]
+    assert {key for key in names if f"/iter_{step}/" in key} >= set(names[-2:])
+    manifests = list(keys(store, "ckpt/.ma_boot/sets/"))
+    assert 1 <= len(manifests) <= 2, "the newest, and the one that was restored"
+    assert len(names) == 2 * len(manifests)
