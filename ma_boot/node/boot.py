@@ -100,7 +100,7 @@ def boot(request: BootRequest, world: World) -> Ending:
             phase.detail = launch_text(plan, request.command, request.launch)
             inbox.check()
         with sending_outputs(transfers, checkpoints, journal, inbox), journal.phase("run") as phase:
-            run = train(plan, request.run, inbox, journal, environ, instance_name(environ))
+            run = train(plan, request.run, inbox, journal, environ, checkpoints.again)
             phase.outcome, phase.detail = run.outcome, run.summary()
     except Exception as caught:  # also what no check has foreseen: the outputs come first
         error = caught

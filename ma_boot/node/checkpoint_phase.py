@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.environment import TrainingEnvironment, applied
 from ma_boot.errors import CannotCreate, ConfigError, NodesLate, described
-from ma_boot.launch import Placement
+from ma_boot.launch import Placement, WorkerSpec
 from ma_boot.modelarts import JobEnvironment
 from ma_boot.processes import SignalInbox, Task
 from ma_boot.reporting import Journal, RunResult, duration, size
@@ -32,13 +32,15 @@ STEP, FROM, SPOOL = "MABOOT_RESTORED_STEP", "MABOOT_RESTORED_FROM", "MABOOT_CHEC
 
 
 class NodeCheckpoints(NamedTuple):
-    """The outputs of a node that have checkpoints, none for most jobs.
+    """The outputs of a node that have checkpoints: none for most jobs.
 
     `variables` tell the training what was restored, unset if nothing was, and where to say what is complete.
+    `again` prepares a restart of the processes.
     """
 
     outputs: Tuple[CheckpointOutput, ...] = ()
     variables: Tuple[Tuple[str, Optional[str]], ...] = ()
+    again: Callable[[Sequence[WorkerSpec]], Sequence[WorkerSpec]] = lambda workers: workers
 
 
 def with_checkpoints(transfers: Optional[NodeTransfers]) -> bool:
@@ -68,6 +70,28 @@ def restored_checkpoints(
     if transfers is None or not with_checkpoints(transfers):
         return NodeCheckpoints()
     outputs = _outputs(transfers, placement, job, journal)
+
+    def begin() -> NodeCheckpoints:
+        found = _begun(transfers, outputs, timeout, inbox, journal)
+        return NodeCheckpoints(outputs, tuple(_variables(outputs, found).items()), again)
+
+    def again(workers: Sequence[WorkerSpec]) -> Sequence[WorkerSpec]:
+        """Publishes what the processes that have failed had saved, and goes on from the newest whole set."""
+        _publish_before_restart(transfers, outputs, inbox, journal)
+        changed = begin().variables
+        return [worker._replace(environ=applied(worker.environ, changed)) for worker in workers]
+
+    return begin()
+
+
+def _begun(
+    transfers: NodeTransfers,
+    outputs: Sequence[CheckpointOutput],
+    timeout: float,
+    inbox: SignalInbox,
+    journal: Journal,
+) -> List[Restored]:
+    """The beginning of an attempt, as a phase of its own."""
     progress = TransferProgress("checkpoints", "download", journal)
 
     def begin(cancel: threading.Event) -> List[Restored]:
@@ -94,7 +118,24 @@ def restored_checkpoints(
             cancelled_soon(task)
             raise
         phase.detail = "; ".join(map(_text, found))
-    return NodeCheckpoints(outputs, tuple(_variables(outputs, found).items()))
+    return found
+
+
+def _publish_before_restart(
+    transfers: NodeTransfers, outputs: Sequence[CheckpointOutput], inbox: SignalInbox, journal: Journal
+) -> None:
+    """Publishes what is complete; what fails is said: the restart goes on from what there is."""
+    from path_mapping.transfer import RetryPolicy
+
+    publish = last_sets(NodeCheckpoints(tuple(outputs)), None, False, journal)
+    task = Task("publishing", lambda cancel: publish(cancel, RetryPolicy(transfers.retry_seconds)), inbox)
+    try:
+        task.wait(inbox.check)
+    except BaseException:
+        cancelled_soon(task)
+        raise
+    for problem in task.result():
+        journal.say(problem)
 
 
 def _outputs(

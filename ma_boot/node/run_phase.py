@@ -6,11 +6,11 @@ import itertools
 import os
 import time
 from pathlib import Path
-from typing import Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from ma_boot.errors import ConfigError
+from ma_boot.errors import BootError, ConfigError, Stopped
 from ma_boot.launch import LaunchPlan, WorkerSpec
-from ma_boot.modelarts import JobEnvironment
+from ma_boot.modelarts import JobEnvironment, instance_name
 from ma_boot.processes import SignalInbox
 from ma_boot.reporting import Journal, RunResult, missing_files, output_of_failed_rank
 from ma_boot.supervisor import Limits, supervise
@@ -59,14 +59,14 @@ def train(
     inbox: SignalInbox,
     journal: Journal,
     environ: Mapping[str, str],
-    container: str,
+    again: Callable[[Sequence[WorkerSpec]], Sequence[WorkerSpec]] = lambda workers: workers,
 ) -> RunResult:
     """Runs the processes; after a failure that a restart may fix, runs all of them again.
 
     Each attempt has its own log files: those of the previous one get a number. `environ` is this process's
-    environment, `container` the name of its container.
+    environment. `again` prepares a restart, and returns the processes to start; it may raise `BootError`.
     """
-    result = _trained(plan.workers, options, inbox, journal, environ, container)
+    result = _trained(plan.workers, options, inbox, journal, environ, again)
     return result._replace(advice=_advice_on_files(result, plan.code, plan.workers[0].cwd))
 
 
@@ -76,8 +76,9 @@ def _trained(
     inbox: SignalInbox,
     journal: Journal,
     environ: Mapping[str, str],
-    container: str,
+    again: Callable[[Sequence[WorkerSpec]], Sequence[WorkerSpec]],
 ) -> RunResult:
+    container = instance_name(environ)
     for attempt in itertools.count(1):
         result = supervise(workers, options.limits, inbox, journal, environ, container)
         if result.succeeded or attempt > options.max_restarts or inbox.stops:
@@ -93,6 +94,11 @@ def _trained(
         while time.monotonic() < free_at and not inbox.stops:
             inbox.wait(free_at - time.monotonic())
         if inbox.stops:
+            return result
+        try:
+            workers = again(workers)
+        except (BootError, Stopped) as error:
+            journal.say(f"no restart: {error}")
             return result
     raise AssertionError("unreachable: the loop never ends by itself")
 

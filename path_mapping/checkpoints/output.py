@@ -6,9 +6,9 @@ import os
 import shutil
 import threading
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import AbstractSet, Callable, Dict, NamedTuple, Optional, Sequence, Tuple
+from typing import AbstractSet, Callable, Dict, Iterator, NamedTuple, Optional, Sequence, Tuple
 
 from path_mapping.checkpoints.attempts import Begun, Member, Start
 from path_mapping.checkpoints.documents import Documents
@@ -89,6 +89,16 @@ class CheckpointOutput:
             OSError: the disk failed.
             Cancelled: soon after `cancel` is set.
         """
+        with self._alone(cancel):
+            return self._begun(cancel, progress, patience, timeout)
+
+    def _begun(
+        self,
+        cancel: threading.Event,
+        progress: Callable[[Progress], None],
+        patience: RetryPolicy,
+        timeout: float,
+    ) -> Restored:
         documents, root = self._documents(cancel, patience), self.route.path(self.base)
         restorer = Restorer(
             root,
@@ -146,11 +156,17 @@ class CheckpointOutput:
         """
         if self.publisher is None:
             return {}
-        while not self._busy.acquire(timeout=0.2):  # a look may hang in the network
+        with self._alone(cancel):
+            return self.publisher.finish(self._documents(cancel, patience), self._said(), ended_well, hurry)
+
+    @contextmanager
+    def _alone(self, cancel: threading.Event) -> Iterator[None]:
+        """Runs the block when no look goes on, which may hang in the network; raises `Cancelled`."""
+        while not self._busy.acquire(timeout=0.2):
             if cancel.is_set():
                 raise Cancelled
         try:
-            return self.publisher.finish(self._documents(cancel, patience), self._said(), ended_well, hurry)
+            yield
         finally:
             self._busy.release()
 

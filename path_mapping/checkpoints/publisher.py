@@ -125,7 +125,7 @@ class Publisher:
             if ended_well and not self.published and not self.idle:
                 self._say_idle(documents)
             self._count(documents, prune=not hurry)
-        return {step.name: why for step, why in waiting.items()}
+        return {step.name: why for step, why in waiting.items() if step.number not in self.published}
 
     def publish(self, local: LocalStep, documents: Documents) -> None:
         """Sends the files of a step, then their manifest; nothing if a file has changed meanwhile."""

@@ -26,6 +26,7 @@ class TestNode:
     nodes: int = 1
     options: Dict[str, Any] = field(default_factory=dict)
     said: List[str] = field(default_factory=list)
+    published: List[str] = field(default_factory=list)
     ranks: Tuple[int, ...] = ()
 
     def start(self, timeout: float = 20.0) -> Restored:
@@ -35,7 +36,7 @@ class TestNode:
         self.ended = threading.Event()
         self.output = CheckpointOutput(
             route, self.base, self.store, self.node, self.nodes, self.ranks or (self.node,), self.nodes,
-            self.said.append, lambda step, files, size, seconds: None,
+            self.said.append, lambda step, files, size, seconds: self.published.append(step),
         )  # fmt: skip
         return self.output.begin(self.ended, lambda now: None, RetryPolicy(), timeout)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from typing import List
@@ -88,14 +87,43 @@ def test_after_a_sigkill_the_next_start_goes_on_from_the_newest_whole_step(job: 
 
 def test_a_stop_gives_up_the_step_that_is_being_written(job: Job) -> None:
     job.go(10)
-    (job.out / "iter_20").mkdir()
+    late = "    while rank == '1' and step == 20: time.sleep(0.02)\n    (out / f"
+    (job.node.home / "train.py").write_text(TRAINING.replace("    (out / f", late, 1))
     running = job.node.start(*job.arguments(100))
     eventually(lambda: job.published() == 1, "the first step in OBS")
-    eventually(lambda: (job.out / "iter_20/rank_1.bin").exists(), "the second step")
-    os.unlink(job.out / "iter_20/rank_1.bin")
+    eventually(lambda: (job.out / "iter_20/rank_0.bin").exists(), "the second step")
     running.signal()
     ended = running.end()
     assert ended.code == 128 + signal.SIGTERM
     assert "checkpoint step 20 is not complete here, so it is given up: no file of rank 1" in ended.output
     assert job.published() == 1
     assert "when the training ended, step 10 had been whole for" in ended.output
+
+
+def test_a_restart_in_the_container_goes_on_from_what_was_published(job: Job) -> None:
+    job.go(10)
+    (job.node.home / "train.py").write_text(
+        TRAINING.replace("    while (out", "    if step == 30: sys.exit(3)\n    while (out")
+    )
+    running = job.node.start("--max-restarts", "1", "--start-seconds", "0", *job.arguments(100))
+    eventually(lambda: job.published() == 2, "step 20 in OBS")
+    job.go(20)
+    running.until("starting attempt 2 of 2")
+    (job.node.home / "train.py").write_text(TRAINING)
+    job.go(*range(30, 200, 10))
+    ended = running.end()
+    assert ended.code == 0, ended.output
+    assert "rank 1 goes on from 20 of obs://bucket/ckpt/attempt-000001-" in ended.output
+    assert "found [20]" in ended.output
+    assert "step 100 the newest whole set" in ended.output
+
+
+def test_a_start_that_cannot_go_on_says_why_before_the_training(job: Job) -> None:
+    job.go(10, 20)
+    assert job.node.boot(*job.arguments(20)).code == 0
+    job.node.devices = 1
+    job.node.complete_table()
+    ended = job.node.boot(*job.arguments(20))
+    assert ended.code == 78
+    assert "was written by 2 ranks on 1 nodes, this job has 1" in ended.output
+    assert "goes on from" not in ended.output

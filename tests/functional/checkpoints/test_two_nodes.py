@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import List, Sequence
@@ -129,3 +131,63 @@ def test_another_number_of_ranks_is_refused_where_names_are_by_rank(store: FileS
     with pytest.raises(SetUnusable, match="was written by 2 ranks on 2 nodes, this job has 1"):
         alone.start()
     assert not alone.files(), "nothing was fetched for it"
+
+
+def test_in_a_hurry_what_can_still_become_whole_goes_first(store: FileStore, tmp_path: Path) -> None:
+    one, two = make_nodes(store, tmp_path)
+    start([one, two])
+    two.save(10)
+    two.look()
+    for step in (10, 20):
+        one.save(step)
+    assert one.end(hurry=True) == {}
+    assert one.published == ["10", "20"]
+    one.save(30)
+    one.save(40)
+    one.end(hurry=True)
+    assert one.published == ["10", "20", "40", "30"], "else the newest"
+
+
+def test_a_step_that_is_not_settled_when_the_training_fails_is_given_up(
+    store: FileStore, tmp_path: Path
+) -> None:
+    node = TestNode(tmp_path, store)
+    node.start()
+    node.save(10)
+    node.look()
+    node.save(20)
+    assert node.end(well=False) == {"20": "it may still be written to"}
+    assert step_of(node.start()) == "10"
+
+
+def test_a_step_that_is_written_to_after_all_is_withdrawn_and_published_anew(
+    store: FileStore, tmp_path: Path
+) -> None:
+    node = TestNode(tmp_path, store)
+    node.start()
+    node.save(10)
+    node.look()
+    node.save(10, {"rank_1.bin": b"late"})
+    assert node.output.publisher is not None
+    node.look(1)
+    assert not list(keys(store, "ckpt/.ma_boot/sets/")), "it does not count any more"
+    node.look()
+    other = TestNode(tmp_path / "other", store)
+    other.start()
+    assert other.files() == node.files()
+
+
+def test_the_clocks_of_nodes_may_differ(
+    store: FileStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = make_nodes(store, tmp_path)
+    start([one, two])
+    for step in (10, 20):
+        for node, minutes in ((one, 10 if step == 10 else -10), (two, 0)):
+            ahead = time.time() + 60 * minutes
+            monkeypatch.setattr(time, "gmtime", lambda *at, ahead=ahead: time.localtime(ahead))
+            node.save(step)
+            for path in (node.out / f"iter_{step}").iterdir():
+                os.utime(path, (ahead, ahead))
+            node.look()
+    assert [step_of(found) for found in start([one, two])] == ["20", "20"]
