@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import struct
+from struct import error as StructError
 from typing import Any, Callable, Optional
 
 Read = Callable[[int, int], bytes]  # offset and length -> bytes; fewer only at the end of the file
@@ -65,14 +65,14 @@ def _json(size: int, read: Read) -> str:
 
 def _zip(size: int, read: Read) -> str:
     """The directory at its end, which `torch.save` writes last; the records it names are inside the file."""
-    import zipfile
+    from zipfile import BadZipFile, ZipFile
 
     try:
-        with zipfile.ZipFile(io.BufferedReader(_Reader(size, read))) as archive:
+        with ZipFile(io.BufferedReader(_Reader(size, read))) as archive:
             outside = [
                 one.filename for one in archive.infolist() if one.header_offset + one.compress_size > size
             ]
-    except (zipfile.BadZipFile, NotImplementedError, OSError, ValueError, EOFError, struct.error) as error:
+    except (BadZipFile, NotImplementedError, OSError, ValueError, EOFError, StructError) as error:
         return f"it is no whole zip archive, as torch.save writes it: {error}"
     return f"its zip directory names what is not in it: {outside[0]}" if outside else ""
 

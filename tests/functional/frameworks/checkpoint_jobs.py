@@ -21,10 +21,11 @@ PATIENCE = 240.0  # seconds until a framework has been imported by all ranks on 
 
 @dataclass
 class Job:
-    """A rehearsal of two nodes with two ranks each, whose OBS stays from one start to the next."""
+    """A rehearsal of `count` nodes with two ranks each, whose OBS stays from one start to the next."""
 
     root: Path
     arguments: List[str]
+    count: int = 2
     started: List[subprocess.Popen[bytes]] = field(default_factory=list)
 
     @property
@@ -39,7 +40,7 @@ class Job:
         with log.open("wb") as stream:
             self.started.append(
                 subprocess.Popen(
-                    [sys.executable, "-m", "ma_boot", "--local", "--nodes", "2", "--devices-per-node", "2",
+                    [sys.executable, "-m", "ma_boot", "--local", "--nodes", str(self.count), "--devices-per-node", "2",
                      "--rank-table-delay", "0", "--obs-root", str(self.root / "obs"),
                      "--rehearsal-dir", str(self.root / f"nodes-{len(self.started)}"), *self.arguments],
                     cwd=self.root, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True,
@@ -62,7 +63,7 @@ class Job:
         rehearsal = self.started[-1].pid
         children = Path(f"/proc/{rehearsal}/task/{rehearsal}/children").read_text().split()
         found = [pid for pid in children if b"\0ma_boot\0run\0" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-        assert len(found) == 2
+        assert len(found) == self.count
         return [int(pid) for pid in found]
 
     def clean_up(self) -> None:
@@ -90,13 +91,13 @@ class Job:
         return next(iter(self.whole_sets()), None)
 
 
-def whole_sets(store: Path, nodes: int = 2) -> List[Dict[str, Any]]:
+def whole_sets(store: Path) -> List[Dict[str, Any]]:
     """The sets of which every node has its manifest in the store, the newest first: step, and files by path."""
     found = []
     for directory in sorted(path for path in store.glob(".ma_boot/sets/*/*") if path.is_dir()):
         names = [re.fullmatch(r"part-(\d+)-of-(\d+)\.json", path.name) for path in directory.iterdir()]
         parts = {(int(name[1]), int(name[2])) for name in names if name}
-        if parts == {(node, nodes) for node in range(nodes)}:
+        if parts and parts == {(node, len(parts)) for node in range(len(parts))}:
             found.append(_set(directory))
     return found
 

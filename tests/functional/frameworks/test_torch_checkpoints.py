@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
 import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, Optional
 
 import pytest
 
+from path_mapping.layouts import damage
 from tests.functional.frameworks.checkpoint_jobs import PATIENCE, Job, digests, said
 from tests.functional.frameworks.test_torch import PYTHON
 from tests.functional.node import PROGRAMS, eventually
@@ -94,6 +96,28 @@ def test_every_node_gets_the_files_of_all(job: Job) -> None:
     ]
 
 
+def test_fewer_nodes_go_on_from_a_set_of_more(job: Job) -> None:
+    """DCP can be loaded by another number of ranks: the one node gets the files of both."""
+    job.arguments.append("1")
+    log = job.start()
+    job.wait_for_sets(1, log)
+    job.kill_everything()
+    newest = job.newest()
+    assert newest is not None
+    assert len(newest["files"]) == 5
+    job.count = 1
+    job.arguments[-2:] = [str(int(newest["step"]) + 1), "0"]
+    ended = job.ended(job.start())
+    assert ended.code == 0, ended.output
+    restored = said(ended.output, "restored")
+    assert [(one["step"], one["files"]) for one in restored] == [
+        (newest["step"], digests(newest["files"]))
+    ] * 2
+    last = job.newest()
+    assert last is not None
+    assert last["step"] == str(int(newest["step"]) + 1)
+
+
 def test_whatever_is_killed_again_and_again(job: Job, capsys: pytest.CaptureFixture[str]) -> None:
     """A rank, a node or all of it, at any moment from the start on: `KILLS` times, by `SEED`."""
     kills, seed = int(os.environ.get("KILLS", "4")), os.environ.get("SEED") or "1"
@@ -138,3 +162,21 @@ def _has_gone_on_from(expected: Optional[Dict[str, Any]], output: str) -> None:
     assert [one["step"] for one in restored] == [expected["step"] if expected else None] * 4, output
     files = digests(expected["files"]) if expected else {}
     assert [one["files"] for one in restored] == [files] * 4, output
+
+
+def test_a_cut_file_of_torch_save_is_found(tmp_path: Path) -> None:
+    """By its format: at each of 200 lengths; and the whole one, in both formats of PyTorch, is not."""
+    program = """
+import torch
+state = {"weights": [torch.rand(100, 20) for _ in range(5)], "step": 3}
+torch.save(state, "new.pt"); torch.save(state, "old.pt", _use_new_zipfile_serialization=False)
+"""
+    subprocess.run([str(PYTHON), "-c", program], cwd=tmp_path, check=True)
+    whole = {name: (tmp_path / name).read_bytes() for name in ("new.pt", "old.pt")}
+    assert {damage_of("a.pt", content) for content in whole.values()} == {""}
+    lengths = range(2, len(whole["new.pt"]), len(whole["new.pt"]) // 200)
+    assert [length for length in lengths if not damage_of("a.pt", whole["new.pt"][:length])] == []
+
+
+def damage_of(name: str, content: bytes) -> str:
+    return damage(name, len(content), lambda offset, length: content[offset : offset + length])
