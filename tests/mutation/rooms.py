@@ -31,7 +31,6 @@ ROOMS: Mapping[str, Room] = {
             "tests/unit/reporting",
             "tests/functional/supervisor/test_output.py",
             "tests/functional/supervisor/test_output_pump.py",
-            "tests/functional/boot/test_boot.py",
         ),
     ),
 }

@@ -90,7 +90,7 @@ class Selection:
     sources: Dict[str, Source]
     imported: Set[Line]
     tests: Dict[str, Recorded] = field(default_factory=dict)
-    enough: float = float("inf")  # seconds of tests for a change; at least ten tests
+    enough: float = float("inf")  # seconds of tests for a change; at least four tests
 
     def function(self, path: str, line: int) -> Optional[Tuple[str, int]]:
         """The function whose code can be exchanged: that around the line, unless importing has called it."""
@@ -107,7 +107,7 @@ class Selection:
         if not found and self.function(path, line) is None:
             found = self._running(None, path)
         spent = list(accumulate(self.seconds(name) for name in found))
-        return found[: max(10, sum(one <= self.enough for one in spent))]
+        return found[: max(4, sum(one <= self.enough for one in spent))]
 
     def seconds(self, test: str) -> float:
         """What the test took while it was watched."""
