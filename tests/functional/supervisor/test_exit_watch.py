@@ -7,13 +7,14 @@ import signal
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Iterator
+from typing import Iterator, Optional
 
 import pytest
 
 from ma_boot.launch import WorkerSpec
 from ma_boot.processes import SignalInbox
 from ma_boot.supervisor.exit_watch import ExitWatch
+from ma_boot.supervisor.oom import OomCounters
 from ma_boot.supervisor.output import OutputPump
 from ma_boot.supervisor.worker_group import WorkerGroup
 from tests.functional.node import eventually
@@ -84,6 +85,51 @@ def test_an_end_wakes_and_has_the_last_output(
             (1, False),
             (0, True),
         ]
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "signum"),
+    [("kill -HUP $$", 129, 1), ("kill -KILL $$", 137, 9), ("exit 255", 255, None), ("exit 0", 0, None)],
+)
+def test_codes_are_those_of_a_shell(
+    tmp_path: Path, inbox: SignalInbox, journal: EventLog, script: str, code: int, signum: Optional[int]
+) -> None:
+    with watched(shell(tmp_path, 0, script), inbox=inbox, journal=journal) as (watch, _):
+        until(watch, 1)
+        assert (watch.exits[0].code, watch.exits[0].signal) == (code, signum)
+
+
+@pytest.mark.parametrize(
+    ("script", "stopping", "evidence"),
+    [
+        ("kill -KILL $$", False, True),
+        ("exit 137", False, True),
+        ("exit 247", False, True),
+        ("kill -KILL $$", True, False),
+        ("exit 136", False, False),
+        ("exit 246", False, False),
+    ],
+)
+def test_the_kernels_counters_are_asked_about_a_kill_that_was_not_ours(
+    tmp_path: Path, inbox: SignalInbox, journal: EventLog, script: str, stopping: bool, evidence: bool
+) -> None:
+    root = tmp_path / "root"
+    (root / "proc").mkdir(parents=True)
+    (root / "proc" / "vmstat").write_text("oom_kill 3\n")
+    with watched(shell(tmp_path, 0, script), inbox=inbox, journal=journal) as (watch, _):
+        watch._oom = OomCounters(root)
+        (root / "proc" / "vmstat").write_text("oom_kill 4\n")
+        until(watch, 1, stopping)
+        assert (watch.exits[0].oom is not None) is evidence
+
+
+def test_cores_are_the_workers_alone(tmp_path: Path, inbox: SignalInbox, journal: EventLog) -> None:
+    own = os.sched_getaffinity(0)
+    spec = shell(tmp_path, 0, "grep Cpus_allowed_list /proc/self/status")._replace(cores=(min(own),))
+    with watched(spec, inbox=inbox, journal=journal) as (watch, _):
+        assert os.sched_getaffinity(0) == own
+        until(watch, 1)
+        assert watch.exits[0].output.split() == ["Cpus_allowed_list:", str(min(own))]
 
 
 def test_a_signal_wakes(tmp_path: Path, inbox: SignalInbox, journal: EventLog) -> None:

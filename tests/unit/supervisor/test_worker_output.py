@@ -1,0 +1,167 @@
+"""The output of one process: what is kept for the report, and what happens at the limits."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import resource
+import signal
+import subprocess
+from pathlib import Path
+from typing import Iterator
+
+import pytest
+
+from ma_boot.launch import WorkerSpec
+from ma_boot.supervisor import Limits
+from ma_boot.supervisor.hang_detector import process_times, stack_of
+from ma_boot.supervisor.output import WorkerOutput
+from ma_boot.supervisor.supervise import _reason
+from tests.functional.supervisor.conftest import EventLog
+
+KIB = 1 << 10
+F_GETPIPE_SZ = 1032  # linux/fcntl.h
+
+
+class Pipe:
+    """The output of rank 0, and the other end of its pipe."""
+
+    def __init__(self, directory: Path) -> None:
+        self.journal = EventLog(directory)
+        self.log = directory / "new" / "rank_0.txt"
+        source, self.sink = os.pipe()
+        spec = WorkerSpec("rank 0", (), "", {}, str(self.log), 0)
+        self.output = WorkerOutput(os.fdopen(source, "rb", 0), spec, self.journal)
+
+    def print(self, data: bytes) -> str:
+        """What is on the screen afterwards."""
+        assert os.write(self.sink, data) == len(data)
+        self.output.take()
+        return self.journal.screen()
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Iterator[Pipe]:
+    pipe = Pipe(tmp_path)
+    yield pipe
+    os.close(pipe.sink)
+    pipe.output.close()
+    pipe.journal.close()
+
+
+def test_the_pipe_holds_a_mebibyte_and_is_never_waited_for(pipe: Pipe) -> None:
+    try:
+        fcntl.fcntl(pipe.sink, 1031, KIB * KIB)
+    except PermissionError:
+        pytest.skip("this user's pipes are limited")
+    assert fcntl.fcntl(pipe.output.fileno(), F_GETPIPE_SZ) == KIB * KIB
+    assert pipe.output.pump() is False
+    assert pipe.print(b"a\n") == "[rank 0] a\n"
+    assert pipe.output.pump() is False
+
+
+def test_the_first_output_is_an_event_and_the_last_one_is_heard(pipe: Pipe) -> None:
+    before = pipe.output.heard
+    assert pipe.journal.events("first-output") == []
+    pipe.print(b"a\n")
+    first = pipe.output.heard
+    pipe.print(b"b\n")
+    assert before < first < pipe.output.heard
+    (event,) = pipe.journal.events("first-output")
+    assert (event["label"], event["rank"]) == ("rank 0", 0)
+
+
+def test_the_report_gets_the_last_64_kib_and_no_more_is_kept(pipe: Pipe) -> None:
+    text = b"".join(b"%07d\n" % number for number in range(40 * KIB))
+    for start in range(0, len(text), 64 * KIB):
+        pipe.print(text[start : start + 64 * KIB])
+        assert len(pipe.output._tail) <= 128 * KIB
+    assert pipe.output.tail() == text[-64 * KIB :].decode()
+    assert pipe.log.read_bytes() == text
+
+
+def test_a_line_without_an_end_is_printed_in_pieces(pipe: Pipe) -> None:
+    assert pipe.print(b"x" * 64 * KIB) == ""
+    assert pipe.print(b"x") == f"[rank 0] {'x' * (64 * KIB + 1)}\n"
+    assert pipe.print(b"y\n").endswith("x\n[rank 0] y\n")
+
+
+def test_a_log_file_that_takes_no_more_is_said_once_and_the_loss_is_counted(pipe: Pipe) -> None:
+    pipe.journal.screen()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    pipe.print(b"0123\n")
+    screen = pipe.log.parent.parent / "screen"
+    os.truncate(screen, 0)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
+    try:
+        for _ in range(3):
+            pipe.print(b"x" * 4_999 + b"\n")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert pipe.log.stat().st_size == 10_000
+    assert pipe.output.lost == 5 + 5_000
+    pipe.journal.screen()
+
+
+def test_what_is_hidden_is_only_in_the_log_file(pipe: Pipe) -> None:
+    pipe.print(b"a\nhalf")
+    pipe.output.hide()
+    assert pipe.print(b" a line\nc\n") == "[rank 0] a\n[rank 0] half\n"
+    assert pipe.log.read_bytes() == b"a\nhalf a line\nc\n"
+
+
+def test_the_log_of_an_earlier_attempt_gets_a_number(tmp_path: Path) -> None:
+    for text in (b"first\n", b"second\n"):
+        pipe = Pipe(tmp_path)
+        pipe.print(text)
+        os.close(pipe.sink)
+        pipe.output.close()
+        pipe.journal.close()
+    assert (tmp_path / "new" / "rank_0.1.txt").read_bytes() == b"first\n"
+    assert (tmp_path / "new" / "rank_0.txt").read_bytes() == b"second\n"
+
+
+def test_the_limits_are_those_of_the_documents() -> None:
+    """docs/supervision.md: 512 MiB, 1,008 MiB; docs/options.md: 15 s."""
+    text = (Path(__file__).parents[3] / "docs" / "supervision.md").read_text(encoding="utf-8")
+    limits = Limits()
+    assert f"after\n  {limits.quiet_bytes / (1 << 20):.0f} MiB" in text
+    assert f"from {limits.silent_bytes / (1 << 20):,.0f} MiB on" in text
+    assert (limits.stop_timeout, limits.hurry, limits.hang_timeout, limits.hang_action) == (
+        15.0,
+        signal.SIGKILL,
+        None,
+        "report",
+    )
+
+
+def test_the_first_stop_signal_is_the_reason() -> None:
+    assert _reason([], []) == ""
+    assert _reason([signal.SIGTERM, signal.SIGINT], []) == "SIGTERM received"
+
+
+def test_the_session_of_a_process_is_not_its_group() -> None:
+    with subprocess.Popen(
+        ["bash", "-c", "set -m; sleep 600 & echo $!; wait"], stdout=subprocess.PIPE, text=True
+    ) as shell:
+        assert shell.stdout is not None
+        pid = int(shell.stdout.readline())
+        group, found = os.getpgid(pid), process_times()[pid]
+        os.kill(pid, signal.SIGKILL)
+        assert group == pid
+        assert (found.parent, found.session) == (shell.pid, os.getsid(0))
+
+
+def test_a_process_that_has_ended_meanwhile_has_no_stacks() -> None:
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait()
+    assert stack_of(ended.pid, "").startswith("no stacks: py-spy is not installed, and the script does not")
+
+
+def test_what_prints_nothing_is_heard_from_its_start_on(tmp_path: Path) -> None:
+    pipe = Pipe(tmp_path)
+    assert pipe.output.heard > 0
+    os.close(pipe.sink)
+    assert pipe.output.pump() is None
+    pipe.output.close()
+    pipe.journal.close()
