@@ -1,0 +1,141 @@
+"""Watching a job while the service fails: every line once, and the job's own exit code."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from pathlib import Path
+from typing import Dict, Iterator, List
+
+import pytest
+
+from ma_boot.job_service import Following, JobApi, JobFollower, PatientApi, api_access
+from ma_boot.job_service.worker_log import WorkerLog
+from tests.functional.job.conftest import FAST, Desk
+from tests.functional.node import eventually
+from tests.job_api.stand_in import PROJECT, ApiFault, ModelArtsStandIn
+from tests.job_api.task_log import TaskLog
+
+LINES = 50_000  # of each node
+KINDS = ("429", "500", "503", "html", "portal", "close", "torn", "slow", "empty")
+FAULTS = [
+    *(ApiFault(kind, r"GET .*/logs/worker-") for kind in KINDS),
+    *(ApiFault(kind, r"GET .*/training-jobs/[^/?]+( |$)") for kind in KINDS),
+    ApiFault("429", r"GET .*/logs/worker-1", times=3),
+    ApiFault("close", r"GET .*/events"),
+]
+
+
+def test_20_faults_take_no_line_away_and_show_none_twice(desk: Desk) -> None:
+    more = ("--nodes", "4", "--devices-per-node", "1", "--flavor", "modelarts.pool.visual.xlarge")
+    words = ("--", "--rendezvous", "rank-table", "train.py", f"lines:{LINES}", "exit:3:2")
+    assert len(FAULTS) == 20
+    job = desk.api.jobs[desk.job("submit", "job.yaml", *more, *words).out.strip()]
+    desk.api.faults += FAULTS
+    watching = desk.start("watch", job.id, *FAST)
+    restarts = threading.Thread(target=_restart, args=(list(job.logs.values()),))
+    restarts.start()
+    out, err = watching.communicate(timeout=110)
+    restarts.join()
+    assert watching.returncode == 3, err.decode()
+    shown = _by_node(out.decode())
+    for node, task in enumerate(job.logs):
+        file = job.logs[task].file
+        assert file is not None
+        real = file.read_text().splitlines()
+        assert len(real) > LINES
+        assert shown[f"[node {node}]"] == real, f"{task}: {len(shown[f'[node {node}]'])} of {len(real)} lines"
+    assert [fault.kind for fault in desk.api.faults if fault.times] == [], "every fault was met"
+    assert err.count(b"trying again until it answers") <= len(FAULTS) + 2
+    assert b"too many requests, says the gateway" in err, "the text of a 429 is not lost"
+    assert b"<html>" not in err
+
+
+def _restart(logs: List[TaskLog]) -> None:
+    """Each worker's log begins anew once, in the middle."""
+    for log in logs:
+        eventually(partial(_was_read, log), "lines were read")
+        log.restart()
+
+
+def _was_read(log: TaskLog) -> bool:
+    return log.served > LINES // 3
+
+
+def _by_node(output: str) -> Dict[str, List[str]]:
+    found: Dict[str, List[str]] = {}
+    for line in output.splitlines():
+        mark, _, text = line.partition("] ")
+        found.setdefault(f"{mark}]", []).append(text)
+    return found
+
+
+@pytest.mark.parametrize("inclusive", [True, False])
+@pytest.mark.parametrize("newest_first", [True, False])
+def test_a_log_is_read_from_its_first_line_whatever_the_pages_mean(
+    inclusive: bool, newest_first: bool
+) -> None:
+    log, reader = TaskLog(inclusive=inclusive, newest_first=newest_first), WorkerLog("worker-1")
+
+    def read() -> List[str]:
+        return [line for page in reader.pages(log.page) for line in page]
+
+    assert read() == []
+    log.add(*(f"line {number}" for number in range(1234)), "", "same", "same", "")
+    assert read() == [*(f"line {number}" for number in range(1234)), "", "same", "same", ""]
+    assert read() == []
+    log.add("same")
+    assert read() == ["same"]
+    log.restart()
+    log.add("same", "first line after a restart")
+    assert read() == ["same", "first line after a restart"]
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[ModelArtsStandIn]:
+    with ModelArtsStandIn(tmp_path, {}, rehearse=False) as stand_in:
+        yield stand_in
+
+
+BODY = {
+    "kind": "job",
+    "metadata": {"name": "scripted"},
+    "algorithm": {"engine": {"image_url": "a/b:1"}, "code_dir": "/bucket/x/", "command": "exec ma_boot x.py"},
+    "spec": {"resource": {"node_count": 2, "flavor_id": "f"}},
+}
+
+
+def opened(api: ModelArtsStandIn) -> JobApi:
+    keys = {"HUAWEICLOUD_SDK_AK": "AKPLANTED", "HUAWEICLOUD_SDK_SK": "SKPLANTED"}
+    return JobApi(api_access({**keys, "HUAWEICLOUD_SDK_PROJECT_ID": PROJECT}, None, api.url))
+
+
+def test_states_events_and_logs_come_in_order_and_each_once(api: ModelArtsStandIn) -> None:
+    said: List[str] = []
+    steps = iter(["Pending", "Rescheduling", "Running", "Running", "Completed"])
+    job = api.jobs[opened(api).create(BODY)["metadata"]["id"]]
+    for number in range(250):
+        job.say(f"event {number}")
+
+    def pause(seconds: float) -> None:
+        step = next(steps, None)
+        if step is not None:
+            job.phase = step
+            job.say(f"now {step}")
+            job.logs["worker-0"].add(f"in {step}")
+
+    follower = JobFollower(PatientApi(lambda: opened(api), said.append, pause), Following(job.id), pause)
+    seen = [(one.kind, line) for one in follower.all() for line in one.lines]
+    states = [line for kind, line in seen if kind == "state"]
+    assert states == [
+        "Creating",
+        "Pending",
+        "Rescheduling (a state that this version does not know)",
+        "Running",
+        "Completed",
+    ]
+    events = [line for kind, line in seen if kind == "event"]
+    assert events[:250] == [f"event {number}" for number in range(250)]
+    logs = [line for kind, line in seen if kind == "log"]
+    assert logs == ["in Pending", "in Rescheduling", "in Running", "in Running", "in Completed"]
+    assert said == []
