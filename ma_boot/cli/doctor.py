@@ -7,12 +7,13 @@ from typing import Mapping, Optional
 
 import click
 
-from ma_boot.cli.options import files
+from ma_boot.cli.options import PLATFORMS, files
 from ma_boot.errors import ExitCode
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@click.option("--platform", type=click.Choice(PLATFORMS), metavar="NAME", help="As for run.")
 @click.option(
     "--python", metavar="PATH", shell_complete=files, help="Absolute path of the training's python."
 )
@@ -26,6 +27,7 @@ from ma_boot.errors import ExitCode
 def doctor(
     environ: Mapping[str, str],
     as_json: bool,
+    platform: Optional[str],
     python: Optional[str],
     conda_env: Optional[str],
     configure: bool,
@@ -42,6 +44,6 @@ def doctor(
     from ma_boot.modelarts import failed
     from ma_boot.reporting import print_lines
 
-    findings = examine(System(environ, os.uname().nodename), python, conda_env, configure)
+    findings = examine(System(environ, os.uname().nodename, platform), python, conda_env, configure)
     print_lines(findings_json(findings) if as_json else findings_text(findings))
     return ExitCode.CONFIG if failed(findings) else ExitCode.SUCCESS

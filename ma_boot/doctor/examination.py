@@ -11,7 +11,17 @@ from ma_boot.doctor import ascend, container, network, platform
 from ma_boot.doctor.system import System
 from ma_boot.environment import existing_environments, find_environment
 from ma_boot.errors import ConfigError
-from ma_boot.modelarts import ERROR, OK, WARNING, Finding, JobEnvironment, failed, read_job, with_machine
+from ma_boot.modelarts import (
+    ERROR,
+    OK,
+    WARNING,
+    Finding,
+    JobEnvironment,
+    failed,
+    look_around,
+    read_job,
+    with_machine,
+)
 from ma_boot.rank_table import NotYet, RankTable, Unreadable, completed_document, parse
 
 
@@ -20,11 +30,12 @@ def examine(
 ) -> List[Finding]:
     """The findings of all checks; only `configure` lets one of them change something (`card_network`)."""
     try:
-        job = read_job(system.environ, system.hostname)
+        job = read_job(system.environ, system.hostname, system.platform, look_around)
     except ConfigError as error:
         return [Finding("variables", ERROR, str(error), "do not set them in the job form or in the image")]
     table, findings = _rank_table(system, job)
     return [
+        platform.found(system.environ, job),
         *_container(system, job),
         *_environment(system, job, python, conda_env),
         *platform.channels(system.environ),

@@ -44,6 +44,29 @@ def variables(environ: Mapping[str, str], job: JobEnvironment) -> Iterator[Findi
     yield Finding("job", OK, job.summary())
 
 
+def found(environ: Mapping[str, str], job: JobEnvironment) -> Finding:
+    """Which platform this is, and where each value of the job is from."""
+    facts = job.whereabouts.facts
+    rows = (
+        ("job", job.name, "MA_VJ_NAME"),
+        ("node", str(job.node_rank), "VC_TASK_INDEX"),
+        ("nodes", str(job.node_count), "MA_NUM_HOSTS"),
+        ("devices", "unknown" if job.device_count is None else str(job.device_count), "MA_NUM_GPUS"),
+        ("master", job.master or ",".join(job.worker_hosts[:1]) or "none", "VC_WORKER_HOSTS"),
+        ("pod", job.instance_name or "unknown", "MA_CURRENT_INSTANCE_NAME"),
+        ("addresses", ", ".join(job.identity.addresses) or "those of the machine", "MA_CURRENT_HOST_IP"),
+        ("table", job.rank_table or "none", "RANK_TABLE_FILE"),
+        ("log", job.log_dir, "MA_LOG_DIR"),
+    )
+    lines = []
+    for what, value, variable in rows:
+        fact, given = facts.get(what), environ.get(variable)
+        source = fact.source if fact and not (given and what not in ("node", "hosts")) else variable
+        known = fact is not None or bool(given)
+        lines.append(f"{what:10} {value:40} {source if known else 'default'}")
+    return Finding("platform", OK, "\n".join([str(job.whereabouts.platform), *lines]))
+
+
 def channels(environ: Mapping[str, str]) -> Iterator[Finding]:
     """The job's inputs and outputs."""
     found, problems = read_channels(environ)

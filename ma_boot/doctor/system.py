@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Mapping, Tuple
+from typing import Mapping, Optional, Tuple
 
 
 @dataclass(frozen=True)
@@ -15,6 +15,7 @@ class System:
 
     environ: Mapping[str, str]
     hostname: str
+    platform: Optional[str] = None
     driver: str = "/usr/local/Ascend/driver"
     devices: str = "/dev"
     places: Tuple[Tuple[str, int], ...] = (("/", 32), ("/cache", 32), ("/dev/shm", 1))

@@ -18,7 +18,7 @@ from ma_boot.modelarts.job import (
 from ma_boot.modelarts.ports import check_free, free_port
 from ma_boot.modelarts.rank_table_file import wait_until_completed
 from ma_boot.modelarts.route_plan import planned_route
-from ma_boot.modelarts.this_container import with_machine
+from ma_boot.modelarts.this_container import look_around, with_machine
 
 __all__ = [
     "ERROR",
@@ -40,6 +40,7 @@ __all__ = [
     "failed",
     "free_port",
     "instance_name",
+    "look_around",
     "own_address",
     "planned_route",
     "read_channels",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os.path
 import re
-from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 from ma_boot.errors import ConfigError, listed
+from ma_boot.platforms import Around, Recognised, Whereabouts, recognised, whereabouts
 from ma_boot.rank_table import Identity
 
 PLATFORM_UID, PLATFORM_GID = 1000, 100  # ma-user and ma-group: ModelArts' specifications for custom images
@@ -19,7 +20,17 @@ OLD_NAMES = {
     "BATCH_TASK_LOG_PATH": "MA_LOG_DIR",
     "VK_TASK_INDEX": "VC_TASK_INDEX",  # Volcano's own name
 }
-_TASK_COUNT = r"VC_\w+_NUM"
+# What other platforms say, in the words of ModelArts.
+_WORDS = {
+    "job": "MA_VJ_NAME",
+    "node": "VC_TASK_INDEX",
+    "nodes": "MA_NUM_HOSTS",
+    "devices": "MA_NUM_GPUS",
+    "hosts": "VC_WORKER_HOSTS",
+    "pod": "MA_CURRENT_INSTANCE_NAME",
+    "table": "RANK_TABLE_FILE",
+}
+_OF_A_TASK = {"VC_TASK_INDEX", "VC_WORKER_HOSTS"}  # Volcano has the same names for a part of the job
 _OLD_HOSTS = r"BATCH_CUSTOM(\d+)_HOSTS"
 
 
@@ -61,6 +72,11 @@ class JobEnvironment(NamedTuple):
     group_rank: int
     master_index: int
     replaced: Tuple[str, ...] = ()
+    uid: Optional[str] = None
+    addresses: Tuple[str, ...] = ()
+    master: Optional[str] = None
+    master_port: Optional[int] = None
+    whereabouts: Whereabouts = Whereabouts(Recognised("bare", ""), {})
 
     @property
     def failure_file(self) -> str:
@@ -83,7 +99,8 @@ class JobEnvironment(NamedTuple):
         return Identity(
             name=self.instance_name,
             job=self.platform_name,
-            addresses=(self.host_ip,) if self.host_ip else (),
+            uid=self.uid,
+            addresses=(*((self.host_ip,) if self.host_ip else ()), *self.addresses),
             device_count=self.device_count,
             number=self.node_rank,
             nodes=self.node_count if self.node_count_given or self.node_count > 1 else None,
@@ -118,32 +135,26 @@ def instance_name(environ: Mapping[str, str]) -> str:
     return environ.get("BATCH_TASK_CURRENT_INSTANCE") or environ.get("MA_CURRENT_INSTANCE_NAME") or ""
 
 
-def read_job(environ: Mapping[str, str], hostname: str) -> JobEnvironment:
+def read_job(
+    environ: Mapping[str, str],
+    hostname: str,
+    platform: Optional[str] = None,
+    look: Callable[[Mapping[str, str], str], Around] = Around,
+) -> JobEnvironment:
     """Reads the platform's variables; raises `ConfigError` with every problem.
 
-    Unset variables have the platform's default values, so that `ma_boot` also runs outside of it.
+    `platform` is the one that the user chose; `look` finds what is around the node, for other platforms than
+    ModelArts. Unset variables have ModelArts' default values, so that `ma_boot` also runs without a platform.
     """
-    problems: List[str] = []
-    environ, replaced = _with_replacements(environ)
+    found = _whereabouts(environ, hostname, platform, look)
+    given = bool(environ.get("MA_NUM_HOSTS") or environ.get("DLS_TASK_NUMBER"))
+    if "nodes" in found.facts and (found.platform.chosen or not given):
+        given = "part" not in found.facts
+    environ, replaced = _with_replacements(_in_words_of_modelarts(environ, found))
+    numbers = _numbers(environ, found)
     home = environ.get("MA_HOME") or environ.get("HOME") or PLATFORM_HOME
     mount_path = environ.get("MA_MOUNT_PATH") or os.path.join(home, "modelarts")
-    node_count = _number(environ, "MA_NUM_HOSTS", 1, _pods_of_volcano(environ), problems)
-    node_rank = 0
-    if node_count > 1:  # the documentation calls VC_TASK_INDEX meaningless on a single node
-        node_rank = _node(environ, "VC_TASK_INDEX", None, node_count, problems)
-    group_rank = _node(environ, "RANK_AFTER_ACC", node_rank, node_count, problems)
-    master_index = _node(environ, "MA_MASTER_INDEX", 0, node_count, problems)
-    device_count = _number(environ, "MA_NUM_GPUS", 0, 0, problems)
-    start_count = _number(environ, "MA_PROC_START_CNT", 0, 1, problems)
-    schedule_count = _number(environ, "MA_SCHEDULE_CNT", 0, 1, problems)
     instance = instance_name(environ)
-    if problems:
-        raise ConfigError(
-            listed(
-                "the platform's variables are inconsistent (do not set them in the job form or the image):",
-                problems,
-            )
-        )
     return JobEnvironment(
         name=_job_name(environ, hostname),
         platform_name=environ.get("MA_VJ_NAME") or environ.get("BATCH_JOB_ID") or None,
@@ -151,37 +162,54 @@ def read_job(environ: Mapping[str, str], hostname: str) -> JobEnvironment:
         mount_path=mount_path,
         job_dir=environ.get("MA_JOB_DIR") or os.path.join(mount_path, "user-job-dir"),
         log_dir=environ.get("MA_LOG_DIR") or os.path.join(mount_path, "log"),
-        node_rank=node_rank,
-        node_count=node_count,
-        node_count_given=bool(environ.get("MA_NUM_HOSTS")),
-        device_count=device_count or None,
+        node_count_given=given,
+        device_count=numbers.pop("device_count") or None,
         worker_hosts=tuple(
             host.strip() for host in environ.get("VC_WORKER_HOSTS", "").split(",") if host.strip()
         ),
         instance_name=instance or None,
         host=instance or hostname,
-        start_count=start_count,
-        schedule_count=schedule_count,
         host_ip=environ.get("MA_CURRENT_HOST_IP") or None,
-        rank_table=environ.get("RANK_TABLE_FILE_V_1_0") or _table_file(environ.get("RANK_TABLE_FILE", "")),
+        rank_table=_rank_table(environ),
         route_plan=environ.get("ROUTE_PLAN", "").lower() == "true",
-        group_rank=group_rank,
-        master_index=master_index,
         replaced=replaced,
+        **numbers,
+        **_of_other_platforms(found),
     )
 
 
-def _pods_of_volcano(environ: Mapping[str, str]) -> int:
-    """How many pods Volcano's plugin svc tells of (`VC_<TASK>_NUM`), if the job has one task; else 1.
+def _whereabouts(
+    environ: Mapping[str, str],
+    hostname: str,
+    chosen: Optional[str],
+    look: Callable[[Mapping[str, str], str], Around],
+) -> Whereabouts:
+    """What the platform says; nothing more than its variables if this is a whole job of ModelArts."""
+    platform = recognised(environ, chosen)
+    if platform.name == "bare" or (platform.name == "modelarts" and environ.get("MA_NUM_HOSTS")):
+        return Whereabouts(platform, {})
+    return whereabouts(platform, look(environ, hostname))
 
-    The pods of several tasks have no order, and `VC_TASK_INDEX` counts those of one task.
-    """
-    counts = [
-        text
-        for name, text in environ.items()
-        if name[:3] == "VC_" and re.fullmatch(_TASK_COUNT, name) and text.isdecimal()
-    ]
-    return max(1, int(counts[0])) if len(counts) == 1 else 1
+
+def _in_words_of_modelarts(environ: Mapping[str, str], found: Whereabouts) -> Mapping[str, str]:
+    """The environment with what another platform says; ModelArts' own variables, set by hand, come first."""
+    said = {_WORDS[what]: fact.value for what, fact in found.facts.items() if what in _WORDS}
+    if not found.platform.chosen:
+        kept = (name for name in said if name not in _OF_A_TASK and environ.get(name))
+        said.update({name: environ[name] for name in kept})
+    return {**environ, **said}
+
+
+def _of_other_platforms(found: Whereabouts) -> Dict[str, Any]:
+    """The fields of a job that ModelArts has no variables for."""
+    said = {what: fact.value for what, fact in found.facts.items()}
+    return {
+        "uid": said.get("uid"),
+        "addresses": tuple(said["addresses"].split(",")) if "addresses" in said else (),
+        "master": said.get("master"),
+        "master_port": int(said["port"]) if "port" in said else None,
+        "whereabouts": found,
+    }
 
 
 def _with_replacements(environ: Mapping[str, str]) -> Tuple[Dict[str, str], Tuple[str, ...]]:
@@ -205,28 +233,63 @@ def _with_replacements(environ: Mapping[str, str]) -> Tuple[Dict[str, str], Tupl
     return result, tuple(replaced)
 
 
-def _number(
-    environ: Mapping[str, str], name: str, lowest: int, default: Optional[int], problems: List[str]
-) -> int:
-    """The variable as a number; an invalid one is added to `problems`."""
-    text = environ.get(name, "").strip()
-    if not text and default is not None:
-        return default
-    if text.isdecimal() and int(text) >= lowest:
-        return int(text)
-    found = repr(text) if text else "not set"
-    problems.append(f"{name} is {found}: expected an integer of at least {lowest}")
-    return lowest
+def _numbers(environ: Mapping[str, str], found: Whereabouts) -> Dict[str, Any]:
+    """The fields of a job that are numbers; raises `ConfigError` with every variable that is none."""
+    names = {
+        _WORDS[what]: fact.source
+        for what, fact in found.facts.items()
+        if what in _WORDS and environ.get(_WORDS[what]) == fact.value
+    }
+    read = _Variables(environ, names, [])
+    count = read.number("MA_NUM_HOSTS", 1, 1)
+    # The documentation calls VC_TASK_INDEX meaningless on a single node.
+    rank = read.node("VC_TASK_INDEX", None, count) if count > 1 else 0
+    numbers = {
+        "node_count": count,
+        "node_rank": rank,
+        "group_rank": read.node("RANK_AFTER_ACC", rank, count),
+        "master_index": read.node("MA_MASTER_INDEX", 0, count),
+        "device_count": read.number("MA_NUM_GPUS", 0, 0),
+        "start_count": read.number("MA_PROC_START_CNT", 0, 1),
+        "schedule_count": read.number("MA_SCHEDULE_CNT", 0, 1),
+    }
+    if read.problems:
+        raise ConfigError(
+            listed(
+                "the platform's variables are inconsistent (do not set them in the job form or the image):",
+                read.problems,
+            )
+        )
+    return numbers
 
 
-def _node(
-    environ: Mapping[str, str], name: str, default: Optional[int], count: int, problems: List[str]
-) -> int:
-    """The variable as the index of a node."""
-    node = _number(environ, name, 0, default, problems)
-    if node >= count:
-        problems.append(f"{name} is {node}, MA_NUM_HOSTS is {count}: expected 0 to {count - 1}")
-    return node
+class _Variables(NamedTuple):
+    """Reads numbers and collects what is wrong with them; `names` are what another platform calls them."""
+
+    environ: Mapping[str, str]
+    names: Mapping[str, str]
+    problems: List[str]
+
+    def number(self, name: str, lowest: int, default: Optional[int]) -> int:
+        """The variable as a number; an invalid one is added to the problems."""
+        text = self.environ.get(name, "").strip()
+        if not text and default is not None:
+            return default
+        if text.isdecimal() and int(text) >= lowest:
+            return int(text)
+        found = repr(text) if text else "not set"
+        self.problems.append(
+            f"{self.names.get(name, name)} is {found}: expected an integer of at least {lowest}"
+        )
+        return lowest
+
+    def node(self, name: str, default: Optional[int], count: int) -> int:
+        """The variable as the index of a node."""
+        node = self.number(name, 0, default)
+        if node >= count:
+            own, nodes = (self.names.get(one, one) for one in (name, "MA_NUM_HOSTS"))
+            self.problems.append(f"{own} is {node}, {nodes} is {count}: expected 0 to {count - 1}")
+        return node
 
 
 def _job_name(environ: Mapping[str, str], hostname: str) -> str:
@@ -238,8 +301,11 @@ def _job_name(environ: Mapping[str, str], hostname: str) -> str:
     return hostname
 
 
-def _table_file(value: str) -> Optional[str]:
-    """The platform names a directory (`/user/config`); HCCL and users name a `.json` file."""
-    if not value:
-        return None
-    return value if value.endswith(".json") else os.path.join(value, TABLE_NAME)
+def _rank_table(environ: Mapping[str, str]) -> Optional[str]:
+    """The file of the rank table, that of all clusters first (volcano-global).
+
+    The platforms name a directory (`/user/config`); HCCL and users name a `.json` file.
+    """
+    names = ("RANK_TABLE_FILE_V_1_0", "GLOBAL_RANK_TABLE_FILE", "RANK_TABLE_FILE")
+    value = next(filter(None, (environ.get(name) for name in names)), None)
+    return value if value is None or value.endswith(".json") else os.path.join(value, TABLE_NAME)

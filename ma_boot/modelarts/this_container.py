@@ -5,12 +5,25 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import FrozenSet, List, Optional, Tuple
+from typing import FrozenSet, List, Mapping, Optional, Tuple
 
+from ma_boot.platforms import Around
 from ma_boot.rank_table import TOR_NAME, Identity, server_of
 
 _LOCAL = r"\|-- (\S+)\n\s+/32 host LOCAL"
 _CARD = r"davinci(\d+)"
+
+
+_TABLES = ("/user/config/jobstart_hccl.json", "/user/serverid/devindex/config/hccl.json")
+
+
+def look_around(environ: Mapping[str, str], hostname: str, root: str = "/") -> Around:
+    """What is around this node: Volcano's files of hosts, places of rank tables, cards."""
+    files = sorted(Path(root, "etc/volcano").glob("*.host"))
+    hosts = {file.stem: tuple(_read(str(file)).split()) for file in files}
+    places = (os.path.join(root, table.lstrip("/")) for table in _TABLES)
+    tables = tuple(place for place in places if os.path.isdir(os.path.dirname(place)))
+    return Around(environ, hostname, hosts, tables, own_devices(os.path.join(root, "dev")))
 
 
 def with_machine(who: Identity, table: Optional[str] = None) -> Identity:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Callable, Optional, Sequence, Tuple
 
 from ma_boot.environment import TrainingEnvironment, select_environment
 from ma_boot.launch import LaunchPlan, Node, Placement
-from ma_boot.modelarts import JobEnvironment, call_post_stop, check_free, instance_name, read_job, start_slogd
+from ma_boot.modelarts import JobEnvironment, call_post_stop, check_free, instance_name, start_slogd
 from ma_boot.node.checkpoint_phase import (
     NodeCheckpoints,
     last_sets,
@@ -25,6 +25,7 @@ from ma_boot.node.job_phase import (
     report_channels,
     report_shell,
     set_failure_aside,
+    this_job,
 )
 from ma_boot.node.launch_phase import (
     launch_text,
@@ -68,7 +69,7 @@ def boot(request: BootRequest, world: World) -> Ending:
     job, transfers, placement, run, error, checkpoints = None, None, None, None, None, NodeCheckpoints()
     try:
         with journal.phase("job") as phase:
-            job = read_job(environ, world.hostname)
+            job = this_job(request.job, environ, world.hostname, journal.say)
             journal.open(Path(job.events_file), job.node_rank)
             journal.event("job", **job.event())
             set_failure_aside(job)
@@ -120,7 +121,7 @@ def plan_only(request: BootRequest, world: World) -> LaunchPlan:
 
     Raises `BootError` and `Stopped`.
     """
-    job = read_job(world.environ, world.hostname)
+    job = this_job(request.job, world.environ, world.hostname)
     job_mapping(request.transfers.path_mapping, world.cwd, job)
     training = _environment(request, world, job)
     placement, _, job = _ranks(request, world, job, world.inbox.check)

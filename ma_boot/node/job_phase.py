@@ -5,10 +5,18 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Mapping, Optional, Sequence, Tuple
+from typing import Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.errors import CannotCreate, ConfigError, OutputLost, described, listed
-from ma_boot.modelarts import Channel, ChannelContent, JobEnvironment, failed, read_channels
+from ma_boot.modelarts import (
+    Channel,
+    ChannelContent,
+    JobEnvironment,
+    failed,
+    look_around,
+    read_channels,
+    read_job,
+)
 from ma_boot.node.world import Say
 from ma_boot.processes import swallowing_shell
 from ma_boot.redact import secret_values, without_secrets
@@ -17,6 +25,21 @@ from ma_boot.transfers import nothing_at
 
 COUNT_SECONDS = 5.0  # for all files together; after a stop signal there is less time
 HURRIED_SECONDS = 0.5
+
+
+class JobOptions(NamedTuple):
+    """The platform that the user chose, None if its variables tell."""
+
+    platform: Optional[str] = None
+
+
+def this_job(
+    options: JobOptions, environ: Mapping[str, str], hostname: str, say: Say = lambda text: None
+) -> JobEnvironment:
+    """The job of this node; says on which platform it is, and why. Raises `ConfigError`."""
+    job = read_job(environ, hostname, options.platform, look_around)
+    say(str(job.whereabouts.platform))
+    return job
 
 
 def set_failure_aside(job: JobEnvironment) -> None:

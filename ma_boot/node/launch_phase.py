@@ -46,9 +46,11 @@ def meeting_point(
         return None
     default = MINDSPORE_PORT if options.rendezvous == "mindspore" else TORCH_PORT
     given = master_port if options.rendezvous == "torch" else ""
-    port = options.rendezvous_port or (int(given) if given.isdecimal() else default)
+    port = options.rendezvous_port or (int(given) if given.isdecimal() else job.master_port or default)
     if job.node_count == 1:
         return "127.0.0.1", port
+    if job.master is not None:
+        return address_of(job.master, DNS_SECONDS, say, inbox), port
     if job.master_index >= len(job.worker_hosts):
         found = f"{len(job.worker_hosts)} names" if job.worker_hosts else "not set"
         raise ConfigError(

@@ -212,7 +212,17 @@ def _with_nodes_of(table: RankTable, job: JobEnvironment) -> JobEnvironment:
         return job
     firsts = sorted(min((device.rank or 0 for device in pod.devices), default=-1) for pod in table.pods)
     rank = firsts.index(min((device.rank or 0 for device in own.devices), default=-1))
-    return job._replace(node_count=count, node_rank=rank, group_rank=rank)
+    return job._replace(
+        node_count=count, node_rank=rank, group_rank=rank, master=job.master or _address_of_rank_0(table)
+    )
+
+
+def _address_of_rank_0(table: RankTable) -> Optional[str]:
+    """The address of the server with rank 0, as far as the table has one."""
+    first = next((pod for pod in table.pods if any(device.rank == 0 for device in pod.devices)), None)
+    if first is None:
+        return None
+    return str(first.more.get("host_ip") or first.more.get("container_ip") or first.server_id)
 
 
 def _by_table(

@@ -9,8 +9,10 @@ from ma_boot.environment import command_parts
 from ma_boot.errors import ConfigError, listed
 from ma_boot.launch import LaunchOptions
 from ma_boot.node.environment_phase import EnvironmentOptions
+from ma_boot.node.job_phase import JobOptions
 from ma_boot.node.rank_table_phase import RankOptions
 from ma_boot.node.run_phase import RunOptions
+from ma_boot.platforms import recognised
 from ma_boot.transfers import TransferOptions
 
 
@@ -19,6 +21,7 @@ class BootRequest(NamedTuple):
 
     command: Tuple[str, ...]
     preflight: bool
+    job: JobOptions
     environment: EnvironmentOptions
     ranks: RankOptions
     transfers: TransferOptions
@@ -26,9 +29,10 @@ class BootRequest(NamedTuple):
     run: RunOptions
 
 
-_OF_THE_PLATFORM = ("MA_", "VC_", "VK_", "BATCH_", "DLS_", "RANK_TABLE_FILE")
+_OF_THE_PLATFORM = ("MA_", "BATCH_", "DLS_", "RANK_TABLE_FILE", "GLOBAL_RANK_TABLE_FILE")
 # The fields of a group are the options of the same names: a new option is one new field.
 _GROUPS: Dict[str, Any] = {
+    "job": JobOptions,
     "environment": EnvironmentOptions,
     "ranks": RankOptions,
     "transfers": TransferOptions,
@@ -113,11 +117,13 @@ def check_platform(request: BootRequest, environ: Mapping[str, str]) -> None:
     needs_table = request.launch.rendezvous == "rank-table" and request.ranks.rank_table_file is None
     if not needs_table or any(name.startswith(_OF_THE_PLATFORM) for name in environ):
         return
+    if recognised(environ, request.job.platform).name != "bare":
+        return
     command = shlex.join(request.command)
     raise ConfigError(
         listed(
-            "this is not a node of a job on ModelArts: none of the platform's variables (MA_*, VC_*, "
-            "RANK_TABLE_FILE) is set, and nobody will write a rank table; you may want",
+            "this is not a node of a job: no variable of ModelArts (MA_*, RANK_TABLE_FILE) or of another "
+            "platform (docs/platforms.md) is set, and nobody will write a rank table; you may want",
             [
                 f"to rehearse the job on this machine: ma_boot --local {command}",
                 f"to start it here, without a rank table: ma_boot --rendezvous torch {command} (or "

@@ -24,11 +24,12 @@ from ma_boot.cli.options.plan import PLAN_TOPIC
 from ma_boot.cli.options.ranks import PRODUCT, RANK_ORDER, RANKS
 from ma_boot.cli.options.rehearsal import REHEARSAL
 from ma_boot.cli.options.running import RUNNING
-from ma_boot.cli.options.start import START
+from ma_boot.cli.options.start import PLATFORMS, START
 
 __all__ = [
     "DIR",
     "FILE",
+    "PLATFORMS",
     "PRODUCT",
     "RANK_ORDER",
     "SECONDS",

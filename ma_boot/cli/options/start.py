@@ -6,6 +6,9 @@ import click
 
 from ma_boot.cli.options.option import RunOption, Topic
 
+# Of the room platforms, which the help does not load; a test compares them.
+PLATFORMS = ["kubeflow", "mindcluster", "modelarts", "openmpi", "slurm", "torchrun", "volcano", "bare"]
+
 START = Topic(
     "start",
     "how the processes start and find each other",
@@ -14,6 +17,13 @@ START = Topic(
         "ma_boot --per-node torchrun --nproc_per_node '$MABOOT_NPROC' train.py",
     ),
     (
+        RunOption(
+            "--platform",
+            type=click.Choice(PLATFORMS),
+            metavar="NAME",
+            help="What runs the job: modelarts, volcano, mindcluster, kubeflow, torchrun, slurm, openmpi or "
+            "bare; default: as its variables tell.",
+        ),
         RunOption(
             "--rendezvous",
             type=click.Choice(["rank-table", "mindspore", "torch", "mpi", "none"]),

@@ -170,3 +170,70 @@ def test_a_table_that_a_config_map_swaps_is_found_when_it_is_completed(pod: Volc
     ended = running.end()
     assert ended.code == 0, ended.output
     assert "[rank 3] 3 of 4" in ended.output
+
+
+ACJOB = {
+    "MINDX_TASK_ID": "3f", "RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2", "LOCAL_RANK": "0,1",
+    "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "2222", "XDL_IP": "10.0.0.2",
+}  # fmt: skip
+SLURM = {
+    "SLURM_JOB_ID": "77", "SLURM_NODEID": "1", "SLURM_NNODES": "2", "SLURM_STEP_NUM_NODES": "2",
+    "SLURM_STEP_NODELIST": "127.0.0.1,127.0.0.2",
+}  # fmt: skip
+MODELARTS = {"MA_NUM_HOSTS": "2", "MA_VJ_NAME": "ma-job-x", **TWO}
+OF_A_RANK = ("RANK_ID", "RANK_SIZE", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "DEVICE_ID")
+
+
+def on(pod: VolcanoPod, variables: Dict[str, str]) -> VolcanoPod:
+    """The pod with these variables, and with Volcano's only if they are among them."""
+    volcano = {"VC_TASK_INDEX": "1" if "VC_WORKER_NUM" in variables else "", "VK_TASK_INDEX": ""}
+    pod.variables = {**volcano, **variables}
+    return pod
+
+
+@pytest.mark.parametrize("rendezvous", ["rank-table", "torch"])
+def test_the_training_sees_the_same_on_every_platform(pod: VolcanoPod, rendezvous: str) -> None:
+    pod.table.write_text(json.dumps(table(0, 1)))
+    seen = []
+    for variables in (MODELARTS, TWO, ACJOB, SLURM):
+        plan = on(pod, variables).plan("--rendezvous", rendezvous)
+        environments = [{**variables, **worker["environment"]} for worker in plan["workers"]]
+        seen.append([{name: one.get(name) for name in OF_A_RANK} for one in environments])
+        masters = {one.get("MASTER_ADDR") for one in environments}
+        assert masters == ({"127.0.0.1"} if rendezvous == "torch" else {None})
+    assert seen[0][1]["RANK_ID" if rendezvous == "rank-table" else "RANK"] == "3"
+    assert all(one == seen[0] for one in seen), seen
+
+
+@pytest.mark.parametrize(
+    ("variables", "first"),
+    [
+        (MODELARTS, "platform modelarts, by MA_VJ_NAME, MA_NUM_HOSTS, on volcano"),
+        (TWO, "platform volcano, by VC_TASK_INDEX, VC_WORKER_NUM, VC_WORKER_HOSTS"),
+        (ACJOB, "platform mindcluster, by MINDX_TASK_ID, XDL_IP"),
+        (SLURM, "platform slurm, by SLURM_JOB_ID"),
+    ],
+)
+def test_the_first_line_says_on_which_platform_it_is_and_why(
+    pod: VolcanoPod, variables: Dict[str, str], first: str
+) -> None:
+    pod.table.write_text(json.dumps(table(0, 1)))
+    assert on(pod, variables).boot(*RANKS).output.splitlines()[0] == f"[ma_boot] {first}"
+
+
+def test_two_platforms_at_once_are_an_error_until_one_is_chosen(pod: VolcanoPod) -> None:
+    pod.table.write_text(json.dumps(table(0, 1)))
+    pod.variables.update(SLURM)
+    ended = pod.boot(*RANKS)
+    assert ended.code == 78
+    assert "two platforms at once: volcano by VC_TASK_INDEX" in ended.output
+    assert "slurm by SLURM_JOB_ID" in ended.output
+    assert pod.boot("--platform", "slurm", *RANKS).code == 0
+
+
+def test_the_doctor_shows_what_comes_from_where(pod: VolcanoPod) -> None:
+    pod.table.write_text(json.dumps(table(0, 1)))
+    shown = " ".join(on(pod, ACJOB).boot("doctor").output.split())
+    for text in ("platform mindcluster, by", "nodes 2 WORLD_SIZE / LOCAL_WORLD_SIZE", "node 1 RANK",
+                 "master 127.0.0.1 MASTER_ADDR", "devices 2 LOCAL_WORLD_SIZE", "default"):  # fmt: skip
+        assert text in shown, shown

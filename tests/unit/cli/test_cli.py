@@ -15,9 +15,11 @@ from ma_boot.cli.run import run
 from ma_boot.launch import LaunchOptions
 from ma_boot.launch.worker_specs import _OF_RANK
 from ma_boot.node.environment_phase import EnvironmentOptions
+from ma_boot.node.job_phase import JobOptions
 from ma_boot.node.rank_table_phase import RankOptions
 from ma_boot.node.request import BootRequest, as_options, requested
 from ma_boot.node.run_phase import RunOptions
+from ma_boot.platforms import PLATFORMS
 from ma_boot.rank_table import PRODUCTS
 from ma_boot.transfers.mapping import TransferOptions
 
@@ -146,6 +148,7 @@ SECONDS_ABOVE_0 = st.floats(0.001, 1e6)
         BootRequest,
         command=st.lists(TEXT, min_size=1).map(tuple),
         preflight=st.booleans(),
+        job=st.builds(JobOptions, platform=st.none() | st.sampled_from(PLATFORMS)),
         environment=st.builds(
             EnvironmentOptions,
             python=st.none() | TEXT,

@@ -42,8 +42,9 @@ ALLOWED_IN_MA_BOOT: Dict[str, str] = {
     "redact": "",
     "lean_click": "",
     "rank_table": "errors",
+    "platforms": "errors",
     "processes": "errors",
-    "modelarts": "errors processes rank_table",
+    "modelarts": "errors platforms processes rank_table",
     "environment": "errors processes",
     "job": "errors redact path_mapping",
     "launch": "errors redact modelarts environment",
@@ -56,7 +57,7 @@ ALLOWED_IN_MA_BOOT: Dict[str, str] = {
     "image": "errors redact modelarts processes reporting image.rules",
     "doctor": "errors rank_table modelarts environment launch reporting image path_mapping",
     "training": "redact path_mapping.file",
-    "node": "errors redact rank_table processes modelarts environment launch reporting transfers supervisor doctor path_mapping",
+    "node": "errors redact platforms rank_table processes modelarts environment launch reporting transfers supervisor doctor path_mapping",
     "rehearsal.faults": "errors",
     "rehearsal.injection": "processes reporting.timeline rehearsal.faults",
     "rehearsal.obs_server.storage": "path_mapping.errors path_mapping.localfs",
@@ -82,6 +83,7 @@ HOLD_ROOMS = {"ma_boot", "ma_boot.cli", "ma_boot.rehearsal", "ma_boot.rehearsal.
 # No effect, neither their own nor through what they import: whole rooms, and single modules of others.
 PURE: Set[str] = {
     "ma_boot.rank_table",
+    "ma_boot.platforms",
     "ma_boot.job",
     "ma_boot.launch",
     "ma_boot.reporting.timeline",

@@ -1,0 +1,1 @@
+"""What each way of launching starts."""

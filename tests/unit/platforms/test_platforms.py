@@ -1,0 +1,256 @@
+"""Which platform runs a node, and what it says about the job."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Tuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ma_boot.cli.options import PLATFORMS as OPTIONS
+from ma_boot.errors import ConfigError
+from ma_boot.modelarts import JobEnvironment, read_job
+from ma_boot.platforms import PLATFORMS, Around, recognised, whereabouts
+from ma_boot.platforms.slurm import hosts_in
+
+VOLCANO = {
+    "VC_TASK_INDEX": "1",
+    "VC_WORKER_NUM": "2",
+    "VC_WORKER_HOSTS": "train-worker-0.train,train-worker-1.train",
+}
+TASKS = {
+    **VOLCANO,
+    "VC_TASK_INDEX": "0",
+    "VC_MASTER_NUM": "1",
+    "VC_MASTER_HOSTS": "train-master-0.train",
+}
+PYTORCH = {
+    **TASKS,
+    "MASTER_ADDR": "train-master-0.train",
+    "MASTER_PORT": "23456",
+    "WORLD_SIZE": "3",
+    "RANK": "2",
+}
+ACJOB = {
+    "MINDX_TASK_ID": "3f",
+    "RANK": "1",
+    "WORLD_SIZE": "16",
+    "LOCAL_WORLD_SIZE": "8",
+    "LOCAL_RANK": "0,1,2,3,4,5,6,7",
+    "MASTER_ADDR": "10.247.0.9",
+    "MASTER_PORT": "2222",
+}
+ACJOB_MINDSPORE = {
+    "MINDX_TASK_ID": "3f",
+    "MS_LOCAL_WORKER": "8",
+    "MS_WORKER_NUM": "16",
+    "MS_NODE_RANK": "1",
+    "MS_SCHED_HOST": "10.247.0.9",
+    "MS_SCHED_PORT": "8118",
+    "MS_ROLE": "MS_WORKER",
+}
+SLURM = {
+    "SLURM_JOB_ID": "77",
+    "SLURM_NODEID": "1",
+    "SLURM_NNODES": "2",
+    "SLURM_STEP_NUM_NODES": "2",
+    "SLURM_LOCALID": "0",
+    "SLURM_STEP_NODELIST": "gpu[08-09]",
+}
+KUBEFLOW = {
+    "PET_NNODES": "2",
+    "PET_NODE_RANK": "1",
+    "PET_NPROC_PER_NODE": "8",
+    "MASTER_ADDR": "train-master-0",
+    "MASTER_PORT": "23456",
+}
+TORCHRUN = {
+    "TORCHELASTIC_RUN_ID": "x",
+    "GROUP_RANK": "1",
+    "WORLD_SIZE": "2",
+    "LOCAL_WORLD_SIZE": "1",
+    "RANK": "1",
+    "LOCAL_RANK": "0",
+    "MASTER_ADDR": "head",
+    "MASTER_PORT": "29500",
+}
+OPENMPI = {
+    "OMPI_COMM_WORLD_SIZE": "2",
+    "OMPI_COMM_WORLD_RANK": "1",
+    "OMPI_COMM_WORLD_LOCAL_SIZE": "1",
+    "MASTER_ADDR": "head",
+}
+
+
+def job_of(environ: Dict[str, str], hostname: str = "train-worker-1", **around: Any) -> JobEnvironment:
+    """The job as a node of it reads it."""
+    return read_job(environ, hostname, None, lambda environ, name: Around(environ, name, **around))
+
+
+def test_the_option_offers_every_platform() -> None:
+    assert sorted(OPTIONS) == sorted(PLATFORMS)
+
+
+@pytest.mark.parametrize(
+    ("environ", "platform", "job", "place", "devices", "master"),
+    [
+        ({}, "bare", "train-worker-1", (0, 1), None, (None, None)),
+        (VOLCANO, "volcano", "train", (1, 2), None, (None, None)),
+        (TASKS, "volcano", "train", (2, 3), None, (None, None)),  # both tasks have a pod of number 0 and 1
+        (PYTORCH, "volcano", "train", (2, 3), None, ("train-master-0.train", 23456)),
+        (ACJOB, "mindcluster", "3f", (1, 2), 8, ("10.247.0.9", 2222)),
+        (ACJOB_MINDSPORE, "mindcluster", "3f", (1, 2), 8, ("10.247.0.9", 8118)),
+        (
+            {"XDL_IP": "10.0.0.1", **VOLCANO, "ASCEND_VISIBLE_DEVICES": "0-3,6"},
+            "mindcluster",
+            "train",
+            (1, 2),
+            5,
+            (None, None),
+        ),
+        (SLURM, "slurm", "77", (1, 2), None, (None, None)),
+        (KUBEFLOW, "kubeflow", "train-worker-1", (1, 2), 8, ("train-master-0", 23456)),
+        (TORCHRUN, "torchrun", "train-worker-1", (1, 2), None, ("head", None)),
+        (OPENMPI, "openmpi", "train-worker-1", (1, 2), None, ("head", None)),
+        ({**OPENMPI, **SLURM}, "openmpi", "77", (1, 2), None, ("head", None)),
+    ],
+)
+def test_each_platform_tells_the_same(
+    environ: Dict[str, str],
+    platform: str,
+    job: str,
+    place: Tuple[int, int],
+    devices: int,
+    master: Tuple[str, int],
+) -> None:
+    read = job_of(environ)
+    assert read.whereabouts.platform.name == platform
+    assert (read.name, (read.node_rank, read.node_count), read.device_count) == (job, place, devices)
+    assert (read.master, read.master_port) == master
+
+
+def test_the_hosts_of_all_tasks_are_the_nodes_the_masters_first() -> None:
+    assert job_of(TASKS).worker_hosts == (
+        *("train-master-0.train", "train-worker-0.train", "train-worker-1.train"),
+    )
+    assert job_of(SLURM).worker_hosts == ("gpu08", "gpu09")
+
+
+def test_every_pod_of_several_tasks_has_another_number() -> None:
+    pods = ("train-master-0", "train-worker-0", "train-worker-1")
+    assert [job_of(TASKS, pod).node_rank for pod in pods] == [0, 1, 2]
+
+
+def test_volcanos_files_stand_for_its_variables() -> None:
+    hosts = {"worker": ("train-worker-0.train", "train-worker-1.train")}
+    job = job_of({"VC_TASK_INDEX": "1"}, host_files=hosts)
+    assert (job.node_rank, job.node_count, job.name) == (1, 2, "train")
+
+
+def test_modelarts_own_variables_come_first_wherever_they_are_set() -> None:
+    own = {"MA_NUM_HOSTS": "4", "MA_VJ_NAME": "ma-job-x"}
+    job = job_of({**VOLCANO, **own})
+    assert (job.whereabouts.platform.name, job.node_count, job.node_count_given) == ("modelarts", 4, True)
+    assert job_of({**ACJOB, "MA_NUM_GPUS": "4"}).device_count == 4
+
+
+def test_a_chosen_platform_comes_before_modelarts_variables() -> None:
+    environ = {**SLURM, "MA_NUM_HOSTS": "4", "MA_VJ_NAME": "x"}
+    job = read_job(environ, "gpu09", "slurm")
+    assert (job.name, job.node_rank, job.node_count) == ("77", 1, 2)
+
+
+def test_the_count_of_a_part_of_the_job_is_not_that_of_the_job() -> None:
+    assert not job_of(VOLCANO).node_count_given
+    assert job_of(PYTORCH).node_count_given
+    assert job_of(ACJOB).node_count_given
+
+
+def test_cards_and_tables_are_found_on_the_machine() -> None:
+    table = "/user/config/jobstart_hccl.json"
+    job = job_of(VOLCANO, tables=(table,), devices=frozenset({4, 5}))
+    assert (job.rank_table, job.device_count) == (table, 2)
+    own = "/user/serverid/devindex/config/hccl.json"
+    assert job_of(ACJOB, tables=(table, own)).rank_table == own
+    assert job_of({**ACJOB, "RANK_TABLE_FILE": "/data/x.json"}, tables=(own,)).rank_table == "/data/x.json"
+
+
+def test_the_table_of_all_clusters_comes_first() -> None:
+    directory = {"GLOBAL_RANK_TABLE_FILE": "/user/config/global-ranktable", "RANK_TABLE_FILE": "/user/config"}
+    assert job_of({**VOLCANO, **directory}).rank_table == "/user/config/global-ranktable/jobstart_hccl.json"
+
+
+def test_a_pod_knows_its_uid_and_its_addresses() -> None:
+    job = job_of({**ACJOB, "POD_UID": "6f", "XDL_IP": "10.0.0.1", "POD_IP": "172.16.0.4"})
+    assert (job.uid, job.identity.addresses) == ("6f", ("10.0.0.1", "172.16.0.4"))
+
+
+@pytest.mark.parametrize(
+    ("environ", "said"),
+    [
+        ({**VOLCANO, **SLURM}, ["volcano by VC_TASK_INDEX", "slurm by SLURM_JOB_ID", "--platform"]),
+        ({**OPENMPI, **TORCHRUN}, ["openmpi by", "torchrun by"]),
+        (
+            {**ACJOB, **ACJOB_MINDSPORE, "MS_NODE_RANK": "0"},
+            ["RANK says that node is 1", "MS_NODE_RANK that"],
+        ),
+        ({**ACJOB, "WORLD_SIZE": "12"}, ["WORLD_SIZE is 12, which is no multiple of LOCAL_WORLD_SIZE, 8"]),
+        ({**ACJOB, "RANK": "x"}, ["RANK is 'x': expected an integer"]),
+        ({**TORCHRUN, "LOCAL_WORLD_SIZE": "8"}, ["started 8 times on this node", "--nproc-per-node 1"]),
+        ({**OPENMPI, "OMPI_COMM_WORLD_LOCAL_SIZE": "8"}, ["started 8 times", "ppr:1:node"]),
+        ({**SLURM, "SLURM_LOCALID": "3"}, ["SLURM_LOCALID is 3", "--ntasks-per-node 1"]),
+        ({"SLURM_JOB_ID": "7", "SLURM_NNODES": "2", "SLURM_NODEID": "0"}, ["the first node alone", "srun"]),
+        ({"VC_TASK_INDEX": "1"}, ["nothing tells how many nodes the job has"]),
+        ({**TASKS, "VC_MASTER_HOSTS": "m.train"}, ["the job has the tasks MASTER, WORKER", "VC_*_HOSTS"]),
+        ({**ACJOB_MINDSPORE, "MS_ROLE": "MS_SCHED", "MS_LOCAL_WORKER": ""}, ["MindSpore's scheduler alone"]),
+        ({**ACJOB, "RANK": "2"}, ["RANK is 2", "expected 0 to 1"]),
+    ],
+)
+def test_what_contradicts_itself_is_an_error_that_names_both(environ: Dict[str, str], said: Any) -> None:
+    with pytest.raises(ConfigError) as raised:
+        job_of(environ, "elsewhere")
+    for text in said:
+        assert text in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts"),
+    [
+        ("a", ["a"]),
+        ("a,b-2", ["a", "b-2"]),
+        ("gpu[08-10,12],c", ["gpu08", "gpu09", "gpu10", "gpu12", "c"]),
+        ("r[1-2]n[1-2]", ["r1n1", "r1n2", "r2n1", "r2n2"]),
+    ],
+)
+def test_slurms_lists_of_hosts(text: str, hosts: Any) -> None:
+    assert list(hosts_in(text)) == hosts
+
+
+NAMES = sorted({*VOLCANO, *PYTORCH, *ACJOB, *ACJOB_MINDSPORE, *SLURM, *KUBEFLOW, *TORCHRUN, *OPENMPI})
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(NAMES), st.sampled_from(["0", "1", "2", "8", "x", "", "a,b", "a.b,c.b", "n[1-2]"])
+    )
+)
+def test_no_variables_break_the_search(environ: Dict[str, str]) -> None:
+    """What cannot be is an error of ours, nothing else; and no node is beyond the last."""
+    try:
+        job = job_of(environ)
+    except ConfigError:
+        return
+    assert 0 <= job.node_rank < job.node_count
+    assert set(job.whereabouts.per_node) <= set(environ)
+
+
+def test_every_fact_says_where_it_is_from() -> None:
+    for environ in (VOLCANO, PYTORCH, ACJOB, SLURM, KUBEFLOW, TORCHRUN, OPENMPI):
+        found = whereabouts(recognised(environ), Around(environ, "train-worker-1"))
+        for fact in found.facts.values():
+            assert (
+                any(name in fact.source for name in environ)
+                or "VC_" in fact.source
+                or "host name" in fact.source
+            )
