@@ -57,7 +57,6 @@ def _expression(pattern: str) -> str:
     made += re.escape(pattern[end:].rstrip("/"))
     if "step" not in names:
         raise ValueError(f"{pattern!r}, expected a pattern with {{step}}, such as 'iter_{{step}}'")
-    steps = pattern.split("/")
-    if pattern.startswith("/") or any(one in ("", ".", "..") for one in steps[:-1] if one != steps[0] or one):
-        raise ValueError(f"{pattern!r}, expected a path relative to the output's directory, without '..'")
+    if any(part in ("", ".", "..") for part in pattern.rstrip("/").split("/")):
+        raise ValueError(f"{pattern!r}, expected a relative path without '.' and '..'")
     return made + r"(?:/.*)?"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
-from tests.functional.node import Ended, eventually
+from tests.functional.node import Ended, alive, eventually
 
 PATIENCE = 240.0  # seconds until a framework has been imported by all ranks on a busy machine
 
@@ -54,9 +54,11 @@ class Job:
         return Ended(code, log.read_text(errors="replace"))
 
     def kill_everything(self) -> None:
-        """SIGKILL to the rehearsal, which takes nodes and ranks along."""
+        """SIGKILL to the rehearsal, whose guard ends nodes and ranks; returns when no node publishes any more."""
+        nodes = self.nodes()
         self.started[-1].kill()
         self.started[-1].wait()
+        eventually(lambda: not any(map(alive, nodes)), "the nodes have ended")
 
     def nodes(self) -> List[int]:
         """The processes of the nodes: children of the rehearsal, beside its guard."""

@@ -7,11 +7,13 @@ from typing import List, Sequence
 import pytest
 
 from path_mapping.layouts import (
+    HIGHEST,
     LAYOUTS,
     Completeness,
     Layout,
     TrainingStep,
     completeness,
+    layout_of,
     pattern_layout,
     recognise,
 )
@@ -65,6 +67,60 @@ def test_a_step_of_mindspore_is_complete_when_all_ranks_have_theirs(
     paths: List[str], missing: Sequence[str], sure: bool
 ) -> None:
     assert standing(MINDSPORE, paths, "1_10", [0, 1]) == Completeness(tuple(missing), sure)
+
+
+def test_what_the_first_rank_alone_writes_is_expected_on_its_node_only() -> None:
+    layout = pattern_layout(["{step}/done", "{step}/rank{rank}"])
+    assert standing(layout, ["5/rank0"], "5", [0]).missing == ("no {step}/done",)
+    assert standing(layout, ["5/rank1"], "5", [1]).missing == ()
+
+
+def test_a_rank_that_has_not_saved_before_is_not_waited_for_in_the_next_step() -> None:
+    both = [*ckpts("1_10", 0), *ckpts("1_20", 0)]
+    assert standing(MINDSPORE, both, "1_20", [0, 1]) == Completeness((), True)
+    assert standing(MINDSPORE, both[1:], "1_20", [0, 1]).missing == ("no file of rank 1",)
+
+
+def test_files_of_other_nodes_that_were_restored_here_change_nothing() -> None:
+    layout = pattern_layout(["model{rank}-{step}", "rng{rank}-{step}"])
+    assert standing(layout, ["model0-5", "rng0-5", "model9-5"], "5", [0]).missing == ()
+
+
+def test_the_same_file_of_two_steps_has_one_shape() -> None:
+    assert (
+        MINDSPORE.shape("rank_3/net-12_3456.ckpt")
+        == MINDSPORE.shape("rank_3/net-7_8.ckpt")
+        == "rank_3/net-*_*.ckpt"
+    )
+    assert MINDSPORE.shape("log.txt") == "log.txt"
+    assert LAYOUTS["file"].shape("ckpt_10.pt") == "ckpt_*.pt"
+
+
+def test_a_rank_reads_its_own_files_if_all_of_the_node_have_some() -> None:
+    paths = ckpts("1_10", 0, 1, 2)
+    assert MINDSPORE.needed(paths, [0, 1, 2]) == paths
+    assert MINDSPORE.needed(paths, [0, 1]) == paths[:2]
+    assert MINDSPORE.needed([*paths, "net-1_10.ckpt"], [0]) == ["net-1_10.ckpt", paths[0]]
+
+
+def test_the_layout_of_an_output() -> None:
+    """By `auto` from the files, by its name, and by patterns."""
+    assert layout_of(["auto"], ["iter_0000100/.metadata"]) is LAYOUTS["megatron"]
+    assert layout_of(["auto"], ["a.txt"]) is None
+    assert layout_of(["dcp"], []) is LAYOUTS["dcp"]
+    two = layout_of(["dcp_{step}", "file_{step}"], [])
+    assert two is not None
+    assert (two.name, len(two.files)) == ("dcp_{step} file_{step}", 2)
+    with pytest.raises(ValueError, match="the placeholder"):
+        layout_of(["{step}{x}"], [])
+
+
+def test_numbers_of_steps_end_below_the_highest() -> None:
+    layout = pattern_layout(["{step}"])
+    highest = layout.step_of(str(HIGHEST - 1))
+    assert highest == (HIGHEST - 1, str(HIGHEST - 1))
+    assert layout.step_of(str(HIGHEST)) is None
+    assert HIGHEST == 10**18, "keys in OBS have its number of digits"
 
 
 def test_files_of_ranks_elsewhere_are_not_waited_for() -> None:
