@@ -330,6 +330,29 @@ def test_a_mutation_is_found_and_named(document: Dict[str, Any], expected: str) 
     assert expected in said(problems(document))
 
 
+def test_a_device_of_a_server_without_a_pods_name_is_named_by_its_server() -> None:
+    wrong = changed([*DEVICE, "device_ip"], "x", TEMPLATE_ONE)
+    assert "server 10.0.0.0, device 0.device_ip: found 'x'" in said(problems(wrong))
+    wrong = changed([*POD, "devices", 0, "device_ip"], "x", SAMPLE)
+    assert "job7c0ffee-job-flowers-0, device 4.device_ip: found 'x'" in said(problems(wrong))
+
+
+@pytest.mark.parametrize(
+    ("who", "text"),
+    [
+        (Identity(), "nothing"),
+        (Identity(number=0), "node 0 of unknown"),
+        (Identity(number=1, nodes=2, job="ma-job-x"), "node 1 of 2; job ma-job-x"),
+        (
+            Identity("p", uid="u", addresses=("10.0.0.1", "10.0.0.2"), devices=frozenset({3, 1})),
+            "pod name p; pod uid u; addresses 10.0.0.1, 10.0.0.2; cards 1, 3",
+        ),
+    ],
+)
+def test_what_a_container_knows_of_itself_in_words(who: Identity, text: str) -> None:
+    assert str(who) == text
+
+
 def test_all_problems_come_at_once() -> None:
     document = changed([*POD, "server_id"], None, changed([*POD, "devices", 0, "device_id"], "x", SAMPLE))
     assert len(problems(document)) == 2

@@ -155,3 +155,28 @@ class TestSwitches:
     @pytest.mark.parametrize("content", [b"", b"{}", b"[]", b'{"server_list": [7]}', b"H4sI", b"\xff"])
     def test_a_file_that_is_not_whole_tells_nothing(self, content: bytes) -> None:
         assert server_of("job-train-1", content) is None
+
+
+@pytest.mark.parametrize(
+    ("writer", "nodes", "path", "last"),
+    [
+        ("volcano", 251, ("server_list", -2, "server_id"), "192.168.0.250"),
+        ("volcano", 251, ("server_list", -1, "server_id"), "192.168.1.1"),
+        ("mindcluster", 251, ("server_list", -2, "container_ip"), "172.16.0.250"),
+        ("mindcluster", 251, ("server_list", -1, "container_ip"), "172.16.1.1"),
+        (
+            "mindcluster-2.0",
+            250,
+            ("rank_list", -1, "level_list", 0, "rank_addr_list", 0, "addr"),
+            "10.0.249.1",
+        ),
+        ("mindcluster-2.0", 251, ("rank_list", -1, "level_list", 0, "rank_addr_list", 0, "addr"), "10.1.0.1"),
+    ],
+)
+def test_addresses_of_many_nodes_stay_addresses(
+    writer: str, nodes: int, path: Tuple[Any, ...], last: str
+) -> None:
+    found: Any = WRITERS[writer].document(nodes, 1)
+    for step in path:
+        found = found[step]
+    assert found == last
