@@ -27,9 +27,11 @@ from path_mapping.wire import (
     etag_of_parts,
     object_state,
     parsed_page,
+    parsed_upload,
 )
 
 BUFFER = 1 << 20  # bytes: a page in one piece
+_ANSWER_BYTES = 1 << 16  # for any other response
 LARGEST_COPY = 5 << 30  # bytes that OBS copies in one request (API reference, "Copying Objects")
 
 
@@ -237,8 +239,19 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
         for upload in left[-1:]:
             with suppress(NotFound):
                 return MultipartUpload(upload, tuple(self._parts(doing, bucket, key, upload)))
-        created = self.sdk.call(doing, lambda sdk: sdk.initiateMultipartUpload(bucket, key), "uploadId")
-        return MultipartUpload(created.body.uploadId, ())
+        if self.sdk.proxy is not None:
+            created = self.sdk.call(doing, lambda sdk: sdk.initiateMultipartUpload(bucket, key), "uploadId")
+            return MultipartUpload(created.body.uploadId, ())
+        begin = Request(doing, "POST", bucket, key, {"uploads": ""}, plain="Content-Length: 0\r\n")
+        return MultipartUpload(parsed_upload(doing, self._answer(begin)), ())
+
+    def _answer(self, request: Request) -> bytes:
+        """The body of the response to a signed request on a connection of its own."""
+        exchange = Exchange(self.signer, OpenConnections(), bytearray(_ANSWER_BYTES))
+        try:
+            return self.signer.with_newest(partial(exchange.content, request))
+        finally:
+            exchange.close()
 
     def _parts(self, doing: str, bucket: str, key: str, upload: str) -> Iterator[Tuple[int, int, str]]:
         after = 0
@@ -300,7 +313,10 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
     def abort_parts(self, bucket: str, key: str, upload: str) -> None:
         doing = f"aborting the upload of obs://{bucket}/{key}"
         with suppress(NotFound):
-            self.sdk.call(doing, lambda sdk: sdk.abortMultipartUpload(bucket, key, upload))
+            if self.sdk.proxy is None:
+                self._answer(Request(doing, "DELETE", bucket, key, {"uploadId": upload}))
+            else:
+                self.sdk.call(doing, lambda sdk: sdk.abortMultipartUpload(bucket, key, upload))
 
     def unfinished(self, bucket: str, prefix: str) -> Iterator[UnfinishedUpload]:
         doing = f"listing the multipart uploads of obs://{bucket}/{prefix}"

@@ -15,7 +15,7 @@ from path_mapping.wire.access import (
 from path_mapping.wire.credentials import STALL_SECONDS, Access, Credentials, Pause
 from path_mapping.wire.found_object import ObjectState, StoredObject
 from path_mapping.wire.http_connection import ConnectionFailed, HttpConnection, Origin, Response
-from path_mapping.wire.object_list import ObjectPage, parsed_page
+from path_mapping.wire.object_list import ObjectPage, parsed_page, parsed_upload
 from path_mapping.wire.obs_responses import (
     ContentCheck,
     base64_of_md5,
@@ -68,6 +68,7 @@ __all__ = [
     "md5_of_etag",
     "object_state",
     "parsed_page",
+    "parsed_upload",
     "part_sizes_of",
     "parts_of_content",
     "patience_of",

@@ -69,6 +69,32 @@ def parsed_page(doing: str, document: bytes) -> ObjectPage:
         raise Corrupted(f"{doing}: the response is damaged: {error}") from None
 
 
+def parsed_upload(doing: str, document: bytes) -> str:
+    """The id of the upload that has begun (OBS API reference, "Initiating a Multipart Upload").
+
+    Raises:
+        Corrupted: it is not a whole answer, or has no id.
+    """
+    found: List[str] = []
+    inside = False
+
+    def start(name: str, attributes: Dict[str, str]) -> None:
+        nonlocal inside
+        inside = name == "UploadId"
+
+    parser = pyexpat.ParserCreate()
+    parser.buffer_text = True
+    parser.StartElementHandler = start
+    parser.CharacterDataHandler = lambda piece: found.append(piece) if inside else None
+    try:
+        parser.Parse(document, True)
+    except pyexpat.ExpatError as error:
+        raise Corrupted(f"{doing}: the response is damaged: {error}") from None
+    if not found:
+        raise Corrupted(f"{doing}: the response is damaged, it has no UploadId")
+    return found[0]
+
+
 def _page(found: List[Tuple[str, str, str, str]], prefixes: List[str], page: Dict[str, str]) -> ObjectPage:
     """Raises `KeyError` or `ValueError` for what is missing or no number."""
     truncated = page["IsTruncated"].strip().lower() == "true"

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from path_mapping.wire.credentials import Credentials
 from path_mapping.wire.http_connection import Origin
 
-SIGNED_QUERY = ("partNumber", "uploadId")  # of those that we use, in this order
+SIGNED_QUERY = ("partNumber", "uploadId", "uploads")  # of those that we use, in this order
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
@@ -66,8 +66,8 @@ def signed(
     else:
         path = f"/{quoted}"
     if query:
-        path += "?" + "&".join(f"{name}={quote(query[name], safe='~')}" for name in query)
-        covered = [f"{name}={query[name]}" for name in SIGNED_QUERY if name in query]
+        path += "?" + "&".join(_parameter(name, quote(query[name], safe="~")) for name in query)
+        covered = [_parameter(name, query[name]) for name in SIGNED_QUERY if name in query]
         resource += "?" + "&".join(covered) if covered else ""
     date, token = _date(int(time.time())), f"{kind.prefix}security-token"
     covered_token = f"{token}:{keys.token}\n" if keys.token else ""
@@ -82,6 +82,11 @@ def signed(
     if keys.token:
         lines += f"{token}: {keys.token}\r\n"
     return SignedRequest(address.origin, path, lines)
+
+
+def _parameter(name: str, value: str) -> str:
+    """`name=value`, or the name alone."""
+    return f"{name}={value}" if value else name
 
 
 @lru_cache(maxsize=4)
