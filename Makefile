@@ -138,6 +138,7 @@ bench: $(BENCH)/made ## the benchmarks, beside their peers (7 minutes)
 	$(BENCH)/bin/python -m pip install --quiet --no-deps --force-reinstall .
 	$(BENCH)/bin/python benchmarks/rank_table.py
 	$(BENCH)/bin/python benchmarks/launch.py
+	$(BENCH)/bin/python benchmarks/where.py
 
 bench-large: $(BENCH)/made ## install the peers that are large, torchrun and msrun, for `make bench`
 	$(BENCH)/bin/python -m pip install --quiet '.[bench,bench-large]'

@@ -40,7 +40,12 @@ def test_a_table_takes_the_place_of_its_own_only(load: Load, tmp_path: Path) -> 
 def test_every_table_has_its_place(load: Load, tmp_path: Path) -> None:
     tables, launch, sync = load("tables"), load("launch"), load("sync")
     file = Path(shutil.copy(BENCHMARKS / "README.md", tmp_path))
-    names = ["rank table", *(one.name for one in launch.MEASUREMENTS), *(f"sync {row}" for row in sync.ROWS)]
+    names = [
+        "rank table",
+        "where",
+        *(one.name for one in launch.MEASUREMENTS),
+        *(f"sync {row}" for row in sync.ROWS),
+    ]
     for name in [*names, f"sync {sync.PLAN}"]:
         tables.write(name, "x", file)
 

@@ -1,0 +1,161 @@
+"""Where the CPU time of a start goes, beside what its peers take.
+
+    .bench/bin/python benchmarks/where.py [--runs N] [--print]
+
+The least of several runs counts: another job on the machine adds to CPU time, too. A part is the time between
+two moments of one process; the moments are taken by a program around ma_boot's own modules.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Callable, Dict, List, Mapping, Sequence
+
+import tables
+from launchers import LAUNCHERS, PATH, environ
+from rank import COUNT
+
+RUNS = 9
+# Writes the CPU seconds of its own process at each moment.
+MOMENTS = """
+import time
+moments = [("Python itself, to its first line", 0.0, time.process_time())]
+def moment(name):
+    moments.append((name, moments[-1][2], time.process_time()))
+import gc
+gc.set_threshold(50_000)
+import ma_boot.lean_click
+moment("click")
+import ma_boot.__main__, ma_boot.cli.run
+moment("the command line: its modules, the options")
+import ma_boot.cli.execute as execute
+moment("the modules of a job")
+import contextlib, json, sys
+from ma_boot.reporting import Journal
+original = Journal.phase
+@contextlib.contextmanager
+def phase(journal, name):
+    if name == "job":
+        moment("parsing, signals, the console")
+    if name == "run":
+        moment("job, environment, rank table, launch")
+    with original(journal, name) as running:
+        yield running
+    if name == "run":
+        moment("the run: the guard and COUNT processes, until all have ended")
+Journal.phase = phase
+page_here = execute._page_here
+def page(*arguments):
+    import ma_boot.reporting.page
+    moment("the modules of the page")
+    try:
+        return page_here(*arguments)
+    finally:
+        moment("the page")
+execute._page_here = page
+target = sys.argv.pop(1)
+code = ma_boot.__main__.main()
+moment("the report")
+with open(target, "w") as file:
+    json.dump([(name, after - before) for name, before, after in moments], file)
+sys.exit(code)
+""".replace("COUNT", str(COUNT))
+COMPLETION = {"_MA_BOOT_COMPLETE": "bash_complete", "COMP_WORDS": "ma_boot --re", "COMP_CWORD": "1"}
+COMMANDS: Dict[str, Sequence[str]] = {
+    "`python -I -c pass`": ["-I", "-c", "pass"],
+    "`python -c 'import click'`": ["-c", "import click"],
+    "`ma_boot --version`": ["-m", "ma_boot", "--version"],
+    "`ma_boot --help`": ["-m", "ma_boot", "--help"],
+    "a completion": ["-c", "import sys; sys.argv[0] = 'ma_boot'; import ma_boot.__main__ as m; m.run()"],
+}
+
+
+def cpu(argv: Sequence[str], variables: Mapping[str, str], cwd: Path) -> float:
+    """The CPU milliseconds of a program and of all that it waits for."""
+    with subprocess.Popen(argv, cwd=cwd, env=dict(variables), stdout=subprocess.DEVNULL) as process:
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        sys.exit(f"{argv}: exit code {process.returncode}")
+    return (used.ru_utime + used.ru_stime) * 1000
+
+
+def least(runs: int, once: Callable[[Path], Dict[str, float]]) -> Dict[str, float]:
+    """The least of each figure, of runs in directories of their own."""
+    found: List[Dict[str, float]] = []
+    for _ in range(runs):
+        with tempfile.TemporaryDirectory(prefix="bench-") as name:
+            found.append(once(Path(name)))
+    return {name: min(one[name] for one in found) for name in found[0]}
+
+
+def parts(directory: Path) -> Dict[str, float]:
+    """The milliseconds of each part of a job of ranks that do nothing."""
+    target = directory / "moments"
+    cpu([sys.executable, "-c", MOMENTS, str(target), "--", "true"], environ(directory), directory)
+    return {name: seconds * 1000 for name, seconds in json.loads(target.read_text())}
+
+
+def commands(directory: Path) -> Dict[str, float]:
+    """The milliseconds of the commands that do nothing."""
+    variables = {"PATH": PATH, "HOME": str(directory), "LANG": "C.UTF-8"}
+    return {
+        name: cpu(
+            [sys.executable, *argv], {**variables, **(COMPLETION if "compl" in name else {})}, directory
+        )
+        for name, argv in COMMANDS.items()
+    }
+
+
+def launchers(directory: Path) -> Dict[str, float]:
+    """The milliseconds of each launcher with all its processes; the ranks are `true`."""
+    found = {}
+    for launcher in LAUNCHERS:
+        if launcher.found:
+            own = directory / launcher.name.replace(" ", "-")
+            own.mkdir()
+            found[launcher.name] = cpu(launcher.argv(own, ["true"]), environ(own), own)
+    return found
+
+
+def table(title: str, figures: Mapping[str, float], unit: str = "", whole: bool = False) -> str:
+    """One Markdown table: CPU milliseconds, and how many times `unit`'s they are, or their sum."""
+    lines = [f"| {title} | ms{' | ratio' if unit else ''} |", f"|---|---|{'---|' if unit else ''}"]
+    for name, value in figures.items():
+        ratio = f" {value / figures[unit]:.1f} |" if unit else ""
+        lines.append(f"| {name} | {value:.1f} |{ratio}")
+    if whole:
+        lines.append(f"| all | {sum(figures.values()):.1f} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measures, and writes the tables into README.md."""
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--runs", type=int, default=RUNS, help=f"of each ({RUNS})")
+    options.add_argument("--print", action="store_true", help="leave README.md as it is")
+    asked = options.parse_args()
+    found = "\n\n".join(
+        [
+            table(f"a job of {COUNT} ranks `true`: ma_boot's process", least(asked.runs, parts), whole=True),
+            table("command", least(asked.runs, commands), next(iter(COMMANDS))),
+            table(
+                f"launcher, with all its processes and {COUNT} ranks `true`",
+                least(min(asked.runs, 3), launchers),
+                "ma_boot",
+            ),
+        ]
+    )
+    print(found)
+    if not asked.print:
+        tables.write("where", found)
+
+
+if __name__ == "__main__":
+    main()
