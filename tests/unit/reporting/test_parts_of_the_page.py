@@ -10,7 +10,7 @@ from ma_boot.reporting.page.compose import page_text
 from ma_boot.reporting.page.headline import headline, meaning, missing_nodes, node_list
 from ma_boot.reporting.page.lanes import Chart, lane
 from ma_boot.reporting.page.scale import figure, place, scale, ticks
-from ma_boot.reporting.page.sections import facts, incident_rows, log_ends, logs_to_read, process_rows
+from ma_boot.reporting.page.sections import facts, header, incident_rows, log_ends, logs_to_read, process_rows
 from ma_boot.reporting.page.transfers import transfers
 from ma_boot.reporting.page.words import Text, code_shown, ranges
 from ma_boot.reporting.timeline import Timeline, read_events, timeline_of
@@ -65,6 +65,46 @@ class TestRuns:
         line = timeline_of([])
         assert (line.nodes, line.began, line.seconds, line.job) == ((), 0.0, 0.001, "")
         assert "There are no events of any node." in page_text(line, {})
+
+
+def test_texts_are_cut_each_at_its_length() -> None:
+    long = "x" * 5000
+    node = Writer(0, 10**12)
+    node.at(0, "job", name=long)
+    node.phase(long, 1, 2, long, long)
+    node.at(3, "start", label=long, rank=0, log_file=long)
+    node.at(4, "exit", label=long, code=1, stopped=False, oom=long)
+    node.at(5, "fault", target=long, fault=long)
+    node.at(6, "waiting", what=long, reason=long)
+    node.at(7, "hang", labels=[long] * 9)
+    node.at(8, "transfer", direction=long, files=1, bytes=1, seconds=1)
+    node.at(9, "progress", direction=long, bytes_done=1)
+    node.at(10, "end", exit_code=1, by=long, cause=long, label=long)
+    line = line_of(node)
+    ((run,),) = (found.runs for found in line.nodes)
+    (phase,), (process,) = run.phases, run.processes
+    assert [len(text) for text in (line.job, run.by, run.cause, run.label)] == [200, 20, 3000, 60]
+    assert [len(text) for text in (phase.name, phase.outcome, phase.detail)] == [40, 20, 300]
+    assert [len(text) for text in (process.label, process.oom, process.log_file)] == [60, 300, 1000]
+    assert [(len(one.label), len(one.text)) for one in run.incidents] == [
+        (100, 300),
+        (100, 300),
+        (8 * 102 - 2, 0),
+    ]
+    assert [len(transfer.direction) for transfer in run.transfers] == [20, 20]
+
+
+@pytest.mark.parametrize(("code", "failed"), [(0, False), (1, True), (2, True)])
+def test_which_processes_failed(code: int, failed: bool) -> None:
+    line = line_of(processes(1, code=code))
+    ((_, process),) = line.last_processes()
+    assert process.failed is failed
+    assert (process.role == "cause") is failed
+
+
+def test_the_last_words_on_top_are_cut_at_300_characters() -> None:
+    found = header(line_of(processes(1, code=3)), {"/log/0": "x" * 400})
+    assert found.last_words == "x" * 300
 
 
 class TestTables:
@@ -128,6 +168,14 @@ class TestTables:
             (row,) = found.rows
             assert (row.files.en, row.retries, row.nodes) == (str(count), str(count), "0")
             assert row.time.en == f"up to {count - 1:.1f} s"
+
+    def test_one_that_did_not_finish_is_summed_up_with_the_others(self) -> None:
+        node = node_with()
+        for number in range(8):
+            node.at(10 + number, "transfer", direction="download", files=1, bytes=1000, seconds=1)
+        node.at(30, "progress", direction="download", bytes_done=500)
+        (row,) = transfers(line_of(node)).rows
+        assert (row.files.en, row.size, row.retries) == ("8", "8.5 kB", "")
 
     def test_a_transfer_that_did_not_finish_and_one_that_took_no_time(self) -> None:
         node = node_with()
@@ -228,6 +276,7 @@ class TestDrawing:
         assert (chart.many, chart.phase) == (many, phase)
         drawn = lane(line.nodes[0], line.seconds, chart)
         assert (bool(drawn.strips), bool(drawn.phases)) == (many, not many)
+        assert page_text(line, {}).count('class="lane axis"') == (2 if many else 1), "above and below"
 
     def test_at_most_four_phases_are_above_each_other_and_short_ones_stay_visible(self) -> None:
         node = Writer(0, 10**12)
