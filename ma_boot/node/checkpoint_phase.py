@@ -118,6 +118,11 @@ def _begun(
             cancelled_soon(task)
             raise
         phase.detail = "; ".join(map(_text, found))
+        for output, restored in zip(outputs, found):
+            step = restored.chosen.step if restored.chosen else ""
+            journal.event(
+                "restored", step=step, source=_source(output, restored) or f"none in {output.place}"
+            )
     return found
 
 
@@ -179,9 +184,13 @@ def _variables(outputs: Tuple[CheckpointOutput, ...], found: List[Restored]) -> 
     variables: Dict[str, Optional[str]] = {STEP: None, FROM: None, SPOOL: str(outputs[0].spool)}
     for output, restored in zip(outputs, found):
         if restored.chosen is not None:
-            place = f"{output.place}{restored.chosen.name.attempt}"
-            return {**variables, STEP: restored.chosen.step, FROM: place}
+            return {**variables, STEP: restored.chosen.step, FROM: _source(output, restored)}
     return variables
+
+
+def _source(output: CheckpointOutput, restored: Restored) -> str:
+    """Where a set was restored from; empty if none was."""
+    return f"{output.place}{restored.chosen.name.attempt}" if restored.chosen else ""
 
 
 def told_what_is_restored(training: TrainingEnvironment, checkpoints: NodeCheckpoints) -> TrainingEnvironment:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Callable, Dict, List, Mapping, Optional, Tuple
 
-from ma_boot.reporting import size
+from ma_boot.reporting import duration, size
 from ma_boot.reporting.timeline.events import Event, moment, number, several, whole, words
 from ma_boot.reporting.timeline.job_timeline import BootRun, Incident, PhaseSpan, ProcessSpan, TransferSpan
 
@@ -21,6 +21,8 @@ _INCIDENTS: Mapping[str, Callable[[Event], Tuple[str, str]]] = {  # the label an
     "waiting": lambda e: (words(e, "what", 100), words(e, "reason")),
     "channel": lambda e: (f"{words(e, 'direction', 20)} {words(e, 'name', 100)}", _content(e)),
     "dropped": lambda e: ("", f"{whole(e, 'lines', 10**15) or 0}"),
+    "restored": lambda e: (words(e, "step", 40) or "–", words(e, "source")),
+    "checkpoints": lambda e: (words(e, "published", 40) or "–", _sets(e)),
     "fault": lambda e: (words(e, "target", 100), words(e, "fault")),
 }
 
@@ -33,6 +35,13 @@ def _content(event: Event) -> str:
     files, count = whole(event, "files", 10**12) or 0, whole(event, "bytes", 10**18) or 0
     held = f"{files} files, {size(count)}" if files else "no files"
     return f"{held} · {words(event, 'url')}"
+
+
+def _sets(event: Event) -> str:
+    """The newest whole set, and for how long the one before the end of the training had been whole."""
+    before, age = words(event, "before", 40), number(event, "age", 1e9)
+    then = f" · {before}: {duration(age)}" if before and age is not None else ""
+    return f"whole: {words(event, 'whole', 40) or '–'}{then}"
 
 
 def boot_run(node: Optional[int], events: Tuple[Tuple[float, Event], ...]) -> BootRun:
