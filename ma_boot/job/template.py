@@ -19,7 +19,7 @@ command: {command}
 nodes: {nodes}
 devices-per-node: {devices}
 {pool}
-# flavor: modelarts.pool.visual.8xlarge   # cards per node of a dedicated pool, or a public pool's flavor
+{flavor}   # cards per node of a dedicated pool, or a public pool's flavor
 
 # code-dir: .                    # default: the directory of the script
 {known}code-url: {where}/            # the code is uploaded to a directory below it
@@ -66,6 +66,7 @@ class Answers:
 
 def first_job_file(answers: Answers) -> str:
     """The text of a job file with comments."""
+    cards = "" if answers.devices_per_node == 1 else str(answers.devices_per_node)
     options = _OPTIONS.format(
         comment="" if answers.mapping else "# ", mapping=_quoted(answers.mapping or "path_mapping_config.py")
     )
@@ -81,6 +82,7 @@ def first_job_file(answers: Answers) -> str:
         pool=f"pool: {_quoted(answers.pool)}"
         if answers.pool
         else "# pool: pool-a1b2c3d4   # a dedicated pool",
+        flavor=f"{'' if answers.pool else '# '}flavor: modelarts.pool.visual.{cards}xlarge",
         known="" if answers.bucket else "# ",
         where=answers.where,
     )

@@ -4,6 +4,7 @@ from ma_boot.job_service.access import api_access
 from ma_boot.job_service.api import JobApi
 from ma_boot.job_service.code import JobCode, job_code, upload_code
 from ma_boot.job_service.follow import Following, JobFollower, Seen
+from ma_boot.job_service.log_path import fetched_logs, log_place
 from ma_boot.job_service.patience import PatientApi
 from ma_boot.job_service.submission import created, job_id, row_of
 
@@ -16,8 +17,10 @@ __all__ = [
     "Seen",
     "api_access",
     "created",
+    "fetched_logs",
     "job_code",
     "job_id",
+    "log_place",
     "row_of",
     "upload_code",
 ]

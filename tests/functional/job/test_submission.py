@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 from tests.functional.job.conftest import FAST, Desk
@@ -119,6 +122,23 @@ def test_a_secret_is_in_the_request_only_if_it_is_named(desk: Desk) -> None:
     assert desk.api.jobs[job].body["algorithm"]["environments"] == {"OBS_SECRET_ACCESS_KEY": "SKPLANTED"}
 
 
+def test_the_page_of_a_job_is_made_from_its_log_path(desk: Desk) -> None:
+    done = desk.job("submit", "job.yaml", "--watch", *FAST, "--", "train.py", "print:hello", "exit:9:all")
+    assert done.code == 9
+    report = desk.job("report", "first")
+    assert report.code == 0, report
+    page = Path(report.out.strip())
+    assert page == desk.project / "first-report" / "report.html"
+    text = page.read_text()
+    for words in ("node 0", "node 1", "hello"):
+        assert words in text
+    (desk.project / "job.yaml").write_text((desk.project / "job.yaml").read_text().replace("log-url:", "# "))
+    desk.job("submit", "job.yaml", "--name", "second")
+    missing = desk.job("report", "second")
+    assert missing.code == 66
+    assert "the job has no log path in OBS" in missing.err
+
+
 def test_what_is_missing_is_said_at_once(desk: Desk) -> None:
     nothing = dict.fromkeys(desk.environ, "") | {"PATH": desk.environ["PATH"], "HOME": desk.environ["HOME"]}
     done = desk.job("list", more=nothing)
@@ -141,3 +161,23 @@ def test_keys_of_the_sdks_file_and_the_project_by_the_region(desk: Desk) -> None
     assert wrong.code == 69
     assert "APIGW.0301" in wrong.err
     assert "the keys are from OBS_ACCESS_KEY_ID and OBS_SECRET_ACCESS_KEY" in wrong.err
+
+
+def test_the_way_of_the_readme(desk: Desk) -> None:
+    """Its commands as they stand there, after the keys; the names of image and pool are the reader's own."""
+    readme = (Path(__file__).parents[3] / "README.md").read_text()
+    (block,) = re.findall(r"### Submit it\n.*?```sh\n(.*?)```", readme, re.DOTALL)
+    lines = [line for line in block.splitlines() if line.startswith("ma_boot ")]
+    assert len(lines) == 4
+    (desk.project / "job.yaml").unlink()
+    (desk.project / "train.py").write_text("import os; print('rank', os.environ['RANK_ID'])")
+    desk.obs.create_bucket("my-bucket")
+    for line in lines:
+        words = shlex.split(line)[1:]
+        if words[0] == "job":
+            done = desk.job(*words[1:], *(FAST if "--watch" in words else ()))
+            assert done.code == 0, done
+        else:
+            main = [sys.executable, "-m", "ma_boot", *words]
+            assert subprocess.run(main, cwd=desk.project, env=desk.environ, timeout=100).returncode == 0
+    assert "[node 1] [rank 15] rank 15" in done.out
