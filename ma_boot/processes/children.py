@@ -84,6 +84,10 @@ def adopted_children(at: Optional[RunningProcesses] = None) -> List[int]:
 
     Call it from the main thread: what other threads have started is left out.
     """
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT | _WNOTHREAD)
+    except ChildProcessError:  # it has none: no need to look through all processes
+        return []
     found = []
     for pid, (parent, _) in (running_processes() if at is None else at).items():
         if parent != os.getpid():

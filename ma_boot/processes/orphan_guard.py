@@ -57,7 +57,9 @@ def processes_of(
     or its guard does.
     """
     running = running_processes() if at is None else at
-    markers = dict(processes_with(MARKER_VARIABLE))
+    born = int(marker.split(":", 3)[2])  # of its ma_boot: what is older cannot carry it
+    younger = [pid for pid, (_, started) in running.items() if int(started) >= born]
+    markers = dict(processes_with(MARKER_VARIABLE, younger))
     children: Dict[int, List[int]] = {}
     for pid, (parent, _) in running.items():
         children.setdefault(parent, []).append(pid)
@@ -97,13 +99,14 @@ def leftovers(container: str) -> List[int]:
     return orphaned
 
 
-def processes_with(variable: str) -> Iterator[Tuple[int, str]]:
+def processes_with(variable: str, among: Optional[Collection[int]] = None) -> Iterator[Tuple[int, str]]:
     """The other processes that were started with this environment variable, each with its value.
 
-    Those of other users are left out, as far as the kernel hides their environment, and so are zombies.
+    Of all processes, or `among` these. Those of other users are left out, as far as the kernel hides their
+    environment, and so are zombies.
     """
     start = variable.encode() + b"="
-    for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))):
+    for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if among is None else among:
         if pid == os.getpid():
             continue
         environ = _contents(f"/proc/{pid}/environ")

@@ -53,11 +53,12 @@ def supervise(
         OSError: the guard that outlives ma_boot cannot be started.
     """
     marker = own_marker(container)
+    group = WorkerGroup(marker)  # before the guard, which is a child, too: mostly the first one
     hung: List[str] = []
     with (
         guarded(marker, environ),
         OutputPump(journal, inbox, limits.quiet_bytes, limits.silent_bytes) as pump,
-        WorkerGroup(marker) as group,
+        group,
         ExitWatch(pump, inbox, journal.event) as watch,
     ):
         stop = StopLadder(limits.stop_timeout, limits.hurry, inbox.stops, group.signal, journal)
