@@ -28,6 +28,7 @@ _WORDS = {
     "devices": "MA_NUM_GPUS",
     "hosts": "VC_WORKER_HOSTS",
     "pod": "MA_CURRENT_INSTANCE_NAME",
+    "host": "MA_CURRENT_HOST_IP",
     "table": "RANK_TABLE_FILE",
 }
 _OF_A_TASK = {"VC_TASK_INDEX", "VC_WORKER_HOSTS"}  # Volcano has the same names for a part of the job
@@ -100,6 +101,7 @@ class JobEnvironment(NamedTuple):
             name=self.instance_name,
             job=self.platform_name,
             uid=self.uid,
+            host=self.host_ip,
             addresses=(*((self.host_ip,) if self.host_ip else ()), *self.addresses),
             device_count=self.device_count,
             number=self.node_rank,

@@ -33,7 +33,8 @@ def facts(around: Around, problems: List[str]) -> Facts:
     found: Facts = {}
     add(found, "job", around.given("MINDX_TASK_ID"), problems)
     add(found, "uid", around.given("POD_UID"), problems)
-    add(found, "addresses", addresses_in(around, "XDL_IP", "HOST_IP", "POD_IP"), problems)
+    add(found, "host", around.given("XDL_IP", "HOST_IP"), problems)
+    add(found, "addresses", addresses_in(around, "POD_IP"), problems)
     for world, local, number, master, port in _FRAMEWORKS:
         add(found, "nodes", nodes_of(around, world, local, problems), problems)
         for what, name in (("devices", local), ("node", number), ("port", port)):

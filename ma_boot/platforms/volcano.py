@@ -39,7 +39,8 @@ def facts(around: Around, problems: List[str]) -> Facts:
         for what in ("nodes", "part", "hosts"):
             found.pop(what, None)
         _check_known(around, list(counts), problems)
-    add(found, "addresses", addresses_in(around, "HOST_IP", "POD_IP"), problems)
+    add(found, "addresses", addresses_in(around, "POD_IP"), problems)
+    add(found, "host", around.given("HOST_IP"), problems)
     add(found, "uid", around.given("POD_UID"), problems)
     return found
 

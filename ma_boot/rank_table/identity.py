@@ -12,15 +12,16 @@ from ma_boot.rank_table.table import Pod, RankTable
 class Identity(NamedTuple):
     """By what a container finds itself in a table; None and empty are what it does not know.
 
-    `name` is that of the pod, `job` the one in the names of its pods, `uid` Kubernetes' id of the pod;
-    `addresses` are those of this container and its host, the best known first; `devices` the physical
-    numbers of its cards, `device_count` how many it was promised. `number` is the node's number in the job,
-    and `nodes` how many the job has, if that was said.
+    `name` is that of the pod, `job` the one in the names of its pods, `uid` Kubernetes' id of the pod, `host`
+    the address of its server; `addresses` are those of this container and its host, the best known first;
+    `devices` the physical numbers of its cards, `device_count` how many it was promised. `number` is the
+    node's number in the job, and `nodes` how many the job has, if that was said.
     """
 
     name: Optional[str] = None
     job: Optional[str] = None
     uid: Optional[str] = None
+    host: Optional[str] = None
     addresses: Tuple[str, ...] = ()
     devices: FrozenSet[int] = frozenset()
     device_count: Optional[int] = None
@@ -125,11 +126,19 @@ def _cards(pod: Pod) -> Set[int]:
     return {int(device.device_id) for device in pod.devices}
 
 
+def _is_address(text: str) -> bool:
+    return text.count(".") == 3 and text.replace(".", "").isdecimal()
+
+
 def _place(table: RankTable, who: Identity) -> Optional[int]:
     """The place of this node in a table without names, None if that says nothing.
 
-    MindCluster numbers pods by itself; it writes their addresses (`container_ip`).
+    MindCluster numbers pods by itself; it writes their addresses (`container_ip`). A table of addresses that
+    lacks the one of this host is an earlier one.
     """
+    servers = [pod.server_id for pod in table.pods]
+    if who.host and who.host not in servers and all(_is_address(server) for server in servers):
+        return None
     whole = len(table.pods) == (who.nodes or 1)
     return who.number if whole and not any("container_ip" in pod.more for pod in table.pods) else None
 

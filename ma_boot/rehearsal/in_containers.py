@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Optional, Tuple
 
 from ma_boot.environment import command_parts
-from ma_boot.errors import ConfigError
+from ma_boot.errors import ConfigError, UsageError
 from ma_boot.image import engine
 from ma_boot.launch import WorkerSpec
 from ma_boot.modelarts import PLATFORM_GID, PLATFORM_UID, instance_name
@@ -48,6 +48,9 @@ def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, worl
         Stopped: a stop signal arrived before that.
     """
     started = time.monotonic()
+    platform = rehearsal.request.job.platform
+    if platform not in (None, "modelarts"):
+        raise UsageError(f"--platform {platform}: --runner docker rehearses modelarts only")
     os.umask(0o022)  # another user, that of the nodes, reads the rank table
     job = new_job(rehearsal, world.cwd)
     with engine(world.environ) as client:
@@ -86,7 +89,7 @@ def _run_nodes(rehearsal: Rehearsal, job: SimulatedJob, created: JobContainers, 
     planned = writes(rank_table(created.job), range(job.nodes), rehearsal.rank_table_delay)
     writer = Task(
         "rank table",
-        lambda cancel: write_tables(planned, job.table_dir, cancel, lambda write: None),
+        lambda cancel: write_tables(planned, job.table_file, cancel, lambda write: None),
         world.inbox,
     )
     limits, container = node_limits(rehearsal.request), instance_name(world.environ)

@@ -124,7 +124,7 @@ class JobRun:
 
         in_order = sorted(planned, key=lambda write: write.at)
         try:
-            write_tables(in_order, self._setup.job.table_dir, cancel, note)
+            write_tables(in_order, self._setup.job.table_file, cancel, note)
         except CannotCreate as error:
             self._world.journal.say(str(error))  # now: the nodes may wait for the table for long
             raise

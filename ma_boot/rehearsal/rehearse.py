@@ -12,7 +12,6 @@ from typing import Any, Dict, List
 
 from ma_boot.errors import BootError
 from ma_boot.launch import WorkerSpec
-from ma_boot.modelarts import TABLE_NAME
 from ma_boot.node import BootRequest, World
 from ma_boot.rehearsal.form_transfers import uploading_outputs
 from ma_boot.rehearsal.job_run import JobRun
@@ -113,7 +112,7 @@ def plan_rehearsal(rehearsal: Rehearsal, world: World) -> List[Dict[str, Any]]:
             start = at_start(job, first_start(job.nodes), setup.exact_paths)
             table = json.dumps(rank_table(start))
             for node in range(job.nodes):
-                Path(job.table_dir(node), TABLE_NAME).write_text(table, encoding="utf-8")
+                job.table_file(node).write_text(table, encoding="utf-8")
             specs = [node_spec(setup, start, node, world.environ, world.cwd) for node in range(job.nodes)]
             return [_plan_of_node(spec, job.home(node)) for node, spec in enumerate(specs)]
         finally:

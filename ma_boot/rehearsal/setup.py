@@ -12,10 +12,10 @@ from typing import Iterator, Mapping, Optional, Sequence, Tuple
 from ma_boot.environment import no_such_file
 from ma_boot.errors import CannotCreate, ConfigError, UsageError
 from ma_boot.modelarts import free_port
-from ma_boot.node import BootRequest, RankOptions, World
+from ma_boot.node import BootRequest, JobOptions, RankOptions, World
 from ma_boot.processes import SignalInbox
 from ma_boot.rehearsal.form_transfers import download_inputs
-from ma_boot.rehearsal.platform import PRODUCT, SimulatedJob, code_directory, code_files, copy_code
+from ma_boot.rehearsal.platform import PRODUCT, SIMULATED, SimulatedJob, code_directory, code_files, copy_code
 from ma_boot.rehearsal.requested import Rehearsal
 from ma_boot.rehearsal.sandbox import check_installed
 from ma_boot.rehearsal.served_obs import ServedObs, served
@@ -74,6 +74,7 @@ def set_up(rehearsal: Rehearsal, world: World) -> Iterator[Setup]:
     mapping = transfers.path_mapping
     request = rehearsal.request._replace(
         command=command,
+        job=JobOptions(),  # each node recognises the platform
         ranks=of_simulated_table(rehearsal.request.ranks),
         launch=launch._replace(rendezvous_port=launch.rendezvous_port or free_port()),
         transfers=transfers._replace(path_mapping=str(Path(world.cwd, mapping)) if mapping else None),
@@ -127,7 +128,9 @@ def check_needs(rehearsal: Rehearsal, environ: Mapping[str, str]) -> None:
         UsageError: a fault of a rank that ma_boot does not start.
         ConfigError: bubblewrap is missing.
     """
-    launch = rehearsal.request.launch
+    launch, platform = rehearsal.request.launch, rehearsal.request.job.platform
+    if platform not in (None, *SIMULATED):
+        raise UsageError(f"--platform {platform}: expected {', '.join(SIMULATED)} with --local")
     of_ranks = [f"--fault '{fault}'" for fault in rehearsal.faults_of("rank")]
     if of_ranks and not launch.starts_ranks:
         raise UsageError(
@@ -145,7 +148,10 @@ def new_job(rehearsal: Rehearsal, cwd: str) -> SimulatedJob:
     """A job with a new name, and a sandbox directory that does not exist yet."""
     identity = str(uuid.uuid4())
     root = Path(cwd, rehearsal.rehearsal_dir, f"ma-job-{identity[:8]}")
-    return SimulatedJob(identity, str(root), rehearsal.nodes, rehearsal.devices_per_node)
+    platform = rehearsal.request.job.platform or "modelarts"
+    return SimulatedJob(
+        identity, str(root), rehearsal.nodes, rehearsal.devices_per_node, platform, os.uname().nodename
+    )
 
 
 def files_of(code: Optional[Path], rehearsal: Rehearsal, cwd: str) -> Tuple[Path, ...]:

@@ -15,6 +15,7 @@ from ma_boot.rehearsal.platform.job_form import (
 )
 from ma_boot.rehearsal.platform.simulated_job import (
     PRODUCT,
+    SIMULATED,
     SimulatedJob,
     StartCounts,
     StartedJob,
@@ -31,6 +32,7 @@ from ma_boot.rehearsal.platform.table_writes import TableWrite, renewed, stages,
 __all__ = [
     "NOT_CODE",
     "PRODUCT",
+    "SIMULATED",
     "FormChannel",
     "SimulatedJob",
     "StartCounts",

@@ -9,9 +9,11 @@ from __future__ import annotations
 import os.path
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple
 
-from ma_boot.rank_table import fake
+from ma_boot.modelarts import TABLE_NAME
+from ma_boot.rank_table import WRITERS, fake
 
 _OTHER_JOBS = re.compile(
     r"(MA|VC|VK|BATCH|DLS|MABOOT|MS|MASTER|OMPI|PMIX|SLURM|PET|TORCHELASTIC|MINDX|CM)_"
@@ -19,6 +21,7 @@ _OTHER_JOBS = re.compile(
     r"|(GLOBAL_)?RANK_TABLE_FILE|RANK_ID|RANK_SIZE|DEVICE_ID|ASCEND_DEVICE_ID|JOB_ID|ROUTE_PLAN)$"
 )
 
+SIMULATED = ("modelarts", "volcano", "mindcluster")  # platforms
 PRODUCT = "910b"  # of the simulated nodes: HCCL takes any number of its cards per server
 
 
@@ -33,12 +36,17 @@ class StartCounts:
 
 @dataclass(frozen=True)
 class SimulatedJob:
-    """A job on `nodes` machines with `devices_per_node` devices each, in the sandbox directory `root`."""
+    """A job on `nodes` machines with `devices_per_node` devices each, in the sandbox directory `root`.
+
+    `platform` is what it runs on, `machine` the host name of this machine.
+    """
 
     uuid: str
     root: str
     nodes: int
     devices_per_node: int
+    platform: str = "modelarts"
+    machine: str = ""
 
     @property
     def name(self) -> str:
@@ -47,8 +55,13 @@ class SimulatedJob:
 
     @property
     def log_name(self) -> str:
-        """The name of the job in the names of log files."""
-        return f"modelarts-job-{self.uuid}"
+        """The name of the job in the names of log files.
+
+        A pod of Volcano has the job's name from the names of its hosts, for which addresses stand here.
+        """
+        return {"volcano": self.machine, "mindcluster": self.uuid}.get(
+            self.platform, f"modelarts-job-{self.uuid}"
+        )
 
     def start_counts(self, node: int) -> StartCounts:
         """How often a node was started."""
@@ -77,6 +90,19 @@ class SimulatedJob:
     def table_dir(self, node: int) -> str:
         """`/user/config`, the directory of the rank table."""
         return os.path.join(self.node_root(node), "user", "config")
+
+    @property
+    def table_name(self) -> str:
+        """The file of the rank table in its directory."""
+        return "hccl.json" if self.platform == "mindcluster" else TABLE_NAME
+
+    def table_file(self, node: int) -> Path:
+        """Where the rank table is written."""
+        return Path(self.table_dir(node), self.table_name)
+
+    def uid(self, node: int) -> str:
+        """Kubernetes' id of a node's pod; a rescheduled node is another pod."""
+        return f"6f1c0a2e-0000-4000-{8000 + self.start_counts(node).scheduled}-{node:012d}"
 
     def node_log(self, node: int) -> str:
         """The file with everything that a node prints."""
@@ -138,7 +164,9 @@ class StartedJob(SimulatedJob):
 
 def at_start(job: SimulatedJob, counts: Tuple[StartCounts, ...], exact_paths: bool) -> StartedJob:
     """The job at the start with these counts."""
-    return StartedJob(job.uuid, job.root, job.nodes, job.devices_per_node, counts, exact_paths)
+    return StartedJob(
+        job.uuid, job.root, job.nodes, job.devices_per_node, job.platform, job.machine, counts, exact_paths
+    )
 
 
 def first_start(nodes: int) -> Tuple[StartCounts, ...]:
@@ -169,6 +197,8 @@ def node_environment(
     `MA_CURRENT_INSTANCE_NAME`.
     """
     environ = {name: value for name, value in outside.items() if not _OTHER_JOBS.match(name)}
+    if job.platform != "modelarts":
+        return {**environ, "HOME": job.home(node), **_of_another_platform(job, node)}
     counts = job.start_counts(node)
     environ.update(
         HOME=job.home(node),
@@ -195,12 +225,43 @@ def node_environment(
     return environ
 
 
+def _of_another_platform(job: SimulatedJob, node: int) -> Dict[str, str]:
+    """The variables of a pod of Volcano (plugins env and svc) or of an AscendJob with PyTorch (MindCluster).
+
+    Both have those of the pod that their YAML maps; `RANK_TABLE_FILE` is that of the user's YAML.
+    """
+    if job.platform == "volcano":
+        return {
+            "VC_TASK_INDEX": str(node),
+            "VK_TASK_INDEX": str(node),
+            "VC_WORKER_NUM": str(job.nodes),
+            "VC_WORKER_HOSTS": ",".join(job.host(n) for n in range(job.nodes)),
+            "HOST_IP": job.address(node),
+            "RANK_TABLE_FILE": job.table_dir(node),
+        }
+    each = job.devices_per_node
+    return {
+        "MINDX_TASK_ID": job.uuid,
+        "POD_UID": job.uid(node),
+        "XDL_IP": job.address(node),
+        "LOCAL_WORLD_SIZE": str(each),
+        "WORLD_SIZE": str(each * job.nodes),
+        "LOCAL_RANK": ",".join(map(str, range(each))),
+        "RANK": str(node),
+        "MASTER_ADDR": job.host(0),
+        "MASTER_PORT": "2222",
+        "RANK_TABLE_FILE": os.path.join(job.table_dir(node), job.table_name),
+    }
+
+
 def rank_table(job: SimulatedJob) -> Dict[str, Any]:
-    """The completed rank table, in template two.
+    """The completed rank table: with servers on the other platforms, on ModelArts in template two.
 
     The controller replaces the entry of a rescheduled node: it swaps the old one with the last entry, drops
     it, and appends the new one, in which the server and the devices have other addresses.
     """
+    if job.platform != "modelarts":
+        return _table_with_servers(job)
     table = fake(job.nodes, job.devices_per_node, (job.name + "-worker-{}").format, job.address)
     pods = table["group_list"][0]["instance_list"]
     for node in range(job.nodes):
@@ -210,5 +271,19 @@ def rank_table(job: SimulatedJob) -> Dict[str, Any]:
         place = next(i for i, pod in enumerate(pods) if pod["server_id"] == job.address(node))
         pods[place], pods[-1] = pods[-1], pods[place]
         for device in pods[-1]["devices"]:
+            device["device_ip"] = f"{191 + scheduled}.{device['device_ip'].partition('.')[2]}"
+    return table
+
+
+def _table_with_servers(job: SimulatedJob) -> Dict[str, Any]:
+    """The servers in the order of the pods; a rescheduled node has other addresses and keeps its ranks."""
+    table = WRITERS[job.platform].document(job.nodes, job.devices_per_node)
+    for node, server in enumerate(table["server_list"]):
+        scheduled = job.start_counts(node).scheduled
+        if job.platform == "mindcluster":
+            server.update(server_id=job.uid(node), host_ip=job.address(node))
+        else:
+            server["server_id"] = job.address(node)
+        for device in server["device"]:
             device["device_ip"] = f"{191 + scheduled}.{device['device_ip'].partition('.')[2]}"
     return table

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Callable, Sequence
 
 from ma_boot.errors import CannotCreate
-from ma_boot.modelarts import TABLE_NAME
 from ma_boot.rehearsal.platform.table_writes import TableWrite
 
 
 def write_tables(
     planned: Sequence[TableWrite],
-    directory_of: Callable[[int], str],
+    file_of: Callable[[int], Path],
     cancel: threading.Event,
     note: Callable[[TableWrite], None],
 ) -> None:
@@ -29,7 +28,7 @@ def write_tables(
     for write in planned:
         if cancel.wait(max(0.0, started + write.at - time.monotonic())):
             return
-        file = Path(directory_of(write.node), TABLE_NAME)
+        file = file_of(write.node)
         try:
             (_swap if write.swapped else _write)(file, write.text)
         except OSError as error:

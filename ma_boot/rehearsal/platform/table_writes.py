@@ -8,10 +8,11 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
+from ma_boot.rank_table import WRITERS
+
 if TYPE_CHECKING:
     from ma_boot.rehearsal.faults import Fault
 
-INITIALIZING = '{"status":"initializing"}'
 _STEPS = 3  # equal parts of the delay: missing, initializing, half written
 _SWAP_SECONDS = 0.02
 _SWAPPING_SECONDS = 3.0  # the default of for= of table-rewritten
@@ -33,7 +34,19 @@ class TableWrite:
 def stages(table: Mapping[str, Any]) -> Tuple[str, ...]:
     """The contents of the file one after the other; before them it does not exist."""
     completed = json.dumps(table, indent=4)
-    return (INITIALIZING, completed[: len(completed) // 2], completed)
+    return (json.dumps(_before(table)), completed[: len(completed) // 2], completed)
+
+
+def is_config_map(table: Mapping[str, Any]) -> bool:
+    """Whether Volcano's controller wrote the table: into a ConfigMap, whose files are never torn."""
+    return "server_list" in table and "container_ip" not in table["server_list"][0]
+
+
+def _before(table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What its writer writes before the completed table."""
+    if "group_list" in table:
+        return WRITERS["modelarts"].before[-1]
+    return WRITERS["volcano" if is_config_map(table) else "mindcluster"].before[-1]
 
 
 def writes(
@@ -58,7 +71,12 @@ def _concerns(fault: Fault, node: int) -> bool:
 
 
 def _good(table: Mapping[str, Any], node: int, delay: float) -> List[TableWrite]:
-    return [TableWrite(delay * step / _STEPS, node, text) for step, text in enumerate(stages(table), start=1)]
+    swapped = is_config_map(table)
+    return [
+        TableWrite(delay * step / _STEPS, node, text, swapped)
+        for step, text in enumerate(stages(table), start=1)
+        if not (swapped and step == 2)
+    ]
 
 
 def _faulty(table: Mapping[str, Any], node: int, delay: float, fault: Fault) -> List[TableWrite]:
@@ -97,31 +115,48 @@ def _swaps(node: int, status: str, completed: str, delay: float, fault: Fault) -
         yield TableWrite(at, node, completed if at >= delay else status, True, fault if number == 0 else None)
 
 
-def _changed(table: Mapping[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any]]:
-    """A copy of the table, and its group."""
+def _changed(table: Mapping[str, Any]) -> Tuple[Dict[str, Any], List[Dict[str, Any]]]:
+    """A copy of the table, and its pods or servers, which may be changed."""
     document = copy.deepcopy(dict(table))
-    return document, document["group_list"][0]
+    if "group_list" in document:
+        return document, document["group_list"][0]["instance_list"]
+    return document, document["server_list"]
+
+
+def _devices(pod: Mapping[str, Any]) -> List[Dict[str, Any]]:
+    found: List[Dict[str, Any]] = pod["devices"] if "devices" in pod else pod["device"]
+    return found
 
 
 def _without_pod(table: Mapping[str, Any], pod: Optional[int]) -> Dict[str, Any]:
-    document, group = _changed(table)
-    kept = [one for one in group["instance_list"] if not one["pod_name"].endswith(f"-{pod}")]
-    group["instance_list"] = kept
-    group["instance_count"] = str(len(kept))
-    group["device_count"] = str(sum(len(one["devices"]) for one in kept))
+    document, pods = _changed(table)
+    if "group_list" not in document:
+        del pods[pod or 0]
+        for rank, device in enumerate(device for server in pods for device in server["device"]):
+            device["rank_id"] = str(rank)
+        return {**document, "server_count": str(len(pods))}
+    pods[:] = [one for one in pods if not one["pod_name"].endswith(f"-{pod}")]
+    group = document["group_list"][0]
+    group["instance_count"] = str(len(pods))
+    group["device_count"] = str(sum(len(one["devices"]) for one in pods))
     return document
 
 
 def _with_duplicate(table: Mapping[str, Any]) -> Dict[str, Any]:
-    document, group = _changed(table)
-    devices = [device for pod in group["instance_list"] for device in pod["devices"]]
+    document, pods = _changed(table)
+    devices = [device for pod in pods for device in _devices(pod)]
     for device in devices:
         device["device_ip"] = devices[0]["device_ip"]
     return document
 
 
 def _of_earlier_attempt(table: Mapping[str, Any]) -> Dict[str, Any]:
-    document, group = _changed(table)
-    for number, pod in enumerate(group["instance_list"]):
-        pod.update(pod_name=f"ma-job-of-an-earlier-attempt-{number + 1000}", server_id=f"10.0.0.{number + 1}")
+    document, pods = _changed(table)
+    for number, pod in enumerate(pods):
+        pod["server_id"] = f"10.0.0.{number + 1}"
+        for key, other in (("pod_name", "ma-job-of-an-earlier-attempt-"), ("host_ip", "10.0.1.")):
+            if key in pod:
+                pod[key] = f"{other}{number + 1000 if key == 'pod_name' else number}"
+        if "container_ip" in pod:
+            pod.update(server_id=f"6f-of-an-earlier-attempt-{number}", container_ip=f"10.0.2.{number}")
     return document

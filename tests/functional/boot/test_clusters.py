@@ -91,7 +91,7 @@ def test_a_table_with_more_servers_than_the_job_has_nodes_is_of_another_job(pod:
     pod.table.write_text(json.dumps(table(0, 1, 2)))
     ended = pod.boot("--rank-table-timeout", "0.2", *RANKS)
     assert ended.code == 75
-    assert "completed, but with 3 servers where MA_NUM_HOSTS is 2" in ended.output
+    assert "completed, but with 3 servers where the job has 2 nodes" in ended.output
 
 
 def test_a_child_of_a_hyperjob_believes_the_table_and_finds_itself_by_address(pod: VolcanoPod) -> None:
