@@ -82,6 +82,7 @@ class Publisher:
         self._listed = 0.0
         self._swept = False
         self._strange = False
+        self._is_followed = False
         self._chosen = selected(what.way.include, what.way.exclude)
 
     def look(self, documents: Documents, said: AbstractSet[int] = frozenset()) -> None:
@@ -282,8 +283,19 @@ class Publisher:
             self.newest_whole = (name, time.monotonic())
             if mine:
                 self._send_markers(self.published[mine[-1]].local, documents)
-        if removes:
+        if removes and not self._followed():
             self._remove(self._sets, documents)
+
+    def _followed(self) -> bool:
+        """Whether a later attempt has sets already; says so once: this start should have ended before it."""
+        later = [one.name.attempt for one in self._sets if one.name.attempt.number > self.what.attempt.number]
+        if later and not self._is_followed:
+            self._is_followed = True
+            self.what.told(
+                f"checkpoints: {later[0]} publishes to {self.what.place}, too, and is later than this start "
+                f"({self.what.attempt}): two jobs must not share a URL; nothing is removed any more"
+            )
+        return bool(later)
 
     def _send_markers(self, local: LocalStep, documents: Documents) -> None:
         """Writes the markers of a set that counts beside its files, for people who fetch the tree by hand."""
