@@ -101,15 +101,12 @@ class Start:
             })  # fmt: skip
             try:
                 fetched = self.restore(chosen)
-                why = self._gathered(attempt)
-            except SetDamaged as error:
-                why = f"{chosen.name if chosen else 'the set'} is damaged, trying the one before: {error}"
-            else:
-                if why is None:
+                if self._gathered(attempt):
                     return Begun(attempt, chosen, fetched)
-            self.say(why)
-            if chosen is not None and why:
-                damaged.add(chosen.name)
+            except SetDamaged as error:
+                self.say(f"{chosen.name if chosen else 'the set'} is damaged, trying the one before: {error}")
+                if chosen is not None:
+                    damaged.add(chosen.name)
 
     def _last_number(self) -> int:
         for key in self.documents.keys(self.place.attempts):
@@ -118,11 +115,14 @@ class Start:
                 return found[0].number
         return 0
 
-    def _gathered(self, attempt: Attempt) -> Optional[str]:
-        """Waits for all nodes, then gives the go; returns why there has to be another attempt."""
+    def _gathered(self, attempt: Attempt) -> bool:
+        """Waits for all nodes, then gives the go; False if there has to be another attempt.
+
+        Raises `SetDamaged` if a node has found damage.
+        """
         nodes = self.member.nodes
         if nodes == 1:
-            return None
+            return True
         boots: Dict[int, str] = {0: self.member.boot}
         heard: Set[str] = set()
         waiting = _Waiting(self.documents, self.timeout)
@@ -137,14 +137,15 @@ class Start:
                     continue
                 waiting.news()
                 if problem:
-                    return f"node {node} found a damaged set, trying the one before: {problem}"
-                if node in boots:
-                    return ""  # one of the two starts is dead: who is alive answers another attempt
+                    raise SetDamaged(f"node {node}: {problem}")
+                if node in boots:  # one of them is dead: who is alive answers another attempt
+                    self.say(f"two starts of node {node} have answered {attempt}: all are asked again")
+                    return False
                 boots[node] = boot
             missing = sorted(set(range(nodes)) - set(boots))
             if not missing:
                 self._write(attempt, "go.json", {"boots": [boots[node] for node in range(nodes)]})
-                return None
+                return True
             waiting.pause(f"{nodes_named(missing)} to have the checkpoints of {attempt} in place", self.say)
 
     def _follow(self) -> Begun:

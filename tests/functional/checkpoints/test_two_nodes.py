@@ -191,3 +191,15 @@ def test_the_clocks_of_nodes_may_differ(
                 os.utime(path, (ahead, ahead))
             node.look()
     assert [step_of(found) for found in start([one, two])] == ["20", "20"]
+
+
+def test_a_node_that_is_restarted_while_the_others_wait_takes_part(store: FileStore, tmp_path: Path) -> None:
+    """Node 1 of three answers and dies; its next start and node 2 come while node 0 still waits."""
+    nodes = make_nodes(store, tmp_path, 3)
+    with ThreadPoolExecutor(3) as pool:
+        leader = pool.submit(nodes[0].start)
+        with pytest.raises(NodesMissing):
+            nodes[1].start(timeout=1)
+        others = [pool.submit(node.start) for node in nodes[1:]]
+        assert [step_of(one.result()) for one in (leader, *others)] == [None] * 3
+    assert any("two starts of node 1 have answered" in line for line in nodes[0].said), nodes[0].said
