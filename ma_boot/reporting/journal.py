@@ -6,7 +6,7 @@ import json
 import os
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, TextIO
 
@@ -97,7 +97,9 @@ class Journal:
             try:
                 self._file.write(json.dumps({**entry, "node": self._node}, ensure_ascii=False) + "\n")
             except Exception as error:  # no event is worth a training
-                self._file = None
+                broken, self._file = self._file, None
+                with suppress(OSError):  # what it still holds, it cannot write now either
+                    broken.close()
                 why = error.strerror if isinstance(error, OSError) else described(error)
                 self.say(f"events are no longer written: {why}")
 

@@ -92,13 +92,13 @@ def _expect_good_tests(runner: Runner, copy: Path, places: List[Place]) -> None:
 
 
 def _refuse_stale(copy: Path, known: List[Tuple[str, str]]) -> None:
-    stale = [
-        f"{path}: {before}"
-        for path, before in dict.fromkeys(known)
-        if not (copy / path).exists()
-        or before.partition(" / ")[0]
-        not in map(str.strip, (copy / path).read_text(encoding="utf-8").splitlines())
-    ]
+    stale = []
+    for path, before in dict.fromkeys(known):
+        lines = (copy / path).read_text(encoding="utf-8").splitlines() if (copy / path).exists() else []
+        if not {before, before.partition(" / ")[0]} & {
+            line.strip() for line in lines
+        }:  # of several the first
+            stale.append(f"{path}: {before}")
     if stale:
         sys.exit("\n".join([f"{EQUIVALENT}: no such line any more:", *stale]))
 

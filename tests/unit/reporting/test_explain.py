@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ma_boot.reporting.explain import (
-    MOST_TRACEBACK_LINES,
-    TAIL_LINES,
+    EXIT_CODES,
     explanation,
     last_exception,
     last_words,
@@ -66,21 +65,21 @@ def test_the_last_exception(output: str, exception: Optional[str]) -> None:
 
 
 def test_without_a_traceback_the_last_lines_count() -> None:
-    assert last_words("\n".join(map(str, range(100)))) == [str(n) for n in range(100 - TAIL_LINES, 100)]
+    assert last_words("\n".join(map(str, range(100)))) == [str(n) for n in range(80, 100)]
 
 
 def test_a_deep_traceback_keeps_both_ends() -> None:
     frames = "\n".join(f'  File "x.py", line {n}, in f\n    f()' for n in range(500))
     words = last_words(f"Traceback (most recent call last):\n{frames}\nRecursionError: deep")
-    assert len(words) == MOST_TRACEBACK_LINES
+    assert len(words) == 30
     assert words[0] == "Traceback (most recent call last):"
     assert words[-1] == "RecursionError: deep"
 
 
 @given(st.text())
 def test_the_last_words_of_any_output_fit_on_a_screen(output: str) -> None:
-    assert len(last_words(output)) <= MOST_TRACEBACK_LINES
-    assert len(last_words(f"{output}\n{SIMPLE}\n{output}")) <= MOST_TRACEBACK_LINES
+    assert len(last_words(output)) <= 30
+    assert len(last_words(f"{output}\n{SIMPLE}\n{output}")) <= 30
 
 
 @pytest.mark.parametrize(
@@ -99,3 +98,25 @@ def test_a_code_with_a_meaning_is_explained(code: int, oom: Optional[str], part:
 
 def test_a_code_of_the_training_itself_is_not_explained() -> None:
     assert explanation(ended(3)) is None
+
+
+@pytest.mark.parametrize(("lines", "kept"), [(20, 20), (21, 20)])
+def test_a_message_of_several_lines_belongs_to_its_exception(lines: int, kept: int) -> None:
+    message = [f"line {number}" for number in range(lines)]
+    words = last_words("\n".join([*SIMPLE.split("\n")[:-1], *message, "", "noise"]))
+    assert words[3:] == message[:kept]
+
+
+@pytest.mark.parametrize(("frames", "cut"), [(13, False), (14, True)])
+def test_a_traceback_of_thirty_lines_is_shown_whole(frames: int, cut: bool) -> None:
+    body = [line for number in range(frames) for line in (f'  File "x.py", line {number}', "    f()")]
+    whole = ["Traceback (most recent call last):", *body, "E: 1", "2", "3"]
+    words = last_words("\n".join(whole))
+    assert len(words) == 30
+    assert ("  ..." in words) is cut
+    if cut:
+        assert words == [*whole[:2], "  ...", *whole[-27:]]
+
+
+def test_every_code_with_a_meaning_is_one_that_a_shell_or_the_kernel_gives() -> None:
+    assert sorted(EXIT_CODES) == [126, 127, *(128 + number for number in (4, 6, 7, 9, 11, 15))]

@@ -10,6 +10,8 @@ from typing import Any, Optional, cast
 import pytest
 
 from ma_boot.errors import CommandNotFound, OutputLost, RankTableTimeout
+from ma_boot.modelarts import ChannelContent
+from ma_boot.modelarts.channels import Channel
 from ma_boot.reporting import Ending, RunResult, WorkerExit, below, end_event, report_lines, write_failure
 from ma_boot.reporting.exit_report import exit_status, failure_document
 
@@ -65,6 +67,29 @@ def test_whose_code_it_is(run: RunResult, lost: Optional[OutputLost], code: int,
     assert exit_status(ending)[:2] == (code, by)
     event = end_event(ending)
     assert (event["exit_code"], event["by"], event["label"], event["signal"]) == (code, by, None, None)
+
+
+@pytest.mark.parametrize(
+    ("one", "role"),
+    [(ended(1), "ended with 0"), (ended(1, 0, True), "ended with 0"), (ended(1, 1, True), "failed after it"),
+     (ended(1, 1), "failed after it"), (ended(1, 143, True), "stopped by ma_boot"), (ended(1, 143), "failed after it")],
+)  # fmt: skip
+def test_roles_after_a_failure(one: WorkerExit, role: str) -> None:
+    run = RunResult((ended(0, 3), one))
+    assert (run.role(run.exits[0]), run.role(one)) == ("the cause", role)
+
+
+@pytest.mark.parametrize(
+    ("kind", "files", "complete", "text"),
+    [
+        ("inputs", 2, True, "input data: 2 files, 1.5 kB in /dir, from obs://b/k"),
+        ("outputs", 0, True, "output data: no files in /dir, for obs://b/k"),
+        ("outputs", 2, False, "output data: more than 2 files, 1.5 kB in /dir, for obs://b/k"),
+    ],
+)
+def test_what_the_job_forms_channels_hold(kind: str, files: int, complete: bool, text: str) -> None:
+    content = ChannelContent(Channel("data", kind, "/dir", "obs://b/k"), files, 1500, complete)
+    assert text in report_lines(Ending.of(None, [], None, None, None, (content,)), [])
 
 
 def test_an_error_that_no_check_has_foreseen_is_ours() -> None:

@@ -1,0 +1,182 @@
+"""Standard output and the journal: nothing blocks, nothing is lost without a word."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from pathlib import Path
+from typing import Iterator, List, Tuple
+
+import pytest
+
+from ma_boot.errors import CannotCreate, ExitCode, Stopped
+from ma_boot.reporting import Console, Journal
+from ma_boot.reporting.page.transfers import rates
+from ma_boot.reporting.page.words import OUR_CODES
+from ma_boot.reporting.timeline.job_timeline import TransferSpan
+from tests.functional.node import eventually
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def pipe() -> Iterator[Tuple[int, int]]:
+    reader, writer = os.pipe()
+    yield reader, writer
+    for descriptor in (reader, writer):
+        os.close(descriptor)
+
+
+def read(descriptor: int, count: int) -> bytes:
+    found = b""
+    while len(found) < count:
+        found += os.read(descriptor, count - len(found))
+    return found
+
+
+class TestAStalledReader:
+    """Four MiB are kept, then lines are dropped and counted."""
+
+    def test_writers_are_asked_to_pause_after_four_mebibytes(self, pipe: Tuple[int, int]) -> None:
+        console = Console(pipe[1], patience=600)
+        for _ in range(4):
+            console.write(b"x" * (MIB - 1) + b"\n")
+        assert console.pause() == 0
+        console.write(b"\n")
+        eventually(lambda: console.pause() > 500, "the queue is full")
+        assert (console.accepted, console.dropped_lines) == (4 * MIB + 1, 0)
+        called = threading.Event()
+        console.room_again = called.set
+        assert read(pipe[0], 4 * MIB + 1).count(b"\n") == 5
+        assert called.wait(60)
+        assert console.pause() == 0
+        console.flush()
+
+    def test_after_its_patience_lines_are_dropped_and_their_number_is_said(
+        self, pipe: Tuple[int, int]
+    ) -> None:
+        console = Console(pipe[1], patience=0.0)
+        for _ in range(4):
+            console.write(b"x" * (MIB - 1) + b"\n")
+        assert console.dropped_lines == 0, "there is room, however long nobody reads"
+        console.write(b"\n")
+        console.write(b"lost\nlost\n")
+        assert console.dropped_lines == 2
+        found = read(pipe[0], 4 * MIB + 1)
+        assert b"lost" not in found
+        notice = b"[ma_boot] 2 lines are not shown here: standard output was blocked\n"
+        assert read(pipe[0], len(notice)) == notice
+
+    def test_a_reader_that_has_gone_ends_the_printing(self) -> None:
+        reader, writer = os.pipe()
+        os.close(reader)
+        console = Console(writer)
+        console.write(b"a\nb\n")
+
+        def dropped_after_another() -> bool:
+            console.write(b"c\n")
+            return console.dropped_lines > 0
+
+        eventually(dropped_after_another, "lines are dropped")
+        before = console.dropped_lines
+        console.write(b"d\ne\n")
+        assert (console.dropped_lines, console.pause()) == (before + 2, 0)
+        console.flush()
+        os.close(writer)
+
+
+def test_lines_below_the_output_are_drawn_last_and_taken_away(tmp_path: Path) -> None:
+    descriptor = os.open(tmp_path / "screen", os.O_CREAT | os.O_WRONLY)
+    with Console(descriptor, interactive=True) as console:
+        with console.below() as show:
+            show(["one", "two"])
+            console.flush()
+            console.line("output")
+            console.flush()
+        show(["late"])
+        console.line("end")
+    os.close(descriptor)
+    view = b"\x1b[?7lone\x1b[0m\ntwo\x1b[0m\n\x1b[?7h"
+    away = b"\x1b[2F\x1b[J"
+    assert (tmp_path / "screen").read_bytes() == view + away + b"output\n" + view + away + b"end\n"
+
+
+def test_without_a_terminal_nothing_is_shown_below(tmp_path: Path) -> None:
+    descriptor = os.open(tmp_path / "screen", os.O_CREAT | os.O_WRONLY)
+    with Console(descriptor) as console:
+        assert console.interactive is False
+        with console.below() as show:
+            show(["one"])
+            console.line("output")
+    os.close(descriptor)
+    assert (tmp_path / "screen").read_bytes() == b"output\n"
+
+
+class TestJournal:
+    """A line and an event for each phase."""
+
+    def test_phases_however_they_end(self, tmp_path: Path) -> None:
+        descriptor = os.open(tmp_path / "screen", os.O_CREAT | os.O_WRONLY)
+        with Console(descriptor) as console:
+            journal = Journal(console)
+            with journal.phase("job") as phase:
+                phase.detail = "two\nlines"
+            journal.open(tmp_path / "new" / "events.jsonl", 3)
+            for error in (Stopped(15), ValueError("wrong:\nmore"), ValueError()):
+                with pytest.raises(type(error)), journal.phase("run"):
+                    raise error
+            journal.close()
+            journal.event("late")
+        os.close(descriptor)
+        assert [(one.name, one.outcome, one.detail) for one in journal.phases] == [
+            ("job", "done", "two\nlines"),
+            ("run", "stopped", str(Stopped(15))),
+            ("run", "failed", "wrong"),
+            ("run", "failed", "ValueError"),
+        ]
+        said = (tmp_path / "screen").read_text().splitlines()
+        assert said[:2] == ["[ma_boot] job: done in 0.0 s: two", "[ma_boot] lines"]
+        assert said[3] == "[ma_boot] run: failed in 0.0 s: wrong"
+        events = [json.loads(line) for line in (tmp_path / "new" / "events.jsonl").read_text().splitlines()]
+        assert [event["kind"] for event in events] == ["phase-start", "phase-end"] * 4
+        assert {event["node"] for event in events} == {3}
+
+    def test_a_place_that_cannot_be_written_is_named(self, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+        with Console() as console, pytest.raises(CannotCreate, match="MA_LOG_DIR names it"):
+            Journal(console).open(tmp_path / "file" / "events", None)
+
+    def test_what_cannot_be_written_any_more_is_said_once(self, tmp_path: Path) -> None:
+        descriptor = os.open(tmp_path / "screen", os.O_CREAT | os.O_WRONLY)
+        with Console(descriptor) as console:
+            journal = Journal(console)
+            journal.open(Path("/dev/full"), None)
+            for _ in range(3):
+                journal.event("x")
+        os.close(descriptor)
+        said = "[ma_boot] events are no longer written: No space left on device\n"
+        assert (tmp_path / "screen").read_text() == said
+
+
+def test_every_exit_code_of_ours_has_its_words() -> None:
+    assert set(OUR_CODES) == {int(code) for code in ExitCode}
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "count", "samples", "found"),
+    [
+        (0.0, 4.0, 80, (), [20, 20, 20, 20]),
+        (1.0, 3.0, 40, (), [0, 20, 20, 0]),
+        (0.5, 1.5, 40, (), [20, 20, 0, 0]),
+        (2.0, 2.0, 7, (), [0, 0, 7, 0]),
+        (4.0, 4.0, 7, (), [0, 0, 0, 7]),
+        (3.5, 9.0, 11, (), [0, 0, 0, 11]),
+        (0.0, 4.0, 30, ((1.0, 10), (0.5, 15), (2.0, 5), (3.0, 30)), [10, 10, 10, 0]),
+    ],
+)
+def test_bytes_are_drawn_when_they_moved(
+    start: float, end: float, count: int, samples: Tuple[Tuple[float, int], ...], found: List[float]
+) -> None:
+    moved = [TransferSpan("download", start, end, 1, count, samples)]
+    assert rates(moved, 4.0, 4) == pytest.approx(found)

@@ -1,0 +1,153 @@
+"""Event files and the ends of logs, as the page gets them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import List
+
+import pytest
+
+from ma_boot.errors import ConfigError
+from ma_boot.reporting.page.read import page_of, tails
+from ma_boot.reporting.timeline import Timeline, read_events, timeline_of
+from ma_boot.reporting.timeline.events import number, several, whole
+from tests.synthetic import Writer
+
+
+def node_with_logs(directory: Path, count: int, code: int = 0) -> Writer:
+    node = Writer(0, 10**12)
+    node.phase("job", 0, 1)
+    for rank in range(count):
+        node.at(2, "start", label=f"rank {rank}", rank=rank, log_file=str(directory / f"{rank}.txt"))
+        node.at(9, "exit", label=f"rank {rank}", rank=rank, code=0 if rank else code, stopped=False)
+    node.at(10, "end", exit_code=code, by="training" if code else None, label="rank 0")
+    return node
+
+
+def line_of(node: Writer) -> Timeline:
+    return timeline_of([read_events(node.text(), lambda text: text)])
+
+
+def tail_of(directory: Path, content: bytes, code: int = 0) -> str:
+    (directory / "0.txt").write_bytes(content)
+    (text,) = tails(line_of(node_with_logs(directory, 1, code)), [], lambda text: text).values()
+    return text
+
+
+class TestTails:
+    """The last whole lines of a log."""
+
+    @pytest.mark.parametrize(("code", "most"), [(3, 16_000), (0, 6_000)])
+    def test_of_the_cause_more_is_shown(self, tmp_path: Path, code: int, most: int) -> None:
+        line = b"x" * 99 + b"\n"
+        assert tail_of(tmp_path, line * 400, code) == (line * (most // 100 - 1)).decode().rstrip("\n")
+        assert tail_of(tmp_path, line * (most // 100), code) == (line * (most // 100)).decode().rstrip("\n")
+
+    def test_a_long_last_line_is_shown_in_part(self, tmp_path: Path) -> None:
+        assert tail_of(tmp_path, b"first\n" + b"y" * 7_000) == "y" * 2000
+
+    def test_colours_and_overwritten_states_are_left_out(self, tmp_path: Path) -> None:
+        content = b"\x1b[31mred\x1b[0m\r\n 10%\r 20%\r\n\x1b]0;title\x07last\n\n"
+        assert tail_of(tmp_path, content) == "red\n 20%\nlast"
+
+    @pytest.mark.parametrize(("count", "each"), [(1, 5_997), (27, 5_923), (64, 2_497)])
+    def test_all_logs_share_the_room(self, tmp_path: Path, count: int, each: int) -> None:
+        for rank in range(count):
+            (tmp_path / f"{rank}.txt").write_bytes(b"x\n" * 5_000)
+        found = tails(line_of(node_with_logs(tmp_path, count)), [], lambda text: text)
+        assert len(found) == count
+        assert {len(text) for text in found.values()} == {each}, (
+            "6,000, 160,000 / 27 and / 64, less half a line"
+        )
+
+    def test_they_are_found_beside_the_events_too_and_secrets_are_masked(self, tmp_path: Path) -> None:
+        node = node_with_logs(Path("/not/here"), 1)
+        (tmp_path / "0.txt").write_text("the SECRET word")
+        found = tails(line_of(node), [tmp_path / "e"], lambda text: text.replace("SECRET", "***"))
+        assert found == {"/not/here/0.txt": "the *** word"}
+        assert tails(line_of(node), [], lambda text: text) == {}
+
+
+class TestFiles:
+    """What is no job's events is said."""
+
+    def test_it_names_what_it_cannot_read(self, tmp_path: Path) -> None:
+        with pytest.raises(ConfigError, match=r"cannot read the events .*none: No such file"):
+            page_of([tmp_path / "none"], {})
+        (tmp_path / "empty").write_text("\n")
+        with pytest.raises(ConfigError, match=r"no events in .*empty"):
+            page_of([tmp_path / "empty"], {})
+        for name in "ab":
+            node = Writer(0, 10**12)
+            node.at(0, "job", name=f"job {name}")
+            (tmp_path / name).write_text(node.text())
+        with pytest.raises(ConfigError, match=r"several:\n  - job a\n  - job b"):
+            page_of([tmp_path / "a", tmp_path / "b"], {})
+        assert "job a" in page_of([tmp_path / "a"], {})
+
+    @pytest.mark.parametrize(("depth", "kept"), [(8, True), (9, False)])
+    def test_what_is_too_deep_is_left_out(self, depth: int, kept: bool) -> None:
+        text = json.dumps({"kind": "x", "a": json.loads("[" * depth + '"word"' + "]" * depth)})
+        (event,) = read_events(text, lambda text: text).events
+        assert ("word" in json.dumps(event)) is kept
+
+    def test_long_lists_and_texts_are_cut(self) -> None:
+        text = json.dumps({"kind": "x", "a": list(range(3000)), "b": "x" * 9000, "c" * 200: 1})
+        (event,) = read_events(text, lambda text: text).events
+        assert (len(event["a"]), len(event["b"]), event["c" * 100]) == (2000, 4000, 1)
+
+
+def test_only_numbers_that_can_be_meant_count() -> None:
+    event = {
+        "a": 1e12,
+        "b": 1.1e12,
+        "c": -1,
+        "d": True,
+        "e": 1_000_000,
+        "f": 1_000_001,
+        "g": 0,
+        "h": ["x", 1, "y" * 200],
+    }
+    assert [number(event, name) for name in "abcdg"] == [1e12, None, None, None, 0]
+    assert [whole(event, name) for name in "acdefg"] == [None, None, None, 1_000_000, None, 0]
+    assert several(event, "h") == ("x", "y" * 100)
+    assert several(event, "a") == ()
+
+
+@pytest.mark.parametrize(
+    ("field", "most"),
+    [("files", 10**12), ("bytes", 10**18), ("retries", 10**6), ("by_length", 10**12)],
+)
+def test_impossible_figures_of_a_transfer_are_none(field: str, most: int) -> None:
+    found: List[int] = []
+    for value in (most, most + 1):
+        node = Writer(0, 10**12)
+        node.at(1, "transfer", direction="upload", **{field: value})
+        ((_, run),) = line_of(node).all_runs()
+        found.append(getattr(run.transfers[0], field))
+    assert found == [most, 0]
+
+
+@pytest.mark.parametrize(("code", "kept"), [(255, 255), (256, None)])
+def test_codes_are_those_of_a_process(code: int, kept: object) -> None:
+    node = Writer(0, 10**12)
+    node.at(1, "start", label="rank 0", rank=0)
+    node.at(2, "exit", label="rank 0", code=code, signal=64 if kept else 65)
+    node.at(3, "end", exit_code=code, signal=64 if kept else 65)
+    ((_, run),) = line_of(node).all_runs()
+    assert (run.exit_code, run.processes[0].code) == (kept, kept)
+    assert (run.signal, run.processes[0].signal) == ((64, 64) if kept else (None, None))
+
+
+def test_what_a_channel_holds_is_in_its_incident() -> None:
+    node = Writer(0, 10**12)
+    node.at(1, "channel", direction="d" * 30, name="n" * 200, files=3, url="obs://b/k")
+    node.at(2, "channel", direction="input", name="data", files=0, bytes=5, url="obs://b/k")
+    node.at(3, "channel", direction="input", name="data", files=2, bytes=1500, url="obs://b/k")
+    ((_, run),) = line_of(node).all_runs()
+    assert [(one.label, one.text) for one in run.incidents] == [
+        ("d" * 20 + " " + "n" * 100, "3 files, 0 B · obs://b/k"),
+        ("input data", "no files · obs://b/k"),
+        ("input data", "2 files, 1.5 kB · obs://b/k"),
+    ]
