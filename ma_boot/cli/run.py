@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Sequence
 
 import click
@@ -55,6 +54,8 @@ class _Run(CommandWithTopics):
 
     def defaults_of(self, job: JobFile) -> Dict[str, Any]:
         """The options that rehearse a job: its own, those of its variables, and what its form says."""
+        import shlex  # most starts have no job file
+
         form = {
             "nodes": job.nodes,
             "devices_per_node": job.devices_per_node,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Callable, Iterator, List, Mapping, Optional
 
+from ma_boot.errors import ConfigError
+
 MOST = 500  # lines of a page
 
 Page = Mapping[str, Any]
@@ -15,7 +17,9 @@ class WorkerLog:
 
     A page begins at a base line, whose identity is opaque. The API's documents do not say whether that line
     is a part of the page, nor what a page in ascending order without one is. So neither is relied on: a page
-    that begins with the base line loses it, and what is older than the first page is read before it.
+    that begins with the base line loses it, and what is older than the first page is read before it. A base
+    line that the service does not know any more is that of an earlier start: the log is read from its first
+    line again.
     """
 
     def __init__(self, task: str) -> None:
@@ -32,7 +36,13 @@ class WorkerLog:
     def pages(self, get: GetPage) -> Iterator[List[str]]:
         """The lines that are new, a page at a time; a page counts as read once it was returned."""
         while True:
-            page = get(self._base, "asc", MOST)
+            try:
+                page = get(self._base, "asc", MOST)
+            except ConfigError:
+                if self._base is None:
+                    raise
+                self._base = None  # the worker has restarted, and its log begins anew
+                continue
             lines = _lines(page, self._base)
             if not lines:
                 return

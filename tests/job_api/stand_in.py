@@ -184,7 +184,10 @@ class ModelArtsStandIn:
         most = int(query.get("lines", 50))
         if log is None or not 1 <= most <= 500:
             return 400, {"error_code": "ModelArts.2788", "error_msg": what}
-        return 200, log.page(query.get("base_line"), query.get("order", "desc"), most)
+        try:
+            return 200, log.page(query.get("base_line"), query.get("order", "desc"), most)
+        except KeyError:
+            return 400, {"error_code": "ModelArts.2788", "error_msg": "base_line"}
 
 
 def signature_is_good(method: str, target: str, headers: Any, body: bytes) -> bool:

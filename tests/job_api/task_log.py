@@ -10,11 +10,15 @@ FIRST = 1_790_000_000_000_000_000  # identities are stamps of 19 digits, as thos
 
 
 class TaskLog:
-    """Lines of a file that grows, or lines that a test adds; `inclusive` pages begin with their base line."""
+    """Lines of a file that grows, or lines that a test adds; `inclusive` pages begin with their base line.
+
+    A `forgetful` one refuses base lines of an earlier start.
+    """
 
     def __init__(
         self, file: Optional[Path] = None, inclusive: bool = True, newest_first: bool = False
     ) -> None:
+        self.forgetful = False
         self.file, self.inclusive, self.newest_first = file, inclusive, newest_first
         self.ended = False
         self.served = 0
@@ -38,6 +42,8 @@ class TaskLog:
         with self._lock:
             self._grow()
             first, last = self._begin, len(self._lines)
+            if self.forgetful and base is not None and int(base) - FIRST < first:
+                raise KeyError(base)
             if base is None:
                 span = (
                     range(max(first, last - most), last)

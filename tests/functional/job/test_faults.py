@@ -10,6 +10,7 @@ from typing import Dict, Iterator, List
 import pytest
 
 from ma_boot.job_service import Following, JobApi, JobFollower, PatientApi, api_access
+from ma_boot.job_service.api import ServiceBusy
 from ma_boot.job_service.worker_log import WorkerLog
 from tests.functional.job.conftest import FAST, Desk
 from tests.functional.node import eventually
@@ -139,3 +140,35 @@ def test_states_events_and_logs_come_in_order_and_each_once(api: ModelArtsStandI
     logs = [line for kind, line in seen if kind == "log"]
     assert logs == ["in Pending", "in Rescheduling", "in Running", "in Running", "in Completed"]
     assert said == []
+
+
+def test_a_base_line_of_an_earlier_start_does_not_end_the_watching(api: ModelArtsStandIn) -> None:
+    client, reader = opened(api), WorkerLog("worker-0")
+    job = api.jobs[client.create(BODY)["metadata"]["id"]]
+    log = job.logs["worker-0"]
+    log.forgetful = True
+    log.add("first start")
+    get = partial(client.lines, job.id, "worker-0")
+    assert [*reader.pages(get)] == [["first start"]]
+    log.restart()
+    assert [*reader.pages(get)] == []
+    log.add("second start", "more")
+    assert [*reader.pages(get)] == [["second start", "more"]]
+    assert [*reader.pages(get)] == []
+
+
+def test_an_endpoint_that_never_answers_is_given_up(api: ModelArtsStandIn) -> None:
+    said: List[str] = []
+    pauses: List[float] = []
+    patient = PatientApi(lambda: opened(api), said.append, pauses.append)
+    api.faults.append(ApiFault("portal", times=1000))
+    with pytest.raises(ServiceBusy, match="expected JSON from"):
+        patient.call(JobApi.details, "x")
+    assert 30 < sum(pauses) < 130
+    assert len(said) == 1
+    api.faults.clear()
+    job = opened(api).create(BODY)["metadata"]["id"]
+    patient.call(JobApi.details, job)
+    api.faults.append(ApiFault("portal", times=100))
+    patient.call(JobApi.details, job)
+    assert said[1:] == [said[0].replace("/x:", f"/{job}:"), "ModelArts answers again"]

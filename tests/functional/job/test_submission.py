@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tests.functional.job.conftest import FAST, Desk
 from tests.functional.node import eventually
+from tests.functional.terminal import in_terminal
 from tests.job_api.stand_in import job_named
 
 
@@ -181,3 +182,15 @@ def test_the_way_of_the_readme(desk: Desk) -> None:
             main = [sys.executable, "-m", "ma_boot", *words]
             assert subprocess.run(main, cwd=desk.project, env=desk.environ, timeout=100).returncode == 0
     assert "[node 1] [rank 15] rank 15" in done.out
+
+
+def test_on_a_terminal_the_state_is_below_the_output_and_takes_no_line_away(desk: Desk) -> None:
+    job = desk.job("submit", "job.yaml", "--", "train.py", "print:hello").out.strip()
+    argv = [sys.executable, "-m", "ma_boot", "job", "watch", job, *FAST]
+    shown = in_terminal(argv, desk.project, {**desk.environ, "TERM": "xterm"}, rows=24, columns=150)
+    assert shown.code == 0
+    assert b"first  Running" in shown.written or b"first  Completed" in shown.written
+    assert [line for line in shown.lines if line.startswith("first  ")] == [], "nothing of the view remains"
+    for rank in range(4):
+        greeting = [line for line in shown.lines if line.endswith("hello") and f"[node {rank // 2}]" in line]
+        assert len(greeting) == 2

@@ -96,8 +96,9 @@ def test_an_unwritable_home_is_no_error(desk: Desk) -> None:
     assert desk.job("list", more={"HOME": "/proc/1"}).code == 0
 
 
-def test_an_error_is_printed_once(desk: Desk) -> None:
-    desk.api.faults.append(ApiFault("500", times=9))
+@pytest.mark.parametrize("kind", ["500", "close"])
+def test_an_error_is_printed_once(desk: Desk, kind: str) -> None:
+    desk.api.faults.append(ApiFault(kind, times=9))
     done = desk.job("list")
     assert done.code == 69
     assert len(done.err.splitlines()) == 1, "the SDK's logger would print it again"

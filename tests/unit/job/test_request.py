@@ -80,6 +80,9 @@ def test_a_secret_is_masked_where_the_request_is_shown() -> None:
     shown = shown_body(body_of(), {"OBS_ACCESS_KEY_ID": "AKPLANTED"})
     assert "PLANTED" not in str(shown)
     assert shown["algorithm"]["environments"]["A"] == "x y"
+    of_parameter = body_of(WHOLE.replace("lr: 0.10", "api_key: PLANTED"))
+    assert "PLANTED" in str(of_parameter)
+    assert "PLANTED" not in str(shown_body(of_parameter, {"OBS_ACCESS_KEY_ID": ""}))
 
 
 def test_the_sdk_knows_every_field() -> None:
