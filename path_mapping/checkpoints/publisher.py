@@ -26,6 +26,7 @@ from path_mapping.mapping import Route, selected
 from path_mapping.planning import Copy, unquoted
 from path_mapping.transfer import open_for_writing, send_files
 
+STRANGE_SECONDS = 600.0  # without a file of any step, until somebody is told
 IDLE_LOOKS = 12  # settle times for which others have a set of which this node has nothing, until it is idle
 
 
@@ -82,13 +83,15 @@ class Publisher:
         self._listed = 0.0
         self._swept = False
         self._strange = False
+        self._began = time.monotonic()
         self._is_followed = False
         self._chosen = selected(what.way.include, what.way.exclude)
 
     def look(self, documents: Documents, said: AbstractSet[int] = frozenset()) -> None:
         """Publishes what has become complete, and withdraws what has changed since it was published."""
         files, now = self._files(), time.monotonic()
-        self._tell_of_strangers(files)
+        if now - self._began >= STRANGE_SECONDS:
+            self._tell_of_strangers(files)
         self.watch.look(files, now)
         self._withdraw(files, documents)
         complete, _ = self.watch.complete(files, said)
@@ -158,7 +161,7 @@ class Publisher:
 
     def _tell_of_strangers(self, files: Dict[str, FileState]) -> None:
         """Says once that there are files, and none of them belongs to a step."""
-        if not self._strange and files and self.watch.is_strange(files):
+        if not self._strange and files and not self.published and self.watch.is_strange(files):
             self._strange = True
             known = " ".join(self.watch.checkpoint)
             self.what.told(

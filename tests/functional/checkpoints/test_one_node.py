@@ -7,6 +7,9 @@ from pathlib import Path
 
 from path_mapping.stores import FileStore
 from tests.functional.checkpoints.output import TestNode, keys, step_of
+from tests.transfers import write
+
+TRACKER = "latest_checkpointed_iteration.txt"
 
 
 def test_the_next_start_goes_on_from_the_newest_step(store: FileStore, tmp_path: Path) -> None:
@@ -44,3 +47,31 @@ def test_the_last_step_is_published_at_the_end(store: FileStore, tmp_path: Path)
     shutil.rmtree(node.out)
     assert step_of(node.start()) == "10"
     assert [key for key in keys(store) if key.endswith("iter_10/rank_0.bin")]
+
+
+def test_files_that_are_no_checkpoint_are_said_to_be_none(store: FileStore, tmp_path: Path) -> None:
+    node = TestNode(tmp_path, store, options={"checkpoint": ("auto",)})
+    node.start()
+    write(node.out, {"weights-of-today": b"x", "logs/a": b"x"})
+    node.look()
+    assert not node.said, "the first step may come late"
+    node.end()
+    (line,) = node.said
+    assert "none of the 2 files in" in line
+    assert "'auto'" in line
+
+
+def test_a_pointer_of_the_framework_is_never_sent_and_is_made_here(store: FileStore, tmp_path: Path) -> None:
+    node = TestNode(tmp_path / "a", store, options={"checkpoint": ("megatron-legacy",)})
+    node.start()
+    for step in (100, 200):
+        name = f"iter_{step:07}/mp_rank_00"
+        write(node.out, {f"{name}/model_optim_rng.pt": b"old format %d" % step, TRACKER: b"%d" % step})
+        node.look(30)
+    write(node.out, {TRACKER: b"300"})  # a step that never came
+    node.end()
+    other = TestNode(tmp_path / "b", store, options={"checkpoint": ("megatron-legacy",)})
+    assert step_of(other.start()) == "200"
+    assert other.files()[TRACKER] == b"200"
+    (sent,) = [key for key in keys(store) if key.endswith(TRACKER)]
+    assert b"".join(store.read("bucket", sent)) == b"200", "it names a set that counts"
