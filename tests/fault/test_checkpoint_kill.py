@@ -26,6 +26,7 @@ from tests.functional.programs.saver import content
 KILLS = 4  # `make test-kill` has 200
 NODES = 2
 LAST = 100_000
+START_SECONDS = 300.0  # of the whole job; the machine may be busy
 _PART = re.compile(r"ckpt/\.ma_boot/sets/(\d+)-(\w+)/(\d+)/part-(\d+)-of-(\d+)\.json")
 
 
@@ -65,6 +66,7 @@ class KilledJob:
                 all(one.exists() for one in said) or any(one.process.poll() is not None for one in running)
             ),
             "the beginning of all ranks",
+            START_SECONDS,
         )
         if not all(one.exists() for one in said):
             for one in running:
@@ -172,6 +174,7 @@ def numbers(path: str) -> List[int]:
     return [int(number) for number in re.findall(r"\d+", path)]
 
 
+@pytest.mark.timeout(600)
 def test_a_job_killed_anywhere_goes_on_from_the_newest_whole_step(obs: ObsServer, tmp_path: Path) -> None:
     run_kills(obs, tmp_path, KILLS)
 
