@@ -7,6 +7,7 @@ statement which names it.
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
@@ -104,14 +105,22 @@ class Selection:
         if self.function(path, line) is None:
             lines = (self._concerned(source, line) | source.inside(line) | lines) - self.imported
         found = self._running(lines)
-        if not found and self.function(path, line) is None:
-            found = self._running(None, path)
+        if self.function(path, line) is None:
+            found = self._with_those_that_name(source.bound(line), found) or self._running(None, path)
         spent = list(accumulate(self.seconds(name) for name in found))
         return found[: max(4, sum(one <= self.enough for one in spent))]
 
     def seconds(self, test: str) -> float:
         """What the test took while it was watched."""
         return self.tests[test].seconds
+
+    def _with_those_that_name(self, names: Set[str], found: List[str]) -> List[str]:
+        """These tests and those of files that use one of the names: a class may be made without a line of it."""
+        word = re.compile(rf"\b({'|'.join(map(re.escape, names))})\b") if names else None
+        files = {name.partition("::")[0] for name in self.tests}
+        using = {file for file in files if word and word.search(Path(file).read_text(encoding="utf-8"))}
+        more = {name for name in self.tests if name.partition("::")[0] in using}
+        return sorted(more.union(found), key=self.seconds)
 
     def _running(self, lines: Optional[Set[Line]], path: str = "") -> List[str]:
         tests = [
