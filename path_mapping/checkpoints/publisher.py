@@ -98,7 +98,7 @@ class Publisher:
         todo = [
             local for local in complete if local.step.number not in self.published and not self._cut(local)
         ]
-        todo += self._said_without_files(files, said)
+        todo += self._said_without_files(files, said, documents)
         written = open_for_writing([self.what.root]) if todo else set()
         for local in todo:
             if not any(str(self.what.root / path) in written for path in local.files):
@@ -119,7 +119,9 @@ class Publisher:
         complete, waiting = self.watch.complete(files, said, ended_well)
         new = [local for local in complete if local.step.number not in self.published]
         waiting.update((local.step, cut) for local in new for cut in (self._cut(local),) if cut)
-        todo = [local for local in new if local.step not in waiting] + self._said_without_files(files, said)
+        todo = [local for local in new if local.step not in waiting] + self._said_without_files(
+            files, said, documents
+        )
         if hurry and todo:
             others = {one.name.step for one in self._listing(documents)} if nodes > 1 else set()
             todo.sort(key=lambda local: (local.step.number in others, local.step.number), reverse=True)
@@ -181,11 +183,22 @@ class Publisher:
                 return f"{path}: {found}"
         return ""
 
-    def _said_without_files(self, files: Dict[str, FileState], said: AbstractSet[int]) -> List[LocalStep]:
-        """Steps that the training has said are complete, of which this node has no files."""
+    def _said_without_files(
+        self, files: Dict[str, FileState], said: AbstractSet[int], documents: Documents
+    ) -> List[LocalStep]:
+        """Steps that the training has said are complete, of which this node has no files but others have.
+
+        Only where another node's part is there already, so that the first one always has files: a set of
+        none would be the newest, and a start would go on from nothing.
+        """
         here = {step.number for step in self.watch.steps(files)}
-        missing = sorted(said - here - set(self.published))
-        return [LocalStep(TrainingStep(number, step_text(number)), Layout("", ()), {}) for number in missing]
+        missing = said - here - set(self.published)
+        if not missing or self.what.nodes == 1:
+            return []
+        listed = [one.name for one in self._listing(documents)]
+        theirs = {name.step for name in listed if name.attempt == self.what.attempt}
+        numbers = sorted(missing & theirs)
+        return [LocalStep(TrainingStep(number, step_text(number)), Layout("", ()), {}) for number in numbers]
 
     def _files(self) -> Dict[str, FileState]:
         found = local_files(self.what.root)

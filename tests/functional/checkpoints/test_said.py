@@ -1,0 +1,60 @@
+"""What training code says by `ma_boot.training.checkpoint` is heard by the ma_boot that has started it."""
+
+from __future__ import annotations
+
+import signal
+
+from ma_boot.rehearsal.obs_server import ObsServer
+from tests.functional.checkpoints.test_boot import Job
+from tests.functional.node import Node, eventually
+
+SAYS = """
+import os, sys, time
+from pathlib import Path
+from ma_boot.training import checkpoint
+out, last, rank = Path(sys.argv[1]), int(sys.argv[2]), os.environ["RANK_ID"]
+begin = int(os.environ.get("MABOOT_RESTORED_STEP", 0))
+print(f"rank {rank} goes on from {begin}", flush=True)
+for step in range(begin + 10, last + 1, 10):
+    (out / f"iter_{step}").mkdir(parents=True, exist_ok=True)
+    (out / f"iter_{step}" / f"rank_{rank}.bin").write_bytes(f"{step} of {rank};".encode() * 10_000)
+    if not (out / f"silent_{step}").exists():
+        checkpoint(step)
+    while not (out / f"go_{step}").exists():
+        time.sleep(0.02)
+"""
+
+
+def test_a_step_whose_names_cannot_tell_is_published_when_all_ranks_have_said_so(
+    node: Node, obs: ObsServer
+) -> None:
+    """By its names it would never be complete: nobody writes `done`."""
+    job = Job(node, obs, checkpoint=["iter_{step}/rank_{rank}.bin", "iter_{step}/done"])
+    (node.home / "train.py").write_text(SAYS)
+    (job.out / "silent_20").touch()
+    job.go(10)
+    running = node.start(*job.arguments(100))
+    eventually(lambda: job.published() == 1, "step 10 in OBS")
+    eventually(lambda: (job.out / "iter_20/rank_1.bin").exists(), "step 20, of which nothing is said")
+    running.signal(signal.SIGTERM)
+    ended = running.end()
+    assert ended.code == 128 + signal.SIGTERM
+    assert "checkpoint step 20 is not complete here, so it is given up: no iter_{step}/done" in ended.output
+    assert job.published() == 1
+    (job.out / "silent_20").unlink()
+    (job.out / "silent_30").touch()
+    job.go(20, 30)
+    again = node.boot(*job.arguments(30))
+    assert "rank 0 goes on from 10" in again.output
+    assert "step 20 is the last one of this node" in again.output, "of 30 nobody has said anything"
+
+
+def test_what_is_said_of_a_step_without_files_makes_no_set(node: Node, obs: ObsServer) -> None:
+    """The script saves elsewhere, or under other names: the next start must not go on from nothing."""
+    job = Job(node, obs, checkpoint="step_{step}.pt")
+    (node.home / "train.py").write_text(SAYS)
+    job.go(10, 20)
+    ended = node.boot(*job.arguments(20))
+    assert ended.code == 0, ended.output
+    assert job.published() == 0
+    assert "rank 0 goes on from 0" in node.boot(*job.arguments(20)).output
