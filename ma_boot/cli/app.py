@@ -124,7 +124,9 @@ class _RunByDefault(Group):
     def shell_complete(self, ctx: click.Context, incomplete: str) -> List[CompletionItem]:
         """The commands, and what may follow `run`, since `run` can be omitted."""
         run = self.commands["run"]
-        of_run = run.make_context("run", [], parent=ctx, resilient_parsing=True)
+        of_run = click.Context(
+            run, ctx, "run", resilient_parsing=True
+        )  # without words there is nothing to parse
         found = [*run.shell_complete(of_run, incomplete), *super().shell_complete(ctx, incomplete)]
         return list({(item.type, item.value): item for item in found}.values())
 
