@@ -5,7 +5,7 @@ from ma_boot.job.keys import KEYS, read_text
 from ma_boot.job.load import load_job
 from ma_boot.job.read import parse_job
 from ma_boot.job.request import boot_command, code_place, request_body, shown_body
-from ma_boot.job.rules import exposed_secrets, form_problems, image_region, missing_fields
+from ma_boot.job.rules import exposed_secrets, form_problems, image_region, keys_missing, missing_fields
 from ma_boot.job.states import ENDED, STATES, cause_of, exit_code_of, state_of
 from ma_boot.job.template import Answers, first_job_file, first_mapping
 
@@ -26,6 +26,7 @@ __all__ = [
     "first_mapping",
     "form_problems",
     "image_region",
+    "keys_missing",
     "load_job",
     "missing_fields",
     "overridden",

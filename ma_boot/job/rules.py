@@ -143,3 +143,12 @@ def exposed_secrets(job: JobFile) -> List[JobProblem]:
         for name, value in job.environment.items()
         if value and looks_secret(name)
     ]
+
+
+def keys_missing(job: JobFile) -> List[JobProblem]:
+    """A path mapping without keys, by which the nodes reach OBS, unless the image has some."""
+    mapped = any(word.startswith("--path-mapping=") for word in job.options)
+    if not mapped or {"OBS_ACCESS_KEY_ID", "ACCESS_KEY_ID"} & {*job.secrets, *job.environment}:
+        return []
+    text = "no keys for the path mapping; expected OBS_ACCESS_KEY_ID and OBS_SECRET_ACCESS_KEY of your shell"
+    return [job.problem("secrets", text)]

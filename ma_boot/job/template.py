@@ -10,7 +10,7 @@ from typing import Tuple
 _JOB = """\
 # A training job on ModelArts. Rehearse it:  ma_boot --local --job job.yaml
 #                              Submit it:    ma_boot job submit job.yaml
-# Each key is also an option that overrides it: --nodes 2. Local paths start in the current directory.
+# `ma_boot job submit` has an option for each key: --nodes 2. Local paths start in the current directory.
 
 name: {name}
 {image}
@@ -33,7 +33,7 @@ devices-per-node: {devices}
 #   lr: 0.1
 # environment:
 #   HCCL_CONNECT_TIMEOUT: 1800
-# secrets: [OBS_ACCESS_KEY_ID, OBS_SECRET_ACCESS_KEY]   # variables of your shell that the job needs
+{keyless}secrets: [OBS_ACCESS_KEY_ID, OBS_SECRET_ACCESS_KEY]   # variables of your shell that the job needs
 
 {known}log-url: {where}/log/
 # retries: 3                     # restarts by the platform
@@ -83,6 +83,7 @@ def first_job_file(answers: Answers) -> str:
         if answers.pool
         else "# pool: pool-a1b2c3d4   # a dedicated pool",
         flavor=f"{'' if answers.pool else '# '}flavor: modelarts.pool.visual.{cards}xlarge",
+        keyless="" if answers.mapping else "# ",
         known="" if answers.bucket else "# ",
         where=answers.where,
     )

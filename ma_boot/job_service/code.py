@@ -44,9 +44,9 @@ def job_code(job: JobFile, cwd: str, problems: List[JobProblem]) -> JobCode:
     files: Tuple[Path, ...] = ()
     try:
         found, command = code_directory(job.command, job.code_dir or None, cwd)
-        if found is None:
+        if found is None and job.command:
             problems.append(job.problem("code-dir", "missing, as the command names no file here"))
-        else:
+        elif found is not None:
             directory = found
             files = code_files(directory, (), job.exclude)
             size = sum((directory / file).stat().st_size for file in files)

@@ -108,6 +108,7 @@ def planned_submission(ctx: click.Context, words: Sequence[str]) -> Planned:
         exposed_secrets,
         form_problems,
         image_region,
+        keys_missing,
         missing_fields,
         request_body,
     )
@@ -121,7 +122,13 @@ def planned_submission(ctx: click.Context, words: Sequence[str]) -> Planned:
         lines = [str(one) for one in sorted(dict.fromkeys(problems), key=lambda one: one.line or 0)]
         raise ConfigError(listed("the job cannot be submitted:", lines))
     body = request_body(job, boot_command(code.options, code.command), code.url, secrets)
-    return Planned(body, code, tuple(map(str, exposed_secrets(job))), secrets, image_region(job.image))
+    return Planned(
+        body,
+        code,
+        tuple(map(str, [*exposed_secrets(job), *keys_missing(job)])),
+        secrets,
+        image_region(job.image),
+    )
 
 
 def _secrets(job: JobFile, environ: Mapping[str, str], problems: List[JobProblem]) -> Dict[str, str]:

@@ -119,6 +119,16 @@ def test_secrets_in_the_file_are_pointed_out(project: Path) -> None:
     assert "PLANTED" not in ended.output
 
 
+def test_a_path_mapping_without_keys_is_pointed_out(project: Path) -> None:
+    expected = (
+        "note: line 12: secrets: no keys for the path mapping; expected OBS_ACCESS_KEY_ID and OBS_SECRET"
+    )
+    assert expected in ma_boot(project, "job", "submit", "job.yaml", "--plan", more=SECRET).output
+    keys = {**SECRET, "OBS_ACCESS_KEY_ID": "AKPLANTED"}
+    words = ("--secret", "OBS_ACCESS_KEY_ID", "--plan")
+    assert "note:" not in ma_boot(project, "job", "submit", "job.yaml", *words, more=keys).output
+
+
 def test_a_code_directory_has_limits(project: Path) -> None:
     deep = project / "src" / "/".join("d" * 32)
     deep.mkdir(parents=True)
