@@ -252,7 +252,10 @@ def _trivial(rehearsal: Rehearsal, directory: Path) -> Rehearsal:
     except OSError as error:
         raise CannotCreate(f"cannot create {directory}: {error.strerror}") from error
     request = rehearsal.request._replace(
-        command=(str(script), str(_TRIVIAL_SECONDS), "1", hashlib.sha256(content).hexdigest()),
+        command=(
+            *(str(script), str(_TRIVIAL_SECONDS), "1", hashlib.sha256(content).hexdigest()),
+            *(str(_NODES), str(_DEVICES)),
+        ),
         transfers=rehearsal.request.transfers._replace(path_mapping=str(config), obs_root=str(obs)),
         run=rehearsal.request.run._replace(stop_timeout=_NO_KILL_SECONDS),
     )
