@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
-from typing import Callable, Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from path_mapping.checkpoints.choosing import choose_newest
 from path_mapping.checkpoints.documents import Documents
@@ -131,7 +131,7 @@ class Start:
                 if not name.startswith("ready-") or name in heard:
                     continue
                 heard.add(name)
-                said = self.documents.read(self.place.of_attempt(attempt, name)) or {}
+                said = self._read(attempt, name)
                 node, boot, problem = said.get("node"), said.get("boot"), said.get("problem")
                 if not isinstance(node, int) or not isinstance(boot, str) or not 0 < node < nodes:
                     continue
@@ -155,20 +155,22 @@ class Start:
         while True:
             attempt, names = self._newest()
             if attempt is not None and mine is not None and mine.attempt == attempt and "go.json" in names:
-                go = self.documents.read(self.place.of_attempt(attempt, "go.json")) or {}
-                if self.member.boot in go.get("boots", ()):
+                boots = self._read(attempt, "go.json").get("boots")
+                if isinstance(boots, list) and self.member.boot in boots:
                     return mine
             elif attempt is not None and (mine is None or mine.attempt != attempt) and "go.json" not in names:
-                waiting.news()
-                mine = self._joined(attempt) or mine
-                continue
+                joined = self._joined(attempt)
+                if joined is not None:
+                    mine = joined
+                    waiting.news()
+                    continue
             what = f"{mine.attempt} to go on" if mine and mine.attempt == attempt else "a new attempt"
             waiting.pause(f"node 0 to begin: {what}", self.say)
 
     def _joined(self, attempt: Attempt) -> Optional[Begun]:
         """Puts the attempt's set in place and says so; None if the attempt is not one of this job."""
-        begin = self.documents.read(self.place.of_attempt(attempt, "begin.json"))
-        if begin is None:
+        begin = self._read(attempt, "begin.json")
+        if not begin:
             return None
         node, nodes = self.member.node, self.member.nodes
         if begin.get("nodes") != nodes:
@@ -202,6 +204,11 @@ class Start:
     def _names(self, attempt: Attempt) -> List[str]:
         keys = self.documents.keys(self.place.of_attempt(attempt, ""))
         return [found[1] for found in map(self.place.attempt_of, keys) if found is not None]
+
+    def _read(self, attempt: Attempt, name: str) -> Dict[str, Any]:
+        """A document of an attempt; empty if there is none, or it is damaged."""
+        found = self.documents.read(self.place.of_attempt(attempt, name))
+        return found if isinstance(found, dict) else {}
 
     def _write(self, attempt: Attempt, name: str, document: Dict[str, object]) -> None:
         self.documents.write(self.place.of_attempt(attempt, name), document)

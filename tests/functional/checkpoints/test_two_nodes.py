@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 import time
@@ -203,3 +204,17 @@ def test_a_node_that_is_restarted_while_the_others_wait_takes_part(store: FileSt
         others = [pool.submit(node.start) for node in nodes[1:]]
         assert [step_of(one.result()) for one in (leader, *others)] == [None] * 3
     assert any("two starts of node 1 have answered" in line for line in nodes[0].said), nodes[0].said
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b"{", b'{"nodes": 2, "set": [{}]}', b'{"nodes": 2, "set": 7}']
+)
+def test_damaged_documents_of_an_attempt_stop_nobody(
+    store: FileStore, tmp_path: Path, content: bytes
+) -> None:
+    file = tmp_path / "damaged"
+    file.write_bytes(content)
+    for name in ("begin.json", "ready-00001-ab.json", "strange"):
+        key = f"ckpt/.ma_boot/attempts/999990-abcd/{name}"
+        store.write("bucket", key, file, hashlib.md5(content).hexdigest(), lambda size: None)
+    assert [step_of(found) for found in start(make_nodes(store, tmp_path))] == [None, None]
