@@ -17,10 +17,10 @@ from path_mapping.checkpoints.documents import Documents
 from path_mapping.checkpoints.local_files import aside_of, content_crc, local_files, scratch_of
 from path_mapping.checkpoints.manifest import CheckpointSet, SetFile
 from path_mapping.checkpoints.names import Place
-from path_mapping.errors import Cancelled, Corrupted, NotFound, Replaced, SetDamaged, SetUnusable
+from path_mapping.errors import Cancelled, Corrupted, NoSpace, NotFound, Replaced, SetDamaged, SetUnusable
 from path_mapping.layouts import Layout, layout_of
-from path_mapping.localfs import make_directories, printable
-from path_mapping.planning import Copy, look
+from path_mapping.localfs import contained, make_directories, printable
+from path_mapping.planning import Copy, SpaceNeed, free_space, look, shortages
 from path_mapping.stores import SignedAccess
 from path_mapping.transfer import FailedCopy, Progress, fetch_files
 
@@ -50,6 +50,8 @@ class Restorer:
             SetUnusable: the set was written by another number of ranks, and its layout does not allow that.
             SetDamaged: an object is not what the manifest says.
             StoreError: the store failed.
+            NoSpace: the disk is too small; nothing was fetched.
+            UnsafeTarget: a link in the directory leads out of it.
             OSError: the disk failed.
             Cancelled: the documents' `cancel` is set.
         """
@@ -67,6 +69,7 @@ class Restorer:
         self._set_aside(layout, [path for path in found if path not in kept])
         self._settle(layout, [one for one in wanted if one.path not in kept])
         for path, text in layout.marker_files([one.path for one in wanted]).items():
+            contained(self.root / path, self.root)
             _write(self.root / path, text)
         shutil.rmtree(scratch_of(self.root, "restoring"), ignore_errors=True)
         return fetched
@@ -78,7 +81,7 @@ class Restorer:
             raise SetUnusable(
                 f"{chosen.name} in {self.place} was written by {chosen.world} ranks on {chosen.nodes} nodes, "
                 f"this job has {self.world}, and another number cannot load {layout.name} checkpoints: start "
-                f" {chosen.world} ranks, or convert the set, or leave out 'restore'"
+                f"{chosen.world} ranks, or convert the set, or leave out 'restore'"
             )
         if self.node < chosen.nodes:
             files.update((one.path, one) for one in chosen.files_of(self.node))
@@ -113,6 +116,12 @@ class Restorer:
                 )
         if not copies:
             return 0, 0
+        need = SpaceNeed()
+        for copy in copies.values():
+            need = need.plus(copy.size, None)
+        short = shortages({self.root: need}, {self.root: free_space(self.root)})
+        if short:
+            raise NoSpace(short)
         make_directories(scratch)
         moved = fetch_files(
             copies.values(), store, self.documents.cancel, self.progress, self.documents.patience
@@ -174,6 +183,7 @@ class Restorer:
         """Moves the fetched files into their places, what describes others last."""
         scratch = scratch_of(self.root, "restoring")
         for path in layout.in_order([one.path for one in fetched]):
+            contained(self.root / path, self.root)
             make_directories((self.root / path).parent)
             os.rename(scratch / path, self.root / path)
 

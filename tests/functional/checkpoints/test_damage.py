@@ -8,7 +8,7 @@ from typing import Callable
 
 import pytest
 
-from path_mapping.errors import SetUnusable
+from path_mapping.errors import NoSpace, SetUnusable, UnsafeTarget
 from path_mapping.stores import FileStore
 from tests.functional.checkpoints.output import TestNode, keys, step_of
 from tests.functional.checkpoints.test_two_nodes import make_nodes, start
@@ -113,3 +113,31 @@ def test_if_all_sets_are_damaged_the_job_does_not_begin_anew_by_itself(
     other = TestNode(tmp_path / "b", store)
     with pytest.raises(SetUnusable, match="each of the 2 sets in obs://bucket/ckpt/ is damaged"):
         other.start()
+
+
+def test_a_set_that_does_not_fit_is_not_begun_to_be_fetched(store: FileStore, tmp_path: Path) -> None:
+    node = TestNode(tmp_path / "a", store)
+    node.start()
+    node.save(10)
+    node.look()
+    key = keys(store, "ckpt/.ma_boot/sets/")[0]
+    text = b"".join(store.read("bucket", key))
+    overwrite(text.replace(b'"size":1188', b'"size":%d' % 10**16))(store, key, tmp_path)
+    with pytest.raises(NoSpace, match="GB needed"):
+        TestNode(tmp_path / "b", store).start()
+    assert not (tmp_path / "b").exists()
+
+
+def test_no_link_leads_out_of_the_directory(store: FileStore, tmp_path: Path) -> None:
+    node = TestNode(tmp_path / "a", store)
+    node.start()
+    node.save(10)
+    node.look()
+    other = TestNode(tmp_path / "b", store)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    other.out.mkdir(parents=True)
+    (other.out / "iter_10").symlink_to(outside)
+    with pytest.raises(UnsafeTarget, match="a link leads to"):
+        other.start()
+    assert not list(outside.iterdir())
