@@ -99,7 +99,7 @@ class Selection:
         return None if source.statement(line) & self.imported else source.function(line)
 
     def of(self, path: str, line: int) -> List[str]:
-        """The tests that can notice a change at this line, the quickest first."""
+        """The tests that can notice a change at this line, those first that are quick and look at little."""
         source = self.sources[path]
         lines = source.statement(line)
         if self.function(path, line) is None:
@@ -120,7 +120,7 @@ class Selection:
         files = {name.partition("::")[0] for name in self.tests}
         using = {file for file in files if word and word.search(Path(file).read_text(encoding="utf-8"))}
         more = {name for name in self.tests if name.partition("::")[0] in using}
-        return sorted(more.union(found), key=self.seconds)
+        return sorted(more.union(found), key=self._effort)
 
     def _running(self, lines: Optional[Set[Line]], path: str = "") -> List[str]:
         tests = [
@@ -128,7 +128,11 @@ class Selection:
             for name, recorded in self.tests.items()
             if (any(one[0] == path for one in recorded.lines) if lines is None else recorded.lines & lines)
         ]
-        return sorted(tests, key=self.seconds)
+        return sorted(tests, key=self._effort)
+
+    def _effort(self, test: str) -> float:
+        """Small for a test that is quick and looks at little: it is more likely to notice."""
+        return self.seconds(test) * len(self.tests[test].lines)
 
     def _concerned(self, source: Source, line: int) -> Set[Line]:
         names = source.bound(line)

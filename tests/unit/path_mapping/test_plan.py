@@ -453,6 +453,7 @@ class TestUploadAgain:
             (MAKE, "a/", "an empty directory"),
             (SKIP, "b/", "unchanged"),
         ]
+        assert [step.size for step in uploads(files, None)] == [0, 0]
 
     def test_special_files_are_left_out_and_bad_links_refused(self) -> None:
         files = {
@@ -587,6 +588,10 @@ class TestSpace:
         problems = shortages(needs, {Path("/a"): (1, disk), Path("/b"): (1, disk), Path("/c"): (2, other)})
         assert len(problems) == 2
         assert problems[0].startswith("/a, /b: 0.000 GB needed")
+        large = {Path("/a"): SpaceNeed(3 * 10**9, 1, 10**9)}
+        assert shortages(large, {Path("/a"): (1, FreeSpace(2 * 10**9, 9))}) == [
+            "/a: 4.000 GB needed, 2.000 GB free: use another disk, or less data"
+        ]
         assert problems[1] == "/a, /b: 6 inodes needed, 5 free: use another disk"
 
     def test_a_replaced_file_takes_its_space_twice_for_a_moment(self) -> None:

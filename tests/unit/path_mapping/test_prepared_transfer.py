@@ -15,7 +15,7 @@ from path_mapping.planning.compare import COPY, LocalEntry, RecordEntry
 from path_mapping.planning.prepare import prepare_downloads, prepare_uploads
 from path_mapping.planning.prepared_transfer import PreparedTransfer
 from path_mapping.planning.record import Record
-from path_mapping.planning.route_scan import Lister, never_cancelled, scan_download
+from path_mapping.planning.route_scan import Lister, never_cancelled, scan_download, scan_upload
 from path_mapping.planning.space import SpaceNeed
 from path_mapping.stores import StoredObject
 
@@ -162,6 +162,19 @@ class TestDownloads:
         assert [step.action for step in scan] == [COPY, COPY, COPY]
         assert scan.need == SpaceNeed(7 + 20 + 30, 2, 10)
         assert (scan.files, scan.bytes) == ({COPY: 3}, {COPY: 60})
+
+    def test_a_plan_reads_the_records_of_both_directions(self, tmp_path: Path) -> None:
+        for way, name in (("download", "a"), ("upload", "out")):
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "1").write_bytes(b"12345")
+            os.utime(tmp_path / name / "1", ns=(0, 7))
+            record = Record(tmp_path / name, f"{way} obs://bucket/{name}/")
+            record.put(RecordEntry("1", 5, 7, "x-2"))
+            record.close()
+        lister = bucket(one("a/1", 5), one("out/1", 5))
+        down = scan_download(route("a", "a/"), tmp_path, lister, Shard())
+        up = scan_upload(route("out", "out/"), tmp_path, lister, print)
+        assert [[step.reason for step in scan or ()] for scan in (down, up)] == [["unchanged"], ["unchanged"]]
 
 
 class TestUploads:
