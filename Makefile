@@ -24,7 +24,7 @@ SOURCES := Dockerfile .dockerignore entrypoint pyproject.toml README.md LICENSE 
 SCRIPTS := entrypoint .ci/run $(wildcard image/make_* ma_boot/image/*.sh)
 EXAMPLE_IMAGE := ma-boot-example
 
-.PHONY: help image image-check push push-values test-container setup rehearse resume rehearse-docker test test-conformance test-browser test-mindspore test-torch test-rehearsals faults test-kill soak fuzz mutants bench bench-large bench-sync guard check release-check clean
+.PHONY: help image image-check push push-values test-container setup rehearse resume rehearse-docker test test-conformance test-browser test-mindspore test-torch test-rehearsals faults test-kill soak fuzz mutants bench bench-large bench-sync bench-image guard check release-check clean
 .DELETE_ON_ERROR:
 
 help: ## show the targets
@@ -151,6 +151,9 @@ $(BENCH)/made: pyproject.toml
 bench-sync: $(BENCH)/made ## transfers beside rclone, aws, boto3, obstore and the SDK (hours, 30 GB), or ROWS='A down,plan'
 	$(BENCH)/bin/python -m pip install --quiet --no-deps --force-reinstall .
 	$(BENCH)/bin/python benchmarks/sync.py $(if $(ROWS),--rows '$(ROWS)')
+
+bench-image: $(VENV)/made ## size of the image, time of builds and of the check; as root, with docker.io and debootstrap
+	$(VENV)/bin/python benchmarks/image.py $(BASE_IMAGE)
 
 guard: $(VENV)/made ## whether a start, a stop or a transfer costs more than its budget (a minute)
 	$(VENV)/bin/python benchmarks/guard.py
