@@ -99,12 +99,18 @@ def killed(
             if float(line) >= point:
                 break
         time.sleep(chance.uniform(0, 0.02))  # anywhere between two reports
+        process.send_signal(signal.SIGSTOP)  # a worker that is started after the look would not be waited for
+        eventually(lambda: _state(process.pid) in "TZ", "the program is stopped")
         children = _children(process.pid)
         process.kill()
         if whole_tree:
             for child in children:
                 os.kill(child, signal.SIGKILL)
     eventually(lambda: not any(map(_is_ours, children)), "the end of the workers")
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def _children(pid: int) -> list[int]:
