@@ -9,6 +9,7 @@ from ma_boot.processes.children import (
 )
 from ma_boot.processes.leftovers import guarded, stop_leftovers, stop_setup
 from ma_boot.processes.orphan_guard import (
+    GUARD,
     MARKER_VARIABLE,
     own_marker,
     process_stat,
@@ -23,6 +24,7 @@ from ma_boot.processes.signals import SignalInbox, signal_group, signal_process
 from ma_boot.processes.task import REMIND_SECONDS, Task
 
 __all__ = [
+    "GUARD",
     "MARKER_VARIABLE",
     "REMIND_SECONDS",
     "SignalInbox",

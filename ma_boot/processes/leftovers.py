@@ -14,7 +14,7 @@ from ma_boot.errors import Stopped, described
 from ma_boot.processes import orphan_guard
 from ma_boot.processes.signals import STOP_SIGNALS, SignalInbox, signal_process
 
-# As a module, whose byte code is there already; its file tells `orphan_guard` which processes are guards.
+# As a module, whose byte code is there already.
 _GUARD = """
 import os, sys
 sys.path.append(os.path.dirname(sys.argv[1]))
@@ -30,8 +30,8 @@ HURRIED_SECONDS = 1.0
 def guarded(marker: str, environ: Mapping[str, str]) -> Iterator[int]:
     """Runs a guard process during the block, which kills all marked processes if this process is killed.
 
-    Yields the guard's pid. The guard itself carries no marker: with that of a rehearsal around this node, it
-    would be killed together with this node.
+    Yields the guard's pid. The guard itself carries the marker of guards: with that of a rehearsal around
+    this node, or without any, it would be killed together with this node.
 
     Raises:
         OSError: the guard cannot be started.
@@ -42,7 +42,7 @@ def guarded(marker: str, environ: Mapping[str, str]) -> Iterator[int]:
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-B", "-c", _GUARD, orphan_guard.__file__, marker],
             cwd="/",
-            env={name: value for name, value in environ.items() if name != orphan_guard.MARKER_VARIABLE},
+            env={**environ, orphan_guard.MARKER_VARIABLE: orphan_guard.GUARD},
             stdin=read,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 MARKER_VARIABLE = "MABOOT_RUN"
 SETUP = "setup"  # in the place of the container's name, for what runs before the training
+GUARD = "guard"  # the marker of guards: they outlive what they guard, to end the rest
 _SIGKILL = 9
 _POLL_SECONDS = 0.01
 _GLANCE_SECONDS = 0.2  # between two glances at whether any process was started; only then a look is worth it
@@ -53,8 +54,8 @@ def processes_of(
     """The processes that carry the marker, and all that descend from these or from `roots`.
 
     They are looked for among those that ran `at` some moment just before, or run now. Left out are this
-    process, those in `apart`, guards, and processes with another marker: another ma_boot stops them,
-    or its guard does.
+    process, those in `apart`, and processes with another marker: guards, and those that another ma_boot
+    stops, or its guard does.
     """
     running = running_processes() if at is None else at
     born = int(marker.split(":", 3)[2])  # of its ma_boot: what is older cannot carry it
@@ -68,7 +69,7 @@ def processes_of(
     found = []
     while waiting:
         pid = waiting.pop()
-        if pid in seen or pid not in running or markers.get(pid, marker) != marker or _is_guard(pid):
+        if pid in seen or pid not in running or markers.get(pid, marker) != marker:
             continue
         seen.add(pid)
         found.append(pid)
@@ -79,10 +80,6 @@ def processes_of(
 def running_processes() -> RunningProcesses:
     """The parent and the start time of each process that is no zombie."""
     return {pid: (int(stat[1]), stat[19]) for pid, stat in process_stats().items() if stat[0] not in "ZX"}
-
-
-def _is_guard(pid: int) -> bool:
-    return os.fsencode(__file__) in _contents(f"/proc/{pid}/cmdline").split(b"\0")
 
 
 def leftovers(container: str) -> List[int]:

@@ -15,6 +15,7 @@ from typing import Iterator, List, Mapping
 
 from ma_boot.errors import BootError
 from ma_boot.image import engine
+from ma_boot.processes import GUARD, MARKER_VARIABLE
 from ma_boot.rehearsal.containers.container_plan import RUN_LABEL
 from ma_boot.rehearsal.containers.engine_calls import remove_run
 from ma_boot.reporting import print_lines
@@ -40,7 +41,7 @@ def removing(run: str, environ: Mapping[str, str]) -> Iterator[Remover]:
     remover = Remover()
     process = subprocess.Popen(
         [sys.executable, "-m", "ma_boot.rehearsal.containers.guard", run],
-        env=dict(environ),
+        env={**environ, MARKER_VARIABLE: GUARD},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,
