@@ -35,7 +35,8 @@ class KilledJob:
 
     def __init__(self, base: Path, obs: ObsServer) -> None:
         self.base = base
-        self.shared = base / "shared"
+        self.starts = 0
+        self.shared = base
         self.store: FileStore = open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
         first = Node(base / "node0")
         self.nodes = [first, *(Node(base / f"node{n}", index=n, task=first.task) for n in range(1, NODES))]
@@ -53,7 +54,8 @@ class KilledJob:
 
     def start(self) -> List[Booting]:
         """Starts all nodes; returns when all ranks have said what they found."""
-        shutil.rmtree(self.shared, ignore_errors=True)
+        self.starts += 1  # a rank of the start before may still write to its own
+        self.shared = self.base / f"shared-{self.starts}"
         self.shared.mkdir()
         words = ["--python", sys.executable, "saver.py", "ckpt", str(self.shared), str(LAST)]
         running = [
