@@ -277,11 +277,13 @@ class TestReading:
         reader = RangeReader(bytearray(4), lambda: checks.append(1))
         with (tmp_path / "file").open("rb") as file:
             pieces = [bytes(piece) for piece in reader.pieces(file.fileno(), 1, 8)]
+            within = [bytes(piece) for piece in reader.pieces(file.fileno(), 1, 6)]
             beyond = [bytes(piece) for piece in reader.pieces(file.fileno(), 8, 5)]
             assert reader.crc_of(file.fileno(), 1, 8) == crc64(b"12345678")
             assert reader.md5_of(file.fileno(), 0, 0) == "d41d8cd98f00b204e9800998ecf8427e"
         assert (pieces, beyond) == ([b"1234", b"5678"], [b"89"])
-        assert len(checks) == 2 + 2 + 2
+        assert within == [b"1234", b"56"], "no byte after the range"
+        assert len(checks) == 2 + 2 + 2 + 2
 
     def test_a_range_that_changed_or_is_not_all_there(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_bytes(b"0123456789")
