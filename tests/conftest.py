@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 from ma_boot.processes import adopt_orphans
 from ma_boot.rehearsal.obs_server import KeyPair, ObsServer
 from tests.requirement import unavailable
-from tests.survivors import descendants, end_survivors
+from tests.survivors import close_ended, descendants, end_survivors
 
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")  # the machine may be busy
@@ -73,6 +73,7 @@ def survivors(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if request.node.stash.get(FAILED, False):
         end_survivors(before, grace=0.0)
+        close_ended(before)
         return
     killed = end_survivors(before)
     assert not killed, f"outlived the test: {killed}"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 from typing import Collection, Dict, Set
@@ -49,6 +51,19 @@ def end_survivors(before: Collection[int], grace: float = GRACE_SECONDS) -> Dict
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         time.sleep(0.01)
+
+
+def close_ended(before: Collection[int]) -> None:
+    """Closes the pipes to processes that were not there `before` and have ended.
+
+    A failed test holds them until another one has failed: the warnings about them would come in any later one.
+    """
+    for process in [found for found in gc.get_objects() if isinstance(found, subprocess.Popen)]:
+        if process.pid not in before and process.poll() is not None:
+            for pipe in (process.stdin, process.stdout, process.stderr):
+                if pipe is not None:
+                    with contextlib.suppress(OSError):  # what was not written has no reader
+                        pipe.close()
 
 
 def _children(pid: int) -> Set[int]:

@@ -21,6 +21,21 @@ def test_it():
 """
 
 
+LEAVES_PIPES = """
+import gc, subprocess
+
+def test_first():
+    process = subprocess.Popen(["sleep", "600"], stdout=subprocess.PIPE)
+    assert False
+
+def test_second():
+    assert False
+
+def test_third():
+    gc.collect()
+"""
+
+
 def detached(place: Path) -> int:
     """A process in a session of its own, whose parent has ended."""
     subprocess.run(["sh", "-c", DETACHED], cwd=place, check=True)
@@ -44,12 +59,22 @@ def test_one_that_ends_in_time_is_no_survivor(tmp_path: Path) -> None:
 
 def run_test(place: Path, good: bool) -> str:
     """The output of pytest with a test that leaves a process, and fails if it is not `good`."""
-    (place / "test_it.py").write_text(LEAVES_ONE.format(detached=DETACHED, cwd=str(place), good=good))
+    output = output_of(place, LEAVES_ONE.format(detached=DETACHED, cwd=str(place), good=good))
+    pid = int((place / "pid").read_text())
+    eventually(lambda: not alive(pid), "what the test left is killed")
+    return output
+
+
+def output_of(place: Path, tests: str) -> str:
+    """The output of pytest with these tests, not all of which are good; warnings are errors."""
+    (place / "test_it.py").write_text(tests)
     argv = [
         sys.executable,
         "-m",
         "pytest",
         "-q",
+        "-W",
+        "error",
         "-p",
         "tests.conftest",
         "-p",
@@ -59,13 +84,15 @@ def run_test(place: Path, good: bool) -> str:
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(argv, cwd=place, env=environ, stdout=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 1, done.stdout
-    pid = int((place / "pid").read_text())
-    eventually(lambda: not alive(pid), "what the test left is killed")
     return done.stdout
 
 
 def test_a_failing_test_leaves_nothing(tmp_path: Path) -> None:
     assert "1 failed" in run_test(tmp_path, good=False).splitlines()[-1]
+
+
+def test_pipes_of_a_failing_test_are_no_warning_in_another_one(tmp_path: Path) -> None:
+    assert "2 failed, 1 passed" in output_of(tmp_path, LEAVES_PIPES).splitlines()[-1]
 
 
 def test_a_good_test_that_leaves_a_process_is_a_failure(tmp_path: Path) -> None:

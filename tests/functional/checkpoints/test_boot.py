@@ -63,8 +63,8 @@ def job(node: Node, obs: ObsServer) -> Job:
 def test_after_a_sigkill_the_next_start_goes_on_from_the_newest_whole_step(job: Job) -> None:
     job.go(10, 20)
     running = job.node.start(*job.arguments(100))
-    eventually(lambda: job.published() == 2, "two steps in OBS")
-    eventually(lambda: (job.out / "iter_30/rank_1.bin").exists(), "a step that is not published yet")
+    eventually(lambda: job.published() >= 2, "two steps in OBS")
+    eventually(lambda: (job.out / "iter_30/rank_1.bin").exists(), "a step that may not be published yet")
     running.signal(signal.SIGKILL)
     running.end()
     published = job.published()
