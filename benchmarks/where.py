@@ -9,6 +9,7 @@ two moments of one process; the moments are taken by a program around ma_boot's 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
@@ -76,13 +77,17 @@ COMMANDS: Dict[str, Sequence[str]] = {
 }
 
 
+class ProgramFailed(Exception):
+    """A program ended with another code than 0."""
+
+
 def cpu(argv: Sequence[str], variables: Mapping[str, str], cwd: Path) -> float:
-    """The CPU milliseconds of a program and of all that it waits for."""
+    """The CPU milliseconds of a program and of all that it waits for. Raises `ProgramFailed`."""
     with subprocess.Popen(argv, cwd=cwd, env=dict(variables), stdout=subprocess.DEVNULL) as process:
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
-        sys.exit(f"{argv}: exit code {process.returncode}")
+        raise ProgramFailed(f"{argv}: exit code {process.returncode}")
     return (used.ru_utime + used.ru_stime) * 1000
 
 
@@ -120,7 +125,8 @@ def launchers(directory: Path) -> Dict[str, float]:
         if launcher.found:
             own = directory / launcher.name.replace(" ", "-")
             own.mkdir()
-            found[launcher.name] = cpu(launcher.argv(own, ["true"]), environ(own), own)
+            with contextlib.suppress(ProgramFailed):  # msrun starts nothing but Python
+                found[launcher.name] = cpu(launcher.argv(own, ["true"]), environ(own), own)
     return found
 
 
