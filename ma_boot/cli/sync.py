@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Tuple
 import click
 
 from ma_boot.cli.help import Group
-from ma_boot.cli.options import DIR, SECONDS, SECONDS_ABOVE_0, files
+from ma_boot.cli.options import files, store_options
 
 if TYPE_CHECKING:
     from ma_boot.cli.sync_alone import SyncRequest
@@ -55,21 +55,7 @@ _OF_FILES = (
     click.option("--checksum", is_flag=True, help="Compare contents, not sizes and times."),
 )
 _OF_ALL = (
-    click.option(
-        "--stall-timeout",
-        **SECONDS_ABOVE_0,
-        default=60,
-        show_default=True,
-        help="Retry a request to OBS that has transferred nothing for this long.",
-    ),
-    click.option(
-        "--timeout",
-        **SECONDS,
-        default=600,
-        show_default=True,
-        help="Retry a request to OBS that fails for this long; 0: not at all.",
-    ),
-    click.option("--obs-root", **DIR, help="Use DIR/BUCKET/KEY instead of obs://BUCKET/KEY."),
+    *store_options(timeout=600),
     click.argument("mapping", shell_complete=files),
 )
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Tuple
 
 import click
 
 from ma_boot.cli.help import Group
-from ma_boot.cli.options import DIR, SECONDS, SECONDS_ABOVE_0, directories, files
+from ma_boot.cli.options import directories, files, store_options
 
 if TYPE_CHECKING:
     from ma_boot.cli.checkpoint.by_hand import SetsRequest
@@ -26,23 +26,9 @@ def checkpoint() -> None:
     """
 
 
-_OPTIONS = (
+_OPTIONS: Tuple[Callable[..., Any], ...] = (
     click.option("--json", "as_json", is_flag=True, help="One JSON document per line."),
-    click.option(
-        "--stall-timeout",
-        **SECONDS_ABOVE_0,
-        default=60,
-        show_default=True,
-        help="Retry a request to OBS that has transferred nothing for this long.",
-    ),
-    click.option(
-        "--timeout",
-        **SECONDS,
-        default=60,
-        show_default=True,
-        help="Retry a request to OBS that fails for this long; 0: not at all.",
-    ),
-    click.option("--obs-root", **DIR, help="Use DIR/BUCKET/KEY instead of obs://BUCKET/KEY."),
+    *store_options(timeout=60),
     click.argument("where", shell_complete=files),
 )
 _step = click.option("--step", metavar="STEP", help="The newest whole set of this step, not of all.")

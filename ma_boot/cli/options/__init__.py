@@ -9,7 +9,7 @@ from ma_boot.cli.options.completion import DIR, FILE, directories, files
 from ma_boot.cli.options.containers import CONTAINERS
 from ma_boot.cli.options.environment import ENVIRONMENT
 from ma_boot.cli.options.faults import FAULTS
-from ma_boot.cli.options.obs import OBS
+from ma_boot.cli.options.obs import OBS, store_options
 from ma_boot.cli.options.option import (
     SECONDS,
     SECONDS_ABOVE_0,
@@ -45,6 +45,7 @@ __all__ = [
     "misfits",
     "misplaced_options",
     "of_job",
+    "store_options",
     "unknown_variables",
 ]
 

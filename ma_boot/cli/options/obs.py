@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any, Callable, Tuple
+
+import click
+
 from ma_boot.cli.options.completion import DIR, FILE
 from ma_boot.cli.options.option import SECONDS, SECONDS_ABOVE_0, RunOption, Topic
 
@@ -33,3 +37,24 @@ OBS = Topic(
     ),
     "See `ma_boot sync --help` for transfers without a job.",
 )
+
+
+def store_options(timeout: int) -> Tuple[Callable[..., Any], ...]:
+    """The options of commands that reach OBS without a job; `timeout` is the default in seconds."""
+    return (
+        click.option(
+            "--stall-timeout",
+            **SECONDS_ABOVE_0,
+            default=60,
+            show_default=True,
+            help="Retry a request to OBS that has transferred nothing for this long.",
+        ),
+        click.option(
+            "--timeout",
+            **SECONDS,
+            default=timeout,
+            show_default=True,
+            help="Retry a request to OBS that fails for this long; 0: not at all.",
+        ),
+        click.option("--obs-root", **DIR, help="Use DIR/BUCKET/KEY instead of obs://BUCKET/KEY."),
+    )
