@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
-import signal
-import subprocess
-import sys
 import time
-from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 from ma_boot.errors import described
-from ma_boot.processes import SignalInbox, Task, process_stats
+from ma_boot.processes import SignalInbox, process_stats
 from ma_boot.reporting import Journal
+from ma_boot.supervisor.peers import Alone, Peers
 from ma_boot.supervisor.worker import Worker
+
+if TYPE_CHECKING:
+    from ma_boot.supervisor.stacks_round import StacksRound
 
 CHECKS = 8  # within the timeout
 LONGEST_INTERVAL = 30.0  # seconds
 IDLE_SHARE = 0.05  # of a core: a process that only polls, 100 times a second, stays below on a slow machine
 UNSURE_TICKS = 2  # the kernel counts CPU time in whole ticks, that of the program and that of its calls apart
-PY_SPY_SECONDS = 20.0
 _TICK = 1 / os.sysconf("SC_CLK_TCK")  # seconds
-_SIGUSR1_BIT = 1 << (signal.SIGUSR1 - 1)
 
 
 class LastActivity(NamedTuple):
@@ -86,80 +84,92 @@ class CpuMeter:
 
 
 class HangDetector:
-    """Reports each worker once that was inactive for `timeout` seconds; None to detect nothing."""
+    """Looks for workers that were inactive for `timeout` seconds, and takes all stacks then.
 
-    def __init__(self, timeout: Optional[float], inbox: SignalInbox, journal: Journal) -> None:
+    Without a timeout it does not look. A worker is reported once.
+    """
+
+    def __init__(
+        self, timeout: Optional[float], inbox: SignalInbox, journal: Journal, peers: Optional[Peers] = None
+    ) -> None:
         self._timeout = timeout
         self._inbox = inbox
         self._journal = journal
+        self._peers: Peers = peers or Alone()
         self._activities: Dict[int, LastActivity] = {}
         self._meters: Dict[int, CpuMeter] = {}
         self._known: List[int] = []
-        self._asking: Optional[Tuple[List[str], Task[List[str]]]] = None
+        self._found: List[str] = []
+        self._round: Optional[StacksRound] = None
         self._next = time.monotonic() + self._interval()
 
     def _interval(self) -> float:
         return min(LONGEST_INTERVAL, self._timeout / CHECKS) if self._timeout else math.inf
 
     def patience(self) -> float:
-        """Seconds until `check` should be called; while stacks are collected, their end wakes the inbox."""
-        return math.inf if self._asking is not None else max(0.0, self._next - time.monotonic())
+        """Seconds until `check` should be called; what arrives meanwhile wakes the inbox."""
+        return self._round.patience() if self._round is not None else max(0.0, self._next - time.monotonic())
 
     def check(self, workers: Sequence[Worker]) -> List[str]:
         """The labels of workers that hang, once their stacks have been printed; mostly none.
 
-        An unexpected error is reported and ends the detection, never the training.
+        `workers` are all of the node, also those that have ended. An unexpected error is reported and ends
+        the detection, never the training.
         """
         try:
             return self._check(workers)
         except Exception as error:
-            self._timeout, self._asking, self._next = None, None, math.inf
+            self._timeout, self._round, self._next = None, None, math.inf
             self._journal.say(f"hangs are no longer detected: {described(error)}")
             return []
 
     def _check(self, workers: Sequence[Worker]) -> List[str]:
-        if self._asking is not None:
-            return self._answered(*self._asking)
+        if self._round is not None:
+            return self._reported(self._round) if self._round.finished() else []
         now = time.monotonic()
         if self._timeout is None or now < self._next:
             return []
         self._next = now + self._interval()
+        running = [worker for worker in workers if worker.exit is None]
         processes = process_times()
-        for worker in workers:
+        for worker in running:
             used = self._meters.setdefault(worker.pid, CpuMeter(worker.pid)).measure(processes, os.getpid())
             before = self._activities.get(worker.pid, LastActivity(now, used))
             self._activities[worker.pid] = before.updated(now, used, worker.output.heard)
-        hung = [worker for worker in workers if now - self._activities[worker.pid].when >= self._timeout]
-        new = [worker for worker in hung if worker.pid not in self._known]
+        hung = [worker for worker in running if now - self._activities[worker.pid].when >= self._timeout]
+        new = [worker.spec.label for worker in hung if worker.pid not in self._known]
         self._known = [worker.pid for worker in hung]
-        return self._ask(new) if new else []
+        if not new:
+            return []
+        self._journal.say(f"{', '.join(new)}: no output and no CPU time for {self._timeout:.0f} s")
+        return self._ask(new, workers)
 
-    def _ask(self, workers: Sequence[Worker]) -> List[str]:
-        labels = [worker.spec.label for worker in workers]
-        self._journal.say(f"{', '.join(labels)}: no output and no CPU time for {self._timeout:.0f} s")
-        own = os.path.dirname(sys.executable)
-        asked = [(w.spec.label, w.pid, f"{w.spec.environ.get('PATH', '')}:{own}") for w in workers]
+    def _ask(self, found: List[str], workers: Sequence[Worker]) -> List[str]:
+        from ma_boot.supervisor.stacks_round import StacksRound  # only for a hang
 
-        def ask(_: object) -> List[str]:
-            return [f"{label} (pid {pid}): {_stack_or_error(pid, path)}" for label, pid, path in asked]
-
+        now = time.monotonic()
+        quiet = {
+            worker.pid: now - self._activities.get(worker.pid, LastActivity(worker.output.heard, 0.0)).when
+            for worker in workers
+        }
+        self._found = found
         try:
-            self._asking = (labels, Task("stacks", ask, self._inbox))
+            self._round = StacksRound(workers, quiet, self._peers, self._inbox)
         except RuntimeError as error:  # the limit of threads
-            return self._report(labels, [f"no stacks: {error}"])
+            self._journal.say(f"no stacks: {error}")
+            self._journal.event("hang", labels=found)
+            return found
         return []
 
-    def _answered(self, labels: List[str], task: Task[List[str]]) -> List[str]:
-        if not task.finished:
-            return []
-        self._asking = None
-        return self._report(labels, task.result())
-
-    def _report(self, labels: List[str], answers: Sequence[str]) -> List[str]:
-        for answer in answers:
-            self._journal.say(answer.rstrip("\n").replace("\n", "\n  "))
-        self._journal.event("hang", labels=labels)
-        return labels
+    def _reported(self, done: StacksRound) -> List[str]:
+        self._round = None
+        lines, event = done.report()
+        for line in lines:
+            self._journal.say(line)
+        if self._found:
+            self._journal.event("hang", labels=self._found)
+        self._journal.event("stacks", **event)
+        return self._found
 
 
 def process_times() -> Dict[int, ProcessTimes]:
@@ -168,47 +178,3 @@ def process_times() -> Dict[int, ProcessTimes]:
         pid: ProcessTimes(int(stat[1]), int(stat[3]), stat[19], sum(map(int, stat[11:15])) * _TICK)
         for pid, stat in process_stats().items()
     }
-
-
-def _stack_or_error(pid: int, path: str) -> str:
-    try:
-        return stack_of(pid, path)
-    except Exception as error:  # the hang itself is what counts
-        return f"no stacks: {described(error)}"
-
-
-def stack_of(pid: int, path: str) -> str:
-    """The stacks of a Python process, or why there are none; `path` is searched for py-spy.
-
-    Without py-spy, a process that catches SIGUSR1 gets it: faulthandler prints the stacks to its own output.
-    Any other process would be ended by that signal.
-    """
-    failed, spy = "py-spy is not installed", shutil.which("py-spy", path=path)
-    if spy is not None:
-        try:
-            done = subprocess.run(
-                [spy, "dump", "--pid", str(pid)],
-                stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-                timeout=PY_SPY_SECONDS, check=False,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            return f"py-spy did not answer within {PY_SPY_SECONDS:.0f} s"
-        except OSError as error:  # the interpreter in its first line does not exist, for example
-            failed = f"{spy} cannot be executed: {error.strerror}"
-        else:
-            if done.returncode == 0:
-                return done.stdout
-            failed = f"py-spy failed: {done.stderr.strip()}"
-    if _catches_sigusr1(pid):
-        os.kill(pid, signal.SIGUSR1)
-        return "sent SIGUSR1, the stacks are in its own output"
-    return f"no stacks: {failed}, and the script does not call faulthandler.register(signal.SIGUSR1)"
-
-
-def _catches_sigusr1(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
-            caught = next((line.split()[1] for line in file if line.startswith("SigCgt:")), "0")
-    except OSError:
-        return False
-    return bool(int(caught, 16) & _SIGUSR1_BIT)

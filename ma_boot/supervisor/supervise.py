@@ -74,7 +74,7 @@ def supervise(
             elif _reason(inbox.stops, watch.exits):
                 watch.wait(0)  # processes that have ended by now have ended by themselves
                 stop.begin(_reason(inbox.stops, watch.exits), group.labels())
-            elif (found := hangs.check(group.running())) and limits.hang_action == "stop":
+            elif (found := hangs.check(group.workers)) and limits.hang_action == "stop":
                 hung = found
                 stop.begin(f"{', '.join(hung)} hung for {limits.hang_timeout:.0f} s", group.labels())
         _stop_rest(group, watch, stop, journal)

@@ -14,7 +14,7 @@ from typing import List
 
 import pytest
 
-from ma_boot.supervisor.hang_detector import stack_of
+from ma_boot.supervisor.stacks import Asked, stacks_of
 from tests.functional.node import PROGRAMS, RANK, Booting, Node, alive, eventually, pids
 from tests.requirement import unavailable
 
@@ -391,6 +391,28 @@ class TestHangs:
         assert ended.output.count("no output and no CPU time for 1 s") <= 2
         assert "wait_for" in ended.output, "py-spy shows the function"
 
+    def test_the_rank_that_keeps_the_others_waiting_is_named(self, node: Node) -> None:
+        node.devices = 4
+        (node.home / "train.py").write_text(
+            "import os, time\ndef all_reduce(): time.sleep(600)\ndef next_batch(): time.sleep(600)\n"
+            "def step():\n  if os.environ['RANK_ID'] == '2': next_batch()\n  all_reduce()\nstep()\n"
+        )
+        node.complete_table()
+        ended = node.boot("--hang-timeout", "1", "--hang-action", "stop", "train.py")
+        assert ended.code == 124, ended.output
+        events = [event for event in node.events() if event["kind"] in ("stacks", "stop")]
+        assert [event["kind"] for event in events] == ["stacks", "stop"], (
+            "stacks come before anything is ended"
+        )
+        assert [fold["ranks"] for fold in events[0]["folded"]] == [[2], [0, 1, 3]]
+        suspect = events[0]["suspect"]
+        assert (suspect["rank"], suspect["node"]) == (2, 0)
+        assert "is loading data in next_batch (train.py:3), called by step" in suspect["why"] or (
+            "is loading data in next_batch (train.py:3), while ranks 0-1, 3 are in all_reduce"
+            in suspect["why"]
+        )
+        assert "suspected: node 0, rank 2: it is" in ended.output
+
     def test_a_hang_can_stop_the_run(self, node: Node) -> None:
         ended = node.boot("--hang-timeout", "0.5", "--hang-action", "stop", RANK, "sleep")
         assert ended.code == 124
@@ -419,7 +441,7 @@ class TestHangs:
         argv = [sys.executable, RANK, "dump-on-usr1", f"ready:{tmp_path}/pid", "sleep"]
         with subprocess.Popen(argv, stderr=subprocess.PIPE, env={}) as process:
             eventually(lambda: (tmp_path / "pid.-").exists(), "it is ready")
-            assert "the stacks are in its own output" in stack_of(process.pid, "")
+            assert "the stacks are in its own output" in stacks_of([Asked(process.pid, "")])[0]
             assert process.stderr is not None
             assert b"most recent call first" in process.stderr.readline() + process.stderr.readline()
             process.kill()
@@ -427,7 +449,7 @@ class TestHangs:
     def test_a_process_that_sigusr1_would_end_does_not_get_it(self, tmp_path: Path) -> None:
         with subprocess.Popen([sys.executable, RANK, f"ready:{tmp_path}/pid", "sleep"], env={}) as process:
             eventually(lambda: (tmp_path / "pid.-").exists(), "it is ready")
-            assert "py-spy is not installed" in stack_of(process.pid, "")
+            assert "py-spy is not installed" in stacks_of([Asked(process.pid, "")])[0]
             assert process.poll() is None
             process.kill()
 

@@ -63,6 +63,8 @@ def test_an_unexpected_error_ends_the_detection_and_is_said(console: Console, tm
     """The training goes on."""
 
     class Broken:
+        exit = None
+
         @property
         def pid(self) -> int:
             raise ZeroDivisionError("broken")

@@ -15,8 +15,9 @@ import pytest
 
 from ma_boot.launch import WorkerSpec
 from ma_boot.supervisor import Limits
-from ma_boot.supervisor.hang_detector import process_times, stack_of
+from ma_boot.supervisor.hang_detector import process_times
 from ma_boot.supervisor.output import WorkerOutput
+from ma_boot.supervisor.stacks import Asked, stacks_of
 from ma_boot.supervisor.supervise import _reason
 from tests.functional.supervisor.conftest import EventLog
 
@@ -154,7 +155,8 @@ def test_the_session_of_a_process_is_not_its_group() -> None:
 def test_a_process_that_has_ended_meanwhile_has_no_stacks() -> None:
     with subprocess.Popen(["true"]) as ended:
         ended.wait()
-    assert stack_of(ended.pid, "").startswith("no stacks: py-spy is not installed, and the script does not")
+    found = stacks_of([Asked(ended.pid, "")])
+    assert found[0].startswith("no stacks: py-spy is not installed, and the script does not")
 
 
 def test_what_prints_nothing_is_heard_from_its_start_on(tmp_path: Path) -> None:
@@ -185,6 +187,6 @@ def test_the_answer_of_py_spy(tmp_path: Path, script: str, answer: str) -> None:
     (tmp_path / "py-spy").write_text(f"#!/bin/sh\n{script}\n")
     (tmp_path / "py-spy").chmod(0o755)
     with subprocess.Popen(["sleep", "600"]) as sleeping:
-        found = stack_of(sleeping.pid, str(tmp_path))
+        found = stacks_of([Asked(sleeping.pid, str(tmp_path))])[0]
         sleeping.kill()
     assert found.startswith(answer.replace("of 1", f"of {sleeping.pid}"))

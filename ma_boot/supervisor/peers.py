@@ -1,0 +1,50 @@
+"""What the supervisor asks of the way to the other nodes of a job; `Alone` is a node without such a way."""
+
+from __future__ import annotations
+
+from typing import Any, Collection, List, Mapping, NamedTuple, Protocol
+
+
+class PeerMessage(NamedTuple):
+    """What another node has told: its number, the kind of message, and its fields."""
+
+    node: int
+    kind: str
+    body: Mapping[str, Any]
+
+
+class Peers(Protocol):
+    """The other nodes of a job. Nothing here waits, and nothing raises."""
+
+    @property
+    def node(self) -> int:
+        """The number of this node."""
+
+    @property
+    def others(self) -> Collection[int]:
+        """The numbers of the other nodes; none if there is no way to them."""
+
+    @property
+    def unreached(self) -> Collection[int]:
+        """Those that the last message did not reach."""
+
+    def tell(self, kind: str, body: Mapping[str, Any]) -> None:
+        """Sends a message to all other nodes, in the background."""
+
+    def heard(self) -> List[PeerMessage]:
+        """What has come since the last call."""
+
+
+class Alone(NamedTuple):
+    """A node that hears of no other."""
+
+    node: int = 0
+    others: Collection[int] = ()
+    unreached: Collection[int] = ()
+
+    def tell(self, kind: str, body: Mapping[str, Any]) -> None:
+        """Tells nobody."""
+
+    def heard(self) -> List[PeerMessage]:
+        """Hears nothing."""
+        return []

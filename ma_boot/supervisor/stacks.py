@@ -1,0 +1,112 @@
+"""Gets the stacks of processes: by py-spy, with native calls where it can, or by faulthandler."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from typing import Dict, List, NamedTuple, Optional, Sequence
+
+from ma_boot.supervisor.output import WorkerOutput
+
+PYTHON_SECONDS = 4.0  # for py-spy to answer, for all processes together
+NATIVE_SECONDS = 3.0  # and again with native calls, whose symbols it has to look up
+DUMPED_SECONDS = 1.5  # for faulthandler, whose lines come as output of the rank
+_DUMPED_QUIET = 0.15  # its lines come in one piece, unless the machine is busy
+_SIGUSR1_BIT = 1 << (signal.SIGUSR1 - 1)
+
+
+class Asked(NamedTuple):
+    """A process; `path` is searched for py-spy, and `output` is what ma_boot reads of it, if it does."""
+
+    pid: int
+    path: str
+    output: Optional[WorkerOutput] = None
+
+
+def stacks_of(asked: Sequence[Asked]) -> List[str]:
+    """The stacks of each process, or why there are none.
+
+    Without py-spy, a process that catches SIGUSR1 gets it: faulthandler prints the stacks to its own output.
+    Any other process would be ended by that signal.
+    """
+    spies = {one.pid: spy for one in asked for spy in [shutil.which("py-spy", path=one.path)] if spy}
+    failed = {one.pid: "py-spy is not installed" for one in asked if one.pid not in spies}
+    found = _dumped(spies, (), PYTHON_SECONDS, failed)
+    with_native = {pid: spies[pid] for pid in found}
+    found.update(_dumped(with_native, ("--native",), NATIVE_SECONDS, {}))
+    found.update(_by_faulthandler([one for one in asked if one.pid not in found], failed))
+    return [found[one.pid] for one in asked]
+
+
+def _dumped(
+    spies: Dict[int, str], options: Sequence[str], seconds: float, failed: Dict[int, str]
+) -> Dict[int, str]:
+    """What py-spy says of each process, all at the same time; why it says nothing is added to `failed`."""
+    until = time.monotonic() + seconds
+    running: Dict[int, subprocess.Popen[str]] = {}
+    for pid, spy in spies.items():
+        try:
+            running[pid] = subprocess.Popen(
+                [spy, "dump", "--pid", str(pid), *options],
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                errors="replace",
+            )  # fmt: skip
+        except OSError as error:  # the interpreter in its first line does not exist, for example
+            failed[pid] = f"{spy} cannot be executed: {error.strerror}"
+    found: Dict[int, str] = {}
+    for pid, process in running.items():
+        try:
+            output, errors = process.communicate(timeout=max(0.0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            failed[pid] = f"py-spy did not answer within {seconds:.0f} s"
+            continue
+        if process.returncode == 0 and output.strip():
+            found[pid] = output
+        else:
+            failed[pid] = f"py-spy failed: {errors.strip()}"
+    return found
+
+
+def _by_faulthandler(asked: Sequence[Asked], failed: Dict[int, str]) -> Dict[int, str]:
+    """What faulthandler prints in each process, or why it does not."""
+    sent: Dict[int, float] = {}
+    found: Dict[int, str] = {}
+    for one in asked:
+        if _catches_sigusr1(one.pid):
+            sent[one.pid] = time.monotonic()
+            os.kill(one.pid, signal.SIGUSR1)
+        else:
+            found[one.pid] = (
+                f"no stacks: {failed[one.pid]}, and the script does not call "
+                "faulthandler.register(signal.SIGUSR1)"
+            )
+    until = time.monotonic() + DUMPED_SECONDS
+    for one in asked:
+        if one.pid in sent:
+            text = _printed(one.output, sent[one.pid], until) if one.output is not None else ""
+            found[one.pid] = text or "sent SIGUSR1, the stacks are in its own output"
+    return found
+
+
+def _printed(output: WorkerOutput, since: float, until: float) -> str:
+    from ma_boot.hangs import last_dump  # only for a hang
+
+    while (now := time.monotonic()) < until:
+        if output.heard > since and now - output.heard > _DUMPED_QUIET:
+            return last_dump(output.tail())
+        time.sleep(_DUMPED_QUIET / 3)
+    return ""
+
+
+def _catches_sigusr1(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+            caught = next((line.split()[1] for line in file if line.startswith("SigCgt:")), "0")
+    except OSError:
+        return False
+    return bool(int(caught, 16) & _SIGUSR1_BIT)

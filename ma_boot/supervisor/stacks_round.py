@@ -1,0 +1,177 @@
+"""The stacks of all ranks, taken at once when one hangs: of this node, and of others that answer in time."""
+
+from __future__ import annotations
+
+import glob
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+
+from ma_boot.errors import described
+from ma_boot.processes import SignalInbox, Task, process_stat
+from ma_boot.supervisor.peers import Peers
+from ma_boot.supervisor.stacks import Asked, stacks_of
+from ma_boot.supervisor.worker import Worker
+
+if TYPE_CHECKING:
+    from ma_boot.hangs import RankAtHang
+
+ANSWER_SECONDS = 9.0  # py-spy's time, and a second for the way
+LONGEST_STACK = 12_000  # characters, for the way between nodes and the events
+MOST_PLOGS = 2  # of a rank: CANN begins a new file after some megabytes
+PLOG_BYTES = 1 << 16
+MOST_SHOWN = 6
+MOST_SHOWN_LINES = 40
+
+
+class StacksRound:
+    """Begins to take the stacks of the running `workers`, in a thread.
+
+    `quiet` are their seconds without activity.
+
+    Raises:
+        RuntimeError: the limit of threads.
+    """
+
+    def __init__(
+        self, workers: Sequence[Worker], quiet: Mapping[int, float], peers: Peers, inbox: SignalInbox
+    ):
+        self.began = time.monotonic()
+        self._peers = peers
+        self._waiting: Set[int] = set(peers.others)
+        self._ranks: List[RankAtHang] = []
+        self._unnamed: List[Tuple[str, str]] = []
+        running = [worker for worker in workers if worker.exit is None]
+        ended = [worker for worker in workers if worker.exit is not None]
+
+        def take(_: object) -> Tuple[List[RankAtHang], List[Tuple[str, str]]]:
+            return _taken(running, ended, quiet, peers.node)
+
+        self._task: Task[Tuple[List[RankAtHang], List[Tuple[str, str]]]] = Task("stacks", take, inbox)
+        self._told = False
+
+    def hear(self, node: int, ranks: Sequence[RankAtHang]) -> None:
+        """Takes the ranks of another node, once."""
+        if node in self._waiting:
+            self._waiting.discard(node)
+            self._ranks += ranks
+
+    def patience(self) -> float:
+        """Seconds until the others count as silent."""
+        return max(0.0, self.began + ANSWER_SECONDS - time.monotonic())
+
+    def finished(self) -> bool:
+        """Whether the own stacks are there, and those of the others or their time is over."""
+        if not self._told and self._task.finished:
+            self._told = True
+            ranks, self._unnamed = self._task.result()
+            self._ranks += ranks
+            self._peers.tell("stacks", {"ranks": [one._asdict() for one in ranks]})
+        return self._told and (not self._waiting or not self.patience())
+
+    def report(self) -> Tuple[List[str], Dict[str, Any]]:
+        """The lines for people, and the fields of the event."""
+        return _reported(self._ranks, self._unnamed, sorted(self._waiting & set(self._peers.unreached)))
+
+
+def _taken(
+    running: Sequence[Worker], ended: Sequence[Worker], quiet: Mapping[int, float], node: int
+) -> Tuple[List[RankAtHang], List[Tuple[str, str]]]:
+    """The ranks of this node, and the stacks of processes that are no rank."""
+    from ma_boot.hangs import RankAtHang, waited_for
+
+    own = os.path.dirname(sys.executable)
+    states = {worker.pid: (process_stat(worker.pid) or [""])[0] for worker in running}
+    asked = [
+        Asked(worker.pid, f"{worker.spec.environ.get('PATH', '')}:{own}", worker.output) for worker in running
+    ]
+    try:
+        texts = stacks_of(asked)
+    except Exception as error:  # the hang itself is what counts
+        texts = [f"no stacks: {described(error)}"] * len(asked)
+    ranks: List[RankAtHang] = []
+    unnamed: List[Tuple[str, str]] = []
+    for worker, text in zip(running, texts):
+        rank = worker.spec.rank
+        if rank is None:
+            unnamed.append((worker.spec.label, text))
+            continue
+        waits = waited_for(worker.output.tail() + _plogs(worker.spec.environ), rank)
+        ranks.append(
+            RankAtHang(
+                rank, node, text[:LONGEST_STACK], round(quiet.get(worker.pid, 0.0), 1), waits,
+                state=states[worker.pid],
+            )
+        )  # fmt: skip
+    for worker in ended:
+        if worker.spec.rank is not None and worker.exit is not None:
+            ranks.append(RankAtHang(worker.spec.rank, node, ended=worker.exit.code))
+    return ranks, unnamed
+
+
+def _plogs(environ: Mapping[str, str]) -> str:
+    """The ends of CANN's newest log files of a rank, which have more of HCCL than its output."""
+    place = environ.get("ASCEND_PROCESS_LOG_PATH")
+    if not place:
+        return ""
+    files = glob.glob(os.path.join(glob.escape(place), "debug", "plog", "plog-*.log"))
+    texts: List[str] = []
+    try:
+        for file in sorted(files, key=os.path.getmtime)[-MOST_PLOGS:]:
+            with open(file, "rb") as log:
+                log.seek(max(0, os.fstat(log.fileno()).st_size - PLOG_BYTES))
+                texts.append(log.read(PLOG_BYTES).decode("utf-8", "replace"))
+    except OSError:  # CANN has removed it meanwhile
+        pass
+    return "\n".join(["", *texts])
+
+
+def _reported(
+    ranks: Sequence[RankAtHang], unnamed: Sequence[Tuple[str, str]], silent: Sequence[int]
+) -> Tuple[List[str], Dict[str, Any]]:
+    from ma_boot.hangs import folded, ranks_text, suspect, waits_text
+
+    folds, waits = folded(ranks), waits_text({one.rank: one.waits_for for one in ranks})
+    found = suspect(ranks, silent)
+    shown = [(ranks_text(fold.ranks), fold.stack) for fold in folds[:MOST_SHOWN]]
+    lines = [_indented(f"{who}:", stack) for who, stack in [*unnamed, *shown]]
+    if len(folds) > MOST_SHOWN:
+        lines.append(f"and {len(folds) - MOST_SHOWN} other stacks, all of them in the events")
+    lines += [f"HCCL: {line}" for line in waits[:MOST_SHOWN_LINES]]
+    lines.append(f"suspected: {found}: it {found.why}" if found else "no rank differs from the others")
+    event: Dict[str, Any] = {
+        "folded": [{"ranks": fold.ranks, "stack": fold.stack[:LONGEST_STACK]} for fold in folds],
+        "suspect": found._asdict() if found else None,
+        "waits": waits,
+        "silent": list(silent),
+    }
+    return lines, event
+
+
+def _indented(head: str, text: str) -> str:
+    lines = text.rstrip("\n").split("\n")
+    more = [f"... {len(lines) - MOST_SHOWN_LINES} lines more"] if len(lines) > MOST_SHOWN_LINES else []
+    return "\n  ".join([head, *lines[:MOST_SHOWN_LINES], *more])
+
+
+def ranks_heard(body: Mapping[str, Any], node: int, own: Set[int]) -> Optional[List[RankAtHang]]:
+    """The ranks of another node by its message; None if it is none, or names ranks of this node."""
+    from ma_boot.hangs import RankAtHang
+
+    rows = body.get("ranks")
+    if not isinstance(rows, list):
+        return None
+    try:
+        ranks = [
+            RankAtHang(
+                int(row["rank"]), node, str(row["stack"])[:LONGEST_STACK], float(row["quiet"]),
+                tuple(int(one) for one in row["waits_for"]),
+                None if row["ended"] is None else int(row["ended"]), str(row["state"])[:1],
+            )
+            for row in rows
+        ]  # fmt: skip
+    except (KeyError, TypeError, ValueError):
+        return None
+    numbers = {one.rank for one in ranks}
+    return None if numbers & own or len(numbers) != len(ranks) else ranks
