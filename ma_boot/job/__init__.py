@@ -2,7 +2,7 @@
 
 from ma_boot.job.job_file import JobChannel, JobFile, JobProblem, overridden
 from ma_boot.job.keys import KEYS, read_text
-from ma_boot.job.load import load_job
+from ma_boot.job.load import in_order, load_job, read_job_file
 from ma_boot.job.read import parse_job
 from ma_boot.job.request import boot_command, code_place, request_body, shown_body
 from ma_boot.job.rules import exposed_secrets, form_problems, image_region, keys_missing, missing_fields
@@ -27,10 +27,12 @@ __all__ = [
     "form_problems",
     "image_region",
     "keys_missing",
+    "in_order",
     "load_job",
     "missing_fields",
     "overridden",
     "parse_job",
+    "read_job_file",
     "read_text",
     "request_body",
     "shown_body",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Callable, List
+from typing import Callable, Iterable, List, Tuple
 
 from ma_boot.errors import ConfigError, listed
 from ma_boot.job.job_file import JobFile, JobProblem
@@ -11,11 +11,11 @@ from ma_boot.job.read import parse_job
 from ma_boot.job.rules import form_problems
 
 
-def load_job(file: str, more: Callable[[JobFile], List[JobProblem]]) -> JobFile:
-    """The job in a file; `more` finds problems that only the caller knows, such as those of options.
+def read_job_file(file: str) -> Tuple[JobFile, List[JobProblem]]:
+    """The job in a file, and what of it cannot be read; whether the form takes the rest is not judged.
 
     Raises:
-        ConfigError: the file cannot be read, or has mistakes: all of them.
+        ConfigError: the file cannot be read.
     """
     try:
         text = Path(file).read_text(encoding="utf-8-sig")
@@ -24,9 +24,22 @@ def load_job(file: str, more: Callable[[JobFile], List[JobProblem]]) -> JobFile:
         raise ConfigError(
             f"cannot read the job file {file}: {reason}; ma_boot job init writes a first one"
         ) from error
-    job, problems = parse_job(text)
+    return parse_job(text)
+
+
+def load_job(file: str, more: Callable[[JobFile], List[JobProblem]]) -> JobFile:
+    """The job in a file; `more` finds problems that only the caller knows, such as those of options.
+
+    Raises:
+        ConfigError: the file cannot be read, or has mistakes: all of them.
+    """
+    job, problems = read_job_file(file)
     problems += [*form_problems(job), *more(job)]
     if problems:
-        found = sorted(set(problems), key=lambda problem: problem.line or 0)
-        raise ConfigError(listed(f"{file} is not a valid job file:", list(map(str, found))))
+        raise ConfigError(listed(f"{file} is not a valid job file:", in_order(problems)))
     return job
+
+
+def in_order(problems: Iterable[JobProblem]) -> List[str]:
+    """The problems as texts, each once: those of the command line, then those of the file by their lines."""
+    return [str(one) for one in sorted(dict.fromkeys(problems), key=lambda one: one.line or 0)]

@@ -46,25 +46,22 @@ def of_a_job(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def described_job(ctx: click.Context, words: Sequence[str]) -> Tuple[JobFile, List[JobProblem]]:
-    """The job that a command line describes, and all mistakes in it but those of the form.
+    """The job that a command line describes, and all mistakes in it and in its file but those of the form.
 
     `words` are `[FILE] [OPTIONS of ma_boot] COMMAND`.
 
     Raises:
-        ConfigError: the job file cannot be read, or has mistakes.
+        ConfigError: the job file cannot be read.
     """
-    from ma_boot.job import JobFile, JobProblem, load_job, overridden, read_text
+    from ma_boot.job import JobFile, JobProblem, overridden, read_job_file, read_text
 
     root = ctx.find_root().command
     run = root.commands["run"] if isinstance(root, click.Group) else root
     is_file = bool(words) and words[0].endswith((".yaml", ".yml"))
-
-    def objections(job: JobFile) -> List[JobProblem]:
-        found = of_job(run, job.options).problems
-        return [job.problem(f"options: {one.option}", one.text) for one in found]
-
-    job = load_job(words[0], objections) if is_file else JobFile()
-    problems: List[JobProblem] = []
+    job, problems = read_job_file(words[0]) if is_file else (JobFile(), [])
+    problems += [
+        job.problem(f"options: {one.option}", one.text) for one in of_job(run, job.options).problems
+    ]
     given: Dict[str, Any] = {}
     for option, key, _, _ in _OPTIONS:
         name = key.replace("-", "_")

@@ -108,6 +108,7 @@ def planned_submission(ctx: click.Context, words: Sequence[str]) -> Planned:
         exposed_secrets,
         form_problems,
         image_region,
+        in_order,
         keys_missing,
         missing_fields,
         request_body,
@@ -117,10 +118,10 @@ def planned_submission(ctx: click.Context, words: Sequence[str]) -> Planned:
     job, problems = described_job(ctx, words)
     code = job_code(job, os.getcwd(), problems)
     secrets = _secrets(job, ctx.obj, problems)
-    problems += [*form_problems(job), *missing_fields(job)]
+    wrong = {one.key for one in problems}
+    problems += [*form_problems(job), *(one for one in missing_fields(job) if one.key not in wrong)]
     if problems:
-        lines = [str(one) for one in sorted(dict.fromkeys(problems), key=lambda one: one.line or 0)]
-        raise ConfigError(listed("the job cannot be submitted:", lines))
+        raise ConfigError(listed("the job cannot be submitted:", in_order(problems)))
     body = request_body(job, boot_command(code.options, code.command), code.url, secrets)
     return Planned(
         body,

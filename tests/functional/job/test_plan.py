@@ -84,15 +84,9 @@ def test_without_a_file_the_command_line_is_enough(project: Path) -> None:
 
 def test_all_that_the_form_would_refuse_is_said_at_once(project: Path) -> None:
     (project / "job.yaml").write_text(
-        "options: {path-mapping: gone.py}\nnodes: 2\npool: p\nflavor: modelarts.pool.visual.2xlarge\nsecrets: [A]\n"
+        "options: {path-mapping: gone.py}\nnodes: none\npool: p\nflavor: modelarts.pool.visual.2xlarge\nsecrets: [A]\n"
         "command: src/train.py\n"
     )
-    ended = ma_boot(
-        project, "job", "submit", "job.yaml", "--plan", "--env", "X", "--env", "MA_X=1", "--", "--tee=x"
-    )
-    assert ended.code == 78
-    assert ended.output.splitlines()[0] == "ma_boot: job.yaml is not a valid job file:"
-    (project / "job.yaml").write_text((project / "job.yaml").read_text().replace("2xlarge", "xlarge"))
     ended = ma_boot(
         project, "job", "submit", "job.yaml", "--plan", "--env", "X", "--env", "MA_X=1", "--", "--tee=x"
     )
@@ -106,8 +100,21 @@ def test_all_that_the_form_would_refuse_is_said_at_once(project: Path) -> None:
         "  - image: missing, expected ORGANIZATION/NAME:TAG in SWR",
         "  - code-url: missing, expected where the code goes: obs://bucket/jobs/",
         f"  - line 1: options: path-mapping: gone.py: no such file here, or in {project}/src",
+        "  - line 2: nodes: found 'none', expected a number from 1 to 1024",
+        "  - line 4: flavor: modelarts.pool.visual.2xlarge has 2 cards, but devices-per-node is 1",
         "  - line 5: secrets: A is not set in this shell",
     ]
+
+
+def test_what_an_option_overrides_is_no_mistake(project: Path) -> None:
+    """The file has 8 devices per node and a flavor of 8 cards: both are changed."""
+    words = ["--devices-per-node", "2", "--flavor", "modelarts.pool.visual.2xlarge"]
+    ended = ma_boot(project, "job", "submit", "job.yaml", "--plan", *words, more=SECRET)
+    assert ended.code == 0, ended.output
+    text = (project / "job.yaml").read_text()
+    (project / "job.yaml").write_text(text.replace("devices-per-node: 8", "devices-per-node: 2"))
+    ended = ma_boot(project, "job", "submit", "job.yaml", "--plan", *words[2:], more=SECRET)
+    assert ended.code == 0, ended.output
 
 
 def test_secrets_in_the_file_are_pointed_out(project: Path) -> None:
