@@ -63,7 +63,7 @@ def build_command(
     from ma_boot.reporting import Console, is_interactive, print_lines
 
     values = images.build_arguments(arguments, ctx.obj)
-    with _stopped_by_sigterm(), images.engine(ctx.obj) as client:
+    with stopped_by_sigterm(), images.engine(ctx.obj) as client:
         with Console(interactive=is_interactive(ctx.obj)) as console:
             images.build_image(client, Path(context), tag, values, platform, console)
         size = int(images.image_attributes(client, tag)["Size"])
@@ -108,7 +108,7 @@ def push_command(
     from ma_boot.reporting import Console, is_interactive, print_lines
 
     target = images.push_target(name, region, organization, repository, tag, registry)
-    with _stopped_by_sigterm(), images.engine(ctx.obj) as client:
+    with stopped_by_sigterm(), images.engine(ctx.obj) as client:
         login = images.push_login(ctx.obj, images.configured_login(target.host), region, target.host)
         checked = images.check_image(client, name, arch, command)
         print_lines(images.findings_text(checked))
@@ -136,7 +136,7 @@ def check_command(
     from ma_boot import image as images
     from ma_boot.reporting import print_lines
 
-    with _stopped_by_sigterm(), images.engine(ctx.obj) as client:
+    with stopped_by_sigterm(), images.engine(ctx.obj) as client:
         checked = images.check_image(client, name, arch, command)
     formatted = images.findings_json if as_json else images.findings_text
     print_lines(formatted(checked))
@@ -144,7 +144,7 @@ def check_command(
 
 
 @contextmanager
-def _stopped_by_sigterm() -> Iterator[None]:
+def stopped_by_sigterm() -> Iterator[None]:
     """SIGTERM raises `Stopped` in the block, so that what was created in it is removed."""
 
     def stop(signum: int, frame: Optional[FrameType]) -> None:

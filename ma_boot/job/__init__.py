@@ -5,7 +5,17 @@ from ma_boot.job.keys import KEYS, read_text
 from ma_boot.job.load import in_order, load_job, read_job_file
 from ma_boot.job.read import parse_job
 from ma_boot.job.request import boot_command, code_place, request_body, shown_body
-from ma_boot.job.rules import exposed_secrets, form_problems, image_region, keys_missing, missing_fields
+from ma_boot.job.rules import (
+    exposed_secrets,
+    flavor_problems,
+    form_problems,
+    image_region,
+    image_url,
+    keys_missing,
+    missing_fields,
+    places_of,
+    quota_problems,
+)
 from ma_boot.job.states import ENDED, STATES, cause_of, exit_code_of, state_of
 from ma_boot.job.template import Answers, first_job_file, first_mapping
 
@@ -24,14 +34,18 @@ __all__ = [
     "exposed_secrets",
     "first_job_file",
     "first_mapping",
+    "flavor_problems",
     "form_problems",
     "image_region",
-    "keys_missing",
+    "image_url",
     "in_order",
+    "keys_missing",
     "load_job",
     "missing_fields",
     "overridden",
     "parse_job",
+    "places_of",
+    "quota_problems",
     "read_job_file",
     "read_text",
     "request_body",

@@ -6,11 +6,13 @@ Limits are those of the API's documentation (CreateTrainingJob) and of the conso
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 from itertools import combinations
-from typing import Dict, Iterator, List
+from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from ma_boot.job.job_file import JobFile, JobProblem
 from ma_boot.redact import looks_secret
+from path_mapping.mapping import ObsUrl
 
 MOST_VARIABLES = 100
 LONGEST_VALUE = 4096
@@ -130,6 +132,45 @@ def _resources(job: JobFile) -> Iterator[JobProblem]:
     if cards and cards != job.devices_per_node:
         text = f"{job.flavor} has {cards} cards, but devices-per-node is {job.devices_per_node}"
         yield job.problem("flavor", text)
+
+
+def places_of(job: JobFile) -> List[Tuple[str, ObsUrl]]:
+    """The places of a job in OBS, each with its key."""
+    urls = (("code-url", job.code_url), ("log-url", job.log_url))
+    channels = (("inputs", job.inputs), ("outputs", job.outputs))
+    return [
+        *((key, url) for key, url in urls if url is not None),
+        *((f"{key}: {one.name}", one.url) for key, several in channels for one in several),
+    ]
+
+
+def quota_problems(job: JobFile, quotas: Sequence[Mapping[str, Any]]) -> List[JobProblem]:
+    """What the quotas of training jobs, as the API tells them, leave no room for."""
+    full = [one for one in quotas if 0 <= int(one.get("quota", -1)) <= int(one.get("used", 0))]
+    return [
+        job.problem("", f"the quota of {one.get('resource')} is used up: {one['used']} of {one['quota']}")
+        for one in full
+    ]
+
+
+def flavor_problems(job: JobFile, flavors: Sequence[Mapping[str, Any]]) -> List[JobProblem]:
+    """What is wrong with a flavor of the public pool, by the flavors as the API tells them."""
+    named = {str(one.get("flavor_id")): one for one in flavors}
+    flavor = named.get(job.flavor)
+    if flavor is None:
+        near = get_close_matches(job.flavor, list(named), n=5, cutoff=0) if named else []
+        expected = f"expected a flavor of this region such as {', '.join(near)}"
+        return [job.problem("flavor", f"found {job.flavor}, {expected}")] if near else []
+    info = flavor.get("flavor_info") or {}
+    most = int(flavor.get("max_num") or info.get("max_num") or job.nodes)
+    cards = int((info.get("npu") or info.get("gpu") or {}).get("unit_num") or 0)
+    found = []
+    if job.nodes > most:
+        found.append(job.problem("nodes", f"found {job.nodes}, but {job.flavor} has at most {most}"))
+    if cards and cards != job.devices_per_node:
+        text = f"{job.flavor} has {cards} cards, but devices-per-node is {job.devices_per_node}"
+        found.append(job.problem("flavor", text))
+    return found
 
 
 def exposed_secrets(job: JobFile) -> List[JobProblem]:

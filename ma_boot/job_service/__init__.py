@@ -2,6 +2,7 @@
 
 from ma_boot.job_service.access import api_access
 from ma_boot.job_service.api import JobApi
+from ma_boot.job_service.checks import Checked, checked_by_services
 from ma_boot.job_service.code import JobCode, job_code, upload_code
 from ma_boot.job_service.follow import Following, JobFollower, Seen
 from ma_boot.job_service.log_path import fetched_logs, log_place
@@ -9,6 +10,7 @@ from ma_boot.job_service.patience import PatientApi
 from ma_boot.job_service.submission import created, job_id, row_of
 
 __all__ = [
+    "Checked",
     "Following",
     "JobApi",
     "JobCode",
@@ -16,6 +18,7 @@ __all__ = [
     "PatientApi",
     "Seen",
     "api_access",
+    "checked_by_services",
     "created",
     "fetched_logs",
     "job_code",

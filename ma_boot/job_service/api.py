@@ -53,6 +53,19 @@ class JobApi:
         found = self._call("POST", "/training-job-searches", body=body)
         return list(found.get("items") or []) if isinstance(found, dict) else []
 
+    def name_is_taken(self, name: str, workspace: str) -> bool:
+        """Whether a job of this name is in the workspace."""
+        query = {"job_name": name, "workspace_id": workspace or None}
+        return bool(dict(self._call("GET", "/training-job-names", query)).get("is_duplicate"))
+
+    def flavors(self) -> List[Dict[str, Any]]:
+        """The flavors of the public pool."""
+        return list(dict(self._call("GET", "/training-job-flavors")).get("flavors") or [])
+
+    def quotas(self) -> List[Dict[str, Any]]:
+        """The quotas of training jobs: `resource`, `quota` and `used`."""
+        return list(dict(self._call("GET", "/training-quotas")).get("quotas") or [])
+
     def stop(self, job: str) -> None:
         """Asks for the end of a job."""
         self._call("POST", f"/training-jobs/{job}/actions", body={"action_type": "terminate"}, empty=True)

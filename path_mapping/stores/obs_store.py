@@ -118,6 +118,10 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
             pages.close()
             exchange.close()
 
+    def region(self, bucket: str) -> str:
+        answer = self.sdk.call(f"looking up obs://{bucket}", lambda sdk: sdk.getBucketMetadata(bucket))
+        return str(getattr(answer.body, "location", None) or "")
+
     def find(self, bucket: str, key: str) -> Optional[ObjectState]:
         doing = f"looking up obs://{bucket}/{key}"
         try:

@@ -53,6 +53,15 @@ class Store(ABC):
         """Where this store keeps the object on this machine; empty if it is not here."""
         return ""
 
+    def region(self, bucket: str) -> str:
+        """The region of a bucket; empty if the store has none.
+
+        Raises:
+            NotFound: there is no such bucket.
+            Refused: it is somebody else's, or its region must not be asked for.
+        """
+        return ""
+
 
 class FileStore(Store):
     """A store on which single objects can be looked up, read in part, copied and deleted."""

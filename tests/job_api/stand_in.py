@@ -47,6 +47,8 @@ class ModelArtsStandIn:
         self.place, self.obs, self.rehearse = place, obs, rehearse
         self.jobs: Dict[str, StandInJob] = {}
         self.faults: List[ApiFault] = []
+        self.flavors: List[Dict[str, Any]] = []
+        self.quotas: List[Dict[str, Any]] = []
         self.requests: List[str] = []
         self.agents: List[str] = []
         self._lock = threading.Lock()
@@ -135,6 +137,12 @@ class ModelArtsStandIn:
             return self._create(document)
         if path == "/training-job-searches":
             return self._search(document)
+        if path == "/training-job-names":
+            return 200, {"is_duplicate": job_named(self, query["job_name"]) is not None}
+        if path == "/training-job-flavors":
+            return 200, {"total_count": len(self.flavors), "flavors": self.flavors}
+        if path == "/training-quotas":
+            return 200, {"quotas": self.quotas}
         match = re.fullmatch(r"/training-jobs/([^/]+)(/.*)?", path)
         job = self.jobs.get(match[1]) if match else None
         if match is None or job is None:

@@ -59,9 +59,7 @@ def described_job(ctx: click.Context, words: Sequence[str]) -> Tuple[JobFile, Li
     run = root.commands["run"] if isinstance(root, click.Group) else root
     is_file = bool(words) and words[0].endswith((".yaml", ".yml"))
     job, problems = read_job_file(words[0]) if is_file else (JobFile(), [])
-    problems += [
-        job.problem(f"options: {one.option}", one.text) for one in of_job(run, job.options).problems
-    ]
+    problems += [job.problem(f"options: {one.option}", one.text) for one in of_job(run, job.options).problems]
     given: Dict[str, Any] = {}
     for option, key, _, _ in _OPTIONS:
         name = key.replace("-", "_")

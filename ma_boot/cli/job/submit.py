@@ -12,23 +12,24 @@ import click
 
 from ma_boot.cli.job.access import note, opened, patient, with_access
 from ma_boot.cli.job.fields import described_job, of_a_job
+from ma_boot.cli.job.local_image import image_findings
 from ma_boot.cli.job.watch import watched
 from ma_boot.cli.options import SECONDS_ABOVE_0, files
 from ma_boot.errors import ConfigError, listed
 
 if TYPE_CHECKING:
     from ma_boot.job import JobFile, JobProblem
-    from ma_boot.job_service import JobCode
+    from ma_boot.job_service import JobApi, JobCode
 
 
 class Planned(NamedTuple):
     """What a submission will do: the request's body, the code to upload, and what is worth a note."""
 
+    job: JobFile
     body: Dict[str, Any]
     code: JobCode
     notes: Tuple[str, ...]
     secrets: Mapping[str, str]
-    image_region: str
 
 
 @click.command("submit", options_metavar="[OPTIONS]")
@@ -37,6 +38,7 @@ class Planned(NamedTuple):
 )
 @of_a_job
 @click.option("--plan", is_flag=True, help="Print the request and what would be uploaded; no network.")
+@click.option("--skip-checks", is_flag=True, help="Do not ask the engine, OBS and ModelArts first.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(
     "--watch", "follow", is_flag=True, help="Follow the job to its end, as `ma_boot job watch` does."
@@ -49,6 +51,7 @@ def submit(
     /,
     words: Sequence[str],
     plan: bool,
+    skip_checks: bool,
     as_json: bool,
     follow: bool,
     interval: float,
@@ -70,7 +73,7 @@ def submit(
     if plan:
         print_lines(_as_json(planned) if as_json else _as_text(planned))
         return 0
-    job = _submitted(planned, ctx.obj, region, endpoint)
+    job = _submitted(planned, ctx.obj, opened(ctx.obj, region, endpoint), skip_checks)
     print_lines(json.dumps({"id": job, "name": planned.body["metadata"]["name"]}) if as_json else job)
     if follow:
         from ma_boot.job_service import Following
@@ -83,22 +86,37 @@ def submit(
     return 0
 
 
-def _submitted(
-    planned: Planned, environ: Mapping[str, str], region: Optional[str], endpoint: Optional[str]
-) -> str:
+def _submitted(planned: Planned, environ: Mapping[str, str], api: JobApi, skip_checks: bool) -> str:
     """Uploads the code and creates the job; returns its id."""
     from ma_boot.job_service import created, upload_code
 
-    for text in planned.notes:
+    notes = [*planned.notes, *([] if skip_checks else _checked(planned.job, environ, api))]
+    for text in notes:
         note(text)
-    api = opened(environ, region, endpoint)
-    if planned.image_region and api.access.region and planned.image_region != api.access.region:
-        raise ConfigError(
-            f"image: it is in {planned.image_region}, but the job would run in {api.access.region}"
-        )
     moved = upload_code(planned.code, environ)
     note(f"code: {moved} of {len(planned.code.files)} files uploaded to {planned.code.url}")
     return str(created(api, planned.body, note, time.sleep)["metadata"]["id"])
+
+
+def _checked(job: JobFile, environ: Mapping[str, str], api: JobApi) -> List[str]:
+    """Asks the engine, OBS and ModelArts whether the job can run; returns what is worth a note.
+
+    Raises:
+        ConfigError: it cannot, for all of these reasons.
+    """
+    from ma_boot.job import image_region, in_order
+    from ma_boot.job_service import checked_by_services
+
+    problems, notes = checked_by_services(job, api, environ)
+    region = image_region(job.image)
+    if region and api.access.region and region != api.access.region:
+        text = f"it is in {region}, but the job would run in {api.access.region}"
+        problems.append(job.problem("image", text))
+    wrong, more = image_findings(job, api.access.region, environ)
+    if problems or wrong:
+        told = listed("the job would fail:", in_order([*problems, *wrong]))
+        raise ConfigError(f"{told}\n--skip-checks submits it all the same")
+    return [*notes, *more]
 
 
 def planned_submission(ctx: click.Context, words: Sequence[str]) -> Planned:
@@ -107,7 +125,6 @@ def planned_submission(ctx: click.Context, words: Sequence[str]) -> Planned:
         boot_command,
         exposed_secrets,
         form_problems,
-        image_region,
         in_order,
         keys_missing,
         missing_fields,
@@ -123,13 +140,7 @@ def planned_submission(ctx: click.Context, words: Sequence[str]) -> Planned:
     if problems:
         raise ConfigError(listed("the job cannot be submitted:", in_order(problems)))
     body = request_body(job, boot_command(code.options, code.command), code.url, secrets)
-    return Planned(
-        body,
-        code,
-        tuple(map(str, [*exposed_secrets(job), *keys_missing(job)])),
-        secrets,
-        image_region(job.image),
-    )
+    return Planned(job, body, code, tuple(map(str, [*exposed_secrets(job), *keys_missing(job)])), secrets)
 
 
 def _secrets(job: JobFile, environ: Mapping[str, str], problems: List[JobProblem]) -> Dict[str, str]:

@@ -47,9 +47,10 @@ def create_bucket(call: Call) -> HttpResponse:
 
 
 def head_bucket(call: Call) -> HttpResponse:
-    """Checks that the bucket exists."""
-    call.buckets.get(call.bucket_name)
-    return HttpResponse(200)
+    """Checks that the bucket exists, and says where it is."""
+    name = "bucket-location" if call.prefix == "x-obs-" else "bucket-region"
+    region = call.buckets.get(call.bucket_name).region
+    return HttpResponse(200, {f"{call.prefix}{name}": region} if region else {})
 
 
 def delete_bucket(call: Call) -> HttpResponse:

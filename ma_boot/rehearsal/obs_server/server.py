@@ -92,9 +92,9 @@ class ObsServer:
         found = ((one.method, one.path, _SIGNING.sub("", one.query).rstrip("&")) for one in list(self.seen))
         return [(method, f"{path}?{query}" if query else path) for method, path, query in found]
 
-    def create_bucket(self, name: str) -> None:
-        """Creates a bucket."""
-        self._buckets.create(name)
+    def create_bucket(self, name: str, region: str = "") -> None:
+        """Creates a bucket; `region` is what it says of its place."""
+        self._buckets.create(name, region)
 
     def __enter__(self) -> ObsServer:
         self._listener = socket.create_server((self._host, self.port), backlog=1024)

@@ -56,6 +56,7 @@ class Desk:
             "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
             "HOME": str(self.project.parent / "home"),
             "NO_PROXY": "127.0.0.1",
+            "DOCKER_HOST": "tcp://127.0.0.1:1",  # no engine is asked for the image
             "HUAWEICLOUD_SDK_PROJECT_ID": PROJECT,
             "MODELARTS_ENDPOINT": self.api.url,
             "OBS_ENDPOINT": self.obs.url,

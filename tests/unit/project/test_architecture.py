@@ -74,7 +74,7 @@ ALLOWED_IN_MA_BOOT: Dict[str, str] = {
     "cli.options": "errors rank_table modelarts launch rehearsal.faults path_mapping",
     "cli": "errors redact lean_click job rank_table processes modelarts environment launch reporting reporting.timeline reporting.page "
     "transfers supervisor image doctor node rehearsal rehearsal.faults cli.options path_mapping",
-    "cli.job": "errors job job_service reporting reporting.page cli.options cli",
+    "cli.job": "errors job job_service image reporting reporting.page cli.options cli",
     "cli.checkpoint": "errors modelarts reporting transfers cli.options cli path_mapping",
     "__main__": "cli",
 }

@@ -30,6 +30,8 @@ class ListingPage:
 class Bucket:
     """The objects of one bucket. Thread-safe; who makes an object longer holds `appending`."""
 
+    region = ""
+
     def __init__(self, directory: Path, objects: Iterable[BucketObject] = ()) -> None:
         self._directory = directory
         self._lock = threading.Lock()
@@ -119,7 +121,7 @@ class Buckets:
             raise Refusal("NoSuchBucket", "the bucket does not exist")
         return found
 
-    def create(self, name: str) -> None:
+    def create(self, name: str, region: str = "") -> None:
         """Creates a bucket unless it exists; raises `Refusal` for an invalid name."""
         letters = name.replace("-", "").replace(".", "")
         if not 3 <= len(name) <= 63 or not letters.isalnum() or not name.isascii() or name != name.lower():
@@ -127,6 +129,7 @@ class Buckets:
         if name not in self._buckets:
             (self._root / name).mkdir()
             self._buckets[name] = self._bucket(self._root / name)
+            self._buckets[name].region = region
 
     def delete(self, name: str) -> None:
         """Deletes a bucket; raises `Refusal` if it does not exist or is not empty."""

@@ -1,0 +1,109 @@
+"""What ModelArts and OBS know of a job before it is submitted: places, name, flavor, quota."""
+
+from __future__ import annotations
+
+from typing import Dict, Iterator, List, Mapping, NamedTuple
+
+from ma_boot.errors import BootError
+from ma_boot.job import JobFile, JobProblem, flavor_problems, places_of, quota_problems
+from ma_boot.job_service.api import JobApi, ServiceBusy
+from path_mapping.errors import CredentialsMissing, NotFound, StoreError, Unreachable
+from path_mapping.mapping import ObsUrl
+from path_mapping.stores import FileStore, open_store
+
+
+class Checked(NamedTuple):
+    """What would make the job fail, and what is worth a note, such as what could not be asked for."""
+
+    problems: List[JobProblem]
+    notes: List[str]
+
+
+def checked_by_services(job: JobFile, api: JobApi, environ: Mapping[str, str]) -> Checked:
+    """Asks OBS for the places of the job, and ModelArts for its name, flavor and quota.
+
+    A service that does not answer, or does not tell, is no reason to refuse the job: that is a note.
+    """
+    found = Checked([], [])
+    _ask_obs(job, api.access.region, environ, found)
+    _ask_modelarts(job, api, found)
+    return found
+
+
+def _ask_obs(job: JobFile, region: str, environ: Mapping[str, str], found: Checked) -> None:
+    try:
+        store = open_store(environ, None)
+    except CredentialsMissing:
+        return  # the upload of the code says it
+    regions: Dict[str, str] = {}
+    try:
+        for key, url in places_of(job):
+            if url.bucket not in regions:
+                regions[url.bucket] = _region(store, url.bucket, job.problem(key, ""), found)
+    except StoreError as error:
+        found.notes.append(f"places in OBS: not checked: {error}")
+        return
+    found.problems.extend(_far_away(job, regions, region))
+    for channel in job.inputs:
+        if channel.url.bucket in regions:
+            found.problems.extend(_empty(store, job, f"inputs: {channel.name}", channel.url, found))
+
+
+def _region(store: FileStore, bucket: str, at: JobProblem, found: Checked) -> str:
+    """The region of a bucket; empty if it is not known. A bucket that is not there is a problem."""
+    try:
+        return store.region(bucket)
+    except NotFound:
+        found.problems.append(at._replace(text=f"there is no bucket {bucket}"))
+    except Unreachable:
+        raise
+    except StoreError as error:
+        found.notes.append(f"the region of {bucket}: not checked: {error}")
+    return ""
+
+
+def _far_away(job: JobFile, regions: Mapping[str, str], region: str) -> Iterator[JobProblem]:
+    """Places in another region than the job, or than the first of them where the job's is not known."""
+    known = [(key, url, regions[url.bucket]) for key, url in places_of(job) if regions.get(url.bucket)]
+    here = region or (known[0][2] if known else "")
+    for key, url, there in known:
+        if there != here:
+            yield job.problem(key, f"{url} is in {there}, expected the region of the job, {here}")
+
+
+def _empty(store: FileStore, job: JobFile, key: str, url: ObsUrl, found: Checked) -> Iterator[JobProblem]:
+    """An input where nothing is."""
+    directory = f"{url.key.rstrip('/')}/" if url.key else ""
+    try:
+        if next(iter(store.list(url.bucket, directory)), None) is None:
+            yield job.problem(key, f"nothing is in {url}")
+    except NotFound:
+        return  # said of the bucket
+    except StoreError as error:
+        found.notes.append(f"{key}: not checked: {error}")
+
+
+def _ask_modelarts(job: JobFile, api: JobApi, found: Checked) -> None:
+    questions = [_ask_name, _ask_quota, *([] if job.pool else [_ask_flavor])]
+    for number, ask in enumerate(questions):
+        try:
+            ask(job, api, found)
+        except ServiceBusy as error:
+            names = ", ".join(one.__name__.rpartition("_")[2] for one in questions[number:])
+            found.notes.append(f"{names}: not checked: {error}")
+            return
+        except (BootError, TypeError, ValueError) as error:  # no right to ask, or an answer of another shape
+            found.notes.append(f"{ask.__name__.rpartition('_')[2]}: not checked: {error}")
+
+
+def _ask_name(job: JobFile, api: JobApi, found: Checked) -> None:
+    if api.name_is_taken(job.name, job.workspace):
+        found.notes.append(str(job.problem("name", f"there is a job {job.name} already")))
+
+
+def _ask_quota(job: JobFile, api: JobApi, found: Checked) -> None:
+    found.problems.extend(quota_problems(job, api.quotas()))
+
+
+def _ask_flavor(job: JobFile, api: JobApi, found: Checked) -> None:
+    found.problems.extend(flavor_problems(job, api.flavors()))
