@@ -73,11 +73,11 @@ class Recorder:
             self._failed.add(report.nodeid)
 
     def recorded(self) -> Dict[str, Recorded]:
-        """Of the tests that did not fail and ran anything."""
+        """Of the tests that did not fail; one that looks at a constant runs no line."""
         return {
             name: Recorded(self._seconds[name], lines)
             for name, lines in self._ran.items()
-            if lines and name not in self._failed
+            if name not in self._failed
         }
 
 
@@ -93,6 +93,7 @@ class Runner:
         self._work = work
         self._functions: Mapping[Tuple[str, str, int], List[FunctionType]] = {}
         self._deadline = mmap.mmap(-1, 8)  # of the test that a fork is at
+        self._at = copy.parent / "at"  # its name
         self._session: pytest.Session
         self.selection: Selection
 
@@ -107,8 +108,13 @@ class Runner:
         self._work(self)
         return True
 
+    def at(self) -> str:
+        """The file of the last test that was begun with a change; empty if none was."""
+        return self._at.read_text(encoding="utf-8").partition("::")[0]
+
     def notices(self, mutant: Mutant) -> bool:
         """Whether a test fails, or hangs, with the change."""
+        self._at.write_text("")
         file = self._copy / mutant.path
         original = file.read_bytes()
         function = self.selection.function(mutant.path, mutant.line)
@@ -168,6 +174,7 @@ class Runner:
 
     def _wait_for(self, name: str) -> None:
         """Gives the test its time, also of the processor: an endless loop is ended by the kernel."""
+        self._at.write_text(name, encoding="utf-8")
         known = self.selection.tests.get(name)
         seconds = _PATIENCE + 5 * (known.seconds if known else 0.0)
         self._deadline[:] = struct.pack("d", time.monotonic() + seconds)

@@ -132,7 +132,7 @@ class Selection:
 
     def _effort(self, test: str) -> float:
         """Small for a test that is quick and looks at little: it is more likely to notice."""
-        return self.seconds(test) * len(self.tests[test].lines)
+        return self.seconds(test) * max(1, len(self.tests[test].lines))
 
     def _concerned(self, source: Source, line: int) -> Set[Line]:
         names = source.bound(line)

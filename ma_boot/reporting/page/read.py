@@ -17,7 +17,7 @@ from ma_boot.reporting.timeline import CAUSE, EventFile, Timeline, job_names, re
 MOST_EVENT_BYTES = 64 << 20  # from the end of each file
 CAUSE_TAIL = 16_000  # bytes of the log of the process that failed first
 ALL_TAILS = 160_000  # of all others together
-SMALLEST_TAIL, LARGEST_TAIL = 400, 6_000  # of each of them
+LARGEST_TAIL = 6_000  # of each of them
 _ESCAPES = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])"
 
 
@@ -51,13 +51,10 @@ def tails(timeline: Timeline, events: Sequence[Path], hide: Callable[[str], str]
     A log is read from that path, or from beside the events, which may have been copied with it.
     """
     wanted = logs_to_read(timeline)
-    each = min(LARGEST_TAIL, max(SMALLEST_TAIL, ALL_TAILS // max(1, len(wanted))))
+    each = min(LARGEST_TAIL, ALL_TAILS // max(1, len(wanted)))
     beside = list(dict.fromkeys(path.parent for path in events))
     found: Dict[str, str] = {}
-    room = ALL_TAILS
     for process in wanted:
-        if room <= 0:
-            break
         size = CAUSE_TAIL if process.role == CAUSE else each
         for place in (Path(process.log_file), *(parent / Path(process.log_file).name for parent in beside)):
             try:
@@ -65,7 +62,6 @@ def tails(timeline: Timeline, events: Sequence[Path], hide: Callable[[str], str]
             except (OSError, ValueError):  # not on this machine, or not a path at all
                 continue
             found[process.log_file] = hide(_plain(text))
-            room -= 0 if process.role == CAUSE else size
             break
     return found
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import resource
+import struct
+import subprocess
+import sys
+import termios
 import threading
 from pathlib import Path
-from typing import Iterator, List, Tuple
+from typing import Callable, Iterator, List, Tuple
 
 import pytest
 
 from ma_boot.errors import CannotCreate, ExitCode, Stopped
-from ma_boot.reporting import Console, Journal
+from ma_boot.reporting import Console, Journal, is_interactive, print_bytes, print_lines
 from ma_boot.reporting.page.transfers import rates
 from ma_boot.reporting.page.words import OUR_CODES
 from ma_boot.reporting.timeline.job_timeline import TransferSpan
@@ -84,6 +90,69 @@ class TestAStalledReader:
         assert (console.dropped_lines, console.pause()) == (before + 2, 0)
         console.flush()
         os.close(writer)
+
+    def test_waiting_for_one_takes_no_processor(self, pipe: Tuple[int, int]) -> None:
+        console = Console(pipe[1], patience=0.5)
+        console.write(b"x" * MIB + b"\n")
+        before = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+        console.flush()
+        assert resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw - before < 50
+        assert len(read(pipe[0], MIB + 1)) == MIB + 1
+
+
+class TestWithoutAConsole:
+    """What a command prints at once."""
+
+    def test_it_goes_to_standard_output(self, capfd: pytest.CaptureFixture[str]) -> None:
+        print_lines("a\n\ud800")
+        print_bytes(b"b\n")
+        assert capfd.readouterr() == ("a\n\\ud800\nb\n", "")
+
+    @pytest.mark.parametrize("way", [print_bytes, lambda data, sink: Console(sink).write(data)])
+    def test_a_pipe_that_another_process_made_non_blocking_loses_nothing(
+        self, pipe: Tuple[int, int], way: Callable[[bytes, int], None]
+    ) -> None:
+        os.set_blocking(pipe[1], False)
+        printing = threading.Thread(target=way, args=(b"x" * MIB + b"\n", pipe[1]))
+        printing.start()
+        assert read(pipe[0], MIB + 1) == b"x" * MIB + b"\n"
+        printing.join()
+
+    def test_a_reader_that_has_gone_is_no_error(self) -> None:
+        reader, writer = os.pipe()
+        os.close(reader)
+        print_bytes(b"a\n", writer)
+        os.close(writer)
+
+    def test_a_full_disk_is_said_but_of_standard_error(self) -> None:
+        """Whoever would be told of the latter does not hear it."""
+        full = os.open("/dev/full", os.O_WRONLY)
+        with pytest.raises(CannotCreate, match=r"^cannot write to standard output: No space left on device$"):
+            print_bytes(b"a\n", full)
+        os.close(full)
+        script = "from ma_boot.reporting import print_lines; print_lines('a', 2); print('went on')"
+        with open("/dev/full", "w") as stderr:
+            ended = subprocess.run(
+                [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=stderr, check=False
+            )
+        assert (ended.returncode, ended.stdout) == (0, b"went on\n")
+
+
+@pytest.mark.parametrize(("given", "found"), [((120, 40), (120, 40)), ((0, 0), (80, 24))])
+def test_the_size_of_a_terminal(given: Tuple[int, int], found: Tuple[int, int]) -> None:
+    """That of a container engine has none."""
+    master, terminal = os.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", given[1], given[0], 0, 0))
+    assert Console(terminal).size == os.terminal_size(found)
+    assert is_interactive({"TERM": "xterm"}, terminal)
+    assert not is_interactive({"TERM": "dumb"}, terminal)
+    assert not is_interactive({}, terminal)
+    for descriptor in (master, terminal):
+        os.close(descriptor)
+    reader, writer = os.pipe()
+    assert not is_interactive({"TERM": "xterm"}, writer)
+    for descriptor in (reader, writer):
+        os.close(descriptor)
 
 
 def test_lines_below_the_output_are_drawn_last_and_taken_away(tmp_path: Path) -> None:
