@@ -113,7 +113,7 @@ class Journal:
         except BaseException as error:
             ended_early = isinstance(error, (Stopped, PhaseCancelled))
             phase.outcome = "stopped" if ended_early else "failed"
-            phase.detail = str(error).split("\n", 1)[0].rstrip(":") or type(error).__name__
+            phase.detail = str(error).partition("\n")[0].rstrip(":") or type(error).__name__
             raise
         finally:
             record = PhaseRecord(name, time.monotonic() - started, phase.outcome, phase.detail)

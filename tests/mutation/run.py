@@ -109,8 +109,8 @@ class Runner:
         return True
 
     def at(self) -> str:
-        """The file of the last test that was begun with a change; empty if none was."""
-        return self._at.read_text(encoding="utf-8").partition("::")[0]
+        """The last test that was begun with a change; empty if none was."""
+        return self._at.read_text(encoding="utf-8")
 
     def notices(self, mutant: Mutant) -> bool:
         """Whether a test fails, or hangs, with the change."""

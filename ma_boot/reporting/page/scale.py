@@ -61,10 +61,8 @@ def ticks(seconds: float) -> Tuple[float, List[Tuple[float, str]]]:
 def _label(at: float, step: float) -> str:
     if at == 0:
         return "0"
-    if step < 1:
-        return f"{at:.3f}".rstrip("0").rstrip(".") + " s"
     if step < 60 and at < 120:
-        return f"{at:.0f} s"
+        return f"{at:.3f}".rstrip("0").rstrip(".") + " s"
     minutes, rest = divmod(round(at), 60)
     if step < 3600 and at < 7200:
         return f"{minutes}:{rest:02}" if step < 60 else f"{minutes} min"

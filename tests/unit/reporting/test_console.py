@@ -91,6 +91,29 @@ class TestAStalledReader:
         console.flush()
         os.close(writer)
 
+    def test_what_it_leaves_in_the_queue_is_counted(self) -> None:
+        reader, writer = os.pipe()
+        console = Console(writer)
+        console.write(b"x" * MIB + b"\n")  # more than a pipe takes: the thread is in the middle of it
+        read(reader, 1)
+        console.write(b"a\n")
+        console.write(b"b\nc\n")
+        os.close(reader)
+        eventually(lambda: console.dropped_lines == 3, "all that it has not begun")
+        os.close(writer)
+
+    def test_without_a_thread_all_is_printed_at_once(self, pipe: Tuple[int, int]) -> None:
+        console = Console(pipe[1])
+        before = threading.stack_size(1 << 46)  # bytes, which no thread gets
+        try:
+            console.write(b"a\n")
+            assert os.read(pipe[0], 10) == b"a\n"
+        finally:
+            threading.stack_size(before)
+        console.write(b"b\n")
+        assert read(pipe[0], 2) == b"b\n"
+        console.flush()
+
     def test_waiting_for_one_takes_no_processor(self, pipe: Tuple[int, int]) -> None:
         console = Console(pipe[1], patience=0.5)
         console.write(b"x" * MIB + b"\n")
@@ -153,6 +176,12 @@ def test_the_size_of_a_terminal(given: Tuple[int, int], found: Tuple[int, int]) 
     assert not is_interactive({"TERM": "xterm"}, writer)
     for descriptor in (reader, writer):
         os.close(descriptor)
+
+
+def test_what_serves_types_only_is_not_loaded() -> None:
+    """rich and the rank tables take longer than a start."""
+    script = "import sys, ma_boot.reporting, ma_boot.reporting.exit_report; print({'rich', 'ma_boot.modelarts'} & {*sys.modules})"
+    assert subprocess.check_output([sys.executable, "-c", script], text=True) == "set()\n"
 
 
 def test_lines_below_the_output_are_drawn_last_and_taken_away(tmp_path: Path) -> None:

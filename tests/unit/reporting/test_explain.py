@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import List, Optional
 
 import pytest
 from hypothesis import given
@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 from ma_boot.reporting.explain import (
     EXIT_CODES,
     explanation,
+    failed_mpi_rank,
     last_exception,
     last_words,
+    missing_files,
+    output_of_failed_rank,
 )
 from ma_boot.reporting.result import WorkerExit
 
@@ -120,3 +123,52 @@ def test_a_traceback_of_thirty_lines_is_shown_whole(frames: int, cut: bool) -> N
 
 def test_every_code_with_a_meaning_is_one_that_a_shell_or_the_kernel_gives() -> None:
     assert sorted(EXIT_CODES) == [126, 127, *(128 + number for number in (4, 6, 7, 9, 11, 15))]
+
+
+MPIRUN = """[1,0]<stdout>: step 1
+[1,1]<stderr>: Traceback
+[1,11]<stderr>: other
+[1,1]<stdout>:step [1,1]<stdout>: 2
+--------
+mpirun detected that one or more processes exited with non-zero status, thus causing
+the job to be terminated. The first process to do so was:
+
+  Process name: [[43157,1],{}]
+  Exit code:    3
+"""
+
+
+@pytest.mark.parametrize(
+    ("output", "rank"),
+    [
+        (MPIRUN.format(1), 1),
+        (MPIRUN.format(12), 12),
+        ("mpirun noticed that process rank 7 with PID 31 on node a-1 exited on signal 9 (Killed).", 7),
+        ("step 1", None),
+    ],
+)
+def test_the_rank_that_mpirun_blames(output: str, rank: Optional[int]) -> None:
+    assert failed_mpi_rank(output) == rank
+
+
+def test_of_mpiruns_output_only_that_of_the_rank_is_shown() -> None:
+    assert output_of_failed_rank(MPIRUN.format(1)) == "Traceback\nstep 2"
+    assert output_of_failed_rank(MPIRUN.format(5)) == MPIRUN.format(5), "it printed nothing"
+    assert output_of_failed_rank("[1,1]<stdout>: step 1") == "[1,1]<stdout>: step 1"
+
+
+@pytest.mark.parametrize(
+    ("output", "files"),
+    [
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/data/a b.txt'", ["/data/a b.txt"]),
+        ("python: can't open file '/x/train.py': [Errno 2] No such file or directory", ["/x/train.py"]),
+        (
+            "cat: /data/x: No such file or directory\nbash: line 1: ./y: No such file or directory",
+            ["./y", "/data/x"],
+        ),
+        ("cat: /data/x: No such file or directory\ncat: /data/x: No such file or directory", ["/data/x"]),
+        ("all is well", []),
+    ],
+)
+def test_files_that_a_program_did_not_find(output: str, files: List[str]) -> None:
+    assert missing_files(output) == files

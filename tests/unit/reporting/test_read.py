@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import List
 
 import pytest
 
 from ma_boot.errors import ConfigError
+from ma_boot.processes import SignalInbox
+from ma_boot.reporting.page.in_time import PATIENCE_SECONDS, write_in_time
 from ma_boot.reporting.page.read import page_of, tails
 from ma_boot.reporting.timeline import Timeline, read_events, timeline_of
 from ma_boot.reporting.timeline.events import number, several, whole
 from tests.synthetic import Writer
+
+DOCS = Path(__file__).parents[3] / "docs"
 
 
 def node_with_logs(directory: Path, count: int, code: int = 0) -> Writer:
@@ -51,14 +56,16 @@ class TestTails:
         content = b"\x1b[31mred\x1b[0m\r\n 10%\r 20%\r\n\x1b]0;title\x07last\n\n"
         assert tail_of(tmp_path, content) == "red\n 20%\nlast"
 
-    @pytest.mark.parametrize(("count", "each"), [(1, 5_997), (27, 5_923), (64, 2_497)])
+    @pytest.mark.parametrize(
+        ("count", "each"), [(1, 5_996), (26, 5_996), (27, 5_921), (40, 3_998), (64, 2_498)]
+    )
     def test_all_logs_share_the_room(self, tmp_path: Path, count: int, each: int) -> None:
         for rank in range(count):
-            (tmp_path / f"{rank}.txt").write_bytes(b"x\n" * 5_000)
+            (tmp_path / f"{rank}.txt").write_bytes(b"xx\n" * 5_000)
         found = tails(line_of(node_with_logs(tmp_path, count)), [], lambda text: text)
         assert len(found) == count
         assert {len(text) for text in found.values()} == {each}, (
-            "6,000, 160,000 / 27 and / 64, less half a line"
+            "6,000, 160,000 / 27, / 40 and / 64, whole lines of these"
         )
 
     def test_they_are_found_beside_the_events_too_and_secrets_are_masked(self, tmp_path: Path) -> None:
@@ -85,6 +92,30 @@ class TestFiles:
         with pytest.raises(ConfigError, match=r"several:\n  - job a\n  - job b"):
             page_of([tmp_path / "a", tmp_path / "b"], {})
         assert "job a" in page_of([tmp_path / "a"], {})
+
+    def test_the_page_is_written_beside_an_earlier_one(self, tmp_path: Path) -> None:
+        node = node_with_logs(tmp_path, 1)
+        (tmp_path / "events").write_text(node.text())
+        (tmp_path / "page.html").write_text("earlier")
+        said: List[str] = []
+        with SignalInbox() as inbox:
+            assert write_in_time([tmp_path / "events"], tmp_path / "page.html", {}, inbox, said.append, 60)
+            assert (tmp_path / "page.1.html").read_text() == "earlier"
+            assert "succeeded" in (tmp_path / "page.html").read_text()
+            assert not write_in_time([tmp_path / "none"], tmp_path / "page.html", {}, inbox, said.append, 60)
+        assert len(said) == 1
+        assert f"cannot read the events {tmp_path / 'none'}: No such file" in said[0]
+
+    def test_a_page_that_takes_too_long_is_given_up_and_said(self, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "events")  # nobody writes to it
+        said: List[str] = []
+        with SignalInbox() as inbox:
+            assert not write_in_time(
+                [tmp_path / "events"], tmp_path / "page.html", {}, inbox, said.append, patience=0.01
+            )
+        assert said == [f"no page was made: 0 s were not enough for {tmp_path / 'page.html'}"]
+        os.close(os.open(tmp_path / "events", os.O_WRONLY))  # its thread ends
+        assert f"takes at most {PATIENCE_SECONDS:.0f} s" in (DOCS / "report.md").read_text()
 
     @pytest.mark.parametrize(("depth", "kept"), [(8, True), (9, False)])
     def test_what_is_too_deep_is_left_out(self, depth: int, kept: bool) -> None:

@@ -109,8 +109,25 @@ def test_the_first_of_several_stops_counts() -> None:
     assert end_event(ending)["label"] == "rank 1"
 
 
+def test_what_to_do_about_a_failure_follows_its_cause() -> None:
+    run = RunResult((ended(0, 3),), advice=("ask for more memory", "or less"))
+    lines = report_lines(Ending.of(None, [], None, run, None), [])
+    assert lines[-3:] == [
+        "exit code 3: rank 0 ended with exit code 3 after 1.3 s (the training's own code)",
+        "  - ask for more memory",
+        "  - or less",
+    ]
+
+
 class TestReport:
     """The last screen."""
+
+    def test_of_a_stop_only_those_with_an_exception_are_named(self) -> None:
+        exits = (ended(0, 143, True), ended(1, 143, True, output=RAISED.format("x")), ended(2, 0, True))
+        lines = report_lines(Ending.of(None, [15], None, RunResult(exits), None), [])
+        assert [line for line in lines if line.startswith("rank")] == [
+            "rank 1 ended with exit code 143 after 1.3 s: stopped by ma_boot; its last exception: ValueError: x"
+        ]
 
     def test_eight_others_are_named_and_the_rest_is_counted(self) -> None:
         exits = [ended(0, 3), *(ended(rank, 143, True) for rank in range(1, 11))]
@@ -174,6 +191,11 @@ class TestFailureFile:
             ("rank 1", "stopped by ma_boot"),
         ]
         assert "output" not in document["first_failure"]
+
+    def test_it_is_for_people_too(self, tmp_path: Path) -> None:
+        ending = self.ending(tmp_path / "deep" / "er" / "a-failure.json")
+        write_failure(ending._replace(error=RankTableTimeout("图")))
+        assert '\n  "summary": "图"' in (tmp_path / "deep" / "er" / "a-failure.json").read_text()
 
     def test_there_is_none_after_success(self, tmp_path: Path) -> None:
         write_failure(self.ending(tmp_path / "a-failure.json", code=0))

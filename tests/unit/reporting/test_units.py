@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import List, Tuple
+
 import pytest
 
 from ma_boot.reporting import duration, size
-from ma_boot.reporting.page.scale import ticks
+from ma_boot.reporting.page.scale import figure, place, scale, ticks
 
 
 @pytest.mark.parametrize(
@@ -43,3 +45,48 @@ def test_sizes(count: float, text: str) -> None:
 def test_the_steps_of_the_axis(seconds: float, step: float) -> None:
     """Seven steps fit the duration of each case; of the next smaller step there would be too many."""
     assert ticks(seconds)[0] == step
+
+
+class TestAxis:
+    """Where its moments are, and what they are called."""
+
+    @pytest.mark.parametrize(
+        ("value", "text"), [(0.0, "0"), (10.0, "10"), (10.04, "10"), (10.05, "10.1"), (100.0, "100")]
+    )
+    def test_figures_are_short(self, value: float, text: str) -> None:
+        assert figure(value + 1e-9) == text
+
+    def test_places_are_on_the_axis(self) -> None:
+        assert [place(at, 10.0) for at in (-1.0, 0.0, 2.5, 10.0, 11.0)] == [0, 0, 250, 1000, 1000]
+
+    @pytest.mark.parametrize(
+        ("seconds", "labels"),
+        [
+            (0.004, ["0", "0.001 s", "0.002 s", "0.003 s", "0.004 s"]),
+            (3.0, ["0", "0.5 s", "1 s", "1.5 s", "2 s", "2.5 s", "3 s"]),
+            (60.0, ["0", "10 s", "20 s", "30 s", "40 s", "50 s", "60 s"]),
+            (180.0, ["0", "30 s", "60 s", "90 s", "2:00", "2:30", "3:00"]),
+            (240.0, ["0", "30 s", "60 s", "90 s", "2:00", "2:30", "3:00", "3:30", "4:00"]),
+            (1200.0, ["0", "5 min", "10 min", "15 min", "20 min"]),
+            (9000.0, ["0", "30 min", "60 min", "90 min", "2:00 h", "2:30 h"]),
+            (20000.0, ["0", "1:00 h", "2:00 h", "3:00 h", "4:00 h", "5:00 h"]),
+        ],
+    )
+    def test_the_labels_of_the_axis(self, seconds: float, labels: List[str]) -> None:
+        assert [label for _, label in ticks(seconds)[1]] == labels
+
+    @pytest.mark.parametrize(
+        ("seconds", "last"),
+        [
+            (102.0, ("right", "11.8", "90 s")),
+            (103.0, ("left", "87.4", "90 s")),
+            (100.0, ("right", "10", "90 s")),
+        ],
+    )
+    def test_a_label_near_the_end_stays_inside(self, seconds: float, last: Tuple[str, str, str]) -> None:
+        assert scale(seconds).moments[0] == ("left", "0", "0")
+        assert scale(seconds).moments[-1] == last
+
+    @pytest.mark.parametrize(("seconds", "tick"), [(8.0, "12500"), (7.0, "14285.7"), (0.0025, "40000")])
+    def test_the_grid_has_the_distance_of_the_moments(self, seconds: float, tick: str) -> None:
+        assert scale(seconds).tick == tick

@@ -1,0 +1,166 @@
+"""Who failed first: in an attempt, on a node, and in the job."""
+
+from __future__ import annotations
+
+from typing import Any, List, Optional, Tuple
+
+import pytest
+
+from ma_boot.reporting.timeline import ProcessSpan, Timeline, read_events, timeline_of
+from tests.synthetic import Writer
+
+
+def line_of(*nodes: Writer) -> Timeline:
+    return timeline_of([read_events(node.text(), lambda text: text) for node in nodes])
+
+
+class Training(Writer):
+    """A node whose ranks end; times are those of the node."""
+
+    def __init__(self, number: int = 0) -> None:
+        super().__init__(number, 10**12)
+        self.at(0, "phase-start", phase="job")
+
+    def ran(
+        self, rank: Optional[int], start: float, end: float, code: int, stopped: bool = False, label: str = ""
+    ) -> None:
+        label = label or f"rank {rank}"
+        self.at(start, "start", label=label, rank=rank)
+        self.at(end, "exit", label=label, rank=rank, code=code, stopped=stopped)
+
+    def ends(self, at: float, code: int, by: str = "training", **more: Any) -> None:
+        self.at(at, "end", exit_code=code, by=by, **more)
+
+
+def roles(line: Timeline) -> List[List[Tuple[str, str]]]:
+    return [[(one.label, one.role) for run in node.runs for one in run.processes] for node in line.nodes]
+
+
+class TestRoles:
+    """Each attempt has its cause; the job has one."""
+
+    def test_the_first_failure_of_an_attempt_that_was_repeated_is_its_cause(self) -> None:
+        node = Training()
+        for rank, end, code, stopped in ((0, 7, 1, False), (1, 5, 3, False), (2, 8, 143, True)):
+            node.ran(rank, 1, end, code, stopped)
+        for rank in range(3):
+            node.ran(rank, 11, 20, 0)
+        node.ends(21, 0)
+        before, after = roles(line_of(node))[0][:3], roles(line_of(node))[0][3:]
+        assert before == [("rank 0", "followed"), ("rank 1", "cause"), ("rank 2", "stopped")]
+        assert {role for _, role in after} == {"well"}
+
+    def test_each_of_three_attempts_has_its_own(self) -> None:
+        node = Training()
+        for attempt in range(3):
+            node.ran(0, 10 * attempt + 1, 10 * attempt + 6, 1)
+            node.ran(1, 10 * attempt + 1, 10 * attempt + 5, 1)
+        node.ends(30, 1, label="rank 1")
+        assert [role for _, role in roles(line_of(node))[0]] == ["followed", "cause"] * 3
+
+    def test_a_run_that_another_one_followed_has_its_own_and_stays(self) -> None:
+        first, second = Training(), Training()
+        first.ran(0, 1, 5, 3)
+        first.ends(6, 3)
+        second.entries = []
+        second.at(10, "phase-start", phase="job")
+        second.ran(0, 11, 15, 4)
+        second.ends(16, 4, label="rank 0")
+        text = first.text() + second.text()
+        line = timeline_of([read_events(text, lambda text: text)])
+        assert [run.exit_code for run in line.nodes[0].runs] == [3, 4]
+        assert roles(line) == [[("rank 0", "cause"), ("rank 0", "cause")]]
+        assert (line.outcome.exit_code, line.outcome.node, line.earlier_runs) == (4, 0, 0)
+
+    def test_of_two_nodes_that_failed_the_first_is_the_cause(self) -> None:
+        nodes = [Training(number) for number in range(3)]
+        for node, end in zip(nodes, (8, 5, 9)):
+            node.ran(node.node, 1, end, 3)
+            node.ends(20 - end, 3, label=f"rank {node.node}")
+        line = line_of(*nodes)
+        assert roles(line) == [[("rank 0", "followed")], [("rank 1", "cause")], [("rank 2", "followed")]]
+        assert (line.outcome.node, line.outcome.process) == (1, line.nodes[1].runs[0].processes[0])
+
+    @pytest.mark.parametrize(
+        ("code", "stopped", "role"),
+        [(0, True, "well"), (143, True, "stopped"), (1, True, "followed"), (143, False, "followed")],
+    )
+    def test_beside_a_failure(self, code: int, stopped: bool, role: str) -> None:
+        node = Training()
+        node.ran(0, 1, 5, 3)
+        node.ran(1, 1, 6, code, stopped)
+        node.ends(7, 3, label="rank 0")
+        assert roles(line_of(node)) == [[("rank 0", "cause"), ("rank 1", role)]]
+
+    def test_what_was_stopped_alone_was_stopped_whatever_its_code(self) -> None:
+        node = Training()
+        node.ran(0, 1, 5, 1, stopped=True)
+        node.at(6, "start", label="rank 1", rank=1)
+        node.ends(7, 143, by="signal", signal=15)
+        assert roles(line_of(node)) == [[("rank 0", "stopped"), ("rank 1", "unknown")]]
+
+
+class TestOutcome:
+    """Whose exit code is that of the job."""
+
+    def test_the_process_that_the_node_named_is_the_cause(self) -> None:
+        node = Training()
+        node.ran(0, 1, 5, 1)
+        node.ran(1, 1, 6, 3)
+        node.ends(7, 3, label="rank 1", cause="rank 1 ended with exit code 3")
+        outcome = line_of(node).outcome
+        assert isinstance(outcome.process, ProcessSpan)
+        assert (outcome.process.label, outcome.process.role) == ("rank 1", "cause")
+        assert (outcome.exit_code, outcome.by, outcome.cause) == (
+            3,
+            "training",
+            "rank 1 ended with exit code 3",
+        )
+
+    def test_a_failure_counts_before_a_stop_and_before_an_error_of_a_later_node(self) -> None:
+        stopped, failed, late = Training(0), Training(1), Training(2)
+        stopped.ends(3, 143, by="signal", signal=15)
+        failed.ran(1, 1, 5, 3)
+        failed.ends(30, 3, label="rank 1")
+        late.ends(6, 74, by="output")
+        outcome = line_of(stopped, failed, late).outcome
+        assert (outcome.node, outcome.exit_code, outcome.by) == (1, 3, "training")
+        outcome = line_of(stopped, late).outcome
+        assert (outcome.node, outcome.exit_code, outcome.process) == (2, 74, None)
+
+    def test_a_job_that_has_not_ended_everywhere_has_no_code(self) -> None:
+        well, open_end = Training(0), Training(1)
+        well.ends(5, 0)
+        assert line_of(well).outcome.exit_code == 0
+        assert line_of(well, open_end).outcome.exit_code is None
+
+    def test_the_rehearsal_knows_better(self) -> None:
+        node = Training(0)
+        node.ends(5, 0)
+        long = "n" * 70
+        job = Writer(0, 10**12)
+        job.at(-1, "fault", fault="before the first node")
+        job.at(1, "start", label=long, log_file="/log/node")
+        job.at(6, "job-end", exit_code=255, by="node", label=long, cause="c" * 3001, signal=64)
+        text = job.text().replace('"node": 0', '"node": null')
+        outcome = timeline_of([read_events(node.text(), lambda t: t), read_events(text, lambda t: t)]).outcome
+        assert (outcome.exit_code, outcome.by, outcome.label) == (255, "node", "n" * 60)
+        assert (len(outcome.cause), outcome.signal, outcome.node) == (3000, 64, None)
+        assert outcome.process is not None
+        assert (outcome.process.log_file, outcome.process.role) == ("/log/node", "cause")
+        same = timeline_of(
+            [read_events(node.text(), lambda t: t), read_events(text.replace("255", "0"), lambda t: t)]
+        ).outcome
+        assert (same.exit_code, same.label) == (0, "")
+        impossible = timeline_of(
+            [read_events(node.text(), lambda t: t), read_events(text.replace("255", "256"), lambda t: t)]
+        ).outcome
+        assert impossible.exit_code == 0
+        other = timeline_of(
+            [
+                read_events(node.text(), lambda t: t),
+                read_events(text.replace('"by": "node"', f'"by": "{long}"'), lambda t: t),
+            ]
+        )
+        assert (other.outcome.by, other.outcome.process) == ("n" * 20, None)
+        assert [(one.at, one.node) for one in other.incidents] == [(0.0, None)]
