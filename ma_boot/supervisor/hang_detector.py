@@ -174,7 +174,9 @@ class HangDetector:
 
 def process_times() -> Dict[int, ProcessTimes]:
     """Every process, zombies included: what they used is lost to the sum only when they are reaped."""
-    return {
-        pid: ProcessTimes(int(stat[1]), int(stat[3]), stat[19], sum(map(int, stat[11:15])) * _TICK)
-        for pid, stat in process_stats().items()
-    }
+    return {pid: times_of(stat) for pid, stat in process_stats().items()}
+
+
+def times_of(stat: Sequence[str]) -> ProcessTimes:
+    """Those in the fields of /proc/PID/stat (proc(5)) after the name of the program."""
+    return ProcessTimes(int(stat[1]), int(stat[3]), stat[19], sum(map(int, stat[11:15])) * _TICK)

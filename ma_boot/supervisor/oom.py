@@ -15,19 +15,19 @@ class OomCounters:
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
-        self._group = next((files for files in _group_files(root) if _counter(files[0]) is not None), None)
-        self._group_before = _counter(self._group[0]) if self._group else None
+        counted = ((files, _counter(files[0])) for files in _group_files(root))
+        self._group = next(((files, before) for files, before in counted if before is not None), None)
         self._machine_before = _counter(root / "proc/vmstat")
 
     def evidence(self) -> Optional[str]:
         """What the kernel has killed since then; None if nothing."""
-        if self._group and self._group_before is not None:
-            events, limit = self._group
+        if self._group is not None:
+            (events, limit), before = self._group
             now = _counter(events)
-            if now is not None and now > self._group_before:
+            if now is not None and now > before:
                 size = _text(limit).strip()
                 allowed = f" (limit {int(size) >> 20} MiB)" if size.isdecimal() else ""
-                return f"the kernel killed {now - self._group_before} processes of this container{allowed}"
+                return f"the kernel killed {now - before} processes of this container{allowed}"
         now = _counter(self._root / "proc/vmstat")
         if now is not None and self._machine_before is not None and now > self._machine_before:
             return f"the kernel killed {now - self._machine_before} processes of this machine"

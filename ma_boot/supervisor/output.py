@@ -145,7 +145,7 @@ class WorkerOutput:
         if any(overwritten) and now - self._progress_shown >= PROGRESS_SECONDS:
             self._progress_shown = now
             lines.append(next(filter(None, reversed(overwritten))))
-        ending = rest[len(body) :][:1]  # it may be the beginning of \r\n
+        ending = b"\r" if rest.endswith(b"\r") else b""  # it may be the beginning of \r\n
         return b"".join(line + b"\n" for line in lines), state + ending
 
     def _print_rest(self) -> None:

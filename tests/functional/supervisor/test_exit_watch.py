@@ -65,6 +65,7 @@ def test_simultaneous_ends_are_in_the_kernels_order(
         watch.wait(FOREVER)
         assert [one.rank for one in watch.exits] == list(order)
         assert {(one.code, one.signal, one.stopped) for one in watch.exits} == {(137, signal.SIGKILL, False)}
+        assert len({one.ended_ns for one in watch.exits}) == 1, "when they were found to have ended"
         assert group.running() == []
 
 

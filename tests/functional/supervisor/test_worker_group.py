@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 from typing import Any, Dict, List
@@ -10,6 +11,7 @@ import pytest
 
 from ma_boot.errors import CannotCreate, CommandNotFound, NotExecutable
 from ma_boot.processes import SignalInbox, own_marker, processes_marked
+from ma_boot.supervisor import Limits, supervise
 from ma_boot.supervisor.worker_group import WorkerGroup
 from tests.functional.node import alive, eventually
 from tests.functional.supervisor.conftest import EventLog, shell, started
@@ -47,10 +49,11 @@ class TestStart:
                 CommandNotFound,
                 "rank 1 could not be started: ./missing: No such file",
             ),
+            ({"cwd": "/no/dir"}, CommandNotFound, "rank 1 could not be started: /no/dir: No such file"),
             ({"argv": ("/tmp",)}, NotExecutable, "rank 1 could not be started: /tmp: Permission denied"),
             ({"log_file": "/dev/null/log"}, CannotCreate, "cannot create the log file /dev/null/log: "),
         ],
-        ids=["missing", "a directory", "no log file"],
+        ids=["missing", "no directory", "a directory", "no log file"],
     )
     def test_the_start_ends_at_a_process_that_cannot_be_started(
         self,
@@ -100,6 +103,25 @@ class TestEnd:
             eventually(lambda: group.left_behind() == left, f"left: {left}")
             group.signal(signal.SIGTERM)
             eventually(lambda: not _runs(tmp_path / "pid"), "it is gone")
+
+    @pytest.mark.parametrize("script", ["sleep 600 & echo $! > pid", "setsid sleep 600 & echo $! > pid"])
+    def test_what_was_found_to_be_left_does_not_survive_the_block(
+        self, tmp_path: Path, inbox: SignalInbox, journal: EventLog, script: str
+    ) -> None:
+        with started(shell(tmp_path, 0, script), inbox=inbox, journal=journal) as group:
+            end(group)
+            eventually(lambda: bool(group.left_behind()) and _runs(tmp_path / "pid"), "it is left")
+        eventually(lambda: not _runs(tmp_path / "pid"), "it is gone")
+
+    def test_what_is_left_has_time_to_end(
+        self, tmp_path: Path, inbox: SignalInbox, journal: EventLog
+    ) -> None:
+        script = "trap 'sleep 0.3; echo > ended; exit' TERM; echo > ready; while :; do sleep 0.05; done"
+        (tmp_path / "daemon.sh").write_text(script)
+        spec = shell(tmp_path, 0, "setsid bash daemon.sh & while [ ! -e ready ]; do sleep 0.05; done")
+        supervise([spec], Limits(), inbox, journal, os.environ, "test")
+        assert (tmp_path / "ended").exists()
+        assert "stopping processes left behind: " in journal.screen()
 
     @pytest.mark.parametrize(
         "script", ["env -i sleep 600 & echo $! > pid; wait", "setsid sleep 600 & echo $! > pid; wait"]

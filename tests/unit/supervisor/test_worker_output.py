@@ -14,10 +14,10 @@ from typing import Iterator
 import pytest
 
 from ma_boot.launch import WorkerSpec
-from ma_boot.supervisor import Limits
-from ma_boot.supervisor.hang_detector import process_times
-from ma_boot.supervisor.output import WorkerOutput
-from ma_boot.supervisor.stacks import Asked, stacks_of
+from ma_boot.supervisor import Limits, stacks
+from ma_boot.supervisor.hang_detector import process_times, times_of
+from ma_boot.supervisor.output import PROGRESS_SECONDS, WorkerOutput
+from ma_boot.supervisor.stacks import Asked, _catches_sigusr1, stacks_of
 from ma_boot.supervisor.supervise import _reason
 from tests.functional.supervisor.conftest import EventLog
 
@@ -71,6 +71,12 @@ def test_the_first_output_is_an_event_and_the_last_one_is_heard(pipe: Pipe) -> N
     assert (event["label"], event["rank"]) == ("rank 0", 0)
 
 
+def test_the_end_of_a_process_empties_a_full_pipe(pipe: Pipe) -> None:
+    text = b"%099d\n" * 6_000 % (*range(6_000),)
+    assert pipe.print(text).count("\n") == 6_000
+    assert pipe.log.read_bytes() == text
+
+
 def test_the_report_gets_the_last_64_kib_and_no_more_is_kept(pipe: Pipe) -> None:
     text = b"".join(b"%07d\n" % number for number in range(40 * KIB))
     for start in range(0, len(text), 64 * KIB):
@@ -122,11 +128,12 @@ def test_the_log_of_an_earlier_attempt_gets_a_number(tmp_path: Path) -> None:
 
 
 def test_the_limits_are_those_of_the_documents() -> None:
-    """docs/supervision.md: 512 MiB, 1,008 MiB; docs/options.md: 15 s."""
+    """docs/supervision.md: 512 MiB, 1,008 MiB, 5 s; docs/options.md: 15 s."""
     text = (Path(__file__).parents[3] / "docs" / "supervision.md").read_text(encoding="utf-8")
     limits = Limits()
     assert f"after\n  {limits.quiet_bytes / (1 << 20):.0f} MiB" in text
     assert f"from {limits.silent_bytes / (1 << 20):,.0f} MiB on" in text
+    assert f"the current one every {PROGRESS_SECONDS:.0f} s" in text
     assert (limits.stop_timeout, limits.hurry, limits.hang_timeout, limits.hang_action) == (
         15.0,
         signal.SIGKILL,
@@ -190,3 +197,36 @@ def test_the_answer_of_py_spy(tmp_path: Path, script: str, answer: str) -> None:
         found = stacks_of([Asked(sleeping.pid, str(tmp_path))])[0]
         sleeping.kill()
     assert found.startswith(answer.replace("of 1", f"of {sleeping.pid}"))
+
+
+def test_py_spy_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stacks, "PYTHON_SECONDS", 0.3)
+    (tmp_path / "py-spy").write_text("#!/bin/sh\nexec sleep 600\n")
+    (tmp_path / "py-spy").chmod(0o755)
+    (answer,) = stacks_of([Asked(1, f"{tmp_path}:/usr/bin:/bin")])
+    assert answer.startswith("no stacks: py-spy did not answer within 0 s, and the script does not call")
+
+
+def test_the_times_of_a_process_are_fields_of_proc() -> None:
+    """proc(5) counts from 1, the pid and the name are before them: 4 is ppid, 6 session, 14 to 17 times, 22 starttime."""
+    tick = os.sysconf("SC_CLK_TCK")
+    found = times_of([str(1000 * field) for field in range(3, 53)])
+    assert (found.parent, found.session, found.started) == (4000, 6000, "22000")
+    assert found.cpu == pytest.approx((14 + 15 + 16 + 17) * 1000 / tick)
+
+
+@pytest.mark.parametrize("others", range(16))
+def test_whether_a_process_catches_sigusr1(others: int) -> None:
+    """Whatever else it catches."""
+    numbers = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP, signal.SIGALRM, signal.SIGWINCH)
+    before = {number: signal.getsignal(number) for number in numbers}
+    try:
+        for bit, number in enumerate(numbers[1:]):
+            signal.signal(number, (lambda *_: None) if others & 1 << bit else signal.SIG_DFL)
+        signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+        assert not _catches_sigusr1(os.getpid())
+        signal.signal(signal.SIGUSR1, lambda *_: None)
+        assert _catches_sigusr1(os.getpid())
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
