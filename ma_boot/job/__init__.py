@@ -3,6 +3,7 @@
 from ma_boot.job.job_file import JobChannel, JobFile, JobProblem, overridden
 from ma_boot.job.keys import KEYS, read_text
 from ma_boot.job.load import in_order, load_job, read_job_file
+from ma_boot.job.manifest import CLUSTERS, PodJob, as_yaml, documents, manifest_problems
 from ma_boot.job.read import parse_job
 from ma_boot.job.request import boot_command, code_place, request_body, shown_body
 from ma_boot.job.rules import (
@@ -20,6 +21,7 @@ from ma_boot.job.states import ENDED, STATES, cause_of, exit_code_of, state_of
 from ma_boot.job.template import Answers, first_job_file, first_mapping
 
 __all__ = [
+    "CLUSTERS",
     "ENDED",
     "KEYS",
     "STATES",
@@ -27,9 +29,12 @@ __all__ = [
     "JobChannel",
     "JobFile",
     "JobProblem",
+    "PodJob",
+    "as_yaml",
     "boot_command",
     "cause_of",
     "code_place",
+    "documents",
     "exit_code_of",
     "exposed_secrets",
     "first_job_file",
@@ -41,6 +46,7 @@ __all__ = [
     "in_order",
     "keys_missing",
     "load_job",
+    "manifest_problems",
     "missing_fields",
     "overridden",
     "parse_job",

@@ -17,10 +17,15 @@ from path_mapping.mapping import ObsUrl
 _FREE = {"environments", "parameters"}  # an empty value is one
 
 
+def boot_words(options: Sequence[str], command: Sequence[str]) -> List[str]:
+    """The words of the boot command, without a shell."""
+    named = command[:1] and command[0].endswith((".py", ".sh"))
+    return ["ma_boot", *options, *([] if named else ["--"]), *command]
+
+
 def boot_command(options: Sequence[str], command: Sequence[str]) -> str:
     """The boot command of the form. Its shell makes way for ma_boot, so that a stop reaches it."""
-    named = command[:1] and command[0].endswith((".py", ".sh"))
-    return shlex.join(["exec", "ma_boot", *options, *([] if named else ["--"]), *command])
+    return shlex.join(["exec", *boot_words(options, command)])
 
 
 def request_body(job: JobFile, command: str, code: ObsUrl, secrets: Mapping[str, str]) -> Dict[str, Any]:

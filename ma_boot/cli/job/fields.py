@@ -55,8 +55,7 @@ def described_job(ctx: click.Context, words: Sequence[str]) -> Tuple[JobFile, Li
     """
     from ma_boot.job import JobFile, JobProblem, overridden, read_job_file, read_text
 
-    root = ctx.find_root().command
-    run = root.commands["run"] if isinstance(root, click.Group) else root
+    run = run_of(ctx)
     is_file = bool(words) and words[0].endswith((".yaml", ".yml"))
     job, problems = read_job_file(words[0]) if is_file else (JobFile(), [])
     problems += [job.problem(f"options: {one.option}", one.text) for one in of_job(run, job.options).problems]
@@ -71,6 +70,12 @@ def described_job(ctx: click.Context, words: Sequence[str]) -> Tuple[JobFile, Li
     changed = overridden(job, {**given, **more})
     problems += [JobProblem(None, f"--{found.option}", found.text) for found in of_job(run, options).problems]
     return changed, problems
+
+
+def run_of(ctx: click.Context) -> click.Command:
+    """The command `run`, whose options are those of a job."""
+    root = ctx.find_root().command
+    return root.commands["run"] if isinstance(root, click.Group) else root
 
 
 def _texts(value: Any) -> Tuple[str, ...]:

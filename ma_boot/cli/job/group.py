@@ -25,6 +25,7 @@ _COMMANDS = {
     "logs": "watch:logs",
     "list": "jobs:list_jobs",
     "stop": "jobs:stop",
+    "manifest": "manifest:manifest",
     "report": "report:report",
 }
 

@@ -1,0 +1,127 @@
+"""`ma_boot job manifest`: the job for a cluster with Volcano, by the same words as its rehearsal."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, List, Mapping, Optional, Sequence, Tuple
+
+import click
+
+from ma_boot.cli.job.access import note
+from ma_boot.cli.job.fields import described_job, of_a_job, run_of
+from ma_boot.cli.options import files, of_job
+from ma_boot.errors import ConfigError, listed
+
+KILL_SECONDS = 30  # beyond the time that a stopped node needs by its own options
+_PLATFORMS = ("volcano", "mindcluster")
+
+
+@click.command("manifest", options_metavar="[OPTIONS]")
+@click.argument(
+    "words", nargs=-1, metavar="[FILE] [-- [OPTIONS OF ma_boot] COMMAND [ARGS]...]", shell_complete=files
+)
+@click.option("--platform", type=click.Choice(_PLATFORMS), required=True, help="Who writes the rank table.")
+@click.option("--namespace", metavar="NAME", help="Namespace of the objects.")
+@click.option("--secret-name", metavar="NAME", help="Secret with the `secrets`; default: NAME-secrets.")
+@click.option("--pull-secret", metavar="NAME", help="Secret by which the image is pulled.")
+@click.option("--region", metavar="REGION", help="Region of SWR, if the image is named without it.")
+@click.option("--upload", is_flag=True, help="Upload the code to `code-url`, as `submit` does.")
+@of_a_job
+@click.pass_context
+def manifest(
+    ctx: click.Context,
+    /,
+    words: Sequence[str],
+    platform: str,
+    namespace: Optional[str],
+    secret_name: Optional[str],
+    pull_secret: Optional[str],
+    region: Optional[str],
+    upload: bool,
+    **keys: Any,
+) -> int:
+    """Prints the job of FILE for `kubectl apply`, on Volcano (Lite Cluster, CCE) or MindCluster.
+
+    \b
+    Example:
+      ma_boot job manifest job.yaml --platform volcano | kubectl apply -f -
+    """
+    from ma_boot.job import CLUSTERS, PodJob, as_yaml, documents, exposed_secrets, in_order, manifest_problems
+    from ma_boot.job_service import JobCode, job_code, upload_code
+    from ma_boot.reporting import print_lines
+
+    environ: Mapping[str, str] = ctx.obj
+    job, problems = described_job(ctx, words)
+    problems += manifest_problems(job)
+    image = image_with_registry(job.image, region or environ.get("HUAWEICLOUD_SDK_REGION", ""))
+    if job.image and not image:
+        text = f"found {job.image}, expected its registry, too: swr.REGION.myhuaweicloud.com/..., or --region"
+        problems.append(job.problem("image", text))
+    code: Optional[JobCode] = job_code(job, os.getcwd(), problems) if job.code_url else None
+    if upload and code is None:
+        problems.append(job.problem("code-url", "missing, expected where the code goes"))
+    if problems:
+        raise ConfigError(listed("there is no manifest of this job:", in_order(problems)))
+    pods = PodJob(
+        job=job,
+        image=image,
+        options=code.options if code else job.options,
+        command=code.command if code else job.command,
+        code=(code.url, code.directory.name) if code else None,
+        grace=_grace(ctx, job.options, job.environment),
+        secret=secret_name or f"{job.name}-secrets",
+        obs_endpoint=environ.get("OBS_ENDPOINT", ""),
+        namespace=namespace or "",
+        pull_secret=pull_secret or "",
+    )
+    if code and upload:
+        note(f"code: {upload_code(code, environ)} of {len(code.files)} files uploaded to {code.url}")
+    for text in (*map(str, exposed_secrets(job)), *_to_do(pods, bool(code) and not upload)):
+        note(text)
+    print_lines(as_yaml(documents(pods, CLUSTERS[platform])).rstrip())
+    return 0
+
+
+def image_with_registry(image: str, region: str) -> str:
+    """The image as a cluster pulls it; empty if its registry is not known."""
+    if "." in image.partition("/")[0] or ":" in image.partition("/")[0]:
+        return image
+    return f"swr.{region}.myhuaweicloud.com/{image}" if image and region else ""
+
+
+def _grace(ctx: click.Context, options: Sequence[str], environment: Mapping[str, str]) -> int:
+    """The seconds that a stop leaves, by `--stop-timeout` and `--upload-timeout` of the job."""
+    run = run_of(ctx)
+    given = of_job(run, options).values
+    total = float(KILL_SECONDS)
+    for name in ("stop_timeout", "upload_timeout"):
+        default = next(option.default for option in run.params if option.name == name)
+        text = given.get(name) or environment.get(f"MABOOT_{name.upper()}") or default
+        try:
+            total += float(str(text))
+        except ValueError as error:
+            raise ConfigError(
+                f"environment: MABOOT_{name.upper()}: found {text!r}, expected seconds"
+            ) from error
+    return round(total)
+
+
+def _to_do(pods: Any, code_to_upload: bool) -> List[str]:
+    """What has to be there before the manifest is applied."""
+    found: List[str] = []
+    job = pods.job
+    if code_to_upload:
+        found.append(f"the code must be at {pods.code[0]}: --upload uploads it")
+    if job.secrets:
+        values = " ".join(f'--from-literal={name}="${name}"' for name in job.secrets)
+        where = f" --namespace {pods.namespace}" if pods.namespace else ""
+        found.append(f"once, before: kubectl create secret generic {pods.secret}{where} {values}")
+    mapped = any(word.startswith("--path-mapping=") for word in job.options)
+    if not (pods.code or job.inputs or job.outputs or mapped):
+        return found
+    keys: Tuple[str, ...] = (*job.secrets, *job.environment)
+    if "OBS_ACCESS_KEY_ID" not in keys:
+        found.append("secrets: no keys for OBS; expected OBS_ACCESS_KEY_ID and OBS_SECRET_ACCESS_KEY")
+    if "OBS_ENDPOINT" not in keys and not pods.obs_endpoint:
+        found.append("OBS_ENDPOINT is not set here, nor in `environment`: the pods need it")
+    return found

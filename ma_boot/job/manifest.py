@@ -1,0 +1,285 @@
+"""The manifest of a job for a cluster with Volcano, as documents of YAML. Pure.
+
+Both platforms run a Job of Volcano (`batch.volcano.sh/v1alpha1`) and write the rank table into a ConfigMap
+that the user makes: on ModelArts Lite Cluster and CCE the plugin configmap1980 does it (the manual of Lite
+Cluster, "training by vcjob"), on MindCluster the ascend-operator (Ascend/mindcluster-deploy, samples/train).
+What only ModelArts Standard does is done by ma_boot here: a container before that of the training fetches the
+code, and a path mapping has the inputs and outputs.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+from ma_boot.job.job_file import JobChannel, JobFile, JobProblem
+from ma_boot.job.request import boot_words
+from path_mapping.mapping import ObsUrl
+
+HOME = "/home/ma-user"
+CODE = f"{HOME}/modelarts/user-job-dir"
+FILES = "/user/ma_boot"
+USER, GROUP = 1000, 100  # ma-user and ma-group of the image, as on ModelArts
+PERIOD_SECONDS = 30  # between two uploads of an output, as on ModelArts
+_NAME = re.compile(r"[a-z]([-a-z0-9]{0,49}[a-z0-9])?")  # `NAME-worker-1023` is a host name: 63 characters
+_SHELL = "/bin/sh"
+
+
+class Cluster(NamedTuple):
+    """What differs between the platforms: names that their controllers look for."""
+
+    config_map: str  # its name, before that of the job
+    label: Tuple[str, str]
+    key: str  # of the rank table in the ConfigMap
+    mount: str
+    resource: str  # the NPUs
+    host: str  # the variable of the server's address
+    plugins: Tuple[Tuple[str, Tuple[str, ...]], ...]
+    annotated: bool = False  # a pod's annotation has its cards, for the container runtime of Ascend
+
+
+_PLUGINS = (("env", ()), ("svc", ("--publish-not-ready-addresses=true",)))
+CLUSTERS = {
+    "volcano": Cluster(
+        config_map="configmap1980-",
+        label=("ring-controller.cce", "ascend-1980"),
+        key="jobstart_hccl.json",
+        mount="/user/config",
+        resource="huawei.com/ascend-1980",
+        host="HOST_IP",
+        plugins=(("configmap1980", ("--rank-table-version=v2",)), *_PLUGINS),
+    ),
+    "mindcluster": Cluster(
+        config_map="rings-config-",
+        label=("ring-controller.atlas", "ascend-910b"),
+        key="hccl.json",
+        mount="/user/serverid/devindex/config",
+        resource="huawei.com/Ascend910",
+        host="XDL_IP",
+        plugins=_PLUGINS,
+        annotated=True,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class PodJob:
+    """A job as pods run it.
+
+    `options` and `command` are those of the boot command, with files relative to the code; `code` is the
+    place of the code in OBS and the name of its directory, None if the image has it. `grace` is the time in
+    seconds that a stop leaves. `secret` is the Secret with the values of the job's secrets.
+    """
+
+    job: JobFile
+    image: str
+    options: Tuple[str, ...]
+    command: Tuple[str, ...]
+    code: Optional[Tuple[ObsUrl, str]]
+    grace: int
+    secret: str
+    obs_endpoint: str = ""
+    namespace: str = ""
+    pull_secret: str = ""
+
+
+def manifest_problems(job: JobFile) -> Iterator[JobProblem]:
+    """What a cluster would refuse of a job, or could not run."""
+    if not _NAME.fullmatch(job.name):
+        rule = "1 to 51 lower-case letters, digits and -, beginning with a letter, as Kubernetes has it"
+        yield job.problem("name", f"found {job.name!r}, expected {rule}")
+    for key, value in (("image", job.image), ("command", job.command)):
+        if not value:
+            yield job.problem(key, "missing")
+    mapped = any(word.startswith("--path-mapping=") for word in job.options)
+    if mapped and (job.inputs or job.outputs):
+        key = f"inputs: {job.inputs[0].name}" if job.inputs else f"outputs: {job.outputs[0].name}"
+        text = "on a cluster a path mapping has inputs and outputs: put them into that of `options`"
+        yield job.problem(key, text)
+
+
+def documents(pods: PodJob, cluster: Cluster) -> List[Dict[str, Any]]:
+    """The ConfigMap of the rank table, that of ma_boot's files if there are any, and the Job."""
+    job, label = pods.job, dict([cluster.label])
+    table = {cluster.key: '{"status":"initializing"}\n'}
+    found = [_config_map(pods, cluster.config_map + job.name, table, label)]
+    files = _files(pods)
+    if files:
+        found.append(_config_map(pods, f"{job.name}-ma-boot", files, {}))
+    action = "RestartJob" if job.retries else "TerminateJob"  # the ranks of all nodes run, or none
+    spec = {
+        "schedulerName": "volcano",
+        "queue": "default",
+        "minAvailable": job.nodes,
+        "maxRetry": job.retries,
+        "policies": [{"event": event, "action": action} for event in ("PodFailed", "PodEvicted")],
+        "plugins": {name: list(arguments) for name, arguments in cluster.plugins},
+        "tasks": [
+            {
+                "name": "worker",
+                "replicas": job.nodes,
+                "template": {"metadata": {"labels": label}, "spec": _pod(pods, cluster, bool(files))},
+            }
+        ],
+    }
+    if not job.retries:
+        del spec["maxRetry"]
+    kind = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"}
+    return [*found, {**kind, "metadata": _metadata(pods, job.name, label), "spec": spec}]
+
+
+def _metadata(pods: PodJob, name: str, labels: Dict[str, str]) -> Dict[str, Any]:
+    found: Dict[str, Any] = {"name": name}
+    if pods.namespace:
+        found["namespace"] = pods.namespace
+    return {**found, "labels": labels} if labels else found
+
+
+def _config_map(pods: PodJob, name: str, data: Dict[str, str], labels: Dict[str, str]) -> Dict[str, Any]:
+    kind = {"apiVersion": "v1", "kind": "ConfigMap"}
+    return {**kind, "metadata": _metadata(pods, name, labels), "data": data}
+
+
+def _files(pods: PodJob) -> Dict[str, str]:
+    """The mapping of the code, and that of inputs and outputs."""
+    found: Dict[str, str] = {}
+    if pods.code is not None:
+        url, name = pods.code
+        found["code.yaml"] = _yaml({"input": {f"{CODE}/{name}": str(url)}})
+    inputs = {directory_of(one, "inputs"): str(one.url) for one in pods.job.inputs}
+    outputs = {
+        directory_of(one, "outputs"): {"obs": str(one.url), "interval": PERIOD_SECONDS}
+        for one in pods.job.outputs
+    }
+    if inputs or outputs:
+        both = {"input": inputs, "output": outputs}
+        found["path_mapping.yaml"] = _yaml({kind: routes for kind, routes in both.items() if routes})
+    return found
+
+
+def directory_of(channel: JobChannel, kind: str) -> str:
+    """The directory of an input or output, as ModelArts has it."""
+    return f"{HOME}/modelarts/{kind}/{channel.name}_0"
+
+
+def _pod(pods: PodJob, cluster: Cluster, files: bool) -> Dict[str, Any]:
+    mounts = {name: {"name": name, "mountPath": path} for name, path, _ in _volumes(pods, cluster, files)}
+    cards = {cluster.resource: pods.job.devices_per_node}
+    training = {
+        "name": "training",
+        "image": pods.image,
+        "env": [*_of_the_pod(cluster), *_values(pods, cluster)],
+        "command": [_literal(word) for word in _words(pods)],
+        "workingDir": HOME,
+        "resources": {"requests": cards, "limits": cards},
+        "readinessProbe": {  # the node has begun; that it hangs is found by --hang-timeout, not by a probe
+            "exec": {"command": [_SHELL, "-c", f"ls {HOME}/modelarts/log/*-events.jsonl"]},
+            "periodSeconds": 10,
+        },
+        "volumeMounts": list(mounts.values()),
+    }
+    found: Dict[str, Any] = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": pods.grace,
+        "activeDeadlineSeconds": pods.job.time_limit * 3600,
+        "automountServiceAccountToken": False,
+        "securityContext": {"runAsUser": USER, "runAsGroup": GROUP, "fsGroup": GROUP, "runAsNonRoot": True},
+        "imagePullSecrets": [{"name": pods.pull_secret}],
+        "initContainers": [
+            {
+                "name": "code",
+                "image": pods.image,
+                "env": _values(pods, cluster),
+                "command": ["ma_boot", "sync", "download", f"{FILES}/code.yaml"],
+                "volumeMounts": [mounts[name] for name in ("modelarts", "files") if name in mounts],
+            }
+        ],
+        "containers": [training],
+        "volumes": [{"name": name, **source} for name, _, source in _volumes(pods, cluster, files)],
+    }
+    absent = {
+        "activeDeadlineSeconds": not pods.job.time_limit,
+        "imagePullSecrets": not pods.pull_secret,
+        "initContainers": pods.code is None,
+    }
+    return {name: value for name, value in found.items() if not absent.get(name)}
+
+
+def _volumes(pods: PodJob, cluster: Cluster, files: bool) -> Iterator[Tuple[str, str, Dict[str, Any]]]:
+    """Each volume: its name, where it is in the container, and its source."""
+    yield "rank-table", cluster.mount, {"configMap": {"name": cluster.config_map + pods.job.name}}
+    if files:
+        yield "files", FILES, {"configMap": {"name": f"{pods.job.name}-ma-boot"}}
+    yield "modelarts", f"{HOME}/modelarts", {"emptyDir": {}}
+    for number, channel in enumerate(pods.job.outputs):  # ModelArts makes the directories of outputs
+        yield f"output-{number}", directory_of(channel, "outputs"), {"emptyDir": {}}
+    yield "cache", "/cache", {"emptyDir": {}}
+    yield "shared-memory", "/dev/shm", {"emptyDir": {"medium": "Memory"}}
+    yield "driver", "/usr/local/Ascend/driver", {"hostPath": {"path": "/usr/local/Ascend/driver"}}
+
+
+def _words(pods: PodJob) -> Sequence[str]:
+    """The words of the boot command, with all that ModelArts would append."""
+    channels = (("inputs", pods.job.inputs), ("outputs", pods.job.outputs))
+    told = [
+        f"--{one.name}={directory_of(one, kind)}"
+        for kind, several in channels
+        for one in several
+        if not one.by_variable
+    ]
+    mapping = [f"--path-mapping={FILES}/path_mapping.yaml"] if pods.job.inputs or pods.job.outputs else []
+    return [*boot_words([*pods.options, *mapping], pods.command), *told, *pods.job.arguments]
+
+
+def _of_the_pod(cluster: Cluster) -> List[Dict[str, Any]]:
+    """Variables by which ma_boot finds this pod in the rank table."""
+    fields = {cluster.host: "status.hostIP", "POD_IP": "status.podIP", "POD_UID": "metadata.uid"}
+    if cluster.annotated:
+        fields["ASCEND_VISIBLE_DEVICES"] = f"metadata.annotations['{cluster.resource}']"
+    return [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()]
+
+
+def _values(pods: PodJob, cluster: Cluster) -> List[Dict[str, Any]]:
+    """Variables that all pods have alike: places, the job's own, and its secrets by the Secret."""
+    plain = {"HOME": HOME, "RANK_TABLE_FILE": f"{cluster.mount}/{cluster.key}"}
+    if pods.obs_endpoint:
+        plain["OBS_ENDPOINT"] = pods.obs_endpoint
+    for kind, several in (("inputs", pods.job.inputs), ("outputs", pods.job.outputs)):
+        plain.update({one.name: directory_of(one, kind) for one in several if one.by_variable})
+    plain.update(pods.job.environment)
+    return [
+        *({"name": name, "value": _literal(value)} for name, value in plain.items()),
+        *(
+            {"name": name, "valueFrom": {"secretKeyRef": {"name": pods.secret, "key": name}}}
+            for name in pods.job.secrets
+        ),
+    ]
+
+
+def _literal(text: str) -> str:
+    """A text that Kubernetes does not expand: `$(NAME)` would be the value of a variable."""
+    return text.replace("$(", "$$(")
+
+
+def _yaml(value: Any) -> str:
+    import yaml  # most commands of a job print none
+
+    return str(yaml.safe_dump(value, sort_keys=False, allow_unicode=True))
+
+
+def as_yaml(found: Sequence[Dict[str, Any]]) -> str:
+    """Documents as a text of YAML: several lines as such, and nothing by reference."""
+    import yaml
+
+    class Plain(yaml.SafeDumper):
+        """Writes what is there twice twice."""
+
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
+
+    def text(dumper: Plain, value: str) -> Any:
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+
+    Plain.add_representer(str, text)
+    return str(yaml.dump_all(found, Dumper=Plain, sort_keys=False, allow_unicode=True, width=110))

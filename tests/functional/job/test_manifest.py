@@ -1,0 +1,170 @@
+"""`ma_boot job manifest`: the pods that it describes boot the ranks of the rehearsal."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+import yaml
+
+from ma_boot.rank_table import WRITERS
+from path_mapping.mapping import ObsUrl, Route
+from path_mapping.stores import open_store
+from path_mapping.transfer import upload
+from tests.conftest import CREDENTIALS
+from tests.functional.job.conftest import Desk
+
+TRAIN = """
+import json, os, sys
+names = ("RANK_ID", "RANK_SIZE", "DEVICE_ID", "LOCAL_RANK", "GREETING")
+where = dict(one[2:].split("=", 1) for one in sys.argv[1:] if one.startswith("--"))
+found = {"argv": sys.argv[1:], "input": open(os.path.join(where["data_url"], "x")).read()}
+print(json.dumps({**found, **{name: os.environ[name] for name in names}}), flush=True)
+with open(os.path.join(os.environ["train_url"], os.environ["RANK_ID"]), "w") as file:
+    file.write("done")
+"""
+JOB = """\
+name: first
+image: swr.cn-north-4.myhuaweicloud.com/vision/resnet:1
+command: train.py
+nodes: 2
+devices-per-node: 2
+code-url: obs://bucket/jobs/
+inputs: {data_url: obs://bucket/data/}
+outputs: {"train_url@env": obs://bucket/out/}
+parameters: {lr: 0.10, price: "$(NONE)"}
+environment: {GREETING: "hello, $(USER)"}
+secrets: [OBS_ACCESS_KEY_ID, OBS_SECRET_ACCESS_KEY]
+"""
+NODES, DEVICES = 2, 2
+
+
+def told(output: str) -> Dict[str, Any]:
+    """What each rank says of itself, without the directory of its run."""
+    found = {}
+    for line in output.splitlines():
+        match = re.search(r"\[rank \d\] (\{.*\})$", line)
+        if match:
+            one = json.loads(re.sub(r'=[^" ]*/modelarts/', "=/modelarts/", match[1]))
+            found[one["RANK_ID"]] = one
+    return found
+
+
+@pytest.mark.parametrize("platform", ["volcano", "mindcluster"])
+def test_the_pods_boot_the_ranks_of_the_rehearsal(desk: Desk, platform: str) -> None:
+    (desk.project / "train.py").write_text(TRAIN)
+    (desk.project / "job.yaml").write_text(JOB)
+    (desk.project.parent / "x").write_text("input")
+    route = Route("x", ObsUrl("bucket", "data/x"))
+    store = open_store(desk.environ, None)
+    upload([route], desk.project.parent, store, cancel=threading.Event(), progress=lambda now: None)
+    words = ["--local", "--platform", platform, "--job", "job.yaml", "--rehearsal-dir", "../local"]
+    local = subprocess.run(
+        [sys.executable, "-m", "ma_boot", *words, "--rank-table-delay", "0.1"],
+        cwd=desk.project,
+        env=desk.environ,
+        capture_output=True,
+        timeout=100,
+        check=False,
+    )
+    assert local.returncode == 0, local.stdout.decode()
+    rehearsed = told(local.stdout.decode())
+    assert sorted(rehearsed) == ["0", "1", "2", "3"]
+    done = desk.job("manifest", "job.yaml", "--platform", platform, "--upload")
+    assert done.code == 0, done.err
+    assert "kubectl create secret generic first-secrets" in done.err
+    pods = Pods(list(yaml.safe_load_all(done.out)), desk.project.parent / "cluster", platform)
+    assert told("\n".join(pods.run())) == rehearsed
+    keys = sorted(one.key for one in store.list("bucket", "out/"))
+    assert keys == ["out/0", "out/1", "out/2", "out/3"]
+
+
+class Pods:
+    """Runs the containers of a manifest as processes, where kubelet and controllers would."""
+
+    def __init__(self, found: List[Dict[str, Any]], place: Path, platform: str) -> None:
+        self.maps = {one["metadata"]["name"]: one["data"] for one in found if one["kind"] == "ConfigMap"}
+        self.spec = found[-1]["spec"]["tasks"][0]["template"]["spec"]
+        self.place, self.platform = place, platform
+
+    def run(self) -> List[str]:
+        """Runs all pods at once, each with its initContainers first; returns what they print."""
+        for node in range(NODES):
+            self._mount(node)
+        outputs: List[str] = []
+        for container in self.spec["initContainers"]:
+            for node in range(NODES):
+                ended = self._start(container, node).communicate(timeout=60)
+                outputs.append(ended[0].decode())
+        started = [self._start(self.spec["containers"][0], node) for node in range(NODES)]
+        for process in started:
+            out, _ = process.communicate(timeout=60)
+            assert process.returncode == 0, out.decode()
+            outputs.append(out.decode())
+        return outputs
+
+    def _mount(self, node: int) -> None:
+        """The volumes of a pod; the controller has completed the rank table."""
+        mounts = {one["name"]: one["mountPath"] for one in self.spec["containers"][0]["volumeMounts"]}
+        for volume in self.spec["volumes"]:
+            directory = self._root(node) / mounts[volume["name"]][1:]
+            directory.mkdir(parents=True)
+            for key, text in self.maps.get(volume.get("configMap", {}).get("name"), {}).items():
+                complete = volume["name"] == "rank-table"
+                (directory / key).write_text(
+                    json.dumps(self._table()) if complete else self._here(text, node)
+                )
+
+    def _table(self) -> Dict[str, Any]:
+        document = WRITERS[self.platform].document(NODES, DEVICES)
+        for node, server in enumerate(document["server_list"]):
+            of_pods = self.platform == "mindcluster"
+            server["server_id"] = self._fields(node)["metadata.uid" if of_pods else "status.hostIP"]
+        return document
+
+    def _root(self, node: int) -> Path:
+        return self.place / f"pod-{node}"
+
+    def _here(self, text: str, node: int) -> str:
+        """Paths of the container, below the pod's directory; `$$(` as kubelet hands it on."""
+        below = re.sub(r"(?<![\w/.])(/home/ma-user|/user/)", rf"{self._root(node)}\1", text)
+        return below.replace("$$(", "$(")
+
+    def _fields(self, node: int) -> Dict[str, str]:
+        cards = ",".join(f"Ascend910-{card}" for card in range(DEVICES))
+        return {
+            "status.hostIP": f"10.0.0.{node + 1}",
+            "status.podIP": f"172.16.0.{node + 1}",
+            "metadata.uid": f"6f1c0a2e-0000-4000-8000-{node:012}",
+            "metadata.annotations['huawei.com/Ascend910']": cards,
+        }
+
+    def _start(self, container: Dict[str, Any], node: int) -> subprocess.Popen[bytes]:
+        hosts = ",".join(f"first-worker-{number}.first" for number in range(NODES))
+        environ = {  # PATH is of the image, VC_* of Volcano's plugins env and svc
+            "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
+            "VC_TASK_INDEX": str(node),
+            "VC_WORKER_NUM": str(NODES),
+            "VC_WORKER_HOSTS": hosts,
+        }
+        for one in container["env"]:
+            source = one.get("valueFrom", {})
+            if "fieldRef" in source:
+                environ[one["name"]] = self._fields(node)[source["fieldRef"]["fieldPath"]]
+            elif "secretKeyRef" in source:
+                environ[one["name"]] = CREDENTIALS[source["secretKeyRef"]["key"]]
+            else:
+                environ[one["name"]] = self._here(one["value"], node)
+        return subprocess.Popen(
+            [self._here(word, node) for word in container["command"]],
+            cwd=self._root(node) / "home/ma-user",
+            env=environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )

@@ -1,0 +1,188 @@
+"""Manifests for clusters: their fields, and what Kubernetes' own schemas say of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Dict, List
+
+import pytest
+import yaml
+
+from ma_boot.job import CLUSTERS, PodJob, as_yaml, documents, manifest_problems, parse_job
+from path_mapping.mapping import ObsUrl
+from tests.requirement import unavailable
+
+JOB = """\
+name: first
+image: swr.cn-north-4.myhuaweicloud.com/vision/resnet:1
+command: train.py --epochs 90
+options: {tee: first}
+nodes: 2
+devices-per-node: 8
+inputs: {data_url: obs://bucket/data/}
+outputs: {"train_url@env": obs://bucket/out/}
+parameters: {lr: 0.10, cost: "$(PRICE)"}
+environment: {GREETING: "$(HELLO)"}
+secrets: [OBS_ACCESS_KEY_ID]
+retries: 3
+time-limit: 2h
+"""
+# What Volcano's own definition of a Job says (volcano-sh/volcano, batch.volcano.sh_jobs.yaml) of the fields that we write.
+NAME = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "maxLength": 63}
+COUNT = {"type": "integer", "minimum": 0}
+EVENTS = ["*", "PodPending", "PodRunning", "PodFailed", "PodEvicted", "Unknown", "TaskCompleted", "OutOfSync"]
+
+
+def only(**properties: Any) -> Dict[str, Any]:
+    return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+TEXTS = {"type": "object", "additionalProperties": {"type": "string"}}
+VOLCANO = only(
+    apiVersion={"const": "batch.volcano.sh/v1alpha1"},
+    kind={"const": "Job"},
+    metadata={**only(name=NAME, namespace=NAME, labels=TEXTS), "required": ["name"]},
+    spec=only(
+        schedulerName={"type": "string", "maxLength": 63},
+        queue=NAME,
+        minAvailable=COUNT,
+        maxRetry=COUNT,
+        policies={"type": "array", "items": only(event={"enum": EVENTS}, action={"type": "string"})},
+        plugins={
+            "type": "object",
+            "additionalProperties": {"type": "array", "items": {"type": "string"}},
+        },
+        tasks={
+            "type": "array",
+            "items": only(
+                name=NAME,
+                replicas=COUNT,
+                template=only(metadata=only(labels=TEXTS), spec={"type": "object"}),
+            ),
+        },
+    ),
+)
+
+
+def made(platform: str, text: str = JOB, **changes: Any) -> List[Dict[str, Any]]:
+    """The documents, as a reader of the YAML finds them."""
+    job, problems = parse_job(text)
+    assert [*problems, *manifest_problems(job)] == []
+    pods = PodJob(
+        job=job,
+        image=job.image,
+        options=job.options,
+        command=job.command,
+        code=(ObsUrl("bucket", "jobs/first/src/"), "src"),
+        grace=645,
+        secret="first-secrets",
+        obs_endpoint="https://obs.cn-north-4.myhuaweicloud.com",
+    )
+    return list(yaml.safe_load_all(as_yaml(documents(replace(pods, **changes), CLUSTERS[platform]))))
+
+
+def pod_of(found: List[Dict[str, Any]]) -> Dict[str, Any]:
+    spec: Dict[str, Any] = found[-1]["spec"]["tasks"][0]["template"]["spec"]
+    return spec
+
+
+VARIANTS = {
+    "whole": {},
+    "image-has-code": {"code": None, "text": JOB.partition("inputs")[0]},
+    "names": {"namespace": "team", "pull_secret": "default-secret"},
+}
+
+
+@pytest.mark.parametrize("platform", sorted(CLUSTERS))
+@pytest.mark.parametrize("variant", sorted(VARIANTS))
+def test_kubernetes_schemas_accept_it(platform: str, variant: str) -> None:
+    """Pod and ConfigMap by the schemas of several releases, in which no field may be unknown."""
+    try:
+        import jsonschema
+        import kubernetes_validate
+    except ImportError:
+        unavailable("kubernetes-validate is not installed")
+    *maps, job = made(platform, **VARIANTS[variant])  # type: ignore[arg-type]  # of one of several kinds
+    jsonschema.validate(job, VOLCANO)
+    template = job["spec"]["tasks"][0]["template"]
+    pod = {"apiVersion": "v1", "kind": "Pod", **template, "metadata": {**template["metadata"], "name": "x"}}
+    for release in ("1.25", "1.28", "1.31"):
+        for document in (*maps, pod):
+            kubernetes_validate.validate(document, release, strict=True)
+    wrong = {**pod, "spec": {**pod["spec"], "terminationGracePeriod": 1}}
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(wrong, "1.31", strict=True)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**job, "spec": {**job["spec"], "retries": 1}}, VOLCANO)
+
+
+@pytest.mark.parametrize(
+    ("platform", "config_map", "path", "resource"),
+    [
+        ("volcano", "configmap1980-first", "/user/config/jobstart_hccl.json", "huawei.com/ascend-1980"),
+        (
+            "mindcluster",
+            "rings-config-first",
+            "/user/serverid/devindex/config/hccl.json",
+            "huawei.com/Ascend910",
+        ),
+    ],
+)
+def test_the_rank_table_is_where_the_controller_writes_it(
+    platform: str, config_map: str, path: str, resource: str
+) -> None:
+    table, _, job = made(platform)
+    directory, _, key = path.rpartition("/")
+    assert (table["metadata"]["name"], [*table["data"]]) == (config_map, [key])
+    assert table["metadata"]["labels"] == job["metadata"]["labels"]
+    pod = pod_of([job])
+    volume = next(one for one in pod["volumes"] if one.get("configMap") == {"name": config_map})
+    container = pod["containers"][0]
+    mount = next(one for one in container["volumeMounts"] if one["name"] == volume["name"])
+    assert mount == {"name": volume["name"], "mountPath": directory}, "a subPath would never be updated"
+    assert {"name": "RANK_TABLE_FILE", "value": path} in container["env"]
+    assert container["resources"]["limits"] == container["resources"]["requests"] == {resource: 8}
+
+
+def test_the_words_are_those_of_the_boot_command_with_what_modelarts_would_append() -> None:
+    found = made("volcano")
+    container = pod_of(found)["containers"][0]
+    assert container["command"] == [
+        *("ma_boot", "--tee=first", "--path-mapping=/user/ma_boot/path_mapping.yaml"),
+        *("train.py", "--epochs", "90", "--data_url=/home/ma-user/modelarts/inputs/data_url_0"),
+        *("--lr=0.10", "--cost=$$(PRICE)"),
+    ]
+    variables = {one["name"]: one.get("value") for one in container["env"]}
+    assert variables["train_url"] == "/home/ma-user/modelarts/outputs/train_url_0"
+    assert variables["GREETING"] == "$$(HELLO)", "Kubernetes would expand it"
+    secret = {"secretKeyRef": {"name": "first-secrets", "key": "OBS_ACCESS_KEY_ID"}}
+    assert {"name": "OBS_ACCESS_KEY_ID", "valueFrom": secret} in container["env"]
+    mapping = yaml.safe_load(found[1]["data"]["path_mapping.yaml"])
+    assert mapping["input"] == {"/home/ma-user/modelarts/inputs/data_url_0": "obs://bucket/data/"}
+    code = yaml.safe_load(found[1]["data"]["code.yaml"])
+    assert code == {"input": {"/home/ma-user/modelarts/user-job-dir/src": "obs://bucket/jobs/first/src/"}}
+
+
+def test_who_runs_it_how_long_and_what_a_failure_does() -> None:
+    found = made("mindcluster")
+    spec, pod = found[-1]["spec"], pod_of(found)
+    assert pod["terminationGracePeriodSeconds"] == 645
+    assert pod["activeDeadlineSeconds"] == 7200
+    assert pod["securityContext"]["runAsUser"] == 1000
+    assert (spec["minAvailable"], spec["tasks"][0]["replicas"], spec["maxRetry"]) == (2, 2, 3)
+    assert {one["action"] for one in spec["policies"]} == {"RestartJob"}
+    once = made("mindcluster", JOB.replace("retries: 3", "retries: 0"))[-1]["spec"]
+    assert {one["action"] for one in once["policies"]} == {"TerminateJob"}
+    assert "maxRetry" not in once, "Volcano takes 0 for its default of 3"
+
+
+def test_what_a_cluster_would_refuse_is_said_at_once() -> None:
+    job, _ = parse_job("name: A_b\noptions: {path-mapping: x}\ninputs: {data: obs://bucket/x}\n")
+    assert [str(one) for one in manifest_problems(job)] == [
+        "line 1: name: found 'A_b', expected 1 to 51 lower-case letters, digits and -, beginning with a "
+        "letter, as Kubernetes has it",
+        "image: missing",
+        "command: missing",
+        "line 3: inputs: data: on a cluster a path mapping has inputs and outputs: put them into that of "
+        "`options`",
+    ]
