@@ -13,7 +13,7 @@ from ma_boot.launch import LaunchPlan, WorkerSpec
 from ma_boot.modelarts import JobEnvironment, instance_name
 from ma_boot.processes import SignalInbox
 from ma_boot.reporting import Journal, RunResult, missing_files, output_of_failed_rank
-from ma_boot.supervisor import Limits, supervise
+from ma_boot.supervisor import Limits, Metrics, supervise
 
 RELEASE_SECONDS = 15.0  # an NPU is not free at once when the process that used it has ended
 MOST_FILES_NAMED = 3
@@ -36,11 +36,18 @@ class RunOptions(NamedTuple):
     start_seconds: float = 10.0
     hang_timeout: Optional[float] = None
     hang_action: str = "report"
+    metrics: float = 10.0
+    metric: Tuple[str, ...] = ()
 
     @property
     def limits(self) -> Limits:
         """The supervisor's part of them."""
         return Limits(self.stop_timeout, hang_timeout=self.hang_timeout, hang_action=self.hang_action)
+
+    @property
+    def sampled(self) -> Metrics:
+        """What is sampled meanwhile."""
+        return Metrics(self.metrics, self.metric)
 
 
 def check_restarts(options: RunOptions, job: JobEnvironment) -> None:
@@ -80,7 +87,7 @@ def _trained(
 ) -> RunResult:
     container = instance_name(environ)
     for attempt in itertools.count(1):
-        result = supervise(workers, options.limits, inbox, journal, environ, container)
+        result = supervise(workers, options.limits, inbox, journal, environ, container, options.sampled)
         if result.succeeded or attempt > options.max_restarts or inbox.stops:
             return result
         failed = f"attempt {attempt}: {result.summary()}"

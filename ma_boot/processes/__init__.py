@@ -7,6 +7,8 @@ from ma_boot.processes.children import (
     reap_orphans,
     run_child,
 )
+from ma_boot.processes.control_group import memory_groups
+from ma_boot.processes.cpu_meter import CpuMeter, ProcessUsage, process_usages, usage_of
 from ma_boot.processes.leftovers import guarded, stop_leftovers, stop_setup
 from ma_boot.processes.orphan_guard import (
     GUARD,
@@ -27,15 +29,19 @@ __all__ = [
     "GUARD",
     "MARKER_VARIABLE",
     "REMIND_SECONDS",
+    "CpuMeter",
+    "ProcessUsage",
     "SignalInbox",
     "Task",
     "adopt_orphans",
     "adopted_children",
     "forbid_core_files",
     "guarded",
+    "memory_groups",
     "own_marker",
     "process_stat",
     "process_stats",
+    "process_usages",
     "processes_marked",
     "processes_of",
     "processes_with",
@@ -47,4 +53,5 @@ __all__ = [
     "stop_leftovers",
     "stop_setup",
     "swallowing_shell",
+    "usage_of",
 ]

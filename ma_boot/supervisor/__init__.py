@@ -1,5 +1,6 @@
 """Starts, watches and stops the processes of a launch plan."""
 
+from ma_boot.supervisor.metrics import Metrics
 from ma_boot.supervisor.supervise import Limits, supervise
 
-__all__ = ["Limits", "supervise"]
+__all__ = ["Limits", "Metrics", "supervise"]

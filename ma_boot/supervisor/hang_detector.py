@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import os
 import time
-from typing import TYPE_CHECKING, Dict, List, Mapping, NamedTuple, Optional, Sequence
+from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Sequence
 
 from ma_boot.errors import described
-from ma_boot.processes import SignalInbox, process_stats
+from ma_boot.processes import CpuMeter, SignalInbox, process_usages
 from ma_boot.reporting import Journal
 from ma_boot.supervisor.peers import Alone, Peers
 from ma_boot.supervisor.worker import Worker
@@ -34,53 +34,6 @@ class LastActivity(NamedTuple):
         if cpu - self.cpu - UNSURE_TICKS * _TICK > IDLE_SHARE * (now - self.when):
             return LastActivity(now, cpu)
         return LastActivity(heard, cpu) if heard > self.when else self
-
-
-class ProcessTimes(NamedTuple):
-    """A process: parent, session, start time, and CPU seconds with those of the children it has reaped."""
-
-    parent: int
-    session: int
-    started: str
-    cpu: float
-
-
-class CpuMeter:
-    """The CPU seconds of a worker and of all its descendants, in whatever sessions; they never fall.
-
-    A descendant that has lost its parent, or ended, is remembered until the next measurement.
-    """
-
-    def __init__(self, pid: int) -> None:
-        self.seconds = 0.0
-        self._pid = pid
-        self._members: Dict[int, ProcessTimes] = {}
-
-    def measure(self, processes: Mapping[int, ProcessTimes], reaper: int) -> float:
-        """The seconds by now; `reaper` has adopted the orphans, and takes their times with it."""
-        before, self._members = self._members, self._found(processes)
-        reaped = {pid for pid, one in before.items() if pid not in self._members and one.parent == reaper}
-        counted = sum(one.cpu for pid, one in before.items() if pid not in reaped)
-        self.seconds += max(0.0, sum(one.cpu for one in self._members.values()) - counted)
-        return self.seconds
-
-    def _found(self, processes: Mapping[int, ProcessTimes]) -> Dict[int, ProcessTimes]:
-        children: Dict[int, List[int]] = {}
-        for pid, one in processes.items():
-            children.setdefault(one.parent, []).append(pid)
-        waiting = [pid for pid, one in processes.items() if pid == self._pid or one.session == self._pid]
-        waiting += [
-            pid
-            for pid, one in self._members.items()
-            if pid in processes and processes[pid].started == one.started
-        ]
-        found: Dict[int, ProcessTimes] = {}
-        while waiting:
-            pid = waiting.pop()
-            if pid not in found:
-                found[pid] = processes[pid]
-                waiting += children.get(pid, ())
-        return found
 
 
 class HangDetector:
@@ -131,7 +84,7 @@ class HangDetector:
             return []
         self._next = now + self._interval()
         running = [worker for worker in workers if worker.exit is None]
-        processes = process_times()
+        processes = process_usages()
         for worker in running:
             used = self._meters.setdefault(worker.pid, CpuMeter(worker.pid)).measure(processes, os.getpid())
             before = self._activities.get(worker.pid, LastActivity(now, used))
@@ -170,13 +123,3 @@ class HangDetector:
             self._journal.event("hang", labels=self._found)
         self._journal.event("stacks", **event)
         return self._found
-
-
-def process_times() -> Dict[int, ProcessTimes]:
-    """Every process, zombies included: what they used is lost to the sum only when they are reaped."""
-    return {pid: times_of(stat) for pid, stat in process_stats().items()}
-
-
-def times_of(stat: Sequence[str]) -> ProcessTimes:
-    """Those in the fields of /proc/PID/stat (proc(5)) after the name of the program."""
-    return ProcessTimes(int(stat[1]), int(stat[3]), stat[19], sum(map(int, stat[11:15])) * _TICK)

@@ -6,9 +6,10 @@ import contextlib
 import fcntl
 import os
 import selectors
+import threading
 import time
 from pathlib import Path
-from typing import BinaryIO, List, Optional
+from typing import BinaryIO, List, Optional, Tuple
 
 from ma_boot.errors import CannotCreate
 from ma_boot.launch import WorkerSpec
@@ -48,6 +49,8 @@ class WorkerOutput:
         self._prefix = f"[{spec.label}] ".encode()
         self._silent = True
         self._tail = bytearray()
+        self._received = 0
+        self._reading = threading.Lock()  # of the last two, which `since` needs at the same moment
         self._partial = b""
         self._progress_shown = 0.0
         os.set_blocking(source.fileno(), False)
@@ -74,9 +77,11 @@ class WorkerOutput:
                 "first-output", label=self._spec.label, rank=self._spec.rank, first_ns=time.monotonic_ns()
             )
         self._write(data)
-        self._tail += data[-TAIL_BYTES:]
-        if len(self._tail) > 2 * TAIL_BYTES:
-            del self._tail[:-TAIL_BYTES]
+        with self._reading:
+            self._received += len(data)
+            self._tail += data[-TAIL_BYTES:]
+            if len(self._tail) > 2 * TAIL_BYTES:
+                del self._tail[:-TAIL_BYTES]
         if self.shown:
             self._print(data)
         return True
@@ -90,6 +95,15 @@ class WorkerOutput:
     def tail(self) -> str:
         """The last 64 KiB of the output, for the report."""
         return self._tail[-TAIL_BYTES:].decode("utf-8", "replace")
+
+    def since(self, position: int) -> Tuple[int, bytes, float]:
+        """The number of all bytes so far, the last 64 KiB of those after `position`, and when the last came.
+
+        For any thread: nothing is read for it, and the output waits for it no longer than a copy takes.
+        """
+        with self._reading:
+            new = min(self._received - position, TAIL_BYTES)
+            return self._received, bytes(self._tail[len(self._tail) - new :]), self.heard
 
     def hide(self) -> None:
         """Shows nothing more on the console, after what is known of the current line."""

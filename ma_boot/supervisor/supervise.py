@@ -14,6 +14,7 @@ from ma_boot.processes import SignalInbox, guarded, own_marker
 from ma_boot.reporting import Journal, RunResult, WorkerExit
 from ma_boot.supervisor.exit_watch import ExitWatch
 from ma_boot.supervisor.hang_detector import HangDetector
+from ma_boot.supervisor.metrics import NOT_SAMPLED, Metrics, MetricsTask
 from ma_boot.supervisor.output import OutputPump
 from ma_boot.supervisor.stop_ladder import StopLadder
 from ma_boot.supervisor.worker_group import WorkerGroup
@@ -43,11 +44,13 @@ def supervise(
     journal: Journal,
     environ: Mapping[str, str],
     container: str,
+    sampled: Metrics = NOT_SAMPLED,
 ) -> RunResult:
     """Runs the processes to their end; a stop signal, or the first failure, stops all of them.
 
     Nothing that they start is left when this function returns or raises, and nothing when ma_boot itself is
-    killed. `environ` is the environment of this process, `container` its name, which may be empty.
+    killed. `environ` is the environment of this process, `container` its name, which may be empty; `sampled`
+    says what is looked at meanwhile.
 
     Raises:
         OSError: the guard that outlives ma_boot cannot be started.
@@ -60,6 +63,7 @@ def supervise(
         OutputPump(journal, inbox, limits.quiet_bytes, limits.silent_bytes) as pump,
         group,
         ExitWatch(pump, inbox, journal.event) as watch,
+        MetricsTask(sampled, inbox, journal) as metrics,
     ):
         stop = StopLadder(limits.stop_timeout, limits.hurry, inbox.stops, group.signal, journal)
         hangs = HangDetector(limits.hang_timeout, inbox, journal)
@@ -68,7 +72,9 @@ def supervise(
         if not_started is not None:
             stop.begin(str(not_started), group.labels())
         while group.running() and not stop.survivors:
-            watch.wait(stop.patience() if stop.begun else hangs.patience(), stop.begun)
+            patience = min(hangs.patience(), metrics.patience())
+            watch.wait(stop.patience() if stop.begun else patience, stop.begun)
+            metrics.check(group.workers)
             if stop.begun:
                 stop.escalate(group.labels())
             elif _reason(inbox.stops, watch.exits):

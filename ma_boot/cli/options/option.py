@@ -29,14 +29,23 @@ PLAN = Requirement("plan", True, "only for plans; add --plan.")
 
 
 class RunOption(click.Option):
-    """An option that is allowed only if its requirements are met; the short help shows `common` ones."""
+    """An option that is allowed only if its requirements are met; the short help shows `common` ones.
+
+    `separator` is the expression between several values in its environment variable.
+    """
 
     def __init__(
-        self, *names: str, requires: Tuple[Requirement, ...] = (), common: bool = False, **settings: Any
+        self,
+        *names: str,
+        requires: Tuple[Requirement, ...] = (),
+        common: bool = False,
+        separator: str = r":(?!//)",
+        **settings: Any,
     ) -> None:
         super().__init__(names, **{"show_default": "default" in settings, **settings})
         self.requires = requires
         self.common = common
+        self.separator = separator
 
     @property
     def variable(self) -> str:
@@ -97,7 +106,7 @@ def from_environment(command: click.Command, environ: Mapping[str, str]) -> Dict
     for option in command.params:
         if isinstance(option, RunOption) and option.name and environ.get(option.variable):
             value = environ[option.variable]
-            found[option.name] = tuple(re.split(r":(?!//)", value)) if option.multiple else value
+            found[option.name] = tuple(re.split(option.separator, value)) if option.multiple else value
     return found
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Tuple
+
 import click
 
 from ma_boot.cli.options.option import SECONDS, SECONDS_ABOVE_0, RunOption, Topic
@@ -11,6 +13,28 @@ def _tee(ctx: click.Context, param: click.Parameter, value: str) -> str:
     if value in ("all", "first", "none") or all(part.isdecimal() for part in value.split(",")):
         return value
     raise click.BadParameter(f"found {value!r}, expected all, first, none, or ranks such as 0,3")
+
+
+def _interval(ctx: click.Context, param: click.Parameter, value: str) -> float:
+    try:
+        seconds = 0.0 if value == "off" else float(value)
+    except ValueError:
+        seconds = -1.0
+    if seconds == 0 or 1 <= seconds <= 3600:
+        return seconds
+    raise click.BadParameter(f"found {value!r}, expected 1 to 3600 seconds, or off")
+
+
+def _patterns(ctx: click.Context, param: click.Parameter, values: Tuple[str, ...]) -> Tuple[str, ...]:
+    if values:
+        from ma_boot.metrics import given  # most jobs have no pattern of their own
+
+        try:
+            for value in values:
+                given(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from error
+    return values
 
 
 RUNNING = Topic(
@@ -51,6 +75,21 @@ RUNNING = Topic(
             type=click.Choice(["report", "stop"]),
             default="report",
             help="What to do if the processes hang.",
+        ),
+        RunOption(
+            "--metrics",
+            default="10",
+            metavar="SECONDS",
+            callback=_interval,
+            help="Time between samples of CPU, memory, cards, step and loss, or off.",
+        ),
+        RunOption(
+            "--metric",
+            multiple=True,
+            metavar="NAME=REGEX",
+            separator="\n",
+            callback=_patterns,
+            help="Value to look for in the output, e.g. 'loss=loss: ([0-9.]+)'.",
         ),
     ),
 )

@@ -195,6 +195,8 @@ SECONDS_ABOVE_0 = st.floats(0.001, 1e6)
             start_seconds=SECONDS,
             hang_timeout=st.none() | SECONDS_ABOVE_0,
             hang_action=st.sampled_from(["report", "stop"]),
+            metrics=st.just(0.0) | st.floats(1, 3600),
+            metric=st.lists(st.sampled_from(["loss=a: ([0-9.]+)", "lr=\\S+", "_x=[:=]"])).map(tuple),
         ),
     )
 )

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 import os
-import time
 from pathlib import Path
-from typing import Dict, Iterator, List, Optional, cast
+from typing import Iterator, Optional, cast
 
 import pytest
 
 from ma_boot.processes import SignalInbox
 from ma_boot.reporting import Console, Journal
-from ma_boot.supervisor.hang_detector import CpuMeter, HangDetector, LastActivity, ProcessTimes, process_times
+from ma_boot.supervisor.hang_detector import HangDetector, LastActivity
 from ma_boot.supervisor.worker import Worker
 from tests.functional.node import eventually
 
@@ -78,49 +77,3 @@ def test_an_unexpected_error_ends_the_detection_and_is_said(console: Console, tm
     console.flush()
     said = (tmp_path / "screen").read_text()
     assert said == "[ma_boot] hangs are no longer detected: ZeroDivisionError: broken\n"
-
-
-def measured(*states: Dict[int, ProcessTimes]) -> List[float]:
-    """The seconds of worker 10 in each state; 1 is the reaper."""
-    meter = CpuMeter(10)
-    return [meter.measure(state, reaper=1) for state in states]
-
-
-def one(parent: int, session: int, cpu: float, started: str = "5") -> ProcessTimes:
-    return ProcessTimes(parent, session, started, cpu)
-
-
-WORKER = {10: one(1, 10, 2.0)}
-
-
-def test_descendants_count_in_whatever_session() -> None:
-    tree = {**WORKER, 11: one(10, 11, 3.0), 12: one(11, 12, 4.0), 13: one(1, 10, 5.0), 14: one(1, 14, 100.0)}
-    assert measured(tree) == [14.0]
-
-
-def test_an_orphan_in_a_session_of_its_own_still_counts() -> None:
-    before, after = {**WORKER, 11: one(10, 11, 3.0)}, {**WORKER, 11: one(1, 11, 9.0)}
-    assert measured(before, after) == [5.0, 11.0]
-
-
-def test_another_process_with_the_number_of_a_member_does_not_count() -> None:
-    assert measured({**WORKER, 11: one(10, 11, 3.0)}, {**WORKER, 11: one(1, 11, 9.0, "6")}) == [5.0, 5.0]
-
-
-def test_the_sum_does_not_fall_when_an_orphan_is_reaped() -> None:
-    before = {**WORKER, 11: one(1, 10, 30.0)}
-    after = {10: one(1, 10, 3.0)}
-    assert measured(before, after) == [32.0, 33.0]
-
-
-def test_a_child_that_its_parent_reaps_counts_once() -> None:
-    assert measured({**WORKER, 11: one(10, 11, 3.0)}, {10: one(1, 10, 5.0)}) == [5.0, 5.0]
-
-
-def test_the_cpu_time_of_a_process_grows() -> None:
-    meter = CpuMeter(os.getpid())
-    before = meter.measure(process_times(), 0)
-    until = time.process_time() + 0.1
-    while time.process_time() < until:
-        pass
-    assert meter.measure(process_times(), 0) >= before + 0.05

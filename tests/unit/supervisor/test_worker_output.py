@@ -14,8 +14,8 @@ from typing import Iterator
 import pytest
 
 from ma_boot.launch import WorkerSpec
+from ma_boot.processes import process_usages, usage_of
 from ma_boot.supervisor import Limits, stacks
-from ma_boot.supervisor.hang_detector import process_times, times_of
 from ma_boot.supervisor.output import PROGRESS_SECONDS, WorkerOutput
 from ma_boot.supervisor.stacks import Asked, _catches_sigusr1, stacks_of
 from ma_boot.supervisor.supervise import _reason
@@ -153,7 +153,7 @@ def test_the_session_of_a_process_is_not_its_group() -> None:
     ) as shell:
         assert shell.stdout is not None
         pid = int(shell.stdout.readline())
-        group, found = os.getpgid(pid), process_times()[pid]
+        group, found = os.getpgid(pid), process_usages()[pid]
         os.kill(pid, signal.SIGKILL)
         assert group == pid
         assert (found.parent, found.session) == (shell.pid, os.getsid(0))
@@ -179,7 +179,7 @@ def test_cpu_time_is_that_of_programs_and_calls_with_reaped_children() -> None:
     subprocess.run([sys.executable, "-c", BUSY], check=True)
     spent = os.times()
     assert min(spent[2:4]) >= 0.1, "each of them tells"
-    assert process_times()[os.getpid()].cpu == pytest.approx(sum(spent[:4]), abs=0.06)
+    assert process_usages()[os.getpid()].cpu == pytest.approx(sum(spent[:4]), abs=0.06)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_py_spy_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: py
 def test_the_times_of_a_process_are_fields_of_proc() -> None:
     """proc(5) counts from 1, the pid and the name are before them: 4 is ppid, 6 session, 14 to 17 times, 22 starttime."""
     tick = os.sysconf("SC_CLK_TCK")
-    found = times_of([str(1000 * field) for field in range(3, 53)])
+    found = usage_of([str(1000 * field) for field in range(3, 53)])
     assert (found.parent, found.session, found.started) == (4000, 6000, "22000")
     assert found.cpu == pytest.approx((14 + 15 + 16 + 17) * 1000 / tick)
 

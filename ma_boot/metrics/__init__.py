@@ -1,0 +1,6 @@
+"""What ranks, cards and the machine do while a training runs, without a line of code in it."""
+
+from ma_boot.metrics.patterns import given
+from ma_boot.metrics.sampler import Sampler, Sampling, Watched
+
+__all__ = ["Sampler", "Sampling", "Watched", "given"]

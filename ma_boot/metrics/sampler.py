@@ -1,0 +1,148 @@
+"""Takes a sample of the ranks, the cards and the machine every few seconds, and writes it as an event."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from ma_boot.metrics.host import sample_host
+from ma_boot.metrics.patterns import given
+from ma_boot.metrics.progress import Reading, TrainingProgress
+from ma_boot.metrics.record import HostSample, RankSample, Sample, event_of
+from ma_boot.metrics.slow import SlowRanks
+from ma_boot.metrics.usage import RankMeter
+from ma_boot.processes import process_usages
+
+WRITTEN_SHARE = 360  # an event is written once in this part of the time since the start
+LONGEST_PERIOD = 60.0  # seconds between two events
+
+
+class Watched(NamedTuple):
+    """A process that is sampled until it is no longer `running`.
+
+    `output` returns how many bytes it has printed, those after a position as far as they are still known, and
+    when the last ones came (monotonic seconds).
+    """
+
+    label: str
+    rank: Optional[int]
+    pid: int
+    running: Callable[[], bool]
+    output: Callable[[int], Tuple[int, bytes, float]]
+
+
+class Sampling(NamedTuple):
+    """Seconds between samples, the user's patterns (`NAME=REGEX`), directories of disks to look at."""
+
+    interval: float
+    patterns: Tuple[str, ...] = ()
+    disks: Tuple[str, ...] = ()
+
+
+class Sampler:
+    """Samples processes that have been running since `started` (monotonic, seconds)."""
+
+    def __init__(
+        self,
+        options: Sampling,
+        watched: Sequence[Watched],
+        started: float,
+        say: Callable[[str], None],
+        event: Callable[..., None],
+    ) -> None:
+        self._options = options
+        self._watched = watched
+        self._started = started
+        self._say = say
+        self._event = event
+        own = tuple(map(given, options.patterns))
+        self._meters = [RankMeter(one.pid) for one in watched]
+        self._progress = [TrainingProgress(own) for _ in watched]
+        self._readings = [Reading() for _ in watched]  # since the last event
+        self._slow = SlowRanks()
+        self._step_times: Dict[int, float] = {}  # since all ranks were compared
+        self._reporting: List[int] = []  # ranks that have told a step time
+        self._written = Sample(started, (), HostSample(None, 1, None, {}, None, None))
+
+    def run(self, cancel: threading.Event) -> None:
+        """Takes samples until it is cancelled, and then reads what was printed last.
+
+        An error is said and ends the sampling.
+        """
+        try:
+            due = self._started + self._options.interval
+            while not cancel.wait(max(0.0, due - time.monotonic())):
+                self._sample()
+                due = max(due + self._options.interval, time.monotonic())
+            self._finish()
+        except Exception as error:  # no figure is worth a training
+            self._say(f"metrics are no longer taken: {type(error).__name__}: {error}")
+
+    def _sample(self) -> None:
+        now = time.monotonic()
+        processes = process_usages()
+        usages = [
+            meter.measure(processes) if one.running() else None
+            for one, meter in zip(self._watched, self._meters)
+        ]
+        self._read()
+        ranks = [
+            RankSample(one.label, one.rank, usage, reading)
+            for one, usage, reading in zip(self._watched, usages, self._readings)
+        ]
+        sample = Sample(now, tuple(ranks), sample_host(self._options.disks))
+        if now - self._written.at >= self._period(now):
+            self._write(sample)
+
+    def _period(self, now: float) -> float:
+        """Seconds between two events: the longer a training runs, the more, so that the file stays small."""
+        share = min(LONGEST_PERIOD, (now - self._started) / WRITTEN_SHARE)
+        return max(self._options.interval, share) * 0.99
+
+    def _write(self, sample: Sample) -> None:
+        self._event("metrics", **event_of(self._written, sample))
+        self._written = sample
+        self._readings = [Reading() for _ in self._watched]
+
+    def _finish(self) -> None:
+        """The last lines, of processes that have ended."""
+        self._read()
+        if any(reading != Reading() for reading in self._readings):
+            ranks = [
+                RankSample(one.label, one.rank, None, reading)
+                for one, reading in zip(self._watched, self._readings)
+            ]
+            self._write(Sample(time.monotonic(), tuple(ranks), sample_host(self._options.disks)))
+
+    def _read(self) -> None:
+        """What was printed since the last look, added to what was read since the last event."""
+        for at, one in enumerate(self._watched):
+            progress = self._progress[at]
+            new = progress.read(*one.output(progress.position))
+            self._readings[at] = _merged(self._readings[at], new)
+            if one.rank is not None and new.step_time is not None:
+                self._step_times[one.rank] = new.step_time
+                if one.rank not in self._reporting:
+                    self._reporting.append(one.rank)
+        if self._step_times and len(self._step_times) == len(self._reporting):
+            self._compare()
+
+    def _compare(self) -> None:
+        for slow in self._slow.observe(self._step_times):
+            self._event("slow rank", **slow._asdict())
+            self._say(
+                f"rank {slow.rank} is slower than the others: {slow.step_time:.3g} s a step, "
+                f"theirs {slow.others:.3g} s"
+            )
+        self._step_times = {}
+
+
+def _merged(before: Reading, new: Reading) -> Reading:
+    """The newer values, and older ones where there is none."""
+    return Reading(
+        before.step if new.step is None else new.step,
+        before.step_time if new.step_time is None else new.step_time,
+        before.loss if new.loss is None else new.loss,
+        {**before.values, **new.values},
+    )

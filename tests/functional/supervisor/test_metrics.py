@@ -1,0 +1,97 @@
+"""The sampling beside the supervisor: it ends with the run, and never disturbs it."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Tuple
+
+import pytest
+
+from ma_boot.metrics import Sampler, Sampling, Watched
+from ma_boot.processes import SignalInbox, Task
+from ma_boot.reporting import Console, Journal
+from ma_boot.supervisor.metrics import FINISH_SECONDS, Metrics, MetricsTask
+from tests.functional.node import eventually
+
+
+class Output:
+    """What a process has printed; once it is broken, asking for it fails."""
+
+    def __init__(self) -> None:
+        self.text = b""
+        self.broken = False
+
+    def since(self, position: int) -> Tuple[int, bytes, float]:
+        if self.broken:
+            raise ZeroDivisionError("broken")
+        return len(self.text), self.text[position:], time.monotonic()
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    descriptor = os.open(tmp_path / "screen", os.O_CREAT | os.O_WRONLY)
+    with Console(descriptor) as console:
+        yield Journal(console)
+    os.close(descriptor)
+
+
+def test_sampling_that_fails_says_so_once_and_ends_nothing() -> None:
+    said: List[str] = []
+    output = Output()
+    output.broken = True
+    watched = [Watched("rank 0", 0, os.getpid(), lambda: True, output.since)]
+    cancel = threading.Event()
+    Sampler(Sampling(0.01), watched, time.monotonic(), said.append, lambda kind, **fields: None).run(cancel)
+    assert said == ["metrics are no longer taken: ZeroDivisionError: broken"]
+
+
+def test_the_last_lines_are_read_when_it_is_cancelled() -> None:
+    events: List[Dict[str, Any]] = []
+    output = Output()
+    watched = [Watched("rank 0", 0, os.getpid(), lambda: True, output.since)]
+    cancel = threading.Event()
+    sampler = Sampler(
+        Sampling(0.01), watched, time.monotonic(), print, lambda kind, **fields: events.append(fields)
+    )
+    thread = threading.Thread(target=sampler.run, args=(cancel,))
+    thread.start()
+    eventually(lambda: events, "a sample")
+    output.text = b"epoch: 1 step: 7, loss is 0.5\n"
+    cancel.set()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert [event["ranks"]["step"] for event in events if "step" in event["ranks"]] == [[7]]
+
+
+def test_a_sample_that_hangs_delays_the_end_by_half_a_second_at_most(journal: Journal) -> None:
+    """A network disk that does not answer holds the thread forever."""
+    forever = threading.Event()
+    with SignalInbox() as inbox:
+        task = MetricsTask(Metrics(1.0), inbox, journal)
+        with task:
+            task._task = Task("hanging", lambda cancel: print(forever.wait(60)), inbox)
+            began = time.monotonic()
+        assert FINISH_SECONDS <= time.monotonic() - began < FINISH_SECONDS + 1
+    forever.set()
+
+
+def test_nothing_starts_before_the_first_interval(journal: Journal) -> None:
+    with SignalInbox() as inbox, MetricsTask(Metrics(3600.0), inbox, journal) as task:
+        assert 3590 < task.patience() <= 3600
+        task.check([])
+        assert task._task is None
+    with SignalInbox() as inbox, MetricsTask(Metrics(), inbox, journal) as task:
+        assert task.patience() == float("inf")
+
+
+def test_the_period_of_events_grows_with_the_run() -> None:
+    """Once a minute at last: ten days are 15,000 events."""
+    sampler = Sampler(Sampling(10.0), [], 0.0, print, print)
+    hour = 3600.0
+    assert sampler._period(0.5 * hour) == pytest.approx(10, rel=0.02)
+    assert sampler._period(3 * hour) == pytest.approx(30, rel=0.02)
+    assert sampler._period(240 * hour) == pytest.approx(60, rel=0.02)
+    assert Sampler(Sampling(300.0), [], 0.0, print, print)._period(hour) == pytest.approx(300, rel=0.02)
