@@ -28,11 +28,16 @@ class OomCounters:
             if now is not None and now > before:
                 size = _text(group.limit).strip()
                 allowed = f" (limit {int(size) >> 20} MiB)" if size.isdecimal() else ""
-                return f"the kernel killed {now - before} processes of this container{allowed}"
+                return f"the kernel killed {_processes(now - before)} of this container{allowed}"
         now = _counter(self._root / "proc/vmstat")
         if now is not None and self._machine_before is not None and now > self._machine_before:
-            return f"the kernel killed {now - self._machine_before} processes of this machine"
+            killed = _processes(now - self._machine_before)
+            return f"the kernel killed {killed} of this machine, perhaps of another container"
         return None
+
+
+def _processes(count: int) -> str:
+    return f"{count} process{'' if count == 1 else 'es'}"
 
 
 def _counter(file: Path) -> Optional[int]:

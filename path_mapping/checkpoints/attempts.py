@@ -164,8 +164,18 @@ class Start:
                     mine = joined
                     waiting.news()
                     continue
-            what = f"{mine.attempt} to go on" if mine and mine.attempt == attempt else "a new attempt"
-            waiting.pause(f"node 0 to begin: {what}", self.say)
+            waiting.pause(self._what_follows(attempt, names, mine), self.say)
+
+    def _what_follows(self, attempt: Optional[Attempt], names: List[str], mine: Optional[Begun]) -> str:
+        """What a node waits for that has done its part."""
+        if attempt is not None and "go.json" in names:
+            return (
+                f"node 0 to begin a new attempt: {attempt} has gone on with an earlier start of "
+                f"node {self.member.node}"
+            )
+        if mine is not None and mine.attempt == attempt:
+            return f"node 0 to go on with {attempt}: other nodes are not ready"
+        return "node 0 to begin a new attempt"
 
     def _joined(self, attempt: Attempt) -> Optional[Begun]:
         """Puts the attempt's set in place and says so; None if the attempt is not one of this job."""

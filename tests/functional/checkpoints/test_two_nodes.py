@@ -16,6 +16,7 @@ from path_mapping.checkpoints import Restored
 from path_mapping.errors import NodesMissing, SetUnusable
 from path_mapping.stores import FileStore
 from tests.functional.checkpoints.output import TestNode, keys, step_of
+from tests.functional.node import eventually
 
 
 def make_nodes(store: FileStore, base: Path, count: int = 2, **options: object) -> List[TestNode]:
@@ -70,7 +71,7 @@ def test_a_node_that_never_comes_is_named(store: FileStore, tmp_path: Path) -> N
     with pytest.raises(NodesMissing, match="nodes 1, 2 to have the checkpoints"):
         one.start(timeout=0.5)
     two = TestNode(tmp_path, store, 1, 3)
-    with pytest.raises(NodesMissing, match="node 0 to begin"):
+    with pytest.raises(NodesMissing, match="node 0 to go on with attempt-"):
         two.start(timeout=0.5)
 
 
@@ -195,15 +196,28 @@ def test_the_clocks_of_nodes_may_differ(
 
 
 def test_a_node_that_is_restarted_while_the_others_wait_takes_part(store: FileStore, tmp_path: Path) -> None:
-    """Node 1 of three answers and dies; its next start and node 2 come while node 0 still waits."""
+    """Node 1 of three answers and dies; its next start answers while node 0 still waits for node 2."""
     nodes = make_nodes(store, tmp_path, 3)
     with ThreadPoolExecutor(3) as pool:
-        leader = pool.submit(nodes[0].start)
+        started = [pool.submit(nodes[0].start)]
         with pytest.raises(NodesMissing):
             nodes[1].start(timeout=1)
-        others = [pool.submit(node.start) for node in nodes[1:]]
-        assert [step_of(one.result()) for one in (leader, *others)] == [None] * 3
+        started.append(pool.submit(nodes[1].start))
+        eventually(lambda: sum("/ready-00001-" in key for key in keys(store)) >= 2, "node 1 answers again")
+        started.append(pool.submit(nodes[2].start))
+        assert [step_of(one.result()) for one in started] == [None] * 3
     assert any("two starts of node 1 have answered" in line for line in nodes[0].said), nodes[0].said
+
+
+def test_a_node_that_is_restarted_after_the_go_is_told_what_it_waits_for(
+    store: FileStore, tmp_path: Path
+) -> None:
+    one, two = make_nodes(store, tmp_path)
+    start([one, two])
+    with pytest.raises(
+        NodesMissing, match=r"attempt-000001-.... has gone on with an earlier start of node 1"
+    ):
+        two.start(timeout=0.1)
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,8 @@ def test_a_job_is_stopped_and_says_so(desk: Desk) -> None:
     assert desk.job("stop", "first", "--yes").code == 0
     out, err = watching.communicate(timeout=60)
     assert watching.returncode == 143, err.decode()
-    assert b"[job] Terminating\n" in out
+    assert b"[job] Running\n" in out
+    assert "the job is Terminated" in err.decode().splitlines()[-1]
     again = desk.job("stop", job, "--yes")
     assert again.code == 78
     assert "ModelArts.2796: The job cannot be stopped." in again.err

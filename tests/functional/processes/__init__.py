@@ -1,0 +1,1 @@
+"""Children, signals, leftovers: processes without knowledge of ranks."""

@@ -1,0 +1,1 @@
+"""The job file, its rules, its request: all without a network."""

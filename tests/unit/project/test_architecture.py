@@ -277,15 +277,25 @@ def test_a_room_is_entered_by_its_door() -> None:
     assert around == []
 
 
+def modules_of(folder: Path) -> List[str]:
+    return sorted(path.stem for path in folder.glob("*.py") if not path.stem.startswith("__"))
+
+
 def test_a_room_fits_a_screen_and_says_what_it_is_for() -> None:
     for room in ROOMS:
         path = MODULES[room].parent
-        modules = [one.stem for one in path.glob("*.py") if not one.stem.startswith("__")]
-        assert len(modules) <= (3 if room in {"ma_boot", "path_mapping"} else 12), (
-            f"{room}: {sorted(modules)}"
-        )
+        modules = modules_of(path)
+        assert len(modules) <= (3 if room in {"ma_boot", "path_mapping"} else 12), f"{room}: {modules}"
         docstring = ast.get_docstring(tree(MODULES[room]))
         assert docstring, f"{room}: the first line says what the room is for"
+
+
+def test_a_folder_of_tests_fits_a_screen_and_says_what_it_is_for() -> None:
+    folders = {path.parent for path in (ROOT / "tests").rglob("*.py")}
+    crowded = {str(folder.relative_to(ROOT)) for folder in folders if len(modules_of(folder)) > 12}
+    assert crowded == set()
+    packages = [folder / "__init__.py" for folder in folders if (folder / "__init__.py").exists()]
+    assert [str(init) for init in packages if not ast.get_docstring(ast.parse(init.read_text()))] == []
 
 
 def test_a_class_name_stands_once() -> None:

@@ -165,7 +165,7 @@ def test_every_layout_has_its_tree() -> None:
 
 
 def test_every_layout_has_its_row_in_the_documentation() -> None:
-    text = (Path(__file__).parents[3] / "docs" / "checkpoints.md").read_text()
+    text = (Path(__file__).parents[4] / "docs" / "checkpoints.md").read_text()
     assert {name for name in re.findall(r"^\| `([a-z0-9-]+)`", text, re.MULTILINE) if name in LAYOUTS} == set(
         LAYOUTS
     )

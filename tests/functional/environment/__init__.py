@@ -1,0 +1,1 @@
+"""The environment of the training, in whole boots, and beside conda itself."""

@@ -1,0 +1,1 @@
+"""Checkpoints by their names: layouts, patterns, the structure of files."""

@@ -1,0 +1,1 @@
+"""The mapping file: formats, rules, what is refused."""

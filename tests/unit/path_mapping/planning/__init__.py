@@ -1,0 +1,1 @@
+"""What would be moved, and what is known from earlier runs."""

@@ -1,0 +1,1 @@
+"""Retries, their waits, and the rate limit."""
