@@ -1,0 +1,1 @@
+"""The page: what it says, how it is laid out, and what it costs."""
