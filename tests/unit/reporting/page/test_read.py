@@ -17,7 +17,7 @@ from ma_boot.reporting.timeline import Timeline, read_events, timeline_of
 from ma_boot.reporting.timeline.events import number, several, whole
 from tests.synthetic import Writer
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[4] / "docs"
 
 
 def node_with_logs(directory: Path, count: int, code: int = 0) -> Writer:
