@@ -1,0 +1,1 @@
+"""Hangs: stacks folded, who waits for whom, and the suspect."""
