@@ -151,6 +151,7 @@ $(BENCH)/made: pyproject.toml
 bench-sync: $(BENCH)/made ## transfers beside rclone, aws, boto3, obstore and the SDK (hours, 30 GB), or ROWS='A down,plan'
 	$(BENCH)/bin/python -m pip install --quiet --no-deps --force-reinstall .
 	$(BENCH)/bin/python benchmarks/sync.py $(if $(ROWS),--rows '$(ROWS)')
+	$(if $(ROWS),,$(BENCH)/bin/python benchmarks/workers.py)
 
 bench-image: $(VENV)/made ## size of the image, time of builds and of the check; as root, with docker.io and debootstrap
 	$(VENV)/bin/python benchmarks/image.py $(BASE_IMAGE)

@@ -22,8 +22,9 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Callable, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 import tables
 
@@ -299,11 +300,16 @@ PLAN = "plan"
 
 
 def in_turn(tools: Sequence[str], runs: int, once: Callable[[str, int], Measured]) -> Found:
-    """The runs of each tool, in turn. One that has failed, or takes long, is not repeated; ours always is."""
+    """The runs of each tool, in turn. One that has failed, or takes long, is not repeated; ours always is.
+
+    A run begins when the disk has all that earlier ones wrote, or the first would pay for the trees; and no
+    tool is always the one after the same other.
+    """
     found: Found = {tool: [] for tool in tools}
     ahead = list(tools)
     for number in range(runs):
-        for tool in list(ahead):
+        for tool in random.sample(ahead, len(ahead)):
+            os.sync()
             try:
                 found[tool].append(once(tool, number))
                 print(f"{tool}: {found[tool][-1].seconds:.2f} s", file=sys.stderr)
@@ -316,12 +322,21 @@ def in_turn(tools: Sequence[str], runs: int, once: Callable[[str, int], Measured
     return found
 
 
-def transfer(tree: Path, out: Path, what: Row, tools: Sequence[str], runs: int) -> str:
-    """The table of one transfer by all tools."""
-    argv = [sys.executable, str(HERE / "stub_server.py"), str(tree), str(what.latency)]
+@contextmanager
+def served(tree: Path, latency: float = 0.0, keys: int = 0) -> Iterator[str]:
+    """The URL of a store with the tree, and so many keys more."""
+    argv = [sys.executable, str(HERE / "stub_server.py"), str(tree), str(latency), str(keys)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
-        url = f"http://127.0.0.1:{int(server.stdout.readline())}"
+        try:
+            yield f"http://127.0.0.1:{int(server.stdout.readline())}"
+        finally:
+            server.kill()
+
+
+def transfer(tree: Path, out: Path, what: Row, tools: Sequence[str], runs: int) -> str:
+    """The table of one transfer by all tools."""
+    with served(tree, what.latency) as url:
 
         def once(tool: str, number: int) -> Measured:
             down = what.way == "download"
@@ -332,12 +347,12 @@ def transfer(tree: Path, out: Path, what: Row, tools: Sequence[str], runs: int) 
             try:
                 if what.again:
                     measured(TOOLS[tool](job))
+                    os.sync()
                 return measured(TOOLS[tool](job))
             finally:
-                _emptied(out)
+                emptied(out)
 
         found = in_turn([tool for tool in tools if tool in what.tools], runs, once)
-        server.kill()
     files = [path for path in (tree / "bucket" / what.tree).rglob("*") if path.is_file()]
     return table(found, len(files), sum(path.stat().st_size for path in files))
 
@@ -361,10 +376,7 @@ def table(found: Found, count: int, size: int) -> str:
 
 def plan(out: Path, keys: int, tools: Sequence[str], runs: int) -> str:
     """Listing and comparing only: what each tool would fetch of so many objects."""
-    argv = [sys.executable, str(HERE / "stub_server.py"), str(out), "0", str(keys)]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        url = f"http://127.0.0.1:{int(server.stdout.readline())}"
+    with served(out, keys=keys) as url:
         local = out / "planned"
         local.mkdir()
         (out / "plan.yaml").write_text(f"input: {{{local}: obs://bucket/many/}}")
@@ -377,11 +389,10 @@ def plan(out: Path, keys: int, tools: Sequence[str], runs: int) -> str:
         }
         chosen = [tool for tool in tools if tool in argvs]
         found = in_turn(chosen, runs, lambda tool, number: measured(argvs[tool]))
-        server.kill()
     return table(found, keys, 0)
 
 
-def _emptied(out: Path) -> None:
+def emptied(out: Path) -> None:
     """Gives the space back, not the inodes: ext4 is slow for minutes where many were given back."""
     for path in out.rglob("*"):
         if path.is_file() and path.stat().st_size:
