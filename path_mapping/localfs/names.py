@@ -11,6 +11,8 @@ LONGEST_NAME = 255  # bytes of one component of a path: NAME_MAX of Linux
 LONGEST_PATH = 4095  # bytes: PATH_MAX of Linux, without the final NUL
 LONGEST_KEY = 1024  # bytes, of OBS
 TEMPORARY = ".ma_part"  # the end of the name of an unfinished file
+# Nearly every name: no part is empty or begins with a dot, so none is "." or "..", or an unfinished file's.
+_USUAL = re.compile(r"[^/.\0][^/\0]*(/[^/.\0][^/\0]*)*")
 _UNFINISHED = re.compile(r"\..*\.[0-9a-f]{12,16}(\.parts)?\.ma_part", re.DOTALL)
 
 
@@ -25,6 +27,8 @@ def unsafe(name: str) -> Optional[str]:
     Whoever may write to the bucket chooses the keys. What is merely unusual, such as a newline or a
     backslash, is allowed.
     """
+    if len(name) <= LONGEST_NAME and name.isascii() and _USUAL.fullmatch(name):
+        return None
     parts = name.split("/")
     if "\0" in name:
         return "a NUL character"
@@ -80,9 +84,9 @@ class Clashes:
         """What is wrong with the next name; None if nothing is."""
         while self._open and not name.startswith(self._open[-1]):
             self._open.pop()
-        parent = next((one for one in self._open if name.startswith(one + "/")), None)
-        if parent is not None:
-            return f"{printable(parent)} is a file, not a directory"
+        for parent in self._open:
+            if name.startswith(parent + "/"):
+                return f"{printable(parent)} is a file, not a directory"
         if self._seen is not None:
             folded = hash(name.casefold())
             if folded in self._seen:

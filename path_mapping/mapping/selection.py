@@ -51,6 +51,8 @@ def sharer(shard: Shard) -> Callable[[int], bool]:
     In the order of the keys, each file goes to the shard with the least so far. So all nodes decide the same
     from the same listing, and no two shards differ by more than the largest file.
     """
+    if shard.count == 1:
+        return lambda size: True
     loads: List[Tuple[int, int]] = [(0, index) for index in range(shard.count)]
 
     def mine(size: int) -> bool:

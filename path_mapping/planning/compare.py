@@ -84,9 +84,9 @@ def compare_download(
     etags: Etags,
 ) -> Step:
     """Whether an object is downloaded over what is on the disk."""
-    step = partial(Step, name=name, size=found.size, etag=found.etag, local=local)
     if local is None:
-        return step(COPY, reason="not here")
+        return Step(COPY, name, found.size, "not here", found.etag)
+    step = partial(Step, name=name, size=found.size, etag=found.etag, local=local)
     if local.kind == "directory":
         return step(REFUSE, reason="a directory is in the place of this file")
     if local.kind != "file":

@@ -33,6 +33,10 @@ class InStep(Generic[Item]):
         self._items = iter(items)
         self._next = next(self._items, None)
 
+    def is_behind(self, name: str) -> bool:
+        """Whether there are items before the name."""
+        return self._next is not None and self._next[0] < name
+
     def before(self, name: Optional[str]) -> Iterator[Item]:
         """The items before the name, each once; all the rest for None."""
         while self._next is not None and (name is None or self._next[0] < name):
@@ -71,12 +75,11 @@ def plan_downloads(
     mine = sharer(shard if route.shard else Shard())
     room = LONGEST_PATH - len(os.fsencode(ends.root)) - 1
     for name, found in objects:
-        yield from _gone(recorded.before(name), route, look)
+        if recorded.is_behind(name):  # hardly ever: so not two iterators for each of a million objects
+            yield from _gone(recorded.before(name), route, look)
         entry = recorded.at(name)
-        if not name:  # the marker of the route's own directory
-            if found.size:
-                reason = f"a directory has no content: the {found.size} bytes of {found.key!r} are left out"
-                yield Step(SKIP, name, found.size, reason, said=True)
+        if not name:
+            yield from _own_directory(found)
             continue
         if chosen is not None and not chosen(name):
             yield Step(SKIP, name, found.size, "not selected")
@@ -107,6 +110,13 @@ def _too_long(name: str, room: int) -> Optional[str]:
     if 4 * len(name) <= room or len(os.fsencode(name)) <= room:
         return None
     return f"a path longer than {LONGEST_PATH} bytes"
+
+
+def _own_directory(marker: StoredObject) -> Iterator[Step]:
+    """A notice if the marker of the route's own directory has a content."""
+    if marker.size:
+        reason = f"a directory has no content: the {marker.size} bytes of {marker.key!r} are left out"
+        yield Step(SKIP, "", marker.size, reason, said=True)
 
 
 def _directory(name: str, local: Optional[LocalEntry]) -> Step:

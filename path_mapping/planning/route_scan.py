@@ -72,13 +72,14 @@ class RouteScan:
         self._steps = steps
 
     def __iter__(self) -> Iterator[Step]:
+        files, sizes = self.files, self.bytes
         for step in self._steps:
-            local = step.local
-            self.files[step.action] += 1
-            self.bytes[step.action] += step.size
-            if step.action == COPY:
-                self.need = self.need.plus(step.size, local.file_size if local else None)
-            elif step.action == SKIP and local is not None and not step.name.endswith("/"):
+            action, size, local = step.action, step.size, step.local
+            files[action] += 1
+            sizes[action] += size
+            if action == COPY:
+                self.need = self.need.plus(size, local.file_size if local else None)
+            elif action == SKIP and local is not None and not step.name.endswith("/"):
                 self.same += not local.problem
             yield step
 

@@ -35,31 +35,26 @@ def parsed_page(doing: str, document: bytes) -> ObjectPage:
     prefixes: List[str] = []
     page: Dict[str, str] = {}
     values: Dict[str, str] = {}
-    text = ""
+    text: List[str] = []
 
-    def start(name: str, attributes: Dict[str, str]) -> None:
-        nonlocal text
-        text = ""
-
-    def data(piece: str) -> None:
-        nonlocal text
-        text += piece
+    def start(name: str, attributes: List[str]) -> None:
+        text.clear()
 
     def end(name: str) -> None:
         if name in _OF_OBJECTS:
-            values[name] = text
+            values[name] = "".join(text)
         elif name == "Contents":
             found.append((values["Key"], values["Size"], values.get("ETag", ""), values.get("Type", "")))
             values.clear()
         elif name == "CommonPrefixes":
             prefixes.append(page["Prefix"])
         elif name in _OF_PAGES:
-            page[name] = text
+            page[name] = "".join(text)
 
     parser = pyexpat.ParserCreate()
-    parser.buffer_text = True
+    parser.buffer_text = parser.ordered_attributes = True  # few calls, and no dictionary for each element
     parser.StartElementHandler, parser.EndElementHandler = start, end
-    parser.CharacterDataHandler = data
+    parser.CharacterDataHandler = text.append
     try:
         parser.Parse(document, True)
         return _page(found, prefixes, page)

@@ -59,7 +59,7 @@ def seconds_to_wait(header: str) -> Optional[float]:
 def md5_of_etag(etag: Optional[str]) -> Optional[str]:
     """The MD5 in an ETag; None for that of a multipart upload (`...-3`), which is not one."""
     text = (etag or "").strip('"').lower()
-    return text if _MD5.fullmatch(text) else None
+    return text if len(text) == 32 and _MD5.fullmatch(text) else None
 
 
 def md5_of_content(headers: Mapping[bytes, bytes]) -> Optional[str]:
