@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from ma_boot.metrics.card_tools import CardTools
+from ma_boot.metrics.exposition import exposition
 from ma_boot.metrics.host import sample_host
 from ma_boot.metrics.patterns import given
 from ma_boot.metrics.progress import Reading, TrainingProgress
-from ma_boot.metrics.record import HostSample, RankSample, Sample, event_of
+from ma_boot.metrics.record import CardSample, HostSample, RankSample, RankUsage, Sample, event_of
 from ma_boot.metrics.slow import SlowRanks
 from ma_boot.metrics.usage import RankMeter
 from ma_boot.processes import process_usages
+
+if TYPE_CHECKING:
+    from ma_boot.metrics.endpoint import Endpoint
 
 WRITTEN_SHARE = 360  # an event is written once in this part of the time since the start
 LONGEST_PERIOD = 60.0  # seconds between two events
@@ -33,11 +38,18 @@ class Watched(NamedTuple):
 
 
 class Sampling(NamedTuple):
-    """Seconds between samples, the user's patterns (`NAME=REGEX`), directories of disks to look at."""
+    """Seconds between samples, the user's patterns (`NAME=REGEX`), directories of disks to look at.
+
+    `environ` is that of the tools of cards. `port` is where the last sample of `node` is served: `PORT` or
+    `ADDRESS:PORT`, empty for nowhere.
+    """
 
     interval: float
     patterns: Tuple[str, ...] = ()
     disks: Tuple[str, ...] = ()
+    environ: Mapping[str, str] = {}
+    port: str = ""
+    node: int = 0
 
 
 class Sampler:
@@ -60,6 +72,10 @@ class Sampler:
         self._meters = [RankMeter(one.pid) for one in watched]
         self._progress = [TrainingProgress(own) for _ in watched]
         self._readings = [Reading() for _ in watched]  # since the last event
+        self._latest = [Reading() for _ in watched]  # of the whole run
+        self._tools = CardTools(options.environ)
+        self._cards: Tuple[CardSample, ...] = ()
+        self._endpoint: Optional[Endpoint] = None
         self._slow = SlowRanks()
         self._step_times: Dict[int, float] = {}  # since all ranks were compared
         self._reporting: List[int] = []  # ranks that have told a step time
@@ -71,15 +87,43 @@ class Sampler:
         An error is said and ends the sampling.
         """
         try:
+            self._serve()
             due = self._started + self._options.interval
             while not cancel.wait(max(0.0, due - time.monotonic())):
-                self._sample()
+                self._sample(cancel)
                 due = max(due + self._options.interval, time.monotonic())
             self._finish()
         except Exception as error:  # no figure is worth a training
             self._say(f"metrics are no longer taken: {type(error).__name__}: {error}")
+        finally:
+            if self._endpoint is not None:
+                self._endpoint.close()
 
-    def _sample(self) -> None:
+    def _serve(self) -> None:
+        """Opens the port, with a first sample, which is no event: its period is too short."""
+        if not self._options.port:
+            return
+        from ma_boot.metrics.endpoint import Endpoint  # only for those who ask for it
+
+        try:
+            self._endpoint = Endpoint(self._options.port)
+        except OSError as error:
+            self._say(f"metrics are not served at {self._options.port}: {error.strerror or error}")
+            return
+        self._publish(self._now(())[0])
+        self._say(f"metrics: http://{self._endpoint.at}/metrics")
+
+    def _sample(self, cancel: threading.Event) -> None:
+        """Takes a sample, serves it, and writes it if it is time."""
+        new_cards = self._tools.sample(cancel)
+        self._cards = new_cards or self._cards
+        sample, latest = self._now(new_cards)
+        self._publish(latest)
+        if sample.at - self._written.at >= self._period(sample.at):
+            self._write(sample)
+
+    def _now(self, cards: Tuple[CardSample, ...]) -> Tuple[Sample, Sample]:
+        """What is new since the last event, and the last that is known of everything."""
         now = time.monotonic()
         processes = process_usages()
         usages = [
@@ -87,13 +131,21 @@ class Sampler:
             for one, meter in zip(self._watched, self._meters)
         ]
         self._read()
-        ranks = [
-            RankSample(one.label, one.rank, usage, reading)
-            for one, usage, reading in zip(self._watched, usages, self._readings)
-        ]
-        sample = Sample(now, tuple(ranks), sample_host(self._options.disks))
-        if now - self._written.at >= self._period(now):
-            self._write(sample)
+        host, kind = sample_host(self._options.disks), self._tools.kind
+        return (
+            Sample(now, self._ranks(usages, self._readings), host, kind, cards),
+            Sample(now, self._ranks(usages, self._latest), host, kind, self._cards),
+        )
+
+    def _ranks(
+        self, usages: Sequence[Optional[RankUsage]], readings: Sequence[Reading]
+    ) -> Tuple[RankSample, ...]:
+        every = zip(self._watched, usages, readings)
+        return tuple(RankSample(one.label, one.rank, usage, reading) for one, usage, reading in every)
+
+    def _publish(self, latest: Sample) -> None:
+        if self._endpoint is not None:
+            self._endpoint.text = exposition(latest, self._options.node, self._slow.named)
 
     def _period(self, now: float) -> float:
         """Seconds between two events: the longer a training runs, the more, so that the file stays small."""
@@ -109,11 +161,8 @@ class Sampler:
         """The last lines, of processes that have ended."""
         self._read()
         if any(reading != Reading() for reading in self._readings):
-            ranks = [
-                RankSample(one.label, one.rank, None, reading)
-                for one, reading in zip(self._watched, self._readings)
-            ]
-            self._write(Sample(time.monotonic(), tuple(ranks), sample_host(self._options.disks)))
+            ranks = self._ranks([None] * len(self._watched), self._readings)
+            self._write(Sample(time.monotonic(), ranks, sample_host(self._options.disks)))
 
     def _read(self) -> None:
         """What was printed since the last look, added to what was read since the last event."""
@@ -121,6 +170,7 @@ class Sampler:
             progress = self._progress[at]
             new = progress.read(*one.output(progress.position))
             self._readings[at] = _merged(self._readings[at], new)
+            self._latest[at] = _merged(self._latest[at], new)
             if one.rank is not None and new.step_time is not None:
                 self._step_times[one.rank] = new.step_time
                 if one.rank not in self._reporting:

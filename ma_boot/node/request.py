@@ -108,6 +108,10 @@ def conflicts(request: BootRequest) -> List[str]:
             run.hang_action == "stop" and run.hang_timeout is None,
             "--hang-action stop: only with --hang-timeout, e.g. --hang-timeout 1800",
         ),
+        (
+            run.metrics == 0 and bool(run.metric or run.metrics_port),
+            "--metric, --metrics-port: --metrics off takes no samples",
+        ),
     )
     return [text for broken, text in rules if broken]
 

@@ -38,16 +38,16 @@ class RunOptions(NamedTuple):
     hang_action: str = "report"
     metrics: float = 10.0
     metric: Tuple[str, ...] = ()
+    metrics_port: Optional[str] = None
 
     @property
     def limits(self) -> Limits:
         """The supervisor's part of them."""
         return Limits(self.stop_timeout, hang_timeout=self.hang_timeout, hang_action=self.hang_action)
 
-    @property
-    def sampled(self) -> Metrics:
-        """What is sampled meanwhile."""
-        return Metrics(self.metrics, self.metric)
+    def sampled(self, node: int) -> Metrics:
+        """What is sampled meanwhile on this node."""
+        return Metrics(self.metrics, self.metric, self.metrics_port or "", node)
 
 
 def check_restarts(options: RunOptions, job: JobEnvironment) -> None:
@@ -73,21 +73,22 @@ def train(
     Each attempt has its own log files: those of the previous one get a number. `environ` is this process's
     environment. `again` prepares a restart, and returns the processes to start; it may raise `BootError`.
     """
-    result = _trained(plan.workers, options, inbox, journal, environ, again)
+    result = _trained(plan, options, inbox, journal, environ, again)
     return result._replace(advice=_advice_on_files(result, plan.code, plan.workers[0].cwd))
 
 
 def _trained(
-    workers: Sequence[WorkerSpec],
+    plan: LaunchPlan,
     options: RunOptions,
     inbox: SignalInbox,
     journal: Journal,
     environ: Mapping[str, str],
     again: Callable[[Sequence[WorkerSpec]], Sequence[WorkerSpec]],
 ) -> RunResult:
-    container = instance_name(environ)
+    container, sampled = instance_name(environ), options.sampled(plan.node_rank)
+    workers: Sequence[WorkerSpec] = plan.workers
     for attempt in itertools.count(1):
-        result = supervise(workers, options.limits, inbox, journal, environ, container, options.sampled)
+        result = supervise(workers, options.limits, inbox, journal, environ, container, sampled)
         if result.succeeded or attempt > options.max_restarts or inbox.stops:
             return result
         failed = f"attempt {attempt}: {result.summary()}"

@@ -20,10 +20,15 @@ FINISH_SECONDS = 0.5  # for the last lines; a disk that does not answer may hold
 
 
 class Metrics(NamedTuple):
-    """What is sampled: every `interval` seconds, 0 for never; `patterns` are the user's (`NAME=REGEX`)."""
+    """What is sampled: every `interval` seconds, 0 for never; `patterns` are the user's (`NAME=REGEX`).
+
+    The last sample of this `node` is served at `port` (`PORT` or `ADDRESS:PORT`), if it is not empty.
+    """
 
     interval: float = 0.0
     patterns: Tuple[str, ...] = ()
+    port: str = ""
+    node: int = 0
 
 
 NOT_SAMPLED = Metrics()
@@ -38,7 +43,8 @@ class MetricsTask:
         self._journal = journal
         self._task: Optional[Task[None]] = None
         self._started = time.monotonic()
-        self._due = self._started + metrics.interval if metrics.interval else math.inf
+        first = 0.0 if metrics.port else metrics.interval
+        self._due = self._started + first if metrics.interval else math.inf
 
     def __enter__(self) -> MetricsTask:
         return self
@@ -72,7 +78,11 @@ class MetricsTask:
                  *(os.path.dirname(worker.spec.log_file) for worker in workers[:1]),
                  "/cache", "/dev/shm")
             )  # fmt: skip
-            options = Sampling(self._metrics.interval, self._metrics.patterns, tuple(places))
+            environ = workers[0].spec.environ if workers else {}
+            options = Sampling(
+                self._metrics.interval, self._metrics.patterns, tuple(places), environ, self._metrics.port,
+                self._metrics.node,
+            )  # fmt: skip
             say, event = self._journal.say, self._journal.event
             Sampler(options, [_watched(one) for one in workers], self._started, say, event).run(cancel)
         except Exception as error:  # no figure is worth a training

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Tuple
+from typing import Optional, Tuple
 
 import click
 
@@ -23,6 +23,15 @@ def _interval(ctx: click.Context, param: click.Parameter, value: str) -> float:
     if seconds == 0 or 1 <= seconds <= 3600:
         return seconds
     raise click.BadParameter(f"found {value!r}, expected 1 to 3600 seconds, or off")
+
+
+def _address(ctx: click.Context, param: click.Parameter, value: Optional[str]) -> Optional[str]:
+    if value is None:
+        return None
+    host, found, port = value.rpartition(":")
+    if port.isdecimal() and int(port) <= 65535 and (host or not found):
+        return value
+    raise click.BadParameter(f"found {value!r}, expected PORT (all interfaces) or ADDRESS:PORT")
 
 
 def _patterns(ctx: click.Context, param: click.Parameter, values: Tuple[str, ...]) -> Tuple[str, ...]:
@@ -90,6 +99,12 @@ RUNNING = Topic(
             separator="\n",
             callback=_patterns,
             help="Value to look for in the output, e.g. 'loss=loss: ([0-9.]+)'.",
+        ),
+        RunOption(
+            "--metrics-port",
+            metavar="[ADDRESS:]PORT",
+            callback=_address,
+            help="Serve the metrics to Prometheus.",
         ),
     ),
 )

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
+import socket
 import sys
+import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import Any, Dict, List
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
-from tests.functional.node import Node
+from tests.functional.node import Booting, Node, eventually
+from tests.unit.metrics.test_cards import GPUS, NPU_910B
 
 STEPS = """
 import os, sys, time
@@ -100,3 +106,107 @@ def test_what_is_wrong_is_said_before_the_job(node: Node, options: List[str], sa
     ended = node.boot(*options, "true")
     assert ended.code == 64
     assert said in ended.output
+
+
+WAIT = ["--", "bash", "-c", 'echo "epoch: 1 step: 3, loss is 9"; until [[ -e $0 ]]; do sleep 0.1; done']
+
+
+def url_of(booting: Booting) -> str:
+    booting.until("[ma_boot] metrics: http://")
+    found = re.search(rb"metrics: (http://\S+)", booting.read)
+    assert found
+    return found.group(1).decode()
+
+
+def scraped(url: str) -> Dict[str, List[float]]:
+    """The values of each metric, in the order of ranks or cards."""
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        families = text_string_to_metric_families(answer.read().decode())
+        return {one.name: [sample.value for sample in one.samples] for one in families}
+
+
+def test_metrics_are_served_to_prometheus_while_the_ranks_run(node: Node, tmp_path: Path) -> None:
+    go_on = tmp_path / "go-on"
+    booting = node.start("--metrics", "1", "--metrics-port", "127.0.0.1:0", *WAIT, str(go_on))
+    url = url_of(booting)
+    assert scraped(url)["ma_boot_rank_running"] == [1] * 4
+    eventually(lambda: scraped(url).get("ma_boot_rank_loss") == [9] * 4, "what the ranks have printed")
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        scraped(url.replace("/metrics", "/etc/passwd"))
+    host, _, port = url[len("http://") : -len("/metrics")].rpartition(":")
+    with (
+        socket.create_connection((host, int(port))) as silent,
+        socket.create_connection((host, int(port))) as other,
+    ):
+        other.sendall(b"\xff\0\r\n" * 1000)
+        assert scraped(url)["ma_boot_rank_running"] == [1] * 4, "neither stops the next client"
+        silent.close()
+    go_on.touch()
+    assert booting.end().code == 0
+    with pytest.raises(OSError, match="refused"):
+        scraped(url)
+
+
+def test_a_port_that_is_in_use_costs_no_training(node: Node) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        at = f"127.0.0.1:{taken.getsockname()[1]}"
+        ended = node.boot("--metrics", "1", "--metrics-port", at, "--", "sleep", "1.5")
+    assert ended.code == 0
+    assert f"[ma_boot] metrics are not served at {at}: Address already in use" in ended.output
+    assert len(metrics(node)) >= 1
+
+
+def test_without_the_option_nothing_listens(node: Node, tmp_path: Path) -> None:
+    go_on = tmp_path / "go-on"
+    booting = node.start("--metrics", "1", *WAIT, str(go_on))
+    eventually(lambda: metrics(node), "a sample")
+    open_files = Path(f"/proc/{booting.process.pid}/fd").iterdir()
+    assert [link for link in map(Path.readlink, open_files) if str(link).startswith("socket:")] == []
+    go_on.touch()
+    assert booting.end().code == 0
+
+
+def stand_in(directory: Path, name: str, text: str) -> None:
+    """A program with the name of a tool that needs a card."""
+    directory.mkdir(exist_ok=True)
+    (directory / f"{name}.txt").write_text(text)
+    (directory / name).write_text(f'#!/bin/sh\necho "$@" >>"$0.asked"\ncat "{directory / name}.txt"\n')
+    (directory / name).chmod(0o755)
+
+
+def test_cards_by_a_stand_in_of_npu_smi(node: Node, tmp_path: Path) -> None:
+    tools = tmp_path / "tools"
+    stand_in(tools, "npu-smi", NPU_910B)
+    stand_in(tools, "hccn_tool", "link status: UP\n")
+    node.variables["PATH"] = f"{tools}:{node.environ()['PATH']}"
+    assert node.boot("--metrics", "1", "--", "sleep", "3.5").code == 0
+    with_cards = [event["cards"] for event in metrics(node) if "cards" in event]
+    assert with_cards == [
+        {
+            "card": [0, 1], "kind": "npu", "utilisation": [97.0, 0.0], "memory": [3161, 3163],
+            "memory_total": [65536, 65536], "temperature": [40.0, 88.0], "power": [93.6, 310.5],
+            "health": ["OK", "Alarm"], "link": ["UP", "UP"],
+        }
+    ], "the tool is asked every half minute at most"  # fmt: skip
+    assert (tools / "npu-smi.asked").read_text() == "info\n"
+    assert (tools / "hccn_tool.asked").read_text() == "-i 4 -link -g\n-i 5 -link -g\n"
+
+
+def test_cards_by_a_stand_in_of_nvidia_smi(node: Node, tmp_path: Path) -> None:
+    tools = tmp_path / "tools"
+    stand_in(tools, "nvidia-smi", GPUS)
+    node.variables["PATH"] = f"{tools}:{node.environ()['PATH']}"
+    assert node.boot("--metrics", "1", "--", "sleep", "2.5").code == 0
+    assert metrics(node)[0]["cards"]["utilisation"] == [97.0, 100.0, None]
+
+
+def test_a_tool_that_hangs_does_not_delay_the_end(node: Node, tmp_path: Path) -> None:
+    tools = tmp_path / "tools"
+    stand_in(tools, "npu-smi", "")
+    (tools / "npu-smi").write_text("#!/bin/sh\nexec sleep 100\n")
+    node.variables["PATH"] = f"{tools}:{node.environ()['PATH']}"
+    booting = node.start("--metrics", "1", "--", "sleep", "2.5")
+    ended = booting.end()
+    assert ended.code == 0
+    run = next(event for event in node.events() if event["kind"] == "phase-end" and event["phase"] == "run")
+    assert run["seconds"] < 6

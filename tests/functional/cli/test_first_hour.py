@@ -52,6 +52,7 @@ def left(project: Path) -> Tuple[str, ...]:
         (["--local", "tarin.py"], 127, "tarin.py: no such file; did you mean train.py?"),
         (["--local", "python3", "trian.py"], 127, "trian.py: no such file; did you mean train.py?"),
         (["--local", "--hang-action", "stop", "train.py"], 64, "--hang-action stop: only with --hang-timeout"),
+        (["--local", "--metrics", "off", "--metric", "a=b", "train.py"], 64, "--metric, --metrics-port: --metrics off"),
         (["--local", "--tee", "0,7,9", "train.py"], 64, "--tee 7,9: the job has rank 0 only"),
         (["--local", "--nodes", "2", "--tee", "7", "train.py"], 64, "--tee 7: the job has the ranks 0 to 1"),
         (["--local", "--nodes", "2", "--path-mapping", "none.py", "train.py"], 78, "--path-mapping none.py: no such file"),

@@ -95,6 +95,8 @@ PURE: Set[str] = {
     "ma_boot.hangs",
     "ma_boot.environment.patch",
     "ma_boot.environment.command_words",
+    "ma_boot.metrics.cards",
+    "ma_boot.metrics.exposition",
     "ma_boot.metrics.patterns",
     "ma_boot.metrics.progress",
     "ma_boot.metrics.record",
