@@ -177,7 +177,7 @@ def _new_log(path: Path) -> BinaryIO:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         keep_earlier(path)
-        return path.open("wb", buffering=0)
+        return path.open("wb")  # it is written by its descriptor, without a buffer
     except OSError as error:
         raise CannotCreate(f"cannot create the log file {path}: {error.strerror}") from error
 

@@ -178,6 +178,21 @@ def test_the_size_of_a_terminal(given: Tuple[int, int], found: Tuple[int, int]) 
         os.close(descriptor)
 
 
+def test_by_default_it_is_standard_output_and_ends_with_the_program() -> None:
+    script = (
+        "import os; from ma_boot.reporting import Console, is_interactive; console = Console(); "
+        "console.line(f'{is_interactive(os.environ)} {console.interactive} {console.size.columns}'); console.flush()"
+    )
+    master, terminal = os.openpty()
+    subprocess.run(
+        [sys.executable, "-c", script], stdin=subprocess.DEVNULL, stdout=terminal, stderr=subprocess.DEVNULL,
+        env={**os.environ, "TERM": "xterm"}, timeout=60, check=True,
+    )  # fmt: skip
+    assert os.read(master, 100) == b"True False 80\r\n"
+    for descriptor in (master, terminal):
+        os.close(descriptor)
+
+
 def test_what_serves_types_only_is_not_loaded() -> None:
     """rich and the rank tables take longer than a start."""
     script = "import sys, ma_boot.reporting, ma_boot.reporting.exit_report; print({'rich', 'ma_boot.modelarts'} & {*sys.modules})"

@@ -58,15 +58,28 @@ def test_it_looks_eight_times_in_the_timeout_and_at_least_every_half_minute(
         assert HangDetector(timeout, inbox, Journal(console)).patience() == pytest.approx(interval, abs=0.9)
 
 
+class Broken:
+    """A worker at which nobody may look."""
+
+    exit = None
+
+    @property
+    def pid(self) -> int:
+        raise ZeroDivisionError("broken")
+
+
+@pytest.mark.parametrize("timeout", [None, 600.0])
+def test_it_looks_at_no_process_before_it_is_time(
+    console: Console, tmp_path: Path, timeout: Optional[float]
+) -> None:
+    with SignalInbox() as inbox:
+        assert HangDetector(timeout, inbox, Journal(console)).check([cast(Worker, Broken())]) == []
+    console.flush()
+    assert (tmp_path / "screen").read_text() == ""
+
+
 def test_an_unexpected_error_ends_the_detection_and_is_said(console: Console, tmp_path: Path) -> None:
     """The training goes on."""
-
-    class Broken:
-        exit = None
-
-        @property
-        def pid(self) -> int:
-            raise ZeroDivisionError("broken")
 
     with SignalInbox() as inbox:
         detector = HangDetector(1e-3, inbox, Journal(console))
