@@ -64,6 +64,7 @@ def measure(room: Room, minutes: float, seed: int, only: str) -> Score:
 
     def work(runner: Runner) -> None:
         _expect_good_tests(runner, copy, places)
+        runner.selection.noticed.update(earlier.tests())
         tried, equivalent, survived = 0, 0, []
         until = time.monotonic() + 60 * minutes
         for tried, place in enumerate(shuffled(places, seed), 1):

@@ -11,7 +11,7 @@ import hashlib
 import json
 from functools import cache
 from pathlib import Path
-from typing import Dict, List, Set, Tuple
+from typing import Dict, Iterator, List, Set, Tuple
 
 from tests.mutation.mutants import Mutant
 
@@ -27,6 +27,10 @@ class Earlier:
             for line in self._file.read_text(encoding="utf-8").splitlines():
                 mutant, test, digest = json.loads(line)
                 self._found[mutant] = test, digest
+
+    def tests(self) -> Iterator[str]:
+        """The test of each change, as often as it has noticed one."""
+        return (test for test, _ in self._found.values() if test)
 
     def noticed(self, mutant: Mutant) -> bool:
         """Whether a test that is still the same has noticed this change."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
@@ -92,6 +93,7 @@ class Selection:
     imported: Set[Line]
     tests: Dict[str, Recorded] = field(default_factory=dict)
     enough: float = float("inf")  # seconds of tests for a change; at least four tests
+    noticed: Counter[str] = field(default_factory=Counter)  # how many changes a test has noticed so far
 
     def function(self, path: str, line: int) -> Optional[Tuple[str, int]]:
         """The function whose code can be exchanged: that around the line, unless importing has called it."""
@@ -131,8 +133,8 @@ class Selection:
         return sorted(tests, key=self._effort)
 
     def _effort(self, test: str) -> float:
-        """Small for a test that is quick and looks at little: it is more likely to notice."""
-        return self.seconds(test) * max(1, len(self.tests[test].lines))
+        """Small for a test that is quick and looks at little, or has noticed much: it is more likely to notice."""
+        return self.seconds(test) * max(1, len(self.tests[test].lines)) / (1 + self.noticed[test]) ** 2
 
     def _concerned(self, source: Source, line: int) -> Set[Line]:
         names = source.bound(line)
