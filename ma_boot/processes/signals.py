@@ -6,6 +6,7 @@ import contextlib
 import os
 import select
 import signal
+import threading
 from types import FrameType
 from typing import Any, Dict, List, Optional
 
@@ -39,6 +40,7 @@ class SignalInbox:
         self.stops: List[int] = []
         self._previous: Dict[int, Any] = {}
         self._previous_wakeup = -1
+        self._closing = threading.Lock()  # a thread must not write to a number that is another file's by now
 
     def __enter__(self) -> SignalInbox:
         read, write = os.pipe()
@@ -61,8 +63,9 @@ class SignalInbox:
         for signum, handler in self._previous.items():
             signal.signal(signum, handler)
         signal.set_wakeup_fd(self._previous_wakeup)
+        with self._closing:
+            self._writer.close()
         self._reader.close()
-        self._writer.close()
 
     def _record(self, signum: int, frame: Optional[FrameType]) -> None:
         if signum in STOP_SIGNALS or signum not in (signal.SIGCHLD, *_DISREGARDED, *self.stops):
@@ -79,8 +82,9 @@ class SignalInbox:
 
     def wake(self) -> None:
         """Wakes the waiting loop; may be called from any thread, also from one that outlives the inbox."""
-        with contextlib.suppress(ValueError):  # the inbox is closed
-            self._writer.write(b"\0")
+        with self._closing:
+            if not self._writer.closed:
+                self._writer.write(b"\0")
 
     def wait(self, seconds: float) -> None:
         """Sleeps until something arrives, for at most `seconds`."""

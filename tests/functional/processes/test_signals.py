@@ -6,6 +6,8 @@ import os
 import resource
 import select
 import signal
+import sys
+import threading
 import time
 from typing import Iterator
 
@@ -58,3 +60,34 @@ def test_a_wake_up_after_the_end_writes_to_no_other_pipe() -> None:
     assert select.select([read], [], [], 0)[0] == []
     os.close(read)
     os.close(write)
+
+
+def test_a_thread_that_wakes_it_while_it_is_closed_has_no_error() -> None:
+    """A task may end at that very moment."""
+    errors = []
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(300):
+            inbox, entered, over = SignalInbox(), threading.Event(), threading.Event()
+
+            def waking(
+                inbox: SignalInbox = inbox, entered: threading.Event = entered, over: threading.Event = over
+            ) -> None:
+                entered.wait()
+                try:
+                    while not over.is_set():
+                        inbox.wake()
+                except BaseException as error:
+                    errors.append(error)
+
+            thread = threading.Thread(target=waking)
+            thread.start()
+            with inbox:
+                entered.set()
+                inbox.wait(0)
+            over.set()
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert errors == []

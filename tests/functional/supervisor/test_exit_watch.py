@@ -146,6 +146,18 @@ def test_a_signal_wakes(tmp_path: Path, inbox: SignalInbox, journal: EventLog) -
         assert time.monotonic() - began >= 0.2, "it wakes once"
 
 
+def test_output_is_read_again_after_the_pause_that_follows_a_read(
+    tmp_path: Path, inbox: SignalInbox, journal: EventLog
+) -> None:
+    script = "for n in 1 2 3; do echo $n; sleep 0.1; done; exec sleep 600"
+    with watched(shell(tmp_path, 0, script), inbox=inbox, journal=journal) as (watch, _):
+        deadline = time.monotonic() + FOREVER
+        while "3" not in journal.screen():
+            assert time.monotonic() < deadline
+            watch.wait(0.5)
+        assert journal.screen() == "[rank 0] 1\n[rank 0] 2\n[rank 0] 3\n"
+
+
 def test_nothing_wakes_while_nothing_happens(tmp_path: Path, inbox: SignalInbox, journal: EventLog) -> None:
     with watched(shell(tmp_path, 0, "exec sleep 600"), inbox=inbox, journal=journal) as (watch, _):
         began = time.monotonic()

@@ -91,9 +91,10 @@ class TestEnd:
         [
             ("sleep 600 & echo $! > pid", ["children of rank 0"]),
             ("setsid sleep 600 & echo $! > pid", ["1 detached process"]),
+            ("setsid sleep 600 & setsid sleep 600 & echo $! > pid", ["2 detached processes"]),
             ("true", []),
         ],
-        ids=["in the group", "detached", "nothing"],
+        ids=["in the group", "detached", "two", "nothing"],
     )
     def test_leftovers_are_named_and_signalled(
         self, tmp_path: Path, inbox: SignalInbox, journal: EventLog, script: str, left: List[str]

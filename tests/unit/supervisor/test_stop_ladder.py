@@ -116,6 +116,13 @@ class TestWhatIsLeftBehind:
         stopping.ladder.begin_again()
         assert stopping.ladder.patience() == 10.0
 
+    def test_the_first_stop_signal_does_not_end_its_grace_period(self, stopping: Stopping) -> None:
+        stopping.ladder.begin_again()
+        stopping.stops.append(SIGTERM)
+        assert stopping.after(1, LEFT) == [SIGTERM]
+        stopping.stops.append(SIGTERM)
+        assert stopping.after(1, LEFT) == [SIGTERM, SIGKILL]
+
     def test_it_gets_a_sigkill_of_its_own(self, stopping: Stopping) -> None:
         stopping.ladder.begin("a reason", LEFT)
         assert stopping.after(15, LEFT) == [SIGTERM, SIGKILL]

@@ -8,6 +8,7 @@ import resource
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Iterator
 
@@ -17,8 +18,9 @@ from ma_boot.launch import WorkerSpec
 from ma_boot.processes import process_usages, usage_of
 from ma_boot.supervisor import Limits, stacks
 from ma_boot.supervisor.output import PROGRESS_SECONDS, WorkerOutput
-from ma_boot.supervisor.stacks import Asked, _catches_sigusr1, stacks_of
+from ma_boot.supervisor.stacks import Asked, _catches_sigusr1, _printed, stacks_of
 from ma_boot.supervisor.supervise import _reason
+from tests.functional.node import eventually
 from tests.functional.supervisor.conftest import EventLog
 
 KIB = 1 << 10
@@ -197,6 +199,17 @@ def test_the_answer_of_py_spy(tmp_path: Path, script: str, answer: str) -> None:
         found = stacks_of([Asked(sleeping.pid, str(tmp_path))])[0]
         sleeping.kill()
     assert found.startswith(answer.replace("of 1", f"of {sleeping.pid}"))
+
+
+def test_only_what_is_printed_after_the_signal_is_a_dump(pipe: Pipe) -> None:
+    dump = 'Current thread 0x1 (most recent call first):\n  File "{}.py", line 1 in f\n'
+    pipe.print(dump.format("old").encode())
+    eventually(lambda: time.monotonic() - pipe.output.heard > 0.2, "it is long ago")
+    since = time.monotonic()
+    assert _printed(pipe.output, since, since + 0.3) == ""
+    pipe.print(dump.format("new").encode())
+    assert "new.py" in _printed(pipe.output, since, time.monotonic() + 60)
+    assert time.monotonic() - pipe.output.heard > 0.15, "more of it may have come"
 
 
 def test_py_spy_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

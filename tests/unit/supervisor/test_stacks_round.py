@@ -1,0 +1,178 @@
+"""The stacks of a hang: what is shown of them, what other nodes tell, and how long they are waited for."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any, Collection, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+import pytest
+
+from ma_boot.hangs import RankAtHang
+from ma_boot.processes import SignalInbox, process_stat
+from ma_boot.supervisor.peers import Alone, PeerMessage
+from ma_boot.supervisor.stacks_round import StacksRound, _plogs, _reported, ranks_heard
+from tests.functional.node import eventually
+from tests.functional.supervisor.conftest import EventLog, shell, started
+
+STACK = 'Thread 1 (active): "MainThread"\n    {} (train.py:{})\n    step (train.py:9)\n'
+
+
+class Others:
+    """A way to nodes 1 and 2, the last of which was not reached."""
+
+    node = 0
+    others: Collection[int] = (1, 2)
+    unreached: Collection[int] = (2, 7)
+
+    def __init__(self) -> None:
+        self.told: List[Tuple[str, Mapping[str, Any]]] = []
+
+    def tell(self, kind: str, body: Mapping[str, Any]) -> None:
+        self.told.append((kind, body))
+
+    def heard(self) -> List[PeerMessage]:
+        return []
+
+
+def row(rank: Any, **more: Any) -> Dict[str, Any]:
+    return {"rank": rank, "stack": "s", "quiet": 1, "waits_for": [], "ended": None, "state": "S", **more}
+
+
+def test_it_waits_for_the_others_nine_seconds_at_most() -> None:
+    peers = Others()
+    with SignalInbox() as inbox:
+        taken = StacksRound([], {}, peers, inbox)
+        assert 8 < taken.patience() <= 9
+        eventually(lambda: bool(taken.finished() or peers.told), "the own stacks")
+        assert peers.told == [("stacks", {"ranks": []})]
+        assert not taken.finished()
+        taken.hear(1, [RankAtHang(4, 1, "s")])
+        taken.hear(1, [RankAtHang(5, 1, "again")])
+        taken.hear(7, [RankAtHang(6, 7, "of no node that was asked")])
+        assert not taken.finished()
+        assert taken.report()[1]["silent"] == [2], "it was asked, has not answered, and was not reached"
+        assert [fold["ranks"] for fold in taken.report()[1]["folded"]] == [(4,)]
+        taken.began -= 9
+        assert taken.patience() == 0
+        assert taken.finished()
+        assert len(peers.told) == 1
+        alone = StacksRound([], {}, Alone(), inbox)
+        eventually(alone.finished, "nobody else is waited for")
+
+
+def test_equal_stacks_are_shown_once_and_at_most_six() -> None:
+    ranks = [RankAtHang(rank, 0, STACK.format(f"f{rank // 2}", rank // 2)) for rank in range(14)]
+    lines, event = _reported(ranks, [("scheduler", "its stack\n")], [])
+    heads = [line.partition("\n")[0] for line in lines]
+    assert heads[:3] == ["scheduler:", "ranks 0-1:", "ranks 2-3:"]
+    assert heads[6:8] == ["ranks 10-11:", "and 1 other stacks, all of them in the events"]
+    assert lines[0] == "scheduler:\n  its stack"
+    assert [fold["ranks"] for fold in event["folded"]] == [(2 * n, 2 * n + 1) for n in range(7)]
+    assert not any("other stacks" in line for line in _reported(ranks[:12], [], [])[0])
+
+
+@pytest.mark.parametrize(
+    ("count", "more"), [(40, None), (41, "  ... 1 lines more"), (50, "  ... 10 lines more")]
+)
+def test_of_a_long_stack_forty_lines_are_shown(count: int, more: Optional[str]) -> None:
+    text = "".join(f"line {number}\n" for number in range(count))
+    shown = _reported([], [("scheduler", text)], [])[0][0].split("\n")
+    assert shown[:41] == ["scheduler:", *(f"  line {number}" for number in range(40))]
+    assert shown[41:] == ([more] if more else [])
+
+
+def test_at_most_forty_waits_are_shown_and_12000_characters_are_kept() -> None:
+    ranks = [RankAtHang(rank, 0, f"x{rank}" + "y" * 13_000, waits_for=(rank + 1,)) for rank in range(45)]
+    lines, event = _reported(ranks, [], [])
+    assert sum(line.startswith("HCCL: ") for line in lines) == min(40, len(event["waits"]))
+    assert {len(fold["stack"]) for fold in event["folded"]} == {12_000}
+
+
+def test_nobody_and_somebody_is_suspected() -> None:
+    same = [RankAtHang(rank, 0, STACK.format("f", 1)) for rank in range(4)]
+    lines, event = _reported(same, [], [])
+    assert (lines[-1], event["suspect"], event["silent"]) == ("no rank differs from the others", None, [])
+    lines, event = _reported(same, [], (3,))
+    assert lines[-1].startswith("suspected: node 3: it does not answer")
+    assert (event["suspect"]["node"], event["suspect"]["rank"], event["silent"]) == (3, None, [3])
+
+
+@pytest.mark.parametrize(
+    ("rows", "ranks"),
+    [
+        ([row(4), row(5)], [4, 5]),
+        ([], []),
+        ([row(1)], None),
+        ([row(4), row(4)], None),
+        ([row("x")], None),
+        ([{"rank": 4}], None),
+        ([7], None),
+        ("rows", None),
+        (None, None),
+    ],
+    ids=["two", "none", "ours", "twice", "no number", "no fields", "no row", "no list", "nothing"],
+)  # fmt: skip
+def test_what_another_node_tells_is_not_trusted(rows: Any, ranks: Optional[Sequence[int]]) -> None:
+    found = ranks_heard({"ranks": rows}, 2, own={0, 1})
+    assert (None if found is None else [one.rank for one in found]) == ranks
+
+
+def test_a_rank_of_another_node_has_all_that_was_told() -> None:
+    told = row(4, stack="s" * 12_001, quiet="2.5", waits_for=["1", 2], ended=7, state="Tt")
+    assert ranks_heard({"ranks": [told, row(5)]}, 2, own=set()) == [
+        RankAtHang(4, 2, "s" * 12_000, 2.5, (1, 2), 7, "T"),
+        RankAtHang(5, 2, "s", 1.0, (), None, "S"),
+    ]
+
+
+def test_the_ends_of_the_two_newest_logs_of_cann_are_read(tmp_path: Path) -> None:
+    place = tmp_path / "a[1]"
+    logs = place / "debug" / "plog"
+    logs.mkdir(parents=True)
+    for number, text in enumerate(("oldest", "x" * 70_000 + "old", "new\xff")):
+        (logs / f"plog-{9 - number}.log").write_bytes(text.encode("latin-1"))
+        os.utime(logs / f"plog-{9 - number}.log", (1000 + number, 1000 + number))
+    (logs / "other.log").write_text("other")
+    assert _plogs({"ASCEND_PROCESS_LOG_PATH": str(place)}) == "\n" + "x" * (65_536 - 3) + "old\nnew\ufffd"
+    assert _plogs({"ASCEND_PROCESS_LOG_PATH": str(tmp_path)}) == ""
+    assert _plogs({}) == ""
+
+
+def test_the_ranks_of_a_node_are_told_with_their_states(
+    tmp_path: Path, inbox: SignalInbox, journal: EventLog
+) -> None:
+    peers = Others()
+    specs = [shell(tmp_path, rank, "exec sleep 600") for rank in (0, 1)] + [shell(tmp_path, 2, "exit 3")]
+    with started(*specs, inbox=inbox, journal=journal) as group:
+        running, stopped, ended = group.workers
+        ended.process.wait(30)
+        ended.collect(ended.started_ns, stopped=False)
+        os.kill(stopped.pid, signal.SIGSTOP)
+        eventually(lambda: (process_stat(stopped.pid) or "?")[0] == "T", "it is stopped")
+        taken = StacksRound(group.workers, {running.pid: 3.14159}, peers, inbox)
+        eventually(lambda: bool(taken.finished() or peers.told), "the own stacks")
+        os.kill(stopped.pid, signal.SIGCONT)
+    ((_, body),) = peers.told
+    assert [
+        (one["rank"], one["node"], one["quiet"], one["state"], one["ended"]) for one in body["ranks"]
+    ] == [
+        (0, 0, 3.1, "S", None),
+        (1, 0, 0.0, "T", None),
+        (2, 0, 0.0, "", 3),
+    ]
+    assert all(one["stack"].startswith("no stacks: ") for one in body["ranks"][:2])
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[EventLog]:
+    log = EventLog(tmp_path)
+    yield log
+    log.close()
+
+
+@pytest.fixture
+def inbox() -> Iterator[SignalInbox]:
+    with SignalInbox() as inbox:
+        yield inbox
