@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
-import re
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Tuple
 
 import click
 
 from ma_boot.cli.help import Group
-from ma_boot.cli.options import files, store_options
+from ma_boot.cli.options import age, files, store_options
 
 if TYPE_CHECKING:
     from ma_boot.cli.sync_alone import SyncRequest
@@ -36,16 +34,6 @@ def sync() -> None:
     Example:
       ma_boot sync plan path_mapping_config.py
     """
-
-
-def _age(ctx: click.Context, param: click.Parameter, value: Optional[str]) -> float:
-    """`7d` in seconds; infinite without a value."""
-    if value is None:
-        return math.inf
-    found = re.fullmatch(r"(\d{1,6})([smhd])", value)
-    if found is None:
-        raise click.BadParameter(f"found {value!r}, expected e.g. 7d, 36h, 90m or 300s")
-    return int(found[1]) * {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}[found[2]]
 
 
 _OF_FILES = (
@@ -133,7 +121,7 @@ def upload(environ: Mapping[str, str], request: SyncRequest) -> int:
 @click.option(
     "--older-than",
     metavar="AGE",
-    callback=_age,
+    callback=age,
     help="Abort those of other processes and nodes, too, that were begun before: 7d, 36h.",
 )
 def prune(

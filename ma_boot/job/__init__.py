@@ -17,13 +17,14 @@ from ma_boot.job.rules import (
     places_of,
     quota_problems,
 )
-from ma_boot.job.states import ENDED, STATES, cause_of, exit_code_of, state_of
+from ma_boot.job.states import ENDED, MAY_BE_STOPPED, STATES, cause_of, exit_code_of, stages_of, state_of
 from ma_boot.job.template import Answers, first_job_file, first_mapping
 
 __all__ = [
     "CLUSTERS",
     "ENDED",
     "KEYS",
+    "MAY_BE_STOPPED",
     "STATES",
     "Answers",
     "JobChannel",
@@ -56,5 +57,6 @@ __all__ = [
     "read_text",
     "request_body",
     "shown_body",
+    "stages_of",
     "state_of",
 ]

@@ -7,6 +7,7 @@ from ma_boot.job_service.code import JobCode, job_code, upload_code
 from ma_boot.job_service.follow import Following, JobFollower, Seen
 from ma_boot.job_service.log_path import fetched_logs, log_place
 from ma_boot.job_service.patience import PatientApi
+from ma_boot.job_service.recent import Recent
 from ma_boot.job_service.submission import created, job_id, row_of
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "JobCode",
     "JobFollower",
     "PatientApi",
+    "Recent",
     "Seen",
     "api_access",
     "checked_by_services",

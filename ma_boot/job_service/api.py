@@ -76,6 +76,12 @@ class JobApi:
         found = self._call("GET", f"/training-jobs/{job}/events", query, empty=True)
         return list((found or {}).get("events") or [])
 
+    def stages(self, job: str) -> List[Dict[str, Any]]:
+        """The starts of a job, each with its `record_order` and its `stages`."""
+        found = self._call("GET", f"/training-jobs/{job}/stages", empty=True)
+        records = found.get("running_records") if isinstance(found, dict) else None
+        return [one for one in records or [] if isinstance(one, dict)]
+
     def lines(self, job: str, task: str, base: Optional[str], order: str, most: int) -> Dict[str, Any]:
         """A page of a worker's log: `content`, and the identities of its first and last line.
 

@@ -25,7 +25,7 @@ def url_of(path: str) -> ObsUrl:
 
 
 class StandInJob:
-    """One job; `phase`, `events` and `logs` may be changed by a test."""
+    """One job; `phase`, `events`, `stages` and `logs` may be changed by a test."""
 
     def __init__(self, body: Dict[str, Any], place: Path) -> None:
         from tests.job_api.task_log import TaskLog
@@ -35,6 +35,7 @@ class StandInJob:
         self.phase = "Creating"
         self.task_statuses: List[Dict[str, Any]] = []
         self.events: List[Dict[str, Any]] = []
+        self.stages: List[Dict[str, Any]] = []
         self.nodes = int(body["spec"]["resource"]["node_count"])
         self.logs = {f"worker-{node}": TaskLog() for node in range(self.nodes)}
         self.process: Optional[subprocess.Popen[bytes]] = None

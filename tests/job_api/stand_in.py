@@ -183,6 +183,8 @@ class ModelArtsStandIn:
             limit = int(query.get("limit", 50))
             start = int(query.get("offset", 0)) * limit
             return 200, {"total": len(job.events), "events": job.events[start : start + limit]}
+        if what == "/stages":
+            return 200, {"total_count": len(job.stages), "running_records": job.stages}
         if what == "/actions":
             if body != {"action_type": "terminate"} or job.phase not in ("Creating", "Pending", "Running"):
                 return 409, {"error_code": "ModelArts.2796", "error_msg": "The job cannot be stopped."}

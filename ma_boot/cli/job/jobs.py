@@ -19,7 +19,7 @@ _STATES = ["Creating", "Pending", "Running", "Terminating", "Completed", "Failed
     "--state",
     "states",
     multiple=True,
-    type=click.Choice(_STATES),
+    type=click.Choice(_STATES, case_sensitive=False),
     metavar="STATE",
     help=f"Only jobs in this state: {', '.join(_STATES)}.",
 )
@@ -84,14 +84,18 @@ def stop(
       ma_boot job stop resnet-2x8 --yes
     """
     from ma_boot.errors import UsageError
-    from ma_boot.job import state_of
+    from ma_boot.job import MAY_BE_STOPPED, STATES, state_of
     from ma_boot.job_service import job_id
     from ma_boot.reporting import print_lines
 
     api = opened(environ, region, endpoint)
     found = job_id(api, job)
     details = api.details(found)
-    what = f"{details['metadata'].get('name')} ({found}), which is {state_of(details)}"
+    state = state_of(details)
+    if state in STATES and state not in MAY_BE_STOPPED:
+        print_lines(f"{found} is {state} already: nothing to stop")
+        return 0
+    what = f"{details['metadata'].get('name')} ({found}), which is {state}"
     if not yes and not sys.stdin.isatty():
         raise UsageError(f"this would stop {what}; without a terminal, add --yes")
     if not yes:

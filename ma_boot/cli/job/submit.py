@@ -95,7 +95,12 @@ def _submitted(planned: Planned, environ: Mapping[str, str], api: JobApi, skip_c
         note(text)
     moved = upload_code(planned.code, environ)
     note(f"code: {moved} of {len(planned.code.files)} files uploaded to {planned.code.url}")
-    return str(created(api, planned.body, note, time.sleep)["metadata"]["id"])
+    try:
+        return str(created(api, planned.body, note, time.sleep)["metadata"]["id"])
+    except KeyboardInterrupt:
+        name = planned.job.name
+        note(f"it is not known whether the job was created; to see it: ma_boot job list --name {name}")
+        raise
 
 
 def _checked(job: JobFile, environ: Mapping[str, str], api: JobApi) -> List[str]:

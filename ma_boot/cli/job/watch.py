@@ -6,16 +6,16 @@ import math
 import signal
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, List, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence
 
 import click
 
 from ma_boot.cli.job.access import note, patient, with_access
-from ma_boot.cli.options import SECONDS_ABOVE_0
+from ma_boot.cli.options import SECONDS_ABOVE_0, age
 
 if TYPE_CHECKING:
     from ma_boot.job_service import Following, JobFollower, PatientApi
-    from ma_boot.reporting import Console
 
 _INTERVAL = click.option(
     "--interval", **SECONDS_ABOVE_0, default=10, show_default=True, help="Time between two looks."
@@ -28,19 +28,18 @@ _INTERVAL = click.option(
 @with_access
 @click.pass_obj
 def watch(environ: Mapping[str, str], /, job: str, interval: float, **access: Any) -> int:
-    """Shows states, events and logs of JOB, an id or a name, to its end; the exit code is the job's own.
+    """Shows states, stages, events and logs of JOB, an id or a name, to its end.
 
-    Ctrl-C leaves the job running.
+    The exit code is the job's own. Ctrl-C leaves the job running.
 
     \b
     Example:
       ma_boot job watch resnet-2x8
     """
-    from ma_boot.job_service import Following, job_id
+    from ma_boot.job_service import Following
 
     api = patient(environ, access["region"], access["endpoint"], interval)
-    found = api.call(job_id, job)
-    return watched(environ, api, Following(found, interval=interval))
+    return watched(environ, api, Following(job, interval=interval))
 
 
 @click.command("logs")
@@ -49,6 +48,19 @@ def watch(environ: Mapping[str, str], /, job: str, interval: float, **access: An
     "--node", "nodes", multiple=True, type=click.IntRange(min=0), metavar="N", help="Only this node."
 )
 @click.option("--follow", is_flag=True, help="Go on until the job has ended.")
+@click.option(
+    "--since",
+    metavar="AGE",
+    callback=age,
+    help="Of what is there, only the last 10m, 2h or 1d of each log, counted back from its newest time. The "
+    "times are those in the lines (2026-01-31 12:00:00): ModelArts does not tell when a line came.",
+)
+@click.option(
+    "--tail",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Of what is there, only the last N lines of each log.",
+)
 @_INTERVAL
 @with_access
 @click.pass_obj
@@ -58,6 +70,8 @@ def logs(
     job: str,
     nodes: Sequence[int],
     follow: bool,
+    since: float,
+    tail: Optional[int],
     interval: float,
     **access: Any,
 ) -> int:
@@ -65,64 +79,88 @@ def logs(
 
     \b
     Example:
-      ma_boot job logs resnet-2x8 --node 1 --follow
+      ma_boot job logs resnet-2x8 --node 1 --since 10m --follow
     """
-    from ma_boot.job_service import Following, job_id
+    from ma_boot.job_service import Following, Recent
 
     api = patient(environ, access["region"], access["endpoint"], interval)
-    found = api.call(job_id, job)
-    following = Following(found, tuple(nodes), logs_only=True, until_end=follow, interval=interval)
-    watched(environ, api, following)
-    return 0
+    seconds = since if math.isfinite(since) else None
+    recent = None if tail is None and seconds is None else Recent(tail, seconds)
+    following = Following(job, tuple(nodes), True, follow, interval, recent)
+    return watched(environ, api, following)
 
 
 def watched(environ: Mapping[str, str], api: PatientApi, following: Following) -> int:
-    """Follows a job on standard output; returns its exit code, or 130 after Ctrl-C."""
-    from ma_boot.job import ENDED, cause_of, exit_code_of, state_of
-    from ma_boot.job_service import JobFollower
-    from ma_boot.reporting import Console, is_interactive
+    """Follows a job, named by its id or name, on standard output; returns its exit code, or 130 after Ctrl-C.
 
-    follower = JobFollower(api, following, time.sleep)
+    Logs alone have no exit code of the job: 0.
+    """
+    from ma_boot.job import ENDED, cause_of, exit_code_of, state_of
+    from ma_boot.job_service import job_id
+
     try:
-        with ExitStack() as stack:
-            console = stack.enter_context(Console(interactive=is_interactive(environ), patience=_PATIENCE))
-            _print_all(follower, following, console)
-        if following.logs_only or state_of(follower.details) not in ENDED:
-            return 0
-        cause = cause_of(follower.details)
-        code = exit_code_of(follower.details)
-        note(f"the job is {state_of(follower.details)}{': ' + cause if cause else ''}; exit code {code}")
+        following = replace(following, job=api.call(job_id, following.job))
+        details = _printed(environ, api, following)
     except KeyboardInterrupt:
-        note(
-            f"the job goes on. To come back: ma_boot job watch {following.job}; "
-            f"to stop it: ma_boot job stop {following.job}"
-        )
+        job, way = following.job, "logs --follow" if following.logs_only else "watch"
+        note(f"the job goes on. To come back: ma_boot job {way} {job}; to stop it: ma_boot job stop {job}")
         return 128 + signal.SIGINT
+    if following.logs_only or state_of(details) not in ENDED:
+        return 0
+    cause, code = cause_of(details), exit_code_of(details)
+    note(f"the job is {state_of(details)}{': ' + cause if cause else ''}; exit code {code}")
     return code
 
 
 _PATIENCE = 1e6  # seconds: no line is dropped for a reader that is slow
+_TICK = 1.0  # seconds between two changes of the line on a terminal
 
 
-def _print_all(follower: JobFollower, following: Following, console: Console) -> None:
-    with console.below() as show:
+def _printed(environ: Mapping[str, str], api: PatientApi, following: Following) -> Mapping[str, Any]:
+    """Prints all that is told of a job; returns its details at the end."""
+    from ma_boot.job import state_of
+    from ma_boot.job_service import JobFollower
+    from ma_boot.reporting import Console, is_interactive
+
+    with ExitStack() as stack:
+        console = stack.enter_context(Console(interactive=is_interactive(environ), patience=_PATIENCE))
+        show = stack.enter_context(console.below())
+
+        def pause(seconds: float) -> None:
+            """The line on the terminal goes on counting the time."""
+            end = time.monotonic() + seconds
+            while (left := end - time.monotonic()) > 0:
+                show(_view(follower, seconds - left))
+                time.sleep(min(left, _TICK) if console.interactive else left)
+
+        follower = JobFollower(api, following, pause)
         for seen in follower.all():
+            if seen.kind == "note":
+                note("\n".join(seen.lines))
+                continue
             mark = f"[{seen.source}] " if seen.kind == "log" else "[job] "
             while console.pause():
                 time.sleep(0.01)
             console.write(
                 "".join(f"{mark}{line}\n" for line in seen.lines).encode("utf-8", "backslashreplace")
             )
-            show(_view(follower))
+            show(_view(follower, 0))
+    if following.logs_only and not any(log.count for log in follower.logs.values()):
+        note(f"the job is {state_of(follower.details)}; there is no log yet")
+    return follower.details
 
 
-def _view(follower: JobFollower) -> List[str]:
-    """The line below the output: the job's name and state, and the lines of each worker."""
+def _view(follower: JobFollower, later: float) -> List[str]:
+    """The line below the output: name, state and stage, time, and the lines of each node.
+
+    `later` is the time since the service was asked, in seconds.
+    """
     from ma_boot.job import state_of
     from ma_boot.reporting import duration
 
-    status = follower.details.get("status") or {}
+    status, state = follower.details.get("status") or {}, state_of(follower.details)
     name = (follower.details.get("metadata") or {}).get("name", "")
-    seconds = math.floor((status.get("duration") or 0) / 1000)
+    seconds = (status.get("duration") or 0) / 1000 + (later if state == "Running" else 0)
+    stage = f" ({follower.stage.partition(':')[0]})" if follower.stage and state == "Running" else ""
     counts = "  ".join(f"{log.label}: {log.count:,}" for log in follower.logs.values())
-    return [f"{name}  {state_of(follower.details)}  {duration(seconds)}  lines  {counts}"]
+    return [f"{name}  {state}{stage}  {duration(math.floor(seconds))}  lines  {counts}"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import click
 from click.core import ParameterSource
@@ -12,6 +13,16 @@ from ma_boot.cli.options.advice import did_you_mean
 
 SECONDS: Dict[str, Any] = {"type": click.FloatRange(min=0), "metavar": "SECONDS"}
 SECONDS_ABOVE_0: Dict[str, Any] = {"type": click.FloatRange(min=0, min_open=True), "metavar": "SECONDS"}
+
+
+def age(ctx: click.Context, param: click.Parameter, value: Optional[str]) -> float:
+    """`7d` in seconds; infinite without a value."""
+    if value is None:
+        return math.inf
+    found = re.fullmatch(r"(\d{1,6})([smhd])", value)
+    if found is None:
+        raise click.BadParameter(f"found {value!r}, expected e.g. 7d, 36h, 90m or 300s")
+    return int(found[1]) * {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}[found[2]]
 
 
 class Requirement(NamedTuple):

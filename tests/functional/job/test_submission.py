@@ -9,11 +9,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import List
 
 from tests.functional.job.conftest import FAST, Desk
 from tests.functional.node import eventually
 from tests.functional.terminal import in_terminal
-from tests.job_api.stand_in import job_named
+from tests.job_api.stand_in import ApiFault, job_named
 
 
 def test_a_job_is_submitted_and_watched_to_its_end(desk: Desk) -> None:
@@ -58,8 +59,8 @@ def test_a_job_is_stopped_and_says_so(desk: Desk) -> None:
     assert b"[job] Running\n" in out
     assert "the job is Terminated" in err.decode().splitlines()[-1]
     again = desk.job("stop", job, "--yes")
-    assert again.code == 78
-    assert "ModelArts.2796: The job cannot be stopped." in again.err
+    assert again.code == 0
+    assert again.out == f"{job} is Terminated already: nothing to stop\n"
 
 
 def test_ctrl_c_leaves_the_job_running(desk: Desk) -> None:
@@ -97,6 +98,88 @@ def test_the_logs_of_one_node(desk: Desk) -> None:
     assert "[node 1] [rank 2] hello" in done.out
     assert "[node 0]" not in done.out
     assert "[job]" not in done.out
+
+
+def test_the_end_of_logs_with_each_combination_of_options(desk: Desk) -> None:
+    desk.api.rehearse = False
+    job = desk.api.jobs[desk.job("submit", "job.yaml").out.strip()]
+    job.phase = "Running"
+    for node, log in enumerate(job.logs.values()):
+        log.add(*(f"2026-11-22 13:{minute:02}:00 node {node}" for minute in range(60)))
+    job.logs["worker-1"].add("without a time")
+
+    def shown(*words: str) -> List[str]:
+        done = desk.job("logs", job.id, *words)
+        assert done.code == 0, done.err
+        return done.out.splitlines()
+
+    assert len(shown()) == 121
+    assert shown("--since", "1m", "--node", "0") == [
+        "[node 0] 2026-11-22 13:58:00 node 0",
+        "[node 0] 2026-11-22 13:59:00 node 0",
+    ]
+    last = ["[node 1] 2026-11-22 13:59:00 node 1", "[node 1] without a time"]
+    assert shown("--tail", "1") == ["[node 0] 2026-11-22 13:59:00 node 0", last[1]]
+    assert shown("--since", "30s", "--tail", "5") == ["[node 0] 2026-11-22 13:59:00 node 0", *last]
+    missing = desk.job("logs", job.id, "--node", "7", "--node", "1")
+    assert missing.code == 66
+    assert "the job has no node 7; it has node 0, node 1" in missing.err
+    following = desk.start("logs", job.id, "--node", "1", "--since", "30s", "--follow", *FAST)
+    assert following.stdout is not None
+    assert [following.stdout.readline().decode().rstrip() for _ in range(2)] == last
+    job.logs["worker-1"].add("2026-11-22 12:00:00 an old time, but a new line")
+    assert b"a new line" in following.stdout.readline()
+    job.phase = "Completed"
+    assert following.communicate(timeout=60)[0] == b""
+    assert following.returncode == 0
+
+
+def test_a_log_without_times_and_one_that_is_not_there(desk: Desk) -> None:
+    desk.api.rehearse = False
+    job = desk.api.jobs[desk.job("submit", "job.yaml").out.strip()]
+    done = desk.job("logs", job.id)
+    assert (done.code, done.out) == (0, "")
+    assert "the job is Creating; there is no log yet" in done.err
+    job.logs["worker-0"].add("a", "b")
+    done = desk.job("logs", job.id, "--since", "1m")
+    assert done.out == "[node 0] a\n[node 0] b\n"
+    assert "node 0: no line of its log has a time, so all are shown; --tail shows the last ones" in done.err
+
+
+def test_stages_are_shown_each_once(desk: Desk) -> None:
+    desk.api.rehearse = False
+    job = desk.api.jobs[desk.job("submit", "job.yaml").out.strip()]
+    job.phase = "Running"
+    pulled = {"name": "pulling image", "en_message": "the image is pulled", "create_time": "1"}
+    first = {"name": "scheduling", "stage_order": 1, "en_message": "scheduled", "start_time": "1"}
+    second = {"name": "preparing", "stage_order": 2, "start_time": "2", "sub_stages": [pulled]}
+    job.stages = [{"record_order": 1, "stages": [second, first, {"name": "running", "stage_order": 3}]}]
+    watching = desk.start("watch", job.id, *FAST)
+    assert watching.stdout is not None
+    expected = [
+        "Running",
+        "scheduling: scheduled",
+        "preparing",
+        "preparing: pulling image: the image is pulled",
+    ]
+    assert [watching.stdout.readline().decode() for _ in range(4)] == [f"[job] {one}\n" for one in expected]
+    job.stages.append({"record_order": 2, "stages": [first]})
+    assert watching.stdout.readline() == b"[job] scheduling: scheduled\n", "a restart has stages of its own"
+    desk.api.faults.append(ApiFault("500", "GET .*/stages", times=99))
+    job.phase = "Completed"
+    out, err = watching.communicate(timeout=60)
+    assert (watching.returncode, out) == (0, b"[job] Completed\n")
+    assert b"stages" not in err, "without them nothing is missing"
+
+
+def test_ctrl_c_before_the_job_is_found_says_how_to_come_back(desk: Desk) -> None:
+    watching = desk.start("watch", "first", more={"MODELARTS_ENDPOINT": "http://127.0.0.1:1"})
+    assert watching.stderr is not None
+    assert b"trying again" in watching.stderr.readline()
+    watching.send_signal(signal.SIGINT)
+    _, err = watching.communicate(timeout=60)
+    assert watching.returncode == 130
+    assert b"To come back: ma_boot job watch first; to stop it: ma_boot job stop first" in err
 
 
 def test_only_what_changed_is_uploaded(desk: Desk) -> None:

@@ -1,0 +1,56 @@
+"""The end of a log: its last lines, and its last minutes by the times in the lines."""
+
+from __future__ import annotations
+
+from typing import List, Optional
+
+import pytest
+
+from ma_boot.job_service.recent import Recent, Tail, time_in
+
+LOG = [
+    "[ma_boot] job: done in 0.0 s: node 0 of 2",
+    "[rank 0] 2026-11-22 13:00:00,100 - mindformers - INFO - begin",
+    "[rank 0] a line without a time",
+    "[rank 0] [INFO] RUNTIME(1): 2026-11-22-13:05:00.123.456 step 1",
+    "[rank 1] 2026/11/22 13:09:59 step 2",
+    "[rank 1] Traceback (most recent call last):",
+    "[rank 0] 2026-11-22T13:10:00+08:00 step 3",
+]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "lines", "left"),
+    [
+        (600, None, LOG[1:]),
+        (599, None, LOG[3:]),
+        (300, None, LOG[3:]),
+        (60, None, LOG[4:]),
+        (0, None, LOG[6:]),
+        (60, 2, LOG[5:]),
+        (None, 3, LOG[4:]),
+        (None, 0, []),
+        (None, 99, LOG),
+    ],
+)
+def test_what_is_left(seconds: Optional[float], lines: Optional[int], left: List[str]) -> None:
+    for size in (1, 3, len(LOG)):
+        tail = Tail(Recent(lines, seconds))
+        for start in range(0, len(LOG), size):
+            tail.add(LOG[start : start + size])
+        assert tail.rest() == left
+
+
+def test_without_times_all_is_left_and_it_is_known() -> None:
+    tail = Tail(Recent(seconds=60))
+    tail.add(["a", "b"])
+    assert (tail.rest(), tail.has_times) == (["a", "b"], False)
+    tail.add(["2026-11-22 13:00:00 c"])
+    assert (tail.rest(), tail.has_times) == (["2026-11-22 13:00:00 c"], True)
+
+
+@pytest.mark.parametrize(
+    "line", ["2026-13-45 13:00:00", "12026-11-2 13:00", "x" * 200 + "2026-11-22 13:00:00"]
+)
+def test_what_is_no_time(line: str) -> None:
+    assert time_in(line) is None
