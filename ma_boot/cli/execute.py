@@ -18,6 +18,7 @@ from ma_boot.reporting import (
     Journal,
     end_event,
     exit_code,
+    has_colours,
     is_interactive,
     print_lines,
     report_lines,
@@ -92,6 +93,8 @@ def rehearse_job(request: BootRequest, options: Mapping[str, Any], environ: Mapp
 @contextmanager
 def _world(environ: Mapping[str, str], quiet: bool = False) -> Iterator[World]:
     """What surrounds this process; `quiet` leaves standard output to a plan."""
-    output = Console(2) if quiet else Console(interactive=is_interactive(environ))
+    output = (
+        Console(2) if quiet else Console(interactive=is_interactive(environ), colours=has_colours(environ))
+    )
     with SignalInbox() as inbox, output as console:
         yield World(environ, os.uname().nodename, os.getcwd(), inbox, Journal(console))

@@ -1,6 +1,6 @@
 """What a run reports: output, events, and how it ended."""
 
-from ma_boot.reporting.console import Console, Show, is_interactive, print_bytes, print_lines
+from ma_boot.reporting.console import Console, Show, has_colours, is_interactive, print_bytes, print_lines
 from ma_boot.reporting.exit_report import Ending, below, end_event, exit_code, report_lines, write_failure
 from ma_boot.reporting.explain import EXIT_CODES, last_words, missing_files, output_of_failed_rank
 from ma_boot.reporting.files import keep_earlier, write_atomically
@@ -23,6 +23,7 @@ __all__ = [
     "duration",
     "end_event",
     "exit_code",
+    "has_colours",
     "hints_for",
     "is_interactive",
     "keep_earlier",

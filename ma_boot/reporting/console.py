@@ -25,6 +25,11 @@ def is_interactive(environ: Mapping[str, str], descriptor: int = 1) -> bool:
     return os.isatty(descriptor) and environ.get("TERM", "dumb") != "dumb"
 
 
+def has_colours(environ: Mapping[str, str], descriptor: int = 1) -> bool:
+    """Whether this is a terminal whose user wants colours (https://no-color.org)."""
+    return is_interactive(environ, descriptor) and not environ.get("NO_COLOR")
+
+
 class Console:
     """The only writer of standard output: output of different processes never mixes within a line.
 
@@ -33,20 +38,26 @@ class Console:
     when it reads again. A reader that has gone ends the printing, not the job.
 
     On an interactive console (`is_interactive`) lines can be shown below the output. They are drawn by the
-    printing thread and never enter the queue, so the output itself is not changed.
+    printing thread and never enter the queue, so the output itself is not changed. With `colours`, lines get
+    them as they are printed.
 
     `accepted` counts the bytes taken so far; `room_again` is called in the printing thread when there is room
     after a `pause`.
     """
 
     def __init__(
-        self, descriptor: int = 1, interactive: bool = False, patience: float = PATIENCE_SECONDS
+        self,
+        descriptor: int = 1,
+        interactive: bool = False,
+        patience: float = PATIENCE_SECONDS,
+        colours: bool = False,
     ) -> None:
         self.interactive = interactive
         self.accepted = 0
         self.dropped_lines = 0
         self.room_again: Callable[[], None] = lambda: None
         self._descriptor = descriptor
+        self._colours = colours
         self._patience = patience
         self._changed = threading.Condition()
         self._queue: Deque[bytes] = deque()
@@ -162,6 +173,10 @@ class Console:
     def _print_next(self) -> None:
         with self._changed:
             data, last = self._queue[0], len(self._queue) == 1
+        if self._colours:
+            from ma_boot.reporting.colours import painted  # only for a terminal
+
+            data = painted(data)
         whole = self._put(self._with_below(data, last))
         with self._changed:
             self._queue.popleft()

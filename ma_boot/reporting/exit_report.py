@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequenc
 
 from ma_boot.errors import BootError, ExitCode, InternalError, OutputLost, Stopped, listed, signal_name
 from ma_boot.reporting.explain import (
+    KILLED,
     explanation,
     failed_mpi_rank,
     last_exception,
     last_words,
     output_of_failed_rank,
+    own_words,
 )
 from ma_boot.reporting.files import write_atomically
 from ma_boot.reporting.hints import hints_for
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from ma_boot.modelarts import ChannelContent, JobEnvironment
 
 MOST_OTHERS = 8  # fits on a screen
+MOST_OF_SUMMARY = 15  # lines
 LONGEST_LINE = 300
 SUMMARY_CHARACTERS = 1024  # platforms that show the summary of a failure cut it there
 
@@ -97,10 +100,20 @@ def exit_status(ending: Ending) -> ExitStatus:
 
 def _described(failure: WorkerExit) -> str:
     """How the process that failed first ended."""
-    why, rank = explanation(failure), failed_mpi_rank(failure.output)
+    rank = failed_mpi_rank(failure.output)
     who = failure.label if rank is None else f"rank {rank} under {failure.label}"
     text = f"{who} {failure.how()} after {failure.seconds:.1f} s (the training's own code)"
-    return f"{text}: {why}" if why else text
+    return ": ".join(filter(None, [text, explanation(failure), words_of(failure)]))
+
+
+def words_of(failure: WorkerExit) -> str:
+    """What a process that failed says of it in its own words; empty if nothing is known.
+
+    What a process printed before SIGKILL is not why it came.
+    """
+    if failure.code in KILLED:
+        return ""
+    return (own_words(output_of_failed_rank(failure.output)) or "")[:LONGEST_LINE]
 
 
 def exit_code(ending: Ending) -> int:
@@ -117,38 +130,46 @@ def end_event(ending: Ending) -> Dict[str, Any]:
         "by": by,
         "cause": cause,
         "label": failure.label if failure else None,
+        "words": words_of(failure) if failure else "",
         "signal": ending.stopped_by,
     }
 
 
 def report_lines(ending: Ending, phases: Sequence[PhaseRecord], page: Optional[str] = None) -> List[str]:
-    """The last screen of a node: its phases, the failed process, the others, and the cause at the end.
+    """The end of a node's output: what the failed process and the others said, and a summary.
 
-    `page` is the path of the HTML page, None if there is none.
+    The summary has at most 15 lines: its phases, where things are, and the cause in the last line. Only the
+    problems that an error lists follow it. `page` is the path of the HTML page, None if there is none.
     """
     code, by, cause = exit_status(ending)
     headline, *details = cause.split("\n")
-    lines = [
+    run, lost = ending.run, str(ending.lost).split("\n") if ending.lost is not None and by != "output" else []
+    of_processes = []
+    if run is not None:
+        of_processes = _failure_lines(ending, run.first_failure) if run.first_failure is not None else []
+        of_processes += _lines_of_others(run)
+    if by == "training":  # what to do about it; the last line is what the process said itself
+        of_processes, details = [*of_processes, *details], []
+    summary = [
         f"{phase.name:12} {phase.outcome:8} {phase.seconds:8.1f} s  {below(phase.detail, headline)}".rstrip()
         for phase in phases
     ]
-    run = ending.run
-    if run is not None:
-        lines += _failure_lines(ending, run.first_failure) if run.first_failure is not None else []
-        lines += _lines_of_others(run)
-    lines += [
-        f"{ended.label}: {ended.log_lost} bytes are missing in {ended.log_file}"
-        for ended in (run.exits if run else ())
-        if ended.log_lost
-    ]
-    lines += map(_channel_line, ending.form)
-    if ending.job is not None:
-        lines.append(f"logs: {ending.job.log_dir}")
-    if page is not None:
-        lines.append(f"page: {page}")
-    if ending.lost is not None and by != "output":
-        lines += str(ending.lost).split("\n")
-    return [*lines, f"exit code {code}: {headline}", *details]
+    places = [f"logs: {ending.job.log_dir}"] if ending.job is not None else []
+    places += [f"page: {page}"] if page is not None else []
+    facts = [*_lost_of_logs(run), *map(_channel_line, ending.form)]
+    room = MOST_OF_SUMMARY - len(summary) - len(places) - 1
+    if len(facts) > room:
+        facts = [*facts[: max(0, room - 1)], f"and {len(facts) - max(0, room - 1)} more inputs and outputs"]
+    return [*of_processes, *lost, *summary, *facts, *places, f"exit code {code}: {headline}", *details]
+
+
+def _lost_of_logs(run: Optional[RunResult]) -> List[str]:
+    """What is missing in log files: a line, for several files their number."""
+    cut = [ended for ended in (run.exits if run else ()) if ended.log_lost]
+    if len(cut) > 1:
+        count = sum(ended.log_lost for ended in cut)
+        return [f"{count} bytes are missing in the log files of {len(cut)} processes"]
+    return [f"{ended.label}: {ended.log_lost} bytes are missing in {ended.log_file}" for ended in cut]
 
 
 def below(detail: str, headline: str) -> str:

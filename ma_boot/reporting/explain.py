@@ -10,6 +10,7 @@ from ma_boot.reporting.result import WorkerExit
 TAIL_LINES = 20
 MOST_TRACEBACK_LINES = 30
 MOST_MESSAGE_LINES = 20
+KILLED = (137, 247)  # by SIGKILL; 247 is -9 as a launcher in between passes it on
 # What a shell or the kernel means by these codes, in English and Chinese; 134 and 139 as in ModelArts'
 # troubleshooting guide.
 EXIT_CODES: Mapping[int, Tuple[str, str]] = {
@@ -31,6 +32,10 @@ EXIT_CODES: Mapping[int, Tuple[str, str]] = {
 _TRACEBACK = "Traceback (most recent call last):"
 _CHAINED = r"(During handling of the above exception|The above exception was the direct cause)"
 _TORCH_PREFIX = r"^\[rank\d+\]: ?"  # of each line of a traceback within a process group
+_TELLS_OF_AN_ERROR = (
+    r"^\w+(\.\w+)*(Error|Exception|Interrupt)\b|(?i:\b(error|fatal|panic|abort(ed)?)\b ?[:(\]]"
+    r"|terminate called|no such file|not found$|permission denied|cannot )"
+)
 _MISSING_FILES = (  # of Python, of programs such as cat, and of shells
     r"No such file or directory: b?(['\"])(?P<file>.+?)\1",
     r"can't open file (['\"])(?P<file>.+?)\1: \[Errno 2\]",
@@ -46,10 +51,10 @@ _MPIRUN_FAILURES = (  # Open MPI 4
 def explanation(ended: WorkerExit) -> Optional[str]:
     """What the exit code means; None where it is the program's own.
 
-    ModelArts' guide takes 137, and 247 (-9 as passed on by a launcher in between), for out of memory: here
+    ModelArts' guide takes both codes of SIGKILL for out of memory: here
     the kernel's counters decide.
     """
-    if ended.code not in (137, 247):
+    if ended.code not in KILLED:
         return EXIT_CODES.get(ended.code, (None,))[0]
     if ended.oom is not None:
         return f"out of memory: {ended.oom}"
@@ -82,6 +87,15 @@ def last_exception(output: str) -> Optional[str]:
         return None
     traceback = lines[starts[-1] + 1 : _end_of_traceback(lines, starts[-1])]
     return next((line for line in traceback if line and not line[0].isspace()), None)
+
+
+def own_words(output: str) -> Optional[str]:
+    """What a program says of its failure: its last exception, else the last line that tells of an error."""
+    exception = last_exception(output)
+    if exception is not None:
+        return exception
+    said = (line.strip() for line in reversed(_lines(output)[-TAIL_LINES:]))
+    return next((line for line in said if re.search(_TELLS_OF_AN_ERROR, line)), None)
 
 
 def missing_files(output: str) -> List[str]:

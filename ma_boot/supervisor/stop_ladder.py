@@ -54,9 +54,15 @@ class StopLadder:
         self._deadline = self.clock() + self.stop_timeout
         self._stops_seen = max(1, len(self.stops))
         if running:
-            self.journal.say(f"{reason}: stopping {', '.join(running)}")
+            self.journal.say(f"{reason}: stopping {', '.join(running)}{self._of_a_second_one()}")
         self.journal.event("stop", reason=reason, running=running)
         self.send(signal.SIGTERM)
+
+    def _of_a_second_one(self) -> str:
+        """What a further Ctrl-C does, for whoever has pressed it once."""
+        if signal.SIGINT not in self.stops:
+            return ""
+        return " (Ctrl-C again: all processes are killed at once; while outputs are uploaded: that is given up)"
 
     def begin_again(self) -> None:
         """Sends SIGTERM to what was left behind; a deadline that is set stays, unless it is too close."""

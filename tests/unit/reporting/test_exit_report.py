@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from types import SimpleNamespace
+from typing import Any, Optional, cast
 
 import pytest
 
 from ma_boot.errors import BootError, CommandNotFound, ExitCode, InputMissing, OutputLost, RankTableTimeout
-from ma_boot.reporting.exit_report import Ending, exit_code, exit_status, failure_document, report_lines
+from ma_boot.modelarts import Channel, ChannelContent
+from ma_boot.reporting.exit_report import (
+    Ending,
+    end_event,
+    exit_code,
+    exit_status,
+    failure_document,
+    report_lines,
+)
 from ma_boot.reporting.journal import PhaseRecord
 from ma_boot.reporting.result import CAUSE, FOLLOWED, RunResult, WorkerExit
 from ma_boot.reporting.result import STOPPED as STOPPED_BY_US
@@ -128,3 +137,46 @@ def test_the_summary_for_programs_is_short() -> None:
     document = failure_document(Ending.of(None, [], RankTableTimeout("x" * 5000), None, None))
     assert len(document["summary"]) == 1024
     assert document["exit_code"] == ExitCode.RANK_TABLE_TIMEOUT
+
+
+@pytest.mark.parametrize(
+    ("code", "output", "last"),
+    [
+        (1, RAISED.format("ValueError: no layer"), "(the training's own code): ValueError: no layer"),
+        (2, "python: can't open file 'x.py': [Errno 2] No such file or directory\n\n", "own code): python: can't open file 'x.py': [Errno 2] No such file or directory"),
+        (127, "run.sh: line 1: trian: command not found\n", "or one that it runs, does not exist: run.sh: line 1: trian: command not found"),
+        (1, '  File "x.py", line 1\n    x y\nSyntaxError: invalid syntax\n', "SyntaxError: invalid syntax"),
+        (3, "step 1, error 0.25\nbye\n", "(the training's own code)"),
+        (137, "[ERROR] a retry\n", "and in the logs of the other nodes"),
+    ],
+)  # fmt: skip
+def test_the_last_line_has_what_the_process_said_of_its_end(code: int, output: str, last: str) -> None:
+    ending = Ending.of(None, [], None, with_outputs(RunResult((ended(0, code),)), output), None)
+    assert report_lines(ending, [])[-1].endswith(last)
+    words = end_event(ending)["words"]
+    assert last.endswith(words)
+    assert bool(words) is (code not in (3, 137))
+
+
+def test_advice_comes_before_the_last_line() -> None:
+    run = with_outputs(FAILED, RAISED.format("OSError: x"), "")._replace(advice=("--workdir code",))
+    lines = report_lines(Ending.of(None, [], None, run, None), [])
+    assert "  - --workdir code" in lines
+    assert lines[-1].endswith("OSError: x")
+
+
+def test_the_summary_has_at_most_fifteen_lines() -> None:
+    phases = [PhaseRecord(f"phase {number}", 1.0, "done", "") for number in range(8)]
+    form = tuple(
+        ChannelContent(Channel(f"x{number}", "outputs", "/dir", "obs://b/k"), 1, 1, True)
+        for number in range(20)
+    )
+    cut = tuple(ended(rank, 0)._replace(log_lost=5) for rank in range(9))
+    job = cast(Any, SimpleNamespace(log_dir="/log", host="h"))
+    lines = report_lines(Ending.of(job, [], None, RunResult(cut), None, form), phases, page="/page")
+    assert len(lines) == 15
+    assert lines[8] == "45 bytes are missing in the log files of 9 processes"
+    assert lines[9:12] == [
+        *(f"output x{number}: 1 files, 1 B in /dir, for obs://b/k" for number in range(2)),
+        "and 18 more inputs and outputs",
+    ]

@@ -6,7 +6,7 @@ import math
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from signal import SIGKILL, SIGTERM
+from signal import SIGINT, SIGKILL, SIGTERM
 from typing import Iterator, List
 
 import pytest
@@ -66,6 +66,17 @@ def test_sigterm_then_sigkill_then_survivors(stopping: Stopping) -> None:
         "[ma_boot] rank 2 ended with exit code 1: stopping rank 0, rank 1",
         "[ma_boot] SIGKILL did not end rank 1",
     ]
+
+
+@pytest.mark.parametrize(("stop", "told"), [(SIGINT, True), (SIGTERM, False)])
+def test_whoever_presses_ctrl_c_is_told_what_a_second_one_does(
+    stopping: Stopping, stop: int, told: bool
+) -> None:
+    stopping.stops.append(stop)
+    stopping.ladder.begin("a reason", LEFT)
+    (line,) = stopping.said().splitlines()
+    assert line.startswith("[ma_boot] a reason: stopping rank 0, rank 1")
+    assert ("(Ctrl-C again: all processes are killed at once" in line) is told
 
 
 def test_nothing_is_killed_when_nothing_is_left(stopping: Stopping) -> None:
