@@ -62,7 +62,7 @@ class StopLadder:
         """What a further Ctrl-C does, for whoever has pressed it once."""
         if signal.SIGINT not in self.stops:
             return ""
-        return " (Ctrl-C again: all processes are killed at once; while outputs are uploaded: that is given up)"
+        return " (Ctrl-C again: all processes are killed at once, and an upload of outputs is given up)"
 
     def begin_again(self) -> None:
         """Sends SIGTERM to what was left behind; a deadline that is set stays, unless it is too close."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Dict, Iterable, List, Mapping, Sequence
 
 from ma_boot import __version__
+from ma_boot.reporting.page.drawing import Chart, lane, scale
 from ma_boot.reporting.page.fill import Html, files, fill
-from ma_boot.reporting.page.lanes import Chart, lane
 from ma_boot.reporting.page.layout import (
     facts_part,
     head_parts,
@@ -19,7 +19,6 @@ from ma_boot.reporting.page.layout import (
     timeline_part,
     transfers_part,
 )
-from ma_boot.reporting.page.scale import scale
 from ma_boot.reporting.page.sections import (
     MOST_INCIDENTS,
     facts,

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Dict, Iterable, Mapping
 
-from ma_boot.reporting.page.words import Text
+from ma_boot.reporting.page.language import Text
 
 TEMPLATES = Path(__file__).with_name("templates")
 # As html.escape, which comes with a table of 2,231 entities.

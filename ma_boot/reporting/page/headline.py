@@ -6,7 +6,7 @@ from typing import List, Optional
 
 from ma_boot.errors import ExitCode, signal_name
 from ma_boot.reporting import EXIT_CODES, duration
-from ma_boot.reporting.page.words import OUR_CODE, OUR_CODES, TRAINING_CODE, Text, same
+from ma_boot.reporting.page.language import OUR_CODE, OUR_CODES, TRAINING_CODE, Text, same
 from ma_boot.reporting.timeline import JobOutcome, ProcessSpan, Timeline
 
 MOST_NAMED = 8

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Iterable, Sequence, Tuple
 
 from ma_boot.reporting import size
+from ma_boot.reporting.page.drawing import Chart, Lane, Scale, Stroke
 from ma_boot.reporting.page.fill import NOTHING, Html, fill, joined
-from ma_boot.reporting.page.lanes import Chart, Lane, Stroke
-from ma_boot.reporting.page.scale import Scale
+from ma_boot.reporting.page.language import Text
 from ma_boot.reporting.page.sections import Facts, Header, IncidentRow, LogEnd, ProcessRow
 from ma_boot.reporting.page.transfers import TransferSection
-from ma_boot.reporting.page.words import Text
 
 _TRANSFERS = (
     Text("direction", "方向"),

@@ -7,7 +7,7 @@ from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence
 
 from ma_boot.reporting import duration, hints_for, last_words
 from ma_boot.reporting.page.headline import headline, meaning, missing_nodes, node_list
-from ma_boot.reporting.page.words import INCIDENTS, ROLES, Text, code_shown, ranges, same
+from ma_boot.reporting.page.language import INCIDENTS, ROLES, Text, code_shown, ranges, same
 from ma_boot.reporting.timeline import STOPPED, WELL, Incident, ProcessSpan, Timeline
 
 MOST_INCIDENTS = 60

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Iterator, List, NamedTuple, Sequence, Tuple
 
 from ma_boot.reporting import duration, size
-from ma_boot.reporting.page.scale import UNITS, figure
-from ma_boot.reporting.page.words import Text, ranges, same
+from ma_boot.reporting.page.drawing import UNITS, figure
+from ma_boot.reporting.page.language import Text, ranges, same
 from ma_boot.reporting.timeline import Timeline, TransferSpan
 
 BINS = 200

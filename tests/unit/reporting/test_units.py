@@ -7,7 +7,7 @@ from typing import List, Tuple
 import pytest
 
 from ma_boot.reporting import duration, size
-from ma_boot.reporting.page.scale import figure, place, scale, ticks
+from ma_boot.reporting.page.drawing.scale import figure, place, scale, ticks
 
 
 @pytest.mark.parametrize(

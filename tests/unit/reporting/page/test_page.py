@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ma_boot.reporting.page.compose import page_text
+from ma_boot.reporting.page.drawing.scale import MOST_TICKS, ticks
 from ma_boot.reporting.page.fill import TEMPLATES, _templates, fill
-from ma_boot.reporting.page.scale import MOST_TICKS, ticks
+from ma_boot.reporting.page.language.words import Text
 from ma_boot.reporting.page.transfers import rates
-from ma_boot.reporting.page.words import Text
 from ma_boot.reporting.timeline.events import read_events
 from ma_boot.reporting.timeline.job_timeline import CAUSE, STOPPED, UNKNOWN, WELL, Timeline, TransferSpan
 from ma_boot.reporting.timeline.merge import timeline_of

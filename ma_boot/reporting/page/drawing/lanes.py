@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Tuple
 
 from ma_boot.reporting import duration
-from ma_boot.reporting.page.scale import figure, place
-from ma_boot.reporting.page.words import INCIDENTS, PHASES, ROLES, Text, code_shown, phase_name, ranges
+from ma_boot.reporting.page.drawing.scale import figure, place
+from ma_boot.reporting.page.language import INCIDENTS, PHASES, ROLES, Text, code_shown, phase_name, ranges
 from ma_boot.reporting.timeline import CAUSE, BootRun, NodeTimeline, PhaseSpan, ProcessSpan, Timeline
 
 NARROWEST = 1.0  # of UNITS: the shortest spans stay visible
