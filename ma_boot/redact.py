@@ -32,6 +32,29 @@ def looks_secret(name: str) -> bool:
     return bool(re.search(_SECRET_NAME, name))
 
 
+def without_secret_words(words: Sequence[str]) -> List[str]:
+    """The words of a command line with masked values of options and variables with a secret's name.
+
+    `--token X`, `--token=X` and `TOKEN=X`; numbers are kept (`--max-tokens 4096`), and tokenizers.
+    """
+    shown = []
+    secret_follows = False
+    for word in words:
+        name, equals, value = word.partition("=")
+        secret = looks_secret(name) and not re.search(r"(?i)tokeni[sz]|[\s/]", name)
+        if secret_follows and not word.startswith("-") and not _is_number(word):
+            word, secret = MASK, False
+        elif secret and equals and not _is_number(value):
+            word = name + equals + MASK
+        shown.append(word)
+        secret_follows = secret and not equals and word.startswith("-")
+    return shown
+
+
+def _is_number(word: str) -> bool:
+    return bool(re.fullmatch(r"[\d.,e+-]*", word))
+
+
 def without_logins(text: str) -> str:
     """The text with masked users and passwords in URLs."""
     return re.sub(_URL_LOGIN, MASK, text)

@@ -68,7 +68,15 @@ def small_job() -> List[str]:
     first.at(88, "exit", label="rank 0", rank=0, code=137, signal=9, stopped=True, ended_ns=first.ns(88))
     first.phase("outputs", 90, 100)
     first.at(99, "transfer", direction="upload", files=7, bytes=5_000_000, seconds=8, by_length=2)
-    first.at(100, "end", exit_code=3, by="training", cause="rank 1 ended with exit code 3", label="rank 1")
+    first.at(
+        100,
+        "end",
+        exit_code=3,
+        by="training",
+        cause="rank 1 ended with exit code 3",
+        label="rank 1",
+        words="no layer",
+    )
     second.phase("job", 2, 2.5)
     second.phase("run", 42, 89, "stopped", "SIGTERM received")
     second.at(42, "start", label="rank 2", rank=2, log_file="/log/2")

@@ -6,7 +6,7 @@ import json
 import os
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Iterator, Mapping, Optional
+from typing import Any, Iterator, Mapping, Optional, Sequence
 
 from ma_boot.errors import ExitCode
 from ma_boot.launch import described, plan_text
@@ -69,12 +69,17 @@ def print_plan(request: BootRequest, options: Mapping[str, Any], environ: Mappin
     return ExitCode.SUCCESS
 
 
-def rehearse_job(request: BootRequest, options: Mapping[str, Any], environ: Mapping[str, str]) -> int:
-    """Rehearses a job in processes or containers, or every fault of the catalogue; returns the exit code."""
+def rehearse_job(
+    request: BootRequest, options: Mapping[str, Any], environ: Mapping[str, str], typed: Sequence[str]
+) -> int:
+    """Rehearses a job in processes or containers, or every fault of the catalogue; returns the exit code.
+
+    `typed` are the words of the command line, for the page.
+    """
     from ma_boot.rehearsal.faults import ALL_FAULTS
     from ma_boot.rehearsal.requested import containers_of, rehearsal_of
 
-    rehearsal = rehearsal_of(request, options)
+    rehearsal = rehearsal_of(request, options, typed)
     with _world(environ) as world:
         adopt_orphans()
         if options["runner"] == "docker":

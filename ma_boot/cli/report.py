@@ -39,6 +39,6 @@ def report(environ: Mapping[str, str], events: Sequence[Path], output: Optional[
     from ma_boot.reporting.page import page_of
 
     page = output or events[0].with_name("report.html")
-    write_atomically(page, page_of(events, environ))
+    write_atomically(page, page_of(events, environ, page))
     print_lines(str(page))
     return 0

@@ -23,6 +23,7 @@ from ma_boot.cli.topics import CommandWithTopics
 if TYPE_CHECKING:
     from ma_boot.job import JobFile, JobProblem
 
+TYPED = "ma_boot.typed"  # the words after `ma_boot`, in the context's meta
 _ENVIRONMENT_OPTIONS = ("python", "conda_env", "source")
 
 
@@ -30,6 +31,7 @@ class _Run(CommandWithTopics):
     """With `--job FILE` the file has the defaults of the options, the command and variables."""
 
     def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
+        ctx.meta[TYPED] = tuple(args)
         given = {} if ctx.resilient_parsing else self.make_parser(ctx).parse_args(list(args))[0]
         file = given.get("job") or (ctx.default_map or {}).get("job")
         if not file or ctx.resilient_parsing:
@@ -110,7 +112,7 @@ def run(ctx: click.Context, /, command: Sequence[str], **options: Any) -> int:
     if options["plan"]:
         return execute.print_plan(request, options, environ)
     if options["local"]:
-        return execute.rehearse_job(request, options, environ)
+        return execute.rehearse_job(request, options, environ, ctx.meta[TYPED])
     return execute.boot_here(request, environ)
 
 

@@ -3,7 +3,14 @@
 from ma_boot.node.boot import boot, plan_only
 from ma_boot.node.job_phase import JobOptions
 from ma_boot.node.rank_table_phase import RankOptions
-from ma_boot.node.request import BootRequest, as_options, check_platform, conflicts, requested
+from ma_boot.node.request import (
+    BootRequest,
+    as_options,
+    check_platform,
+    conflicts,
+    requested,
+    shown,
+)
 from ma_boot.node.world import World
 
 __all__ = [
@@ -17,4 +24,5 @@ __all__ = [
     "conflicts",
     "plan_only",
     "requested",
+    "shown",
 ]

@@ -35,7 +35,7 @@ from ma_boot.node.launch_phase import (
     working_directory,
 )
 from ma_boot.node.rank_table_phase import find_ranks, planned_by_route, ranks_text, write_table
-from ma_boot.node.request import BootRequest
+from ma_boot.node.request import BootRequest, boot_command
 from ma_boot.node.run_phase import check_restarts, train
 from ma_boot.node.world import World
 from ma_boot.processes import stop_leftovers, stop_setup
@@ -50,6 +50,7 @@ from ma_boot.transfers import (
     job_mapping,
     job_transfers,
     look_at_outputs,
+    record_routes,
     shared_outputs,
     told_of_credentials,
     upload_outputs,
@@ -71,7 +72,7 @@ def boot(request: BootRequest, world: World) -> Ending:
         with journal.phase("job") as phase:
             job = this_job(request.job, environ, world.hostname, journal.say)
             journal.open(Path(job.events_file), job.node_rank)
-            journal.event("job", **job.event())
+            journal.event("job", **job.event(), command=boot_command(request, environ))
             set_failure_aside(job)
             report_shell(environ, job, journal.say)
             check_restarts(request.run, job)
@@ -145,6 +146,7 @@ def _check_before(
     shared = shared_outputs(transfers, request.transfers, world.cwd, job)
     if shared:
         world.journal.say(shared)
+    record_routes(transfers, world.journal)
     if request.preflight:
         check_container(world.environ, world.hostname, job, world.journal.say)
     look_at_outputs(transfers, world.inbox)

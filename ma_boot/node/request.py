@@ -13,6 +13,7 @@ from ma_boot.node.job_phase import JobOptions
 from ma_boot.node.rank_table_phase import RankOptions
 from ma_boot.node.run_phase import RunOptions
 from ma_boot.platforms import recognised
+from ma_boot.redact import secret_values, without_secret_words, without_secrets
 from ma_boot.transfers import TransferOptions
 
 
@@ -67,6 +68,31 @@ def as_options(request: BootRequest) -> Tuple[str, ...]:
     values: Dict[str, Any] = {"preflight": request.preflight}
     for group in _GROUPS:
         values.update(getattr(request, group)._asdict())
+    return (*_words(values), "--", *request.command)
+
+
+def boot_command(request: BootRequest, environ: Mapping[str, str]) -> str:
+    """The boot command with the options that differ from the defaults, however they were given; no secret.
+
+    `environ` has the values that are secret.
+    """
+    values = {
+        name: value
+        for group, kind in _GROUPS.items()
+        for name, value in getattr(request, group)._asdict().items()
+        if value != kind._field_defaults.get(name)
+    }
+    return shown([*_words({"preflight": request.preflight, **values}), *request.command], environ)
+
+
+def shown(words: Sequence[str], environ: Mapping[str, str]) -> str:
+    """A command line of ma_boot as a text without secrets; `environ` has values that are secret."""
+    text = shlex.join(["ma_boot", *without_secret_words(words)])
+    return without_secrets(text, secret_values(environ))
+
+
+def _words(values: Mapping[str, Any]) -> List[str]:
+    """Options with these values as words of a command line."""
     words: List[str] = []
     for name, value in values.items():
         option = "--" + name.replace("_", "-")
@@ -78,7 +104,7 @@ def as_options(request: BootRequest) -> Tuple[str, ...]:
             words += [word for each in value for word in (option, each)]
         elif value is not None:
             words += [option, str(value)]
-    return (*words, "--", *request.command)
+    return words
 
 
 def conflicts(request: BootRequest) -> List[str]:

@@ -71,7 +71,7 @@ def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, worl
                 Path(world.cwd, obs_root).resolve() if obs_root else None,
                 world.environ,
             )
-            begin(job, world)
+            begin(job, rehearsal, world)
             run = _run_nodes(rehearsal, job, created, world)
             exit_code = finish(rehearsal, job, run, world, started)
             if options.keep:

@@ -12,7 +12,7 @@ from typing import Any, Dict, List
 
 from ma_boot.errors import BootError
 from ma_boot.launch import WorkerSpec
-from ma_boot.node import BootRequest, World
+from ma_boot.node import BootRequest, World, shown
 from ma_boot.rehearsal.form_transfers import uploading_outputs
 from ma_boot.rehearsal.job_run import JobRun
 from ma_boot.rehearsal.live_view import live_view
@@ -44,7 +44,7 @@ def rehearse(rehearsal: Rehearsal, world: World) -> int:
     request = rehearsal.request
     with set_up(rehearsal, world) as setup:
         job, say = setup.job, world.journal.say
-        begin(job, world)
+        begin(job, rehearsal, world)
         if setup.code is None:
             say(NO_CODE)
         if rerooted_paths(setup):
@@ -65,9 +65,10 @@ def rehearse(rehearsal: Rehearsal, world: World) -> int:
     return finish(rehearsal, job, run, world, started)
 
 
-def begin(job: SimulatedJob, world: World) -> None:
+def begin(job: SimulatedJob, rehearsal: Rehearsal, world: World) -> None:
     """Opens the journal of the rehearsal."""
     world.journal.open(Path(job.events_file), None)
+    world.journal.event("rehearsal", command=shown(rehearsal.typed, world.environ))
     world.journal.say(
         f"rehearsing {job.name}: {job.nodes} nodes x {job.devices_per_node} devices in {job.root}"
     )

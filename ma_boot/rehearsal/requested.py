@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass, fields
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.errors import UsageError
 from ma_boot.node import BootRequest
@@ -19,7 +19,7 @@ class Rehearsal:
 
     `channels` are the inputs and outputs of the job form, `appended` further arguments; with `obs_server` the
     directory `--obs-root` is served as OBS; `sandbox` is None or `bwrap`; the nodes
-    get no code that matches a pattern of `exclude`.
+    get no code that matches a pattern of `exclude`. `typed` are the words of the command line.
     """
 
     request: BootRequest
@@ -34,6 +34,7 @@ class Rehearsal:
     obs_server: bool = False
     sandbox: Optional[str] = None
     exclude: Tuple[str, ...] = ()
+    typed: Tuple[str, ...] = ()
 
     def faults_of(self, stage: str) -> List[Fault]:
         """The faults of one stage: `rank`, `node`, `table`, `obs` or `disk`."""
@@ -45,7 +46,7 @@ class Rehearsal:
         return {fault.path: fault.size for fault in faults if fault.path and fault.size}
 
 
-def rehearsal_of(request: BootRequest, options: Mapping[str, Any]) -> Rehearsal:
+def rehearsal_of(request: BootRequest, options: Mapping[str, Any], typed: Sequence[str] = ()) -> Rehearsal:
     """What to rehearse; raises `UsageError` if an option is invalid, or contradicts others."""
     nodes, devices = options["nodes"], options["devices_per_node"]
     all_faults = options["fault"] == ALL_FAULTS
@@ -70,6 +71,7 @@ def rehearsal_of(request: BootRequest, options: Mapping[str, Any]) -> Rehearsal:
         obs_server=served,
         sandbox=options["sandbox"],
         exclude=tuple(options["exclude"]),
+        typed=tuple(typed),
     )
 
 

@@ -2,7 +2,7 @@
 
 from ma_boot.reporting.console import Console, Show, has_colours, is_interactive, print_bytes, print_lines
 from ma_boot.reporting.exit_report import Ending, below, end_event, exit_code, report_lines, write_failure
-from ma_boot.reporting.explain import EXIT_CODES, last_words, missing_files, output_of_failed_rank
+from ma_boot.reporting.explain import EXIT_CODES, last_words, missing_files, output_of_failed_rank, own_words
 from ma_boot.reporting.files import keep_earlier, write_atomically
 from ma_boot.reporting.hints import hints_for, with_store_hint
 from ma_boot.reporting.journal import Journal
@@ -30,6 +30,7 @@ __all__ = [
     "last_words",
     "missing_files",
     "output_of_failed_rank",
+    "own_words",
     "print_bytes",
     "print_lines",
     "rendered",

@@ -9,6 +9,7 @@ from ma_boot.transfers.mapping import (
     job_transfers,
     load_mapping,
     outputs_of,
+    record_routes,
     shared_outputs,
 )
 from ma_boot.transfers.progress import TransferProgress, told_of_credentials
@@ -39,6 +40,7 @@ __all__ = [
     "look_at_outputs",
     "nothing_at",
     "outputs_of",
+    "record_routes",
     "shared_outputs",
     "told_of_credentials",
     "upload_outputs",

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Callable, Mapping, NamedTuple, Optional, Tuple
 
 from ma_boot.errors import CommandNotFound, ConfigError, listed
 from ma_boot.modelarts import JobEnvironment
-from ma_boot.reporting import with_store_hint
+from ma_boot.reporting import Journal, with_store_hint
 from path_mapping import errors as mapping_errors
 
 if TYPE_CHECKING:
     from path_mapping.mapping import PathMapping, Route, Shard
     from path_mapping.stores import Store
 
+MOST_ROUTES = 50  # in the event
 RETRY_SECONDS = 600.0  # for which a request that fails is retried, if no upload has to end earlier
 
 
@@ -49,6 +50,16 @@ def inputs_of(transfers: Optional[NodeTransfers]) -> Tuple[Route, ...]:
 def outputs_of(transfers: Optional[NodeTransfers]) -> Tuple[Route, ...]:
     """The outputs of a node, none without a mapping."""
     return tuple(transfers.mapping.outputs) if transfers is not None else ()
+
+
+def record_routes(transfers: Optional[NodeTransfers], journal: Journal) -> None:
+    """Writes the event of what is moved from where to where; none without a mapping."""
+    if transfers is not None:
+        inputs, outputs = (
+            [[route.local, str(route.remote)] for route in routes[:MOST_ROUTES]]
+            for routes in (inputs_of(transfers), outputs_of(transfers))
+        )
+        journal.event("routes", inputs=inputs, outputs=outputs)
 
 
 def job_transfers(

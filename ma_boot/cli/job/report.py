@@ -40,6 +40,6 @@ def report(
     target = Path(output or f"{details['metadata'].get('name') or job}-report").absolute()
     events = fetched_logs(log_place(details), found, target, environ)
     page = target / "report.html"
-    write_atomically(page, page_of(events, environ))
+    write_atomically(page, page_of(events, environ, page))
     print_lines(str(page))
     return 0

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, List, Mapping, Sequence
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence
 
 from ma_boot import __version__
 from ma_boot.reporting.page.drawing import Chart, lane, scale
-from ma_boot.reporting.page.fill import Html, files, fill
+from ma_boot.reporting.page.fill import NOTHING, Html, files, fill
 from ma_boot.reporting.page.layout import (
+    data_part,
     facts_part,
     head_parts,
     incidents_part,
@@ -16,28 +17,31 @@ from ma_boot.reporting.page.layout import (
     logs_part,
     notices,
     processes_part,
+    start_part,
     timeline_part,
-    transfers_part,
 )
 from ma_boot.reporting.page.sections import (
     MOST_INCIDENTS,
+    commands,
     facts,
     header,
     incident_rows,
     log_ends,
+    place_rows,
     process_rows,
 )
 from ma_boot.reporting.page.transfers import transfers
 from ma_boot.reporting.timeline import CAUSE, FOLLOWED, NodeTimeline, Timeline, printable
 
-MOST_BYTES = 298_000  # and the heading of the logs
+MOST_BYTES = 1_990_000  # and the heading of the logs
 BYTES_FOR_LOGS = 20_000
 
 
-def page_text(timeline: Timeline, tails: Mapping[str, str]) -> str:
-    """The whole page in English and Chinese, less than 300 kB for any job; `tails` are ends of logs, by file.
+def page_text(timeline: Timeline, tails: Mapping[str, str], links: Optional[Mapping[str, str]] = None) -> str:
+    """The whole page in English and Chinese, less than 2 MB for any job.
 
-    It loads nothing, and shows everything but the choice of the language without a script.
+    `tails` are ends of logs, `links` the relative URLs of whole logs, both by file. The page loads nothing,
+    and shows all that it has without a script, in English; only search and copying need one.
     """
     tails = {file: printable(text) for file, text in tails.items()}
     chart, axis, count = Chart.of(timeline), scale(timeline.seconds), len(timeline.nodes)
@@ -50,7 +54,7 @@ def page_text(timeline: Timeline, tails: Mapping[str, str]) -> str:
     lanes = _fitting(every_lane, failed_first, room - BYTES_FOR_LOGS)
     room -= sum(map(_bytes, lanes))
 
-    every_log = [log_part(log) for log in log_ends(timeline, tails)]
+    every_log = [log_part(log) for log in log_ends(timeline, tails, links or {})]
     logs = _fitting(every_log, range(len(every_log)), room)
     logs_left = sum(1 for _ in timeline.last_processes()) - len(logs)
     drawn = timeline_part(chart, axis, lanes, count - len(lanes))
@@ -67,7 +71,12 @@ def _fixed(timeline: Timeline, tails: Mapping[str, str]) -> Dict[str, object]:
         **head_parts(header(timeline, tails)),
         "facts": facts_part(numbers),
         "notices": notices(numbers, timeline.unreadable, timeline.earlier_runs),
-        "transfers": transfers_part(transfers(timeline), scale(timeline.seconds)),
+        "data": data_part(place_rows(timeline), transfers(timeline), scale(timeline.seconds)),
+        "stacks": NOTHING,
+        "charts": NOTHING,
+        "start": start_part(commands(timeline)),
+        "began": f"{timeline.began:.3f}",
+        "seconds": f"{timeline.seconds:.3f}",
         "incidents": incidents_part(incidents[:MOST_INCIDENTS], max(0, len(incidents) - MOST_INCIDENTS)),
         "processes": processes_part(*process_rows(timeline)),
         **files(),

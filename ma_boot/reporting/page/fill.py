@@ -63,7 +63,7 @@ def _templates() -> Mapping[str, str]:
 @cache
 def files() -> Mapping[str, Html]:
     """Style sheet and scripts of the page."""
-    scripts = {name: Html(_text(f"{name}.js")) for name in ("choose_language", "change_language")}
+    scripts = {name: Html(_text(f"{name}.js")) for name in ("choose_language", "behaviour")}
     return {"style": Html(_text("page.css")), **scripts}
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import List, Optional
 
 from ma_boot.errors import ExitCode, signal_name
-from ma_boot.reporting import EXIT_CODES, duration
-from ma_boot.reporting.page.language import OUR_CODE, OUR_CODES, TRAINING_CODE, Text, same
+from ma_boot.reporting import EXIT_CODES, duration, own_words
+from ma_boot.reporting.page.language import OUR_CODE, OUR_CODES, TRAINING_CODE, Text, in_both, same
 from ma_boot.reporting.timeline import JobOutcome, ProcessSpan, Timeline
 
 MOST_NAMED = 8
+MOST_SAID = 400  # characters of a cause's own words
 
 
 def headline(timeline: Timeline) -> Text:
@@ -45,6 +46,27 @@ def headline(timeline: Timeline) -> Text:
             f"{outcome.label.replace('node', '节点')} 最先失败，退出码 {code}。",
         )
     return Text(f"The job failed with exit code {code}.", f"作业失败，退出码 {code}。")
+
+
+def said(timeline: Timeline, tail: str) -> Text:
+    """Why, in the words of whoever knows: of the process that failed first, or of ma_boot's own error.
+
+    `tail` is the end of that process's log, for events that do not have its words.
+    """
+    outcome = timeline.outcome
+    if outcome.exit_code in (None, 0) or outcome.by == "signal":
+        return same("")
+    if outcome.by == "training" or outcome.words:
+        return same((outcome.words or (own_words(tail) if tail else None) or "")[:MOST_SAID])
+    stacks = [one for _, run in timeline.all_runs() for one in run.stacks if one.suspect]
+    if outcome.exit_code == ExitCode.HUNG and stacks:
+        return same(f"{stacks[-1].suspect} {stacks[-1].why}"[:MOST_SAID])
+    first, *items = outcome.cause.split("\n")
+    shown = in_both(first[:MOST_SAID])
+    if not first.endswith(":") or not items:
+        return shown
+    item = items[0].strip(" -")[:MOST_SAID]
+    return Text(f"{shown.en} {item}", f"{shown.zh.rstrip(':：')}：{item}")
 
 
 def _failed(process: ProcessSpan, where: Text) -> Text:

@@ -29,7 +29,7 @@ def write_in_time(
     """
 
     def work(cancel: object) -> None:
-        text = page_of(events, environ)
+        text = page_of(events, environ, page)
         keep_earlier(page)
         write_atomically(page, text)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from typing import Iterable, Sequence, Tuple
 
 from ma_boot.reporting import size
 from ma_boot.reporting.page.drawing import Chart, Lane, Scale, Stroke
 from ma_boot.reporting.page.fill import NOTHING, Html, fill, joined
 from ma_boot.reporting.page.language import Text
-from ma_boot.reporting.page.sections import Facts, Header, IncidentRow, LogEnd, ProcessRow
+from ma_boot.reporting.page.sections import Facts, Header, IncidentRow, LogEnd, PlaceRow, ProcessRow
 from ma_boot.reporting.page.transfers import TransferSection
 
 _TRANSFERS = (
@@ -21,6 +22,16 @@ _TRANSFERS = (
     Text("retries", "重试次数"),
 )
 _INCIDENTS = (Text("time", "时间"), Text("node", "节点"), Text("event", "事件"), Text("details", "说明"))
+_PLACES = (
+    Text("direction", "方向"),
+    Text("node", "节点"),
+    Text("name", "名称"),
+    Text("on the node", "节点上的路径"),
+    Text("in OBS", "OBS 中的位置"),
+    Text("files", "文件数"),
+    Text("size", "大小"),
+)
+_ICONS = {"good": "1a7f37", "bad": "c4271b", "open": "b58900"}
 _PROCESSES = (
     Text("processes", "进程"),
     Text("nodes", "节点"),
@@ -33,37 +44,54 @@ _PROCESSES = (
 
 def head_parts(header: Header) -> dict[str, object]:
     """What the page's head is filled with."""
-    code, reason, words = Text("no exit code", "无退出码"), NOTHING, NOTHING
+    code, words = Text("no exit code", "无退出码"), NOTHING
     if header.exit_code is not None:
         code = Text(f"exit code {header.exit_code}", f"退出码 {header.exit_code}")
-    if header.cause:
-        reason = fill("reason", cause=header.cause)
     if header.last_words:
         heading = Text(f"Last output of {header.process}", f"{header.process} 的最后输出")
-        words = fill("last-words", heading=heading, words=header.last_words)
+        words = fill("last-words", heading=heading, box=box(header.last_words))
     return {
         "tone": header.tone,
+        "icon": _ICONS[header.tone],
         "job": header.job,
         "headline": header.headline,
+        "said": fill("said", words=header.said) if header.said.en else NOTHING,
         "exit_code": code,
         "meaning": fill("meaning", meaning=header.meaning) if header.meaning else NOTHING,
-        "reason": reason,
+        "reason": fill("reason", cause=header.cause) if header.cause.en else NOTHING,
         "last_words": words,
         "hints": _hints(header.hints),
     }
 
 
-def _hints(hints: Sequence[str]) -> Html:
+def box(text: str) -> Html:
+    """A text that opens at its end and can be copied."""
+    return fill("box", text=text)
+
+
+def _hints(hints: Sequence[Text]) -> Html:
     if not hints:
         return NOTHING
     lines = joined((fill("hint", hint=hint) for hint in hints), "\n")
     return fill("hints", heading=Text("What to do", "处理建议"), hints=lines)
 
 
+def moment_of_day(at: float) -> Html:
+    """A moment in seconds since 1970; the script shows it by the reader's clock."""
+    moment = datetime.fromtimestamp(at, timezone.utc)
+    return fill("moment-of-day", iso=f"{moment:%Y-%m-%dT%H:%M:%SZ}", text=f"{moment:%Y-%m-%d %H:%M:%S} UTC")
+
+
+def clock(after: str, at: float) -> Html:
+    """A time after the beginning of the job, with that of the reader's clock."""
+    moment = datetime.fromtimestamp(at, timezone.utc)
+    return fill("clock", after=after, iso=f"{moment:%Y-%m-%dT%H:%M:%SZ}")
+
+
 def facts_part(facts: Facts) -> Html:
     """The job in numbers; what is nothing is left out."""
     found = {
-        Text("started", "开始时间"): facts.began,
+        Text("started", "开始时间"): facts.began and moment_of_day(facts.began),
         Text("duration", "总耗时"): facts.duration,
         Text("nodes", "节点数"): facts.nodes,
         Text("processes", "进程数"): str(facts.processes),
@@ -155,9 +183,9 @@ def _strokes(strokes: Iterable[Stroke]) -> Html:
     return joined(fill("stroke", kind=kind, path=path) for kind, path in strokes)
 
 
-def transfers_part(section: TransferSection, scale: Scale) -> Html:
-    """Curves and tables of the transfers."""
-    if not section.rows:
+def data_part(places: Sequence[PlaceRow], section: TransferSection, scale: Scale) -> Html:
+    """The inputs and outputs: where they are, and how they were transferred."""
+    if not section.rows and not places:
         return NOTHING
     curves = joined(
         (
@@ -168,12 +196,23 @@ def transfers_part(section: TransferSection, scale: Scale) -> Html:
         "\n",
     )  # fmt: skip
     return fill(
-        "transfers",
-        heading=Text("Transfers", "传输"),
+        "data",
+        heading=Text("Inputs and outputs", "输入与输出"),
+        places=_table_of_places(places),
         curves=fill("curves", tick=scale.tick, axis=axis(scale), curves=curves) if curves else NOTHING,
-        rows=_table(_TRANSFERS, section.rows),
+        rows=_table(_TRANSFERS, section.rows) if section.rows else NOTHING,
         each=_each(section.each_heading, _TRANSFERS, section.each),
     )
+
+
+def _table_of_places(places: Sequence[PlaceRow]) -> Html:
+    """A row for each place; columns that are empty in all of them are left out."""
+    shown = [column for column in range(len(_PLACES)) if any(row[column] for row in places)]
+    rows = (
+        tuple(fill("path", path=row[column]) if column in (3, 4) else row[column] for column in shown)
+        for row in places
+    )
+    return _table([_PLACES[column] for column in shown], rows) if places else NOTHING
 
 
 def incidents_part(rows: Sequence[IncidentRow], left: int) -> Html:
@@ -182,8 +221,15 @@ def incidents_part(rows: Sequence[IncidentRow], left: int) -> Html:
         return NOTHING
     more = fill("more", text=Text(f"and {left} more", f"另有 {left} 条")) if left else NOTHING
     return fill(
-        "incidents", heading=Text("What happened", "事件记录"), table=_table(_INCIDENTS, rows), more=more
+        "incidents",
+        heading=Text("What happened", "事件记录"),
+        table=_table(_INCIDENTS, map(_incident_cells, rows)),
+        more=more,
     )
+
+
+def _incident_cells(row: IncidentRow) -> Tuple[object, ...]:
+    return clock(row.at, row.clock), row.nodes, row.name, row.text
 
 
 def processes_part(rows: Sequence[ProcessRow], each: Sequence[ProcessRow]) -> Html:
@@ -216,7 +262,16 @@ def _table(names: Sequence[Text], rows: Iterable[Tuple[object, ...]]) -> Html:
 
 def log_part(log: LogEnd) -> Html:
     """The end of one log."""
-    return fill("log", role=log.role, heading=log.heading, file=log.file, text=log.text)
+    file = fill("link", href=log.href, text=log.file) if log.href else log.file
+    return fill("log", role=log.role, heading=log.heading, file=file, box=box(log.text))
+
+
+def start_part(commands: Sequence[Tuple[Text, str]]) -> Html:
+    """How the job was started."""
+    if not commands:
+        return NOTHING
+    shown = (fill("command", heading=heading, box=box(command)) for heading, command in commands)
+    return fill("start", heading=Text("Started by", "启动方式"), commands=joined(shown, "\n"))
 
 
 def logs_part(logs: Sequence[Html], left: int) -> Html:
@@ -229,7 +284,7 @@ def logs_part(logs: Sequence[Html], left: int) -> Html:
     )
     return fill(
         "logs",
-        heading=Text("Ends of the logs", "日志末尾"),
+        heading=Text("Logs", "日志"),
         logs=joined(logs, "\n"),
         more=_notice(rest) if left else NOTHING,
     )

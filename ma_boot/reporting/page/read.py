@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Callable, Dict, Mapping, Sequence
+from typing import Callable, Dict, Mapping, Optional, Sequence
 
 from ma_boot.errors import ConfigError, listed
 from ma_boot.redact import secret_values, without_secrets
@@ -15,14 +16,17 @@ from ma_boot.reporting.page.sections import logs_to_read
 from ma_boot.reporting.timeline import CAUSE, EventFile, Timeline, job_names, read_events, timeline_of
 
 MOST_EVENT_BYTES = 64 << 20  # from the end of each file
-CAUSE_TAIL = 16_000  # bytes of the log of the process that failed first
-ALL_TAILS = 160_000  # of all others together
-LARGEST_TAIL = 6_000  # of each of them
+CAUSE_TAIL = 64_000  # bytes of the log of the process that failed first
+ALL_TAILS = 1_000_000  # of all others together
+LARGEST_TAIL = 16_000  # of each of them
+_IN_URLS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~/"
 _ESCAPES = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])"
 
 
-def page_of(events: Sequence[Path], environ: Mapping[str, str]) -> str:
+def page_of(events: Sequence[Path], environ: Mapping[str, str], page: Optional[Path] = None) -> str:
     """The page of the job that wrote these event files; the secrets of `environ` are masked.
+
+    `page` is where it will be: its links to whole logs are relative to that.
 
     Raises:
         ConfigError: A file cannot be read, there are no events, or they are of several jobs.
@@ -38,31 +42,49 @@ def page_of(events: Sequence[Path], environ: Mapping[str, str]) -> str:
     if len(names) > 1:
         raise ConfigError(listed("expected the events of one job, found several:", names))
     timeline = timeline_of(files)
-    return page_text(timeline, tails(timeline, events, hide))
+    found = places_of_logs(timeline, events)
+    links = {file: relative_url(place, page) for file, place in found.items()} if page else {}
+    return page_text(timeline, tails(timeline, found, hide), links)
 
 
 def _read(path: Path, hide: Callable[[str], str]) -> EventFile:
     return read_events(_end_of(path, MOST_EVENT_BYTES), hide)
 
 
-def tails(timeline: Timeline, events: Sequence[Path], hide: Callable[[str], str]) -> Dict[str, str]:
-    """The ends of the logs that the page shows, by log file as in the events.
+def places_of_logs(timeline: Timeline, events: Sequence[Path]) -> Dict[str, Path]:
+    """Where the logs that the page shows are, by log file as in the events: there, or beside the events.
 
-    A log is read from that path, or from beside the events, which may have been copied with it.
+    They may have been copied with them. Those that are nowhere are left out.
     """
-    wanted = logs_to_read(timeline)
-    each = min(LARGEST_TAIL, ALL_TAILS // max(1, len(wanted)))
     beside = list(dict.fromkeys(path.parent for path in events))
+    found: Dict[str, Path] = {}
+    for process in logs_to_read(timeline):
+        name = Path(process.log_file).name
+        for place in (Path(process.log_file), *(parent / name for parent in beside)):
+            with suppress(OSError, ValueError):  # not on this machine, or not a path at all
+                if place.is_file():
+                    found[process.log_file] = place
+                    break
+    return found
+
+
+def relative_url(place: Path, page: Path) -> str:
+    """The relative URL that leads from a page to a file, which may be moved together."""
+    path = os.path.relpath(os.path.abspath(place), os.path.dirname(os.path.abspath(page)))
+    return "./" + "".join(
+        chr(byte) if chr(byte) in _IN_URLS else f"%{byte:02X}" for byte in os.fsencode(path)
+    )
+
+
+def tails(timeline: Timeline, places: Mapping[str, Path], hide: Callable[[str], str]) -> Dict[str, str]:
+    """The ends of the logs that the page shows, by log file as in the events."""
+    wanted = [process for process in logs_to_read(timeline) if process.log_file in places]
+    each = min(LARGEST_TAIL, max(SMALLEST_TAIL, ALL_TAILS // max(1, len(wanted))))
     found: Dict[str, str] = {}
     for process in wanted:
         size = CAUSE_TAIL if process.role == CAUSE else each
-        for place in (Path(process.log_file), *(parent / Path(process.log_file).name for parent in beside)):
-            try:
-                text = _end_of(place, size)
-            except (OSError, ValueError):  # not on this machine, or not a path at all
-                continue
-            found[process.log_file] = hide(_plain(text))
-            break
+        with suppress(OSError):
+            found[process.log_file] = hide(_plain(_end_of(places[process.log_file], size)))
     return found
 
 

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from typing import Callable, Dict, List, Mapping, Optional, Tuple
 
-from ma_boot.reporting import duration, size
+from ma_boot.reporting import duration
 from ma_boot.reporting.timeline.events import Event, moment, number, several, whole, words
-from ma_boot.reporting.timeline.job_timeline import BootRun, Incident, PhaseSpan, ProcessSpan, TransferSpan
+from ma_boot.reporting.timeline.job_timeline import (
+    BootRun,
+    HangStacks,
+    Incident,
+    PhaseSpan,
+    PlaceOfData,
+    ProcessSpan,
+    Sample,
+    TransferSpan,
+)
+from ma_boot.reporting.timeline.measured import hang_stacks, sample
 
 MOST_PROCESSES = 1200  # of one run: with restarts a node has more processes than ranks
 MOST_INCIDENTS = 200
 MOST_SAMPLES = 400
+MOST_PLACES = 100
+MOST_STACKS = 20
 _INCIDENTS: Mapping[str, Callable[[Event], Tuple[str, str]]] = {  # the label and the text of each kind
     "restart": lambda e: ("", words(e, "reason")),
     "stop": lambda e: ("", words(e, "reason")),
@@ -19,10 +31,10 @@ _INCIDENTS: Mapping[str, Callable[[Event], Tuple[str, str]]] = {  # the label an
     "hang": lambda e: (_labels(e, "labels"), ""),
     "left-over": lambda e: ("", f"{len(e['pids']) if isinstance(e.get('pids'), list) else 0}"),
     "waiting": lambda e: (words(e, "what", 100), words(e, "reason")),
-    "channel": lambda e: (f"{words(e, 'direction', 20)} {words(e, 'name', 100)}", _content(e)),
     "dropped": lambda e: ("", f"{whole(e, 'lines', 10**15) or 0}"),
     "restored": lambda e: (words(e, "step", 40) or "–", words(e, "source")),
     "checkpoints": lambda e: (words(e, "published", 40) or "–", _sets(e)),
+    "slow rank": lambda e: (f"rank {whole(e, 'rank')}", _slowness(e)),
     "fault": lambda e: (words(e, "target", 100), words(e, "fault")),
 }
 
@@ -31,10 +43,9 @@ def _labels(event: Event, name: str) -> str:
     return ", ".join(several(event, name)[:8])
 
 
-def _content(event: Event) -> str:
-    files, count = whole(event, "files", 10**12) or 0, whole(event, "bytes", 10**18) or 0
-    held = f"{files} files, {size(count)}" if files else "no files"
-    return f"{held} · {words(event, 'url')}"
+def _slowness(event: Event) -> str:
+    step, others = number(event, "step_time", 1e9), number(event, "others", 1e9)
+    return "" if step is None or others is None else f"{step:.2f} s a step, the others {others:.2f} s"
 
 
 def _sets(event: Event) -> str:
@@ -61,6 +72,12 @@ def boot_run(node: Optional[int], events: Tuple[Tuple[float, Event], ...]) -> Bo
         cause=words(story.ending, "cause", 3000),
         label=words(story.ending, "label", 60),
         signal=whole(story.ending, "signal", 64),
+        words=words(story.ending, "words"),
+        command=words(story.job, "command", 4000),
+        host=words(story.job, "host", 100),
+        places=tuple(story.places[:MOST_PLACES]),
+        stacks=tuple(story.stacks[-MOST_STACKS:]),
+        samples=tuple(story.samples),
     )
 
 
@@ -79,6 +96,10 @@ class _Story:
         self.incidents: List[Incident] = []
         self.transfers: List[TransferSpan] = []
         self.ending: Event = {}
+        self.job: Event = {}
+        self.places: List[PlaceOfData] = []
+        self.stacks: List[HangStacks] = []
+        self.samples: List[Sample] = []
         self._node = node
         self._latest: Dict[str, int] = {}  # label: the index of its latest process
         self._samples: Dict[str, List[Tuple[float, int]]] = {}  # of transfers that go on, by direction
@@ -94,11 +115,17 @@ class _Story:
             "exit": self._exit,
             "progress": self._progress,
             "transfer": self._transfer,
+            "routes": self._routes,
+            "channel": self._channel,
+            "stacks": self._stacks,
+            "metrics": self._metrics,
         }
         if kind in known:
             known[kind](at, event)
         elif kind == "end":
             self.ending = event
+        elif kind == "job":
+            self.job = event
         incident = incident_of(at, self._node, event)
         if incident is not None:
             self.incidents.append(incident)
@@ -166,6 +193,33 @@ class _Story:
         self.transfers.append(
             TransferSpan(direction, _begin(at, event), at, files, size, tuple(thinned), retries, by_length)
         )
+
+    def _routes(self, at: float, event: Event) -> None:
+        for direction in ("input", "output"):
+            pairs = event.get(f"{direction}s")
+            for pair in pairs if isinstance(pairs, list) else ():
+                local, url, *_ = (*several({"pair": pair}, "pair", 500), "", "")
+                if local:
+                    self.places.append(PlaceOfData(direction, "", local, url))
+
+    def _channel(self, at: float, event: Event) -> None:
+        self.places.append(
+            PlaceOfData(
+                direction=words(event, "direction", 20),
+                name=words(event, "name", 100),
+                local=words(event, "local_dir", 500),
+                url=words(event, "url", 500),
+                files=whole(event, "files", 10**12) or 0,
+                bytes=whole(event, "bytes", 10**18) or 0,
+                complete=event.get("complete") is not False,
+            )
+        )
+
+    def _stacks(self, at: float, event: Event) -> None:
+        self.stacks.append(hang_stacks(at, event))
+
+    def _metrics(self, at: float, event: Event) -> None:
+        self.samples.append(sample(at, event))
 
 
 def _begin(at: float, event: Event) -> float:

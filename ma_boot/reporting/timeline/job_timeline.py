@@ -5,7 +5,7 @@ Named tuples: eight frozen dataclasses take 5 ms to define, at the end of every 
 
 from __future__ import annotations
 
-from typing import Iterator, NamedTuple, Optional, Tuple
+from typing import Iterator, Mapping, NamedTuple, Optional, Tuple
 
 CAUSE = "cause"
 FOLLOWED = "followed"
@@ -75,10 +75,55 @@ class TransferSpan(NamedTuple):
     by_length: int = 0
 
 
+class PlaceOfData(NamedTuple):
+    """An input or output (`direction`): a directory or file on the node, and its place in OBS.
+
+    `name` is that in the job form, empty for a path mapping, for which `files` and `bytes` are None: its
+    transfers have them. Not `complete`: there are more.
+    """
+
+    direction: str
+    name: str
+    local: str
+    url: str
+    files: Optional[int] = None
+    bytes: Optional[int] = None
+    complete: bool = True
+
+
+class StackGroup(NamedTuple):
+    """Processes that hang at the same place: their ranks and their stack."""
+
+    ranks: Tuple[int, ...]
+    stack: str
+
+
+class HangStacks(NamedTuple):
+    """The stacks of all ranks at a hang, the odd ones first, and which rank is suspected `why`, if any."""
+
+    at: float
+    groups: Tuple[StackGroup, ...]
+    suspect: str
+    why: str
+
+
+class Sample(NamedTuple):
+    """What was measured at a moment: for each metric of `ranks`, `cards` and the `host` the values by name.
+
+    Names are ranks or labels, numbers of cards, and parts of the host such as a directory.
+    """
+
+    at: float
+    ranks: Mapping[str, Mapping[str, float]]
+    cards: Mapping[str, Mapping[str, float]]
+    host: Mapping[str, Mapping[str, float]]
+
+
 class BootRun(NamedTuple):
     """One run of the boot command on a node; `exit_code` is None without an event of its end.
 
-    `by` is whose exit code it is: `signal`, `ma_boot`, `training`, `output`, or empty.
+    `by` is whose exit code it is: `signal`, `ma_boot`, `training`, `output`, or empty. `words` are what the
+    process that failed first said of it, `command` is the boot command with the options that were given.
     """
 
     begin: float
@@ -92,6 +137,12 @@ class BootRun(NamedTuple):
     cause: str
     label: str
     signal: Optional[int]
+    words: str = ""
+    command: str = ""
+    host: str = ""
+    places: Tuple[PlaceOfData, ...] = ()
+    stacks: Tuple[HangStacks, ...] = ()
+    samples: Tuple[Sample, ...] = ()
 
 
 class NodeTimeline(NamedTuple):
@@ -115,12 +166,14 @@ class JobOutcome(NamedTuple):
     process: Optional[ProcessSpan] = None
     signal: Optional[int] = None
     label: str = ""
+    words: str = ""
 
 
 class Timeline(NamedTuple):
     """A whole job; `began` is the wall-clock time of its first event, `seconds` its duration.
 
-    `earlier_runs` are left out, and `unreadable` is the number of lines that could not be parsed.
+    `earlier_runs` are left out, and `unreadable` is the number of lines that could not be parsed. `command`
+    is that of a rehearsal.
     """
 
     job: str
@@ -132,6 +185,7 @@ class Timeline(NamedTuple):
     outcome: JobOutcome
     earlier_runs: int
     unreadable: int
+    command: str = ""
 
     def all_runs(self) -> Iterator[Tuple[int, BootRun]]:
         """Every run with its node's number, by node."""

@@ -58,6 +58,7 @@ def timeline_of(files: Sequence[EventFile]) -> Timeline:
         outcome=outcome,
         earlier_runs=sum(len(runs) - len(recent[number]) for number, runs in by_node.items()),
         unreadable=sum(file.unreadable for file in files),
+        command=next((words(e, "command", 4000) for _, e in of_job if e["kind"] == "rehearsal"), ""),
     )
 
 
@@ -154,7 +155,7 @@ def _outcome(nodes: Sequence[NodeTimeline], of_job: Sequence[Tuple[float, Event]
         number, run = min(failed, key=lambda one: (one[1].by == "signal", _failed_at(one[1])))
         first = _first_failure(run) if run.by in ("training", "signal") else None
         process = first and first._replace(role=CAUSE)
-        found = JobOutcome(run.exit_code, run.by, run.cause, number, process, run.signal)
+        found = JobOutcome(run.exit_code, run.by, run.cause, number, process, run.signal, words=run.words)
     elif lasts and all(run.exit_code == 0 for _, run in lasts):
         found = JobOutcome(0, "", "")
     job_end = next((event for _, event in reversed(of_job) if event["kind"] == "job-end"), {})

@@ -17,7 +17,7 @@ from ma_boot.launch.worker_specs import _OF_RANK
 from ma_boot.node.environment_phase import EnvironmentOptions
 from ma_boot.node.job_phase import JobOptions
 from ma_boot.node.rank_table_phase import RankOptions
-from ma_boot.node.request import BootRequest, as_options, requested
+from ma_boot.node.request import BootRequest, as_options, boot_command, requested, shown
 from ma_boot.node.run_phase import RunOptions
 from ma_boot.platforms import PLATFORMS
 from ma_boot.rank_table import PRODUCTS
@@ -212,3 +212,12 @@ def test_every_option_of_a_request_is_an_option_of_the_command() -> None:
     names = [name for group in request for name in getattr(group, "_fields", ())]
     assert set(names) <= options
     assert len(names) == len(set(names))
+
+
+def test_the_boot_command_has_what_differs_from_the_defaults_and_no_secret() -> None:
+    request = requested(
+        ("train.py", "--lr", "0.1", "--token", "abc"), parsed(["--stop-timeout", "5", "x.py"], {})
+    )
+    environ = {"MY_SECRET": "planted-0815"}
+    assert boot_command(request, environ) == "ma_boot --stop-timeout 5.0 train.py --lr 0.1 --token '******'"
+    assert shown(["--local", "train.py", "planted-0815"], environ) == "ma_boot --local train.py ******"

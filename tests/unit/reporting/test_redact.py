@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ma_boot.redact import MASK, masked, secret_values, without_secrets
+from ma_boot.redact import MASK, masked, secret_values, without_secret_words, without_secrets
 
 SECRET = ["OBS_SECRET_ACCESS_KEY", "OBS_ACCESS_KEY_ID", "OBS_SECURITY_TOKEN", "AK", "MY_SK", "PASSWORD"]
 SECRET += ["db_passwd", "WANDB_API_KEY", "AWS_ACCESS_KEY_ID", "X_SIGNATURE", "GIT_CREDENTIALS", "PRIVATE_KEY"]
@@ -88,3 +88,14 @@ def test_masking_takes_linear_time(part: str) -> None:
 @given(st.text(), st.lists(st.text(min_size=1), max_size=3))
 def test_any_text_can_be_masked_again(text: str, values: list[str]) -> None:
     without_secrets(without_secrets(text, values), values)
+
+
+def test_of_a_command_line_secrets_are_masked_and_figures_stay() -> None:
+    words = [
+        "--token", "abc", "--password=hunter2", "WANDB_API_KEY=x1", "--max-tokens", "4096", "--token", "7",
+        "--tokenizer-model", "bpe.model", "train.py", "--secret", "--lr", "0.1",
+    ]  # fmt: skip
+    assert without_secret_words(words) == [
+        "--token", "******", "--password=******", "WANDB_API_KEY=******", "--max-tokens", "4096", "--token", "7",
+        "--tokenizer-model", "bpe.model", "train.py", "--secret", "--lr", "0.1",
+    ]  # fmt: skip

@@ -1,5 +1,6 @@
 """The texts of the page in English and Chinese."""
 
+from ma_boot.reporting.page.language.translated import hint_in_both, in_both
 from ma_boot.reporting.page.language.words import (
     INCIDENTS,
     OUR_CODE,
@@ -23,6 +24,8 @@ __all__ = [
     "TRAINING_CODE",
     "Text",
     "code_shown",
+    "hint_in_both",
+    "in_both",
     "phase_name",
     "ranges",
     "same",

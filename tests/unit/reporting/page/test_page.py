@@ -22,7 +22,7 @@ from ma_boot.reporting.timeline.job_timeline import CAUSE, STOPPED, UNKNOWN, WEL
 from ma_boot.reporting.timeline.merge import timeline_of
 from tests.synthetic import Writer, synthetic_job
 
-LIMIT = 300_000
+LIMIT = 2_000_000
 PAGE = TEMPLATES.parent
 
 
@@ -245,7 +245,7 @@ def test_the_page_loads_nothing() -> None:
     page = page_of(*synthetic_job(2, 8))
     for tag, attributes in Elements(page).found:
         for name in ("src", "href", "action", "data", "poster", "srcset"):
-            assert attributes.get(name) in (None, "data:,"), (tag, attributes)
+            assert (attributes.get(name) or "data:").startswith("data:"), (tag, attributes)
     assert "url(" not in page
     assert "@import" not in page
     assert "http" not in page.replace("http-equiv", "")

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import List
+from typing import Callable, Dict, List, Sequence
 
 import pytest
 
 from ma_boot.errors import ConfigError
 from ma_boot.processes import SignalInbox
 from ma_boot.reporting.page.in_time import PATIENCE_SECONDS, write_in_time
-from ma_boot.reporting.page.read import page_of, tails
+from ma_boot.reporting.page.language import Text, same
+from ma_boot.reporting.page.read import page_of, places_of_logs, relative_url, tails
+from ma_boot.reporting.page.sections import place_rows
 from ma_boot.reporting.timeline import Timeline, read_events, timeline_of
 from ma_boot.reporting.timeline.events import number, several, whole
 from tests.synthetic import Writer
@@ -34,46 +36,75 @@ def line_of(node: Writer) -> Timeline:
     return timeline_of([read_events(node.text(), lambda text: text)])
 
 
+def found_tails(
+    timeline: Timeline, events: Sequence[Path] = (), hide: Callable[[str], str] = lambda text: text
+) -> Dict[str, str]:
+    return tails(timeline, places_of_logs(timeline, events), hide)
+
+
 def tail_of(directory: Path, content: bytes, code: int = 0) -> str:
     (directory / "0.txt").write_bytes(content)
-    (text,) = tails(line_of(node_with_logs(directory, 1, code)), [], lambda text: text).values()
+    (text,) = found_tails(line_of(node_with_logs(directory, 1, code))).values()
     return text
 
 
 class TestTails:
     """The last whole lines of a log."""
 
-    @pytest.mark.parametrize(("code", "most"), [(3, 16_000), (0, 6_000)])
+    @pytest.mark.parametrize(("code", "most"), [(3, 64_000), (0, 16_000)])
     def test_of_the_cause_more_is_shown(self, tmp_path: Path, code: int, most: int) -> None:
         line = b"x" * 99 + b"\n"
-        assert tail_of(tmp_path, line * 400, code) == (line * (most // 100 - 1)).decode().rstrip("\n")
+        assert tail_of(tmp_path, line * 1000, code) == (line * (most // 100 - 1)).decode().rstrip("\n")
         assert tail_of(tmp_path, line * (most // 100), code) == (line * (most // 100)).decode().rstrip("\n")
 
     def test_a_long_last_line_is_shown_in_part(self, tmp_path: Path) -> None:
-        assert tail_of(tmp_path, b"first\n" + b"y" * 7_000) == "y" * 2000
+        assert tail_of(tmp_path, b"first\n" + b"y" * 17_000) == "y" * 2000
 
     def test_colours_and_overwritten_states_are_left_out(self, tmp_path: Path) -> None:
         content = b"\x1b[31mred\x1b[0m\r\n 10%\r 20%\r\n\x1b]0;title\x07last\n\n"
         assert tail_of(tmp_path, content) == "red\n 20%\nlast"
 
-    @pytest.mark.parametrize(
-        ("count", "each"), [(1, 5_996), (26, 5_996), (27, 5_921), (40, 3_998), (64, 2_498)]
-    )
+    @pytest.mark.parametrize(("count", "each"), [(1, 15_998), (62, 15_998), (64, 15_623), (250, 3_998)])
     def test_all_logs_share_the_room(self, tmp_path: Path, count: int, each: int) -> None:
         for rank in range(count):
-            (tmp_path / f"{rank}.txt").write_bytes(b"xx\n" * 5_000)
-        found = tails(line_of(node_with_logs(tmp_path, count)), [], lambda text: text)
+            (tmp_path / f"{rank}.txt").write_bytes(b"xx
+" * 10_000)
+        found = found_tails(line_of(node_with_logs(tmp_path, count)))
         assert len(found) == count
         assert {len(text) for text in found.values()} == {each}, (
-            "6,000, 160,000 / 27, / 40 and / 64, whole lines of these"
+            "16,000, 1,000,000 / 64 and / 250, whole lines of these"
         )
 
     def test_they_are_found_beside_the_events_too_and_secrets_are_masked(self, tmp_path: Path) -> None:
         node = node_with_logs(Path("/not/here"), 1)
         (tmp_path / "0.txt").write_text("the SECRET word")
-        found = tails(line_of(node), [tmp_path / "e"], lambda text: text.replace("SECRET", "***"))
+        found = found_tails(line_of(node), [tmp_path / "e"], lambda text: text.replace("SECRET", "***"))
         assert found == {"/not/here/0.txt": "the *** word"}
-        assert tails(line_of(node), [], lambda text: text) == {}
+        assert found_tails(line_of(node)) == {}
+
+
+@pytest.mark.parametrize(
+    ("place", "page", "url"),
+    [
+        ("/a/log/rank 1.txt", "/a/log/page.html", "./rank%201.txt"),
+        ("/a/node-0/log/x", "/a/page.html", "./node-0/log/x"),
+        ("/a/x", "/a/b/page.html", "./../x"),
+        ("/a/javascript:alert(1)", "/a/page.html", "./javascript%3Aalert%281%29"),
+        ("/a/日志", "/a/page.html", "./%E6%97%A5%E5%BF%97"),
+    ],
+)
+def test_whole_logs_are_linked_relatively(place: str, page: str, url: str) -> None:
+    assert relative_url(Path(place), Path(page)) == url
+
+
+def test_a_log_is_linked_where_it_is(tmp_path: Path) -> None:
+    (tmp_path / "0.txt").write_text("words")
+    events = tmp_path / "x-events.jsonl"
+    events.write_text(node_with_logs(tmp_path, 2, code=3).text())
+    page = page_of([events], {}, tmp_path / "page.html")
+    assert '<a href="./0.txt">' in page
+    assert "1.txt" not in page
+    assert "<a href" not in page_of([events], {})
 
 
 class TestFiles:
@@ -171,14 +202,25 @@ def test_codes_are_those_of_a_process(code: int, kept: object) -> None:
     assert (run.signal, run.processes[0].signal) == ((64, 64) if kept else (None, None))
 
 
-def test_what_a_channel_holds_is_in_its_incident() -> None:
+def test_inputs_and_outputs_have_their_places() -> None:
     node = Writer(0, 10**12)
+    node.at(0, "routes", inputs=[["data", "obs://b/data/"], 3, [1]], outputs=7)
     node.at(1, "channel", direction="d" * 30, name="n" * 200, files=3, url="obs://b/k")
-    node.at(2, "channel", direction="input", name="data", files=0, bytes=5, url="obs://b/k")
-    node.at(3, "channel", direction="input", name="data", files=2, bytes=1500, url="obs://b/k")
-    ((_, run),) = line_of(node).all_runs()
-    assert [(one.label, one.text) for one in run.incidents] == [
-        ("d" * 20 + " " + "n" * 100, "3 files, 0 B · obs://b/k"),
-        ("input data", "no files · obs://b/k"),
-        ("input data", "2 files, 1.5 kB · obs://b/k"),
+    node.at(
+        2,
+        "channel",
+        direction="output",
+        name="out",
+        local_dir="/o",
+        files=2,
+        bytes=1500,
+        url="u",
+        complete=False,
+    )
+    node.at(3, "transfer", direction="download", files=4, bytes=2_000_000, seconds=1)
+    line = line_of(node)
+    assert [tuple(row) for row in place_rows(line)] == [
+        (Text("input", "输入"), "0", "", "data", "obs://b/data/", "4", "2.0 MB"),
+        (same("d" * 20), "0", "n" * 100, "", "obs://b/k", "3", "0 B"),
+        (Text("output", "输出"), "0", "out", "/o", "u", "> 2", "> 1.5 kB"),
     ]

@@ -53,6 +53,12 @@ NODES: object = (
                 "rank 1 ended with exit code 3",
                 "rank 1",
                 None,
+                "no layer",
+                "",
+                "a",
+                (),
+                (),
+                (),
             ),
         ),
     ),
@@ -74,6 +80,12 @@ NODES: object = (
                 "stopped by SIGTERM",
                 "",
                 15,
+                "",
+                "",
+                "",
+                (),
+                (),
+                (),
             ),
         ),
     ),
@@ -86,6 +98,7 @@ OUTCOME: object = (
     ("rank 1", 1, 41.0, None, 79.5, 3, None, False, "", "/log/1", "cause"),
     None,
     "",
+    "no layer",
 )
 LANES: object = (
     (
@@ -244,13 +257,13 @@ TRANSFERS: object = (
     (),
     both('All transfers', '各次传输明细'),
 )
-FACTS: object = ("2025-10-09 08:53:20 UTC", "1:40 min", same('2'), 4, 1000, 5000000, 0, 0, None)
+FACTS: object = (BEGAN, "1:40 min", same('2'), 4, 1000, 5000000, 0, 0, None)
 INCIDENTS: object = [
-    ("25.0 s", "0", both('waited', '等待'), "rank table · status is initializing"),
-    ("60.0 s", "0", both('hang', '挂起'), "rank 0, rank 1"),
-    ("70.0 s", "1", both('processes of an earlier run were stopped', '已清理上次运行遗留的进程'), "3"),
-    ("80.0 s", "0", both('stop', '停止'), "rank 1 ended with exit code 3"),
-    ("85.0 s", "0", both('signal sent', '发送信号'), "rank 0 · signal 9"),
+    ("25.0 s", BEGAN + 25, "0", both('waited', '等待'), both("rank table · status is initializing", "rank table · 状态为 initializing")),
+    ("60.0 s", BEGAN + 60, "0", both('hang', '挂起'), same("rank 0, rank 1")),
+    ("70.0 s", BEGAN + 70, "1", both('processes of an earlier run were stopped', '已清理上次运行遗留的进程'), same("3")),
+    ("80.0 s", BEGAN + 80, "0", both('stop', '停止'), both("rank 1 ended with exit code 3", "rank 1 退出，退出码 3")),
+    ("85.0 s", BEGAN + 85, "0", both('signal sent', '发送信号'), both("rank 0 · signal 9", "rank 0 · 信号 9")),
 ]
 PROCESSES: object = (
     [
@@ -278,22 +291,24 @@ PROCESSES: object = (
     [],
 )
 LOGS: object = [
-    ("cause", both('rank 1 · node 0 · exit code 3', 'rank 1 · 节点 0 · 退出码 3'), "/log/1", "x"),
+    ("cause", both('rank 1 · node 0 · exit code 3', 'rank 1 · 节点 0 · 退出码 3'), "/log/1", "./1", "x"),
     (
         "stopped",
         both('rank 2 · node 1 · exit code 143 SIGTERM', 'rank 2 · 节点 1 · 退出码 143 SIGTERM'),
         "/log/2",
+        "",
         "z",
     ),
-    ("well", both('scheduler · node 1 · exit code 0', 'scheduler · 节点 1 · 退出码 0'), "/log/s", "y"),
+    ("well", both('scheduler · node 1 · exit code 0', 'scheduler · 节点 1 · 退出码 0'), "/log/s", "", "y"),
 ]
 HEADER: object = (
     "bad",
     "modelarts-job-flowers",
     both('Rank 1 on node 0 failed first: it ended with exit code 3 after 38.5 s.', 'rank 1（节点 0）最先失败：运行 38.5 s 后退出，退出码 3。'),
+    same("no layer"),
     3,
     both("the training's own exit code", '训练进程自身的退出码'),
-    "rank 1 ended with exit code 3",
+    same(""),
     "rank 1",
     "boom",
     (),
@@ -339,4 +354,4 @@ def test_the_tables(line: Timeline) -> None:
 def test_the_head_and_the_logs_begin_with_the_cause(line: Timeline) -> None:
     assert header(line, {"/log/1": "boom"}) == HEADER
     tails = {"/log/1": "x", "/log/s": "y", "/log/2": "z", "/log/0": " \n"}
-    assert list(log_ends(line, tails)) == LOGS
+    assert list(log_ends(line, tails, {"/log/1": "./1"})) == LOGS
