@@ -151,3 +151,50 @@ def _run(
         reason = f"rank {fails} was killed by SIGKILL" if fails in ranks else "SIGTERM received"
         node.at(seconds + 0.5, "stop", reason=reason, running=[])
     return last
+
+
+def measured_job(
+    nodes: int, per_node: int, slow: Optional[int] = None, fails: Optional[int] = None
+) -> List[str]:
+    """The event files of a made-up job with metrics each ten seconds; the rank `slow` gets slower."""
+    chance = random.Random(3)
+    found = []
+    for number, text in enumerate(synthetic_job(nodes, per_node, fails)):
+        node = Writer(number, 10**13 + number * 10**11)
+        ranks = list(range(number * per_node, (number + 1) * per_node))
+        for turn in range(8, 60):
+            node.at(turn * 10, "metrics", **_measured(ranks, turn, slow, chance))
+        if slow in ranks:
+            node.at(340, "slow rank", rank=slow, step_time=0.75, others=0.52)
+        found.append(text + node.text())
+    return found
+
+
+def _measured(ranks: List[int], turn: int, slow: Optional[int], chance: random.Random) -> Dict[str, Any]:
+    def each(value: float, spread: float = 0.0) -> List[float]:
+        return [round(value + spread * chance.random(), 3) for _ in ranks]
+
+    steps = [
+        40.0
+        if turn == 8
+        else round((0.5 + 0.05 * chance.random()) * (1.5 if rank == slow and turn > 30 else 1), 3)
+        for rank in ranks
+    ]
+    cards = list(range(len(ranks)))
+    return {
+        "seconds": 10.0,
+        "ranks": {
+            "rank": ranks, "cpu": each(0.9, 0.2), "rss": each(2000 + 10 * turn, 100), "threads": [60 for _ in ranks],
+            "read": each(0, 100), "written": each(0), "step": [20 * turn for _ in ranks], "step_time": steps,
+            "loss": each(2.3 / (1 + turn / 10), 0.05), "values": {"lr": each(turn / 10_000)},
+        },
+        "cards": {
+            "card": cards, "kind": "npu", "utilisation": each(95, 5), "memory": each(30_000 + turn),
+            "memory_total": [32_768 for _ in cards], "temperature": each(55 + turn // 10), "power": each(300, 10),
+            "health": ["OK" for _ in cards], "link": ["UP" for _ in cards],
+        },
+        "host": {
+            "cpu": 4.4, "cores": 64, "memory": [120_000 + 100 * turn, 512_000],
+            "disks": {"/cache": [1200 + 3 * turn, 50_000], "/dev/shm": [10, 2048]}, "received": 1.2, "sent": None,
+        },
+    }  # fmt: skip

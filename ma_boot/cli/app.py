@@ -92,6 +92,10 @@ COMMANDS = {
         "ma_boot.cli.doctor:doctor",
         "Checks this container before a job does; each finding says what is wrong and what to do.",
     ),
+    "rehearsal": (
+        "ma_boot.cli.rehearsal:rehearsal",
+        "Lists, opens and removes the rehearsals of `ma_boot --local`.",
+    ),
     "report": (
         "ma_boot.cli.report:report",
         "Makes one page of a job: all its nodes on one timeline.",

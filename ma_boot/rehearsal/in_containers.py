@@ -31,7 +31,7 @@ from ma_boot.rehearsal.platform import (
     write_tables,
     writes,
 )
-from ma_boot.rehearsal.rehearse import begin, finish, node_limits
+from ma_boot.rehearsal.rehearse import begun, finish, node_limits
 from ma_boot.rehearsal.requested import Rehearsal
 from ma_boot.rehearsal.setup import files_of, make_directories, new_job, of_simulated_table
 from ma_boot.reporting import RunResult
@@ -71,9 +71,9 @@ def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, worl
                 Path(world.cwd, obs_root).resolve() if obs_root else None,
                 world.environ,
             )
-            begin(job, rehearsal, world)
-            run = _run_nodes(rehearsal, job, created, world)
-            exit_code = finish(rehearsal, job, run, world, started)
+            with begun(job, rehearsal, world):
+                run = _run_nodes(rehearsal, job, created, world)
+                exit_code = finish(rehearsal, job, run, world, started)
             if options.keep:
                 world.journal.say(created.kept_note())
                 remover.keep = True

@@ -7,14 +7,16 @@ import shutil
 import signal
 import subprocess
 import time
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, Iterator, List
 
 from ma_boot.errors import BootError
 from ma_boot.launch import WorkerSpec
 from ma_boot.node import BootRequest, World, shown
 from ma_boot.rehearsal.form_transfers import uploading_outputs
 from ma_boot.rehearsal.job_run import JobRun
+from ma_boot.rehearsal.kept import marked, pruned
 from ma_boot.rehearsal.live_view import live_view
 from ma_boot.rehearsal.node_specs import node_spec, rerooted_paths, rerooting_note
 from ma_boot.rehearsal.platform import SimulatedJob, at_start, first_start, rank_table
@@ -42,36 +44,41 @@ def rehearse(rehearsal: Rehearsal, world: World) -> int:
     """
     started = time.monotonic()
     request = rehearsal.request
-    with set_up(rehearsal, world) as setup:
-        job, say = setup.job, world.journal.say
-        begin(job, rehearsal, world)
-        if setup.code is None:
-            say(NO_CODE)
-        if rerooted_paths(setup):
-            say(rerooting_note(rerooted_paths(setup)))
-        timeout = request.transfers.upload_timeout
-        with uploading_outputs(rehearsal.channels, job, setup.store, timeout, world.inbox, say):
-            job_run = JobRun(setup, node_limits(request), world)
-            with live_view(job, world.journal.console):
-                run = job_run.run()
-    code = job_exit_code(run, world.inbox.stops)
-    verdicts = verdicts_of(setup, job_run, code, cause(job, run, code))
-    if verdicts:
-        say("\n".join(line for verdict in verdicts for line in verdict.lines()))
-        try:
-            write_verdicts(job.root, verdicts)
-        except OSError as error:  # a full disk does not change how the job ended
-            say(f"cannot write {error.filename or job.root}: {error.strerror}")
-    return finish(rehearsal, job, run, world, started)
+    with ExitStack() as stack:
+        with set_up(rehearsal, world) as setup:
+            job, say = setup.job, world.journal.say
+            stack.enter_context(begun(job, rehearsal, world))
+            if setup.code is None:
+                say(NO_CODE)
+            if rerooted_paths(setup):
+                say(rerooting_note(rerooted_paths(setup)))
+            timeout = request.transfers.upload_timeout
+            with uploading_outputs(rehearsal.channels, job, setup.store, timeout, world.inbox, say):
+                job_run = JobRun(setup, node_limits(request), world)
+                with live_view(job, world.journal.console):
+                    run = job_run.run()
+        code = job_exit_code(run, world.inbox.stops)
+        verdicts = verdicts_of(setup, job_run, code, cause(job, run, code))
+        if verdicts:
+            say("\n".join(line for verdict in verdicts for line in verdict.lines()))
+            try:
+                write_verdicts(job.root, verdicts)
+            except OSError as error:  # a full disk does not change how the job ended
+                say(f"cannot write {error.filename or job.root}: {error.strerror}")
+        return finish(rehearsal, job, run, world, started)
 
 
-def begin(job: SimulatedJob, rehearsal: Rehearsal, world: World) -> None:
-    """Opens the journal of the rehearsal."""
+@contextmanager
+def begun(job: SimulatedJob, rehearsal: Rehearsal, world: World) -> Iterator[None]:
+    """Opens the journal of the rehearsal, whose directory has the mark of one that runs during the block."""
+    command = shown(rehearsal.typed, world.environ)
     world.journal.open(Path(job.events_file), None)
-    world.journal.event("rehearsal", command=shown(rehearsal.typed, world.environ))
+    world.journal.event("rehearsal", command=command)
     world.journal.say(
         f"rehearsing {job.name}: {job.nodes} nodes x {job.devices_per_node} devices in {job.root}"
     )
+    with marked(Path(job.root), command):
+        yield
 
 
 def node_limits(request: BootRequest) -> Limits:
@@ -93,6 +100,9 @@ def finish(rehearsal: Rehearsal, job: SimulatedJob, run: RunResult, world: World
     code = job_exit_code(run, world.inbox.stops)
     events = [Path(job.events_file), *(file for node in range(job.nodes) for file in events_of(job, node))]
     made = write_in_time(events, Path(job.page_file), world.environ, world.inbox, journal.say, PAGE_SECONDS)
+    removed, problems = pruned(Path(job.root).parent, rehearsal.keep)
+    if removed or problems:
+        journal.say("\n".join([f"{removed} old rehearsals were removed (--keep-rehearsals)", *problems]))
     page, obs_root = job.page_file if made else None, rehearsal.request.transfers.obs_root
     journal.say("\n".join(summary_lines(job, run, code, time.monotonic() - started, obs_root, page)))
     return code

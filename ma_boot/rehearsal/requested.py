@@ -10,6 +10,7 @@ from ma_boot.errors import UsageError
 from ma_boot.node import BootRequest
 from ma_boot.rehearsal.containers import ContainerOptions
 from ma_boot.rehearsal.faults import ALL_FAULTS, Fault, parse_faults
+from ma_boot.rehearsal.kept import KEEP
 from ma_boot.rehearsal.platform import FormChannel, parse_channels
 
 
@@ -20,6 +21,7 @@ class Rehearsal:
     `channels` are the inputs and outputs of the job form, `appended` further arguments; with `obs_server` the
     directory `--obs-root` is served as OBS; `sandbox` is None or `bwrap`; the nodes
     get no code that matches a pattern of `exclude`. `typed` are the words of the command line.
+    Of the rehearsals in `rehearsal_dir`, the `keep` newest stay.
     """
 
     request: BootRequest
@@ -35,6 +37,7 @@ class Rehearsal:
     sandbox: Optional[str] = None
     exclude: Tuple[str, ...] = ()
     typed: Tuple[str, ...] = ()
+    keep: int = KEEP
 
     def faults_of(self, stage: str) -> List[Fault]:
         """The faults of one stage: `rank`, `node`, `table`, `obs` or `disk`."""
@@ -72,6 +75,7 @@ def rehearsal_of(request: BootRequest, options: Mapping[str, Any], typed: Sequen
         sandbox=options["sandbox"],
         exclude=tuple(options["exclude"]),
         typed=tuple(typed),
+        keep=options["keep_rehearsals"],
     )
 
 

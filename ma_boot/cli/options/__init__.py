@@ -23,7 +23,7 @@ from ma_boot.cli.options.option import (
 )
 from ma_boot.cli.options.plan import PLAN_TOPIC
 from ma_boot.cli.options.ranks import PRODUCT, RANK_ORDER, RANKS
-from ma_boot.cli.options.rehearsal import REHEARSAL
+from ma_boot.cli.options.rehearsal import REHEARSAL, REHEARSAL_DIR
 from ma_boot.cli.options.running import RUNNING
 from ma_boot.cli.options.start import PLATFORMS, START
 
@@ -33,6 +33,7 @@ __all__ = [
     "PLATFORMS",
     "PRODUCT",
     "RANK_ORDER",
+    "REHEARSAL_DIR",
     "SECONDS",
     "SECONDS_ABOVE_0",
     "TOPICS",

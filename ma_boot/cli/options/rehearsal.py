@@ -7,6 +7,7 @@ import click
 from ma_boot.cli.options.completion import DIR, FILE
 from ma_boot.cli.options.option import LOCAL, PROCESS, SECONDS, RunOption, Topic
 
+REHEARSAL_DIR = "ma_boot-rehearsal"
 REHEARSAL = Topic(
     "rehearsal",
     "the job on this machine, without the platform",
@@ -61,9 +62,17 @@ REHEARSAL = Topic(
         RunOption(
             "--rehearsal-dir",
             **DIR,
-            default="ma_boot-rehearsal",
+            default=REHEARSAL_DIR,
             requires=(LOCAL,),
             help="Directory of the simulated nodes.",
+        ),
+        RunOption(
+            "--keep-rehearsals",
+            type=click.IntRange(1),
+            default=20,
+            metavar="N",
+            requires=(LOCAL,),
+            help="Of the rehearsals there, only the N newest are kept.",
         ),
         RunOption(
             "--input",

@@ -72,8 +72,7 @@ def _fixed(timeline: Timeline, tails: Mapping[str, str]) -> Dict[str, object]:
         "facts": facts_part(numbers),
         "notices": notices(numbers, timeline.unreadable, timeline.earlier_runs),
         "data": data_part(place_rows(timeline), transfers(timeline), scale(timeline.seconds)),
-        "stacks": NOTHING,
-        "charts": NOTHING,
+        **_of_running(timeline),
         "start": start_part(commands(timeline)),
         "began": f"{timeline.began:.3f}",
         "seconds": f"{timeline.seconds:.3f}",
@@ -82,6 +81,18 @@ def _fixed(timeline: Timeline, tails: Mapping[str, str]) -> Dict[str, object]:
         **files(),
         "version": __version__,
     }
+
+
+def _of_running(timeline: Timeline) -> Dict[str, object]:
+    """Charts and stacks, for which nothing is loaded where there are none."""
+    runs = [run for _, run in timeline.all_runs()]
+    if not any(run.samples or run.stacks for run in runs):
+        return {"charts": NOTHING, "stacks": NOTHING}
+    from ma_boot.reporting.page.charts import charts, marked
+    from ma_boot.reporting.page.measured import charts_part, stacks_part
+
+    drawn = charts_part(charts(timeline), marked(timeline), scale(timeline.seconds))
+    return {"charts": drawn, "stacks": stacks_part(timeline)}
 
 
 def _has_failure(node: NodeTimeline) -> bool:

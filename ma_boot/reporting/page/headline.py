@@ -54,8 +54,11 @@ def said(timeline: Timeline, tail: str) -> Text:
     `tail` is the end of that process's log, for events that do not have its words.
     """
     outcome = timeline.outcome
-    if outcome.exit_code in (None, 0) or outcome.by == "signal":
+    of_others = [run.job_cause for _, run in timeline.all_runs() if run.job_cause]
+    if outcome.exit_code in (None, 0) or (outcome.by == "signal" and not of_others):
         return same("")
+    if of_others and not outcome.words:
+        return same(of_others[-1][:MOST_SAID])
     if outcome.by == "training" or outcome.words:
         return same((outcome.words or (own_words(tail) if tail else None) or "")[:MOST_SAID])
     stacks = [one for _, run in timeline.all_runs() for one in run.stacks if one.suspect]

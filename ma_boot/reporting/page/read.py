@@ -79,7 +79,7 @@ def relative_url(place: Path, page: Path) -> str:
 def tails(timeline: Timeline, places: Mapping[str, Path], hide: Callable[[str], str]) -> Dict[str, str]:
     """The ends of the logs that the page shows, by log file as in the events."""
     wanted = [process for process in logs_to_read(timeline) if process.log_file in places]
-    each = min(LARGEST_TAIL, max(SMALLEST_TAIL, ALL_TAILS // max(1, len(wanted))))
+    each = min(LARGEST_TAIL, ALL_TAILS // max(1, len(wanted)))
     found: Dict[str, str] = {}
     for process in wanted:
         size = CAUSE_TAIL if process.role == CAUSE else each

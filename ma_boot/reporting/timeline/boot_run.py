@@ -16,7 +16,7 @@ from ma_boot.reporting.timeline.job_timeline import (
     Sample,
     TransferSpan,
 )
-from ma_boot.reporting.timeline.measured import hang_stacks, sample
+from ma_boot.reporting.timeline.measured import hang_stacks, job_cause, sample
 
 MOST_PROCESSES = 1200  # of one run: with restarts a node has more processes than ranks
 MOST_INCIDENTS = 200
@@ -78,6 +78,7 @@ def boot_run(node: Optional[int], events: Tuple[Tuple[float, Event], ...]) -> Bo
         places=tuple(story.places[:MOST_PLACES]),
         stacks=tuple(story.stacks[-MOST_STACKS:]),
         samples=tuple(story.samples),
+        job_cause=story.job_cause,
     )
 
 
@@ -100,6 +101,7 @@ class _Story:
         self.places: List[PlaceOfData] = []
         self.stacks: List[HangStacks] = []
         self.samples: List[Sample] = []
+        self.job_cause = ""
         self._node = node
         self._latest: Dict[str, int] = {}  # label: the index of its latest process
         self._samples: Dict[str, List[Tuple[float, int]]] = {}  # of transfers that go on, by direction
@@ -119,6 +121,7 @@ class _Story:
             "channel": self._channel,
             "stacks": self._stacks,
             "metrics": self._metrics,
+            "job cause": self._job_cause,
         }
         if kind in known:
             known[kind](at, event)
@@ -217,6 +220,9 @@ class _Story:
 
     def _stacks(self, at: float, event: Event) -> None:
         self.stacks.append(hang_stacks(at, event))
+
+    def _job_cause(self, at: float, event: Event) -> None:
+        self.job_cause = job_cause(event)
 
     def _metrics(self, at: float, event: Event) -> None:
         self.samples.append(sample(at, event))

@@ -123,7 +123,8 @@ class BootRun(NamedTuple):
     """One run of the boot command on a node; `exit_code` is None without an event of its end.
 
     `by` is whose exit code it is: `signal`, `ma_boot`, `training`, `output`, or empty. `words` are what the
-    process that failed first said of it, `command` is the boot command with the options that were given.
+    process that failed first said of it, `command` is the boot command with the options that were given,
+    `job_cause` who ended the whole job, as the nodes told each other.
     """
 
     begin: float
@@ -143,6 +144,7 @@ class BootRun(NamedTuple):
     places: Tuple[PlaceOfData, ...] = ()
     stacks: Tuple[HangStacks, ...] = ()
     samples: Tuple[Sample, ...] = ()
+    job_cause: str = ""
 
 
 class NodeTimeline(NamedTuple):

@@ -25,10 +25,21 @@ def hang_stacks(at: float, event: Event) -> HangStacks:
         else []
     )
     named = suspect if isinstance(suspect, dict) else {}
-    rank, node = whole(named, "rank"), whole(named, "node")
-    who = [f"rank {rank}"] if rank is not None else []
-    who += [f"node {node}"] if node is not None else []
-    return HangStacks(at, tuple(groups), ", ".join(who), words(named, "why", 600))
+    return HangStacks(at, tuple(groups), _who(named), words(named, "why", 600))
+
+
+def job_cause(event: Event) -> str:
+    """Who ended the whole job, and how: `node 3, rank 27: ValueError: ...`; empty if unknown."""
+    cause = _object(event, "cause")
+    who, code = _who(cause), whole(cause, "code", 255)
+    said = words(cause, "words") or ("" if code is None else f"exit code {code}")
+    return f"{who}: {said}" if who and said else ""
+
+
+def _who(named: Event) -> str:
+    """`node 3, rank 27`, as far as it is known."""
+    parts = ((name, whole(named, name)) for name in ("node", "rank"))
+    return ", ".join(f"{name} {number}" for name, number in parts if number is not None)
 
 
 def _group(one: Mapping[str, Any]) -> StackGroup:

@@ -69,16 +69,18 @@ ALLOWED_IN_MA_BOOT: Dict[str, str] = {
     "rehearsal.obs_server": "rehearsal.obs_server.storage rehearsal.obs_server.wire reporting path_mapping.localfs",
     "rehearsal.platform": "errors rank_table modelarts environment rehearsal.faults path_mapping",
     "rehearsal.sandbox": "errors processes",
+    "rehearsal.kept": "errors",
     "rehearsal.containers": "errors modelarts processes reporting image rehearsal.platform",
     "rehearsal": "errors processes modelarts environment launch reporting reporting.timeline reporting.page transfers supervisor image node "
     "rehearsal.faults rehearsal.injection rehearsal.obs_server rehearsal.obs_server.storage rehearsal.platform "
-    "rehearsal.sandbox rehearsal.containers path_mapping",
+    "rehearsal.sandbox rehearsal.kept rehearsal.containers path_mapping",
     "job_service": "errors redact job reporting rehearsal.platform path_mapping",
     "cli.options": "errors rank_table metrics modelarts launch rehearsal.faults path_mapping",
     "cli": "errors redact lean_click job rank_table processes modelarts environment launch reporting reporting.timeline reporting.page "
     "transfers supervisor image doctor node rehearsal rehearsal.faults cli.options path_mapping",
     "cli.job": "errors job job_service image reporting reporting.page cli.options cli",
     "cli.checkpoint": "errors modelarts reporting transfers cli.options cli path_mapping",
+    "cli.rehearsal": "errors reporting rehearsal.kept cli.options cli",
     "__main__": "cli",
 }
 OUTSIDE = {"ma_boot.__main__", "ma_boot.for_training.ma_boot", "ma_boot.for_training.path_mapping"}

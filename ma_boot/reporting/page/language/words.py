@@ -60,13 +60,13 @@ INCIDENTS: Dict[str, Text] = {
     "unkillable": Text("could not be killed", "无法终止"),
     "hang": Text("hang", "挂起"),
     "waiting": Text("waited", "等待"),
-    "channel": Text("input or output of the job form", "作业表单的输入或输出"),
     "left-over": Text("processes of an earlier run were stopped", "已清理上次运行遗留的进程"),
     "dropped": Text("lines not shown: standard output was blocked", "标准输出阻塞，部分行未显示"),
     "restored": Text("checkpoint to go on from", "从此检查点继续训练"),
     "checkpoints": Text(
         "last checkpoint of the node; newest whole set", "本节点最后的检查点；最新的完整检查点"
     ),
+    "slow rank": Text("slow rank", "慢 rank"),
     "fault": Text("injected fault", "演练注入的故障"),
     "start": Text("boot command run again", "启动命令再次执行"),
 }

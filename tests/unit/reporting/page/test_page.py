@@ -286,13 +286,13 @@ def test_files_that_were_checked_by_their_length_only_are_told() -> None:
 KINDS = [
     "job", "phase-start", "phase-end", "start", "first-output", "exit", "progress", "transfer", "stop", "kill",
     "unkillable", "hang", "left-over", "dropped", "channel", "waiting", "restart", "fault", "end", "job-end", "new-kind",
-    "checkpoint", "checkpoints", "restored",
+    "checkpoint", "checkpoints", "restored", "metrics", "stacks", "slow rank", "routes", "rehearsal", "job cause",
 ]  # fmt: skip
 NAMES = [
     "time", "monotonic_ns", "node", "phase", "seconds", "outcome", "detail", "label", "rank", "code", "signal",
     "stopped", "oom", "log_file", "first_ns", "ended_ns", "direction", "files", "bytes", "bytes_done", "reason",
     "left", "labels", "pids", "lines", "exit_code", "by", "cause", "name", "nodes", "target", "fault", "host",
-    "step", "source", "published", "whole", "before", "age",
+    "ranks", "cards", "host", "folded", "suspect", "inputs", "outputs", "command", "words", "step", "source", "published", "whole", "before", "age",
 ]  # fmt: skip
 LEAF = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(), st.text(),

@@ -9,7 +9,6 @@ import pytest
 
 from ma_boot.reporting.page.compose import page_text
 from ma_boot.reporting.page.drawing.lanes import Chart, lane
-from ma_boot.reporting.page.drawing.scale import figure, place, scale, ticks
 from ma_boot.reporting.page.headline import headline, meaning, missing_nodes, node_list
 from ma_boot.reporting.page.language.words import Text, code_shown, ranges
 from ma_boot.reporting.page.sections import facts, header, incident_rows, log_ends, logs_to_read, process_rows

@@ -1,0 +1,135 @@
+"""Lists, opens and removes kept rehearsals."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Mapping, Optional, Sequence
+
+import click
+
+from ma_boot.cli.help import Group
+from ma_boot.cli.options import REHEARSAL_DIR
+
+if TYPE_CHECKING:
+    from ma_boot.rehearsal.kept import KeptRehearsal
+
+_directory = click.option(
+    "--rehearsal-dir",
+    default=REHEARSAL_DIR,
+    show_default=True,
+    envvar="MABOOT_REHEARSAL_DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where the rehearsals are.",
+)
+
+
+@click.group(cls=Group)
+def rehearsal() -> None:
+    """Lists, opens and removes the rehearsals of `ma_boot --local`.
+
+    \b
+    Example:
+      ma_boot rehearsal list
+    """
+
+
+@rehearsal.command("list")
+@_directory
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_all(rehearsal_dir: Path, as_json: bool) -> int:
+    """Prints a line for each rehearsal, the newest first.
+
+    \b
+    Example:
+      ma_boot rehearsal list
+    """
+    from ma_boot.rehearsal.kept import kept_in
+    from ma_boot.reporting import print_lines
+
+    found = kept_in(rehearsal_dir)
+    if as_json:
+        import json
+
+        values = [{**one._asdict(), "path": str(one.path), "bytes": one.bytes()} for one in found]
+        print_lines(json.dumps(values, indent=2, ensure_ascii=False, default=str))
+    elif not found:
+        print_lines(f"no rehearsals in {rehearsal_dir}")
+    else:
+        print_lines("\n".join(map(_line, found)))
+    return 0
+
+
+def _line(one: KeptRehearsal) -> str:
+    from ma_boot.reporting import size
+
+    began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one.began))
+    code = "no end" if one.exit_code is None else f"exit code {one.exit_code}"
+    return (
+        f"{one.name}  {began}  {'running' if one.running else code:13}  {size(one.bytes()):>8}  {one.command}"
+    )
+
+
+@rehearsal.command("open")
+@click.argument("name", required=False)
+@_directory
+@click.pass_obj
+def open_page(environ: Mapping[str, str], name: Optional[str], rehearsal_dir: Path) -> int:
+    """Opens the page of a rehearsal in the browser, by default the newest one that has a page.
+
+    NAME is as `ma_boot rehearsal list` prints it, or a part of it. The path is printed, too.
+
+    \b
+    Example:
+      ma_boot rehearsal open
+    """
+    from ma_boot.errors import ConfigError
+    from ma_boot.rehearsal.kept import kept_in, named
+    from ma_boot.reporting import print_lines
+
+    found = named(rehearsal_dir, [name]) if name else kept_in(rehearsal_dir)
+    page = next((one.page for one in found if one.page is not None), None)
+    if page is None:
+        raise ConfigError(f"no page of {name or 'a rehearsal'} in {rehearsal_dir}: does it run still?")
+    page = page.absolute()
+    print_lines(str(page))
+    has_screen = sys.platform == "darwin" or any(
+        environ.get(v) for v in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+    )
+    if has_screen:
+        import webbrowser
+
+        webbrowser.open(page.as_uri())
+    return 0
+
+
+@rehearsal.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@_directory
+@click.option("--keep", type=click.IntRange(0), metavar="N", help="Keep the N newest; 0 removes all.")
+def clean(names: Sequence[str], rehearsal_dir: Path, keep: Optional[int]) -> int:
+    """Removes rehearsals that are over, with all their files: those of these NAMES, or the oldest.
+
+    What runs, and what no rehearsal has made, stays.
+
+    \b
+    Example:
+      ma_boot rehearsal clean --keep 5
+    """
+    from ma_boot.errors import CannotCreate
+    from ma_boot.rehearsal.kept import named, pruned, remove
+    from ma_boot.reporting import print_lines
+
+    if bool(names) == (keep is not None):
+        raise click.UsageError("expected either NAMES, or --keep N: how many of the newest stay (0: none)")
+    if keep is not None:
+        removed, problems = pruned(rehearsal_dir, keep)
+        print_lines(f"{removed} removed from {rehearsal_dir}")
+        if problems:
+            raise CannotCreate("\n".join(problems))
+        return 0
+    for one in named(rehearsal_dir, names):
+        remove(one)
+        print_lines(f"{one.path} removed")
+    return 0

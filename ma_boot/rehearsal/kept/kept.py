@@ -1,0 +1,212 @@
+"""Finds rehearsals by the mark that each one leaves in its directory, and removes those that are over.
+
+The mark is locked while the rehearsal runs: whatever ends it, the kernel takes the lock away. A directory
+without a mark, of another user, behind a link or with another name than in its mark is not ours.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import stat
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+from ma_boot.errors import CannotCreate, ConfigError, listed
+
+KEEP = 20  # so many stay by default
+MARK = "rehearsal.json"
+_NAME = r"ma-job-[0-9a-f]{8}"
+_END_BYTES = 16_000  # the end of the events, where the last one is
+
+
+class KeptRehearsal(NamedTuple):
+    """A rehearsal in `path`: its command, when it began (seconds since 1970), and how it ended.
+
+    `exit_code` is None for one that runs or has left no event of its end; `page` is None without a page.
+    """
+
+    path: Path
+    command: str
+    began: float
+    running: bool
+    exit_code: Optional[int]
+    cause: str
+    page: Optional[Path]
+
+    @property
+    def name(self) -> str:
+        """The name of its directory."""
+        return self.path.name
+
+    def bytes(self) -> int:
+        """What its files take on the disk."""
+        found = 0
+        for directory, _, names in os.walk(self.path):
+            for name in names:
+                with suppress(OSError):
+                    found += os.lstat(os.path.join(directory, name)).st_blocks * 512
+        return found
+
+
+@contextmanager
+def marked(root: Path, command: str) -> Iterator[None]:
+    """Marks the directory of a rehearsal as ours, and as running during the block.
+
+    Raises:
+        CannotCreate: The mark cannot be written.
+    """
+    try:
+        descriptor = os.open(root / MARK, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o640)
+    except OSError as error:
+        raise CannotCreate(f"cannot write {root / MARK}: {error.strerror}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        mark = {"rehearsal": root.name, "command": command, "began": time.time()}
+        os.write(descriptor, (json.dumps(mark) + "\n").encode("utf-8", "backslashreplace"))
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def kept_in(directory: Path) -> List[KeptRehearsal]:
+    """The rehearsals in a directory, the newest first; none if it does not exist."""
+    try:
+        names = [name for name in os.listdir(directory) if re.fullmatch(_NAME, name)]
+    except OSError:
+        return []
+    found = [one for name in names for one in [_kept(directory / name)] if one is not None]
+    return sorted(found, key=lambda one: one.began, reverse=True)
+
+
+def named(directory: Path, names: Sequence[str]) -> List[KeptRehearsal]:
+    """The rehearsals of these names; a part that only one has is enough.
+
+    Raises:
+        ConfigError: There is none of a name, or several, or what is there is not ours.
+    """
+    every, found, problems = kept_in(directory), [], []
+    for name in names:
+        fitting = [one for one in every if one.name == name] or [one for one in every if name in one.name]
+        if len(fitting) == 1:
+            found.append(fitting[0])
+        else:
+            several = ", ".join(one.name for one in fitting[:4])
+            problems.append(
+                f"{name}: " + (f"several have that in their name: {several}" if fitting else "none")
+            )
+    if problems:
+        raise ConfigError(listed(f"expected rehearsals in {directory} (ma_boot rehearsal list):", problems))
+    return found
+
+
+def remove(rehearsal: KeptRehearsal) -> None:
+    """Removes a rehearsal with all its files.
+
+    Raises:
+        ConfigError: It runs, or is not ours any more.
+        CannotCreate: Its files cannot be removed, at least not all.
+    """
+    with _locked(rehearsal.path) as free:
+        if not free:
+            raise ConfigError(f"{rehearsal.path} is running, or is no rehearsal of ours: it stays")
+        # The mark goes last: what cannot be removed now can be removed later.
+        for name in [*(name for name in os.listdir(rehearsal.path) if name != MARK), MARK]:
+            path = rehearsal.path / name
+            try:
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()
+            except OSError as error:
+                raise CannotCreate(f"cannot remove {error.filename or path}: {error.strerror}") from error
+        with suppress(OSError):
+            rehearsal.path.rmdir()
+
+
+def pruned(directory: Path, keep: int) -> Tuple[int, List[str]]:
+    """Removes the oldest rehearsals beyond `keep`, never one that runs: how many, and what went wrong."""
+    removed, problems = 0, []
+    for one in kept_in(directory)[keep:]:
+        if one.running:
+            continue
+        try:
+            remove(one)
+            removed += 1
+        except (ConfigError, CannotCreate) as error:
+            problems.append(str(error))
+    return removed, problems
+
+
+def _kept(path: Path) -> Optional[KeptRehearsal]:
+    mark = _mark(path)
+    if mark is None:
+        return None
+    with _locked(path) as free:
+        running = not free
+    end = {} if running else _end_of(path)
+    code, began = end.get("exit_code"), mark.get("began")
+    pages = sorted(path.glob("*-report.html"))
+    return KeptRehearsal(
+        path=path,
+        command=str(mark.get("command", "")),
+        began=float(began) if isinstance(began, (int, float)) else 0.0,
+        running=running,
+        exit_code=code if isinstance(code, int) else None,
+        cause=str(end.get("cause", "")).split("\n", 1)[0],
+        page=pages[0] if pages else None,
+    )
+
+
+def _mark(path: Path) -> Optional[Dict[str, Any]]:
+    """What the mark of a rehearsal says; None if the directory is not ours."""
+    try:
+        directory, file = os.lstat(path), os.lstat(path / MARK)
+        mine = os.geteuid() in (0, directory.st_uid)
+        if not mine or not stat.S_ISDIR(directory.st_mode) or not stat.S_ISREG(file.st_mode):
+            return None
+        mark = json.loads((path / MARK).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return mark if isinstance(mark, dict) and mark.get("rehearsal") == path.name else None
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[bool]:
+    """Whether the rehearsal is ours and over; nobody else finds it so during the block."""
+    if _mark(path) is None:
+        yield False
+        return
+    try:
+        descriptor = os.open(path / MARK, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        yield False
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        os.close(descriptor)
+
+
+def _end_of(path: Path) -> Dict[str, Any]:
+    """The event of a rehearsal's end; empty if there is none."""
+    for file in (path / "log").glob("*-events.jsonl"):
+        with suppress(OSError, ValueError), file.open("rb") as events:
+            size = events.seek(0, os.SEEK_END)
+            events.seek(max(0, size - _END_BYTES))
+            for line in reversed(events.read().decode("utf-8", "replace").splitlines()):
+                if '"job-end"' in line:
+                    found = json.loads(line)
+                    return found if isinstance(found, dict) else {}
+    return {}
