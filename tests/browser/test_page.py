@@ -62,7 +62,7 @@ def test_a_rehearsed_job_of_16_ranks(rehearsed: str, opened: Open, window: str, 
     assert found.seen("#time .names i") == [f"rank {rank}" for rank in range(16)]
     assert found.page.locator("#time g").count() == 16
     assert "inputs" in " ".join(found.seen(".legend"))
-    assert found.seen("#transfers tbody tr")
+    assert found.seen("#data tbody tr")
     assert "rank 15" in found.seen("#processes tbody tr")[0]
     assert found.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     background = found.page.evaluate("getComputedStyle(document.body).backgroundColor")

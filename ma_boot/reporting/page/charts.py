@@ -7,7 +7,7 @@ from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Sequence
 from ma_boot.reporting import duration, size
 from ma_boot.reporting.page.drawing import UNITS, figure, place
 from ma_boot.reporting.page.language import Text, same
-from ma_boot.reporting.timeline import Sample, Timeline
+from ma_boot.reporting.timeline import Measurement, Timeline
 
 HEIGHT = 52  # pixels
 MOST_POINTS = 240  # of a line
@@ -122,7 +122,7 @@ def _series(timeline: Timeline) -> Dict[Key, Dict[str, Points]]:
     return found
 
 
-def _values(sample: Sample, node: str, several: bool) -> Iterator[Tuple[int, str, str, float]]:
+def _values(sample: Measurement, node: str, several: bool) -> Iterator[Tuple[int, str, str, float]]:
     for name, values in sample.ranks.items():
         if name != "threads":
             for who, value in values.items():

@@ -10,10 +10,10 @@ from ma_boot.reporting.timeline.job_timeline import (
     BootRun,
     HangStacks,
     Incident,
+    Measurement,
     PhaseSpan,
     PlaceOfData,
     ProcessSpan,
-    Sample,
     TransferSpan,
 )
 from ma_boot.reporting.timeline.measured import hang_stacks, job_cause, sample
@@ -100,7 +100,7 @@ class _Story:
         self.job: Event = {}
         self.places: List[PlaceOfData] = []
         self.stacks: List[HangStacks] = []
-        self.samples: List[Sample] = []
+        self.samples: List[Measurement] = []
         self.job_cause = ""
         self._node = node
         self._latest: Dict[str, int] = {}  # label: the index of its latest process

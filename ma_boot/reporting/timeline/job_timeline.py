@@ -107,7 +107,7 @@ class HangStacks(NamedTuple):
     why: str
 
 
-class Sample(NamedTuple):
+class Measurement(NamedTuple):
     """What was measured at a moment: for each metric of `ranks`, `cards` and the `host` the values by name.
 
     Names are ranks or labels, numbers of cards, and parts of the host such as a directory.
@@ -143,7 +143,7 @@ class BootRun(NamedTuple):
     host: str = ""
     places: Tuple[PlaceOfData, ...] = ()
     stacks: Tuple[HangStacks, ...] = ()
-    samples: Tuple[Sample, ...] = ()
+    samples: Tuple[Measurement, ...] = ()
     job_cause: str = ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, Mapping
 
 from ma_boot.reporting.timeline.events import Event, whole, words
-from ma_boot.reporting.timeline.job_timeline import HangStacks, Sample, StackGroup
+from ma_boot.reporting.timeline.job_timeline import HangStacks, Measurement, StackGroup
 
 MOST_GROUPS = 64
 MOST_STACK = 4000  # characters
@@ -52,7 +52,7 @@ def _is_rank(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 1_000_000
 
 
-def sample(at: float, event: Event) -> Sample:
+def sample(at: float, event: Event) -> Measurement:
     """The figures of an event by metric, without those that are unknown."""
     ranks, cards, host = (_object(event, name) for name in ("ranks", "cards", "host"))
     further = _object(ranks, "values")
@@ -60,7 +60,7 @@ def sample(at: float, event: Event) -> Sample:
         **{name: ranks.get(name) for name in _OF_RANKS},
         **{str(n)[:40]: further[n] for n in list(further)[:8]},
     }
-    return Sample(
+    return Measurement(
         at,
         _table(ranks.get("rank"), columns),
         _table(cards.get("card"), {name: cards.get(name) for name in _OF_CARDS}),

@@ -39,7 +39,8 @@ def test_files_bytes_and_places_stand_in_the_report_and_on_the_page(node: Node) 
     assert f"[ma_boot] input data_url: 1 files, 5 B in {node.home}/data, from {URL}\n" in ended.output
     assert channels(node) == [["output", "train_url", 2, 6], ["input", "data_url", 1, 5]]
     page = (node.log_dir / "modelarts-job-test-node-0-report.html").read_text()
-    assert f"output train_url · 2 files, 6 B · {URL}" in page
+    row = f"<code>{node.home}/model</code></td><td><code>{URL}</code></td><td>2</td><td>6 B</td>"
+    assert row in page
 
 
 def test_an_output_to_which_nothing_was_written_is_lost(node: Node) -> None:

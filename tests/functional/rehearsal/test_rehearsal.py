@@ -139,6 +139,19 @@ def test_a_rehearsal_beside_its_own_script_copies_no_sandbox(laptop: Path) -> No
     )
 
 
+def test_old_rehearsals_are_removed_and_the_page_has_the_command_as_it_was_typed(laptop: Path) -> None:
+    for _ in range(2):
+        ended = rehearse(laptop, "--keep-rehearsals", "1", "project/train.py", "--token", "planted")
+        assert ended.code == 0, ended.output
+    (left,) = laptop.glob("ma_boot-rehearsal/*")
+    assert "1 old rehearsals were removed" in ended.output
+    (page,) = left.glob("*-report.html")
+    text = page.read_text()
+    assert "--keep-rehearsals 1 project/train.py --token &#x27;******&#x27;</pre>" in text
+    assert "planted" not in text
+    assert '<a href="./node-0/home/ma-user/modelarts/log/' in text
+
+
 def test_a_node_that_fails_stops_the_others_and_gives_its_code(laptop: Path) -> None:
     shape = ["--nodes", "2", "--devices-per-node", "2"]
     ended = rehearse(laptop, *shape, "project/train.py", "exit:7:3", "sleep")

@@ -109,13 +109,13 @@ def test_the_first_of_several_stops_counts() -> None:
     assert end_event(ending)["label"] == "rank 1"
 
 
-def test_what_to_do_about_a_failure_follows_its_cause() -> None:
+def test_what_to_do_about_a_failure_is_said_before_the_last_line() -> None:
     run = RunResult((ended(0, 3),), advice=("ask for more memory", "or less"))
     lines = report_lines(Ending.of(None, [], None, run, None), [])
     assert lines[-3:] == [
-        "exit code 3: rank 0 ended with exit code 3 after 1.3 s (the training's own code)",
         "  - ask for more memory",
         "  - or less",
+        "exit code 3: rank 0 ended with exit code 3 after 1.3 s (the training's own code)",
     ]
 
 

@@ -312,9 +312,9 @@ class TestDrawing:
         assert lane(failed.nodes[0], failed.seconds, chart).rows == (("rank 0", True, 0),)
 
 
-def test_a_page_of_1100_nodes_has_every_lane_and_says_what_does_not_fit() -> None:
-    line = timeline_of([read_events(file, lambda text: text) for file in synthetic_job(1100, 8)])
+def test_a_page_of_1500_nodes_has_every_lane_and_says_what_does_not_fit() -> None:
+    line = timeline_of([read_events(file, lambda text: text) for file in synthetic_job(1500, 8)])
     page = page_text(line, {})
     assert len(page.encode()) < 2_000_000
     drawn = page.count("<title>rank ") // 8
-    assert f"{1100 - drawn} more nodes do not fit on this page." in page
+    assert f"{1500 - drawn} more nodes do not fit on this page." in page

@@ -67,8 +67,7 @@ class TestTails:
     @pytest.mark.parametrize(("count", "each"), [(1, 15_998), (62, 15_998), (64, 15_623), (250, 3_998)])
     def test_all_logs_share_the_room(self, tmp_path: Path, count: int, each: int) -> None:
         for rank in range(count):
-            (tmp_path / f"{rank}.txt").write_bytes(b"xx
-" * 10_000)
+            (tmp_path / f"{rank}.txt").write_bytes(b"xx\n" * 10_000)
         found = found_tails(line_of(node_with_logs(tmp_path, count)))
         assert len(found) == count
         assert {len(text) for text in found.values()} == {each}, (
