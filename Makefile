@@ -139,6 +139,7 @@ bench: $(BENCH)/made ## the benchmarks, beside their peers (7 minutes)
 	$(BENCH)/bin/python benchmarks/rank_table.py
 	$(BENCH)/bin/python benchmarks/launch.py
 	$(BENCH)/bin/python benchmarks/where.py
+	$(BENCH)/bin/python benchmarks/metrics.py
 
 bench-large: $(BENCH)/made ## install the peers that are large, torchrun and msrun, for `make bench`
 	$(BENCH)/bin/python -m pip install --quiet '.[bench,bench-large]'

@@ -7,9 +7,8 @@ import selectors
 import time
 from typing import Callable, List, Optional, Sequence
 
-from ma_boot.processes import SignalInbox, reap_orphans
+from ma_boot.processes import OomCounters, SignalInbox, reap_orphans
 from ma_boot.reporting import WorkerExit
-from ma_boot.supervisor.oom import OomCounters
 from ma_boot.supervisor.output import OutputPump
 from ma_boot.supervisor.worker import Worker
 

@@ -1,4 +1,4 @@
-"""Detects processes that neither print nor use CPU time, and gets their stacks."""
+"""Detects processes that neither print nor use CPU time nor their card, and gets their stacks."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Sequence
 from ma_boot.errors import described
 from ma_boot.processes import CpuMeter, SignalInbox, process_usages
 from ma_boot.reporting import Journal
+from ma_boot.supervisor.card_life import CardLife
 from ma_boot.supervisor.peers import Alone, Peers
 from ma_boot.supervisor.worker import Worker
 
@@ -43,7 +44,12 @@ class HangDetector:
     """
 
     def __init__(
-        self, timeout: Optional[float], inbox: SignalInbox, journal: Journal, peers: Optional[Peers] = None
+        self,
+        timeout: Optional[float],
+        inbox: SignalInbox,
+        journal: Journal,
+        peers: Optional[Peers] = None,
+        cards: Optional[CardLife] = None,
     ) -> None:
         self._timeout = timeout
         self._inbox = inbox
@@ -51,6 +57,7 @@ class HangDetector:
         self._peers: Peers = peers or Alone()
         self._activities: Dict[int, LastActivity] = {}
         self._meters: Dict[int, CpuMeter] = {}
+        self._cards = cards or CardLife(inbox)
         self._known: List[int] = []
         self._found: List[str] = []
         self._round: Optional[StacksRound] = None
@@ -88,14 +95,22 @@ class HangDetector:
         for worker in running:
             used = self._meters.setdefault(worker.pid, CpuMeter(worker.pid)).measure(processes, os.getpid())
             before = self._activities.get(worker.pid, LastActivity(now, used))
-            self._activities[worker.pid] = before.updated(now, used, worker.output.heard)
-        hung = [worker for worker in running if now - self._activities[worker.pid].when >= self._timeout]
+            self._activities[worker.pid] = before.updated(now, used, self._heard(worker))
+        self._cards.look([worker for worker in running if self._quiet(worker, now) >= self._timeout / 2])
+        hung = [worker for worker in running if self._quiet(worker, now) >= self._timeout]
         new = [worker.spec.label for worker in hung if worker.pid not in self._known]
         self._known = [worker.pid for worker in hung]
         if not new:
             return []
         self._journal.say(f"{', '.join(new)}: no output and no CPU time for {self._timeout:.0f} s")
         return self._ask(new, workers)
+
+    def _heard(self, worker: Worker) -> float:
+        """When the worker last showed life without CPU time: by output, or by its card."""
+        return max(worker.output.heard, self._cards.last_seen(worker))
+
+    def _quiet(self, worker: Worker, now: float) -> float:
+        return now - self._activities[worker.pid].when
 
     def _ask(self, found: List[str], workers: Sequence[Worker]) -> List[str]:
         from ma_boot.supervisor.stacks_round import StacksRound  # only for a hang

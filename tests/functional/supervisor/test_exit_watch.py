@@ -12,9 +12,8 @@ from typing import Iterator, Optional
 import pytest
 
 from ma_boot.launch import WorkerSpec
-from ma_boot.processes import SignalInbox
+from ma_boot.processes import OomCounters, SignalInbox
 from ma_boot.supervisor.exit_watch import ExitWatch
-from ma_boot.supervisor.oom import OomCounters
 from ma_boot.supervisor.output import OutputPump
 from ma_boot.supervisor.worker_group import WorkerGroup
 from tests.functional.node import eventually

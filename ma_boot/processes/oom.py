@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Optional
 
-from ma_boot.processes import memory_groups
+from ma_boot.processes.control_group import memory_groups
 
 
 class OomCounters:

@@ -7,7 +7,7 @@ from typing import Dict, Optional
 
 import pytest
 
-from ma_boot.supervisor.oom import OomCounters
+from ma_boot.processes import OomCounters
 
 V2 = {"proc/self/cgroup": "0::/job\n", "sys/fs/cgroup/job/memory.events": "low 0\noom 0\noom_kill {}\n",
       "sys/fs/cgroup/job/memory.max": "536870912\n"}  # fmt: skip
