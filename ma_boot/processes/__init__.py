@@ -7,10 +7,9 @@ from ma_boot.processes.children import (
     reap_orphans,
     run_child,
 )
-from ma_boot.processes.control_group import memory_groups
+from ma_boot.processes.control_group import OomCounters, memory_groups
 from ma_boot.processes.cpu_meter import CpuMeter, ProcessUsage, process_usages, usage_of
 from ma_boot.processes.leftovers import guarded, stop_leftovers, stop_setup
-from ma_boot.processes.oom import OomCounters
 from ma_boot.processes.orphan_guard import (
     GUARD,
     MARKER_VARIABLE,

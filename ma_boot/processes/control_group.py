@@ -1,9 +1,9 @@
-"""Where the kernel counts the memory of this container."""
+"""Where the kernel counts the memory of this container, and whether it killed a process for want of it."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Iterator, NamedTuple
+from typing import Iterator, NamedTuple, Optional
 
 
 class MemoryGroup(NamedTuple):
@@ -13,6 +13,34 @@ class MemoryGroup(NamedTuple):
     limit: Path
     usage: Path
     stat: Path
+
+
+class OomCounters:
+    """The `oom_kill` counters of this container's control group and of the machine, at the time of creation.
+
+    `/proc/vmstat` counts for the whole machine (Linux 4.13).
+    """
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._root = root
+        counted = ((group, _counter(group.events)) for group in memory_groups(root))
+        self._group = next(((group, before) for group, before in counted if before is not None), None)
+        self._machine_before = _counter(root / "proc/vmstat")
+
+    def evidence(self) -> Optional[str]:
+        """What the kernel has killed since then; None if nothing."""
+        if self._group is not None:
+            group, before = self._group
+            now = _counter(group.events)
+            if now is not None and now > before:
+                size = _text(group.limit).strip()
+                allowed = f" (limit {int(size) >> 20} MiB)" if size.isdecimal() else ""
+                return f"the kernel killed {_processes(now - before)} of this container{allowed}"
+        now = _counter(self._root / "proc/vmstat")
+        if now is not None and self._machine_before is not None and now > self._machine_before:
+            killed = _processes(now - self._machine_before)
+            return f"the kernel killed {killed} of this machine, perhaps of another container"
+        return None
 
 
 def memory_groups(root: Path = Path("/")) -> Iterator[MemoryGroup]:
@@ -40,3 +68,22 @@ def memory_groups(root: Path = Path("/")) -> Iterator[MemoryGroup]:
                     at / "memory.oom_control", at / "memory.limit_in_bytes", at / "memory.usage_in_bytes",
                     at / "memory.stat",
                 )  # fmt: skip
+
+
+def _processes(count: int) -> str:
+    return f"{count} process{'' if count == 1 else 'es'}"
+
+
+def _counter(file: Path) -> Optional[int]:
+    for line in _text(file).splitlines():
+        name, _, value = line.partition(" ")
+        if name == "oom_kill" and value.strip().isdecimal():
+            return int(value)
+    return None
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text()
+    except OSError:
+        return ""

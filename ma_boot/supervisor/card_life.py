@@ -27,10 +27,7 @@ class CardLife:
         self._task: Optional[Task[Tuple[float, List[int]]]] = None
         self._busy: Dict[int, float] = {}  # when a card was last seen to compute
 
-    def __enter__(self) -> CardLife:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
+    def close(self) -> None:
         """Ends the tool, if it is at work."""
         if self._task is not None:
             self._task.cancel()
@@ -50,8 +47,8 @@ class CardLife:
         return self._busy.get(_card_of(worker), -math.inf)
 
     def look(self, quiet: Sequence[Worker]) -> None:
-        """Begins to look at the cards, unless no worker is quiet or the last look is not over."""
-        if quiet and self._task is None:
+        """Begins to look at the cards of these workers, unless the last look is not over."""
+        if self._task is None:
             environ = quiet[0].spec.environ
             try:
                 self._task = Task("cards", lambda cancel: self._looked(environ, cancel), self._inbox)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Sequence
 from ma_boot.errors import described
 from ma_boot.processes import CpuMeter, SignalInbox, process_usages
 from ma_boot.reporting import Journal
-from ma_boot.supervisor.card_life import CardLife
 from ma_boot.supervisor.peers import Alone, Peers
 from ma_boot.supervisor.worker import Worker
 
 if TYPE_CHECKING:
+    from ma_boot.supervisor.card_life import CardLife
     from ma_boot.supervisor.stacks_round import StacksRound
 
 CHECKS = 8  # within the timeout
@@ -44,12 +44,7 @@ class HangDetector:
     """
 
     def __init__(
-        self,
-        timeout: Optional[float],
-        inbox: SignalInbox,
-        journal: Journal,
-        peers: Optional[Peers] = None,
-        cards: Optional[CardLife] = None,
+        self, timeout: Optional[float], inbox: SignalInbox, journal: Journal, peers: Optional[Peers] = None
     ) -> None:
         self._timeout = timeout
         self._inbox = inbox
@@ -57,11 +52,19 @@ class HangDetector:
         self._peers: Peers = peers or Alone()
         self._activities: Dict[int, LastActivity] = {}
         self._meters: Dict[int, CpuMeter] = {}
-        self._cards = cards or CardLife(inbox)
+        self._cards: Optional[CardLife] = None  # once a worker is quiet
         self._known: List[int] = []
         self._found: List[str] = []
         self._round: Optional[StacksRound] = None
         self._next = time.monotonic() + self._interval()
+
+    def __enter__(self) -> HangDetector:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Ends the look at the cards."""
+        if self._cards is not None:
+            self._cards.close()
 
     def _interval(self) -> float:
         return min(LONGEST_INTERVAL, self._timeout / CHECKS) if self._timeout else math.inf
@@ -96,7 +99,7 @@ class HangDetector:
             used = self._meters.setdefault(worker.pid, CpuMeter(worker.pid)).measure(processes, os.getpid())
             before = self._activities.get(worker.pid, LastActivity(now, used))
             self._activities[worker.pid] = before.updated(now, used, self._heard(worker))
-        self._cards.look([worker for worker in running if self._quiet(worker, now) >= self._timeout / 2])
+        self._look_at_cards([worker for worker in running if self._quiet(worker, now) >= self._timeout / 2])
         hung = [worker for worker in running if self._quiet(worker, now) >= self._timeout]
         new = [worker.spec.label for worker in hung if worker.pid not in self._known]
         self._known = [worker.pid for worker in hung]
@@ -107,7 +110,15 @@ class HangDetector:
 
     def _heard(self, worker: Worker) -> float:
         """When the worker last showed life without CPU time: by output, or by its card."""
-        return max(worker.output.heard, self._cards.last_seen(worker))
+        by_card = -math.inf if self._cards is None else self._cards.last_seen(worker)
+        return max(worker.output.heard, by_card)
+
+    def _look_at_cards(self, quiet: Sequence[Worker]) -> None:
+        if quiet:
+            from ma_boot.supervisor.card_life import CardLife  # only for quiet workers
+
+            self._cards = self._cards or CardLife(self._inbox)
+            self._cards.look(quiet)
 
     def _quiet(self, worker: Worker, now: float) -> float:
         return now - self._activities[worker.pid].when

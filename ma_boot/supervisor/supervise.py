@@ -12,7 +12,6 @@ from ma_boot.errors import signal_name
 from ma_boot.launch import WorkerSpec
 from ma_boot.processes import SignalInbox, guarded, own_marker
 from ma_boot.reporting import Journal, RunResult, WorkerExit
-from ma_boot.supervisor.card_life import CardLife
 from ma_boot.supervisor.exit_watch import ExitWatch
 from ma_boot.supervisor.hang_detector import HangDetector
 from ma_boot.supervisor.metrics import NOT_SAMPLED, Metrics, MetricsTask
@@ -65,10 +64,9 @@ def supervise(
         group,
         ExitWatch(pump, inbox, journal.event) as watch,
         MetricsTask(sampled, inbox, journal) as metrics,
-        CardLife(inbox) as cards,
+        HangDetector(limits.hang_timeout, inbox, journal) as hangs,
     ):
         stop = StopLadder(limits.stop_timeout, limits.hurry, inbox.stops, group.signal, journal)
-        hangs = HangDetector(limits.hang_timeout, inbox, journal, cards=cards)
         not_started = group.start(specs, inbox, journal)
         watch.add(group.workers)
         if not_started is not None:
