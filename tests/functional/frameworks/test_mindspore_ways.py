@@ -119,3 +119,31 @@ def test_init_env_in_a_plain_python_process(tmp_path: Path) -> None:
         [str(PYTHON), "train.py"], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
     )
     assert done.stdout.splitlines()[-1:] == ["CPU 1 0 0"], done.stderr
+
+
+def test_what_the_monitors_print_is_in_the_events(tmp_path: Path) -> None:
+    monitors = str(PROGRAMS / "ms_monitors.py")
+    ended = again_after_a_crash(
+        lambda: rehearse(tmp_path, 1, "--rendezvous", "none", "--metrics", "1", monitors), "per step time"
+    )
+    assert ended.code == 0, ended.output
+    newest = max(
+        tmp_path.glob("ma_boot-rehearsal/*/node-0/home/ma-user/modelarts/log/*-events.jsonl"), key=_age
+    )
+    events = [json.loads(line) for line in newest.read_text().splitlines()]
+    ranks = [event["ranks"] for event in events if event["kind"] == "metrics"]
+    told = [one for one in ranks if "loss" in one]
+    assert len(told) >= 3
+    assert told[-1]["step"] == [20, 20], "of the last epoch"
+    for rank in (0, 1):
+        losses = [one["loss"][rank] for one in told if one["loss"][rank] is not None]
+        assert losses[-1] < losses[0] / 10
+        times = [
+            seconds for one in told for seconds in one.get("step_time", [None, None])[rank:][:1] if seconds
+        ]
+        assert len(times) >= 2
+        assert all(0.05 < seconds < 2 for seconds in times), "a step takes a tenth of a second"
+
+
+def _age(file: Path) -> float:
+    return file.stat().st_mtime

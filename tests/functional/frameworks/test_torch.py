@@ -96,3 +96,22 @@ def test_accelerate_once_on_each_node(tmp_path: Path) -> None:
         "--main_process_port=$MABOOT_MASTER_PORT", "--mixed_precision=no", "--dynamo_backend=no", IN_CODE,
     )  # fmt: skip
     assert [one["RANK"] for one in trained(ended)] == ["0", "1", "2", "3"]
+
+
+def test_step_loss_and_step_time_of_the_trainer_of_transformers_are_in_the_events(tmp_path: Path) -> None:
+    ended = rehearse(tmp_path, "--rendezvous", "torch", "--metrics", "1", str(PROGRAMS / "hf_trainer.py"))
+    assert ended.code == 0, ended.output
+    ranks = [event["ranks"] for event in metrics(tmp_path, node=0)]
+    assert ranks[0]["rank"] == [0, 1]
+    assert all(size > 100 for size in ranks[1]["rss"] if size is not None), "torch itself takes as much"
+    told = [one for one in ranks if one.get("step", [None])[0] is not None]  # only the first rank prints
+    assert told[-1]["step"][0] == 60
+    assert 0.1 < told[-1]["step_time"][0] < 1
+    assert told[-1]["loss"][0] < told[0]["loss"][0]
+
+
+def metrics(directory: Path, node: int) -> List[Dict[str, Any]]:
+    """The samples of a node of the only rehearsal in this directory."""
+    (file,) = directory.glob(f"ma_boot-rehearsal/*/node-{node}/home/ma-user/modelarts/log/*-events.jsonl")
+    events = [json.loads(line) for line in file.read_text().splitlines()]
+    return [event for event in events if event["kind"] == "metrics"]
