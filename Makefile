@@ -105,7 +105,7 @@ test-container: $(VENV)/made ## the tests that build images and run them: need r
 	$(VENV)/bin/python -m pytest -m container
 
 test-mindspore: $(VENV)/made $(TRAINING)/made ## the tests that train with MindSpore
-	$(VENV)/bin/python -m pytest -m mindspore
+	$(VENV)/bin/python -m pytest -m "mindspore and not kill"
 
 test-rehearsals: $(VENV)/made ## the catalogue of faults, and a job of 32 nodes with 8 ranks each
 	$(VENV)/bin/python -m pytest -m rehearsals --durations=0
@@ -114,14 +114,14 @@ faults: $(VENV)/made ## every fault of the catalogue in a rehearsal of its own, 
 	$(VENV)/bin/ma_boot --local --rehearsal-dir $(REHEARSAL)/jobs --fault all
 
 test-torch: $(VENV)/made $(TORCH)/made ## the tests that train with PyTorch
-	$(VENV)/bin/python -m pytest -m torch
+	$(VENV)/bin/python -m pytest -m "torch and not kill"
 
 $(TORCH)/made: tests/functional/torch-requirements.txt
 	$(PYTHON) -m venv $(TORCH)
 	$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	touch $@
 
-test-kill: $(VENV)/made ## transfers killed at 400 points, jobs with checkpoints at 200, each run again, and a minute of `make soak`; SEED=N
+test-kill: $(VENV)/made $(TRAINING)/made $(TORCH)/made ## transfers killed at 400 points, jobs with checkpoints at 400 (of MindSpore, of PyTorch), and a minute of `make soak`; SEED=N
 	SEED=$(SEED) $(VENV)/bin/python -m pytest -m kill
 
 soak: $(VENV)/made ## random faults, kills, renewals, rotations, two writers and mox.file, beside a model: SECONDS=1800 SEED=N

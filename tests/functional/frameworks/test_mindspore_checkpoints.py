@@ -11,8 +11,12 @@ from typing import Iterator
 
 import pytest
 
+from ma_boot.rehearsal.obs_server import ObsServer
+from tests.fault.checkpoint_kills import KilledJob, Training, run_kills
+from tests.fault.test_kill import drawn
 from tests.functional.frameworks.checkpoint_jobs import Job, digests
 from tests.functional.frameworks.test_mindspore_ways import PYTHON
+from tests.functional.node import PROGRAMS
 from tests.mindspore_end import again_after_a_crash
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "mindspore_cpu"
@@ -21,6 +25,13 @@ input: {data: 'obs://bucket/images/'}
 output:
   checkpoints: {obs: 'obs://bucket/ckpt/', checkpoint: auto, keep: 3, restore: latest, interval: 1}
 """
+KILLS = 3  # `make test-kill` has 100
+MODEL_CHECKPOINT = Training(
+    ["--python", str(PYTHON), "--rendezvous", "mindspore", "--rendezvous-port", "{port}"],
+    [str(PROGRAMS / "ms_job.py"), "1000000", "0.2"],
+    "auto",
+    rank_of=lambda path: int(path.split("/")[0].rpartition("_")[2]),
+)
 
 pytestmark = [pytest.mark.mindspore, pytest.mark.timeout(900)]
 
@@ -67,3 +78,14 @@ def test_a_killed_job_goes_on_from_the_newest_whole_set(job: Job) -> None:
     last = job.newest()
     assert last is not None
     assert last["step"] == f"{epoch + 1}_2"
+
+
+@pytest.mark.timeout(1800)
+def test_whatever_is_killed_when_it_goes_on_from_the_newest_whole_set(obs: ObsServer, tmp_path: Path) -> None:
+    print(run_kills(KilledJob(tmp_path, obs, MODEL_CHECKPOINT), drawn(), KILLS))
+
+
+@pytest.mark.kill
+@pytest.mark.timeout(14400)
+def test_a_job_killed_at_100_moments(obs: ObsServer, tmp_path: Path) -> None:
+    print(run_kills(KilledJob(tmp_path, obs, MODEL_CHECKPOINT), drawn(), 100))

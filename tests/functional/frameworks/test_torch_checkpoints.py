@@ -8,16 +8,25 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, Optional
+from typing import Iterator
 
 import pytest
 
+from ma_boot.rehearsal.obs_server import ObsServer
 from path_mapping.layouts import damage
+from tests.fault.checkpoint_kills import KilledJob, Training, run_kills
+from tests.fault.test_kill import drawn
 from tests.functional.frameworks.checkpoint_jobs import PATIENCE, Job, digests, said
 from tests.functional.frameworks.test_torch import PYTHON
 from tests.functional.node import PROGRAMS, eventually
 
 STEPS = 12
+KILLS = 3  # `make test-kill` has 100
+DCP = Training(
+    ["--python", str(PYTHON), "--rendezvous", "torch", "--rendezvous-port", "{port}"],
+    [str(PROGRAMS / "dcp_job.py"), "1000000", "0.2"],
+    "auto",
+)
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(900)]
 
@@ -118,50 +127,19 @@ def test_fewer_nodes_go_on_from_a_set_of_more(job: Job) -> None:
     assert last["step"] == str(int(newest["step"]) + 1)
 
 
-def test_whatever_is_killed_again_and_again(job: Job, capsys: pytest.CaptureFixture[str]) -> None:
-    """A rank, a node or all of it, at any moment from the start on: `KILLS` times, by `SEED`."""
-    kills, seed = int(os.environ.get("KILLS", "4")), os.environ.get("SEED") or "1"
-    dice = random.Random(seed)
-    job.arguments[-1:] = ["100000", "0.2"]
-    steps = []
-    for number in range(kills):
-        expected = job.newest()
-        log = job.start()
-        _all_ranks_run(log)
-        _has_gone_on_from(expected, log.read_text())
-        time.sleep(dice.random() * 10)
-        victim = dice.choice(["a rank", "a node", "everything"])
-        if victim == "everything":
-            job.kill_everything()
-        else:
-            ranks = [one["pid"] for one in said(log.read_text(), "restored")]
-            os.kill(dice.choice(ranks if victim == "a rank" else job.nodes()), signal.SIGKILL)
-            assert job.ended(log).code != 0
-        newest = job.newest()
-        steps.append(int(newest["step"]) if newest else 0)
-        with capsys.disabled():
-            print(
-                f"kill {number + 1} of {kills} (SEED={seed}): {victim}; whole is step {steps[-1]}", flush=True
-            )
-    assert steps == sorted(steps)
-    assert steps[-1] > 0
-    expected = job.newest()
-    job.arguments[-2:] = [str(steps[-1] + 1), "0"]
-    ended = job.ended(job.start())
-    assert ended.code == 0, ended.output
-    _has_gone_on_from(expected, ended.output)
+@pytest.mark.timeout(1800)
+def test_whatever_is_killed_when_it_goes_on_from_the_newest_whole_set(obs: ObsServer, tmp_path: Path) -> None:
+    print(run_kills(KilledJob(tmp_path, obs, DCP), drawn(), KILLS))
+
+
+@pytest.mark.kill
+@pytest.mark.timeout(14400)
+def test_a_job_killed_at_100_moments(obs: ObsServer, tmp_path: Path) -> None:
+    print(run_kills(KilledJob(tmp_path, obs, DCP), drawn(), 100))
 
 
 def _all_ranks_run(log: Path) -> None:
     eventually(lambda: len(said(log.read_text(), "restored")) == 4, "all ranks run", PATIENCE)
-
-
-def _has_gone_on_from(expected: Optional[Dict[str, Any]], output: str) -> None:
-    """Every rank has the set's step and, on the disk of its node, the set's files and no others."""
-    restored = said(output, "restored")
-    assert [one["step"] for one in restored] == [expected["step"] if expected else None] * 4, output
-    files = digests(expected["files"]) if expected else {}
-    assert [one["files"] for one in restored] == [files] * 4, output
 
 
 def test_a_cut_file_of_torch_save_is_found(tmp_path: Path) -> None:

@@ -32,6 +32,11 @@ def contents() -> dict[str, str]:
     return {str(path.relative_to(ROOT)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
+def digest(model: torch.nn.Module) -> str:
+    """The digest of all weights."""
+    return hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in model.parameters())).hexdigest()
+
+
 def main(steps: int, pause: float) -> None:
     """Trains up to this step."""
     dist.init_process_group("gloo")
@@ -61,10 +66,9 @@ def main(steps: int, pause: float) -> None:
         dcp.save(
             {"model": model.state_dict(), f"seen.{rank}": seen}, checkpoint_id=str(ROOT / f"step_{step}")
         )
-        say("saved", step=step)
+        say("saved", step=step, weights=digest(model))
         time.sleep(pause)
-    weights = b"".join(p.detach().numpy().tobytes() for p in model.parameters())
-    say("trained", of=size, weights=hashlib.sha256(weights).hexdigest())
+    say("trained", of=size, weights=digest(model))
     dist.barrier()
     dist.destroy_process_group()
 

@@ -5,6 +5,7 @@ saver.py CHECKPOINTS SHARED LAST: SHARED is what the ranks of all nodes see, in 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sys
@@ -15,17 +16,29 @@ from pathlib import Path
 def main(checkpoints: Path, shared: Path, last: int) -> None:
     """Says what was restored, then saves steps until the last one."""
     rank, world = int(os.environ["RANK_ID"]), int(os.environ["RANK_SIZE"])
-    begin = int(os.environ.get("MABOOT_RESTORED_STEP", 0))
-    found = {str(path.relative_to(checkpoints)): path.read_text() for path in checkpoints.rglob("iter_*/*")}
-    (shared / f"began_{rank}.new").write_text(json.dumps({"step": begin, "files": found}))
-    os.rename(shared / f"began_{rank}.new", shared / f"began_{rank}")
+    begin = os.environ.get("MABOOT_RESTORED_STEP")
+    found = {str(path.relative_to(checkpoints)): digest(path) for path in checkpoints.rglob("iter_*/*")}
+    say("restored", rank=rank, step=begin, files=found)
+    (shared / f"began_{rank}").touch()
     together(shared, "began", world)
-    for step in range(begin + 1, last + 1):
+    for step in range(int(begin or 0) + 1, last + 1):
         time.sleep(0.05)
         for number in range(2):
             save(checkpoints / f"iter_{step}" / f"rank_{rank}_{number}.bin", content(step, rank, number))
+        say("saved", rank=rank, step=str(step), weights=f"those of {step}")
         (shared / f"saved_{step}_{rank}").touch()
         together(shared, f"saved_{step}", world)
+
+
+def say(what: str, **facts: object) -> None:
+    """One write: processes share their output."""
+    sys.stdout.write(f"{what} {json.dumps({'pid': os.getpid(), **facts})}\n")
+    sys.stdout.flush()
+
+
+def digest(path: Path) -> str:
+    """The digest of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def together(shared: Path, what: str, world: int) -> None:

@@ -1,0 +1,348 @@
+"""A job with checkpoints that is killed again and again: each start must go on from the newest set that was whole.
+
+A chain of starts: each one is the proof of the kill before, and the victim of the next. What a training has to do is
+little: each rank prints `restored {...}` with the step and the digests of all files that it finds, and after each step
+`saved {...}` with the digest of its weights, which must be the same whenever that step is trained.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter, defaultdict
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from ma_boot.rehearsal.obs_server import ObsServer
+from path_mapping.stores import FileStore, open_store
+from tests.conftest import CREDENTIALS
+from tests.functional.node import Node, alive, eventually, template_two
+
+NODES = 2
+START_SECONDS = 300.0  # of the whole job; the machine may be busy
+MOMENT_SECONDS = 20.0  # for which a moment is waited for, before the job is killed at another
+_PART = re.compile(r"ckpt/\.ma_boot/sets/(\d+)-(\w+)/(\d+)/part-(\d+)-of-(\d+)\.json")
+_DATA = r"/bucket/ckpt/attempt-.*"
+
+# What an OBS is asked for at a moment: method and path. The others are seen on the disk, or come by themselves.
+REQUESTS = {
+    "a file goes up": ("PUT", _DATA),
+    "a manifest goes up": ("PUT", r".*/sets/.*/part-.*"),
+    "a removal is noted": ("PUT", r".*/removals/.*"),
+    "a set is removed": ("DELETE", r".*"),
+}
+MOMENTS = ("training", "a file is written", *REQUESTS)
+VICTIMS = ("a rank", "a node", "a boot", "everything", "a stop")
+
+
+class Training(NamedTuple):
+    """What the ranks run: the options of ma_boot, the command, and how its checkpoints are named.
+
+    `{shared}` in a word is a directory that all ranks of a start see, `{port}` a free port. `rank_of` finds the
+    rank in a path, where a node has the files of its own ranks only. `content` is what a file must have, where
+    that is known.
+    """
+
+    options: Sequence[str]
+    command: Sequence[str]
+    checkpoint: str
+    devices: int = 2
+    rank_of: Optional[Callable[[str], int]] = None
+    content: Optional[Callable[[str], bytes]] = None
+
+
+class WholeSet(NamedTuple):
+    """A set that counts, as a reader sees it that shares no code with the toolkit's.
+
+    `order` is ascending with time; `files` are the digests of the objects by path.
+    """
+
+    order: Tuple[int, int]
+    step: str
+    files: Dict[str, str]
+
+
+class Moments(List[Any]):
+    """The log of an OBS server that notices the request of a moment."""
+
+    def __init__(self, seen: Sequence[Any]) -> None:
+        super().__init__(seen)
+        self.come = threading.Event()
+        self._waited: Optional[Tuple[str, str]] = None
+        self._left = 0
+
+    def wait_for(self, request: Tuple[str, str], number: int) -> None:
+        """From now on, the request of this number sets `come`."""
+        self.come.clear()
+        self._waited, self._left = request, number
+
+    def append(self, request: Any) -> None:
+        """Called for each request before it is served."""
+        super().append(request)
+        waited = self._waited
+        if waited and request.method == waited[0] and re.fullmatch(waited[1], request.path):
+            self._left -= 1
+            if self._left <= 0:
+                self._waited = None
+                self.come.set()
+
+
+@dataclass
+class Running:
+    """A start of the job."""
+
+    log: Path
+    boots: List[subprocess.Popen[bytes]]
+
+    def said(self, word: str) -> List[Dict[str, Any]]:
+        """What the ranks have said, by rank; a line that is still being written is left out."""
+        lines = self.log.read_text(errors="replace").splitlines(keepends=True)
+        found = [
+            line.partition(f"{word} ")[2] for line in lines if f"] {word} {{" in line and line.endswith("}\n")
+        ]
+        return sorted(map(json.loads, found), key=lambda one: int(one["rank"]))
+
+    def end(self) -> None:
+        """Waits for the end of all nodes, and of what they have started."""
+        for boot in self.boots:
+            boot.wait(START_SECONDS)
+        ranks = [int(one["pid"]) for one in self.said("restored")]
+        eventually(lambda: not any(map(alive, ranks)), "the ranks have ended")
+
+
+class KilledJob:
+    """A job of two nodes that share a bucket; their disks are kept from start to start, but for a few."""
+
+    def __init__(self, base: Path, obs: ObsServer, training: Training) -> None:
+        self.base, self.training, self.ranks = base, training, NODES * training.devices
+        self.starts = 0
+        self.log = base / "log"
+        self.store: FileStore = open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
+        self.requests = Moments(obs.seen)
+        obs.seen = self.requests
+        self.weights: Dict[str, str] = {}
+        first = Node(base / "node0", training.devices)
+        others = (
+            Node(base / f"node{n}", training.devices, index=n, task=first.task) for n in range(1, NODES)
+        )
+        self.nodes = [first, *others]
+        route = {"obs": "obs://bucket/ckpt", "checkpoint": training.checkpoint}
+        output = {"checkpoints": {**route, "restore": "latest", "keep": 2, "interval": 1}}
+        hosts = ",".join(f"127.0.0.{n + 1}" for n in range(NODES))
+        for index, node in enumerate(self.nodes):
+            node.variables.update({
+                "OBS_ENDPOINT": obs.url, **CREDENTIALS, "MA_NUM_HOSTS": str(NODES), "VC_TASK_INDEX": str(index),
+                "VC_WORKER_HOSTS": hosts, "GLOG_v": "3", "OMP_NUM_THREADS": "1",
+            })  # fmt: skip
+            table = template_two(NODES, node.devices, f"ma-job-test-{first.task}-{{}}")
+            node.table.write_text(json.dumps(table))
+            (node.root / "mapping.py").write_text(f"PATH_MAPPING_CONFIG = { ({'output': output})!r}\n")
+
+    def start(self) -> Running:
+        """Starts all nodes; returns when all ranks have said what they found."""
+        self.starts += 1
+        self.log = self.base / f"start-{self.starts}.log"
+        shared = self.base / f"shared-{self.starts}"  # a rank of the start before may still write to its own
+        shared.mkdir()
+        port = free_port()
+        boots: List[subprocess.Popen[bytes]] = []
+        for node in self.nodes:
+            words = [
+                "--path-mapping", str(node.root / "mapping.py"), "--stop-timeout", "2",
+                *(word.format(shared=shared, port=port) for word in (*self.training.options, *self.training.command)),
+            ]  # fmt: skip
+            with self.log.open("ab") as stream:
+                boots.append(
+                    subprocess.Popen(
+                        [sys.executable, "-m", "ma_boot", *words], cwd=node.home, env=node.environ(),
+                        stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT,
+                    )
+                )  # fmt: skip
+        running = Running(self.log, boots)
+        try:
+            self._until_all_ranks_run(running)
+        except BaseException:
+            for boot in boots:
+                boot.kill()
+                boot.wait()
+            raise
+        return running
+
+    def _until_all_ranks_run(self, running: Running) -> None:
+        eventually(
+            lambda: (
+                len(running.said("restored")) == self.ranks
+                or any(one.poll() is not None for one in running.boots)
+            ),
+            "all ranks run",
+            START_SECONDS,
+        )
+        assert len(running.said("restored")) == self.ranks, self.log.read_text(errors="replace")
+
+    def newest_whole(self) -> Optional[WholeSet]:
+        """The set that the next start must go on from, with the digests of what the store has for its files."""
+        sets: Dict[Any, Dict[int, str]] = defaultdict(dict)
+        for found in self.store.list("bucket", "ckpt/.ma_boot/sets/"):
+            match = _PART.fullmatch(found.key)
+            assert match is not None, found.key
+            attempt, tag, step, node, nodes = match.groups()
+            assert int(nodes) == NODES
+            sets[(int(attempt), tag, int(step))][int(node)] = found.key
+        for name in sorted(sets):
+            if set(sets[name]) == set(range(NODES)):
+                parts = [json.loads(self.read(key)) for key in sets[name].values()]
+                files = {
+                    one["path"]: self.read(f"ckpt/{one['key']}") for part in parts for one in part["files"]
+                }
+                digests = {path: hashlib.sha256(content).hexdigest() for path, content in files.items()}
+                return WholeSet((-name[0], parts[0]["step"]), parts[0]["step_name"], digests)
+        return None
+
+    def read(self, key: str) -> bytes:
+        """An object; it must be there."""
+        return b"".join(self.store.read("bucket", key))
+
+    def compare(self, running: Running, expected: Optional[WholeSet]) -> None:
+        """Each rank has this set's step and, on the disk of its node, the set's files, byte for byte, and no others."""
+        rank_of, content, devices = self.training.rank_of, self.training.content, self.training.devices
+        for path, digest in expected.files.items() if expected else ():
+            assert content is None or digest == hashlib.sha256(content(path)).hexdigest(), (
+                f"half of {path} counts"
+            )
+        for said in running.said("restored"):
+            assert said["step"] == (expected.step if expected else None), self.log.read_text(errors="replace")
+            files = expected.files if expected else {}
+            mine = {
+                path: digest
+                for path, digest in files.items()
+                if rank_of is None or rank_of(path) // devices == said["rank"] // devices
+            }
+            assert said["files"] == mine, f"rank {said['rank']}"
+
+    def learn(self, running: Running) -> int:
+        """What was trained in this start is what was trained before, where a step was; returns how many steps."""
+        steps = set()
+        for said in running.said("saved"):
+            steps.add(said["step"])
+            assert self.weights.setdefault(said["step"], said["weights"]) == said["weights"], (
+                f"step {said['step']} of rank {said['rank']} in start {self.starts}: other weights than before"
+            )
+        return len(steps)
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def run_kills(job: KilledJob, chance: random.Random, kills: int) -> str:
+    """Kills the job so often, each time in another way at another moment; returns what was killed when."""
+    counted: Counter[str] = Counter()
+    expected: Optional[WholeSet] = None
+    trained = 0
+    for number in range(kills + 1):
+        if chance.random() < 0.3:  # a container that was replaced: an empty disk
+            gone = chance.choice(job.nodes).home
+            shutil.rmtree(gone / "checkpoints", ignore_errors=True)
+            shutil.rmtree(gone / ".checkpoints.aside", ignore_errors=True)
+        before, expected = expected, job.newest_whole()
+        assert before is None or (expected is not None and expected.order >= before.order), (before, expected)
+        running = job.start()
+        try:
+            job.compare(running, expected)
+            moment = wait_for_moment(job, running, chance)
+        finally:
+            victim = kill(running, chance)
+            running.end()
+        trained += job.learn(running)
+        counted[moment] += 1
+        counted[victim] += 1
+        step = expected.step if expected else "nothing"
+        print(f"kill {number + 1}: from {step}: {victim} while {moment}", flush=True)
+        job.log.unlink()
+    assert expected is not None, "nothing was ever restored"
+    return f"{kills} kills, up to step {expected.step}, {trained} steps trained: {dict(counted)}"
+
+
+def wait_for_moment(job: KilledJob, running: Running, chance: random.Random) -> str:
+    """Returns at a moment drawn by chance, or shortly after it; which one it was."""
+    moment = chance.choice(MOMENTS)
+    number, later = chance.choice([1, 1, 2, 3, 5]), chance.choice([0.0, 0.0, chance.uniform(0, 0.05)])
+    until = time.monotonic() + MOMENT_SECONDS
+
+    def ended() -> bool:
+        return time.monotonic() > until or any(one.poll() is not None for one in running.boots)
+
+    if moment in REQUESTS:
+        job.requests.wait_for(REQUESTS[moment], number)
+        while not job.requests.come.wait(0.1) and not ended():
+            pass
+        moment = moment if job.requests.come.is_set() else f"waiting until {moment}"
+    elif moment == "a file is written":
+        known = files_of(job)
+        while files_of(job) <= known and not ended():
+            time.sleep(0.001)
+    else:
+        later = chance.uniform(0, 4)
+    time.sleep(later)
+    return moment
+
+
+def files_of(job: KilledJob) -> set[str]:
+    """All files of checkpoints on the disks, unfinished ones too."""
+    return {
+        os.path.join(directory, name)
+        for node in job.nodes
+        for directory, _, names in os.walk(node.home / "checkpoints")
+        for name in names
+    }
+
+
+def kill(running: Running, chance: random.Random) -> str:
+    """Kills a rank, a node, its ma_boot, or all of the job; the platform then ends what is left."""
+    what = chance.choice(VICTIMS)
+    victim = chance.choice(running.boots)
+    if what == "a rank":
+        pids = [int(one["pid"]) for one in running.said("restored")]
+        kill_all([chance.choice(pids)] if pids else [])
+    elif what == "a boot":  # its guard ends the ranks
+        kill_all([victim.pid])
+    elif what == "a node":
+        kill_all([victim.pid, *descendants(victim.pid)])
+    elif what == "everything":
+        kill_all([pid for boot in running.boots for pid in (boot.pid, *descendants(boot.pid))])
+    time.sleep(chance.choice([0.0, 0.0, chance.uniform(0, 1.5)]))
+    for boot in running.boots:
+        if boot.poll() is None:
+            boot.send_signal(chance.choice([signal.SIGTERM, signal.SIGTERM, signal.SIGKILL]))
+    return what
+
+
+def kill_all(pids: Sequence[int]) -> None:
+    """SIGKILL to processes that this test has started."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def descendants(pid: int) -> List[int]:
+    """The children of a process, and theirs."""
+    found: List[int] = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            found += map(int, task.read_text().split())
+    return found + [below for child in found for below in descendants(child)]
