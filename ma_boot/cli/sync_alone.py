@@ -24,6 +24,7 @@ from ma_boot.transfers import (
     downloading_inputs,
     load_mapping,
     look_at_outputs,
+    sent_one_by_one,
     upload_outputs,
 )
 from path_mapping.errors import CredentialsMissing, MissingInputs, PathMappingError, StoreError
@@ -37,7 +38,7 @@ from path_mapping.planning import (
     scan_upload,
     space_problems,
 )
-from path_mapping.stores import Store
+from path_mapping.stores import FileStore, Store
 from path_mapping.transfer import LeftUpload, RetryPolicy, abort_uploads, left_uploads, listing
 
 _BATCH = 1000  # lines that are printed at once
@@ -70,10 +71,12 @@ def plan(environ: Mapping[str, str], request: SyncRequest, as_json: bool) -> int
     notices: List[str] = []
     try:
         inputs = [(route, scan_download(route, Path.cwd(), lister, shard)) for route in mapping.inputs]
+        wanted = sent_one_by_one(mapping.outputs, Path.cwd())
         outputs = [
-            (route, scan_upload(route, Path.cwd(), lister, notices.append)) for route in mapping.outputs
+            (route, scan_upload(route, Path.cwd(), lister, notices.append, wanted))
+            for route in mapping.outputs
         ]
-        _print(_lines(inputs, outputs, notices, as_json))
+        _print(_lines(inputs, outputs, notices, as_json, _SetLines(store, request.timeout, as_json)))
     except PathMappingError as error:
         raise boot_error(error) from error
     _refuse(inputs, store)
@@ -161,10 +164,38 @@ def _opened(environ: Mapping[str, str], request: SyncRequest) -> Tuple[NodeTrans
     return NodeTransfers(mapping, store, Path.cwd(), shard, request.timeout), store
 
 
+class _SetLines(NamedTuple):
+    """What a start would do with the checkpoint sets of an output, in lines."""
+
+    store: Store
+    timeout: float
+    as_json: bool
+
+    def of(self, route: Route) -> Iterator[str]:
+        """The lines of an output; none without `checkpoint`."""
+        if not route.checkpoint:
+            return
+        from path_mapping.checkpoints import SetsByHand, foreseen  # slow to import
+
+        assert isinstance(self.store, FileStore)
+        patience = RetryPolicy(min(self.timeout, PLAN_SECONDS))
+        sets = SetsByHand(self.store, route.remote, threading.Event(), patience)
+        for one in foreseen(sets, route, Path.cwd()):
+            if self.as_json:
+                facts = {"section": "checkpoint", "local": route.local, **one._asdict()}
+                yield json.dumps({**facts, "bytes": facts.pop("size")}, ensure_ascii=False)
+            else:
+                yield f"  {one.action:6} {one.size:>15,}  {printable(one.name)}  ({one.reason})"
+
+
 def _lines(
-    inputs: Sequence[Scanned], outputs: Sequence[Scanned], notices: List[str], as_json: bool
+    inputs: Sequence[Scanned],
+    outputs: Sequence[Scanned],
+    notices: List[str],
+    as_json: bool,
+    sets: _SetLines,
 ) -> Iterator[str]:
-    """A headline for each route and a line for each file, then the totals."""
+    """A headline for each route, a line for each set and each other file, then the totals."""
     files: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
     sections = [("input", "<-", *one) for one in inputs] + [("output", "->", *one) for one in outputs]
@@ -173,9 +204,11 @@ def _lines(
         if scan is None:
             missing = {"section": section, "local": route.local, "missing": True}
             yield json.dumps(missing) if as_json else f"{headline} nothing there"
+            yield from sets.of(route)
             continue
         if not as_json:
             yield headline
+        yield from sets.of(route)
         for step in scan:
             yield _as_json(section, route, step) if as_json else _as_text(step)
         if not as_json:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import threading
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
@@ -28,7 +30,8 @@ if TYPE_CHECKING:
 
 # What publishes and restores is imported where an output has checkpoints.
 
-STEP, FROM, SPOOL = "MABOOT_RESTORED_STEP", "MABOOT_RESTORED_FROM", "MABOOT_CHECKPOINT_SPOOL"
+STEP, FROM, ALL = "MABOOT_RESTORED_STEP", "MABOOT_RESTORED_FROM", "MABOOT_RESTORED"
+SPOOL = "MABOOT_CHECKPOINT_SPOOL"
 
 
 class NodeCheckpoints(NamedTuple):
@@ -158,14 +161,17 @@ def _outputs(
         )
         journal.event("checkpoint", step=step, files=files, bytes=bytes_sent, seconds=seconds)
 
-    return tuple(
-        CheckpointOutput(
-            route, transfers.base, store, job.node_rank, job.node_count,
-            placement.ranks, placement.world_size, journal.say, counted,
-        )
-        for route in outputs_of(transfers)
-        if route.checkpoint
-    )  # fmt: skip
+    outputs: List[CheckpointOutput] = []
+    for route in outputs_of(transfers):
+        if route.checkpoint:
+            outputs.append(
+                CheckpointOutput(
+                    route, transfers.base, store, job.node_rank, job.node_count,
+                    placement.ranks, placement.world_size, journal.say, counted,
+                    job.name, outputs[0].spool if outputs else None,
+                )
+            )  # fmt: skip
+    return tuple(outputs)
 
 
 def _text(restored: Restored) -> str:
@@ -180,12 +186,17 @@ def _text(restored: Restored) -> str:
 
 
 def _variables(outputs: Tuple[CheckpointOutput, ...], found: List[Restored]) -> Dict[str, Optional[str]]:
-    """The set that was restored, the first of several, and where the training says what is complete."""
-    variables: Dict[str, Optional[str]] = {STEP: None, FROM: None, SPOOL: str(outputs[0].spool)}
-    for output, restored in zip(outputs, found):
-        if restored.chosen is not None:
-            return {**variables, STEP: restored.chosen.step, FROM: _source(output, restored)}
-    return variables
+    """What was restored, in all and in the first output with a step; where the training says its steps."""
+    told = [
+        {
+            "directory": os.path.realpath(output.route.path(output.base)),
+            "step": restored.chosen.step if restored.chosen else None,
+            "source": _source(output, restored) or None,
+        }
+        for output, restored in zip(outputs, found)
+    ]
+    first = next((one for one in told if one["step"]), told[0])
+    return {STEP: first["step"], FROM: first["source"], ALL: json.dumps(told), SPOOL: str(outputs[0].spool)}
 
 
 def _source(output: CheckpointOutput, restored: Restored) -> str:

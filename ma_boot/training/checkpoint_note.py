@@ -1,4 +1,4 @@
-"""Says to ma_boot that a checkpoint is complete, for training code whose files cannot tell."""
+"""Checkpoints for training code: what was restored, and what is complete where files cannot tell."""
 
 from __future__ import annotations
 
@@ -9,31 +9,58 @@ from contextlib import suppress
 from typing import Any, List, Mapping, Optional
 
 SPOOL = "MABOOT_CHECKPOINT_SPOOL"  # the directory where ma_boot reads; not set: nobody listens
+STEP = "MABOOT_RESTORED_STEP"  # of the first output that has restored one
+ALL = "MABOOT_RESTORED"  # JSON: a list of all outputs with checkpoints, each with directory, step and source
 _RANKS = ("RANK", "RANK_ID", "OMPI_COMM_WORLD_RANK", "MS_NODE_ID")
 _told: List[str] = []
 
 
-def checkpoint(step: int, epoch: Optional[int] = None, node: bool = False) -> None:
+def restored_step(directory: Optional[str] = None) -> Optional[str]:
+    """The step that is in place, as the names of its files have it; None if the training begins anew.
+
+    `directory` is that of an output with checkpoints, or one below it; without it the first output that has
+    restored a step is meant. Raises `ValueError` for a directory that is in no output with checkpoints: to
+    begin anew by mistake would cost more. Without ma_boot it is always None.
+    """
+    if directory is None:
+        return os.environ.get(STEP) or None
+    told = os.environ.get(ALL)
+    if not told:
+        return None
+    outputs = {os.path.realpath(one["directory"]): one["step"] for one in json.loads(told)}
+    wanted = os.path.realpath(directory)
+    around = [one for one in outputs if wanted == one or wanted.startswith(os.path.join(one, ""))]
+    if not around:
+        known = ", ".join(sorted(outputs))
+        raise ValueError(f"{wanted} is in no output with checkpoints; those of this job are: {known}")
+    return outputs[max(around, key=len)] or None
+
+
+def checkpoint(
+    step: int, epoch: Optional[int] = None, node: bool = False, directory: Optional[str] = None
+) -> None:
     """Says that the checkpoint of this step is complete: this process has closed all its files.
 
     `step` and `epoch` are the numbers in the names of the files, or of the directory; `epoch` only where
     those have one. Call it in every process that saves, after its last file. With `node=True` one process
-    speaks for all of its node: call it after a barrier.
+    speaks for all of its node: call it after a barrier. It is said of all outputs with checkpoints, or of the
+    one that `directory` is, or is in.
 
     It appends a line to a file on the node's disk and waits until the disk has it: no network, no lock. It
     does nothing where ma_boot publishes no checkpoints, and never raises: what went wrong is printed once.
     """
     try:
-        directory = os.environ.get(SPOOL)
-        if not directory:
+        spool = os.environ.get(SPOOL)
+        if not spool:
             return
         said = {
             "step": int(step),
             "epoch": None if epoch is None else int(epoch),
             "rank": _rank(os.environ),
             "node": bool(node),
+            "directory": None if directory is None else os.path.realpath(directory),
         }
-        _append(os.path.join(directory, f"{os.getpid()}.jsonl"), said)
+        _append(os.path.join(spool, f"{os.getpid()}.jsonl"), said)
     except Exception as error:  # a training of days must not end for a note
         _tell(f"a checkpoint was not noted: {type(error).__name__}: {error}")
 

@@ -20,6 +20,7 @@ from ma_boot.transfers.transfers import (
     downloading_inputs,
     look_at_outputs,
     nothing_at,
+    sent_one_by_one,
     upload_outputs,
     uploading_periodically,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "nothing_at",
     "outputs_of",
     "record_routes",
+    "sent_one_by_one",
     "shared_outputs",
     "told_of_credentials",
     "upload_outputs",

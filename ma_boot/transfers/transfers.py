@@ -141,7 +141,7 @@ def uploading_periodically(
         journal.say(f"outputs so far: not all uploaded, the next round retries: {what}")
 
     def send(cancel: threading.Event) -> None:
-        wanted = _not_of_sets(routes, base)
+        wanted = sent_one_by_one(routes, base)
         upload_periodically(routes, base, store, cancel=cancel, done=done, failed=failed, wanted=wanted)
 
     task = None
@@ -181,7 +181,7 @@ def upload_outputs(
 
     def send(cancel: threading.Event) -> Tuple[Transferred, Sequence[str]]:
         problems = before(cancel, patience)
-        choice = UploadChoice(listed=not hurry, hurry=hurry, wanted=_not_of_sets(routes, base))
+        choice = UploadChoice(listed=not hurry, hurry=hurry, wanted=sent_one_by_one(routes, base))
         with progress.shown() as update:
             return upload(
                 routes, base, store, cancel=cancel, progress=update, choice=choice,
@@ -215,8 +215,8 @@ def upload_outputs(
     return None
 
 
-def _not_of_sets(routes: Sequence[Route], base: Path) -> Callable[[Path, LocalEntry], bool]:
-    """Which files are uploaded one by one: all but those of checkpoint sets."""
+def sent_one_by_one(routes: Sequence[Route], base: Path) -> Callable[[Path, LocalEntry], bool]:
+    """Which files of these outputs are uploaded one by one: all but those of checkpoint sets."""
     if not any(route.checkpoint for route in routes):
         return lambda path, local: True
     from path_mapping.checkpoints import files_of_no_set

@@ -12,11 +12,18 @@ import time
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
-from path_mapping.checkpoints.choosing import choose_newest
-from path_mapping.checkpoints.documents import Documents
-from path_mapping.checkpoints.manifest import CheckpointSet, read_part, whole_set
-from path_mapping.checkpoints.names import Attempt, Place, SetName, nodes_named
 from path_mapping.errors import Cancelled, NodesMissing, SetDamaged, SetUnusable
+from path_mapping.sets import (
+    Attempt,
+    CheckpointSet,
+    Documents,
+    Place,
+    SetName,
+    choose_newest,
+    nodes_named,
+    read_part,
+    whole_set,
+)
 
 LOOK_SECONDS = (0.2, 5.0)  # between two looks for other nodes: the first, and the longest
 REMIND_SECONDS = 30.0
@@ -26,16 +33,21 @@ Restore = Callable[[Optional[CheckpointSet]], Fetched]
 
 
 class Member(NamedTuple):
-    """A node of the job, from 0 on, the number of nodes, and the random id of this start."""
+    """A node of the job, from 0 on, the number of nodes, and the random id of this start.
+
+    `job` is the name of the job for people, `checkpoint` how its output names the files of a step.
+    """
 
     node: int
     nodes: int
     boot: str
+    job: str = ""
+    checkpoint: Tuple[str, ...] = ()
 
     @classmethod
-    def starting(cls, node: int, nodes: int) -> Member:
+    def starting(cls, node: int, nodes: int, job: str = "", checkpoint: Tuple[str, ...] = ()) -> Member:
         """The node at a new start."""
-        return cls(node, nodes, os.urandom(8).hex())
+        return cls(node, nodes, os.urandom(8).hex(), job, checkpoint)
 
 
 class Begun(NamedTuple):
@@ -97,6 +109,7 @@ class Start:
             attempt = Attempt(number, os.urandom(2).hex())
             self._write(attempt, "begin.json", {
                 "nodes": self.member.nodes, "boot": self.member.boot,
+                "job": self.member.job, "checkpoint": list(self.member.checkpoint),
                 "set": chosen.document() if chosen else None,
             })  # fmt: skip
             try:

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set
 
-from path_mapping.checkpoints.choosing import read_set
-from path_mapping.checkpoints.documents import Documents
-from path_mapping.checkpoints.manifest import CheckpointSet, SetFile, read_part
-from path_mapping.checkpoints.names import KnownSet, Place, SetName, step_text
 from path_mapping.checkpoints.restoring import Restorer
-from path_mapping.checkpoints.retention import Superfluous, finish_removals, remove_set, superfluous
+from path_mapping.checkpoints.upkeep import SPARED_SECONDS
 from path_mapping.errors import Cancelled, NotFound, SetDamaged, SetUnusable
 from path_mapping.localfs import crc64
 from path_mapping.mapping import ObsUrl
+from path_mapping.sets import (
+    CheckpointSet,
+    Documents,
+    KnownSet,
+    Leftover,
+    Place,
+    SetFile,
+    SetName,
+    Superfluous,
+    finish_removals,
+    leftovers,
+    read_part,
+    read_set,
+    remove_leftovers,
+    remove_set,
+    step_text,
+    superfluous,
+)
 from path_mapping.stores import FileStore
 from path_mapping.transfer import Progress, RetryPolicy, listing
 from path_mapping.workers import retrying
@@ -139,11 +155,28 @@ class SetsByHand:
         except ValueError as error:
             raise SetUnusable(f"{found.name}: its layout {found.layout!r} is not known here") from error
 
-    def superfluous(self, keep: int) -> Superfluous:
-        """What may go if the newest `keep` whole sets stay, and what the newest attempt goes on from."""
+    def superfluous(self, keep: Optional[int]) -> Superfluous:
+        """What may go if the newest `keep` whole sets stay, or all, and what is in use."""
         documents = self._documents
         found = list(self.place.known_sets(documents.keys(self.place.sets)))
         return superfluous(found, keep, self._in_use())
+
+    def leftovers(self, older_than: float) -> List[Leftover]:
+        """Files that no manifest names, of all attempts that are over.
+
+        The newest attempt may be running: its files are meant only if `older_than` says so, an age in seconds
+        by this machine's clock. If it is infinite they are those of earlier attempts, older than an hour.
+        """
+        documents = self._documents
+        found = (self.place.attempt_of(key) for key in documents.keys(self.place.attempts))
+        newest = next((one[0].number for one in found if one is not None), 0)
+        age = SPARED_SECONDS if older_than == math.inf else older_than
+        return leftovers(
+            documents,
+            self.place,
+            lambda attempt: older_than < math.inf or attempt.number < newest,
+            time.time() - age,
+        )
 
     def _in_use(self) -> Set[SetName]:
         """The set that the newest attempt has restored: it may be running."""
@@ -158,7 +191,9 @@ class SetsByHand:
                 return set()
         return set()
 
-    def remove(self, sets: Sequence[KnownSet]) -> int:
-        """Removes sets, and what an interrupted removal has left; returns the number of files."""
+    def remove(self, sets: Sequence[KnownSet], left: Sequence[Leftover]) -> None:
+        """Removes sets and leftovers, and what an interrupted removal has left."""
         finish_removals(self._documents, self.place)
-        return sum(remove_set(self._documents, self.place, known) for known in sets)
+        for known in sets:
+            remove_set(self._documents, self.place, known)
+        remove_leftovers(self._documents, left)

@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from typing import Callable, Dict
 
-from path_mapping.checkpoints.names import OWN
 from path_mapping.localfs import FileState, chunks, crc64, state_of
 from path_mapping.planning import files_below
+from path_mapping.sets import OWN
 
 
 def scratch_of(root: Path, name: str) -> Path:

@@ -11,17 +11,16 @@ from pathlib import Path
 from typing import AbstractSet, Callable, Dict, Iterator, NamedTuple, Optional, Sequence, Tuple
 
 from path_mapping.checkpoints.attempts import Begun, Member, Start
-from path_mapping.checkpoints.documents import Documents
 from path_mapping.checkpoints.local_files import local_files, scratch_of
-from path_mapping.checkpoints.manifest import CheckpointSet
-from path_mapping.checkpoints.names import OWN, Place
-from path_mapping.checkpoints.publisher import Publication, Publisher
+from path_mapping.checkpoints.publication import Publication
+from path_mapping.checkpoints.publisher import Publisher
 from path_mapping.checkpoints.restoring import Restorer
 from path_mapping.checkpoints.step_watch import StepWatch
 from path_mapping.errors import Cancelled
 from path_mapping.layouts import LAYOUTS, layout_of, said_steps
 from path_mapping.localfs import make_directories
 from path_mapping.mapping import Route
+from path_mapping.sets import OWN, CheckpointSet, Documents, Place
 from path_mapping.stores import FileStore
 from path_mapping.transfer import Progress, RetryPolicy, abort_unfinished, be_nice, settle_seconds
 
@@ -40,8 +39,9 @@ class CheckpointOutput:
     """An output with `checkpoint`, on one node.
 
     Its relative local path starts at `base`; `ranks` are those of this node, `world` is the number of all.
-    `spool` is the directory for what the training says of its steps. `told` gets lines for people, `counted`
-    the step, files, bytes and seconds of each part that was published.
+    `job` is the name of the job, for people. `spool` is the directory for what the training says of its
+    steps, one for all outputs; by default it is in this one. `told` gets lines for people, `counted` the
+    step, files, bytes and seconds of each part that was published.
     """
 
     def __init__(
@@ -55,11 +55,14 @@ class CheckpointOutput:
         world: int,
         told: Callable[[str], None],
         counted: Callable[[str, int, int, float], None],
+        job: str = "",
+        spool: Optional[Path] = None,
     ) -> None:
+        self.job = job
         self.route, self.base, self.store = route, base, store
         self.node, self.nodes, self.ranks, self.world = node, nodes, ranks, world
         self.told, self.counted = told, counted
-        self.spool = scratch_of(route.path(base), "spool")
+        self.spool = spool or scratch_of(route.path(base), "spool")
         self.publisher: Optional[Publisher] = None
         self._busy = threading.Lock()
 
@@ -112,7 +115,7 @@ class CheckpointOutput:
             self.told,
         )
         latest = self.route.restore is not None
-        member = Member.starting(self.node, self.nodes)
+        member = Member.starting(self.node, self.nodes, self.job, self.route.checkpoint)
         restore = restorer if latest else lambda chosen: (0, 0)
         begun = Start(documents, self.place, member, latest, restore, self.told, timeout).begin()
         for notice in abort_unfinished(self.store, self.route, self.base, cancel):
@@ -125,7 +128,7 @@ class CheckpointOutput:
     def _publisher(self, begun: Begun) -> Publisher:
         what = Publication(
             self.route, self.base, self.place, begun.attempt, self.node, self.nodes, self.ranks, self.world,
-            begun.chosen.name if begun.chosen else None, self.told, self.counted,
+            begun.chosen.name if begun.chosen else None, self.job, self.told, self.counted,
         )  # fmt: skip
         return Publisher(
             what, StepWatch(self.route.checkpoint, self.ranks, self.settle, local_files(what.root))
@@ -188,7 +191,7 @@ class CheckpointOutput:
         for file in sorted(self.spool.glob("*.jsonl")):
             with suppress(OSError):
                 texts.append(file.read_text(encoding="utf-8", errors="replace"))
-        return said_steps(texts, self.ranks)
+        return said_steps(texts, self.ranks, os.path.realpath(self.route.path(self.base)))
 
     def _documents(self, cancel: threading.Event, patience: RetryPolicy) -> Documents:
         return Documents(self.store, self.place.bucket, cancel, patience)

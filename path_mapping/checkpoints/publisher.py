@@ -8,60 +8,31 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import AbstractSet, BinaryIO, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import AbstractSet, BinaryIO, Dict, List, Optional, Tuple
 
-from path_mapping.checkpoints.documents import Documents
 from path_mapping.checkpoints.local_files import content_crc, local_files
-from path_mapping.checkpoints.manifest import Part, SetFile
-from path_mapping.checkpoints.names import Attempt, KnownSet, Place, SetName, data_name, step_text
-from path_mapping.checkpoints.retention import finish_removals, remove_set, superfluous
+from path_mapping.checkpoints.publication import Publication, Published
 from path_mapping.checkpoints.step_watch import LocalStep, StepWatch
+from path_mapping.checkpoints.upkeep import Upkeep
 from path_mapping.errors import Cancelled, Failure, TransferFailed
 from path_mapping.layouts import Layout, TrainingStep, damage
 from path_mapping.localfs import FileChanged, FileState, shown
-from path_mapping.mapping import Route, selected
+from path_mapping.mapping import selected
 from path_mapping.planning import Copy, unquoted
+from path_mapping.sets import (
+    Documents,
+    KnownSet,
+    Part,
+    SetFile,
+    SetName,
+    data_name,
+    step_text,
+)
 from path_mapping.transfer import open_for_writing, send_files
 
 STRANGE_SECONDS = 600.0  # without a file of any step, until somebody is told
 IDLE_LOOKS = 12  # settle times for which others have a set of which this node has nothing, until it is idle
-
-
-@dataclass(frozen=True)
-class Publication:
-    """What a node publishes, and as whom.
-
-    `way` is the output, whose relative local path starts at `base`; `resumed` is the set that the attempt
-    went on from. `told` gets lines for people, `counted` the facts of each set of this node: the step, the
-    files, bytes and seconds of this node's part, and whether the set is known to be whole.
-    """
-
-    way: Route
-    base: Path
-    place: Place
-    attempt: Attempt
-    node: int
-    nodes: int
-    ranks: Tuple[int, ...]
-    world: int
-    resumed: Optional[SetName]
-    told: Callable[[str], None]
-    counted: Callable[[str, int, int, float], None]
-
-    @property
-    def root(self) -> Path:
-        """The directory of the output."""
-        return self.way.path(self.base)
-
-
-class Published(NamedTuple):
-    """A step that is published, with the states that its files had."""
-
-    local: LocalStep
-    part: Part
 
 
 class Publisher:
@@ -74,6 +45,7 @@ class Publisher:
     def __init__(self, what: Publication, watch: StepWatch) -> None:
         self.what = what
         self.watch = watch
+        self.upkeep = Upkeep(what)
         self.published: Dict[int, Published] = {}
         self.newest_whole: Optional[Tuple[str, float]] = None  # the step, and when it was seen to be whole
         self.idle = False
@@ -81,10 +53,8 @@ class Publisher:
         self._sets: List[KnownSet] = []
         self._others_since = 0.0
         self._listed = 0.0
-        self._swept = False
         self._strange = False
         self._began = time.monotonic()
-        self._is_followed = False
         self._chosen = selected(what.way.include, what.way.exclude)
 
     def look(self, documents: Documents, said: AbstractSet[int] = frozenset()) -> None:
@@ -104,6 +74,7 @@ class Publisher:
             if not any(str(self.what.root / path) in written for path in local.files):
                 self.publish(local, documents)
         self._look_at_others(files, documents, now)
+        self.upkeep.look_around(documents, now)
 
     def finish(
         self, documents: Documents, said: AbstractSet[int], ended_well: bool, hurry: bool
@@ -299,19 +270,8 @@ class Publisher:
             self.newest_whole = (name, time.monotonic())
             if mine:
                 self._send_markers(self.published[mine[-1]].local, documents)
-        if removes and not self._followed():
-            self._remove(self._sets, documents)
-
-    def _followed(self) -> bool:
-        """Whether a later attempt has sets already; says so once: this start should have ended before it."""
-        later = [one.name.attempt for one in self._sets if one.name.attempt.number > self.what.attempt.number]
-        if later and not self._is_followed:
-            self._is_followed = True
-            self.what.told(
-                f"checkpoints: {later[0]} publishes to {self.what.place}, too, and is later than this start "
-                f"({self.what.attempt}): two jobs must not share a URL; nothing is removed any more"
-            )
-        return bool(later)
+        if removes:
+            self.upkeep.remove(self._sets, documents)
 
     def _send_markers(self, local: LocalStep, documents: Documents) -> None:
         """Writes the markers of a set that counts beside its files, for people who fetch the tree by hand."""
@@ -319,16 +279,6 @@ class Publisher:
         for path, text in local.layout.marker_files(local.files).items():
             key = what.place.prefix + data_name(what.attempt, what.node, what.nodes, path)
             documents.write_bytes(key, text.encode("utf-8"))
-
-    def _remove(self, found: Sequence[KnownSet], documents: Documents) -> None:
-        what = self.what
-        if not self._swept:
-            finish_removals(documents, what.place)
-            self._swept = True
-        spared = [what.resumed] if what.resumed is not None else []
-        gone = superfluous(found, what.way.keep or 1, spared)
-        for known in (*gone.whole, *gone.broken):
-            remove_set(documents, what.place, known)
 
 
 def _read(file: BinaryIO, offset: int, length: int) -> bytes:

@@ -13,14 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Optional, Sequence, Tuple
 
-from path_mapping.checkpoints.documents import Documents
 from path_mapping.checkpoints.local_files import aside_of, content_crc, local_files, scratch_of
-from path_mapping.checkpoints.manifest import CheckpointSet, SetFile
-from path_mapping.checkpoints.names import Place
 from path_mapping.errors import Cancelled, Corrupted, NoSpace, NotFound, Replaced, SetDamaged, SetUnusable
 from path_mapping.layouts import Layout, layout_of
 from path_mapping.localfs import contained, make_directories, printable
 from path_mapping.planning import Copy, SpaceNeed, free_space, look, shortages
+from path_mapping.sets import CheckpointSet, Documents, Place, SetFile
 from path_mapping.stores import SignedAccess
 from path_mapping.transfer import FailedCopy, Progress, fetch_files
 

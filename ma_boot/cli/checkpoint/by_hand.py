@@ -21,9 +21,10 @@ from ma_boot.errors import (
 from ma_boot.modelarts import read_job
 from ma_boot.reporting import print_lines, size, with_store_hint
 from ma_boot.transfers import TransferOptions, configured_store, load_mapping
-from path_mapping.checkpoints import CheckpointSet, SetRow, SetsByHand
+from path_mapping.checkpoints import SetRow, SetsByHand
 from path_mapping.errors import PathMappingError, SetDamaged, SetUnusable
 from path_mapping.mapping import ObsUrl
+from path_mapping.sets import CheckpointSet, Leftover
 from path_mapping.stores import FileStore
 from path_mapping.transfer import RetryPolicy
 
@@ -97,24 +98,45 @@ def fetch(request: SetsRequest, step: Optional[str], to: str) -> int:
     return 0
 
 
-def prune(request: SetsRequest, keep: Optional[int], only_plan: bool) -> int:
+def prune(request: SetsRequest, keep: Optional[int], older_than: float, only_plan: bool) -> int:
     """Removes what is too much."""
     with _errors():
         for sets, of_mapping in _places(request):
-            number = keep or of_mapping
-            if number is None:
-                raise UsageError("--keep: expected the number of whole sets to keep, as no mapping says it")
-            gone = sets.superfluous(number)
-            lines = [(str(one.name), "one of the older whole sets") for one in gone.whole]
-            lines += [(str(one.name), one.why_not_whole()) for one in gone.broken]
+            gone, left = sets.superfluous(keep or of_mapping), sets.leftovers(older_than)
+            lines: List[Tuple[str, str, Optional[List[Leftover]]]]
+            lines = [(str(one.name), "one of the older whole sets", None) for one in gone.whole]
+            lines += [(str(one.name), one.why_not_whole(), None) for one in gone.broken]
+            lines += [(name, _NAMELESS, found) for name, found in _by_step(left).items()]
             if not only_plan:
-                sets.remove([*gone.whole, *gone.broken])
+                sets.remove([*gone.whole, *gone.broken], left)
             what = "would be removed" if only_plan else "removed"
-            if request.as_json:
-                _print([json.dumps({"url": str(sets.place), "set": name, "why": why}) for name, why in lines])
-            else:
-                _print([*(f"{name}: {what}: {why}" for name, why in lines), f"{len(lines)} sets {what}"])
+            _print([_pruned(sets, what, request.as_json, *line) for line in lines])
+            if not request.as_json:
+                number = len(gone.whole) + len(gone.broken)
+                _print([f"{number} sets and {len(left)} files of no set {what}"])
     return 0
+
+
+_NAMELESS = "no manifest names them"
+
+
+def _by_step(left: Sequence[Leftover]) -> Dict[str, List[Leftover]]:
+    """Files of no set by the step and the node that they are of."""
+    found: Dict[str, List[Leftover]] = {}
+    for one in left:
+        found.setdefault(f"{one.name}, node {one.node}", []).append(one)
+    return found
+
+
+def _pruned(
+    sets: SetsByHand, what: str, as_json: bool, name: str, why: str, left: Optional[List[Leftover]]
+) -> str:
+    """A line for a set, or for the files of a step that are in none."""
+    files, amount = len(left or ()), sum(one.size for one in left or ())
+    if as_json:
+        more = {} if left is None else {"files": files, "bytes": amount}
+        return json.dumps({"url": str(sets.place), "set": name, "why": why, **more})
+    return f"{name}: {'' if left is None else f'{files} files, {size(amount)} '}{what}: {why}"
 
 
 def _places(request: SetsRequest) -> List[_Place]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Tuple
 import click
 
 from ma_boot.cli.help import Group
-from ma_boot.cli.options import directories, files, store_options
+from ma_boot.cli.options import age, directories, files, store_options
 
 if TYPE_CHECKING:
     from ma_boot.cli.checkpoint.by_hand import SetsRequest
@@ -108,13 +108,23 @@ def fetch(request: SetsRequest, step: Optional[str], to: str) -> int:
 
 @_command
 @click.option(
-    "--keep", type=click.IntRange(1), metavar="N", help="Whole sets to keep; default: as in the mapping."
+    "--keep",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Whole sets to keep; default: as in the mapping, or all.",
+)
+@click.option(
+    "--older-than",
+    metavar="AGE",
+    callback=age,
+    help="Of files that belong to no set, also those of the newest start that were stored before: 7d, 36h.",
 )
 @click.option("--plan", "only_plan", is_flag=True, help="Print what would be removed; remove nothing.")
-def prune(request: SetsRequest, keep: Optional[int], only_plan: bool) -> int:
-    """Removes all whole sets but the newest N, and sets of ended jobs that can never become whole.
+def prune(request: SetsRequest, keep: Optional[int], older_than: float, only_plan: bool) -> int:
+    """Removes all whole sets but the newest N, and what earlier starts of the job could not complete.
 
-    The set that the newest start of the job goes on from is kept, too.
+    That are sets without the manifests of all nodes, and files that no manifest names. What the newest start
+    goes on from is kept; so are, without --older-than, its own files: it may be running.
 
     \b
     Example:
@@ -122,4 +132,4 @@ def prune(request: SetsRequest, keep: Optional[int], only_plan: bool) -> int:
     """
     from ma_boot.cli.checkpoint import by_hand
 
-    return by_hand.prune(request, keep, only_plan)
+    return by_hand.prune(request, keep, older_than, only_plan)

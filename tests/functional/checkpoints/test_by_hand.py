@@ -102,7 +102,7 @@ def test_prune_keeps_the_newest_and_what_is_in_use(
         f"output: {{out: {{obs: '{WHERE}', checkpoint: 'iter_{{step}}', keep: 1}}}}"
     )
     assert run("prune", "mapping.yaml", "--plan") == 0
-    assert "1 sets would be removed" in capfd.readouterr().out
+    assert "1 sets and 0 files of no set would be removed" in capfd.readouterr().out
     assert run("prune", "mapping.yaml") == 0
     assert "step 10 of attempt-000001-" in capfd.readouterr().out
     assert not [key for key in keys(saved) if "iter_10" in key]
@@ -128,7 +128,7 @@ def test_prune_keeps_the_newest_and_what_is_in_use(
     [
         (["list", "nothing.yaml"], 78, "nothing.yaml"),
         (["list", "obs://B/x"], 64, "found the bucket 'B'"),
-        (["prune", WHERE], 64, "--keep: expected the number"),
+        (["prune", WHERE, "--older-than", "soon"], 64, "expected e.g. 7d"),
         (["verify", WHERE, "--step", "77"], 66, "no whole set of step 77"),
     ],
 )

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from path_mapping.checkpoints.documents import Documents
-from path_mapping.checkpoints.names import Place
-from path_mapping.checkpoints.retention import finish_removals, remove_set
 from path_mapping.errors import Cancelled
+from path_mapping.sets.documents import Documents
+from path_mapping.sets.names import Place
+from path_mapping.sets.retention import finish_removals, remove_set
 from path_mapping.stores import FileStore
 from path_mapping.transfer import RetryPolicy
 from tests.functional.checkpoints.output import TestNode, keys, step_of
@@ -108,20 +108,3 @@ def test_what_others_have_put_there_stays(store: FileStore, tmp_path: Path) -> N
     node.look()
     assert steps(store) == [20]
     assert set(mine) <= set(keys(store, ""))
-
-
-def test_a_start_that_a_later_one_follows_removes_nothing(store: FileStore, tmp_path: Path) -> None:
-    old = TestNode(tmp_path / "old", store, options={"keep": 1})
-    old.start()
-    old.save(10)
-    old.look()
-    new = TestNode(tmp_path / "new", store, options={"keep": 1})
-    new.start()
-    new.save(20)
-    new.look()
-    old.save(11)
-    old.look()
-    old.save(12)
-    old.look()
-    assert steps(store) == [20, 12, 11, 10]
-    assert len([line for line in old.said if "two jobs must not share a URL" in line]) == 1

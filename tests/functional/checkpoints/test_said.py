@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import signal
+from functools import partial
 
 from ma_boot.rehearsal.obs_server import ObsServer
+from tests.functional.checkpoints.output import keys
 from tests.functional.checkpoints.test_boot import Job
 from tests.functional.node import Node, eventually
 
@@ -58,3 +60,62 @@ def test_what_is_said_of_a_step_without_files_makes_no_set(node: Node, obs: ObsS
     assert ended.code == 0, ended.output
     assert job.published() == 0
     assert "rank 0 goes on from 0" in node.boot(*job.arguments(20)).output
+
+
+TWO = """
+import os, sys, time
+from pathlib import Path
+from ma_boot.training import checkpoint, restored_step
+rank = os.environ["RANK_ID"]
+print(f"rank {rank} goes on from", *map(restored_step, (None, "generator", "critic/below", os.path.abspath("critic"))), flush=True)
+try:
+    restored_step("elsewhere")
+except ValueError as error:
+    print(f"rank {rank}: {error}", flush=True)
+for step, out in ((1, "generator"), (2, "generator"), (2, "critic"), (3, "critic")):
+    directory = Path(out, f"iter_{step}")
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / f"rank_{rank}.bin").write_bytes(f"{step} of {rank};".encode() * 10_000)
+    if step == 3:
+        checkpoint(step)
+    else:
+        checkpoint(step, directory=out)
+while not Path("enough").exists():
+    time.sleep(0.02)
+sys.exit(3)
+"""
+
+
+def test_several_outputs_are_told_apart_by_their_directories(node: Node, obs: ObsServer) -> None:
+    """By names none of the steps is ever complete: nobody writes `done`. Each output has its own newest set."""
+    job = Job(node, obs)
+    (node.home / "train.py").write_text(TWO)
+    pattern = {
+        "checkpoint": ["iter_{step}/rank_{rank}.bin", "iter_{step}/done"],
+        "restore": "latest",
+        "interval": 1,
+    }
+    outputs = {name: {"obs": f"obs://bucket/{name}", **pattern} for name in ("generator", "critic")}
+    (node.root / "mapping.py").write_text(f"PATH_MAPPING_CONFIG = { ({'output': outputs})!r}\n")
+
+    def published(expected: list[str]) -> bool:
+        found = [key for name in outputs for key in keys(job.store, f"{name}/.ma_boot/sets/")]
+        return (
+            sorted(f"{key.split('/')[0]} {10**18 - 1 - int(key.split('/')[-2])}" for key in found) == expected
+        )
+
+    whole = ["critic 2", "critic 3", "generator 1", "generator 2"]
+    for begin, expected in (("None None None None", whole), ("2 2 3 3", sorted(whole * 2))):
+        (node.home / "enough").unlink(missing_ok=True)
+        running = node.start(*job.arguments(0))
+        running.until("rank 0: ")
+        eventually(partial(published, expected), f"{expected} published")
+        (node.home / "enough").touch()
+        ended = running.end()
+        assert ended.code == 3, ended.output
+        for rank in (0, 1):
+            assert f"[rank {rank}] rank {rank} goes on from {begin}\n" in ended.output
+            assert (
+                f"/home/elsewhere is in no output with checkpoints; those of this job are: {node.home}/critic, "
+                in ended.output
+            )

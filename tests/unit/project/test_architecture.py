@@ -33,7 +33,8 @@ ALLOWED_IN_PATH_MAPPING: Dict[str, str] = {
     "planning": "errors mapping localfs stores",
     "workers": "errors localfs stores",
     "transfer": "errors mapping localfs stores planning workers",
-    "checkpoints": "errors layouts mapping localfs stores planning workers transfer",
+    "sets": "errors layouts mapping localfs stores workers transfer",
+    "checkpoints": "errors layouts mapping localfs stores planning workers transfer sets",
     "mox": "errors mapping localfs stores workers transfer",
     "file": "errors mapping localfs stores workers transfer mox",
 }

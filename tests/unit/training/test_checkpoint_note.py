@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -129,3 +130,33 @@ def test_a_line_that_says_nothing_is_left_out(line: str) -> None:
 @given(st.lists(st.text()))
 def test_no_text_breaks_the_reader(texts: List[str]) -> None:
     assert isinstance(said_steps(texts, [0]), set)
+
+
+def test_what_is_said_of_a_directory_is_heard_by_its_output_only(tmp_path: Path) -> None:
+    spool = tmp_path / "spool"
+    spool.mkdir()
+    program = (
+        f"checkpoint(1, node=True); checkpoint(2, node=True, directory={str(tmp_path / 'a' / 'below')!r})"
+    )
+    assert train(program, spool).stderr == ""
+    texts = [path.read_text() for path in spool.iterdir()]
+    heard_by = {
+        name: said_steps(texts, (0,), str(tmp_path / name)) for name in ("a", "ab", "a/below/deeper", "b")
+    }
+    assert heard_by == {"a": {1, 2}, "ab": {1}, "a/below/deeper": {1}, "b": {1}}
+
+
+def test_the_step_that_was_restored_is_that_of_the_output(tmp_path: Path) -> None:
+    told = [
+        {"directory": str(tmp_path / "a"), "step": None, "source": None},
+        {"directory": str(tmp_path / "b"), "step": "3_400", "source": "obs://bucket/b/attempt-000001-ab"},
+    ]
+    ask = "from ma_boot.training import restored_step\nprint(restored_step({}))"
+    told_by = {"MABOOT_RESTORED": json.dumps(told), "MABOOT_RESTORED_STEP": "3_400"}
+    places = {"": "3_400", repr(str(tmp_path / "a")): "None", repr(f"{tmp_path}/b/below"): "3_400"}
+    for place, expected in places.items():
+        assert train(ask.format(place), None, **told_by).stdout == f"{expected}\n"
+        assert train(ask.format(place), None).stdout == "None\n", "without ma_boot"
+    wrong = train(ask.format(repr(str(tmp_path / "bb"))), None, **told_by)
+    assert f"ValueError: {tmp_path}/bb is in no output with checkpoints" in wrong.stderr
+    assert str(tmp_path / "a") in wrong.stderr

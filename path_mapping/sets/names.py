@@ -18,6 +18,7 @@ _LAST_STEP = HIGHEST - 1
 _ATTEMPT = re.compile(r"attempt-(\d{6})-([0-9a-f]{4,16})")
 _OF_ATTEMPT = re.compile(r"(\d{6})-([0-9a-f]{4,16})/([^/]+)")
 _IDLE = re.compile(r"(\d{6})-([0-9a-f]{4,16})/-idle-(\d{5,})-of-(\d{5,})\.json")
+_OF_NODE = re.compile(r"node-(\d+)/(.+)", re.DOTALL)
 _OF_SET = re.compile(r"(\d{6})-([0-9a-f]{4,16})/(\d{18})/part-(\d{5,})-of-(\d{5,})\.json")
 
 
@@ -158,6 +159,40 @@ class Place(NamedTuple):
         found = _OF_ATTEMPT.fullmatch(key[len(self.attempts) :])
         return (Attempt(_LAST_ATTEMPT - int(found[1]), found[2]), found[3]) if found else None
 
+    def living(self, name: str) -> Optional[Attempt]:
+        """The earlier attempt that has noted by a document of this name that it lives; None for any other."""
+        try:
+            return Attempt.parse(name[len("alive-") : -len(".json")]) if name.startswith("alive-") else None
+        except ValueError:
+            return None
+
+    def attempt_of_file(self, key: str) -> Optional[Attempt]:
+        """The attempt that has sent a file; None for any other key."""
+        directory, slash, _ = key[len(self.prefix) :].partition("/")
+        try:
+            return Attempt.parse(directory) if slash else None
+        except ValueError:
+            return None
+
+    def path_of_file(self, key: str, attempt: Attempt, nodes: int) -> Tuple[int, str]:
+        """The node that has sent a file of this attempt, and the file's path below the output.
+
+        The reverse of `data_name`; the node is -1 if it has none.
+        """
+        name = key[len(f"{self.prefix}{attempt}/") :]
+        if nodes == 1:
+            return 0, name
+        found = _OF_NODE.fullmatch(name)
+        return (int(found[1]), found[2]) if found else (-1, name)
+
+    def part_of(self, key: str) -> Optional[Tuple[SetName, int, int]]:
+        """The set, the node and the number of nodes of a manifest; None for any other key."""
+        found = _OF_SET.fullmatch(key[len(self.sets) :])
+        if found is None:
+            return None
+        attempt = Attempt(_LAST_ATTEMPT - int(found[1]), found[2])
+        return SetName(attempt, _LAST_STEP - int(found[3])), int(found[4]), int(found[5])
+
     def known_sets(self, keys: Iterable[str]) -> Iterator[KnownSet]:
         """The sets of which these sorted keys are manifests, the newest first; other keys are left out.
 
@@ -168,22 +203,20 @@ class Place(NamedTuple):
         parts: List[Tuple[int, int]] = []
         done = False
         for key in keys:
-            below = key[len(self.sets) :]
-            found = _OF_SET.fullmatch(below)
-            if found is None:
-                note = _IDLE.fullmatch(below)
+            part = self.part_of(key)
+            if part is None:
+                note = _IDLE.fullmatch(key[len(self.sets) :])
                 if note is not None:
                     attempt = Attempt(_LAST_ATTEMPT - int(note[1]), note[2])
                     idle.setdefault(attempt, []).append((int(note[3]), int(note[4])))
                 continue
-            attempt = Attempt(_LAST_ATTEMPT - int(found[1]), found[2])
-            this = SetName(attempt, _LAST_STEP - int(found[3]))
+            this = part[0]
             if this != name:
                 if name is not None and not done:
                     yield KnownSet(name, tuple(parts), tuple(idle.get(name.attempt, ())))
                 name, parts, done = this, [], False
-            parts.append((int(found[4]), int(found[5])))
-            whole = KnownSet(this, tuple(parts), tuple(idle.get(attempt, ())))
+            parts.append(part[1:])
+            whole = KnownSet(this, tuple(parts), tuple(idle.get(this.attempt, ())))
             if not done and whole.nodes:
                 done = True
                 yield whole

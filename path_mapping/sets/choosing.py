@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import AbstractSet, List, NamedTuple, Optional
 
-from path_mapping.checkpoints.documents import Documents
-from path_mapping.checkpoints.manifest import CheckpointSet, read_part, whole_set
-from path_mapping.checkpoints.names import KnownSet, Place, SetName
 from path_mapping.errors import SetDamaged
+from path_mapping.sets.documents import Documents
+from path_mapping.sets.manifest import CheckpointSet, read_part, whole_set
+from path_mapping.sets.names import KnownSet, Place, SetName
 
 
 class Choice(NamedTuple):

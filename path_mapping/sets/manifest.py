@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from path_mapping.checkpoints.names import OWN, Attempt, SetName
 from path_mapping.errors import SetDamaged
 from path_mapping.localfs import printable, unsafe
+from path_mapping.sets.names import OWN, Attempt, SetName
 
 FORMAT = 1
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Iterable, List, NamedTuple, Sequence
+from typing import Iterable, List, NamedTuple, Optional, Sequence
 
-from path_mapping.checkpoints.documents import Documents
-from path_mapping.checkpoints.manifest import read_part
-from path_mapping.checkpoints.names import KnownSet, Place, SetName
 from path_mapping.errors import SetDamaged
 from path_mapping.localfs import unsafe
+from path_mapping.sets.documents import Documents
+from path_mapping.sets.manifest import read_part
+from path_mapping.sets.names import KnownSet, Place, SetName
 
 
 class Superfluous(NamedTuple):
@@ -18,13 +18,13 @@ class Superfluous(NamedTuple):
     broken: List[KnownSet]
 
 
-def superfluous(found: Sequence[KnownSet], keep: int, spared: Iterable[SetName]) -> Superfluous:
-    """What of these sets, the newest first, may go if the newest `keep` whole ones stay. Pure.
+def superfluous(found: Sequence[KnownSet], keep: Optional[int], spared: Iterable[SetName]) -> Superfluous:
+    """What of these sets, the newest first, may go if the newest `keep` whole ones stay, or all. Pure.
 
     A set that is not whole may go if its attempt is over: a whole set of a later one exists.
     """
     whole = [one for one in found if one.nodes]
-    stay = {one.name for one in whole[: max(1, keep)]} | set(spared)
+    stay = {one.name for one in whole[: None if keep is None else max(1, keep)]} | set(spared)
     newest = whole[0].name.attempt if whole else None
     broken = [
         one

@@ -8,7 +8,7 @@ import tempfile
 import threading
 from functools import partial
 from pathlib import Path
-from typing import Any, Iterator, Optional
+from typing import Any, Iterator, Optional, Tuple
 
 from path_mapping.errors import NotFound
 from path_mapping.localfs import new_md5
@@ -31,10 +31,12 @@ class Documents:
 
     def keys(self, prefix: str) -> Iterator[str]:
         """The keys that begin with the prefix, in order; a page is asked for when it is needed."""
-        return (
-            found.key
-            for found in listing(self.store, self.cancel, self.bucket, prefix, patience=self.patience)
-        )
+        return (key for key, _ in self.sizes(prefix))
+
+    def sizes(self, prefix: str) -> Iterator[Tuple[str, int]]:
+        """The same keys, each with the number of its bytes."""
+        found = listing(self.store, self.cancel, self.bucket, prefix, patience=self.patience)
+        return ((one.key, one.size) for one in found)
 
     def read(self, key: str) -> Optional[Any]:
         """The document, None if there is none, or it is not JSON."""

@@ -1,0 +1,77 @@
+"""`ma_boot sync plan` says what a start would do with the sets of an output, and does nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Dict, List
+
+import pytest
+
+from ma_boot.cli.app import main
+from path_mapping.stores import open_store
+from tests.functional.checkpoints.output import TestNode
+from tests.transfers import write
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TestNode:
+    """A node that has published steps 10 and 20, and has begun 30; it keeps a log beside them."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "obs" / "bucket").mkdir(parents=True)
+    node = TestNode(tmp_path, open_store({}, tmp_path / "obs"))
+    node.start()
+    for step in (10, 20):
+        node.save(step)
+        node.look()
+    node.save(30, {"rank_0.bin": b"half"})
+    write(node.out, {"train.log": b"logged"})
+    return node
+
+
+def plan(tmp_path: Path, capfd: pytest.CaptureFixture[str], options: str, *words: str) -> List[str]:
+    (tmp_path / "mapping.yaml").write_text(
+        f"output: {{out: {{obs: 'obs://bucket/ckpt', checkpoint: 'iter_{{step}}', {options}}}}}"
+    )
+    before = sorted(tmp_path.rglob("*"))
+    assert main(["sync", "plan", "mapping.yaml", "--obs-root", "obs", *words], {"HOME": "/nowhere"}) == 0
+    assert sorted(tmp_path.rglob("*")) == before, "nothing was moved or made"
+    return capfd.readouterr().out.splitlines()
+
+
+def test_what_is_restored_kept_moved_aside_and_removed(
+    node: TestNode, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lines = plan(tmp_path, capfd, "restore: latest, keep: 1")
+    (attempt,) = {path.name for path in (tmp_path / "obs/bucket/ckpt").glob("attempt-*")}
+    assert lines == [
+        "output out -> obs://bucket/ckpt:",
+        f"  restore           1,188  step 20 of {attempt}  (the newest whole set)",
+        "  aside            1,188  step 10 on this disk  (not of the set that is restored: moved beside the output)",
+        "  keep             1,188  step 20 on this disk  (of the set that is restored, if the checksums are the same)",
+        "  aside                4  step 30 on this disk  (not of the set that is restored: moved beside the output)",
+        f"  remove               0  step 10 of {attempt}  "
+        "(older than the newest 1: as soon as a set of this start counts)",
+        "  copy                 6  train.log  (not there)",
+        "  copy 1 (0.0 MB)",
+        "in all: copy 1 (0.0 MB)",
+    ]
+
+
+def test_without_restore_what_is_on_the_disk_stays_and_is_not_sent(
+    node: TestNode, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    found: List[Dict[str, object]] = [json.loads(line) for line in plan(tmp_path, capfd, "", "--json")]
+    sets = [(one["action"], one["name"], one["files"], one["bytes"]) for one in found[:-1] if "files" in one]
+    assert sets == [
+        ("stay", f"step {step} on this disk", 1, size) for step, size in ((10, 1188), (20, 1188), (30, 4))
+    ]
+    assert [one["name"] for one in found if one.get("section") == "output"] == ["train.log"]
+
+
+def test_no_whole_set_is_said(node: TestNode, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for manifest in (tmp_path / "obs/bucket/ckpt/.ma_boot/sets").rglob("part-*"):
+        manifest.rename(manifest.with_name("part-00000-of-00002.json"))
+    lines = plan(tmp_path, capfd, "restore: latest")
+    assert "not whole: no part of node 1" in lines[1]
+    assert any(line.endswith("nothing  (no set is whole: the training begins anew)") for line in lines)

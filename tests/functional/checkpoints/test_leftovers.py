@@ -1,0 +1,150 @@
+"""Files of steps that were killed before their manifest: they go, and nothing else does."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import List
+
+import pytest
+
+from ma_boot.cli.app import main
+from path_mapping.checkpoints import upkeep
+from path_mapping.stores import FileStore, open_store
+from tests.functional.checkpoints.output import TestNode, keys, put, step_of
+
+WHERE = "obs://bucket/ckpt"
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files need not be old to be removed; OBS tells times in whole seconds."""
+    monkeypatch.setattr(upkeep, "SPARED_SECONDS", -2.0)
+
+
+def killed_in(node: TestNode, step: int) -> List[str]:
+    """A step whose files go up, and then the node dies; returns their keys."""
+    assert node.output.publisher is not None
+    before = set(keys(node.store))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "path_mapping.sets.Documents.write", lambda *of: (_ for _ in ()).throw(InterruptedError)
+        )
+        node.save(step)
+        with pytest.raises(InterruptedError):
+            node.look()
+    return sorted(set(keys(node.store)) - before)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_new_start_removes_what_a_killed_one_could_not_publish(store: FileStore, tmp_path: Path) -> None:
+    node = TestNode(tmp_path / "a", store, options={"keep": 3})
+    node.start()
+    node.save(10)
+    node.look()
+    left = killed_in(node, 20)
+    assert [key.rpartition("/iter_")[2] for key in left] == ["20/rank_0.bin"]
+    stays = set(keys(store)) - set(left)
+    new = TestNode(tmp_path / "b", store, options={"keep": 3})
+    assert step_of(new.start()) == "10"
+    assert set(left) <= set(keys(store)), "not before a newer set counts"
+    new.save(30)
+    new.look()
+    assert not set(left) & set(keys(store))
+    assert stays <= set(keys(store))
+    assert any("removed 1 files of steps that an earlier start could not publish" in one for one in new.said)
+
+
+def test_what_is_younger_than_an_hour_stays(store: FileStore, tmp_path: Path) -> None:
+    """Its start may not be as dead as it seems, and write the manifest any moment."""
+    node = TestNode(tmp_path / "a", store, options={"keep": 3})
+    node.start()
+    left = killed_in(node, 20)
+    new = TestNode(tmp_path / "b", store, options={"keep": 3})
+    new.start()
+    new.save(30)
+    new.look()
+    assert set(left) <= set(keys(store))
+
+
+@pytest.mark.usefixtures("at_once")
+def test_what_is_not_ours_stays_wherever_it_lies(store: FileStore, tmp_path: Path) -> None:
+    node = TestNode(tmp_path / "a", store, options={"keep": 3})
+    node.start()
+    node.save(10)
+    node.look()
+    killed_in(node, 20)
+    mine = str(node.output.publisher.what.attempt) if node.output.publisher else ""
+    others = [
+        f"ckpt/{mine}/iter_10/notes.txt",  # beside the files of a set
+        f"ckpt/{mine}/notes.txt",
+        f"ckpt/{mine}.old/iter_20/rank_0.bin",
+        "ckpt/attempt-000001-beef/iter_20/rank_0.bin",  # of which no document of ours tells
+        "ckpt/attempt-1/iter_20/rank_0.bin",
+        "ckpt/iter_20/rank_0.bin",
+        "ckpt2/attempt-000001-beef/iter_20/rank_0.bin",
+    ]
+    strange = tmp_path / "strange"
+    strange.write_bytes(b"of somebody else")
+    for key in others:
+        put(store, key, strange)
+    new = TestNode(tmp_path / "b", store, options={"keep": 3})
+    new.start()
+    new.save(30)
+    new.look()
+    assert any("removed 1 files" in one for one in new.said)
+    assert set(others) <= set(keys(store, ""))
+
+
+@pytest.mark.usefixtures("at_once")
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_no_file_of_a_set_is_taken_for_a_leftover(store: FileStore, tmp_path: Path, nodes: int) -> None:
+    """Also where a node has published, and another one was killed before it did."""
+    old = [TestNode(tmp_path / f"a{index}", store, index, nodes, {"keep": 3}) for index in range(nodes)]
+    from tests.functional.checkpoints.test_two_nodes import start
+
+    start(old)
+    for step in (10, 20):
+        for node in old:
+            node.save(step)
+            node.look()
+    named = set(keys(store))
+    left = killed_in(old[-1], 30)
+    new = [TestNode(tmp_path / f"b{index}", store, index, nodes, {"keep": 3}) for index in range(nodes)]
+    assert [step_of(found) for found in start(new)] == ["20"] * nodes
+    for node in (*new[::-1], *new[::-1]):
+        node.save(40)
+        node.look()
+    assert not set(left) & set(keys(store))
+    assert named <= set(keys(store))
+
+
+def test_prune_by_hand_spares_the_newest_start_unless_an_age_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "obs" / "bucket").mkdir(parents=True)
+    store = open_store({}, tmp_path / "obs")
+    node = TestNode(tmp_path / "a", store)
+    node.start()
+    node.save(10)
+    node.look()
+    left = killed_in(node, 20)
+    for key in left:
+        os.utime(tmp_path / "obs" / "bucket" / key, (1, 1))
+
+    def prune(*words: str) -> List[str]:
+        assert main(["checkpoint", "prune", WHERE, "--obs-root", "obs", *words], {"HOME": "/nowhere"}) == 0
+        return capfd.readouterr().out.splitlines()
+
+    assert prune() == ["0 sets and 0 files of no set removed"]
+    assert prune("--older-than", "1d", "--plan")[-1] == "0 sets and 1 files of no set would be removed"
+    (line,) = prune("--older-than", "1d", "--plan", "--json")
+    assert json.loads(line)["files"] == 1
+    assert "step 20 of attempt-000001-" in json.loads(line)["set"]
+    assert set(left) <= set(keys(store))
+    TestNode(tmp_path / "b", store).start()  # the one that left it is over now
+    assert prune()[-1] == "0 sets and 1 files of no set removed"
+    assert not set(left) & set(keys(store))
+    assert [key for key in keys(store) if "iter_10/" in key]
