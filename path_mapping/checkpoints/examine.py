@@ -170,13 +170,12 @@ class SetsByHand:
         documents = self._documents
         found = (self.place.attempt_of(key) for key in documents.keys(self.place.attempts))
         newest = next((one[0].number for one in found if one is not None), 0)
-        age = SPARED_SECONDS if older_than == math.inf else older_than
-        return leftovers(
-            documents,
-            self.place,
-            lambda attempt: older_than < math.inf or attempt.number < newest,
-            time.time() - age,
+        left = leftovers(
+            documents, self.place, lambda attempt: older_than < math.inf or attempt.number < newest
         )
+        return [one for one in left if one.stored < time.time() - age]
+        )
+        return [one for one in left if one.stored < time.time() - age]
 
     def _in_use(self) -> Set[SetName]:
         """The set that the newest attempt has restored: it may be running."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from typing import Sequence, Set
 
@@ -33,7 +34,7 @@ class Upkeep:
     def __init__(self, what: Publication) -> None:
         self.what = what
         self.rivals: Set[Attempt] = set()  # of other starts that publish at the same time
-        self._looked = float("-inf")
+        self._looked = time.monotonic()
         self._swept = False
 
     def look_around(self, documents: Documents, now: float) -> None:
@@ -104,21 +105,19 @@ class Upkeep:
     def _sweep(self, documents: Documents) -> None:
         """Removes the files of earlier attempts that no manifest names, by the store's clock alone."""
         what = self.what
-        begin = partial(
-            documents.store.find, what.place.bucket, what.place.of_attempt(what.attempt, "begin.json")
-        )
-        state = retrying(begin, documents.cancel, documents.patience)
+        if what.attempt.number == 1:
+            return
+        found = leftovers(documents, what.place, lambda attempt: attempt.number < what.attempt.number)
+        begin = what.place.of_attempt(what.attempt, "begin.json")
+        find = partial(documents.store.find, what.place.bucket, begin)
+        state = retrying(find, documents.cancel, documents.patience) if found else None
         if state is None:
             return
-        found = leftovers(
-            documents,
-            what.place,
-            lambda attempt: attempt.number < what.attempt.number,
-            state.mtime_ns / 1e9 - SPARED_SECONDS,
-        )
-        remove_leftovers(documents, found)
-        if found:
+        before = state.mtime_ns / 1e9 - SPARED_SECONDS
+        old = [one for one in found if one.stored < before]
+        remove_leftovers(documents, old)
+        if old:
             what.told(
-                f"checkpoints: removed {len(found)} files of steps that an earlier start could not publish, "
-                f"{sum(one.size for one in found):,} bytes"
+                f"checkpoints: removed {len(old)} files of steps that an earlier start could not publish, "
+                f"{sum(one.size for one in old):,} bytes"
             )

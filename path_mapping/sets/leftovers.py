@@ -33,10 +33,8 @@ class Leftover(NamedTuple):
 _Files = Dict[Attempt, List[Tuple[str, int]]]  # keys and sizes
 
 
-def leftovers(
-    documents: Documents, place: Place, is_over: Callable[[Attempt], bool], before: float
-) -> List[Leftover]:
-    """The files of attempts that are over which no manifest names, and which were stored `before` this time.
+def leftovers(documents: Documents, place: Place, is_over: Callable[[Attempt], bool]) -> List[Leftover]:
+    """The files of attempts that are over which no manifest names.
 
     Two listings, and a few requests for each attempt that has such files. What goes up meanwhile is safe: the
     files are listed before the manifests. Raises `StoreError` and `Cancelled`.
@@ -53,12 +51,11 @@ def leftovers(
         part = place.part_of(key)
         if part is not None:
             manifests.setdefault(part[0].attempt, []).append(key)
-    found = (
+    return [
         one
         for attempt, sent in files.items()
         for one in _of_attempt(documents, place, attempt, sent, manifests.get(attempt, []))
-    )
-    return [one for one in found if one.stored < before]
+    ]
 
 
 def remove_leftovers(documents: Documents, found: Sequence[Leftover]) -> None:

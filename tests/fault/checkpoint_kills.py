@@ -17,16 +17,19 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter, defaultdict
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.rehearsal.obs_server import ObsServer
+from path_mapping.checkpoints import SetsByHand
+from path_mapping.mapping import ObsUrl
 from path_mapping.stores import FileStore, open_store
+from path_mapping.transfer import RetryPolicy
 from tests.conftest import CREDENTIALS
 from tests.functional.node import Node, alive, eventually, template_two
 
@@ -79,7 +82,7 @@ class Moments(List[Any]):
 
     def __init__(self, seen: Sequence[Any]) -> None:
         super().__init__(seen)
-        self.come = threading.Event()
+        self.come = Event()
         self._waited: Optional[Tuple[str, str]] = None
         self._left = 0
 
@@ -210,6 +213,20 @@ class KilledJob:
                 return WholeSet((-name[0], parts[0]["step"]), parts[0]["step_name"], digests)
         return None
 
+    def prune(self) -> None:
+        """Removes by hand what killed steps have left: all of that, and nothing of a set."""
+        before, sets = (
+            self.newest_whole(),
+            SetsByHand(self.store, ObsUrl("bucket", "ckpt"), Event(), RetryPolicy(60)),
+        )
+        sets.remove([], sets.leftovers(0.0))
+        assert self.newest_whole() == before
+        manifests = [
+            found.key for found in self.store.list("bucket", "ckpt/.ma_boot/sets/") if "/part-" in found.key
+        ]
+        named = {f"ckpt/{one['key']}" for key in manifests for one in json.loads(self.read(key))["files"]}
+        assert {found.key for found in self.store.list("bucket", "ckpt/attempt-")} == named
+
     def read(self, key: str) -> bytes:
         """An object; it must be there."""
         return b"".join(self.store.read("bucket", key))
@@ -259,6 +276,8 @@ def run_kills(job: KilledJob, chance: random.Random, kills: int) -> str:
             gone = chance.choice(job.nodes).home
             shutil.rmtree(gone / "checkpoints", ignore_errors=True)
             shutil.rmtree(gone / ".checkpoints.aside", ignore_errors=True)
+        if chance.random() < 0.1:
+            job.prune()
         before, expected = expected, job.newest_whole()
         assert before is None or (expected is not None and expected.order >= before.order), (before, expected)
         running = job.start()

@@ -34,7 +34,7 @@ def test_a_step_costs_at_most_three_requests_more_than_its_files(
 ) -> None:
     node = TestNode(tmp_path, served, options={"keep": keep})
     node.start()
-    for step, once in ((10, 2 if keep else 0), (20, 0)):  # once in an attempt: what a killed one has left
+    for step, once in ((10, 1 if keep else 0), (20, 0)):  # once in an attempt: what a killed one has left
         before = len(obs.requests)
         node.save(step, {f"shard_{number}.bin": os.urandom(size) for number in range(FILES)})
         node.look(30)
