@@ -71,9 +71,9 @@ def plan(environ: Mapping[str, str], request: SyncRequest, as_json: bool) -> int
     notices: List[str] = []
     try:
         inputs = [(route, scan_download(route, Path.cwd(), lister, shard)) for route in mapping.inputs]
-        wanted = sent_one_by_one(mapping.outputs, Path.cwd())
+        belongs = sent_one_by_one(mapping.outputs, Path.cwd())
         outputs = [
-            (route, scan_upload(route, Path.cwd(), lister, notices.append, wanted))
+            (route, scan_upload(route, Path.cwd(), lister, notices.append, belongs=belongs))
             for route in mapping.outputs
         ]
         _print(_lines(inputs, outputs, notices, as_json, _SetLines(store, request.timeout, as_json)))

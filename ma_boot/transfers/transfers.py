@@ -27,7 +27,6 @@ from path_mapping import errors as mapping_errors
 
 if TYPE_CHECKING:
     from path_mapping.mapping import Route
-    from path_mapping.planning import LocalEntry
     from path_mapping.stores import Store
     from path_mapping.transfer import RetryPolicy, Transferred
 
@@ -141,8 +140,11 @@ def uploading_periodically(
         journal.say(f"outputs so far: not all uploaded, the next round retries: {what}")
 
     def send(cancel: threading.Event) -> None:
-        wanted = sent_one_by_one(routes, base)
-        upload_periodically(routes, base, store, cancel=cancel, done=done, failed=failed, wanted=wanted)
+        mine = sent_one_by_one(routes, base)
+        upload_periodically(
+            routes, base, store,
+            cancel=cancel, done=done, failed=failed, wanted=lambda path, local: mine(path),
+        )  # fmt: skip
 
     task = None
     try:
@@ -181,7 +183,8 @@ def upload_outputs(
 
     def send(cancel: threading.Event) -> Tuple[Transferred, Sequence[str]]:
         problems = before(cancel, patience)
-        choice = UploadChoice(listed=not hurry, hurry=hurry, wanted=sent_one_by_one(routes, base))
+        mine = sent_one_by_one(routes, base)
+        choice = UploadChoice(listed=not hurry, hurry=hurry, wanted=lambda path, local: mine(path))
         with progress.shown() as update:
             return upload(
                 routes, base, store, cancel=cancel, progress=update, choice=choice,
@@ -215,14 +218,13 @@ def upload_outputs(
     return None
 
 
-def sent_one_by_one(routes: Sequence[Route], base: Path) -> Callable[[Path, LocalEntry], bool]:
+def sent_one_by_one(routes: Sequence[Route], base: Path) -> Callable[[Path], bool]:
     """Which files of these outputs are uploaded one by one: all but those of checkpoint sets."""
     if not any(route.checkpoint for route in routes):
-        return lambda path, local: True
+        return lambda path: True
     from path_mapping.checkpoints import files_of_no_set
 
-    of_no_set = files_of_no_set(routes, base)
-    return lambda path, local: of_no_set(path)
+    return files_of_no_set(routes, base)
 
 
 def cancelled_soon(task: Task[Any]) -> None:

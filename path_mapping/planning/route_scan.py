@@ -123,11 +123,13 @@ def scan_upload(
     wanted: Callable[[Path, LocalEntry], bool] = lambda path, local: True,
     check: Check = never_cancelled,
     recorded: bool = True,
+    belongs: Callable[[Path], bool] = lambda path: True,
 ) -> Optional[RouteScan]:
     """The scan of an output, None if nothing exists at its local path.
 
-    Without a lister the record alone decides. If the target cannot be listed, there is a notice, and all
-    files are uploaded.
+    `wanted` files are sent now, others later; what does not belong to the output is left out. Without a
+    lister the record alone decides. If the target cannot be listed, there is a notice, and all files are
+    uploaded.
     """
     local = route.path(base)
     found = _look_at_output(local)
@@ -137,6 +139,7 @@ def scan_upload(
         ends, files = directory_ends(route, base), files_below(local)
     else:
         ends, files = uploaded_file_ends(route, base), iter([(local.name, found)])
+    files = ((name, entry) for name, entry in files if belongs(ends.root / name))
     objects = _listed(ends, lister, route, notice) if lister is not None else None
     record = Record(ends.local, f"upload {route.remote}", recorded)
 

@@ -53,6 +53,12 @@ class TestNode:
             assert self.output.publisher is not None
             self.output.publisher.look(self.output._documents(self.ended, RetryPolicy()))
 
+    def publish(self, *steps: int) -> None:
+        """Writes the files of these steps, one after the other, and looks until each is published."""
+        for step in steps:
+            self.save(step)
+            self.look()
+
     def end(self, well: bool = True, hurry: bool = False) -> Dict[str, str]:
         """The training has ended."""
         return self.output.finish(self.ended, RetryPolicy(), well, hurry)

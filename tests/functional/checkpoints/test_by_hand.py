@@ -111,8 +111,7 @@ def test_prune_keeps_the_newest_and_what_is_in_use(
     nodes = make_nodes(saved, tmp_path / "again")
     start(nodes)
     for node in nodes:
-        node.save(40)
-        node.look()
+        node.publish(40)
     assert run("prune", WHERE, "--keep", "1") == 0
     assert "step 30 of attempt-000001-" in capfd.readouterr().out, (
         "an attempt that is over cannot complete it"

@@ -45,9 +45,7 @@ def key_of(store: FileStore, end: str) -> str:
 def test_a_damaged_file_sends_the_job_to_the_set_before(store: FileStore, tmp_path: Path, how: str) -> None:
     node = TestNode(tmp_path / "a", store)
     node.start()
-    for step in (10, 20):
-        node.save(step)
-        node.look()
+    node.publish(10, 20)
     DAMAGES[how](store, key_of(store, "iter_20/rank_0.bin"), tmp_path)
     other = TestNode(tmp_path / "b", store)
     assert step_of(other.start()) == "10"
@@ -59,9 +57,7 @@ def test_a_damaged_file_sends_the_job_to_the_set_before(store: FileStore, tmp_pa
 def test_a_damaged_manifest_is_no_manifest(store: FileStore, tmp_path: Path, content: bytes) -> None:
     node = TestNode(tmp_path / "a", store)
     node.start()
-    for step in (10, 20):
-        node.save(step)
-        node.look()
+    node.publish(10, 20)
     newest = keys(store, "ckpt/.ma_boot/sets/")[0]
     overwrite(content)(store, newest, tmp_path)
     other = TestNode(tmp_path / "b", store)
@@ -72,8 +68,7 @@ def test_a_damaged_manifest_is_no_manifest(store: FileStore, tmp_path: Path, con
 def test_a_manifest_cannot_lead_out_of_the_output(store: FileStore, tmp_path: Path) -> None:
     node = TestNode(tmp_path / "a", store)
     node.start()
-    node.save(10)
-    node.look()
+    node.publish(10)
     key = keys(store, "ckpt/.ma_boot/sets/")[0]
     text = b"".join(store.read("bucket", key))
     for path in (b"../iter_10/x", b"/etc/x", b".ma_boot/spool/x", b"iter_10/../../x"):
@@ -89,10 +84,8 @@ def test_all_nodes_go_back_if_one_finds_damage(store: FileStore, tmp_path: Path)
     pattern = ("iter_{step}/rank_{rank}.bin",)  # each node fetches its own files only
     nodes = make_nodes(store, tmp_path, 2, checkpoint=pattern)
     start(nodes)
-    for step in (10, 20):
-        for node in nodes:
-            node.save(step)
-            node.look()
+    for node in nodes:
+        node.publish(10, 20)
     delete(store, key_of(store, "iter_20/rank_1.bin"), tmp_path)
     new = make_nodes(store, tmp_path / "new", 2, checkpoint=pattern)
     assert [step_of(found) for found in start(new)] == ["10", "10"]
@@ -105,9 +98,7 @@ def test_if_all_sets_are_damaged_the_job_does_not_begin_anew_by_itself(
 ) -> None:
     node = TestNode(tmp_path / "a", store)
     node.start()
-    for step in (10, 20):
-        node.save(step)
-        node.look()
+    node.publish(10, 20)
     for key in [key for key in keys(store) if key.endswith("rank_0.bin")]:
         delete(store, key, tmp_path)
     other = TestNode(tmp_path / "b", store)
@@ -118,8 +109,7 @@ def test_if_all_sets_are_damaged_the_job_does_not_begin_anew_by_itself(
 def test_a_set_that_does_not_fit_is_not_begun_to_be_fetched(store: FileStore, tmp_path: Path) -> None:
     node = TestNode(tmp_path / "a", store)
     node.start()
-    node.save(10)
-    node.look()
+    node.publish(10)
     key = keys(store, "ckpt/.ma_boot/sets/")[0]
     text = b"".join(store.read("bucket", key))
     overwrite(text.replace(b'"size":1188', b'"size":%d' % 10**16))(store, key, tmp_path)
@@ -131,8 +121,7 @@ def test_a_set_that_does_not_fit_is_not_begun_to_be_fetched(store: FileStore, tm
 def test_no_link_leads_out_of_the_directory(store: FileStore, tmp_path: Path) -> None:
     node = TestNode(tmp_path / "a", store)
     node.start()
-    node.save(10)
-    node.look()
+    node.publish(10)
     other = TestNode(tmp_path / "b", store)
     outside = tmp_path / "outside"
     outside.mkdir()

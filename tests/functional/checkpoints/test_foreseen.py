@@ -21,9 +21,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TestNode:
     (tmp_path / "obs" / "bucket").mkdir(parents=True)
     node = TestNode(tmp_path, open_store({}, tmp_path / "obs"))
     node.start()
-    for step in (10, 20):
-        node.save(step)
-        node.look()
+    node.publish(10, 20)
     node.save(30, {"rank_0.bin": b"half"})
     write(node.out, {"train.log": b"logged"})
     return node

@@ -13,6 +13,7 @@ from ma_boot.cli.app import main
 from path_mapping.checkpoints import upkeep
 from path_mapping.stores import FileStore, open_store
 from tests.functional.checkpoints.output import TestNode, keys, put, step_of
+from tests.functional.checkpoints.test_two_nodes import start
 
 WHERE = "obs://bucket/ckpt"
 
@@ -41,16 +42,14 @@ def killed_in(node: TestNode, step: int) -> List[str]:
 def test_a_new_start_removes_what_a_killed_one_could_not_publish(store: FileStore, tmp_path: Path) -> None:
     node = TestNode(tmp_path / "a", store, options={"keep": 3})
     node.start()
-    node.save(10)
-    node.look()
+    node.publish(10)
     left = killed_in(node, 20)
     assert [key.rpartition("/iter_")[2] for key in left] == ["20/rank_0.bin"]
     stays = set(keys(store)) - set(left)
     new = TestNode(tmp_path / "b", store, options={"keep": 3})
     assert step_of(new.start()) == "10"
     assert set(left) <= set(keys(store)), "not before a newer set counts"
-    new.save(30)
-    new.look()
+    new.publish(30)
     assert not set(left) & set(keys(store))
     assert stays <= set(keys(store))
     assert any("removed 1 files of steps that an earlier start could not publish" in one for one in new.said)
@@ -63,8 +62,7 @@ def test_what_is_younger_than_an_hour_stays(store: FileStore, tmp_path: Path) ->
     left = killed_in(node, 20)
     new = TestNode(tmp_path / "b", store, options={"keep": 3})
     new.start()
-    new.save(30)
-    new.look()
+    new.publish(30)
     assert set(left) <= set(keys(store))
 
 
@@ -72,8 +70,7 @@ def test_what_is_younger_than_an_hour_stays(store: FileStore, tmp_path: Path) ->
 def test_what_is_not_ours_stays_wherever_it_lies(store: FileStore, tmp_path: Path) -> None:
     node = TestNode(tmp_path / "a", store, options={"keep": 3})
     node.start()
-    node.save(10)
-    node.look()
+    node.publish(10)
     killed_in(node, 20)
     mine = str(node.output.publisher.what.attempt) if node.output.publisher else ""
     others = [
@@ -91,8 +88,7 @@ def test_what_is_not_ours_stays_wherever_it_lies(store: FileStore, tmp_path: Pat
         put(store, key, strange)
     new = TestNode(tmp_path / "b", store, options={"keep": 3})
     new.start()
-    new.save(30)
-    new.look()
+    new.publish(30)
     assert any("removed 1 files" in one for one in new.said)
     assert set(others) <= set(keys(store, ""))
 
@@ -102,20 +98,15 @@ def test_what_is_not_ours_stays_wherever_it_lies(store: FileStore, tmp_path: Pat
 def test_no_file_of_a_set_is_taken_for_a_leftover(store: FileStore, tmp_path: Path, nodes: int) -> None:
     """Also where a node has published, and another one was killed before it did."""
     old = [TestNode(tmp_path / f"a{index}", store, index, nodes, {"keep": 3}) for index in range(nodes)]
-    from tests.functional.checkpoints.test_two_nodes import start
-
     start(old)
-    for step in (10, 20):
-        for node in old:
-            node.save(step)
-            node.look()
+    for node in old:
+        node.publish(10, 20)
     named = set(keys(store))
     left = killed_in(old[-1], 30)
     new = [TestNode(tmp_path / f"b{index}", store, index, nodes, {"keep": 3}) for index in range(nodes)]
     assert [step_of(found) for found in start(new)] == ["20"] * nodes
-    for node in (*new[::-1], *new[::-1]):
-        node.save(40)
-        node.look()
+    for node in new[::-1]:
+        node.publish(40)
     assert not set(left) & set(keys(store))
     assert named <= set(keys(store))
 
@@ -128,8 +119,7 @@ def test_prune_by_hand_spares_the_newest_start_unless_an_age_is_given(
     store = open_store({}, tmp_path / "obs")
     node = TestNode(tmp_path / "a", store)
     node.start()
-    node.save(10)
-    node.look()
+    node.publish(10)
     left = killed_in(node, 20)
     for key in left:
         os.utime(tmp_path / "obs" / "bucket" / key, (1, 1))

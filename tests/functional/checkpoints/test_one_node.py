@@ -15,9 +15,7 @@ TRACKER = "latest_checkpointed_iteration.txt"
 def test_the_next_start_goes_on_from_the_newest_step(store: FileStore, tmp_path: Path) -> None:
     node = TestNode(tmp_path / "a", store)
     assert node.start().chosen is None
-    for step in (10, 20):
-        node.save(step)
-        node.look()
+    node.publish(10, 20)
     node.save(30)  # never settled: the node is killed
     other = TestNode(tmp_path / "b", store)
     restored = other.start()
@@ -28,9 +26,7 @@ def test_the_next_start_goes_on_from_the_newest_step(store: FileStore, tmp_path:
 def test_a_kept_disk_is_not_fetched_and_shows_nothing_else(store: FileStore, tmp_path: Path) -> None:
     node = TestNode(tmp_path, store)
     node.start()
-    for step in (10, 20):
-        node.save(step)
-        node.look()
+    node.publish(10, 20)
     node.save(30)
     restored = node.start()
     assert (step_of(restored), restored.files) == ("20", 0)

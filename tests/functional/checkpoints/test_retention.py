@@ -30,9 +30,7 @@ def data(store: FileStore) -> list[str]:
 def test_the_newest_stay_with_their_files(store: FileStore, tmp_path: Path) -> None:
     node = TestNode(tmp_path, store, options={"keep": 2})
     node.start()
-    for step in (10, 20, 30, 40):
-        node.save(step)
-        node.look()
+    node.publish(10, 20, 30, 40)
     assert steps(store) == [40, 30]
     assert len(data(store)) == 2
     assert not keys(store, PLACE.removals)
@@ -41,24 +39,19 @@ def test_the_newest_stay_with_their_files(store: FileStore, tmp_path: Path) -> N
 def test_the_set_that_was_restored_stays(store: FileStore, tmp_path: Path) -> None:
     node = TestNode(tmp_path, store, options={"keep": 1})
     node.start()
-    node.save(10)
-    node.look()
+    node.publish(10)
     node.start()
-    for step in (20, 30):
-        node.save(step)
-        node.look()
+    node.publish(20, 30)
     assert steps(store) == [30, 10]
     node.start()
-    node.save(40)
-    node.look()
+    node.publish(40)
     assert steps(store) == [40, 30]
 
 
 def test_the_only_whole_set_stays_whatever_comes(store: FileStore, tmp_path: Path) -> None:
     one = TestNode(tmp_path / "a", store, options={"keep": 1})
     one.start()
-    one.save(10)
-    one.look()
+    one.publish(10)
     other = TestNode(tmp_path / "b", store, options={"keep": 1})
     other.start()
     other.save(20, {"rank_0.bin": b""})  # empty: never whole
@@ -97,14 +90,12 @@ def test_what_others_have_put_there_stays(store: FileStore, tmp_path: Path) -> N
     strange.write_bytes(b"of somebody else")
     node = TestNode(tmp_path, store, options={"keep": 1})
     node.start()
-    node.save(10)
-    node.look()
+    node.publish(10)
     attempt = str(node.output.publisher.what.attempt) if node.output.publisher else ""
     mine = [f"ckpt/{attempt}/iter_10/notes.txt", "ckpt/iter_10/rank_0.bin", "ckpt2/iter_10/rank_0.bin"]
     md5 = hashlib.md5(strange.read_bytes()).hexdigest()
     for key in mine:
         store.write("bucket", key, strange, md5, lambda size: None)
-    node.save(20)
-    node.look()
+    node.publish(20)
     assert steps(store) == [20]
     assert set(mine) <= set(keys(store, ""))

@@ -32,8 +32,7 @@ def test_both_say_so_once_and_neither_removes_anything(store: FileStore, tmp_pat
     old = TestNode(tmp_path / "old", store, options={"keep": 1})
     new = TestNode(tmp_path / "new", store, options={"keep": 1})
     old.start()
-    old.save(10)
-    old.look()
+    old.publish(10)
     new.start()
     old.look(2)
     new.look(2)
@@ -42,10 +41,8 @@ def test_both_say_so_once_and_neither_removes_anything(store: FileStore, tmp_pat
     assert "has begun while this start still runs" in loud(old)[0]
     assert "attempt-000001-" in loud(new)[0]
     assert "began before this start and still publishes" in loud(new)[0]
-    for step in (20, 30):
-        for node in (old, new):
-            node.save(step)
-            node.look()
+    for node in (old, new):
+        node.publish(20, 30)
     assert steps(store) == [30, 20, 30, 20, 10]
     assert len(loud(old)) == len(loud(new)) == 1
 
@@ -56,12 +53,10 @@ def test_the_sets_of_the_older_one_count_until_the_newer_one_has_one(
     old, new = TestNode(tmp_path / "old", store), TestNode(tmp_path / "new", store)
     old.start()
     new.start()
-    old.save(10)
-    old.look()
+    old.publish(10)
     third = TestNode(tmp_path / "third", store)
     assert step_of(third.start()) == "10", "better than nothing: the newer one has published none"
-    new.save(5)
-    new.look()
+    new.publish(5)
     assert step_of(TestNode(tmp_path / "fourth", store).start()) == "5"
 
 

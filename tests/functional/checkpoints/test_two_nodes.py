@@ -33,10 +33,8 @@ def test_only_what_all_nodes_have_counts(store: FileStore, tmp_path: Path) -> No
     one, two = make_nodes(store, tmp_path)
     assert [step_of(found) for found in start([one, two])] == [None, None]
     for node in (one, two):
-        node.save(10)
-        node.look()
-    one.save(20)
-    one.look()
+        node.publish(10)
+    one.publish(20)
     assert [step_of(found) for found in start([one, two])] == ["10", "10"]
     assert one.files() == two.files(), "every node has all of it, and nothing else"
     assert set(one.files()) == {"iter_10/rank_0.bin", "iter_10/rank_1.bin"}
@@ -46,8 +44,7 @@ def test_a_new_disk_gets_what_the_kept_one_has(store: FileStore, tmp_path: Path)
     one, two = make_nodes(store, tmp_path)
     start([one, two])
     for node in (one, two):
-        node.save(10)
-        node.look()
+        node.publish(10)
     new = TestNode(tmp_path / "new", store, 1, 2)
     kept, fetched = start([one, new])
     assert (kept.files, fetched.files) == (1, 2)
@@ -92,12 +89,10 @@ def test_a_node_that_saves_nothing_does_not_keep_a_step_from_counting(
     one, two = make_nodes(store, tmp_path)
     start([one, two])
     for step in (10, 20):
-        one.save(step)
-        one.look()
+        one.publish(step)
         two.look(30)
     assert [key for key in keys(store) if "-idle-00001-of-00002" in key]
-    one.save(30)
-    one.look()
+    one.publish(30)
     assert [step_of(found) for found in start([one, two])] == ["30", "30"]
     assert set(two.files()) == {"iter_30/rank_0.bin"}
 
@@ -127,8 +122,7 @@ def test_another_number_of_ranks_is_refused_where_names_are_by_rank(store: FileS
     nodes = make_nodes(store, tmp_path, 2, checkpoint=pattern)
     start(nodes)
     for node in nodes:
-        node.save(10)
-        node.look()
+        node.publish(10)
     alone = TestNode(tmp_path / "alone", store, 0, 1, {"checkpoint": pattern})
     with pytest.raises(SetUnusable, match="was written by 2 ranks on 2 nodes, this job has 1"):
         alone.start()
@@ -138,8 +132,7 @@ def test_another_number_of_ranks_is_refused_where_names_are_by_rank(store: FileS
 def test_in_a_hurry_what_can_still_become_whole_goes_first(store: FileStore, tmp_path: Path) -> None:
     one, two = make_nodes(store, tmp_path)
     start([one, two])
-    two.save(10)
-    two.look()
+    two.publish(10)
     for step in (10, 20):
         one.save(step)
     assert one.end(hurry=True) == {}
@@ -155,8 +148,7 @@ def test_a_step_that_is_not_settled_when_the_training_fails_is_given_up(
 ) -> None:
     node = TestNode(tmp_path, store)
     node.start()
-    node.save(10)
-    node.look()
+    node.publish(10)
     node.save(20)
     assert node.end(well=False) == {"20": "it may still be written to"}
     assert step_of(node.start()) == "10"
@@ -167,8 +159,7 @@ def test_a_step_that_is_written_to_after_all_is_withdrawn_and_published_anew(
 ) -> None:
     node = TestNode(tmp_path, store)
     node.start()
-    node.save(10)
-    node.look()
+    node.publish(10)
     node.save(10, {"rank_1.bin": b"late"})
     assert node.output.publisher is not None
     node.look(1)
