@@ -7,10 +7,10 @@ tag of which a document of ours tells, and has the name of a file of a step with
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Set, Tuple
 
 from path_mapping.errors import SetDamaged
-from path_mapping.layouts import AUTO, Layout, layout_of
+from path_mapping.layouts import AUTO, LAYOUTS, Layout, layout_of
 from path_mapping.sets.documents import Documents
 from path_mapping.sets.manifest import read_part
 from path_mapping.sets.names import Attempt, Place, SetName
@@ -71,14 +71,12 @@ def _of_attempt(
     if not isinstance(begin, dict) or not isinstance(begin.get("nodes"), int):
         return  # not ours
     below = {key: place.path_of_file(key, attempt, begin["nodes"]) for key, _ in sent}
-    layout = _layout(begin, [path for _, path in below.values()])
-    if layout is None:
-        return
+    layouts = _layouts(begin, [path for _, path in below.values()])
     parts = {(name.step, node) for name, node, _ in filter(None, map(place.part_of, manifests))}
     candidates = []
     for key, size in sent:
         node, path = below[key]
-        step = layout.step_of(path)
+        step = next(filter(None, (layout.step_of(path) for layout in layouts)), None)
         if step is not None and (step.number, node) not in parts:
             candidates.append((key, size, SetName(attempt, step.number), node))
     if not candidates:
@@ -93,12 +91,14 @@ def _of_attempt(
                 yield Leftover(name, node, key, size, state.mtime_ns / 1e9)
 
 
-def _layout(begin: Dict[str, Any], paths: Sequence[str]) -> Optional[Layout]:
+def _layouts(begin: Dict[str, Any], paths: Sequence[str]) -> Sequence[Layout]:
+    """How the attempt names its files: in all known ways where they are too few to tell."""
     checkpoint = begin.get("checkpoint", [AUTO])
     try:
-        return layout_of([str(one) for one in checkpoint], paths)
+        found = layout_of([str(one) for one in checkpoint], paths)
     except (ValueError, TypeError):
-        return None
+        return ()
+    return (found,) if found is not None else tuple(LAYOUTS.values())
 
 
 def _named(documents: Documents, place: Place, manifests: Sequence[str]) -> Set[str]:

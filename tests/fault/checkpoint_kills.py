@@ -293,6 +293,7 @@ def run_kills(job: KilledJob, chance: random.Random, kills: int) -> str:
         step = expected.step if expected else "nothing"
         print(f"kill {number + 1}: from {step}: {victim} while {moment}", flush=True)
         job.log.unlink()
+    job.prune()
     assert expected is not None, "nothing was ever restored"
     return f"{kills} kills, up to step {expected.step}, {trained} steps trained: {dict(counted)}"
 

@@ -111,6 +111,22 @@ def test_no_file_of_a_set_is_taken_for_a_leftover(store: FileStore, tmp_path: Pa
     assert named <= set(keys(store))
 
 
+@pytest.mark.usefixtures("at_once")
+def test_files_that_are_too_few_to_tell_their_layout_go_too(store: FileStore, tmp_path: Path) -> None:
+    node = TestNode(tmp_path / "a", store, options={"checkpoint": ("auto",)})
+    node.start()
+    attempt = str(node.output.publisher.what.attempt) if node.output.publisher else ""
+    file = tmp_path / "file"
+    file.write_bytes(b"sent before the step was killed")
+    names = ["checkpoint-20/optimizer.pt", "checkpoint-20/scheduler.pt", "notes.txt"]
+    for name in names:
+        put(store, f"ckpt/{attempt}/{name}", file)
+    new = TestNode(tmp_path / "b", store, options={"keep": 3})
+    new.start()
+    new.publish(30)
+    assert [name for name in names if f"ckpt/{attempt}/{name}" in keys(store)] == ["notes.txt"]
+
+
 def test_prune_by_hand_spares_the_newest_start_unless_an_age_is_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
