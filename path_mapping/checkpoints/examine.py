@@ -173,8 +173,7 @@ class SetsByHand:
         left = leftovers(
             documents, self.place, lambda attempt: older_than < math.inf or attempt.number < newest
         )
-        return [one for one in left if one.stored < time.time() - age]
-        )
+        age = SPARED_SECONDS if older_than == math.inf else older_than
         return [one for one in left if one.stored < time.time() - age]
 
     def _in_use(self) -> Set[SetName]:
