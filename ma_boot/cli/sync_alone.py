@@ -185,7 +185,7 @@ class _SetLines(NamedTuple):
                 facts = {"section": "checkpoint", "local": route.local, **one._asdict()}
                 yield json.dumps({**facts, "bytes": facts.pop("size")}, ensure_ascii=False)
             else:
-                yield f"  {one.action:6} {one.size:>15,}  {printable(one.name)}  ({one.reason})"
+                yield f"  {one.action:7} {one.size:>14,}  {printable(one.name)}  ({one.reason})"
 
 
 def _lines(

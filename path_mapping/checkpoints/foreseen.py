@@ -45,7 +45,11 @@ def foreseen(sets: SetsByHand, route: Route, base: Path) -> Iterator[Foreseen]:
     if route.keep is not None:
         for known in sets.superfluous(route.keep).whole:
             yield Foreseen(
-                "remove", str(known.name), 0, 0, f"older than the newest {route.keep}, when another counts"
+                "remove",
+                str(known.name),
+                0,
+                0,
+                f"older than the newest {route.keep}: when a set of this start counts",
             )
 
 

@@ -44,13 +44,13 @@ def test_what_is_restored_kept_moved_aside_and_removed(
     (attempt,) = {path.name for path in (tmp_path / "obs/bucket/ckpt").glob("attempt-*")}
     assert lines == [
         "output out -> obs://bucket/ckpt:",
-        f"  restore           1,188  step 20 of {attempt}  (the newest whole set)",
+        f"  restore          1,188  step 20 of {attempt}  (the newest whole set)",
         "  aside            1,188  step 10 on this disk  (not of the set that is restored: moved beside the output)",
         "  keep             1,188  step 20 on this disk  (of the set that is restored, if the checksums are the same)",
         "  aside                4  step 30 on this disk  (not of the set that is restored: moved beside the output)",
         f"  remove               0  step 10 of {attempt}  "
-        "(older than the newest 1: as soon as a set of this start counts)",
-        "  copy                 6  train.log  (not there)",
+        "(older than the newest 1: when a set of this start counts)",
+        "  copy                 6  train.log  (not in OBS)",
         "  copy 1 (0.0 MB)",
         "in all: copy 1 (0.0 MB)",
     ]
