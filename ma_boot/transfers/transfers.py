@@ -27,6 +27,7 @@ from path_mapping import errors as mapping_errors
 
 if TYPE_CHECKING:
     from path_mapping.mapping import Route
+    from path_mapping.planning import LocalEntry
     from path_mapping.stores import Store
     from path_mapping.transfer import RetryPolicy, Transferred
 
@@ -140,11 +141,8 @@ def uploading_periodically(
         journal.say(f"outputs so far: not all uploaded, the next round retries: {what}")
 
     def send(cancel: threading.Event) -> None:
-        mine = sent_one_by_one(routes, base)
-        upload_periodically(
-            routes, base, store,
-            cancel=cancel, done=done, failed=failed, wanted=lambda path, local: mine(path),
-        )  # fmt: skip
+        wanted = _wanted(routes, base)
+        upload_periodically(routes, base, store, cancel=cancel, done=done, failed=failed, wanted=wanted)
 
     task = None
     try:
@@ -183,8 +181,7 @@ def upload_outputs(
 
     def send(cancel: threading.Event) -> Tuple[Transferred, Sequence[str]]:
         problems = before(cancel, patience)
-        mine = sent_one_by_one(routes, base)
-        choice = UploadChoice(listed=not hurry, hurry=hurry, wanted=lambda path, local: mine(path))
+        choice = UploadChoice(listed=not hurry, hurry=hurry, wanted=_wanted(routes, base))
         with progress.shown() as update:
             return upload(
                 routes, base, store, cancel=cancel, progress=update, choice=choice,
@@ -225,6 +222,11 @@ def sent_one_by_one(routes: Sequence[Route], base: Path) -> Callable[[Path], boo
     from path_mapping.checkpoints import files_of_no_set
 
     return files_of_no_set(routes, base)
+
+
+def _wanted(routes: Sequence[Route], base: Path) -> Callable[[Path, LocalEntry], bool]:
+    mine = sent_one_by_one(routes, base)
+    return lambda path, local: mine(path)
 
 
 def cancelled_soon(task: Task[Any]) -> None:
