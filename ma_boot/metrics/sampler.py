@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 WRITTEN_SHARE = 360  # an event is written once in this part of the time since the start
 LONGEST_PERIOD = 60.0  # seconds between two events
+SHARE = 0.005  # of a core, which samples may take where the interval is not shorter than the default
+DEFAULT_INTERVAL = 10.0
 
 
 class Watched(NamedTuple):
@@ -75,6 +78,8 @@ class Sampler:
         self._latest = [Reading() for _ in watched]  # of the whole run
         self._tools = CardTools(options.environ)
         self._cards: Tuple[CardSample, ...] = ()
+        self._new_cards: Tuple[CardSample, ...] = ()  # since the last event
+        self._not_finite = False
         self._endpoint: Optional[Endpoint] = None
         self._slow = SlowRanks()
         self._step_times: Dict[int, float] = {}  # since all ranks were compared
@@ -90,14 +95,21 @@ class Sampler:
             self._serve()
             due = self._started + self._options.interval
             while not cancel.wait(max(0.0, due - time.monotonic())):
+                before = time.thread_time()
                 self._sample(cancel)
-                due = max(due + self._options.interval, time.monotonic())
+                pause = self._pause(time.thread_time() - before)
+                due = max(due + pause, time.monotonic())
             self._finish()
         except Exception as error:  # no figure is worth a training
             self._say(f"metrics are no longer taken: {type(error).__name__}: {error}")
         finally:
             if self._endpoint is not None:
                 self._endpoint.close()
+
+    def _pause(self, spent: float) -> float:
+        """Seconds from one sample to the next, by the CPU seconds of the one: there may be many processes."""
+        interval = self._options.interval
+        return interval if interval < DEFAULT_INTERVAL else max(interval, spent / SHARE)
 
     def _serve(self) -> None:
         """Opens the port, with a first sample, which is no event: its period is too short."""
@@ -110,19 +122,19 @@ class Sampler:
         except OSError as error:
             self._say(f"metrics are not served at {self._options.port}: {error.strerror or error}")
             return
-        self._publish(self._now(())[0])
+        self._publish(self._now()[0])
         self._say(f"metrics: http://{self._endpoint.at}/metrics")
 
     def _sample(self, cancel: threading.Event) -> None:
         """Takes a sample, serves it, and writes it if it is time."""
-        new_cards = self._tools.sample(cancel)
-        self._cards = new_cards or self._cards
-        sample, latest = self._now(new_cards)
+        self._new_cards = self._tools.sample(cancel) or self._new_cards
+        self._cards = self._new_cards or self._cards
+        sample, latest = self._now()
         self._publish(latest)
         if sample.at - self._written.at >= self._period(sample.at):
             self._write(sample)
 
-    def _now(self, cards: Tuple[CardSample, ...]) -> Tuple[Sample, Sample]:
+    def _now(self) -> Tuple[Sample, Sample]:
         """What is new since the last event, and the last that is known of everything."""
         now = time.monotonic()
         processes = process_usages()
@@ -133,7 +145,7 @@ class Sampler:
         self._read()
         host, kind = sample_host(self._options.disks), self._tools.kind
         return (
-            Sample(now, self._ranks(usages, self._readings), host, kind, cards),
+            Sample(now, self._ranks(usages, self._readings), host, kind, self._new_cards),
             Sample(now, self._ranks(usages, self._latest), host, kind, self._cards),
         )
 
@@ -154,7 +166,7 @@ class Sampler:
 
     def _write(self, sample: Sample) -> None:
         self._event("metrics", **event_of(self._written, sample))
-        self._written = sample
+        self._written, self._new_cards = sample, ()
         self._readings = [Reading() for _ in self._watched]
 
     def _finish(self) -> None:
@@ -171,12 +183,21 @@ class Sampler:
             new = progress.read(*one.output(progress.position))
             self._readings[at] = _merged(self._readings[at], new)
             self._latest[at] = _merged(self._latest[at], new)
+            self._judge(one.label, new)
             if one.rank is not None and new.step_time is not None:
                 self._step_times[one.rank] = new.step_time
                 if one.rank not in self._reporting:
                     self._reporting.append(one.rank)
         if self._step_times and len(self._step_times) == len(self._reporting):
             self._compare()
+
+    def _judge(self, label: str, new: Reading) -> None:
+        """Says once if the loss is no number: what is trained from then on is lost."""
+        if new.loss is not None and not math.isfinite(new.loss) and not self._not_finite:
+            self._not_finite = True
+            at = "" if new.step is None else f" at step {new.step}"
+            self._event("loss not finite", label=label, step=new.step, loss=str(new.loss))
+            self._say(f"{label}: the loss is {new.loss}{at}")
 
     def _compare(self) -> None:
         for slow in self._slow.observe(self._step_times):

@@ -95,3 +95,39 @@ def test_the_period_of_events_grows_with_the_run() -> None:
     assert sampler._period(3 * hour) == pytest.approx(30, rel=0.02)
     assert sampler._period(240 * hour) == pytest.approx(60, rel=0.02)
     assert Sampler(Sampling(300.0), [], 0.0, print, print)._period(hour) == pytest.approx(300, rel=0.02)
+
+
+def test_samples_of_many_processes_are_taken_less_often() -> None:
+    """0.5 % of a core at most, unless shorter intervals are asked for."""
+    assert Sampler(Sampling(10.0), [], 0.0, print, print)._pause(0.04) == 10
+    assert Sampler(Sampling(10.0), [], 0.0, print, print)._pause(0.1) == pytest.approx(20)
+    assert Sampler(Sampling(1.0), [], 0.0, print, print)._pause(0.1) == 1
+
+
+@pytest.mark.parametrize(("printed", "said"), [("nan", "nan"), ("-inf", "-inf")])
+def test_a_loss_that_is_no_number_is_said_once(printed: str, said: str) -> None:
+    lines: List[str] = []
+    events: List[Tuple[str, Dict[str, Any]]] = []
+    output = Output()
+    watched = [Watched("rank 0", 0, os.getpid(), lambda: True, output.since)]
+    cancel = threading.Event()
+    sampler = Sampler(
+        Sampling(0.01),
+        watched,
+        time.monotonic(),
+        lines.append,
+        lambda kind, **fields: events.append((kind, fields)),
+    )
+    output.text = f"epoch: 1 step: 7, loss is {printed}\n".encode()
+    thread = threading.Thread(target=sampler.run, args=(cancel,))
+    thread.start()
+    eventually(lambda: lines, "the line")
+    output.text += f"epoch: 1 step: 8, loss is {printed}\n".encode()
+    eventually(
+        lambda: any(fields.get("ranks", {}).get("step") == [8] for _, fields in events), "the next step"
+    )
+    cancel.set()
+    thread.join(10)
+    assert lines == [f"rank 0: the loss is {said} at step 7"]
+    found = [fields for kind, fields in events if kind == "loss not finite"]
+    assert found == [{"label": "rank 0", "step": 7, "loss": said}]
