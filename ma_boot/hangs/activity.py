@@ -43,34 +43,32 @@ class Activity(NamedTuple):
     at: Optional[Frame]
     by: Optional[Frame]
     key: Tuple[str, ...]
+    verb: str = "in"
 
     def doing(self) -> str:
         """What follows "is" or "are": `in all_reduce (...), called by train (train.py:3)`."""
         if self.at is None:
             return "without a Python stack"
         place = f", called by {self.by}" if self.by is not None and self.by != self.at else ""
-        return f"{self._verb()} {self.at}{place}"
-
-    def _verb(self) -> str:
-        if self.kind != OWN:
-            return "waiting for the device in" if self.kind == DEVICE else "in"
-        calls = " ".join(self.key)
-        return next((text for pattern, text in _OWN_WORK if re.search(pattern, calls)), "in")
+        return f"{self.verb} {self.at}{place}"
 
 
 def activity(threads: Sequence[ThreadStack]) -> Activity:
     """What the main thread, which is the first one, does."""
     frames = threads[0].frames if threads else ()
-    python = [frame for frame in frames if not frame.is_native]
-    by = next((frame for frame in python if not re.search(_LIBRARIES, frame.place)), None)
     for position, frame in reversed(list(enumerate(frames))):  # the outermost such call is the user's word
         kind = _kind(frame)
         if kind is not None:
             outer = [one for one in frames[position:] if not one.is_native]
             by = next((one for one in outer if not re.search(_LIBRARIES, one.place)), None)
-            return Activity(kind, frame, by, (kind, frame.name, *map(str, outer)))
-    at = by or (python[0] if python else next(iter(frames), None))
-    return Activity(OWN, at, by, (OWN, *map(str, _without_waiting(python))))
+            verb = "waiting for the device in" if kind == DEVICE else "in"
+            return Activity(kind, frame, by, (kind, frame.name, *map(str, outer)), verb)
+    python = [frame for frame in frames if not frame.is_native]
+    by = next((frame for frame in python if not re.search(_LIBRARIES, frame.place)), None)
+    at = by or next(iter([*python, *frames]), None)
+    calls = " ".join(map(str, python))
+    verb = next((text for pattern, text in _OWN_WORK if re.search(pattern, calls)), "in")
+    return Activity(OWN, at, by, (OWN, *map(str, _without_waiting(python))), verb)
 
 
 def _kind(frame: Frame) -> Optional[str]:

@@ -15,6 +15,7 @@ _DUMPED = r"^(?:Current thread|Thread) 0x[0-9a-f]+.*\(most recent call first\):$
 _SPY_FRAME = r"^ +(?P<function>\S.*) \((?P<place>[^()]+)\)$"
 _DUMPED_FRAME = r'^ +File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)$'
 _LIBRARY_ROOT = r"^.*/(?:site-packages|dist-packages|python3(?:\.\d+)?)/"
+_NATIVE = r"^[^:]*$|\.(c|cc|cpp|cxx|h|hpp|cu|pyx|rs):"
 _HEAD = r"\A(?:Process \d+:.*\n|Python v.*\n|\n)+"
 _MAIN = "MainThread"
 
@@ -33,7 +34,7 @@ class Frame(NamedTuple):
     @property
     def is_native(self) -> bool:
         """Whether it is no Python code."""
-        return ":" not in self.place
+        return re.search(_NATIVE, self.place) is not None
 
     @property
     def name(self) -> str:

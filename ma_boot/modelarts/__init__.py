@@ -7,6 +7,7 @@ from ma_boot.modelarts.driver import call_post_stop, start_slogd
 from ma_boot.modelarts.findings import ERROR, OK, WARNING, Finding, failed
 from ma_boot.modelarts.hccn import card_addresses, tool_address
 from ma_boot.modelarts.job import (
+    JOB_TOKEN,
     PLATFORM_GID,
     PLATFORM_HOME,
     PLATFORM_UID,
@@ -22,6 +23,7 @@ from ma_boot.modelarts.this_container import look_around, with_machine
 
 __all__ = [
     "ERROR",
+    "JOB_TOKEN",
     "OK",
     "PLATFORM_GID",
     "PLATFORM_HOME",

@@ -13,6 +13,7 @@ from ma_boot.rank_table import Identity
 PLATFORM_UID, PLATFORM_GID = 1000, 100  # ma-user and ma-group: ModelArts' specifications for custom images
 PLATFORM_HOME = "/home/ma-user"
 TABLE_NAME = "jobstart_hccl.json"
+JOB_TOKEN = "MABOOT_JOB_TOKEN"  # a variable of the user's: by it the nodes know each other
 # The names of ModelArts' first version (V1), which its guide on permission problems pairs with today's.
 OLD_NAMES = {
     "DLS_TASK_NUMBER": "MA_NUM_HOSTS",

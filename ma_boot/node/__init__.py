@@ -11,12 +11,14 @@ from ma_boot.node.request import (
     requested,
     shown,
 )
+from ma_boot.node.run_phase import RunOptions
 from ma_boot.node.world import World
 
 __all__ = [
     "BootRequest",
     "JobOptions",
     "RankOptions",
+    "RunOptions",
     "World",
     "as_options",
     "boot",

@@ -18,6 +18,7 @@ from ma_boot.node.checkpoint_phase import (
     with_checkpoints,
 )
 from ma_boot.node.environment_phase import NodeSetup, check_command, training_command
+from ma_boot.node.job_channel import OtherNodes
 from ma_boot.node.job_phase import (
     check_container,
     empty_outputs,
@@ -66,15 +67,19 @@ def boot(request: BootRequest, world: World) -> Ending:
     Every end is returned as an `Ending`: failures, stops and internal errors too. Once the mapping is known,
     the outputs are uploaded whatever happens.
     """
+    with OtherNodes(world) as others:
+        ending = _booted(request, others.world, others)
+        return ending._replace(job_cause=others.cause(ending))
+
+
+def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
+    """The phases; `others` are opened as soon as the job is known."""
     environ, inbox, journal = world.environ, world.inbox, world.journal
     job, transfers, placement, run, error, checkpoints = None, None, None, None, None, NodeCheckpoints()
     try:
         with journal.phase("job") as phase:
-            job = this_job(request.job, environ, world.hostname, journal.say)
-            journal.open(Path(job.events_file), job.node_rank)
-            journal.event("job", **job.event(), command=boot_command(request, environ))
-            set_failure_aside(job)
-            report_shell(environ, job, journal.say)
+            job = _job(request, world)
+            others.open(job, request.run.channel_port)
             check_restarts(request.run, job)
             announce = told_of_credentials(journal)
             transfers = job_transfers(request.transfers, environ, world.cwd, job, announce)
@@ -88,6 +93,7 @@ def boot(request: BootRequest, world: World) -> Ending:
         downloading = downloading_inputs(transfers, journal, inbox)
         with downloading as check, journal.phase("rank table") as phase:
             placement, table, job = _ranks(request, world, job, check)
+            others.meet(placement, table, job, request.run.channel_port)
             write_table(placement, table, job)
             if request.launch.rendezvous == "rank-table":
                 placement = planned_by_route(placement, table, job, training, inbox, journal.say)
@@ -102,7 +108,7 @@ def boot(request: BootRequest, world: World) -> Ending:
             phase.detail = launch_text(plan, request.command, request.launch)
             inbox.check()
         with sending_outputs(transfers, checkpoints, journal, inbox), journal.phase("run") as phase:
-            run = train(plan, request.run, inbox, journal, environ, checkpoints.again)
+            run = train(plan, request.run, inbox, journal, environ, checkpoints.again, others)
             phase.outcome, phase.detail = run.outcome, run.summary()
     except Exception as caught:  # also what no check has foreseen: the outputs come first
         error = caught
@@ -117,11 +123,23 @@ def boot(request: BootRequest, world: World) -> Ending:
     return Ending.of(job, inbox.stops, error, run, lost, form)
 
 
+def _job(request: BootRequest, world: World) -> JobEnvironment:
+    """The job, whose events are written from now on."""
+    journal = world.journal
+    job = this_job(request.job, world.environ, world.hostname, journal.say)
+    journal.open(Path(job.events_file), job.node_rank)
+    journal.event("job", **job.event(), command=boot_command(request, world.environ))
+    set_failure_aside(job)
+    report_shell(world.environ, job, journal.say)
+    return job
+
+
 def plan_only(request: BootRequest, world: World) -> LaunchPlan:
     """What `boot` would start: waits for the rank table as it does; transfers, writes and starts nothing.
 
     Raises `BootError` and `Stopped`.
     """
+    world = OtherNodes(world).world  # without the token of the channel
     job = this_job(request.job, world.environ, world.hostname)
     job_mapping(request.transfers.path_mapping, world.cwd, job)
     training = _environment(request, world, job)

@@ -13,10 +13,11 @@ from ma_boot.launch import LaunchPlan, WorkerSpec
 from ma_boot.modelarts import JobEnvironment, instance_name
 from ma_boot.processes import SignalInbox
 from ma_boot.reporting import Journal, RunResult, missing_files, output_of_failed_rank
-from ma_boot.supervisor import Limits, Metrics, supervise
+from ma_boot.supervisor import ALONE, Limits, Metrics, Peers, supervise
 
 RELEASE_SECONDS = 15.0  # an NPU is not free at once when the process that used it has ended
 MOST_FILES_NAMED = 3
+CHANNEL_PORT = 29402
 NPU = Path("/dev/davinci_manager")
 _PERMANENT = {
     2: "wrong use of the command",
@@ -39,6 +40,7 @@ class RunOptions(NamedTuple):
     metrics: float = 10.0
     metric: Tuple[str, ...] = ()
     metrics_port: Optional[str] = None
+    channel_port: int = CHANNEL_PORT
 
     @property
     def limits(self) -> Limits:
@@ -67,13 +69,14 @@ def train(
     journal: Journal,
     environ: Mapping[str, str],
     again: Callable[[Sequence[WorkerSpec]], Sequence[WorkerSpec]] = lambda workers: workers,
+    peers: Peers = ALONE,
 ) -> RunResult:
     """Runs the processes; after a failure that a restart may fix, runs all of them again.
 
     Each attempt has its own log files: those of the previous one get a number. `environ` is this process's
     environment. `again` prepares a restart, and returns the processes to start; it may raise `BootError`.
     """
-    result = _trained(plan, options, inbox, journal, environ, again)
+    result = _trained(plan, options, inbox, journal, environ, again, peers)
     return result._replace(advice=_advice_on_files(result, plan.code, plan.workers[0].cwd))
 
 
@@ -84,11 +87,12 @@ def _trained(
     journal: Journal,
     environ: Mapping[str, str],
     again: Callable[[Sequence[WorkerSpec]], Sequence[WorkerSpec]],
+    peers: Peers,
 ) -> RunResult:
     container, sampled = instance_name(environ), options.sampled(plan.node_rank)
     workers: Sequence[WorkerSpec] = plan.workers
     for attempt in itertools.count(1):
-        result = supervise(workers, options.limits, inbox, journal, environ, container, sampled)
+        result = supervise(workers, options.limits, inbox, journal, environ, container, sampled, peers)
         if result.succeeded or attempt > options.max_restarts or inbox.stops:
             return result
         failed = f"attempt {attempt}: {result.summary()}"

@@ -52,7 +52,7 @@ def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, worl
     if platform not in (None, "modelarts"):
         raise UsageError(f"--platform {platform}: --runner docker rehearses modelarts only")
     os.umask(0o022)  # another user, that of the nodes, reads the rank table
-    job = new_job(rehearsal, world.cwd)
+    job = new_job(rehearsal, world)
     with engine(world.environ) as client:
         check_runs_here(client, options.image)
         code, command = _code_of(rehearsal, world.cwd)

@@ -11,8 +11,8 @@ from typing import Iterator, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.environment import no_such_file
 from ma_boot.errors import CannotCreate, ConfigError, UsageError
-from ma_boot.modelarts import free_port
-from ma_boot.node import BootRequest, JobOptions, RankOptions, World
+from ma_boot.modelarts import JOB_TOKEN, free_port
+from ma_boot.node import BootRequest, JobOptions, RankOptions, RunOptions, World
 from ma_boot.processes import SignalInbox
 from ma_boot.rehearsal.form_transfers import download_inputs
 from ma_boot.rehearsal.platform import PRODUCT, SIMULATED, SimulatedJob, code_directory, code_files, copy_code
@@ -68,7 +68,7 @@ def set_up(rehearsal: Rehearsal, world: World) -> Iterator[Setup]:
     check_needs(rehearsal, world.environ)
     code, command = code_directory(rehearsal.request.command, rehearsal.code_dir, world.cwd)
     _check_files(rehearsal.request, code, world.cwd)
-    job = new_job(rehearsal, world.cwd)
+    job = new_job(rehearsal, world)
     files = files_of(code, rehearsal, world.cwd)
     launch, transfers = rehearsal.request.launch, rehearsal.request.transfers
     mapping = transfers.path_mapping
@@ -77,6 +77,7 @@ def set_up(rehearsal: Rehearsal, world: World) -> Iterator[Setup]:
         job=JobOptions(),  # each node recognises the platform
         ranks=of_simulated_table(rehearsal.request.ranks),
         launch=launch._replace(rendezvous_port=launch.rendezvous_port or free_port()),
+        run=with_channel_port(rehearsal.request.run),
         transfers=transfers._replace(path_mapping=str(Path(world.cwd, mapping)) if mapping else None),
     )
     root = Path(world.cwd, transfers.obs_root) if transfers.obs_root else None
@@ -144,14 +145,21 @@ def check_needs(rehearsal: Rehearsal, environ: Mapping[str, str]) -> None:
         check_installed(environ, "--fault disk-full")
 
 
-def new_job(rehearsal: Rehearsal, cwd: str) -> SimulatedJob:
-    """A job with a new name, and a sandbox directory that does not exist yet."""
+def with_channel_port(run: RunOptions) -> RunOptions:
+    """The options with a free port for the nodes: the usual one may be that of another rehearsal."""
+    return run._replace(channel_port=free_port()) if run.channel_port == RunOptions().channel_port else run
+
+
+def new_job(rehearsal: Rehearsal, world: World) -> SimulatedJob:
+    """A job with a new name and token, and a sandbox directory that does not exist yet."""
     identity = str(uuid.uuid4())
-    root = Path(cwd, rehearsal.rehearsal_dir, f"ma-job-{identity[:8]}")
+    root = Path(world.cwd, rehearsal.rehearsal_dir, f"ma-job-{identity[:8]}")
+    token = world.environ.get(JOB_TOKEN) or os.urandom(16).hex()
     platform = rehearsal.request.job.platform or "modelarts"
     return SimulatedJob(
-        identity, str(root), rehearsal.nodes, rehearsal.devices_per_node, platform, os.uname().nodename
-    )
+        identity, str(root), rehearsal.nodes, rehearsal.devices_per_node, platform, os.uname().nodename,
+        token,
+    )  # fmt: skip
 
 
 def files_of(code: Optional[Path], rehearsal: Rehearsal, cwd: str) -> Tuple[Path, ...]:

@@ -1,12 +1,27 @@
 """What a run reports: output, events, and how it ended."""
 
 from ma_boot.reporting.console import Console, Show, has_colours, is_interactive, print_bytes, print_lines
-from ma_boot.reporting.exit_report import Ending, below, end_event, exit_code, report_lines, write_failure
-from ma_boot.reporting.explain import EXIT_CODES, last_words, missing_files, output_of_failed_rank, own_words
+from ma_boot.reporting.exit_report import (
+    Ending,
+    below,
+    end_event,
+    exit_code,
+    exit_status,
+    report_lines,
+    write_failure,
+)
+from ma_boot.reporting.explain import (
+    EXIT_CODES,
+    last_exception,
+    last_words,
+    missing_files,
+    output_of_failed_rank,
+    own_words,
+)
 from ma_boot.reporting.files import keep_earlier, write_atomically
 from ma_boot.reporting.hints import hints_for, with_store_hint
 from ma_boot.reporting.journal import Journal
-from ma_boot.reporting.result import STOP_CODES, RunResult, WorkerExit
+from ma_boot.reporting.result import STOP_CODES, HangSuspect, RunResult, WorkerExit
 from ma_boot.reporting.terminal import rendered
 from ma_boot.reporting.units import duration, size
 
@@ -15,6 +30,7 @@ __all__ = [
     "STOP_CODES",
     "Console",
     "Ending",
+    "HangSuspect",
     "Journal",
     "RunResult",
     "Show",
@@ -23,10 +39,12 @@ __all__ = [
     "duration",
     "end_event",
     "exit_code",
+    "exit_status",
     "has_colours",
     "hints_for",
     "is_interactive",
     "keep_earlier",
+    "last_exception",
     "last_words",
     "missing_files",
     "output_of_failed_rank",

@@ -36,7 +36,7 @@ class Ending(NamedTuple):
 
     `stopped_by` is the first stop signal, `error` what ended the boot before or at the launch, `run` how
     the processes ended, `lost` which outputs were not uploaded or are empty, and `form` what the job form's
-    inputs and outputs hold.
+    inputs and outputs hold. `job_cause` is the first failure of the whole job, None if the nodes do not talk.
     """
 
     job: Optional[JobEnvironment]
@@ -45,6 +45,7 @@ class Ending(NamedTuple):
     run: Optional[RunResult]
     lost: Optional[OutputLost]
     form: Tuple[ChannelContent, ...] = ()
+    job_cause: Optional[str] = None
 
     @classmethod
     def of(
@@ -90,6 +91,7 @@ def exit_status(ending: Ending) -> ExitStatus:
         return ExitStatus(failure.code, "training", listed(_described(failure), run.advice if run else ()))
     if run is not None and run.hung:
         text = f"{', '.join(run.hung)} hung, and ma_boot stopped the run (--hang-action stop)"
+        text += f"\nsuspected: {run.suspect}: it {run.suspect.why}" if run.suspect else ""
         return ExitStatus(int(ExitCode.HUNG), "ma_boot", text)
     if run is not None and run.left:
         return ExitStatus(int(ExitCode.HUNG), "ma_boot", f"SIGKILL did not end {', '.join(run.left)}")
@@ -157,10 +159,12 @@ def report_lines(ending: Ending, phases: Sequence[PhaseRecord], page: Optional[s
     places = [f"logs: {ending.job.log_dir}"] if ending.job is not None else []
     places += [f"page: {page}"] if page is not None else []
     facts = [*_lost_of_logs(run), *map(_channel_line, ending.form)]
-    room = MOST_OF_SUMMARY - len(summary) - len(places) - 1
+    of_job = [f"the job's cause: {ending.job_cause}"] if ending.job_cause else []
+    room = MOST_OF_SUMMARY - len(summary) - len(places) - len(of_job) - 1
     if len(facts) > room:
         facts = [*facts[: max(0, room - 1)], f"and {len(facts) - max(0, room - 1)} more inputs and outputs"]
-    return [*of_processes, *lost, *summary, *facts, *places, f"exit code {code}: {headline}", *details]
+    last = [f"exit code {code}: {headline}", *details, *of_job]
+    return [*of_processes, *lost, *summary, *facts, *places, *last]
 
 
 def _lost_of_logs(run: Optional[RunResult]) -> List[str]:
@@ -234,6 +238,7 @@ def failure_document(ending: Ending) -> Dict[str, Any]:
         "advice": hints_for(output),
         "processes": [_as_json(run, ended) for ended in run.exits] if run else [],
         "output_lost": str(ending.lost) if ending.lost else None,
+        "job_cause": ending.job_cause,
     }
 
 

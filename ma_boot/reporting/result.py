@@ -44,11 +44,23 @@ class WorkerExit(NamedTuple):
         return f"ended with exit code {self.code}"
 
 
+class HangSuspect(NamedTuple):
+    """Who is suspected of a hang, and why; `rank` is None if a whole node is meant."""
+
+    node: int
+    rank: Optional[int]
+    why: str
+
+    def __str__(self) -> str:
+        return f"node {self.node}" + ("" if self.rank is None else f", rank {self.rank}")
+
+
 class RunResult(NamedTuple):
     """How all processes ended, in the order of their ends.
 
     `not_started` is why a process could not be spawned; `hung` are the labels of those whose hang ended the
-    run, and `left` of those that even SIGKILL did not end; `advice` is what to do about the first failure.
+    run, and `left` of those that even SIGKILL did not end; `advice` is what to do about the first failure,
+    and `suspect` who is suspected of the last hang.
     """
 
     exits: Tuple[WorkerExit, ...]
@@ -56,6 +68,7 @@ class RunResult(NamedTuple):
     hung: Tuple[str, ...] = ()
     left: Tuple[str, ...] = ()
     advice: Tuple[str, ...] = ()
+    suspect: Optional[HangSuspect] = None
 
     @property
     def first_failure(self) -> Optional[WorkerExit]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Sequence
 
 from ma_boot.errors import described
 from ma_boot.processes import CpuMeter, SignalInbox, process_usages
-from ma_boot.reporting import Journal
-from ma_boot.supervisor.peers import Alone, Peers
+from ma_boot.reporting import HangSuspect, Journal
+from ma_boot.supervisor.peers import ALONE, PeerMessage, Peers
 from ma_boot.supervisor.worker import Worker
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 CHECKS = 8  # within the timeout
 LONGEST_INTERVAL = 30.0  # seconds
+ROUND_PAUSE = 60.0  # after stacks were taken: py-spy stops a process for a moment
 IDLE_SHARE = 0.05  # of a core: a process that only polls, 100 times a second, stays below on a slow machine
 UNSURE_TICKS = 2  # the kernel counts CPU time in whole ticks, that of the program and that of its calls apart
 _TICK = 1 / os.sysconf("SC_CLK_TCK")  # seconds
@@ -44,18 +45,22 @@ class HangDetector:
     """
 
     def __init__(
-        self, timeout: Optional[float], inbox: SignalInbox, journal: Journal, peers: Optional[Peers] = None
+        self, timeout: Optional[float], inbox: SignalInbox, journal: Journal, peers: Peers = ALONE
     ) -> None:
         self._timeout = timeout
         self._inbox = inbox
         self._journal = journal
-        self._peers: Peers = peers or Alone()
+        self._peers = peers
         self._activities: Dict[int, LastActivity] = {}
         self._meters: Dict[int, CpuMeter] = {}
         self._cards: Optional[CardLife] = None  # once a worker is quiet
         self._known: List[int] = []
         self._found: List[str] = []
         self._round: Optional[StacksRound] = None
+        self._last_round = -math.inf
+        self._stacks: Dict[int, PeerMessage] = {}
+        self._ended: Dict[int, PeerMessage] = {}
+        self.suspect: Optional[HangSuspect] = None
         self._next = time.monotonic() + self._interval()
 
     def __enter__(self) -> HangDetector:
@@ -82,9 +87,12 @@ class HangDetector:
         try:
             return self._check(workers)
         except Exception as error:
-            self._timeout, self._round, self._next = None, None, math.inf
-            self._journal.say(f"hangs are no longer detected: {described(error)}")
+            self._give_up(error)
             return []
+
+    def _give_up(self, error: Exception) -> None:
+        self._timeout, self._round, self._next = None, None, math.inf
+        self._journal.say(f"hangs are no longer detected: {described(error)}")
 
     def _check(self, workers: Sequence[Worker]) -> List[str]:
         if self._round is not None:
@@ -106,6 +114,10 @@ class HangDetector:
         if not new:
             return []
         self._journal.say(f"{', '.join(new)}: no output and no CPU time for {self._timeout:.0f} s")
+        if now < self._last_round + ROUND_PAUSE:  # another node has asked for the stacks just now
+            self._journal.event("hang", labels=new)
+            return new
+        self._peers.tell("hanging", {"labels": new})
         return self._ask(new, workers)
 
     def _heard(self, worker: Worker) -> float:
@@ -123,6 +135,26 @@ class HangDetector:
     def _quiet(self, worker: Worker, now: float) -> float:
         return now - self._activities[worker.pid].when
 
+    def hear(self, message: PeerMessage, workers: Sequence[Worker]) -> None:
+        """Takes a message of another node about a hang; any other is disregarded. Fails as `check` does."""
+        try:
+            self._hear(message, workers)
+        except Exception as error:
+            self._give_up(error)
+
+    def _hear(self, message: PeerMessage, workers: Sequence[Worker]) -> None:
+        if message.kind == "stacks":
+            self._stacks[message.node] = message
+            if self._round is not None:
+                self._round.hear(message)
+        elif message.kind == "ended":
+            self._ended[message.node] = message
+        elif message.kind != "hanging" or self._round is not None:
+            return
+        elif time.monotonic() >= self._last_round + ROUND_PAUSE:
+            self._journal.say(f"ranks hang on node {message.node}: taking the stacks of this node's")
+            self._ask([], workers)
+
     def _ask(self, found: List[str], workers: Sequence[Worker]) -> List[str]:
         from ma_boot.supervisor.stacks_round import StacksRound  # only for a hang
 
@@ -134,6 +166,8 @@ class HangDetector:
         self._found = found
         try:
             self._round = StacksRound(workers, quiet, self._peers, self._inbox)
+            for message in (*self._ended.values(), *self._stacks.values()):
+                self._round.hear(message)
         except RuntimeError as error:  # the limit of threads
             self._journal.say(f"no stacks: {error}")
             self._journal.event("hang", labels=found)
@@ -141,8 +175,9 @@ class HangDetector:
         return []
 
     def _reported(self, done: StacksRound) -> List[str]:
-        self._round = None
+        self._round, self._last_round = None, time.monotonic()
         lines, event = done.report()
+        self.suspect = HangSuspect(**event["suspect"]) if event["suspect"] else None
         for line in lines:
             self._journal.say(line)
         if self._found:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Collection, List, Mapping, NamedTuple, Protocol
 
+from ma_boot.reporting import RunResult
+
 
 class PeerMessage(NamedTuple):
-    """What another node has told: its number, the kind of message, and its fields."""
+    """What another node has told: the kind, the fields, and when (this node's monotonic clock)."""
 
     node: int
     kind: str
     body: Mapping[str, Any]
+    when: float
 
 
 class Peers(Protocol):
@@ -31,6 +34,9 @@ class Peers(Protocol):
     def tell(self, kind: str, body: Mapping[str, Any]) -> None:
         """Sends a message to all other nodes, in the background."""
 
+    def tell_failures(self, run: RunResult) -> None:
+        """Tells the others which of this node's processes have failed so far."""
+
     def heard(self) -> List[PeerMessage]:
         """What has come since the last call."""
 
@@ -45,6 +51,12 @@ class Alone(NamedTuple):
     def tell(self, kind: str, body: Mapping[str, Any]) -> None:
         """Tells nobody."""
 
+    def tell_failures(self, run: RunResult) -> None:
+        """Tells nobody."""
+
     def heard(self) -> List[PeerMessage]:
         """Hears nothing."""
         return []
+
+
+ALONE = Alone()

@@ -6,11 +6,12 @@ import glob
 import os
 import sys
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ma_boot.errors import described
 from ma_boot.processes import SignalInbox, Task, process_stat
-from ma_boot.supervisor.peers import Peers
+from ma_boot.supervisor.peers import PeerMessage, Peers
 from ma_boot.supervisor.stacks import Asked, stacks_of
 from ma_boot.supervisor.worker import Worker
 
@@ -21,6 +22,7 @@ ANSWER_SECONDS = 9.0  # py-spy's time, and a second for the way
 LONGEST_STACK = 12_000  # characters, for the way between nodes and the events
 MOST_PLOGS = 2  # of a rank: CANN begins a new file after some megabytes
 PLOG_BYTES = 1 << 16
+MOST_RANKS = 64  # of a node
 MOST_SHOWN = 6
 MOST_SHOWN_LINES = 40
 
@@ -40,6 +42,7 @@ class StacksRound:
         self.began = time.monotonic()
         self._peers = peers
         self._waiting: Set[int] = set(peers.others)
+        self._own = {worker.spec.rank for worker in workers if worker.spec.rank is not None}
         self._ranks: List[RankAtHang] = []
         self._unnamed: List[Tuple[str, str]] = []
         running = [worker for worker in workers if worker.exit is None]
@@ -51,10 +54,15 @@ class StacksRound:
         self._task: Task[Tuple[List[RankAtHang], List[Tuple[str, str]]]] = Task("stacks", take, inbox)
         self._told = False
 
-    def hear(self, node: int, ranks: Sequence[RankAtHang]) -> None:
-        """Takes the ranks of another node, once."""
-        if node in self._waiting:
-            self._waiting.discard(node)
+    def hear(self, message: PeerMessage) -> None:
+        """Takes the ranks of another node: its stacks, once, or how they have ended."""
+        old = message.kind == "stacks" and message.when < self.began - ANSWER_SECONDS
+        if old or message.node not in self._waiting:
+            return
+        read = ranks_heard if message.kind == "stacks" else ends_heard
+        ranks = read(message.body, message.node, self._own)
+        if ranks is not None:
+            self._waiting.discard(message.node)
             self._ranks += ranks
 
     def patience(self) -> float:
@@ -72,7 +80,9 @@ class StacksRound:
 
     def report(self) -> Tuple[List[str], Dict[str, Any]]:
         """The lines for people, and the fields of the event."""
-        return _reported(self._ranks, self._unnamed, sorted(self._waiting & set(self._peers.unreached)))
+        times = Counter(one.rank for one in self._ranks)  # two nodes that have the same rank are not believed
+        ranks = [one for one in self._ranks if times[one.rank] == 1]
+        return _reported(ranks, self._unnamed, sorted(self._waiting & set(self._peers.unreached)))
 
 
 def _taken(
@@ -156,22 +166,42 @@ def _indented(head: str, text: str) -> str:
 
 
 def ranks_heard(body: Mapping[str, Any], node: int, own: Set[int]) -> Optional[List[RankAtHang]]:
-    """The ranks of another node by its message; None if it is none, or names ranks of this node."""
+    """The ranks of another node by its message; None if it is none, or names ranks of this node (`own`)."""
     from ma_boot.hangs import RankAtHang
 
-    rows = body.get("ranks")
-    if not isinstance(rows, list):
-        return None
     try:
         ranks = [
             RankAtHang(
-                int(row["rank"]), node, str(row["stack"])[:LONGEST_STACK], float(row["quiet"]),
+                int(row["rank"]), node, _plain(row["stack"]), float(row["quiet"]),
                 tuple(int(one) for one in row["waits_for"]),
-                None if row["ended"] is None else int(row["ended"]), str(row["state"])[:1],
+                None if row["ended"] is None else int(row["ended"]), _plain(row["state"])[:1],
             )
-            for row in rows
+            for row in body["ranks"][:MOST_RANKS]
         ]  # fmt: skip
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return None
+    return _believed(ranks, own)
+
+
+def ends_heard(body: Mapping[str, Any], node: int, own: Set[int]) -> Optional[List[RankAtHang]]:
+    """The ranks of another node that have ended, by its message, as `ranks_heard`."""
+    from ma_boot.hangs import RankAtHang
+
+    try:
+        ranks = [RankAtHang(int(rank), node, ended=int(code)) for rank, code in body["codes"][:MOST_RANKS]]
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None
+    return _believed(ranks, own)
+
+
+def _believed(ranks: List[RankAtHang], own: Set[int]) -> Optional[List[RankAtHang]]:
     numbers = {one.rank for one in ranks}
-    return None if numbers & own or len(numbers) != len(ranks) else ranks
+    right = len(numbers) == len(ranks) and not numbers & own and all(number >= 0 for number in numbers)
+    return ranks if right else None
+
+
+def _plain(text: object) -> str:
+    """The text without what would move a terminal's cursor."""
+    if not isinstance(text, str):
+        raise TypeError
+    return "".join(letter for letter in text[:LONGEST_STACK] if letter.isprintable() or letter == "\n")

@@ -16,7 +16,9 @@ from ma_boot.supervisor.exit_watch import ExitWatch
 from ma_boot.supervisor.hang_detector import HangDetector
 from ma_boot.supervisor.metrics import NOT_SAMPLED, Metrics, MetricsTask
 from ma_boot.supervisor.output import OutputPump
+from ma_boot.supervisor.peers import ALONE, Peers
 from ma_boot.supervisor.stop_ladder import StopLadder
+from ma_boot.supervisor.worker import Worker
 from ma_boot.supervisor.worker_group import WorkerGroup
 
 
@@ -45,12 +47,13 @@ def supervise(
     environ: Mapping[str, str],
     container: str,
     sampled: Metrics = NOT_SAMPLED,
+    peers: Peers = ALONE,
 ) -> RunResult:
     """Runs the processes to their end; a stop signal, or the first failure, stops all of them.
 
     Nothing that they start is left when this function returns or raises, and nothing when ma_boot itself is
     killed. `environ` is the environment of this process, `container` its name, which may be empty; `sampled`
-    says what is looked at meanwhile.
+    says what is looked at meanwhile, `peers` are the other nodes of the job.
 
     Raises:
         OSError: the guard that outlives ma_boot cannot be started.
@@ -64,7 +67,7 @@ def supervise(
         group,
         ExitWatch(pump, inbox, journal.event) as watch,
         MetricsTask(sampled, inbox, journal) as metrics,
-        HangDetector(limits.hang_timeout, inbox, journal) as hangs,
+        HangDetector(limits.hang_timeout, inbox, journal, peers) as hangs,
     ):
         stop = StopLadder(limits.stop_timeout, limits.hurry, inbox.stops, group.signal, journal)
         not_started = group.start(specs, inbox, journal)
@@ -75,16 +78,33 @@ def supervise(
             patience = min(hangs.patience(), metrics.patience())
             watch.wait(stop.patience() if stop.begun else patience, stop.begun)
             metrics.check(group.workers)
+            _hear(peers, hangs, group.workers, watch.exits)
             if stop.begun:
                 stop.escalate(group.labels())
             elif _reason(inbox.stops, watch.exits):
                 watch.wait(0)  # processes that have ended by now have ended by themselves
                 stop.begin(_reason(inbox.stops, watch.exits), group.labels())
+                peers.tell_failures(RunResult(tuple(watch.exits)))
             elif (found := hangs.check(group.workers)) and limits.hang_action == "stop":
                 hung = found
                 stop.begin(f"{', '.join(hung)} hung for {limits.hang_timeout:.0f} s", group.labels())
         _stop_rest(group, watch, stop, journal)
-        return RunResult(tuple(watch.exits), not_started, tuple(hung), tuple(stop.survivors))
+        if peers.others:
+            codes = [[ended.rank, ended.code] for ended in watch.exits if ended.rank is not None]
+            peers.tell("ended", {"codes": codes})
+        return RunResult(
+            tuple(watch.exits), not_started, tuple(hung), tuple(stop.survivors), suspect=hangs.suspect
+        )
+
+
+def _hear(peers: Peers, hangs: HangDetector, workers: Sequence[Worker], exits: Sequence[WorkerExit]) -> None:
+    """Takes what other nodes have told; after a failure of theirs, tells who has raised here meanwhile."""
+    for message in peers.heard():
+        if message.kind == "failed":
+            running = [worker.so_far() for worker in workers if worker.exit is None]
+            peers.tell_failures(RunResult((*exits, *running)))
+        else:
+            hangs.hear(message, workers)
 
 
 def _reason(stops: Sequence[int], exits: Sequence[WorkerExit]) -> str:

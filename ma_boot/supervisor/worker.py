@@ -66,6 +66,22 @@ class Worker:
             self._gone = not signal_group(self.pid, 0)
         return self._gone
 
+    def so_far(self) -> WorkerExit:
+        """The end of the process if it were stopped now, with its last output."""
+        return WorkerExit(
+            label=self.spec.label,
+            rank=self.spec.rank,
+            device=self.spec.local_rank,
+            pid=self.pid,
+            code=128 + signal.SIGTERM,
+            signal=signal.SIGTERM,
+            ended_ns=time.monotonic_ns(),
+            seconds=(time.monotonic_ns() - self.started_ns) / 1e9,
+            stopped=True,
+            log_file=self.spec.log_file,
+            output=self.output.tail(),
+        )
+
     def collect(self, now_ns: int, stopped: bool) -> WorkerExit:
         """Records the end of the process, once it has ended, and takes its last output.
 

@@ -106,5 +106,12 @@ RUNNING = Topic(
             callback=_address,
             help="Serve the metrics to Prometheus.",
         ),
+        RunOption(
+            "--channel-port",
+            type=click.IntRange(1, 65535),
+            metavar="PORT",
+            default=29402,
+            help="Port by which nodes with the same MABOOT_JOB_TOKEN tell each other of failures and hangs.",
+        ),
     ),
 )

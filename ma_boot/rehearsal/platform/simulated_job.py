@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os.path
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple
 
-from ma_boot.modelarts import TABLE_NAME
+from ma_boot.modelarts import JOB_TOKEN, TABLE_NAME
 from ma_boot.rank_table import WRITERS, fake
 
 _OTHER_JOBS = re.compile(
@@ -38,7 +38,8 @@ class StartCounts:
 class SimulatedJob:
     """A job on `nodes` machines with `devices_per_node` devices each, in the sandbox directory `root`.
 
-    `platform` is what it runs on, `machine` the host name of this machine.
+    `platform` is what it runs on, `machine` the host name of this machine, and `token` what the nodes know
+    each other by.
     """
 
     uuid: str
@@ -47,6 +48,7 @@ class SimulatedJob:
     devices_per_node: int
     platform: str = "modelarts"
     machine: str = ""
+    token: str = field(default="", repr=False)
 
     @property
     def name(self) -> str:
@@ -165,8 +167,9 @@ class StartedJob(SimulatedJob):
 def at_start(job: SimulatedJob, counts: Tuple[StartCounts, ...], exact_paths: bool) -> StartedJob:
     """The job at the start with these counts."""
     return StartedJob(
-        job.uuid, job.root, job.nodes, job.devices_per_node, job.platform, job.machine, counts, exact_paths
-    )
+        job.uuid, job.root, job.nodes, job.devices_per_node, job.platform, job.machine, job.token, counts,
+        exact_paths,
+    )  # fmt: skip
 
 
 def first_start(nodes: int) -> Tuple[StartCounts, ...]:
@@ -197,6 +200,8 @@ def node_environment(
     `MA_CURRENT_INSTANCE_NAME`.
     """
     environ = {name: value for name, value in outside.items() if not _OTHER_JOBS.match(name)}
+    if job.token and job.nodes > 1:
+        environ[JOB_TOKEN] = job.token
     if job.platform != "modelarts":
         return {**environ, "HOME": job.home(node), **_of_another_platform(job, node)}
     counts = job.start_counts(node)
@@ -281,7 +286,8 @@ def _table_with_servers(job: SimulatedJob) -> Dict[str, Any]:
     for node, server in enumerate(table["server_list"]):
         scheduled = job.start_counts(node).scheduled
         if job.platform == "mindcluster":
-            server.update(server_id=job.uid(node), host_ip=job.address(node))
+            address = job.address(node)
+            server.update(server_id=job.uid(node), host_ip=address, container_ip=address)
         else:
             server["server_id"] = job.address(node)
         for device in server["device"]:

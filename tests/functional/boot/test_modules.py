@@ -23,7 +23,13 @@ NEVER = {
     ),
     *("path_mapping.workers", "path_mapping.mox", "path_mapping.file", "obs", "pathspec", "tenacity", "yaml"),
     *("ma_boot.doctor", "ma_boot.image", "ma_boot.rehearsal", "ma_boot.training", "docker", "rich"),
-    *("ma_boot.hangs", "ma_boot.supervisor.stacks", "ma_boot.supervisor.stacks_round", "ma_boot.metrics"),
+    *(
+        "ma_boot.channel",
+        "ma_boot.hangs",
+        "ma_boot.supervisor.stacks",
+        "ma_boot.supervisor.stacks_round",
+        "ma_boot.metrics",
+    ),
     *("ma_boot.job", "ma_boot.job_service", "ma_boot.cli.job", "huaweicloudsdkcore", "requests"),
     *("inspect", "dataclasses", "socket", "tempfile", "random", "base64", "gzip"),
     *(

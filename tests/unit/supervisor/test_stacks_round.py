@@ -11,6 +11,7 @@ import pytest
 
 from ma_boot.hangs import RankAtHang
 from ma_boot.processes import SignalInbox, process_stat
+from ma_boot.reporting import RunResult
 from ma_boot.supervisor.peers import Alone, PeerMessage
 from ma_boot.supervisor.stacks_round import StacksRound, _plogs, _reported, ranks_heard
 from tests.functional.node import eventually
@@ -32,6 +33,9 @@ class Others:
     def tell(self, kind: str, body: Mapping[str, Any]) -> None:
         self.told.append((kind, body))
 
+    def tell_failures(self, run: RunResult) -> None:
+        pass
+
     def heard(self) -> List[PeerMessage]:
         return []
 
@@ -48,9 +52,8 @@ def test_it_waits_for_the_others_nine_seconds_at_most() -> None:
         eventually(lambda: bool(taken.finished() or peers.told), "the own stacks")
         assert peers.told == [("stacks", {"ranks": []})]
         assert not taken.finished()
-        taken.hear(1, [RankAtHang(4, 1, "s")])
-        taken.hear(1, [RankAtHang(5, 1, "again")])
-        taken.hear(7, [RankAtHang(6, 7, "of no node that was asked")])
+        for node, rank in ((1, 4), (1, 5), (7, 6)):  # again, and of no node that was asked
+            taken.hear(PeerMessage(node, "stacks", {"ranks": [row(rank)]}, taken.began))
         assert not taken.finished()
         assert taken.report()[1]["silent"] == [2], "it was asked, has not answered, and was not reached"
         assert [fold["ranks"] for fold in taken.report()[1]["folded"]] == [(4,)]
@@ -58,6 +61,13 @@ def test_it_waits_for_the_others_nine_seconds_at_most() -> None:
         assert taken.patience() == 0
         assert taken.finished()
         assert len(peers.told) == 1
+        gone = StacksRound([], {}, peers, inbox)
+        gone.hear(PeerMessage(1, "stacks", {"ranks": [row(4)]}, gone.began - 10))
+        assert gone.report()[1]["folded"] == [], "that was of an earlier hang"
+        gone.hear(PeerMessage(1, "ended", {"codes": [[4, 0]]}, gone.began - 500))
+        gone.hear(PeerMessage(2, "ended", {"codes": [[4, 0], [5, 0]]}, gone.began))
+        stacks = [(fold["ranks"], fold["stack"]) for fold in gone.report()[1]["folded"]]
+        assert stacks == [((5,), "has ended with exit code 0")], "rank 4 is of two nodes: neither is believed"
         alone = StacksRound([], {}, Alone(), inbox)
         eventually(alone.finished, "nobody else is waited for")
 
@@ -111,8 +121,12 @@ def test_nobody_and_somebody_is_suspected() -> None:
         ([7], None),
         ("rows", None),
         (None, None),
+        ([row(-1)], None),
+        ([row(4, stack=7)], None),
+        ([row(4, quiet=None)], None),
     ],
-    ids=["two", "none", "ours", "twice", "no number", "no fields", "no row", "no list", "nothing"],
+    ids=["two", "none", "ours", "twice", "no number", "no fields", "no row", "no list", "nothing", "below 0",
+         "no stack", "no time"],
 )  # fmt: skip
 def test_what_another_node_tells_is_not_trusted(rows: Any, ranks: Optional[Sequence[int]]) -> None:
     found = ranks_heard({"ranks": rows}, 2, own={0, 1})

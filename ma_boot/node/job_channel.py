@@ -1,0 +1,189 @@
+"""The way to the job's other nodes, if the job has a token; and what all of them know of the job's cause."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+
+from ma_boot.errors import ConfigError
+from ma_boot.launch import Placement
+from ma_boot.modelarts import JOB_TOKEN, JobEnvironment
+from ma_boot.node.world import World
+from ma_boot.rank_table import RankTable, own_pod
+from ma_boot.reporting import Ending, RunResult, exit_status
+from ma_boot.supervisor import PeerMessage
+
+if TYPE_CHECKING:
+    from ma_boot.channel import JobFailure, NodeChannel
+
+CAUSE_SECONDS = 0.8  # that the end of a node whose ranks lost others waits for their words, at most
+STOPPED_SECONDS = (
+    0.5  # if nothing failed here: others tell their failures before the platform stops this node
+)
+_FLUSH_SECONDS = 0.15
+_POLL_SECONDS = 0.02
+
+
+class OtherNodes:
+    """The other nodes of a job, as `Peers`; without a token, or in a job of one node, there are none.
+
+    `world` is this process's world without the token, which is for nobody else.
+    """
+
+    def __init__(self, world: World) -> None:
+        environ = dict(world.environ)
+        self._token = environ.pop(JOB_TOKEN, "")
+        self.world = world._replace(environ=environ)
+        self.node = 0
+        self._own: Sequence[int] = ()
+        self._channel: Optional[NodeChannel] = None
+        self._failures: Dict[int, List[JobFailure]] = {}
+        self._left: Set[int] = set()
+        self._told: List[Tuple[Optional[int], str]] = []
+
+    def __enter__(self) -> OtherNodes:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._channel is not None:
+            self._channel.close()
+
+    @property
+    def others(self) -> Collection[int]:
+        """The other nodes that have not said that they end; none if there is no way to them."""
+        return self._channel.others - self._left if self._channel is not None else ()
+
+    @property
+    def unreached(self) -> Collection[int]:
+        """Those that have talked before, and that the last message did not reach."""
+        return self._channel.unreached & self._channel.met if self._channel is not None else ()
+
+    def open(self, job: JobEnvironment, port: int) -> None:
+        """Listens, and talks to the nodes whose addresses the platform's variables tell.
+
+        Raises `ConfigError` for a token that is too short.
+        """
+        self.node = job.node_rank
+        if not self._token or job.node_count < 2:
+            return
+        from ma_boot.channel import SHORTEST_TOKEN, Address, NodeChannel  # only for jobs that ask for it
+
+        if len(self._token) < SHORTEST_TOKEN:
+            raise ConfigError(
+                f"{JOB_TOKEN} has {len(self._token)} characters: expected at least {SHORTEST_TOKEN}, the "
+                "same on all nodes and in no other job, for example from `openssl rand -hex 16`"
+            )
+        own, say = Address(_own_address(job), port), self.world.journal.say
+        try:
+            name = job.platform_name or ""
+            self._channel = NodeChannel(self._token, name, self.node, job.node_count, own, self.world.inbox)
+        except RuntimeError as error:
+            say(f"no channel between the nodes: {error}")
+            return
+        if self._channel.problem:
+            say(f"this node hears nothing of the others: {self._channel.problem} (--channel-port)")
+        self._channel.tell("here", {})
+        if len(job.worker_hosts) == job.node_count:
+            self._channel.meet({node: Address(host, port) for node, host in enumerate(job.worker_hosts)})
+
+    def meet(self, placement: Placement, table: Optional[RankTable], job: JobEnvironment, port: int) -> None:
+        """Knows the ranks of this node from now on, and the nodes' addresses if only the table has them."""
+        self._own = placement.ranks
+        if self._channel is None or table is None or len(job.worker_hosts) == job.node_count:
+            return
+        from ma_boot.channel import Address
+
+        pods = table.pods
+        if len(pods) == job.node_count and pods.index(own_pod(table, job.identity)) == self.node:
+            hosts = [
+                str(pod.more.get("container_ip") or pod.more.get("host_ip") or pod.server_id) for pod in pods
+            ]
+            self._channel.meet({node: Address(host, port) for node, host in enumerate(hosts)})
+
+    def tell(self, kind: str, body: Mapping[str, Any]) -> None:
+        """Sends a message to all other nodes, in the background."""
+        if self._channel is not None:
+            self._channel.tell(kind, body)
+
+    def tell_failures(self, run: RunResult) -> None:
+        """Tells the others which of this node's processes have failed so far."""
+        if self._channel is not None:
+            from ma_boot.channel import failures_of
+
+            self._tell(failures_of(run, self.node))
+
+    def _tell(self, failures: List[JobFailure]) -> None:
+        """Tells what was not told yet."""
+        from ma_boot.channel import told
+
+        known = [(one.rank, one.words) for one in failures]
+        if known and known != self._told:
+            self._told = known
+            self.tell("failed", told(failures, time.monotonic()))
+
+    def heard(self) -> List[PeerMessage]:
+        """What has come since the last call; failures and ends are kept here, too."""
+        if self._channel is None:
+            return []
+        from ma_boot.channel import told_by
+
+        found = []
+        for message in self._channel.heard():
+            if message.kind == "failed":
+                told = told_by(message.node, message.body, message.when, self._own)
+                self._failures[message.node] = told or self._failures.get(message.node, [])
+            elif message.kind == "left":
+                self._left.add(message.node)
+            found.append(message)
+        return found
+
+    def cause(self, ending: Ending) -> Optional[str]:
+        """The job's cause, after this node has told what it knows; waits for the others at most a second."""
+        if self._channel is None:
+            return None
+        from ma_boot.channel import JobFailure, failures_of, readable
+
+        status = exit_status(ending)
+        own = failures_of(ending.run, self.node) if ending.run is not None else []
+        suspect = ending.run.suspect if ending.run is not None and ending.run.hung else None
+        if not own and suspect is not None:
+            words = readable(f"it hung: it {suspect.why}")
+            own = [JobFailure(suspect.node, suspect.rank, status.code, words, time.monotonic())]
+        elif not own and status.by in ("ma_boot", "output"):
+            words = status.cause.split("\n", 1)[0].rstrip(":")
+            own = [JobFailure(self.node, None, status.code, words, time.monotonic())]
+        if suspect is None:
+            self._tell(own)
+        self.tell("left", {"code": status.code})
+        first = self._first(own)
+        until = time.monotonic() + (0.0 if not status.code else CAUSE_SECONDS if own else STOPPED_SECONDS)
+        while (first is None or first.evidence) and time.monotonic() < until:
+            time.sleep(_POLL_SECONDS)
+            first = self._first(own)
+        self._channel.flush(_FLUSH_SECONDS)
+        if first is None or not status.code:
+            return None
+        fields = {"node": first.node, "rank": first.rank, "code": first.code, "words": first.words}
+        self.world.journal.event("job cause", cause=fields)
+        return str(first)
+
+    def _first(self, own: List[JobFailure]) -> Optional[JobFailure]:
+        from ma_boot.channel import first_failure_of
+
+        self.heard()
+        theirs = [one for failures in self._failures.values() for one in failures]
+        lost = sorted(set(self.unreached) - self._left - set(self._failures))
+        return first_failure_of([*own, *theirs], lost)
+
+
+def _own_address(job: JobEnvironment) -> str:
+    """This node's address if the variables have it as such, else all addresses: no name is looked up here."""
+    from ipaddress import ip_address  # only for jobs whose nodes talk
+
+    known = len(job.worker_hosts) == job.node_count
+    for host in (job.worker_hosts[job.node_rank],) if known else job.identity.addresses:
+        try:
+            return str(ip_address(host))
+        except ValueError:
+            continue
+    return ""

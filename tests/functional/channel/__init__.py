@@ -1,0 +1,1 @@
+"""The channel between the nodes of a job, with real sockets."""

@@ -1,0 +1,229 @@
+"""The first failure of a whole job, and its hangs, as each of its nodes tells them: rehearsals with real ranks."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+from tests.functional.node import RANK, Ended, Node, alive, eventually
+from tests.functional.rehearsal.test_rehearsal import end, laptop, rehearse, start
+
+__all__ = ["laptop"]
+SHAPE = ["--nodes", "2", "--devices-per-node", "2", "--rank-table-delay", "0", "--stop-timeout", "5"]
+
+
+def write(laptop: Path, *lines: str) -> str:
+    """A training of these lines, in which `rank` is the rank."""
+    head = ["import os, socket, sys, time", "rank = int(os.environ['RANK_ID'])"]
+    (laptop / "project" / "train.py").write_text("\n".join([*head, *lines]) + "\n")
+    return "project/train.py"
+
+
+def last_lines(ended: Ended, nodes: int = 2) -> List[str]:
+    """The last line of each node's report."""
+    return [
+        [line for line in ended.output.splitlines() if line.startswith(f"[node {node}] ")][-1].partition(
+            "] "
+        )[2]
+        for node in range(nodes)
+    ]
+
+
+def node_events(laptop: Path, kind: str) -> List[Dict[str, Any]]:
+    files = sorted(laptop.glob("ma_boot-rehearsal/*/node-*/home/ma-user/modelarts/log/*-events.jsonl"))
+    found = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    return [event for event in found if event["kind"] == kind]
+
+
+def test_every_node_ends_with_the_jobs_cause(laptop: Path) -> None:
+    code = write(
+        laptop, "time.sleep(0.5)", "if rank == 3: raise ValueError('no such layer: 17')", "time.sleep(600)"
+    )
+    ended = rehearse(laptop, *SHAPE, code)
+    assert (
+        last_lines(ended) == ["[ma_boot] the job's cause: node 1, rank 3: ValueError: no such layer: 17"] * 2
+    )
+    causes = [event["cause"] for event in node_events(laptop, "job cause")]
+    assert causes == [{"node": 1, "rank": 3, "code": 1, "words": "ValueError: no such layer: 17"}] * 2
+
+
+def test_an_exception_that_comes_after_its_peers_abort_is_the_cause(laptop: Path) -> None:
+    """Rank 2 raises, but takes its time to end; rank 0, on the other node, loses it and ends first."""
+    code = write(
+        laptop,
+        "import atexit",
+        "if rank == 2:",
+        "    atexit.register(time.sleep, 2)",
+        "    raise KeyError('layer 17')",
+        "time.sleep(0.5)",
+        "if rank == 0: raise ConnectionResetError('Connection reset by peer')",
+        "time.sleep(600)",
+    )
+    ended = rehearse(laptop, *SHAPE, code)
+    assert "rank 0 ended with exit code 1: stopping rank 1" in ended.output, "it ended first"
+    assert last_lines(ended) == ["[ma_boot] the job's cause: node 1, rank 2: KeyError: 'layer 17'"] * 2
+
+
+def test_a_node_that_is_lost_is_the_cause_if_the_others_only_lost_it(laptop: Path) -> None:
+    code = write(
+        laptop,
+        "time.sleep(6)",
+        "if rank == 1: raise ConnectionResetError('Connection reset by peer')",
+        "time.sleep(600)",
+    )
+    ended = rehearse(laptop, *SHAPE, "--fault", "lost node=1 at=3s", code)
+    line = next(line for line in ended.output.splitlines() if "the job's cause" in line)
+    assert line.startswith("[node 0] [ma_boot] the job's cause: node 1: the node does not answer"), (
+        ended.output
+    )
+
+
+def test_a_failure_before_the_ranks_start_is_told_too(laptop: Path) -> None:
+    code = write(laptop, "time.sleep(600)")
+    (laptop / "project" / "ma-pre-start.sh").write_text('[ "$VC_TASK_INDEX" = 0 ] || exit 9\n')
+    ended = rehearse(laptop, *SHAPE, code)
+    lines = last_lines(ended)
+    assert lines[0] == lines[1]
+    assert lines[0].startswith("[ma_boot] the job's cause: node 1: ")
+    assert "9" in lines[0]
+
+
+def test_a_hang_is_told_with_the_stacks_of_all_ranks_before_anything_is_ended(laptop: Path) -> None:
+    code = write(
+        laptop,
+        "def all_reduce(): time.sleep(600)",
+        "def next_batch(): time.sleep(600)",
+        "next_batch() if rank == 3 else all_reduce()",
+    )
+    ended = rehearse(laptop, *SHAPE, "--hang-timeout", "1.5", "--hang-action", "stop", code)
+    stacks = node_events(laptop, "stacks")
+    assert len(stacks) == 2, ended.output
+    for event in stacks:
+        assert [fold["ranks"] for fold in event["folded"]] == [[3], [0, 1, 2]]
+        assert (event["suspect"]["node"], event["suspect"]["rank"]) == (1, 3)
+        assert event["silent"] == []
+    assert (
+        min(event["time"] for event in node_events(laptop, "stop"))
+        > max(event["time"] for event in stacks) - 2
+    )
+    for line in last_lines(ended):
+        assert "the job's cause: node 1, rank 3: it hung: it is loading data in next_batch" in line
+
+
+@pytest.mark.parametrize("platform", ["volcano", "mindcluster"])
+def test_other_platforms_tell_the_addresses_too(laptop: Path, platform: str) -> None:
+    code = write(laptop, "time.sleep(0.5)", "if rank == 3: raise ValueError('17')", "time.sleep(600)")
+    ended = rehearse(laptop, "--platform", platform, *SHAPE, code)
+    assert last_lines(ended) == ["[ma_boot] the job's cause: node 1, rank 3: ValueError: 17"] * 2
+
+
+def test_no_rank_gets_the_token_and_nothing_shows_it(laptop: Path) -> None:
+    token = "4d2f0a7be19c4b7d8a55"
+    code = write(
+        laptop,
+        "assert not [name for name in os.environ if 'JOB_TOKEN' in name], os.environ",
+        "raise ValueError('at the end')",
+    )
+    argv = [sys.executable, "-m", "ma_boot", "--local", *SHAPE, code]
+    environ = {"PATH": os.environ["PATH"], "HOME": str(laptop), "MABOOT_JOB_TOKEN": token}
+    done = subprocess.run(
+        argv, cwd=laptop, env=environ, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert "the job's cause: node" in done.stdout, done.stdout
+    planned = subprocess.run(
+        [*argv[:4], "--plan", *argv[4:]], cwd=laptop, env=environ, capture_output=True, text=True, timeout=120,
+        check=False,
+    )  # fmt: skip
+    assert planned.returncode == 0, planned.stderr
+    assert token not in done.stdout + done.stderr + planned.stdout + planned.stderr
+    shown = [file for file in laptop.rglob("*") if file.is_file() and token.encode() in file.read_bytes()]
+    assert shown == []
+
+
+def listening(pid: int) -> List[str]:
+    """The addresses at which a process and its descendants listen, by /proc."""
+    inodes = set()
+    for directory in Path("/proc").glob("[0-9]*"):
+        try:
+            parents, one = [], int(directory.name)
+            while one > 1:
+                parents.append(one)
+                one = int(Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()[1])
+            if pid in parents:
+                links = [os.readlink(link) for link in (directory / "fd").iterdir()]
+                inodes |= {link[8:-1] for link in links if link.startswith("socket:")}
+        except OSError:
+            continue
+    rows = [
+        line.split()
+        for name in ("tcp", "tcp6", "udp", "udp6")
+        for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]
+    ]
+    return [row[1] for row in rows if row[3] in ("0A", "07") and row[9] in inodes]
+
+
+@pytest.mark.parametrize(("token", "nodes", "ports"), [("", 2, 0), ("t" * 16, 1, 0), ("t" * 16, 2, 1)])
+def test_without_a_token_or_other_nodes_no_port_is_open(
+    tmp_path: Path, token: str, nodes: int, ports: int
+) -> None:
+    node = Node(tmp_path, 1)
+    node.variables.update(MA_NUM_HOSTS=str(nodes), VC_TASK_INDEX="0", VC_WORKER_HOSTS="127.77.1.1,127.77.1.2")
+    node.variables.update({"MABOOT_JOB_TOKEN": token} if token else {})
+    node.complete_table(nodes)
+    running = node.start("--hang-timeout", "600", RANK, "print:ready", "await:go")
+    eventually(lambda: any(event["kind"] == "first-output" for event in node.events()), "the rank runs")
+    assert len(listening(running.process.pid)) == ports
+    (node.home / "go").write_text("")
+    assert running.end().code == 0
+
+
+def test_a_token_that_is_too_short_is_refused(tmp_path: Path) -> None:
+    node = Node(tmp_path, 1)
+    node.variables.update(MA_NUM_HOSTS="2", VC_TASK_INDEX="0", MABOOT_JOB_TOKEN="secret")
+    ended = node.boot(RANK)
+    assert ended.code == 78
+    assert "MABOOT_JOB_TOKEN has 6 characters: expected at least 16" in ended.output
+    assert "secret" not in ended.output
+
+
+def test_a_port_that_is_taken_is_said_and_the_job_runs(laptop: Path) -> None:
+    import socket
+
+    code = write(laptop, "time.sleep(0.5)", "if rank == 3: raise ValueError('17')", "time.sleep(600)")
+    with socket.create_server(("127.0.0.1", 0)) as any_port, socket.create_server(("127.0.0.1", 0)):
+        port = any_port.getsockname()[1]
+        with socket.create_server(("127.0.1.1", port)):  # the address of node 0 in a rehearsal
+            ended = rehearse(laptop, *SHAPE, "--channel-port", str(port), code)
+    assert (
+        f"[node 0] [ma_boot] this node hears nothing of the others: Address already in use: port {port}"
+        in ended.output
+    )
+    assert "the job's cause: node 1, rank 3: ValueError: 17" in last_lines(ended)[1]
+
+
+def test_an_end_is_not_delayed_by_a_node_that_is_gone(laptop: Path) -> None:
+    """Both nodes succeed, at different times; the one that ends last finds nobody."""
+    running = start(laptop, *SHAPE, write(laptop, "time.sleep(2 if rank > 1 else 0)"))
+    ended = end(running)
+    assert ended.code == 0, ended.output
+    assert "the job's cause" not in ended.output
+    ends = {event["node"]: event["time"] for event in node_events(laptop, "end")}
+    run_ends = {e["node"]: e["time"] for e in node_events(laptop, "phase-end") if e["phase"] == "run"}
+    assert ends[1] - run_ends[1] < 1.0
+
+
+def test_a_stop_reaches_ranks_as_before(laptop: Path) -> None:
+    running = start(laptop, *SHAPE, write(laptop, "open(f'up.{rank}', 'w').close()", "time.sleep(600)"))
+    eventually(lambda: len(list(laptop.rglob("up.*"))) == 4, "all ranks run")
+    running.send_signal(signal.SIGTERM)
+    ended = end(running)
+    assert ended.code == 143, ended.output
+    assert "the job's cause" not in ended.output
+    assert not alive(running.pid)

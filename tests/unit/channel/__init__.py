@@ -1,0 +1,1 @@
+"""Which failure of a job was the first one."""
