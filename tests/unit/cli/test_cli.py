@@ -198,6 +198,7 @@ SECONDS_ABOVE_0 = st.floats(0.001, 1e6)
             metrics=st.just(0.0) | st.floats(1, 3600),
             metric=st.lists(st.sampled_from(["loss=a: ([0-9.]+)", "lr=\\S+", "_x=[:=]"])).map(tuple),
             metrics_port=st.none() | st.sampled_from(["0", "127.0.0.1:9400", "[::1]:65535"]),
+            channel_port=st.integers(1, 65535),
         ),
     )
 )
