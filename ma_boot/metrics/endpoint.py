@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import time
@@ -64,8 +65,22 @@ class _Server(HTTPServer):
 
 
 class _Answer(BaseHTTPRequestHandler):
-    timeout = CLIENT_SECONDS
+    timeout = CLIENT_SECONDS  # of each read: the timer ends one that says a byte now and then
     server: _Server
+
+    def setup(self) -> None:
+        super().setup()
+        self._timer = threading.Timer(CLIENT_SECONDS, self._give_up)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def finish(self) -> None:
+        self._timer.cancel()
+        super().finish()
+
+    def _give_up(self) -> None:
+        with contextlib.suppress(OSError):  # it has gone
+            self.connection.shutdown(socket.SHUT_RDWR)
 
     def do_GET(self) -> None:
         """The metrics, at `/metrics` and at `/`."""
