@@ -12,6 +12,7 @@ from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 from ma_boot.doctor import npu
 from ma_boot.doctor.system import System
 from ma_boot.errors import ConfigError
+from ma_boot.metrics import npu_rows
 from ma_boot.modelarts import ERROR, OK, WARNING, Finding, JobEnvironment, tool_address, with_machine
 from ma_boot.rank_table import Pod, RankTable, own_pod
 
@@ -34,14 +35,16 @@ def devices(system: System, job: JobEnvironment) -> Iterator[Finding]:
         return
     yield from _driver(system)
     code, text = _run([tool, "info"], system)
-    cards = npu.cards(text)
+    cards = npu_rows(text)
     if code != 0 or not cards:
         yield Finding(
             "NPU", ERROR, f"npu-smi info shows no card (exit code {code}): {_last(text)}",
             "add /usr/local/Ascend/driver/lib64/driver to LD_LIBRARY_PATH, where the driver's libraries are",
         )  # fmt: skip
         return
-    faulty = [f"NPU {card.number} ({card.name}): {card.health}" for card in cards if card.health != "OK"]
+    faulty = [
+        f"NPU {one.npu} ({one.name}): {one.sample.health}" for one in cards if one.sample.health != "OK"
+    ]
     if faulty:
         yield Finding("NPU", ERROR, "\n".join(faulty), "run the job on another node, and report the card")
     yield Finding("NPU", OK, f"{len(cards)} x {cards[0].name}, npu-smi {npu.tool_version(text)}")

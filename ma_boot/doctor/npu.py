@@ -1,36 +1,19 @@
-"""Parses the output of `npu-smi` and `hccn_tool`.
+"""Parses the output of `npu-smi` and `hccn_tool`; the rows of npu-smi's table are read by `metrics.npu_rows`.
 
-The formats are those in Huawei's documents: npu-smi's table, and hccn_tool's `-net_health -g` and `-netdetect
--g` (which are also in MindSpore's guide to distributed training).
+The formats are those in Huawei's documents: hccn_tool's `-net_health -g` and `-netdetect -g` (which are also
+in MindSpore's guide to distributed training).
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence
 
 from ma_boot.rank_table import Pod, RankTable
 
-# | 0     910B4               | OK            | 92.1  ...     but not the row of its chip, which has a bus id
-_ROW = re.compile(r"^\|\s*(\d+)\s+([\w-]*[A-Za-z][\w-]*)\s*\|\s*([A-Za-z]+)\s*\|", re.MULTILINE)
 _VERSION = re.compile(r"^\|\s*npu-smi\s+(\S+)", re.MULTILINE)
 _HEALTH = re.compile(r"net health status:\s*(.+?)\s*$", re.MULTILINE | re.IGNORECASE)
 _NETDETECT = re.compile(r"netdetect address:\s*([0-9a-fA-F.:]+)", re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class Card:
-    """A row of npu-smi's table; a card with two dies has two rows."""
-
-    number: int
-    name: str
-    health: str
-
-
-def cards(text: str) -> Tuple[Card, ...]:
-    """The cards in the output of `npu-smi info`."""
-    return tuple(Card(int(number), name, health) for number, name, health in _ROW.findall(text))
 
 
 def tool_version(text: str) -> str:

@@ -61,7 +61,7 @@ ALLOWED_IN_MA_BOOT: Dict[str, str] = {
     "transfers": "errors processes modelarts environment reporting path_mapping",
     "image.rules": "redact modelarts",
     "image": "errors redact modelarts processes reporting image.rules",
-    "doctor": "errors rank_table modelarts environment launch reporting image path_mapping",
+    "doctor": "errors rank_table metrics modelarts environment launch reporting image path_mapping",
     "training": "redact path_mapping.file",
     "node": "errors channel redact platforms rank_table processes modelarts environment launch reporting transfers supervisor doctor path_mapping",
     "rehearsal.faults": "errors",
