@@ -35,6 +35,10 @@ _INCIDENTS: Mapping[str, Callable[[Event], Tuple[str, str]]] = {  # the label an
     "restored": lambda e: (words(e, "step", 40) or "–", words(e, "source")),
     "checkpoints": lambda e: (words(e, "published", 40) or "–", _sets(e)),
     "slow rank": lambda e: (f"rank {whole(e, 'rank')}", _slowness(e)),
+    "loss not finite": lambda e: (
+        words(e, "label", 60),
+        f"{words(e, 'loss', 10)}, step {whole(e, 'step') or '–'}",
+    ),
     "fault": lambda e: (words(e, "target", 100), words(e, "fault")),
 }
 

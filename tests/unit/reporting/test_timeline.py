@@ -57,6 +57,15 @@ def only(kind: str, **fields: Any) -> Writer:
         ("checkpoints", {"age": 7}, "–", "whole: –"),
         ("restart", {"reason": "rank 0 ended"}, "", "rank 0 ended"),
         ("stop", {"reason": "rank 0 ended"}, "", "rank 0 ended"),
+        (
+            "slow rank",
+            {"rank": 3, "step_time": 1.9, "others": 1.2},
+            "rank 3",
+            "1.90 s a step, the others 1.20 s",
+        ),
+        ("slow rank", {"rank": 3, "step_time": 1.9}, "rank 3", ""),
+        ("loss not finite", {"label": "rank 3", "step": 120, "loss": "nan"}, "rank 3", "nan, step 120"),
+        ("loss not finite", {"label": "rank 3", "step": None, "loss": "-inf"}, "rank 3", "-inf, step –"),
     ],
 )
 def test_what_an_incident_says(kind: str, fields: Any, label: str, text: str) -> None:

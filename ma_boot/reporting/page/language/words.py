@@ -67,6 +67,7 @@ INCIDENTS: Dict[str, Text] = {
         "last checkpoint of the node; newest whole set", "本节点最后的检查点；最新的完整检查点"
     ),
     "slow rank": Text("slow rank", "慢 rank"),
+    "loss not finite": Text("the loss is no number", "loss 不是有效数值"),
     "fault": Text("injected fault", "演练注入的故障"),
     "start": Text("boot command run again", "启动命令再次执行"),
 }

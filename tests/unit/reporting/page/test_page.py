@@ -286,7 +286,7 @@ def test_files_that_were_checked_by_their_length_only_are_told() -> None:
 KINDS = [
     "job", "phase-start", "phase-end", "start", "first-output", "exit", "progress", "transfer", "stop", "kill",
     "unkillable", "hang", "left-over", "dropped", "channel", "waiting", "restart", "fault", "end", "job-end", "new-kind",
-    "checkpoint", "checkpoints", "restored", "metrics", "stacks", "slow rank", "routes", "rehearsal", "job cause",
+    "checkpoint", "checkpoints", "restored", "metrics", "stacks", "slow rank", "loss not finite", "routes", "rehearsal", "job cause",
 ]  # fmt: skip
 NAMES = [
     "time", "monotonic_ns", "node", "phase", "seconds", "outcome", "detail", "label", "rank", "code", "signal",
