@@ -133,17 +133,18 @@ class WorkerOutput:
 
     def _print(self, data: bytes) -> None:
         """Prints complete lines, and a line that gets too long in pieces: memory is bounded."""
-        text = self._partial + data
-        if b"\r" in text:
-            lines, self._partial = self._as_displayed(text)
+        if b"\r" in data or b"\r" in self._partial:
+            lines, self._partial = self._as_displayed(self._partial + data)
+            if lines:
+                self._emit(b"", lines)
+        elif (end := data.rfind(b"\n") + 1) > 0:  # with few copies: it may be printed at full speed
+            begun, self._partial = self._partial, data[end:]
+            self._emit(begun, data[:end])
         else:
-            end = text.rfind(b"\n") + 1
-            lines, self._partial = text[:end], text[end:]
+            self._partial += data
         if len(self._partial) > LONGEST_LINE:
-            lines += self._partial + b"\n"
+            self._emit(self._partial, b"\n")
             self._partial = b""
-        if lines:
-            self._emit(lines)
 
     def _as_displayed(self, text: bytes) -> tuple[bytes, bytes]:
         """The complete lines as a terminal would leave them, and the rest.
@@ -166,10 +167,12 @@ class WorkerOutput:
         rest = self._partial.rstrip(b"\r").rpartition(b"\r")[2]
         self._partial = b""
         if rest and self.shown:
-            self._emit(rest + b"\n")
+            self._emit(rest, b"\n")
 
-    def _emit(self, lines: bytes) -> None:
-        self._journal.console.write(self._prefix + lines[:-1].replace(b"\n", b"\n" + self._prefix) + b"\n")
+    def _emit(self, begun: bytes, lines: bytes) -> None:
+        """Prints what an earlier read began, and the lines that end it and follow."""
+        rest = lines[:-1].replace(b"\n", b"\n" + self._prefix)
+        self._journal.console.write(b"".join((self._prefix, begun, rest, b"\n")))
 
 
 def _new_log(path: Path) -> BinaryIO:
