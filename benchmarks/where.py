@@ -16,13 +16,15 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Callable, Dict, List, Mapping, Sequence
+from typing import Callable, Collection, Dict, List, Mapping, Sequence
 
 import tables
 from launchers import LAUNCHERS, PATH, environ
 from rank import COUNT
 
 RUNS = 9
+RUN = f"the run: the guard and {COUNT} processes, until all have ended"
+RANK = [sys.executable, "-c", "pass"]  # as in the table of starts
 # Writes the CPU seconds of its own process at each moment.
 MOMENTS = """
 import time
@@ -49,7 +51,7 @@ def phase(journal, name):
     with original(journal, name) as running:
         yield running
     if name == "run":
-        moment("the run: the guard and COUNT processes, until all have ended")
+        moment("RUN")
 Journal.phase = phase
 page_here = execute._page_here
 def page(*arguments):
@@ -66,7 +68,7 @@ moment("the report")
 with open(target, "w") as file:
     json.dump([(name, after - before) for name, before, after in moments], file)
 sys.exit(code)
-""".replace("COUNT", str(COUNT))
+""".replace("RUN", RUN)
 COMPLETION = {"_MA_BOOT_COMPLETE": "bash_complete", "COMP_WORDS": "ma_boot --re", "COMP_CWORD": "1"}
 COMMANDS: Dict[str, Sequence[str]] = {
     "`python -I -c pass`": ["-I", "-c", "pass"],
@@ -118,16 +120,38 @@ def commands(directory: Path) -> Dict[str, float]:
     }
 
 
-def launchers(directory: Path) -> Dict[str, float]:
-    """The milliseconds of each launcher with all its processes; the ranks are `true`."""
+def launchers(
+    directory: Path, rank: Sequence[str] = ("true",), names: Collection[str] = ()
+) -> Dict[str, float]:
+    """The milliseconds of each launcher, or of those named, with all its processes."""
     found = {}
     for launcher in LAUNCHERS:
-        if launcher.found:
+        if launcher.found and (not names or launcher.name in names):
             own = directory / launcher.name.replace(" ", "-")
             own.mkdir()
             with contextlib.suppress(ProgramFailed):  # msrun starts nothing but Python
-                found[launcher.name] = cpu(launcher.argv(own, ["true"]), environ(own), own)
+                found[launcher.name] = cpu(launcher.argv(own, rank), environ(own), own)
     return found
+
+
+def at_best(parts: Mapping[str, float], figures: Mapping[str, float]) -> Dict[str, float]:
+    """The least wall time of a start, from its CPU time: only what runs beside the ranks can use all cores.
+
+    `parts` are those of ma_boot's process, `figures` the CPU times of launchers with ranks that are Python.
+    """
+    cores = len(os.sched_getaffinity(0))
+    before = sum(list(parts.values())[: list(parts).index(RUN)])
+    after = sum(list(parts.values())[list(parts).index(RUN) + 1 :])
+    beside = (figures["ma_boot"] - before - after) / cores
+    loop = figures["shell loop"] / cores
+    return {
+        "ma_boot before the first rank, on one core": before,
+        f"the ranks, the guard and the run, on {cores} cores": beside,
+        "the page and the report, on one core": after,
+        "all, at best": before + beside + after,
+        f"the shell loop and its ranks, on {cores} cores": loop,
+        "so many times the shell loop, at best": (before + beside + after) / loop,
+    }
 
 
 def table(title: str, figures: Mapping[str, float], unit: str = "", whole: bool = False) -> str:
@@ -147,9 +171,14 @@ def main() -> None:
     options.add_argument("--runs", type=int, default=RUNS, help=f"of each ({RUNS})")
     options.add_argument("--print", action="store_true", help="leave README.md as it is")
     asked = options.parse_args()
+    of_a_job = least(asked.runs, parts)
+    with_python = least(asked.runs, lambda place: launchers(place, RANK, ("ma_boot", "shell loop")))
     found = "\n\n".join(
         [
-            table(f"a job of {COUNT} ranks `true`: ma_boot's process", least(asked.runs, parts), whole=True),
+            table(f"a job of {COUNT} ranks `true`: ma_boot's process", of_a_job, whole=True),
+            table(
+                f"a start of {COUNT} ranks `python -c pass`, by its CPU time", at_best(of_a_job, with_python)
+            ),
             table("command", least(asked.runs, commands), next(iter(COMMANDS))),
             table(
                 f"launcher, with all its processes and {COUNT} ranks `true`",
