@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
-from ma_boot.rank_table.table import RankTable, TableFinding
+from ma_boot.rank_table.table import RankTable, TableFinding, is_number
 
 
 def merged(tables: Sequence[RankTable]) -> Tuple[Dict[str, Any], List[TableFinding]]:
@@ -59,7 +59,7 @@ def _renumbered(servers: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
 def _natural(text: str) -> List[Tuple[int, int, str]]:
     """A sort key by which 10 comes after 2."""
     parts = re.findall(r"\d+|\D+", text)
-    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts]
+    return [(0, int(part), "") if is_number(part) else (1, 0, part) for part in parts]
 
 
 def moved(before: RankTable, after: RankTable) -> List[str]:

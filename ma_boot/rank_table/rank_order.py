@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Sequence, Tuple
 
-from ma_boot.rank_table.table import Device, Pod, RankTable, TableFinding
+from ma_boot.rank_table.table import Device, Pod, RankTable, TableFinding, is_number
 from ma_boot.rank_table.versions import for_hccl
 
 
@@ -44,10 +44,10 @@ def convert(table: RankTable, rank_order: str = "pod", host_nic_ip: str = "") ->
 
 def _by_pod_number(pods: Sequence[Pod]) -> Tuple[List[Pod], List[TableFinding]]:
     numbers = [(pod.name or "").rpartition("-")[2] for pod in pods]
-    if all(number.isascii() and number.isdecimal() for number in numbers):
+    if all(map(is_number, numbers)):
         order = sorted(range(len(pods)), key=lambda i: (int(numbers[i]), pods[i].name or ""))
         return [pods[i] for i in order], []
-    odd = next(pod.name for pod, number in zip(pods, numbers) if not number.isdecimal())
+    odd = next(pod.name for pod, number in zip(pods, numbers) if not is_number(number))
     warning = TableFinding(
         "pod_name", repr(odd), "a name ending in a number; ranks follow the order of the file", fatal=False
     )

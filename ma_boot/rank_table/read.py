@@ -16,6 +16,7 @@ from ma_boot.rank_table.table import (
     TableFinding,
     Unreadable,
     errors,
+    is_number,
 )
 from ma_boot.rank_table.versions import template_of
 
@@ -183,7 +184,7 @@ class _Reading:
 
     def count(self, document: Mapping[str, Any], key: str) -> None:
         value = document.get(key)
-        if not (isinstance(value, int) and value > 0) and not (isinstance(value, str) and value.isdecimal()):
+        if not (isinstance(value, int) and value > 0) and not (isinstance(value, str) and is_number(value)):
             self.report(key, _kind(value), "the number of ranks", MISSING)
 
 

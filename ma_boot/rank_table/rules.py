@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from ma_boot.rank_table.table import INVALID, MISSING, Device, Pod, RankTable, TableFinding, errors
+from ma_boot.rank_table.table import INVALID, MISSING, Device, Pod, RankTable, TableFinding, errors, is_number
 from ma_boot.rank_table.versions import findings_about_version
 
 _HIGHEST_DEVICE = {"910a": 7, "910b": 15, "a3": 15}
@@ -189,8 +189,8 @@ def _devices(table: RankTable, product: Optional[str]) -> Iterator[TableFinding]
 
 
 def _port(value: str, at: str) -> Iterator[TableFinding]:
-    if not (value.isdecimal() and 1 <= int(value) <= 65535):
-        yield TableFinding(at, repr(value), "1 to 65535", INVALID)
+    if not (is_number(value) and 1 <= int(value) <= 65535):
+        yield TableFinding(at, f"{value!r:.40}", "1 to 65535", INVALID)
 
 
 def _shape(table: RankTable, product: Optional[str]) -> Iterator[TableFinding]:

@@ -32,6 +32,11 @@ class TableFinding(NamedTuple):
         return f"{self.path}: found {self.found}, expected {self.expected}{later}"
 
 
+def is_number(text: str) -> bool:
+    """Whether it is a number of at most 18 ASCII digits: Python refuses to convert thousands of them."""
+    return len(text) <= 18 and text.isascii() and text.isdecimal()
+
+
 def errors(findings: Iterable[TableFinding]) -> List[TableFinding]:
     """The findings that make a table unusable."""
     return [finding for finding in findings if finding.fatal]

@@ -549,7 +549,7 @@ VALUES = st.recursive(
     st.none()
     | st.booleans()
     | st.integers(-1, 3)
-    | st.sampled_from(["", "0", "1", "a", "²", "9" * 5000])
+    | st.sampled_from(["", "0", "1", "a", "²", "٣", "9" * 5000])
     | st.floats(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5),
     max_leaves=25,

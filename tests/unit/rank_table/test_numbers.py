@@ -1,0 +1,73 @@
+"""Numbers that are none: of other scripts, or longer than Python converts (4,300 digits)."""
+
+from __future__ import annotations
+
+from typing import Any, Dict
+
+import pytest
+
+from ma_boot.rank_table import Unreadable, convert, errors, fake, merged, parse, validate
+
+LONG = "9" * 5000
+
+
+def with_names(*names: str) -> Dict[str, Any]:
+    document = fake(len(names), 1)
+    for pod, name in zip(document["group_list"][0]["instance_list"], names):
+        pod["pod_name"] = name
+    return document
+
+
+def one(server: str, **more: str) -> Dict[str, Any]:
+    device = {"device_id": "0", "device_ip": "192.1.0.1", "rank_id": "0", **more}
+    return {
+        "status": "completed",
+        "version": "1.0",
+        "server_count": "1",
+        "server_list": [{"server_id": server, "device": [device]}],
+    }
+
+
+@pytest.mark.parametrize("name", ["job-٣", f"job-{LONG}", "job-" + "9" * 19, "job-x", "job-²"])
+def test_a_pod_without_a_number_is_named_and_stays_in_its_place(name: str) -> None:
+    table = convert(parse(with_names("job-7", name, "job-1")))
+    (warning,) = [finding for finding in table.findings if finding.path == "pod_name"]
+    assert (warning.found, warning.fatal) == (repr(name), False)
+    assert [pod.name for pod in table.pods] == ["job-7", name, "job-1"]
+
+
+def test_a_number_of_eighteen_digits_orders() -> None:
+    table = convert(parse(with_names("job-" + "9" * 18, "job-8", "job-10")))
+    assert [pod.name for pod in table.pods] == ["job-8", "job-10", "job-" + "9" * 18]
+
+
+@pytest.mark.parametrize("port", [LONG, "0", "65536", "٣", "", "-1"])
+def test_no_port(port: str) -> None:
+    (finding,) = errors(validate(parse(one("10.0.0.1", device_port=port))))
+    assert finding.path.endswith("device_port")
+    assert finding.expected == "1 to 65535"
+    assert len(finding.found) <= 40
+
+
+@pytest.mark.parametrize("port", ["1", "65535"])
+def test_the_first_and_the_last_port(port: str) -> None:
+    assert errors(validate(parse(one("10.0.0.1", device_port=port)))) == []
+
+
+def test_servers_are_in_order_whatever_their_numbers_are() -> None:
+    document, _ = merged([parse(one(server)) for server in ("b", f"1-{LONG}", "2-1", "1-5", "1-٣")])
+    order = [server["server_id"] for server in document["server_list"]]
+    assert order == ["1-5", "1-٣", f"1-{LONG}", "2-1", "b"] or order == [
+        "1-5",
+        f"1-{LONG}",
+        "1-٣",
+        "2-1",
+        "b",
+    ]
+
+
+@pytest.mark.parametrize("count", [LONG, "٣", "x", "", None])
+def test_a_count_of_ranks_that_is_none(count: Any) -> None:
+    document = {"version": "2.0", "status": "completed", "rank_count": count, "rank_list": []}
+    with pytest.raises(Unreadable, match=r"rank_count: found .*, expected the number of ranks"):
+        parse(document)
