@@ -1,0 +1,173 @@
+"""What the page shows, and in which order: lanes, strips, rows and logs; and what it leaves out."""
+
+from __future__ import annotations
+
+from typing import List, Optional
+
+import pytest
+
+from ma_boot.reporting.page.compose import page_text
+from ma_boot.reporting.page.drawing.lanes import Chart, lane
+from ma_boot.reporting.page.headline import headline, missing_nodes
+from ma_boot.reporting.page.language import same
+from ma_boot.reporting.page.sections import facts, header, logs_to_read
+from ma_boot.reporting.timeline import Timeline, read_events, timeline_of
+from tests.synthetic import Writer, small_job
+
+
+def line_of(*nodes: Writer) -> Timeline:
+    return timeline_of([read_events(node.text(), lambda text: text) for node in nodes])
+
+
+def node_with(number: int = 0, end: float = 1) -> Writer:
+    node = Writer(number, 10**12)
+    node.phase("job", 0, end)
+    return node
+
+
+def ran(node: Writer, label: str, rank: Optional[int], end: float, code: int = 0) -> None:
+    node.at(2, "start", label=label, rank=rank, log_file=f"/log/{label}")
+    node.at(end, "exit", label=label, code=code, stopped=False)
+
+
+class TestLanes:
+    """A lane for each node."""
+
+    def test_a_process_without_a_rank_is_above_rank_0_whichever_began_first(self) -> None:
+        node = node_with()
+        for label, rank in (("rank 1", 1), ("rank 0", 0), ("scheduler", None)):
+            ran(node, label, rank, 10)
+        line = line_of(node)
+        drawn = lane(line.nodes[0], line.seconds, Chart.of(line))
+        assert [row.text for row in drawn.rows] == ["scheduler", "rank 0", "rank 1"]
+        assert [process.label for process in logs_to_read(line)] == ["rank 0", "scheduler", "rank 1"]
+
+    def test_phases_that_overlap_are_above_each_other_and_others_are_not(self) -> None:
+        node = Writer(0, 10**12)
+        for name, start, end in (("a", 0, 10), ("b", 5, 15), ("c", 10, 20), ("d", 12, 18), ("e", 19.5, 30)):
+            node.phase(name, start, end)
+        line = line_of(node)
+        boxes = lane(line.nodes[0], line.seconds, Chart.of(line)).phases
+        assert [box.top // 20 for box in boxes] == [0, 1, 0, 2, 1]
+
+    def test_strips_leave_short_phases_out_unless_they_failed(self) -> None:
+        node = Writer(0, 10**12)
+        spans = (
+            ("a", 0, 1.9, "done"), ("b", 10, 12, "done"), ("c", 20, 21, "failed"),
+            ("d", 30, 32.5, "done"), ("e", 990, 1000, "done"),
+        )  # fmt: skip
+        for name, start, end, outcome in spans:
+            node.phase(name, start, end, outcome)
+        line = line_of(node)
+        strips = lane(line.nodes[0], line.seconds, Chart.of(line)._replace(many=True)).strips
+        assert {strip.kind: strip.path for strip in strips} == {
+            "p9": "M10 2.5h2M30 2.5h2.5M990 2.5h10",
+            "failed": "M20 2.5h1",
+        }
+
+    def test_what_printed_at_once_was_never_quiet(self) -> None:
+        node = node_with(end=100)
+        node.at(0, "start", label="rank 0", rank=0)
+        node.at(0, "first-output", label="rank 0")
+        node.at(50, "start", label="rank 1", rank=1)
+        node.at(50, "first-output", label="rank 1")
+        line = line_of(node)
+        bars = lane(line.nodes[0], line.seconds, Chart.of(line)).bars
+        assert [[stroke.kind for stroke in bar.strokes] for bar in bars] == [["unknown"], ["unknown"]]
+
+
+class TestHeadline:
+    """Whose end it is."""
+
+    def test_a_hang_is_named_only_if_it_was_the_end(self) -> None:
+        node = node_with()
+        node.at(2, "end", exit_code=124, by="ma_boot")
+        assert headline(line_of(node)).en == "Processes hung or could not be killed on node 0."
+        node = node_with()
+        node.at(1, "hang", labels=["rank 0"])
+        node.at(2, "end", exit_code=66, by="ma_boot")
+        assert headline(line_of(node)).en == "An input does not exist in OBS on node 0."
+
+    def test_it_is_the_hang_of_the_last_run(self) -> None:
+        text = ""
+        for number, label in enumerate(("rank 0", "rank 1")):
+            run = Writer(0, 10**12)
+            run.phase("job", 10 * number, 10 * number + 1)
+            run.at(10 * number + 2, "hang", labels=[label])
+            run.at(10 * number + 3, "end", exit_code=124, by="ma_boot")
+            text += run.text()
+        assert headline(timeline_of([read_events(text, lambda text: text)])).en == "Rank 1 on node 0 hung."
+
+    @pytest.mark.parametrize(
+        ("numbers", "said"), [([1], "Node 1 was stopped"), ([0, 1], "Nodes 0, 1 was stopped")]
+    )
+    def test_a_part_of_the_nodes_speaks_for_itself(self, numbers: List[int], said: str) -> None:
+        nodes = [node_with(number) for number in numbers]
+        for node in nodes:
+            node.at(0, "job", name="j", nodes=3)
+            node.at(2, "end", exit_code=143, by="signal", signal=15)
+        assert headline(line_of(*nodes)).en.startswith(said)
+
+    def test_how_many_nodes_are_missing_is_known_up_to_4096(self) -> None:
+        node = node_with(1)
+        assert missing_nodes(line_of(node)) == [], "nobody says how many there are"
+        node.at(0, "job", name="j", nodes=5000)
+        assert missing_nodes(line_of(node)) == [0, *range(2, 4096)]
+
+
+class TestLogs:
+    """Whose logs are shown, and what is on top."""
+
+    def test_those_that_failed_after_the_cause_are_in_the_order_of_their_ends(self) -> None:
+        node = node_with()
+        for rank, end in ((0, 9.0), (1, 8.0), (2, 5.0)):
+            ran(node, f"rank {rank}", rank, end, code=3)
+        node.at(10, "end", exit_code=3, by="training", label="rank 2")
+        assert [process.label for process in logs_to_read(line_of(node))] == ["rank 2", "rank 1", "rank 0"]
+
+    @pytest.mark.parametrize(("log_file", "wanted"), [("/log/node 1", ["node 1"]), ("", [])])
+    def test_a_node_that_left_no_end_has_its_log_on_top(self, log_file: str, wanted: List[str]) -> None:
+        job = Writer(0, 10**12)
+        job.at(1, "start", label="node 1", log_file=log_file)
+        job.at(6, "job-end", exit_code=137, by="node", label="node 1")
+        text = job.text().replace('"node": 0', '"node": null')
+        node = node_with()
+        line = timeline_of([read_events(one, lambda text: text) for one in (node.text(), text)])
+        assert [process.label for process in logs_to_read(line)] == wanted
+
+    def test_hints_are_cut_at_600_characters(self) -> None:
+        node = node_with()
+        ran(node, "rank 0", 0, 9, code=2)
+        node.at(10, "end", exit_code=2, by="training", label="rank 0")
+        tails = {"/log/rank 0": "train.py: error: unrecognized arguments: --" + "x" * 1000}
+        (hint,) = header(line_of(node), tails).hints
+        assert len(hint.en) == 600
+
+
+def test_facts_of_no_node_at_all() -> None:
+    assert facts(timeline_of([])).nodes == same("0")
+
+
+def test_a_whole_page_has_each_part_and_says_nothing_of_what_there_is_not() -> None:
+    line = timeline_of([read_events(file, lambda text: text) for file in small_job()])
+    page = page_text(line, {"/log/1": "OSError: [Errno 28] No space left on device"})
+    for shown in (
+        "the training&#x27;s own exit code", "What to do", "the disk is full", ">Timeline<", "peak 80 B/s",
+        ">uploaded<", "5.0 MB",
+    ):  # fmt: skip
+        assert shown in page, shown
+    for hidden in (
+        "do not fit on this page",
+        ">All processes<",
+        "log directory only",
+        "Unreadable lines",
+        ">None<",
+    ):
+        assert hidden not in page, hidden
+    empty = page_text(timeline_of([]), {})
+    for part in (">Timeline<", "What to do", ">uploaded<", "peak"):
+        assert part not in empty
+    several = node_with()
+    for rank in range(3):
+        ran(several, f"rank {rank}", rank, 9)
+    assert ">All processes<" in page_text(line_of(several), {})
