@@ -159,7 +159,6 @@ def test_a_whole_page_has_each_part_and_says_nothing_of_what_there_is_not() -> N
     for hidden in (
         "do not fit on this page",
         ">All processes<",
-        "log directory only",
         "Unreadable lines",
         ">None<",
     ):
