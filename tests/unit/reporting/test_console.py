@@ -17,7 +17,7 @@ from typing import Callable, Iterator, List, Tuple
 import pytest
 
 from ma_boot.errors import CannotCreate, ExitCode, Stopped
-from ma_boot.reporting import Console, Journal, is_interactive, print_bytes, print_lines
+from ma_boot.reporting import Console, Journal, has_colours, is_interactive, print_bytes, print_lines
 from ma_boot.reporting.page.language.words import OUR_CODES
 from ma_boot.reporting.page.transfers import rates
 from ma_boot.reporting.timeline.job_timeline import TransferSpan
@@ -170,6 +170,9 @@ def test_the_size_of_a_terminal(given: Tuple[int, int], found: Tuple[int, int]) 
     assert is_interactive({"TERM": "xterm"}, terminal)
     assert not is_interactive({"TERM": "dumb"}, terminal)
     assert not is_interactive({}, terminal)
+    assert has_colours({"TERM": "xterm", "NO_COLOR": ""}, terminal)
+    assert not has_colours({"TERM": "xterm", "NO_COLOR": "1"}, terminal)
+    assert not has_colours({"TERM": "dumb"}, terminal)
     for descriptor in (master, terminal):
         os.close(descriptor)
     reader, writer = os.pipe()

@@ -78,6 +78,15 @@ def test_it_looks_at_no_process_before_it_is_time(
     assert (tmp_path / "screen").read_text() == ""
 
 
+def test_after_a_look_the_next_one_is_an_interval_later(console: Console) -> None:
+    with SignalInbox() as inbox:
+        detector = HangDetector(160.0, inbox, Journal(console))
+        detector._next = 0.0
+        assert detector.patience() == 0
+        assert detector.check([]) == []
+        assert detector.patience() == pytest.approx(20.0, abs=2.0)
+
+
 def test_an_unexpected_error_ends_the_detection_and_is_said(console: Console, tmp_path: Path) -> None:
     """The training goes on."""
 

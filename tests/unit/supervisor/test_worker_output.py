@@ -8,6 +8,7 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Iterator
@@ -199,6 +200,34 @@ def test_the_answer_of_py_spy(tmp_path: Path, script: str, answer: str) -> None:
         found = stacks_of([Asked(sleeping.pid, str(tmp_path))])[0]
         sleeping.kill()
     assert found.startswith(answer.replace("of 1", f"of {sleeping.pid}"))
+
+
+def test_what_was_printed_since_a_place_is_told(pipe: Pipe) -> None:
+    assert pipe.output.since(0)[:2] == (0, b"")
+    pipe.print(b"first\n")
+    assert pipe.output.since(0)[:2] == (6, b"first\n")
+    pipe.print(b"second\n")
+    assert pipe.output.since(6)[:2] == (13, b"second\n")
+    assert pipe.output.since(13) == (13, b"", pipe.output.heard)
+    pipe.print(b"x" * 70 * KIB)
+    assert pipe.output.since(13)[:2] == (13 + 70 * KIB, b"x" * 64 * KIB)
+
+
+def test_the_dump_of_faulthandler_is_taken_from_the_output(pipe: Pipe) -> None:
+    script = "import faulthandler, signal, time; faulthandler.register(signal.SIGUSR1); print('ready', flush=True); time.sleep(600)"
+    with subprocess.Popen([sys.executable, "-c", script], stdout=pipe.sink, stderr=pipe.sink) as process:
+        eventually(lambda: pipe.output.pump() and "ready" in pipe.output.tail(), "it is ready")
+        over = threading.Event()
+        reading = threading.Thread(
+            target=lambda: [pipe.output.pump() for _ in iter(lambda: over.wait(0.01), True)]
+        )
+        reading.start()
+        (answer,) = stacks_of([Asked(process.pid, "", pipe.output)])
+        over.set()
+        reading.join()
+        process.kill()
+    assert "most recent call first" in answer
+    assert "ready" not in answer
 
 
 def test_only_what_is_printed_after_the_signal_is_a_dump(pipe: Pipe) -> None:

@@ -8,11 +8,11 @@ import pytest
 
 from ma_boot.reporting.page.compose import page_text
 from ma_boot.reporting.page.drawing.lanes import Chart, lane
-from ma_boot.reporting.page.headline import headline, missing_nodes
+from ma_boot.reporting.page.headline import headline, missing_nodes, said
 from ma_boot.reporting.page.language import same
-from ma_boot.reporting.page.sections import facts, header, logs_to_read
+from ma_boot.reporting.page.sections import facts, header, incident_rows, logs_to_read
 from ma_boot.reporting.timeline import Timeline, read_events, timeline_of
-from tests.synthetic import Writer, small_job
+from tests.synthetic import BEGAN, Writer, small_job
 
 
 def line_of(*nodes: Writer) -> Timeline:
@@ -44,11 +44,13 @@ class TestLanes:
 
     def test_phases_that_overlap_are_above_each_other_and_others_are_not(self) -> None:
         node = Writer(0, 10**12)
-        for name, start, end in (("a", 0, 10), ("b", 5, 15), ("c", 10, 20), ("d", 12, 18), ("e", 19.5, 30)):
+        spans = (("a", 0, 100), ("b", 5, 10), ("c", 6, 50), ("d", 11, 60), ("e", 12, 20), ("f", 100, 110))
+        for name, start, end in spans:
             node.phase(name, start, end)
+        node.phase("g", 109.5, 120)
         line = line_of(node)
         boxes = lane(line.nodes[0], line.seconds, Chart.of(line)).phases
-        assert [box.top // 20 for box in boxes] == [0, 1, 0, 2, 1]
+        assert [box.top // 20 for box in boxes] == [0, 1, 2, 1, 3, 0, 1]
 
     def test_strips_leave_short_phases_out_unless_they_failed(self) -> None:
         node = Writer(0, 10**12)
@@ -99,20 +101,43 @@ class TestHeadline:
         assert headline(timeline_of([read_events(text, lambda text: text)])).en == "Rank 1 on node 0 hung."
 
     @pytest.mark.parametrize(
-        ("numbers", "said"), [([1], "Node 1 was stopped"), ([0, 1], "Nodes 0, 1 was stopped")]
+        ("numbers", "words"), [([1], "Node 1 was stopped"), ([0, 1], "Nodes 0, 1 was stopped")]
     )
-    def test_a_part_of_the_nodes_speaks_for_itself(self, numbers: List[int], said: str) -> None:
+    def test_a_part_of_the_nodes_speaks_for_itself(self, numbers: List[int], words: str) -> None:
         nodes = [node_with(number) for number in numbers]
         for node in nodes:
             node.at(0, "job", name="j", nodes=3)
             node.at(2, "end", exit_code=143, by="signal", signal=15)
-        assert headline(line_of(*nodes)).en.startswith(said)
+        assert headline(line_of(*nodes)).en.startswith(words)
 
     def test_how_many_nodes_are_missing_is_known_up_to_4096(self) -> None:
         node = node_with(1)
         assert missing_nodes(line_of(node)) == [], "nobody says how many there are"
         node.at(0, "job", name="j", nodes=5000)
         assert missing_nodes(line_of(node)) == [0, *range(2, 4096)]
+
+    @pytest.mark.parametrize(
+        ("cause", "words"),
+        [
+            (
+                "not every output was uploaded:\n  - out: HTTP 403\n  - b",
+                "not every output was uploaded: out: HTTP 403",
+            ),
+            ("not every output was uploaded\n  - out", "not every output was uploaded"),
+            ("not every output was uploaded:", "not every output was uploaded:"),
+        ],
+    )
+    def test_ma_boots_own_words_have_their_first_item(self, cause: str, words: str) -> None:
+        node = node_with()
+        node.at(2, "end", exit_code=74, by="output", cause=cause)
+        assert said(line_of(node), "").en == words
+
+    def test_an_incident_of_several_nodes_has_the_clock_of_the_first(self) -> None:
+        nodes = [node_with(number) for number in (0, 1)]
+        for node in nodes:
+            node.at(10 + node.node, "dropped", lines=7)
+        (row,) = incident_rows(line_of(*nodes))
+        assert (row.at, row.clock - BEGAN) == ("10.0 s – 11.0 s", 10.0)
 
 
 class TestLogs:

@@ -1,0 +1,103 @@
+"""Stacks, causes and figures of events at their limits: what is impossible or too much is left out."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict
+
+import pytest
+
+from ma_boot.reporting.timeline import BootRun, read_events, timeline_of
+from ma_boot.reporting.timeline.measured import hang_stacks, is_figure, job_cause, sample
+from tests.synthetic import Writer
+
+
+def run_of(node: Writer) -> BootRun:
+    ((run,),) = (found.runs for found in timeline_of([read_events(node.text(), lambda t: t)]).nodes)
+    return run
+
+
+def test_stacks_are_those_of_known_ranks_each_cut() -> None:
+    first = {"ranks": [0, 1_000_000, 1_000_001, True, -1, "x", None], "stack": "s" * 4001}
+    event = {
+        "folded": [first, "none", *({"ranks": [rank], "stack": ""} for rank in range(70))],
+        "suspect": {"node": 3, "rank": 27, "why": "w" * 601},
+    }
+    found = hang_stacks(7.0, event)
+    assert (found.at, found.suspect, found.why) == (7.0, "node 3, rank 27", "w" * 600)
+    assert found.groups[0] == ((0, 1_000_000), "s" * 4000)
+    assert len(found.groups) == 63, "of 64, one of which is none"
+    many = hang_stacks(7.0, {"folded": [{"ranks": list(range(5000)), "stack": ""}]})
+    assert many.groups[0].ranks == tuple(range(4096))
+    for nothing in ({}, {"folded": "x", "suspect": "y"}, {"folded": [{"ranks": "x"}], "suspect": {}}):
+        assert [group.ranks for group in hang_stacks(7.0, nothing).groups] in ([], [()])
+        assert hang_stacks(7.0, nothing)[2:] == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("cause", "text"),
+    [
+        ({"node": 3, "rank": 27, "words": "ValueError: x"}, "node 3, rank 27: ValueError: x"),
+        ({"node": 0, "code": 255}, "node 0: exit code 255"),
+        ({"node": 3, "code": 0}, "node 3: exit code 0"),
+        ({"node": 3, "code": 256}, ""),
+        ({"node": 3}, ""),
+        ({"words": "ValueError: x"}, ""),
+        ("x", ""),
+        (None, ""),
+    ],
+)
+def test_who_ended_the_whole_job(cause: Any, text: str) -> None:
+    assert job_cause({"cause": cause}) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "can"),
+    [(0, True), (-1.5, True), (1e15 - 1, True), (1e15, False), (-1e15, False), (float("nan"), False),
+     (float("inf"), False), (True, False), ("1", False), (None, False)],
+)  # fmt: skip
+def test_what_can_be_drawn(value: object, can: bool) -> None:
+    assert is_figure(value) is can
+
+
+def test_figures_have_the_names_of_their_rows_each_cut() -> None:
+    ranks: Dict[str, Any] = {
+        "rank": [0, "n" * 41, 2],
+        "loss": [0.5, None, True],
+        "cpu": "x",
+        "threads": [None, None, None],
+        "values": {f"{number}" + "v" * 41: [number] for number in range(9)},
+    }
+    found = sample(5.0, {"ranks": ranks, "cards": {"card": [4], "power": [300]}, "host": "x"})
+    assert (found.at, found.cards, found.host) == (5.0, {"power": {"4": 300.0}}, {})
+    assert found.ranks["loss"] == {"0": 0.5}
+    assert list(found.ranks)[1:] == [f"{number}" + "v" * 39 for number in range(8)]
+    full = sample(5.0, {"ranks": {"rank": ["n" * 41], "loss": [1]}})
+    assert full.ranks == {"loss": {"n" * 40: 1.0}}
+    assert sample(5.0, {"ranks": {"loss": [1]}}).ranks == {}
+
+
+def test_of_memory_and_disks_the_used_part_counts() -> None:
+    disks: Dict[str, Any] = {f"/{number}" + "d" * 60: [number, 100] for number in range(9)}
+    disks["/0" + "d" * 60] = []
+    host = {"cpu": 3.5, "received": None, "memory": [7, 8], "disks": disks}
+    found = sample(5.0, {"host": host}).host
+    assert (found["cpu"], found["memory"]) == ({"": 3.5}, {"": 7.0})
+    assert found["disk"] == {f"/{number}" + "d" * 58: float(number) for number in range(1, 8)}
+    assert "received" not in found
+
+
+def test_the_last_twenty_hangs_are_kept() -> None:
+    node = Writer(0, 10**12)
+    for at in range(21):
+        node.at(at, "stacks", folded=[])
+    assert [found.at for found in run_of(node).stacks] == list(range(1, 21))
+
+
+@pytest.mark.parametrize(("count", "kept"), [(599, 599), (600, 300), (1200, 400)])
+def test_of_very_many_samples_every_second_or_third_is_read(count: int, kept: int) -> None:
+    text = "".join(json.dumps({"kind": "metrics", "n": number}) + "\n" for number in range(count))
+    other = json.dumps({"kind": "job"}) + "\n"
+    found = read_events(other + text, lambda t: t)
+    assert len(found.events) == kept + 1
+    assert (found.events[-1]["n"], found.unreadable) == (count - 1, 0)
