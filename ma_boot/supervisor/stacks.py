@@ -51,7 +51,7 @@ def _dumped(
         try:
             running[pid] = subprocess.Popen(
                 [spy, "dump", "--pid", str(pid), *options],
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                 errors="replace",
             )  # fmt: skip
         except OSError as error:  # the interpreter in its first line does not exist, for example

@@ -76,6 +76,11 @@ def test_near_the_platforms_limit_only_log_files_are_written(
     assert [len((tmp_path / f"rank_{rank}.txt").read_text().splitlines()) for rank in range(2)] == [100, 100]
 
 
+def test_how_much_there_was_is_said_in_mebibytes(ranks: Ranks, journal: EventLog) -> None:
+    ranks.pump._hide(512 << 20)
+    assert journal.screen().startswith("[ma_boot] 512 MiB of output: ")
+
+
 def test_nothing_is_read_while_the_console_is_full(inbox: SignalInbox) -> None:
     reader, writer = os.pipe()
     console = Console(writer, patience=600)

@@ -7,6 +7,7 @@ from typing import Any, Dict
 
 import pytest
 
+from ma_boot.reporting.page.sections import place_rows
 from ma_boot.reporting.timeline import BootRun, read_events, timeline_of
 from ma_boot.reporting.timeline.measured import hang_stacks, is_figure, job_cause, sample
 from tests.synthetic import Writer
@@ -80,11 +81,37 @@ def test_figures_have_the_names_of_their_rows_each_cut() -> None:
 def test_of_memory_and_disks_the_used_part_counts() -> None:
     disks: Dict[str, Any] = {f"/{number}" + "d" * 60: [number, 100] for number in range(9)}
     disks["/0" + "d" * 60] = []
+    disks["/1" + "d" * 60] = [1, None]
     host = {"cpu": 3.5, "received": None, "memory": [7, 8], "disks": disks}
     found = sample(5.0, {"host": host}).host
     assert (found["cpu"], found["memory"]) == ({"": 3.5}, {"": 7.0})
     assert found["disk"] == {f"/{number}" + "d" * 58: float(number) for number in range(1, 8)}
     assert "received" not in found
+
+
+@pytest.mark.parametrize(("more", "figures"), [(0, (10**12, 10**18)), (1, (0, 0))])
+def test_an_input_has_its_texts_cut_and_its_possible_figures(more: int, figures: Any) -> None:
+    node = Writer(0, 10**12)
+    long = "x" * 501
+    node.at(0, "job", name="j", host="h" * 101)
+    node.at(1, "channel", direction="d" * 21, name="n" * 101, local_dir=long, url=long, files=10**12 + more, bytes=10**18 + more)  # fmt: skip
+    run = run_of(node)
+    (place,) = run.places
+    assert run.host == "h" * 100
+    assert [len(text) for text in place[:4]] == [20, 100, 500, 500]
+    assert (place[4:6], place.complete) == (figures, True)
+
+
+def test_a_hundred_inputs_are_kept_and_sixty_shown() -> None:
+    node = Writer(0, 10**12)
+    node.at(0, "phase-start", phase="job")
+    for number in range(101):
+        node.at(1, "channel", direction="input", name=f"{number}", complete=False)
+    line = timeline_of([read_events(node.text(), lambda t: t)])
+    (found,) = line.nodes[0].runs
+    assert [place.name for place in found.places] == [f"{number}" for number in range(100)]
+    assert not found.places[0].complete
+    assert [row.name for row in place_rows(line)] == [f"{number}" for number in range(60)]
 
 
 def test_the_last_twenty_hangs_are_kept() -> None:

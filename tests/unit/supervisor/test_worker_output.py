@@ -241,6 +241,15 @@ def test_only_what_is_printed_after_the_signal_is_a_dump(pipe: Pipe) -> None:
     assert time.monotonic() - pipe.output.heard > 0.15, "more of it may have come"
 
 
+def test_py_spy_whose_interpreter_is_gone_is_said(tmp_path: Path) -> None:
+    (tmp_path / "py-spy").write_text("#!/no/python\n")
+    (tmp_path / "py-spy").chmod(0o755)
+    with subprocess.Popen(["sleep", "600"]) as sleeping:
+        (answer,) = stacks_of([Asked(sleeping.pid, str(tmp_path))])
+        sleeping.kill()
+    assert answer.startswith(f"no stacks: {tmp_path}/py-spy cannot be executed: No such file")
+
+
 def test_py_spy_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stacks, "PYTHON_SECONDS", 0.3)
     (tmp_path / "py-spy").write_text("#!/bin/sh\nexec sleep 600\n")

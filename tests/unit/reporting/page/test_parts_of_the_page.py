@@ -152,7 +152,12 @@ class TestTables:
 
     @pytest.mark.parametrize(
         ("count", "rows", "each", "heading"),
-        [(8, 8, 0, "All transfers"), (9, 1, 9, "All transfers"), (41, 1, 40, "The first 40 transfers")],
+        [
+            (8, 8, 0, "All transfers"),
+            (9, 1, 9, "All transfers"),
+            (40, 1, 40, "All transfers"),
+            (41, 1, 40, "The first 40 transfers"),
+        ],
     )
     def test_transfers_are_rows_while_they_are_few(
         self, count: int, rows: int, each: int, heading: str
