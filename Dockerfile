@@ -2,28 +2,32 @@
 #
 #   docker build -t my-training .           or, with the check of ModelArts' rules:  ma_boot image build
 #
-# BASE_IMAGE has a Python of 3.9 or later for the toolkit (TOOLKIT_PYTHON), and perhaps the training's own:
+# BASE_IMAGE has perhaps the training's Python, and one of 3.9 or later for the toolkit (TOOLKIT_PYTHON):
 #   python:3.11-slim-bookworm                           CPU, x86-64 and aarch64: the default
 #   a CANN or MindSpore image of AscendHub, aarch64     NPU, as most Ascend servers of ModelArts are ARM
 #   the same, x86-64                                    NPU, Ascend cards in x86-64 servers
 #   a CUDA runtime image of NVIDIA with python3         GPU, x86-64; without a driver, ModelArts mounts its own
+# Where it has none, TOOLKIT_IMAGE is the image whose Python the toolkit brings along (docs/image.md).
 # What the image gets besides is in image/: see image/README.md.
 ARG BASE_IMAGE=python:3.11-slim-bookworm
+ARG TOOLKIT_IMAGE=${BASE_IMAGE}
 
 # --- the toolkit, in a virtual environment of its own -------------------------------------------------------
-FROM ${BASE_IMAGE} AS toolkit
+FROM ${TOOLKIT_IMAGE} AS toolkit
 LABEL ma_boot.stage=toolkit
 # Root, here and below: these stages are not the image, whose own user comes last.
 # hadolint ignore=DL3002
 USER 0
 WORKDIR /build
 # The index stays in this stage: build arguments reach neither the layers nor the history of the last one.
+ARG BASE_IMAGE
+ARG TOOLKIT_IMAGE
 ARG TOOLKIT_PYTHON=python3
 ARG PIP_INDEX_URL
 ARG PIP_EXTRA_INDEX_URL
 ARG PIP_TRUSTED_HOST
 ARG PIP_NO_INDEX
-COPY image/make_toolkit image/toolkit.txt image/toolkit-build.txt image/
+COPY image/make_toolkit image/carry_python.py image/toolkit.txt image/toolkit-build.txt image/toolkit-carry.txt image/
 COPY image/wheels/ image/wheels/
 RUN sh image/make_toolkit packages
 COPY pyproject.toml README.md LICENSE entrypoint ./
@@ -56,8 +60,10 @@ FROM ${BASE_IMAGE} AS user
 LABEL ma_boot.stage=user
 # hadolint ignore=DL3002
 USER 0
-COPY image/make_user /build/
+COPY image/make_user image/try_toolkit /build/
 RUN sh /build/make_user
+COPY --from=toolkit /opt/ma_boot/ /opt/ma_boot/
+RUN sh /build/try_toolkit
 
 # --- the image ---------------------------------------------------------------------------------------------
 FROM ${BASE_IMAGE}

@@ -21,7 +21,7 @@ REHEARSE := ANACONDA_DIR=$(abspath $(CONDA)) DEFAULT_CONDA_ENV_NAME=mindspore \
 
 CONTEXT := $(REHEARSAL)/context
 SOURCES := Dockerfile .dockerignore entrypoint pyproject.toml README.md LICENSE image ma_boot path_mapping
-SCRIPTS := entrypoint .ci/run $(wildcard image/make_* ma_boot/image/*.sh)
+SCRIPTS := entrypoint .ci/run image/try_toolkit $(wildcard image/make_* ma_boot/image/*.sh)
 EXAMPLE_IMAGE := ma-boot-example
 
 .PHONY: help image image-check push push-values test-container setup rehearse resume rehearse-docker test test-conformance test-browser test-mindspore test-torch test-rehearsals faults test-kill soak fuzz mutants bench bench-large bench-sync bench-image guard check release-check clean
@@ -71,13 +71,13 @@ $(REHEARSAL)/image.made: $(VENV)/made $(EXAMPLE)/requirements.txt $(EXAMPLE)/bas
 
 # What `make image NAME=value` passes on to the Dockerfile, by name, so that no login is in a command line. Of the
 # environment, not what a shell's conda has set.
-BUILD_ARGUMENTS := BASE_IMAGE TOOLKIT_PYTHON TRAINING_PYTHON ANACONDA_DIR CONDA_ENV \
+BUILD_ARGUMENTS := BASE_IMAGE TOOLKIT_IMAGE TOOLKIT_PYTHON TRAINING_PYTHON ANACONDA_DIR CONDA_ENV \
 	PIP_INDEX_URL PIP_EXTRA_INDEX_URL PIP_TRUSTED_HOST PIP_NO_INDEX
 IGNORED = $(if $(filter environment,$(origin $(1))),$(filter ANACONDA_DIR CONDA_ENV,$(1)))
 BUILD_OPTIONS = $(foreach name,$(BUILD_ARGUMENTS),$(if $($(name)),$(if $(call IGNORED,$(name)),,--build-arg $(name)))) \
 	$(if $(PLATFORM),--platform $(PLATFORM)) $(if $(ARCH),--arch $(ARCH))
 
-image: $(VENV)/made ## build the image of a job as IMAGE, from BASE_IMAGE (TOOLKIT_PYTHON, PLATFORM, ...: image/README.md), and check it
+image: $(VENV)/made ## build the image of a job as IMAGE, from BASE_IMAGE (TOOLKIT_IMAGE, PLATFORM, ...: image/README.md), and check it
 	$(VENV)/bin/ma_boot image build . --tag $(OWN_IMAGE) $(BUILD_OPTIONS)
 
 image-check: $(VENV)/made $(if $(IMAGE),,image) ## check IMAGE against ModelArts' rules, or one that it builds

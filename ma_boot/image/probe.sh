@@ -105,6 +105,12 @@ for directory in /usr/local/nvidia /usr/local/Ascend/driver; do
     done
 done
 PATH=$PATH:/usr/bin:/bin # from here on, whatever the image's own is
+if found getconf; then say libc "$(getconf GNU_LIBC_VERSION 2>/dev/null)"; fi
+if found find && found grep; then # the versions of glibc that each program and library of the toolkit asks for
+    find /opt/ma_boot -type f \( -name '*.so*' -o -path '*/bin/python*' \) \
+        -exec grep -aoE 'GLIBC_(2\.[0-9]+|ABI_DT_RELR)' /dev/null {} + 2>/dev/null |
+        while IFS= read -r line; do say libc_need "${line##*:}$tab${line%:*}"; done
+fi
 if found find; then
     find / -xdev -type f \( -name 'libcuda.so.[0-9]*' -o -name 'libnvidia-ml.so.[0-9]*' -o -name nvidia-smi \) \
         2>/dev/null | while IFS= read -r file; do say driver "$file"; done

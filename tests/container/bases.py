@@ -16,8 +16,8 @@ import tempfile
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Tuple
 
-SUITE = "bookworm"
-PACKAGES = "ca-certificates,python3,python3-venv"
+SUITE, PACKAGES = "bookworm", "ca-certificates,python3,python3-venv"
+OLD_SUITE, OLD_PACKAGES = "bullseye", "ca-certificates"  # glibc 2.31, where bookworm has 2.36
 CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 KEPT = "ma_boot.test.kept"
 MAKE_ENVIRONMENT = Path(__file__).parents[2] / "examples" / "mindspore_cpu"
@@ -35,6 +35,18 @@ RUN sed -i 's/^users:/crew:/' /etc/group \\
 STOPSIGNAL SIGKILL
 USER builder
 """
+OLD_TOOLKIT = """
+FROM {bare}
+RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends python3 python3-venv python3-dev gcc libc6-dev \\
+ && rm -rf /var/lib/apt/lists/*
+"""
+OLD = """
+FROM {toolkit} AS python
+FROM {bare}
+COPY --from=python /usr/bin/python3.9 /home/ma-user/anaconda3/envs/theirs/bin/python
+COPY --from=python /usr/lib/python3.9 /home/ma-user/anaconda3/envs/theirs/lib/python3.9
+ENV ANACONDA_DIR=/home/ma-user/anaconda3 DEFAULT_CONDA_ENV_NAME=theirs
+"""
 CONDA = """
 FROM {plain}
 RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends libgomp1 && rm -rf /var/lib/apt/lists/*
@@ -46,12 +58,7 @@ ENV ANACONDA_DIR=/home/ma-user/anaconda3 DEFAULT_CONDA_ENV_NAME=mindspore
 
 def plain(client: Any) -> str:
     """Debian with Python; the first build takes about two minutes."""
-    settings = {"packages": PACKAGES, "pip": _pip_settings(), "certificates": _digest(_certificates())}
-    tag = _tag("plain", settings)
-    if not client.images.list(tag):
-        with tempfile.TemporaryDirectory() as scratch:
-            _import(Path(scratch), tag)
-    return tag
+    return _debian(client, "plain", SUITE, PACKAGES)
 
 
 def taken(client: Any) -> str:
@@ -59,13 +66,25 @@ def taken(client: Any) -> str:
 
     It has a python below /root, which is closed to others, and another stop signal.
     """
-    return _derived(client, "taken", TAKEN, {})
+    return _derived(client, "taken", TAKEN.format(plain=plain(client)), {})
 
 
 def conda(client: Any) -> str:
     """A conda-style environment with MindSpore; the first build downloads about 1 GB."""
     files = {name: (MAKE_ENVIRONMENT / name).read_bytes() for name in ("make_env.py", "requirements.txt")}
-    return _derived(client, "conda", CONDA, files)
+    return _derived(client, "conda", CONDA.format(plain=plain(client)), files)
+
+
+def old_toolkit(client: Any) -> str:
+    """An older Debian with a Python, whose glibc asks for less than that of `plain`."""
+    bare = _debian(client, "bare", OLD_SUITE, OLD_PACKAGES)
+    return _derived(client, "old-toolkit", OLD_TOOLKIT.format(bare=bare), {})
+
+
+def old(client: Any) -> str:
+    """The older Debian without a Python on PATH; the training has one of its own, in conda's layout."""
+    bare = _debian(client, "bare", OLD_SUITE, OLD_PACKAGES)
+    return _derived(client, "old", OLD.format(bare=bare, toolkit=old_toolkit(client)), {})
 
 
 def labelled(client: Any, base: str, label: str, session: str) -> str:
@@ -77,8 +96,7 @@ def labelled(client: Any, base: str, label: str, session: str) -> str:
     return f"{session}/base-{name}"
 
 
-def _derived(client: Any, name: str, dockerfile: str, files: Mapping[str, bytes]) -> str:
-    text = dockerfile.format(plain=plain(client))
+def _derived(client: Any, name: str, text: str, files: Mapping[str, bytes]) -> str:
     tag = _tag(name, {"dockerfile": text, **{key: _digest(value) for key, value in files.items()}})
     if not client.images.list(tag):
         with tempfile.TemporaryDirectory() as scratch:
@@ -88,10 +106,19 @@ def _derived(client: Any, name: str, dockerfile: str, files: Mapping[str, bytes]
     return tag
 
 
-def _import(scratch: Path, tag: str) -> None:
+def _debian(client: Any, name: str, suite: str, packages: str) -> str:
+    settings = {"packages": packages, "pip": _pip_settings(), "certificates": _digest(_certificates())}
+    tag = _tag(name, settings)
+    if not client.images.list(tag):
+        with tempfile.TemporaryDirectory() as scratch:
+            _import(Path(scratch), name, suite, packages, tag)
+    return tag
+
+
+def _import(scratch: Path, name: str, suite: str, packages: str, tag: str) -> None:
     root = scratch / "root"
-    include = f"--include={PACKAGES}"
-    _run("debootstrap", "--variant=minbase", include, SUITE, str(root), log=scratch / "debootstrap.log")
+    include = f"--include={packages}"
+    _run("debootstrap", "--variant=minbase", include, suite, str(root), log=scratch / "debootstrap.log")
     (root / CERTIFICATES[1:]).write_text(_certificates())
     (root / "etc/pip.conf").write_text(_pip_configuration())
     for archive in (root / "var/cache/apt/archives").glob("*.deb"):
@@ -106,7 +133,7 @@ def _import(scratch: Path, tag: str) -> None:
         ".",
         log=scratch / "tar.log",
     )
-    label = f'LABEL {KEPT}="plain"'
+    label = f'LABEL {KEPT}="{name}"'
     _run("docker", "import", "--change", label, str(scratch / "root.tar"), tag, log=scratch / "import.log")
 
 

@@ -109,6 +109,18 @@ def conda(engine: Any, nothing_left: Leftovers) -> str:
 
 
 @pytest.fixture(scope="session")
+def old(engine: Any, nothing_left: Leftovers) -> str:
+    """An older Debian without a Python of its own."""
+    return bases.labelled(engine, bases.old(engine), LABEL, SESSION)
+
+
+@pytest.fixture(scope="session")
+def old_toolkit(engine: Any, nothing_left: Leftovers) -> str:
+    """The same Debian with a Python."""
+    return bases.labelled(engine, bases.old_toolkit(engine), LABEL, SESSION)
+
+
+@pytest.fixture(scope="session")
 def ma_boot(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Ran]:
     """Runs `ma_boot` as a user does, with its own docker config and credentials."""
     config = tmp_path_factory.mktemp("docker-config")
@@ -216,6 +228,12 @@ def on_conda(build: Build, conda: str, wheels: Path, tmp_path_factory: pytest.Te
     for wheel in wheels.iterdir():
         shutil.copy2(wheel, context / "image" / "wheels" / wheel.name)
     return build("conda", conda, context, ["PIP_NO_INDEX=1"])
+
+
+@pytest.fixture(scope="session")
+def on_old(build: Build, old: str, old_toolkit: str, context: Path) -> Built:
+    """On a base without Python; the toolkit brings one along."""
+    return build("old", old, context, [f"TOOLKIT_IMAGE={old_toolkit}"])
 
 
 @pytest.fixture(scope="session")

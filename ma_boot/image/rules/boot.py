@@ -6,7 +6,7 @@ import re
 from typing import Iterator, List, Optional
 
 from ma_boot import __version__
-from ma_boot.image.rules.facts import ImageFacts, Inside, Python
+from ma_boot.image.rules.facts import ImageFacts, Inside, Python, Version
 from ma_boot.image.rules.found import Rule, error, remedy_for, warning
 from ma_boot.modelarts import Finding
 
@@ -30,7 +30,9 @@ def toolkit(facts: ImageFacts) -> Iterator[Finding]:
     if inside is None:
         return
     installed, boot = inside.toolkit, inside.boot
-    if installed is None and boot is None:
+    if inside.libc and inside.libc_need and inside.libc_need[0] > inside.libc:
+        yield _too_new(inside.libc, *inside.libc_need)
+    elif installed is None and boot is None:
         yield error("toolkit", "no ma_boot: neither /opt/ma_boot nor on PATH", _REBUILD)
     elif installed is not None and not installed.runs:
         yield error(
@@ -54,6 +56,15 @@ def toolkit(facts: ImageFacts) -> Iterator[Finding]:
             yield _not_running(facts, inside, boot)
     else:
         yield from _another(boot, installed)
+
+
+def _too_new(has: Version, needs: Version, file: str) -> Finding:
+    return error(
+        "toolkit",
+        f"{file} needs glibc {needs[0]}.{needs[1]}, the image has {has[0]}.{has[1]}",
+        "build with a TOOLKIT_IMAGE whose Python needs no newer glibc than BASE_IMAGE has: that of "
+        "manylinux2014, or conda's, needs 2.17 (docs/image.md); so must wheels in image/wheels",
+    )
 
 
 def _not_running(facts: ImageFacts, inside: Inside, boot: Python) -> Finding:

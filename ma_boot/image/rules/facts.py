@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 GB = 10**9
 Pairs = Tuple[Tuple[str, str], ...]
+Version = Tuple[int, int]  # of glibc
+_COMPACT_RELOCATIONS = (2, 36)  # the first glibc that loads what asks for GLIBC_ABI_DT_RELR
 LABEL = "ma_boot"  # of every container and network that ma_boot creates
 ARCHITECTURES = {"amd64": "x86_64", "x86_64": "x86_64", "arm64": "aarch64", "aarch64": "aarch64"}
 
@@ -45,7 +48,8 @@ class Inside:
     PATH, `toolkit` the same by /opt/ma_boot; each is None if it is not there. `barred` are conda's
     directories that cannot be reached, each with the directory that is closed; `unreadable` are variables
     and the files they name in vain. `set_id_files` are set-uid and set-gid files; `zone` is False if TZ names
-    a time zone that is not installed.
+    a time zone that is not installed. `libc` is the version of the image's glibc, `libc_need` the newest that
+    a file of the toolkit asks for, and that file; each is None if it is not known.
     """
 
     accounts: Tuple[Account, ...] = ()
@@ -66,6 +70,8 @@ class Inside:
     set_id_files: Tuple[str, ...] = ()
     driver_files: Tuple[str, ...] = ()
     zone: bool = True
+    libc: Optional[Version] = None
+    libc_need: Optional[Tuple[Version, str]] = None
 
 
 @dataclass(frozen=True)
@@ -159,12 +165,26 @@ def parsed_probe(text: str) -> Optional[Inside]:
         set_id_files=tuple(lines.get("set_id", ())),
         driver_files=tuple(lines.get("driver", ())),
         zone=last("zone", "ok") == "ok",
+        libc=_version(last("libc")),
+        libc_need=max(filter(None, map(_need, lines.get("libc_need", ()))), default=None),
     )
 
 
 def _python(line: str) -> Optional[Python]:
     fields: Sequence[str] = line.split("\t", 2)
     return Python(fields[0], fields[1] == "0", fields[2]) if len(fields) == 3 else None
+
+
+def _version(text: str) -> Optional[Version]:
+    """2 and 36 of `glibc 2.36` and of `GLIBC_2.36`."""
+    found = re.fullmatch(r"(?:glibc |GLIBC_)(\d+)\.(\d+)(?:\.\d+)*", text.strip())
+    return (int(found.group(1)), int(found.group(2))) if found else None
+
+
+def _need(line: str) -> Optional[Tuple[Version, str]]:
+    name, _, file = line.partition("\t")
+    version = _COMPACT_RELOCATIONS if name == "GLIBC_ABI_DT_RELR" else _version(name)
+    return (version, file) if version else None
 
 
 def _pairs(lines: Sequence[str]) -> Pairs:

@@ -121,6 +121,8 @@ BROKEN: List[Tuple[str, ImageFacts, str, str, str]] = [
     ("passwd closed", inside(accounts=(), passwd_closed=True), "account", "error", "chmod 644 /etc/passwd"),
     ("no ma_boot", inside(toolkit=None, boot=None), "toolkit", "error", "BASE_IMAGE"),
     ("broken ma_boot", inside(toolkit=Python("/opt/ma_boot", False, "?")), "toolkit", "error", "TOOLKIT_PYTHON"),
+    ("newer glibc", inside(libc=(2, 17), libc_need=((2, 34), "/opt/ma_boot/x.so")), "toolkit", "error", "TOOLKIT_IMAGE"),
+    ("newer glibc, no start", inside(libc=(2, 9), libc_need=((2, 17), "/x"), toolkit=failing("")), "toolkit", "error", "TOOLKIT_IMAGE"),
     ("no boot command", inside(boot=None), "boot-command", "error", "/usr/local/bin/ma_boot"),
     ("no x bit", inside(boot=failing("Permission denied")), "boot-command", "error", "chmod 755 /usr/local/bin/ma_boot"),
     ("CRLF", inside(boot=failing("not found"), boot_has_crlf=True), "boot-command", "error", "core.autocrlf"),
@@ -206,6 +208,8 @@ def test_each_rule_finds_its_fault_with_its_remedy(
         environ(HOME="/home/ma-user/", MABOOT_LOCAL="0", RANK_ID=""),
         environ(ANACONDA_DIR=""),
         inside(toolkit=None),
+        inside(libc=(2, 17), libc_need=((2, 17), "/opt/ma_boot/x.so")),
+        inside(libc=None, libc_need=((2, 34), "/opt/ma_boot/x.so")),
         inside(places=(("/user/config", "read-only"), ("/tmp", "ok"))),
         history(
             "RUN |1 CONDA_ENV=x /bin/sh -c export TOKEN=$(cat /run/secrets/token)",
@@ -223,6 +227,8 @@ def test_each_rule_finds_its_fault_with_its_remedy(
         "variables of no effect",
         "empty ANACONDA_DIR",
         "toolkit elsewhere",
+        "the same glibc",
+        "unknown glibc",
         "mounted over",
         "no value in the history",
     ],
@@ -286,6 +292,27 @@ def test_what_the_probe_prints_is_read() -> None:
     assert (found.gid, found.home, found.programs, found.set_id_files) == (100, "ok", ("bash",), ("/a b",))
     assert not found.zone
     assert found.places == (("/tmp", "closed"),)
+
+
+@pytest.mark.parametrize(
+    ("lines", "need"),
+    [
+        (
+            "libc_need\tGLIBC_2.9\t/a\nlibc_need\tGLIBC_2.17\t/b\nlibc_need\tGLIBC_2.2.5\t/c\n",
+            ((2, 17), "/b"),
+        ),
+        ("libc_need\tGLIBC_2.34\t/a\nlibc_need\tGLIBC_ABI_DT_RELR\t/b\n", ((2, 36), "/b")),
+        ("libc_need\tGLIBC_PRIVATE\t/a\n", None),
+        ("", None),
+    ],
+)
+def test_the_newest_glibc_that_the_toolkit_asks_for(lines: str, need: Any) -> None:
+    found = parsed_probe(f"libc\tglibc 2.31\n{lines}end\tok\n")
+    assert found is not None
+    assert (found.libc, found.libc_need) == ((2, 31), need)
+    without = parsed_probe(f"libc\t\n{lines}end\tok\n")
+    assert without is not None
+    assert without.libc is None
 
 
 def test_a_probe_without_its_last_line_says_nothing_of_the_image() -> None:
