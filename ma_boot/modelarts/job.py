@@ -31,6 +31,7 @@ _WORDS = {
     "pod": "MA_CURRENT_INSTANCE_NAME",
     "host": "MA_CURRENT_HOST_IP",
     "table": "RANK_TABLE_FILE",
+    "schedules": "MA_SCHEDULE_CNT",
 }
 _OF_A_TASK = {"VC_TASK_INDEX", "VC_WORKER_HOSTS"}  # Volcano has the same names for a part of the job
 _OLD_HOSTS = r"BATCH_CUSTOM(\d+)_HOSTS"
@@ -125,7 +126,9 @@ class JobEnvironment(NamedTuple):
         if self.start_count > 1:
             text += f", start {self.start_count} in this container (MA_PROC_START_CNT)"
         if self.schedule_count > 1:
-            text += f", scheduled {self.schedule_count} times (MA_SCHEDULE_CNT)"
+            fact = self.whereabouts.facts.get("schedules")
+            source = fact.source if fact is not None else "MA_SCHEDULE_CNT"
+            text += f", scheduled {self.schedule_count} times ({source})"
         if self.group_rank != self.node_rank:
             text += f", reordered to node {self.group_rank} (RANK_AFTER_ACC)"
         if self.replaced:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Callable, Optional, Sequence, Tuple
 
 from ma_boot.environment import TrainingEnvironment, select_environment
+from ma_boot.errors import ConfigError
 from ma_boot.launch import LaunchPlan, Node, Placement
 from ma_boot.modelarts import JobEnvironment, call_post_stop, check_free, instance_name, start_slogd
 from ma_boot.node.checkpoint_phase import (
@@ -37,6 +38,7 @@ from ma_boot.node.launch_phase import (
 )
 from ma_boot.node.rank_table_phase import find_ranks, planned_by_route, ranks_text, write_table
 from ma_boot.node.request import BootRequest, boot_command
+from ma_boot.node.reset_watch import ResetWatch, reset_watch
 from ma_boot.node.run_phase import check_restarts, train
 from ma_boot.node.world import World
 from ma_boot.processes import stop_leftovers, stop_setup
@@ -106,9 +108,9 @@ def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
             check_free(plan.ports)
             start_slogd(environ, journal.say)
             phase.detail = launch_text(plan, request.command, request.launch)
-            inbox.check()
+            reset = _reset(request, world, job, placement)
         with sending_outputs(transfers, checkpoints, journal, inbox), journal.phase("run") as phase:
-            run = train(plan, request.run, inbox, journal, environ, checkpoints.again, others)
+            run = train(plan, request.run, inbox, journal, environ, checkpoints.again, others, reset)
             phase.outcome, phase.detail = run.outcome, run.summary()
     except Exception as caught:  # also what no check has foreseen: the outputs come first
         error = caught
@@ -201,6 +203,33 @@ def _checkpoints(
     inbox, journal, timeout = world.inbox, world.journal, request.ranks.rank_table_timeout
     _stop_leftovers(request, world)
     return restored_checkpoints(transfers, placement, job, timeout, inbox, journal)
+
+
+def _reset(
+    request: BootRequest, world: World, job: JobEnvironment, placement: Placement
+) -> Optional[ResetWatch]:
+    """What follows MindCluster's reset file, once processes may start; None where there is none.
+
+    Raises `Stopped`, and what the wait raises.
+    """
+
+    def renew() -> None:
+        now, table, changed = _ranks(request, world, job, world.inbox.check)
+        if (now.ranks, now.world_size) != (placement.ranks, placement.world_size):
+            raise ConfigError(
+                f"after the reset this node has {ranks_text(now)}, before it {ranks_text(placement)}: only "
+                "a new start of the pod can change that"
+            )
+        write_table(now, table, changed)
+
+    timeout = request.ranks.rank_table_timeout
+    watch = reset_watch(
+        request.run.reset_file, job, placement.ranks, timeout, renew, world.inbox, world.journal
+    )
+    if watch is not None:
+        watch.start()
+    world.inbox.check()
+    return watch
 
 
 def _stop_leftovers(request: BootRequest, world: World) -> None:

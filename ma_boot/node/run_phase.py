@@ -11,6 +11,7 @@ from typing import Callable, Mapping, NamedTuple, Optional, Sequence, Tuple
 from ma_boot.errors import BootError, ConfigError, Stopped
 from ma_boot.launch import LaunchPlan, WorkerSpec
 from ma_boot.modelarts import JobEnvironment, instance_name
+from ma_boot.node.reset_watch import ResetWatch
 from ma_boot.processes import SignalInbox
 from ma_boot.reporting import Journal, RunResult, missing_files, output_of_failed_rank
 from ma_boot.supervisor import ALONE, Limits, Metrics, Peers, supervise
@@ -29,7 +30,8 @@ _PERMANENT = {
 class RunOptions(NamedTuple):
     """The options for the running processes; times in seconds.
 
-    They are restarted up to `max_restarts` times, but not after a failure within `start_seconds`.
+    They are restarted up to `max_restarts` times, but not after a failure within `start_seconds`; and as
+    often as `reset_file`, MindCluster's `reset.json`, asks for it.
     """
 
     stop_timeout: float = 15.0
@@ -41,6 +43,7 @@ class RunOptions(NamedTuple):
     metric: Tuple[str, ...] = ()
     metrics_port: Optional[str] = None
     channel_port: int = CHANNEL_PORT
+    reset_file: Optional[str] = None
 
     @property
     def limits(self) -> Limits:
@@ -70,13 +73,18 @@ def train(
     environ: Mapping[str, str],
     again: Callable[[Sequence[WorkerSpec]], Sequence[WorkerSpec]] = lambda workers: workers,
     peers: Peers = ALONE,
+    reset: Optional[ResetWatch] = None,
 ) -> RunResult:
-    """Runs the processes; after a failure that a restart may fix, runs all of them again.
+    """Runs the processes; after a failure that a restart may fix, or for `reset`, runs all of them again.
 
     Each attempt has its own log files: those of the previous one get a number. `environ` is this process's
     environment. `again` prepares a restart, and returns the processes to start; it may raise `BootError`.
     """
-    result = _trained(plan, options, inbox, journal, environ, again, peers)
+    try:
+        result = _trained(plan, options, inbox, journal, environ, again, peers, reset)
+    finally:
+        if reset is not None:
+            reset.close()
     return result._replace(advice=_advice_on_files(result, plan.code, plan.workers[0].cwd))
 
 
@@ -88,31 +96,51 @@ def _trained(
     environ: Mapping[str, str],
     again: Callable[[Sequence[WorkerSpec]], Sequence[WorkerSpec]],
     peers: Peers,
+    reset: Optional[ResetWatch],
 ) -> RunResult:
     container, sampled = instance_name(environ), options.sampled(plan.node_rank)
     workers: Sequence[WorkerSpec] = plan.workers
+    failures = 0
+    halted = reset.asked if reset is not None else lambda: ""
     for attempt in itertools.count(1):
-        result = supervise(workers, options.limits, inbox, journal, environ, container, sampled, peers)
-        if result.succeeded or attempt > options.max_restarts or inbox.stops:
-            return result
-        failed = f"attempt {attempt}: {result.summary()}"
-        reason = _why_no_restart(result, options.start_seconds)
-        if reason is not None:
-            journal.say(f"{failed}; no restart: {reason}")
-            return result
-        journal.event("restart", attempt=attempt + 1, reason=result.summary())
-        journal.say(f"{failed}; starting attempt {attempt + 1} of {options.max_restarts + 1}")
-        free_at = time.monotonic() + (RELEASE_SECONDS if NPU.exists() else 0.0)
-        while time.monotonic() < free_at and not inbox.stops:
-            inbox.wait(free_at - time.monotonic())
-        if inbox.stops:
-            return result
+        result = supervise(
+            workers, options.limits, inbox, journal, environ, container, sampled, peers, halted
+        )
+        why, asked = result.summary(), bool(halted()) and _was_halted(result)
+        if inbox.stops or not asked:
+            failures += 1
+            if result.succeeded or failures > options.max_restarts or inbox.stops:
+                return result
+            permanent = _why_no_restart(result, options.start_seconds)
+            if permanent is not None:
+                journal.say(f"attempt {attempt}: {why}; no restart: {permanent}")
+                return result
+        why = halted() if asked else why
+        journal.event("restart", attempt=attempt + 1, reason=why)
+        of = "" if asked else f" of {options.max_restarts + 1}"
+        journal.say(f"attempt {attempt}: {why}; starting attempt {attempt + 1}{of}")
         try:
+            _wait_for_devices(inbox)
+            if asked and reset is not None:
+                reset.restart()
             workers = again(workers)
         except (BootError, Stopped) as error:
             journal.say(f"no restart: {error}")
-            return result
+            return result._replace(not_started=error) if asked and isinstance(error, BootError) else result
     raise AssertionError("unreachable: the loop never ends by itself")
+
+
+def _was_halted(result: RunResult) -> bool:
+    """Whether the processes were stopped, none of which had failed."""
+    return result.outcome != "failed" and any(ended.stopped for ended in result.exits)
+
+
+def _wait_for_devices(inbox: SignalInbox) -> None:
+    """Returns once the processes' NPUs are free. Raises `Stopped`."""
+    free_at = time.monotonic() + (RELEASE_SECONDS if NPU.exists() else 0.0)
+    while time.monotonic() < free_at and not inbox.stops:
+        inbox.wait(free_at - time.monotonic())
+    inbox.check()
 
 
 def _advice_on_files(run: RunResult, code: Optional[str], cwd: str) -> Tuple[str, ...]:

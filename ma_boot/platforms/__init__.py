@@ -11,14 +11,18 @@ nothing here looks at the machine: what is on it comes in `Around`.
 
 from ma_boot.platforms.facts import Around, Fact, Facts
 from ma_boot.platforms.recognise import PLATFORMS, Recognised, Whereabouts, recognised, whereabouts
+from ma_boot.platforms.reset_file import RESET_FILE, Reset, parse_reset
 
 __all__ = [
     "PLATFORMS",
+    "RESET_FILE",
     "Around",
     "Fact",
     "Facts",
     "Recognised",
+    "Reset",
     "Whereabouts",
+    "parse_reset",
     "recognised",
     "whereabouts",
 ]

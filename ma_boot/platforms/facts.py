@@ -14,7 +14,8 @@ class Fact(NamedTuple):
 
 # By what they are about: "job", "node" (its number), "nodes", "devices" (of this node), "master", "port",
 # "hosts" (of all nodes, with commas), "pod", "uid", "host" (the address of the server), "addresses", "table",
-# "part" (only if "nodes" may be the number of a part of the job).
+# "schedules" (how often the job was started, this time included), "part" (only if "nodes" may be the number
+# of a part of the job).
 Facts = Dict[str, Fact]
 
 

@@ -39,6 +39,9 @@ def facts(around: Around, problems: List[str]) -> Facts:
         for what in ("nodes", "part", "hosts"):
             found.pop(what, None)
         _check_known(around, list(counts), problems)
+    retries = around.number("VC_JOB_RETRY_COUNT", problems)
+    if retries is not None:
+        found["schedules"] = Fact(str(retries + 1), "VC_JOB_RETRY_COUNT + 1")
     add(found, "addresses", addresses_in(around, "POD_IP"), problems)
     add(found, "host", around.given("HOST_IP"), problems)
     add(found, "uid", around.given("POD_UID"), problems)

@@ -6,7 +6,7 @@ One thread sleeps in the kernel, which wakes it for output, for the end of a pro
 from __future__ import annotations
 
 import signal
-from typing import List, Mapping, NamedTuple, Optional, Sequence
+from typing import Callable, List, Mapping, NamedTuple, Optional, Sequence
 
 from ma_boot.errors import signal_name
 from ma_boot.launch import WorkerSpec
@@ -48,12 +48,14 @@ def supervise(
     container: str,
     sampled: Metrics = NOT_SAMPLED,
     peers: Peers = ALONE,
+    halted: Callable[[], str] = lambda: "",
 ) -> RunResult:
     """Runs the processes to their end; a stop signal, or the first failure, stops all of them.
 
     Nothing that they start is left when this function returns or raises, and nothing when ma_boot itself is
     killed. `environ` is the environment of this process, `container` its name, which may be empty; `sampled`
-    says what is looked at meanwhile, `peers` are the other nodes of the job.
+    says what is looked at meanwhile, `peers` are the other nodes of the job. `halted` says why all processes
+    are to be stopped, mostly nothing; who changes that wakes the inbox.
 
     Raises:
         OSError: the guard that outlives ma_boot cannot be started.
@@ -81,9 +83,9 @@ def supervise(
             _hear(peers, hangs, group.workers, watch.exits)
             if stop.begun:
                 stop.escalate(group.labels())
-            elif _reason(inbox.stops, watch.exits):
+            elif why := _reason(inbox.stops, watch.exits) or halted():
                 watch.wait(0)  # processes that have ended by now have ended by themselves
-                stop.begin(_reason(inbox.stops, watch.exits), group.labels())
+                stop.begin(_reason(inbox.stops, watch.exits) or why, group.labels())
                 peers.tell_failures(RunResult(tuple(watch.exits)))
             elif (found := hangs.check(group.workers)) and limits.hang_action == "stop":
                 hung = found

@@ -6,6 +6,7 @@ from typing import Optional, Tuple
 
 import click
 
+from ma_boot.cli.options.completion import FILE
 from ma_boot.cli.options.option import SECONDS, SECONDS_ABOVE_0, RunOption, Topic
 
 
@@ -112,6 +113,11 @@ RUNNING = Topic(
             metavar="PORT",
             default=29402,
             help="Port by which nodes with the same MABOOT_JOB_TOKEN tell each other of failures and hangs.",
+        ),
+        RunOption(
+            "--reset-file",
+            **FILE,
+            help="MindCluster's reset.json, if it is not at /user/restore/reset/config.",
         ),
     ),
 )

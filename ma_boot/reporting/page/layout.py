@@ -99,6 +99,7 @@ def facts_part(facts: Facts) -> Html:
         Text("uploaded", "上传量"): facts.uploaded and size(facts.uploaded),
         Text("process restarts", "进程重启次数"): facts.restarts,
         Text("reruns of the boot command", "启动命令重复执行次数"): facts.reruns,
+        Text("times scheduled", "作业调度次数"): facts.schedules,
     }
     return joined((fill("fact", name=name, value=value) for name, value in found.items() if value), "\n")
 

@@ -63,6 +63,7 @@ class Facts(NamedTuple):
     restarts: int
     reruns: int
     missing_nodes: Optional[Text]
+    schedules: int = 0
 
 
 class IncidentRow(NamedTuple):
@@ -154,6 +155,7 @@ def facts(timeline: Timeline) -> Facts:
         restarts=sum(incident.kind == "restart" for incident in timeline.all_incidents()),
         reruns=len(runs) - here,
         missing_nodes=node_list(missing) if missing and here else None,
+        schedules=timeline.schedules if timeline.schedules > 1 else 0,
     )
 
 

@@ -26,6 +26,7 @@ MOST_STACKS = 20
 _INCIDENTS: Mapping[str, Callable[[Event], Tuple[str, str]]] = {  # the label and the text of each kind
     "restart": lambda e: ("", words(e, "reason")),
     "stop": lambda e: ("", words(e, "reason")),
+    "reset": lambda e: ("", words(e, "reason")),
     "kill": lambda e: (_labels(e, "left"), f"signal {whole(e, 'signal', 64) or 0}"),
     "unkillable": lambda e: (_labels(e, "left"), ""),
     "hang": lambda e: (_labels(e, "labels"), ""),

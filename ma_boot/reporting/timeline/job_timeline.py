@@ -175,7 +175,7 @@ class Timeline(NamedTuple):
     """A whole job; `began` is the wall-clock time of its first event, `seconds` its duration.
 
     `earlier_runs` are left out, and `unreadable` is the number of lines that could not be parsed. `command`
-    is that of a rehearsal.
+    is that of a rehearsal. `schedules` is how often the platform has scheduled the job, as far as it tells.
     """
 
     job: str
@@ -188,6 +188,7 @@ class Timeline(NamedTuple):
     earlier_runs: int
     unreadable: int
     command: str = ""
+    schedules: int = 1
 
     def all_runs(self) -> Iterator[Tuple[int, BootRun]]:
         """Every run with its node's number, by node."""

@@ -46,7 +46,8 @@ def timeline_of(files: Sequence[EventFile]) -> Timeline:
     of_job = sorted(_since(began, of_job), key=lambda timed: timed[0])
     outcome = _outcome(drawn, of_job)
     everything = [event for file in files for event in file.events]
-    counts = [whole(event, "nodes", 100_000) for event in everything if event["kind"] == "job"]
+    started = [event for event in everything if event["kind"] == "job"]
+    counts = [whole(event, "nodes", 100_000) for event in started]
     incidents = (incident_of(at, None, event) for at, event in of_job)
     return Timeline(
         job=next(iter(job_names(files)), ""),
@@ -59,6 +60,7 @@ def timeline_of(files: Sequence[EventFile]) -> Timeline:
         earlier_runs=sum(len(runs) - len(recent[number]) for number, runs in by_node.items()),
         unreadable=sum(file.unreadable for file in files),
         command=next((words(e, "command", 4000) for _, e in of_job if e["kind"] == "rehearsal"), ""),
+        schedules=max((whole(event, "schedule_count", 100_000) or 1 for event in started), default=1),
     )
 
 

@@ -50,6 +50,7 @@ ACJOB_MINDSPORE = {
     "MS_SCHED_PORT": "8118",
     "MS_ROLE": "MS_WORKER",
 }
+RETRIED = {**VOLCANO, "VC_JOB_RETRY_COUNT": "2"}
 SLURM = {
     "SLURM_JOB_ID": "77",
     "SLURM_NODEID": "1",
@@ -254,3 +255,12 @@ def test_every_fact_says_where_it_is_from() -> None:
                 or "VC_" in fact.source
                 or "host name" in fact.source
             )
+
+
+def test_which_start_of_the_job_it_is() -> None:
+    job = read_job(RETRIED, "train-worker-1", look=Around)
+    assert (job.schedule_count, job.event()["schedule_count"]) == (3, 3)
+    assert "scheduled 3 times (VC_JOB_RETRY_COUNT + 1)" in job.summary()
+    assert read_job(VOLCANO, "train-worker-1", look=Around).schedule_count == 1
+    with pytest.raises(ConfigError, match="VC_JOB_RETRY_COUNT is 'x'"):
+        read_job({**VOLCANO, "VC_JOB_RETRY_COUNT": "x"}, "train-worker-1", look=Around)

@@ -56,6 +56,7 @@ PHASES: Dict[str, Text] = {
 INCIDENTS: Dict[str, Text] = {
     "restart": Text("restart", "重启"),
     "stop": Text("stop", "停止"),
+    "reset": Text("end asked for by MindCluster", "MindCluster 要求结束"),
     "kill": Text("signal sent", "发送信号"),
     "unkillable": Text("could not be killed", "无法终止"),
     "hang": Text("hang", "挂起"),

@@ -151,6 +151,15 @@ def test_a_second_run_in_the_same_container_is_drawn_after_the_first() -> None:
     assert "reruns of the boot command" in page_text(line, {})
 
 
+def test_a_job_that_was_scheduled_before_says_how_often() -> None:
+    writer = Writer(0, 10**12)
+    writer.at(0, "job", name="job", nodes=1, schedule_count=3)
+    assert "times scheduled" in page_text(line_of(writer.text()), {})
+    again = Writer(0, 10**12)
+    again.at(0, "job", name="job", nodes=1, schedule_count=1)
+    assert "times scheduled" not in page_text(line_of(again.text()), {})
+
+
 def test_a_run_of_yesterday_is_counted_but_not_drawn() -> None:
     old, new = Writer(0, 10**12), Writer(0, 10**12)
     old.phase("job", 0, 1)

@@ -259,7 +259,7 @@ TRANSFERS: object = (
     (),
     both('All transfers', '各次传输明细'),
 )
-FACTS: object = (BEGAN, "1:40 min", same('2'), 4, 1000, 5000000, 0, 0, None)
+FACTS: object = (BEGAN, "1:40 min", same('2'), 4, 1000, 5000000, 0, 0, None, 0)
 INCIDENTS: object = [
     ("25.0 s", BEGAN + 25, "0", both('waited', '等待'), both("rank table · status is initializing", "rank table · 状态为 initializing")),
     ("60.0 s", BEGAN + 60, "0", both('hang', '挂起'), same("rank 0, rank 1")),

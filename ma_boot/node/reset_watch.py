@@ -1,0 +1,156 @@
+"""Follows MindCluster's `reset.json`: it holds starts back, ends the node, or has processes start anew."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Callable, Collection, Optional
+
+from ma_boot.errors import RankTableTimeout
+from ma_boot.modelarts import JobEnvironment
+from ma_boot.platforms import RESET_FILE, Reset, parse_reset
+from ma_boot.processes import REMIND_SECONDS, SignalInbox, Task
+from ma_boot.reporting import Journal
+
+POLL_SECONDS = 1.0
+MOST_BYTES = 1 << 20  # as for MindCluster's own reader
+RESCHEDULED = "podReschedule"  # in the file restartType beside reset.json: other pods are replaced
+
+
+class ResetWatch:
+    """The file as it is now, and what it asked for while the processes ran.
+
+    An end that is asked for is a SIGTERM to this process: the outputs go home as after any stop. `renew`
+    reads the rank table again, of which `ranks` are those of this node; `timeout` is in seconds.
+    """
+
+    def __init__(
+        self,
+        file: Path,
+        table: Optional[str],
+        ranks: Collection[int],
+        timeout: float,
+        renew: Callable[[], None],
+        inbox: SignalInbox,
+        journal: Journal,
+    ) -> None:
+        self._file = file
+        self._table_version = Path(table).with_name("version") if table else None
+        self._ranks = ranks
+        self._timeout = timeout
+        self._renew = renew
+        self._inbox = inbox
+        self._journal = journal
+        self._state = Reset()
+        self._before = Reset()  # when the processes were started
+        self._version = 0
+        self._reason = ""
+        self._task: Optional[Task[None]] = None
+
+    def start(self) -> None:
+        """Returns once processes may start, and follows the file from then on.
+
+        Raises `RankTableTimeout` after the timeout, and `Stopped`.
+        """
+        self._wait()
+        self._task = Task("reset file", self._follow, self._inbox)
+
+    def restart(self) -> None:
+        """Returns once the processes may start anew, with the rank table as it is then.
+
+        Raises what `start` and the reading of the table raise.
+        """
+        self._wait()
+        self._renew()
+
+    def asked(self) -> str:
+        """Why the running processes are to start anew; empty if they are not."""
+        return self._reason
+
+    def close(self) -> None:
+        """Follows the file no more."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def _wait(self) -> None:
+        started = time.monotonic()
+        said, said_at = "", started
+        while True:
+            self._inbox.check()
+            self._look()
+            reason = self._state.closed_to(self._ranks) or self._same_table()
+            now = time.monotonic()
+            if not reason:
+                break
+            if now - started >= self._timeout:
+                raise RankTableTimeout(
+                    f"{self._file}: {reason}, for {self._timeout:.0f} s (--rank-table-timeout): see the "
+                    "events of the job and of its pods"
+                )
+            if reason != said or now - said_at >= REMIND_SECONDS:
+                self._journal.say(f"waiting for {self._file}: {reason} ({now - started:.0f} s)")
+                said, said_at = reason, now
+            self._inbox.wait(min(POLL_SECONDS, self._timeout))
+        self._before, self._version, self._reason = self._state, self._table_round(), ""
+
+    def _follow(self, cancel: threading.Event) -> None:
+        while not cancel.wait(POLL_SECONDS):
+            self._look()
+            ends = self._state.ends(self._ranks, self._before)
+            if ends:
+                self._journal.event("reset", reason=ends)
+                self._journal.say(f"{self._file}: {ends}; ending this node as after SIGTERM")
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
+            reason = self._state.restarts(self._before)
+            if reason and not self._reason:
+                self._reason = reason
+                self._inbox.wake()
+
+    def _look(self) -> None:
+        """The newest whole state: the file is written in place, and may be missing or torn."""
+        try:
+            with open(self._file, encoding="utf-8", errors="replace") as file:
+                self._state = parse_reset(file.read(MOST_BYTES)) or self._state
+        except OSError:  # removed or not there yet: nothing is asked for
+            self._state = Reset(round=self._state.round)
+
+    def _same_table(self) -> str:
+        """Why the rank table on the disk is still the one before pods were replaced; empty if it is not."""
+        if not self._reason or self._restart_type() != RESCHEDULED or not self._version:
+            return ""
+        return "" if self._table_round() > self._version else "the rank table is that of the replaced pods"
+
+    def _restart_type(self) -> str:
+        return _text(self._file.with_name("restartType"))
+
+    def _table_round(self) -> int:
+        """Grows with each table that MindCluster writes; 0 where it is not told."""
+        text = _text(self._table_version) if self._table_version else ""
+        return int(text) if text.isdecimal() else 0
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def reset_watch(
+    given: Optional[str],
+    job: JobEnvironment,
+    ranks: Collection[int],
+    timeout: float,
+    renew: Callable[[], None],
+    inbox: SignalInbox,
+    journal: Journal,
+) -> Optional[ResetWatch]:
+    """What follows the file, `given` by the user or MindCluster's; None where there is none."""
+    on_mindcluster = job.whereabouts.platform.name == "mindcluster"
+    if given is None and not (on_mindcluster and os.path.isdir(os.path.dirname(RESET_FILE))):
+        return None
+    return ResetWatch(Path(given or RESET_FILE), job.rank_table, ranks, timeout, renew, inbox, journal)

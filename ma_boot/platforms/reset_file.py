@@ -1,0 +1,77 @@
+"""MindCluster's `reset.json`: what it asks of a container whose job recovers without a new one. Pure.
+
+ClusterD and the device plugin write it, and mirror it into the container (Ascend/mind-cluster, taskd).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Collection, FrozenSet, List, Mapping, NamedTuple, Optional
+
+RESET_FILE = "/user/restore/reset/config/reset.json"
+
+
+class Reset(NamedTuple):
+    """One state of the file: global ranks by their status, and what is asked for.
+
+    `flushing` says that faults are still collected; `round` grows each time that all processes are to start
+    anew; `graceful` asks to save a checkpoint and to end.
+    """
+
+    faulty: FrozenSet[int] = frozenset()
+    unrecovered: FrozenSet[int] = frozenset()
+    round: int = 0
+    flushing: bool = False
+    graceful: bool = False
+
+    def closed_to(self, ranks: Collection[int]) -> str:
+        """Why a node with these ranks must not start processes now; empty if it may."""
+        if self.flushing:
+            return "faults are still being collected (FaultFlushing)"
+        waiting = sorted({*self.faulty.intersection(ranks), *self.unrecovered})
+        return f"not recovered yet: {_named(waiting)}" if waiting else ""
+
+    def ends(self, ranks: Collection[int], before: Reset) -> str:
+        """Why a node with these ranks, started at the state `before`, is to end; empty if it is not."""
+        if self.graceful and not before.graceful:
+            return "GracefulExit: save a checkpoint and end"
+        own = sorted(self.faulty.intersection(ranks))
+        return f"a fault of {_named(own)} on this node" if own else ""
+
+    def restarts(self, before: Reset) -> str:
+        """Why all processes are to start anew, that were started at the state `before`; empty if not."""
+        if self.unrecovered:
+            return f"{_named(sorted(self.unrecovered))} must recover (unrecovered)"
+        return f"RetryTime is {self.round}, was {before.round}" if self.round > before.round else ""
+
+
+def parse_reset(text: str) -> Optional[Reset]:
+    """The state in the text; None for what is no whole document, which is a moment of its writing."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict):
+        return None
+    return Reset(
+        faulty=_ranks(found, "fault"),
+        unrecovered=_ranks(found, "unrecovered"),
+        round=_number(found.get("RetryTime")),
+        flushing=found.get("FaultFlushing") is True,
+        graceful=_number(found.get("GracefulExit")) == 1,
+    )
+
+
+def _ranks(found: Mapping[str, Any], status: str) -> FrozenSet[int]:
+    listed = found.get("RankList")
+    entries: List[Any] = listed if isinstance(listed, list) else []
+    named = (entry for entry in entries if isinstance(entry, dict) and entry.get("Status") == status)
+    return frozenset(rank for rank in (entry.get("RankId") for entry in named) if type(rank) is int)
+
+
+def _number(value: Any) -> int:
+    return value if type(value) is int else 0
+
+
+def _named(ranks: List[int]) -> str:
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"

@@ -1,0 +1,79 @@
+"""MindCluster's reset.json: what each of its states asks of a node."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ma_boot.platforms import Reset, parse_reset
+
+OWN = (2, 3)
+
+
+def state(**fields: Any) -> Reset:
+    found = parse_reset(json.dumps(fields))
+    assert found is not None
+    return found
+
+
+def rank(number: int, status: str) -> Dict[str, Any]:
+    """An entry as ClusterD and the device plugin write it (clusters.md, 6.3)."""
+    return {
+        "RankId": number, "LogicId": number % 2, "Status": status, "Policy": "restart", "InitialPolicy": "restart",
+        "ErrorCode": [2157960198], "ErrorCodeHex": "80A02006",
+    }  # fmt: skip
+
+
+def test_the_first_content_asks_for_nothing() -> None:
+    first = state(status="initializing")
+    assert (first.closed_to(OWN), first.ends(OWN, Reset()), first.restarts(Reset())) == ("", "", "")
+
+
+def test_nothing_starts_while_faults_are_collected_or_an_own_rank_is_faulty() -> None:
+    assert "FaultFlushing" in state(FaultFlushing=True).closed_to(OWN)
+    assert state(RankList=[rank(3, "fault")]).closed_to(OWN) == "not recovered yet: rank 3"
+    assert state(RankList=[rank(0, "fault")]).closed_to(OWN) == ""
+    assert (
+        state(RankList=[rank(0, "unrecovered"), rank(1, "unrecovered")]).closed_to(OWN).endswith("ranks 0, 1")
+    )
+    assert state(RankList=[rank(0, "recovered"), rank(2, "recovered")]).closed_to(OWN) == ""
+
+
+def test_a_fault_of_an_own_rank_and_a_graceful_exit_end_the_node() -> None:
+    assert state(RankList=[rank(2, "fault")]).ends(OWN, Reset()) == "a fault of rank 2 on this node"
+    assert state(RankList=[rank(0, "fault")]).ends(OWN, Reset()) == ""
+    graceful = state(GracefulExit=1)
+    assert graceful.ends(OWN, Reset()).startswith("GracefulExit")
+    assert graceful.ends(OWN, graceful) == "", "it has ended an earlier pod"
+
+
+def test_recovering_ranks_and_a_new_round_restart_the_processes() -> None:
+    assert state(RankList=[rank(0, "unrecovered")]).restarts(Reset()) == "rank 0 must recover (unrecovered)"
+    assert state(RetryTime=2).restarts(state(RetryTime=1)) == "RetryTime is 2, was 1"
+    assert state(RetryTime=2).restarts(state(RetryTime=2)) == ""
+
+
+@pytest.mark.parametrize("text", ["", '{"RankList":[', "[]", "null", "[" * 100_000])
+def test_what_is_no_document_is_a_moment_of_its_writing(text: str) -> None:
+    assert parse_reset(text) is None
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["RankList", "RetryTime", "FaultFlushing", "GracefulExit"]),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+            lambda inner: (
+                st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["RankId", "Status"]), inner)
+            ),
+        ),
+    )
+)
+def test_wrong_types_ask_for_nothing_and_break_nothing(fields: Dict[str, Any]) -> None:
+    found = state(**fields)
+    assert found.closed_to(OWN) == "" or found.flushing
+    assert found.restarts(Reset(round=2**70)) == ""
