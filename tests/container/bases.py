@@ -43,6 +43,7 @@ RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends python3
 OLD = """
 FROM {toolkit} AS python
 FROM {bare}
+RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends libexpat1 && rm -rf /var/lib/apt/lists/*
 COPY --from=python /usr/bin/python3.9 /home/ma-user/anaconda3/envs/theirs/bin/python
 COPY --from=python /usr/lib/python3.9 /home/ma-user/anaconda3/envs/theirs/lib/python3.9
 ENV ANACONDA_DIR=/home/ma-user/anaconda3 DEFAULT_CONDA_ENV_NAME=theirs
