@@ -14,11 +14,13 @@ _NOT_SET = "do not set them in the job's environment variables or in the image"
 def variables(environ: Mapping[str, str], job: JobEnvironment) -> Iterator[Finding]:
     """Whether the variables are consistent."""
     nodes, hosts = environ.get("VC_WORKER_NUM", ""), len(job.worker_hosts)
-    if nodes.isdecimal() and int(nodes) != job.node_count:
+    # Elsewhere these count the pods of one task, or of one child of a HyperJob.
+    standard = job.whereabouts.platform.name in ("modelarts", "bare")
+    if standard and nodes.isdecimal() and int(nodes) != job.node_count:
         yield Finding(
             "variables", ERROR, f"MA_NUM_HOSTS is {job.node_count}, VC_WORKER_NUM is {nodes}", _NOT_SET
         )
-    if hosts and hosts != job.node_count:
+    if standard and hosts and hosts != job.node_count:
         yield Finding(
             "variables",
             ERROR,

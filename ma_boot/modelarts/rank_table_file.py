@@ -13,6 +13,11 @@ from ma_boot.rank_table import NotYet, completed_document
 
 POLL_SECONDS = 0.02  # between two calls of stat; the file is read if the result differs
 REREAD_SECONDS = 1.0  # the file is read anyway: some mounts do not update the time
+ALONE_SECONDS = 60.0  # a table that is mounted by itself is seldom completed later than this
+_NEVER_UPDATED = (
+    "is mounted by itself, so a later table does not reach this container if that is a ConfigMap with "
+    "subPath: mount its directory"
+)
 
 
 def wait_until_completed(
@@ -33,7 +38,7 @@ def wait_until_completed(
     the age of the file, and what `check` and `accept` raise.
     """
     started = time.monotonic()
-    reason, said_at = "", started
+    reason, said_at, alone = "", started, False
     status, read_at, state = (0, 0, 0), 0.0, NotYet("")
     while True:
         check()
@@ -50,6 +55,9 @@ def wait_until_completed(
         if state.reason != reason or now - said_at >= REMIND_SECONDS:
             say(f"waiting for {path}: {state.reason} ({now - started:.0f} s of {timeout:.0f} s)")
             reason, said_at = state.reason, now
+        if not alone and now - started >= ALONE_SECONDS and _mounted_alone(path):
+            alone = True
+            say(f"{path} {_NEVER_UPDATED}")
         sleep(min(POLL_SECONDS, timeout))
 
 
@@ -71,10 +79,22 @@ def _read(path: str) -> Union[Dict[str, Any], NotYet]:
         return NotYet(f"the file cannot be read: {error.strerror}")
 
 
+def _mounted_alone(path: str) -> bool:
+    """Whether the file is a mount of its own: as a container's mount of a ConfigMap with `subPath`."""
+    try:
+        mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return False
+    places = (line.split(" ")[4] for line in mounts if line.count(" ") > 4)
+    return os.path.realpath(path).replace(" ", "\\040") in places
+
+
 def _timeout_message(path: str, timeout: float, reason: str) -> str:
+    advice = [f"the mount: this file {_NEVER_UPDATED}"] if _mounted_alone(path) else []
     return listed(
         f"the rank table was not completed within {timeout:.0f} s: {path}: {reason}{_age(path)}; check",
         [
+            *advice,
             "the job's events: did every node of the job start?",
             "RANK_TABLE_FILE in the job's environment variables: /user/config on ModelArts",
             "the timeout (--rank-table-timeout, or --timeout of `rank-table wait`), if nodes start late",

@@ -16,7 +16,9 @@ import pytest
 from ma_boot.doctor import System, examine
 from ma_boot.doctor.container import directories, limits, space
 from ma_boot.doctor.network import clock
+from ma_boot.doctor.platform import variables
 from ma_boot.modelarts import Finding, read_job
+from ma_boot.platforms import Around
 from ma_boot.rank_table import fake
 from ma_boot.rehearsal.obs_server import ObsServer
 from tests.conftest import CREDENTIALS
@@ -283,3 +285,14 @@ class TestPreflight:
         assert ended.code == 0, ended.output
         assert time.monotonic() - started < 20
         assert "npu-smi" not in ended.output
+
+
+def test_the_counts_of_a_task_are_no_contradiction_on_volcano() -> None:
+    """A job with the tasks master and worker: `VC_WORKER_NUM` is that of the workers only."""
+    environ = {
+        "VC_TASK_INDEX": "0", "VC_WORKER_NUM": "1", "VC_WORKER_HOSTS": "t-worker-0.t", "VC_MASTER_NUM": "1",
+        "VC_MASTER_HOSTS": "t-master-0.t",
+    }  # fmt: skip
+    job = read_job(environ, "t-worker-0", look=Around)
+    assert job.node_count == 2
+    assert [finding.severity for finding in variables(environ, job)] == ["ok"]

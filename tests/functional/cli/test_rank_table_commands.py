@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 
 from ma_boot.rank_table import fake
 from tests.functional.node import RANK, Node, eventually, template_two
+from tests.requirement import unavailable
 
 
 @dataclass
@@ -327,3 +329,29 @@ class TestWaiting:
         three = Node(node.root / "three", devices=3)
         three.complete_table()
         assert three.boot("--product", "910a", RANK).code == 65
+
+
+def test_a_table_that_is_mounted_by_itself_is_never_updated(tmp_path: Path) -> None:
+    """As a ConfigMap with `subPath` is."""
+    if shutil.which("bwrap") is None:
+        unavailable("no bwrap (Debian: bubblewrap)")
+    (tmp_path / "of the map.json").write_text('{"status": "initializing"}')
+    config = tmp_path / "user config"
+    config.mkdir()
+    table = config / "jobstart_hccl.json"
+    table.write_text("")
+    command = [sys.executable, "-m", "ma_boot", "rank-table", "wait", "--timeout", "0.1", str(table)]
+    mounted = [
+        "bwrap",
+        "--dev-bind",
+        "/",
+        "/",
+        "--bind",
+        str(tmp_path / "of the map.json"),
+        str(table),
+        *command,
+    ]
+    said = [subprocess.run(argv, capture_output=True, text=True, check=False) for argv in (mounted, command)]
+    assert [done.returncode for done in said] == [75, 75], said
+    assert "is mounted by itself, so a later table does not reach this container" in said[0].stderr
+    assert "mounted by itself" not in said[1].stderr
