@@ -22,7 +22,7 @@ devices-per-node: {devices}
 {flavor}   # cards per node of a dedicated pool, or a public pool's flavor
 
 # code-dir: .                    # default: the directory of the script
-{known}code-url: {where}/            # the code is uploaded to a directory below it
+{known}code-url: {code}/   # the code is uploaded to a directory below it, named after the job
 # exclude: [data/, "*.ckpt"]     # what of the code is not uploaded, as in .gitignore
 
 # inputs:                        # passed as --data_url=PATH; data_url@env: in the variable data_url
@@ -86,6 +86,7 @@ def first_job_file(answers: Answers) -> str:
         keyless="" if answers.mapping else "# ",
         known="" if answers.bucket else "# ",
         where=answers.where,
+        code=f"obs://{answers.bucket or 'your-bucket'}/code",
     )
 
 

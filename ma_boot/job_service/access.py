@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Dict, List, Mapping, Optional
 
 from ma_boot.errors import ConfigError, listed
+from path_mapping.errors import CredentialsMissing
+from path_mapping.stores import read_credentials
 
 _REGIONS = ("HUAWEICLOUD_SDK_REGION", "HW_REGION_NAME", "OS_REGION_NAME")
 _KEYS = (  # access key, secret key, token: of Huawei's SDK, of path_mapping, of Terraform's provider
@@ -56,11 +58,12 @@ def api_access(environ: Mapping[str, str], region: Optional[str], endpoint: Opti
         or _region_of(own)
         or _region_of(environ.get("OBS_ENDPOINT", ""))
     )
-    keys = _keys(environ, profile)
+    keys = _keys(environ, profile, problems)
     project = environ.get("HUAWEICLOUD_SDK_PROJECT_ID") or profile.get("project_id", "")
-    if keys is None:
+    if keys is None and not environ.get("OBS_CREDENTIALS_FILE"):
         names = ", or ".join(f"{ak} and {sk}" for ak, sk, _ in _KEYS)
-        problems.append(f"keys: set {names}, or ak and sk in [basic] of ~/.huaweicloud/credentials")
+        others = "OBS_CREDENTIALS_FILE, or ak and sk in [basic] of ~/.huaweicloud/credentials"
+        problems.append(f"keys: set {names}, or {others}")
     if not where and not own:
         problems.append(f"region: set {_REGIONS[0]} or --region, e.g. cn-north-4")
     elif not where and not project:
@@ -87,10 +90,19 @@ def _region_of(endpoint: str) -> str:
 
 
 def _keys(
-    environ: Mapping[str, str], profile: Mapping[str, str]
+    environ: Mapping[str, str], profile: Mapping[str, str], problems: List[str]
 ) -> Optional[tuple[str, str, Optional[str], str]]:
     """Access key, secret key, token and where they are from; the pair that is complete first."""
-    for ak, sk, token in _KEYS:
+    own, *others = _KEYS
+    file = environ.get("OBS_CREDENTIALS_FILE")
+    if file and not (environ.get(own[0]) and environ.get(own[1])):
+        try:
+            found = read_credentials(Path(file))
+        except CredentialsMissing as error:
+            problems.append(str(error))
+            return None
+        return found.access_key, found.secret_key, found.token, "OBS_CREDENTIALS_FILE"
+    for ak, sk, token in (own, *others):
         if environ.get(ak) and environ.get(sk):
             return environ[ak], environ[sk], environ.get(token) or None, f"{ak} and {sk}"
     if profile.get("ak") and profile.get("sk"):

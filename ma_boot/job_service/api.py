@@ -2,7 +2,7 @@
 
 Its traps, each with a test: an error 429 of a GET would lose its text, a time-out of a POST is no error of
 the SDK's own, an empty answer or a page of HTML looks like success, `~/.netrc` would replace the signature,
-and errors are logged to standard error.
+errors are logged to standard error, and its first import writes a random identity to the home.
 """
 
 from __future__ import annotations
@@ -163,6 +163,7 @@ class JobApi:
     def _connected(self) -> Any:
         """The SDK's client; the project is looked up if it is not known."""
         try:
+            _leave_no_identity()
             from huaweicloudsdkcore.auth.credentials import BasicCredentials
             from huaweicloudsdkcore.client import Client, ClientBuilder
             from huaweicloudsdkcore.exceptions.exceptions import SdkException
@@ -206,6 +207,23 @@ class JobApi:
         except SdkException as error:
             message = self._clean(f"the project of region {access.region} was not found: {error}")
             raise ServiceRefused(f"{message}; set HUAWEICLOUD_SDK_PROJECT_ID") from error
+
+
+def _leave_no_identity() -> None:
+    """Imports what the SDK tells of the machine while it finds no home: else it writes an id there.
+
+    The id is a part of a User-Agent that we do not send (`HttpConfig.user_agent`).
+    """
+    from huaweicloudsdkcore.utils import filepath_utils
+
+    home = filepath_utils.get_home_path
+    filepath_utils.get_home_path = lambda: ""
+    try:
+        import huaweicloudsdkcore.http.user_agent  # noqa: F401  # for what its import does
+    except ImportError:
+        pass  # an older SDK tells nothing
+    finally:
+        filepath_utils.get_home_path = home
 
 
 class LogMissing(StoreUnavailable):

@@ -13,7 +13,7 @@ from ma_boot.cli.options import DIR
 
 @click.command("report")
 @click.argument("job")
-@click.option("--output", **DIR, help="Where logs and page go; default: NAME-report.")
+@click.option("--output", **DIR, help="Where logs and page go; default: ma_boot-report/NAME.")
 @with_access
 @click.pass_obj
 def report(
@@ -37,7 +37,8 @@ def report(
     api = opened(environ, region, endpoint)
     found = job_id(api, job)
     details = api.details(found)
-    target = Path(output or f"{details['metadata'].get('name') or job}-report").absolute()
+    name = str(details["metadata"].get("name") or job)
+    target = Path(output or Path("ma_boot-report", name)).absolute()  # which is no code of the next job
     events = fetched_logs(log_place(details), found, target, environ)
     page = target / "report.html"
     write_atomically(page, page_of(events, environ, page))

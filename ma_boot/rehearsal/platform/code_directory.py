@@ -16,7 +16,10 @@ from path_mapping.mapping import selected
 MOST_FILES = 1000
 MOST_BYTES = 5 << 30
 _MOST_NAMED = 3  # directories in the message
-NOT_CODE = {".git", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", "ma_boot-rehearsal"}
+NOT_CODE = {
+    *(".git", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"),
+    *("ma_boot-rehearsal", "ma_boot-report"),
+}
 _REHEARSAL = re.compile(r"(ma-job|faults)-[0-9a-f]{8}")  # in any --rehearsal-dir, also of an earlier run
 
 

@@ -248,6 +248,25 @@ def test_keys_of_the_sdks_file_and_the_project_by_the_region(desk: Desk) -> None
     assert "the keys are from OBS_ACCESS_KEY_ID and OBS_SECRET_ACCESS_KEY" in wrong.err
 
 
+def test_temporary_keys_of_a_file_are_read_again(desk: Desk, tmp_path: Path) -> None:
+    """The file of path_mapping: while a job is watched, its keys expire and are renewed."""
+    file = tmp_path / "credentials.json"
+    file.write_text('{"access": "AKPLANTED", "secret": "WRONGPLANTED", "securitytoken": "TOKENPLANTED"}')
+    desk.api.rehearse = False
+    job = desk.api.jobs[desk.job("submit", "job.yaml").out.strip()]
+    more = {"OBS_CREDENTIALS_FILE": str(file)}
+    refused = desk.job("list", more=more)
+    assert refused.code == 69
+    assert "the keys are from OBS_CREDENTIALS_FILE" in refused.err
+    file.write_text('{"access": "AKPLANTED", "secret": "SKPLANTED", "securitytoken": "TOKENPLANTED"}')
+    job.phase = "Completed"
+    assert desk.job("watch", job.id, *FAST, more=more).code == 0
+    file.write_text("{}")
+    missing = desk.job("list", more=more)
+    assert missing.code == 78
+    assert f"OBS_CREDENTIALS_FILE: {file} has no access, secret, securitytoken" in missing.err
+
+
 def test_the_way_of_the_readme(desk: Desk) -> None:
     """Its commands as they stand there, after the keys; the names of image and pool are the reader's own."""
     readme = (Path(__file__).parents[3] / "README.md").read_text()

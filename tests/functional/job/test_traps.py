@@ -92,6 +92,12 @@ def test_nothing_of_the_machine_is_told_to_the_service(desk: Desk) -> None:
     assert set(desk.api.agents) == {f"huaweicloud-usdk-python/3.0; ma_boot/{__version__}"}
 
 
+def test_nothing_is_written_to_the_home(desk: Desk) -> None:
+    home = Path(desk.environ["HOME"])
+    assert desk.job("list").code == 0
+    assert [*home.rglob("*")] == [], "the SDK keeps a random identity in ~/.huaweicloud/application_id"
+
+
 def test_an_unwritable_home_is_no_error(desk: Desk) -> None:
     assert desk.job("list", more={"HOME": "/proc/1"}).code == 0
 
