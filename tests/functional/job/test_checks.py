@@ -13,9 +13,20 @@ import pytest
 
 from tests.functional.job.conftest import Desk
 from tests.job_api.stand_in import ApiFault
+from tests.job_api.validation import unknown_fields
 from tests.requirement import unavailable
 
 FLAVOR = {"flavor_id": "ascend.snt9b.8", "max_num": 4, "flavor_info": {"npu": {"unit_num": "8"}}}
+
+
+def test_what_the_stand_in_tells_is_what_the_sdk_has() -> None:
+    assert unknown_fields("list[FlavorResponseWithSupport]", [FLAVOR]) == ()
+    assert unknown_fields("TrainingQuotaResponse", {"resource": "job-num", "quota": 1, "used": 1}) == ()
+    assert unknown_fields("TrainingQuotaResponse", {"most": 1}) == ("body.most",)
+    stage = {"name": "preparing", "stage_order": 2, "en_message": "x", "start_time": "1", "sub_stages": []}
+    part = {"name": "pulling image", "en_message": "x", "create_time": "1"}
+    record = {"record_order": 1, "stages": [{**stage, "sub_stages": [part]}]}
+    assert unknown_fields("StageRecord", record) == ()
 
 
 def public(desk: Desk) -> None:

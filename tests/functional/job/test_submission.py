@@ -213,7 +213,9 @@ def test_the_page_of_a_job_is_made_from_its_log_path(desk: Desk) -> None:
     report = desk.job("report", "first")
     assert report.code == 0, report
     page = Path(report.out.strip())
-    assert page == desk.project / "first-report" / "report.html"
+    assert page == desk.project / "ma_boot-report" / "first" / "report.html"
+    plan = json.loads(desk.job("submit", "job.yaml", "--plan", "--json").out)
+    assert sorted(plan["code"]["files"]) == ["job.yaml", "train.py"], "it is no code of the next job"
     text = page.read_text()
     for words in ("node 0", "node 1", "hello"):
         assert words in text
