@@ -41,6 +41,15 @@ class Source:
                 return node.name, _first(node)
         return None
 
+    def function_lines(self, line: int) -> Set[Line]:
+        """The lines of the body of the outermost function around this one."""
+        return {
+            (self.path, one)
+            for node in _outermost_functions(self.tree)
+            if node.body[0].lineno <= line <= (node.end_lineno or 0)
+            for one in range(node.body[0].lineno, (node.end_lineno or 0) + 1)
+        }
+
     def statement(self, line: int) -> Set[Line]:
         """The lines of the innermost statement at this one; of a compound statement those of its head."""
         best = range(line, line + 1)
@@ -96,9 +105,12 @@ class Selection:
     noticed: Counter[str] = field(default_factory=Counter)  # how many changes a test has noticed so far
 
     def function(self, path: str, line: int) -> Optional[Tuple[str, int]]:
-        """The function whose code can be exchanged: that around the line, unless importing has called it."""
+        """The function whose code can be exchanged: that around the line, unless importing has called it.
+
+        What a call made while importing, such as a function in it, would keep its code.
+        """
         source = self.sources[path]
-        return None if source.statement(line) & self.imported else source.function(line)
+        return None if source.function_lines(line) & self.imported else source.function(line)
 
     def of(self, path: str, line: int) -> List[str]:
         """The tests that can notice a change at this line, those first that are quick and look at little."""
