@@ -183,15 +183,15 @@ def test_the_size_of_a_terminal(given: Tuple[int, int], found: Tuple[int, int]) 
 
 def test_by_default_it_is_standard_output_and_ends_with_the_program() -> None:
     script = (
-        "import os; from ma_boot.reporting import Console, is_interactive; console = Console(); "
-        "console.line(f'{is_interactive(os.environ)} {console.interactive} {console.size.columns}'); console.flush()"
+        "import os; from ma_boot.reporting import *; console = Console(); "
+        "console.line(f'{is_interactive(os.environ)} {has_colours(os.environ)} {console.interactive} {console.size.columns}'); console.flush()"
     )
     master, terminal = os.openpty()
     subprocess.run(
         [sys.executable, "-c", script], stdin=subprocess.DEVNULL, stdout=terminal, stderr=subprocess.DEVNULL,
-        env={**os.environ, "TERM": "xterm"}, timeout=60, check=True,
+        env={**os.environ, "TERM": "xterm", "NO_COLOR": ""}, timeout=60, check=True,
     )  # fmt: skip
-    assert os.read(master, 100) == b"True False 80\r\n"
+    assert os.read(master, 100) == b"True True False 80\r\n"
     for descriptor in (master, terminal):
         os.close(descriptor)
 
@@ -257,6 +257,14 @@ class TestJournal:
         events = [json.loads(line) for line in (tmp_path / "new" / "events.jsonl").read_text().splitlines()]
         assert [event["kind"] for event in events] == ["phase-start", "phase-end"] * 4
         assert {event["node"] for event in events} == {3}
+
+    def test_events_are_text_that_people_can_read(self, tmp_path: Path) -> None:
+        with Console() as console:
+            journal = Journal(console)
+            journal.open(tmp_path / "events.jsonl", None)
+            journal.event("waiting", reason="图")
+            journal.close()
+        assert '"reason": "图"' in (tmp_path / "events.jsonl").read_text(encoding="utf-8")
 
     def test_a_place_that_cannot_be_written_is_named(self, tmp_path: Path) -> None:
         (tmp_path / "file").touch()

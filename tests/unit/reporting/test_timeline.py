@@ -142,6 +142,21 @@ def test_what_has_only_an_end_began_its_seconds_before(seconds: Optional[float],
     assert spans == [(begin, 10.0)] * 3
 
 
+def test_an_end_without_any_start_is_a_phase() -> None:
+    node = Writer(0, 10**12)
+    node.at(3, "phase-end", phase="inputs", seconds=2, outcome="done")
+    assert [(phase.name, phase.outcome) for phase in run_of(node).phases] == [("inputs", "done")]
+
+
+def test_a_command_and_the_places_of_a_mapping_are_cut() -> None:
+    job = '{"kind": "rehearsal", "command": "' + "c" * 4001 + '", "time": 1, "node": null}\n'
+    assert timeline_of([read_events(job, lambda text: text)]).command == "c" * 4000
+    node = Writer(0, 10**12)
+    node.at(1, "routes", inputs=[["l" * 501, "u" * 501], ["only"], [], "x"], outputs="x")
+    found = [(place.direction, len(place.local), len(place.url)) for place in run_of(node).places]
+    assert found == [("input", 500, 500), ("input", 4, 0)]
+
+
 def test_the_end_of_a_phase_is_that_of_the_latest_that_goes_on() -> None:
     node = Writer(0, 10**12)
     for at, kind, phase in ((0, "start", "run"), (1, "start", "job"), (2, "start", "run"), (3, "end", "run"), (4, "end", "run"), (5, "end", "run")):  # fmt: skip

@@ -6,7 +6,7 @@ from typing import List, Tuple
 
 import pytest
 
-from ma_boot.reporting import duration, size
+from ma_boot.reporting import duration, rendered, size
 from ma_boot.reporting.page.drawing.scale import figure, place, scale, ticks
 
 
@@ -45,6 +45,10 @@ def test_sizes(count: float, text: str) -> None:
 def test_the_steps_of_the_axis(seconds: float, step: float) -> None:
     """Seven steps fit the duration of each case; of the next smaller step there would be too many."""
     assert ticks(seconds)[0] == step
+
+
+def test_lines_for_a_terminal_have_colours_and_its_width() -> None:
+    assert rendered("[red]one[/red] two three", 9) == ["\x1b[31mone\x1b[0m two ", "three"]
 
 
 class TestAxis:

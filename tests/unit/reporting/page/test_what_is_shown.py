@@ -67,6 +67,13 @@ class TestLanes:
             "failed": "M20 2.5h1",
         }
 
+    @pytest.mark.parametrize("outcome", ["done", "failed"])
+    def test_the_legend_explains_a_failed_phase_where_there_is_one(self, outcome: str) -> None:
+        node = node_with()
+        node.phase("inputs", 1, 2, outcome)
+        kinds = [entry.kind for entry in Chart.of(line_of(node)).legend]
+        assert ("failed" in kinds) is (outcome == "failed")
+
     def test_what_printed_at_once_was_never_quiet(self) -> None:
         node = node_with(end=100)
         node.at(0, "start", label="rank 0", rank=0)
