@@ -62,6 +62,8 @@ def opened(chromium: Browser) -> Iterator[Open]:
             viewport={"width": width, "height": height},
             color_scheme="dark" if dark else "light",
             java_script_enabled=script,
+            timezone_id="Asia/Shanghai",
+            permissions=["clipboard-read", "clipboard-write"],
         )
         contexts.append(context)
         found = Opened(context.new_page())

@@ -14,7 +14,7 @@ from ma_boot.reporting.timeline.events import read_events
 from ma_boot.reporting.timeline.merge import timeline_of
 from tests.browser.conftest import Open
 from tests.functional.node import PROGRAMS
-from tests.synthetic import synthetic_job
+from tests.synthetic import measured_job, synthetic_job
 
 pytestmark = pytest.mark.browser
 BOTH = pytest.mark.parametrize("window", ["desktop", "narrow"])
@@ -48,6 +48,42 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> str:
     line = timeline_of([read_events(text, str) for text in synthetic_job(64, 8, fails=133)])
     page = tmp_path_factory.mktemp("large") / "report.html"
     page.write_text(page_text(line, {f"/log/proc-rank-{rank}.txt": f"step {rank}\n" for rank in range(512)}))
+    return str(page)
+
+
+def page_with_logs(nodes: int, per_node: int) -> str:
+    """The page of a job with metrics and long logs; the last rank but two fails, rank 3 is slow."""
+    count = nodes * per_node
+    files = measured_job(nodes, per_node, slow=3, fails=count - 3)
+    line = timeline_of([read_events(text, str) for text in files])
+    steps = "".join(f"step {step} loss: 0.5 a line of a log as trainings print them\n" for step in range(100))
+    tails = {
+        f"/log/proc-rank-{rank}.txt": f"{steps}[WARNING] rank {rank} <slow>\nlast" for rank in range(count)
+    }
+    return page_text(line, tails)
+
+
+@pytest.fixture(scope="module")
+def long_logs(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The page of two nodes with eight ranks each."""
+    page = tmp_path_factory.mktemp("long") / "report.html"
+    page.write_text(page_with_logs(2, 8))
+    return str(page)
+
+
+@pytest.fixture(scope="module")
+def rehearsed_exception(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The page of a rank that raises."""
+    laptop = tmp_path_factory.mktemp("raises")
+    (laptop / "train.py").write_text("raise ValueError(\"no layer 'head' in the checkpoint\")\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "ma_boot", "--local", "--rank-table-delay", "0.3", "train.py"],
+        cwd=laptop, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=100, check=False,
+        env={"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"},
+    )  # fmt: skip
+    assert done.returncode == 1, done.stdout
+    assert done.stdout.splitlines()[-1].endswith("ValueError: no layer 'head' in the checkpoint")
+    (page,) = laptop.glob("ma_boot-rehearsal/*/*-report.html")
     return str(page)
 
 
@@ -127,7 +163,7 @@ def test_without_javascript_the_essentials_are_shown_in_english(rehearsed: str, 
 
 @BOTH
 def test_a_job_of_512_ranks(large: str, opened: Open, window: str) -> None:
-    assert Path(large).stat().st_size < 300_000
+    assert Path(large).stat().st_size < 2_000_000
     found = opened(large, window=window)
     assert found.complaints == []
     assert found.page.locator("#time g").count() == 512
@@ -141,6 +177,98 @@ def test_a_job_of_512_ranks(large: str, opened: Open, window: str) -> None:
     ]
     assert all(30 <= height <= 80 for height in heights), "eight ranks, each a few pixels high"
     assert len(found.seen("#processes tbody tr")) == 2
+
+
+def test_a_log_opens_at_its_end_also_without_a_script(long_logs: str, opened: Open) -> None:
+    for script in (True, False):
+        found = opened(long_logs, script=script)
+        log = found.page.locator("#logs details").first
+        log.locator("summary").click()
+        box, text = log.locator(".end").bounding_box(), log.locator("pre").bounding_box()
+        assert box is not None
+        assert text is not None
+        assert text["height"] > 2 * box["height"]
+        assert abs(box["y"] + box["height"] - text["y"] - text["height"]) < 4
+
+
+def test_the_search_shows_the_lines_that_match_in_all_logs(long_logs: str, opened: Open) -> None:
+    found = opened(long_logs)
+    found.page.locator("#search").fill("STEP 77 ")
+    found.page.wait_for_function("document.querySelector('#found .en') !== null")
+    assert found.seen("#found") == ["16 lines in 16 logs"]
+    assert found.seen("#logs pre mark") == ["step 77 "] * 16
+    found.page.locator("#search").fill("rank 3 ")
+    found.page.wait_for_function("document.querySelectorAll('#logs details:not([hidden])').length === 1")
+    assert found.seen("#logs details[open] summary") == ["rank 3 · node 0 · exit code 143 SIGTERM"]
+    found.page.locator("#search").fill("")
+    found.page.wait_for_function("document.querySelectorAll('#logs details:not([hidden])').length === 16")
+    found.page.locator("#bad").click()
+    assert found.seen("#found") == ["16 lines in 16 logs"]
+    assert found.seen("#logs pre")[0].strip() == "[WARNING] rank 13 <slow>"
+    found.page.locator("#bad").click()
+    found.page.locator("#every").click()
+    assert len(found.seen("#logs pre")) == 16
+    assert found.complaints == []
+
+
+def test_a_box_can_be_copied_and_times_are_the_readers(long_logs: str, opened: Open) -> None:
+    found = opened(long_logs)
+    found.page.locator("#logs summary").first.click()
+    found.page.locator("#logs .box").first.hover()
+    found.page.locator("#logs .copy").first.click()
+    found.page.wait_for_selector("#logs .copy.done")
+    assert "[WARNING] rank 13 <slow>" in found.page.evaluate("navigator.clipboard.readText()")
+    assert found.seen(".facts time") == ["2025-10-09 16:53:20 (UTC+8)"]
+    assert opened(long_logs, script=False).seen(".facts time") == ["2025-10-09 08:53:20 UTC"]
+
+
+@BOTH
+def test_the_charts_are_on_the_axis_of_the_timeline(long_logs: str, opened: Open, window: str) -> None:
+    found = opened(long_logs, window=window)
+    drawings = [one.bounding_box() for one in found.page.locator("#time .drawing, #charts .drawing").all()]
+    assert len(drawings) == 2 + 14
+    assert len({(round(one["x"]), round(one["width"])) for one in drawings if one}) == 1
+    assert found.page.locator("#charts path.slow").count() == 6
+    found.page.locator("#charts .drawing").first.hover(position={"x": 100, "y": 10})
+    assert re.match(r"\d\d:\d\d:\d\d · \d\d:\d\d:\d\d$", found.seen(".hint")[0])
+    assert found.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_256_ranks_with_metrics_and_logs_are_small_and_open_within_a_second(
+    opened: Open, tmp_path: Path
+) -> None:
+    page = tmp_path / "report.html"
+    page.write_text(page_with_logs(32, 8))
+    assert page.stat().st_size < 2_000_000
+    found = opened(str(page))
+    timing = "performance.getEntriesByType('navigation')[0].loadEventEnd"
+    found.page.wait_for_function(f"{timing} > 0")
+    fastest = min(
+        float(found.page.evaluate(timing))
+        for _ in range(3)
+        if found.page.reload() and found.page.wait_for_function(f"{timing} > 0")
+    )
+    assert fastest < 1000, "milliseconds, by the browser's own clock"
+    assert found.page.locator("#charts path.band").count() > 5
+
+
+@BOTH
+@pytest.mark.parametrize("language", ["en-US", "zh-CN"])
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_the_cause_is_readable_without_scrolling(
+    rehearsed_exception: str, opened: Open, window: str, language: str, dark: bool
+) -> None:
+    found = opened(rehearsed_exception, language=language, window=window, dark=dark)
+    words = found.page.locator("h1 code")
+    assert words.inner_text() == "ValueError: no layer 'head' in the checkpoint"
+    box = words.bounding_box()
+    assert box is not None
+    height = found.page.evaluate("innerHeight")
+    assert 0 < box["y"] < box["y"] + box["height"] < height / 2
+    found.page.locator("#logs summary").first.click()
+    (link,) = [one for one in found.page.locator("#logs a").all() if one.is_visible()]
+    target = link.evaluate("link => link.href")
+    assert "ValueError" in Path(target.removeprefix("file://")).read_text()
 
 
 def test_a_broken_page_is_noticed(large: str, opened: Open, tmp_path: Path) -> None:

@@ -136,6 +136,8 @@ def _more(outcome: JobOutcome, words: str) -> Text:
     said = bool(words) and (words in first or words.startswith(first))
     stopped = outcome.by == "signal" and ";" not in first
     known = said or stopped or first == "success" or outcome.by == "training"
+    if said and details and details[0].strip(" -") in words:
+        del details[0]
     return in_both("\n".join(details if known else [first, *details]))
 
 

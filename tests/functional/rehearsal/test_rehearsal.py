@@ -140,14 +140,15 @@ def test_a_rehearsal_beside_its_own_script_copies_no_sandbox(laptop: Path) -> No
 
 
 def test_old_rehearsals_are_removed_and_the_page_has_the_command_as_it_was_typed(laptop: Path) -> None:
+    (laptop / "ok.py").write_text("print('ok')\n")
     for _ in range(2):
-        ended = rehearse(laptop, "--keep-rehearsals", "1", "project/train.py", "--token", "planted")
+        ended = rehearse(laptop, "--keep-rehearsals", "1", "ok.py", "--token", "planted")
         assert ended.code == 0, ended.output
     (left,) = laptop.glob("ma_boot-rehearsal/*")
     assert "1 old rehearsals were removed" in ended.output
     (page,) = left.glob("*-report.html")
     text = page.read_text()
-    assert "--keep-rehearsals 1 project/train.py --token &#x27;******&#x27;</pre>" in text
+    assert "--keep-rehearsals 1 ok.py --token &#x27;******&#x27;</pre>" in text
     assert "planted" not in text
     assert '<a href="./node-0/home/ma-user/modelarts/log/' in text
 
