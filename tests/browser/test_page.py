@@ -242,12 +242,12 @@ def test_256_ranks_with_metrics_and_logs_are_small_and_open_within_a_second(
     assert page.stat().st_size < 2_000_000
     found = opened(str(page))
     timing = "performance.getEntriesByType('navigation')[0].loadEventEnd"
-    found.page.wait_for_function(f"{timing} > 0")
-    fastest = min(
-        float(found.page.evaluate(timing))
-        for _ in range(3)
-        if found.page.reload() and found.page.wait_for_function(f"{timing} > 0")
-    )
+    took = []
+    for _ in range(3):
+        found.page.reload()
+        found.page.wait_for_function(f"{timing} > 0")
+        took.append(float(found.page.evaluate(timing)))
+    fastest = min(took)
     assert fastest < 1000, "milliseconds, by the browser's own clock"
     assert found.page.locator("#charts path.band").count() > 5
 

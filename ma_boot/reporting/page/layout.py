@@ -12,6 +12,7 @@ from ma_boot.reporting.page.language import Text
 from ma_boot.reporting.page.sections import Facts, Header, IncidentRow, LogEnd, PlaceRow, ProcessRow
 from ma_boot.reporting.page.transfers import TransferSection
 
+TIMELINE = Text("Timeline", "时间线")
 _TRANSFERS = (
     Text("direction", "方向"),
     Text("node", "节点"),
@@ -128,7 +129,14 @@ def _notice(text: Text) -> Html:
     return fill("notice", text=text)
 
 
-def timeline_part(chart: Chart, scale: Scale, lanes: Sequence[Html], nodes_left: int) -> Html:
+def timeline_part(
+    chart: Chart,
+    scale: Scale,
+    lanes: Sequence[Html],
+    nodes_left: int,
+    heading: Text = TIMELINE,
+    anchor: str = "time",
+) -> Html:
     """The lanes of the nodes below an axis; `nodes_left` do not fit on the page."""
     if not lanes and not nodes_left:
         return NOTHING
@@ -137,7 +145,8 @@ def timeline_part(chart: Chart, scale: Scale, lanes: Sequence[Html], nodes_left:
     )
     return fill(
         "timeline",
-        heading=Text("Timeline", "时间线"),
+        heading=heading,
+        anchor=anchor,
         legend=joined((fill("legend-entry", kind=one.kind, name=one.name) for one in chart.legend), "\n"),
         kind=(" many" if chart.many else "") + (" dense" if chart.dense else ""),
         bar=chart.bar,
@@ -201,7 +210,7 @@ def data_part(places: Sequence[PlaceRow], section: TransferSection, scale: Scale
         heading=Text("Inputs and outputs", "输入与输出"),
         places=_table_of_places(places),
         curves=fill("curves", tick=scale.tick, axis=axis(scale), curves=curves) if curves else NOTHING,
-        rows=_table(_TRANSFERS, section.rows) if section.rows else NOTHING,
+        rows=table(_TRANSFERS, section.rows) if section.rows else NOTHING,
         each=_each(section.each_heading, _TRANSFERS, section.each),
     )
 
@@ -213,7 +222,7 @@ def _table_of_places(places: Sequence[PlaceRow]) -> Html:
         tuple(fill("path", path=row[column]) if column in (3, 4) else row[column] for column in shown)
         for row in places
     )
-    return _table([_PLACES[column] for column in shown], rows) if places else NOTHING
+    return table([_PLACES[column] for column in shown], rows) if places else NOTHING
 
 
 def incidents_part(rows: Sequence[IncidentRow], left: int) -> Html:
@@ -224,7 +233,7 @@ def incidents_part(rows: Sequence[IncidentRow], left: int) -> Html:
     return fill(
         "incidents",
         heading=Text("What happened", "事件记录"),
-        table=_table(_INCIDENTS, map(_incident_cells, rows)),
+        table=table(_INCIDENTS, map(_incident_cells, rows)),
         more=more,
     )
 
@@ -240,7 +249,7 @@ def processes_part(rows: Sequence[ProcessRow], each: Sequence[ProcessRow]) -> Ht
     return fill(
         "processes",
         heading=Text("Processes", "进程"),
-        table=_table(_PROCESSES, map(_process_cells, rows)),
+        table=table(_PROCESSES, map(_process_cells, rows)),
         each=_each(Text("All processes", "各进程明细"), _PROCESSES, list(map(_process_cells, each))),
     )
 
@@ -251,10 +260,11 @@ def _process_cells(row: ProcessRow) -> Tuple[object, ...]:
 
 
 def _each(heading: Text, names: Sequence[Text], rows: Sequence[Tuple[object, ...]]) -> Html:
-    return fill("each", heading=heading, table=_table(names, rows)) if rows else NOTHING
+    return fill("each", heading=heading, table=table(names, rows)) if rows else NOTHING
 
 
-def _table(names: Sequence[Text], rows: Iterable[Tuple[object, ...]]) -> Html:
+def table(names: Sequence[Text], rows: Iterable[Tuple[object, ...]]) -> Html:
+    """A table with these columns."""
     lines = (fill("row", cells=joined(fill("cell", value=value) for value in row)) for row in rows)
     return fill(
         "table", names=joined(fill("name-of-column", name=name) for name in names), rows=joined(lines, "\n")

@@ -23,15 +23,29 @@ _IN_URLS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~/"
 _ESCAPES = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])"
 
 
-def page_of(events: Sequence[Path], environ: Mapping[str, str], page: Optional[Path] = None) -> str:
+def page_of(
+    events: Sequence[Path],
+    environ: Mapping[str, str],
+    page: Optional[Path] = None,
+    compare: Sequence[Path] = (),
+) -> str:
     """The page of the job that wrote these event files; the secrets of `environ` are masked.
 
-    `page` is where it will be: its links to whole logs are relative to that.
+    `page` is where it will be: its links to whole logs are relative to that. `compare` are the event files of
+    another job, to which this one is compared.
 
     Raises:
         ConfigError: A file cannot be read, there are no events, or they are of several jobs.
     """
     hide = partial(without_secrets, values=secret_values(environ))
+    timeline = _timeline(events, hide)
+    other = _timeline(compare, hide) if compare else None
+    found = places_of_logs(timeline, events)
+    links = {file: relative_url(place, page) for file, place in found.items()} if page else {}
+    return page_text(timeline, tails(timeline, found, hide), links, other)
+
+
+def _timeline(events: Sequence[Path], hide: Callable[[str], str]) -> Timeline:
     try:
         files = [_read(path, hide) for path in events]
     except OSError as error:
@@ -41,10 +55,7 @@ def page_of(events: Sequence[Path], environ: Mapping[str, str], page: Optional[P
     names = job_names(files)
     if len(names) > 1:
         raise ConfigError(listed("expected the events of one job, found several:", names))
-    timeline = timeline_of(files)
-    found = places_of_logs(timeline, events)
-    links = {file: relative_url(place, page) for file, place in found.items()} if page else {}
-    return page_text(timeline, tails(timeline, found, hide), links)
+    return timeline_of(files)
 
 
 def _read(path: Path, hide: Callable[[str], str]) -> EventFile:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any, Dict, List
 
 import pytest
 
+from ma_boot.cli.app import main
 from ma_boot.reporting.page.charts import HEIGHT, MOST_POINTS, MetricChart, charts, marked
+from ma_boot.reporting.page.compare import compared
 from ma_boot.reporting.page.compose import page_text
 from ma_boot.reporting.timeline import Timeline, read_events, timeline_of
-from tests.synthetic import Writer, measured_job
+from tests.synthetic import Writer, measured_job, synthetic_job
 
 
 def line_of(*files: str) -> Timeline:
@@ -174,3 +177,63 @@ def test_a_node_that_others_ended_says_who_did(fields: Dict[str, Any], said: str
     assert "The job was stopped by SIGTERM" in heading
     assert said in heading
     assert ("said" in heading) is bool(said)
+
+
+class TestComparison:
+    """Two runs side by side."""
+
+    def page(self, tmp_path: Path) -> str:
+        for name, nodes, slow in (("new", 1, 1), ("old", 2, None)):
+            for number, text in enumerate(measured_job(nodes, 2, slow=slow)):
+                (tmp_path / f"{name}-{number}-events.jsonl").write_text(text)
+        page = tmp_path / "job.html"
+        words = [
+            *("report", str(tmp_path / "new-0-events.jsonl"), "--compare"),
+            *(str(tmp_path / f"old-{number}-events.jsonl") for number in range(2)),
+            *("--output", str(page)),
+        ]
+        assert main(words, {}) == 0
+        return page.read_text()
+
+    def test_both_are_drawn_and_each_figure_has_its_difference(self, tmp_path: Path) -> None:
+        page = self.page(tmp_path)
+        section = page[page.index('id="comparison"') : page.index('id="time"', page.index("</table>"))]
+        assert "<td>2</td><td>x 2.0</td>" in section, "twice as many nodes"
+        rows = re.findall(r'<tr><td><span class="en">(.*?)</span>', section)
+        assert rows[0] == "end"
+        assert {"duration", "nodes", "run (slowest node)", "time of a step (median)", "loss (last)"} <= set(
+            rows
+        )
+        assert "The job succeeded: all 2 processes" in section
+        assert "The job succeeded: all 4 processes" in section
+        assert page.count("<title>rank 0: 0,") == 3, "this run, both beside each other"
+
+    def test_without_events_of_another_run_it_is_refused(self, tmp_path: Path) -> None:
+        events = tmp_path / "x-events.jsonl"
+        events.write_text(measured_job(1, 1)[0])
+        assert main(["report", str(events), "--compare", "--output", str(tmp_path / "page")], {}) == 64
+        assert main(["report", str(events), "--compare", str(tmp_path / "none")], {}) == 64
+
+    def test_without_another_run_there_is_none(self) -> None:
+        line = line_of(*measured_job(1, 2))
+        assert 'id="comparison"' not in page_text(line, {})
+
+    def test_a_run_of_which_little_is_known_has_gaps(self) -> None:
+        line, empty = line_of(*measured_job(1, 2)), timeline_of([])
+        for this, other in ((line, empty), (empty, line), (empty, empty)):
+            assert 'id="comparison"' in page_text(this, {}, None, other)
+        rows = {row.name.en: row for row in compared(line, empty)}
+        assert (rows["downloaded"].other.en, rows["downloaded"].difference) == ("–", "")
+
+    @pytest.mark.parametrize(
+        ("this", "other", "difference"),
+        [(100, 101, "="), (100, 140, "+40 %"), (100, 60, "-40 %"), (100, 310, "x 3.1")],
+    )
+    def test_the_difference(self, this: int, other: int, difference: str) -> None:
+        lines = [line_of(*synthetic_job(1, 1, seconds=400 + 10 * seconds)) for seconds in (this, other)]
+        for line, seconds in zip(lines, (this, other)):
+            assert line.seconds > seconds
+        rows = compared(
+            *(line._replace(seconds=float(seconds)) for line, seconds in zip(lines, (this, other)))
+        )
+        assert [row.difference for row in rows if row.name.en == "duration"] == [difference]
