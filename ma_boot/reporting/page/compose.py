@@ -48,8 +48,8 @@ def page_text(
     """The whole page in English and Chinese, less than 2 MB for any job.
 
     `tails` are ends of logs, `links` the relative URLs of whole logs, both by file; `other` is a run to
-    compare this one with. The page loads nothing, and shows all that it has without a script, in English; only
-    search and copying need one.
+    compare this one with. The page loads nothing. Without a script it shows all that it has, in English;
+    only search and copying need one.
     """
     tails = {file: printable(text) for file, text in tails.items()}
     chart, axis, count = Chart.of(timeline), scale(timeline.seconds), len(timeline.nodes)
