@@ -63,7 +63,8 @@ def said(timeline: Timeline, tail: str) -> Text:
         return same((outcome.words or (own_words(tail) if tail else None) or "")[:MOST_SAID])
     stacks = [one for _, run in timeline.all_runs() for one in run.stacks if one.suspect]
     if outcome.exit_code == ExitCode.HUNG and stacks:
-        return same(f"{stacks[-1].suspect} {stacks[-1].why}"[:MOST_SAID])
+        who, why = stacks[-1].suspect, in_both(stacks[-1].why[:MOST_SAID])
+        return Text(f"{who} {why.en}", f"{who} {why.zh}")
     first, *items = outcome.cause.split("\n")
     shown = in_both(first[:MOST_SAID])
     if not first.endswith(":") or not items:

@@ -8,7 +8,7 @@ from ma_boot.reporting.page.charts import MetricChart
 from ma_boot.reporting.page.compare import compared
 from ma_boot.reporting.page.drawing import Scale
 from ma_boot.reporting.page.fill import NOTHING, Html, fill, joined
-from ma_boot.reporting.page.language import Text, ranges
+from ma_boot.reporting.page.language import Text, in_both, ranges
 from ma_boot.reporting.page.layout import axis, box, table
 from ma_boot.reporting.timeline import HangStacks, StackGroup, Timeline
 
@@ -80,7 +80,7 @@ def stacks_part(timeline: Timeline) -> Html:
     found = _widest([stacks for _, run in timeline.all_runs() for stacks in run.stacks])
     if found is None:
         return NOTHING
-    suspect = fill("suspect", who=found.suspect, why=found.why) if found.suspect else NOTHING
+    suspect = fill("suspect", who=found.suspect, why=in_both(found.why)) if found.suspect else NOTHING
     left = len(found.groups) - MOST_GROUPS
     more = Text(f"and {left} more places", f"另有 {left} 处")
     groups = (_group(number, group) for number, group in enumerate(found.groups[:MOST_GROUPS]))

@@ -124,6 +124,7 @@ def test_every_hint_is_there_in_chinese() -> None:
         ),
         ("rank 0, rank 1 hung for 30 s", "rank 0, rank 1 已挂起 30 s"),
         ("not every output was uploaded: x\n  -> the node's clock is off by", "输出未全部上传：x\n  -> 节点时钟偏差超过 15 分钟：参见 `ma_boot doctor`"),
+        ("is loading data in x (a.py:3), while ranks 0, 2-3 are in all_reduce", "正在 x (a.py:3) 中加载数据，而 ranks 0, 2-3 在执行 all_reduce"),
         ("ended with exit code ", "ended with exit code "),
         ("", ""),
     ],
