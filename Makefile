@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BENCH := .bench
 RELEASE := .release
-QUICK := -m "not mindspore and not torch and not kill and not rehearsals" $(addprefix --ignore=tests/,browser conformance container)
+QUICK := -m "not mindspore and not torch and not kill and not rehearsals and not hangs" $(addprefix --ignore=tests/,browser conformance container)
 PARALLEL := -n auto --dist worksteal # tests/conftest.py says how many that is
 OWN_IMAGE := $(or $(IMAGE),ma-boot-training)
 REHEARSAL := .rehearsal
@@ -24,7 +24,7 @@ SOURCES := Dockerfile .dockerignore entrypoint pyproject.toml README.md LICENSE 
 SCRIPTS := entrypoint .ci/run image/try_toolkit $(wildcard image/make_* ma_boot/image/*.sh)
 EXAMPLE_IMAGE := ma-boot-example
 
-.PHONY: help image image-check push push-values test-container setup rehearse resume rehearse-docker test test-conformance test-browser test-mindspore test-torch test-rehearsals faults test-kill soak fuzz mutants bench bench-large bench-sync bench-image guard check release-check clean
+.PHONY: help image image-check push push-values test-container setup rehearse resume rehearse-docker test test-conformance test-browser test-mindspore test-torch test-rehearsals test-hangs faults test-kill soak fuzz mutants bench bench-large bench-sync bench-image guard check release-check clean
 .DELETE_ON_ERROR:
 
 help: ## show the targets
@@ -120,6 +120,9 @@ $(TORCH)/made: tests/functional/torch-requirements.txt
 	$(PYTHON) -m venv $(TORCH)
 	$(TORCH)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	touch $@
+
+test-hangs: $(VENV)/made ## 64 seeded hangs and failures over 4 to 32 simulated nodes: is the right rank named?
+	$(VENV)/bin/python -m pytest -s -m hangs tests/functional/channel
 
 test-kill: $(VENV)/made $(TRAINING)/made $(TORCH)/made ## transfers killed at 400 points, jobs with checkpoints at 400 (of MindSpore, of PyTorch), and a minute of `make soak`; SEED=N
 	SEED=$(SEED) $(VENV)/bin/python -m pytest -m kill

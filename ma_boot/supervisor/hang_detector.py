@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 CHECKS = 8  # within the timeout
 LONGEST_INTERVAL = 30.0  # seconds
+LOOK_SECONDS = 1.0  # while others may turn out not to answer
 ROUND_PAUSE = 60.0  # after stacks were taken: py-spy stops a process for a moment
 IDLE_SHARE = 0.05  # of a core: a process that only polls, 100 times a second, stays below on a slow machine
 UNSURE_TICKS = 2  # the kernel counts CPU time in whole ticks, that of the program and that of its calls apart
@@ -76,7 +77,9 @@ class HangDetector:
 
     def patience(self) -> float:
         """Seconds until `check` should be called; what arrives meanwhile wakes the inbox."""
-        return self._round.patience() if self._round is not None else max(0.0, self._next - time.monotonic())
+        if self._round is not None:
+            return min(LOOK_SECONDS, self._round.patience())
+        return max(0.0, self._next - time.monotonic())
 
     def check(self, workers: Sequence[Worker]) -> List[str]:
         """The labels of workers that hang, once their stacks have been printed; mostly none.

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ma_boot.hangs import RankAtHang
 
 ANSWER_SECONDS = 9.0  # py-spy's time, and a second for the way
+SILENT_SECONDS = 4.0  # if all that have not answered yet cannot be reached either
 LONGEST_STACK = 12_000  # characters, for the way between nodes and the events
 MOST_PLOGS = 2  # of a rank: CANN begins a new file after some megabytes
 PLOG_BYTES = 1 << 16
@@ -76,7 +77,9 @@ class StacksRound:
             ranks, self._unnamed = self._task.result()
             self._ranks += ranks
             self._peers.tell("stacks", {"ranks": [one._asdict() for one in ranks]})
-        return self._told and (not self._waiting or not self.patience())
+        silent = self._waiting <= set(self._peers.unreached)
+        left = self.patience() - (ANSWER_SECONDS - SILENT_SECONDS if silent else 0.0)
+        return self._told and (not self._waiting or left <= 0)
 
     def report(self) -> Tuple[List[str], Dict[str, Any]]:
         """The lines for people, and the fields of the event."""

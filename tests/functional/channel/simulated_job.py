@@ -1,0 +1,193 @@
+"""A job of many nodes in one process: real channels, real detectors and real folding, one of each for each node.
+
+What is simulated: the ranks. They are no processes; in place of py-spy's answer they have stacks that py-spy has
+recorded of a real job (PyTorch with Gloo, four ranks) in the same kind of hang, in `stacks`.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
+
+from ma_boot.modelarts import JobEnvironment, free_port, read_job
+from ma_boot.node.job_channel import OtherNodes
+from ma_boot.node.world import World
+from ma_boot.processes import SignalInbox
+from ma_boot.reporting import Console, Ending, Journal, RunResult, WorkerExit
+from ma_boot.supervisor.hang_detector import HangDetector
+from ma_boot.supervisor.stacks import Asked
+from tests.functional.channel.nodes import TOKEN
+from tests.functional.node import eventually
+
+STACKS = {file.stem: file.read_text() for file in (Path(__file__).parent / "stacks").glob("*.txt")}
+KINDS = ("deadlock", "loader", "torchloader", "swapped", "save", "dead node", "late exception")
+FIRST_PID = 50_000_000  # above what Linux gives to a process
+TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 1, in <module>\n{}\n'
+RESET = TRACEBACK.format(
+    "RuntimeError: [gloo/transport/tcp/pair.cc:525] Read error: Connection reset by peer"
+)
+
+
+class Case(NamedTuple):
+    """One failure or hang: `ranks` are those that may be named."""
+
+    seed: int
+    kind: str
+    nodes: int
+    each: int
+    node: int
+    ranks: Sequence[int]
+
+
+def case(seed: int) -> Case:
+    """The case of a seed: every kind comes in turn, all else is chance."""
+    chance = random.Random(seed)
+    nodes, each = chance.choice([4, 5, 8, 12, 16, 24, 32]), chance.choice([2, 4, 8])
+    kind = KINDS[seed % len(KINDS)]
+    odd = chance.sample(range(nodes * each), 2)
+    ranks = sorted(odd) if kind == "deadlock" else odd[:1]
+    return Case(seed, kind, nodes, each, ranks[0] // each, ranks)
+
+
+class SimulatedNodes:
+    """The nodes of a case, which have all heard of each other."""
+
+    def __init__(self, one: Case, place: Path, inbox: SignalInbox) -> None:
+        self.case = one
+        self.jobs: List[JobEnvironment] = []
+        self.others: List[OtherNodes] = []
+        self.journals: List[EventList] = []
+        port = free_port()
+        hosts = ",".join(f"127.78.{node // 250}.{node % 250 + 1}" for node in range(one.nodes))
+        for node in range(one.nodes):
+            environ = {
+                "MA_NUM_HOSTS": str(one.nodes), "VC_TASK_INDEX": str(node), "VC_WORKER_HOSTS": hosts,
+                "MA_VJ_NAME": f"ma-job-{one.seed}", "HOME": str(place), "MABOOT_JOB_TOKEN": TOKEN,
+            }  # fmt: skip
+            self.journals.append(EventList())
+            world = World(environ, "host", str(place), inbox, self.journals[-1])
+            self.jobs.append(read_job(world.environ, "host"))
+            self.others.append(OtherNodes(world))
+            self.others[-1].open(self.jobs[-1], port)
+        everybody = set(range(one.nodes))
+        for node, others in enumerate(self.others):
+            channel = others._channel
+            assert channel is not None
+            eventually(lambda channel=channel, node=node: channel.met == everybody - {node}, "all have met")  # type: ignore[misc]
+
+    def close(self) -> None:
+        """Ends all channels."""
+        for others in self.others:
+            others.__exit__()
+
+    def workers(self, node: int) -> List[Any]:
+        """The ranks of a node, as the detector sees them."""
+        ranks = range(node * self.case.each, (node + 1) * self.case.each)
+        return [
+            SimpleNamespace(
+                pid=FIRST_PID + rank, exit=None,
+                spec=SimpleNamespace(rank=rank, local_rank=rank % self.case.each, label=f"rank {rank}", environ={}),
+                output=SimpleNamespace(heard=time.monotonic(), tail=lambda: ""),
+            )
+            for rank in ranks
+        ]  # fmt: skip
+
+    def stacks_of(self, asked: Sequence[Asked]) -> List[str]:
+        """In place of py-spy: what it has recorded of a rank in this kind of hang."""
+        chance = random.Random(self.case.seed)
+        usual = "usual-swapped" if self.case.kind == "swapped" else "usual"
+        found = []
+        for one in asked:
+            odd = one.pid - FIRST_PID in self.case.ranks and self.case.kind != "dead node"
+            name = self.case.kind if odd else f"{usual}-{chance.choice('023')}"
+            found.append(STACKS[name].replace("4711", str(one.pid)))
+        return found
+
+    def hang(self, inbox: SignalInbox) -> List[Optional[Dict[str, Any]]]:
+        """The suspect that each node names, after one of them has found its ranks hanging."""
+        alive = [
+            node
+            for node in range(self.case.nodes)
+            if not (self.case.kind == "dead node" and node == self.case.node)
+        ]
+        if self.case.kind == "dead node":
+            self.others[self.case.node].__exit__()
+        with ExitStack() as stack:
+            detectors = {}
+            for node in alive:
+                timeout = 0.05 if node == alive[self.case.seed % len(alive)] else None
+                detector = HangDetector(timeout, inbox, self.journals[node], self.others[node])
+                detectors[node] = (stack.enter_context(detector), self.workers(node))
+            until = time.monotonic() + 30
+            while any(not self.journals[node].of("stacks") for node in alive) and time.monotonic() < until:
+                for node, (detector, workers) in detectors.items():
+                    for message in self.others[node].heard():
+                        detector.hear(message, workers)
+                    detector.check(workers)
+                time.sleep(0.005)
+        return [self.journals[node].of("stacks")[0]["suspect"] for node in alive]
+
+    def fail(self) -> List[Optional[str]]:
+        """The cause that each node names: a rank has raised, but ended after those that lost it."""
+        causes: List[Optional[str]] = [None] * self.case.nodes
+        now = time.monotonic_ns()
+
+        def end(node: int) -> None:
+            chance = random.Random(self.case.seed * 1000 + node)
+            exits = []
+            for rank in range(node * self.case.each, (node + 1) * self.case.each):
+                raised = rank in self.case.ranks
+                lost = not raised and chance.random() < 0.5
+                output = TRACEBACK.format(f"ValueError: in {rank}") if raised else RESET if lost else ""
+                code, stopped = (1, False) if lost or raised else (143, True)
+                at = now - int(1e9) if lost else now
+                exits.append(
+                    WorkerExit(f"rank {rank}", rank, 0, 1, code, None, at, 9.0, stopped, "log", output)
+                )
+            time.sleep(chance.random() * 0.2)
+            ending = Ending.of(self.jobs[node], [], None, RunResult(tuple(exits)), None)
+            causes[node] = self.others[node].cause(ending)
+
+        threads = [threading.Thread(target=end, args=(node,)) for node in range(self.case.nodes)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return causes
+
+
+class EventList(Journal):
+    """A journal that keeps its events, and prints nothing."""
+
+    def __init__(self) -> None:
+        self.events: List[Dict[str, Any]] = []
+
+    def say(self, text: str) -> None:
+        """Prints nothing."""
+
+    def event(self, kind: str, **fields: Any) -> None:
+        """Keeps the event."""
+        self.events.append({"kind": kind, **fields})
+
+    def of(self, kind: str) -> List[Dict[str, Any]]:
+        """The events of a kind."""
+        return [event for event in self.events if event["kind"] == kind]
+
+
+@contextmanager
+def simulated(one: Case, place: Path) -> Iterator[SimulatedNodes]:
+    """The nodes of a case."""
+    with SignalInbox() as inbox:
+        nodes = SimulatedNodes(one, place, inbox)
+        try:
+            yield nodes
+        finally:
+            nodes.close()
+
+
+__all__ = ["Case", "Console", "SimulatedNodes", "case", "simulated"]

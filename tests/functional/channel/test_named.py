@@ -1,0 +1,61 @@
+"""Seeded hangs and failures of jobs with 4 to 32 nodes: is the right rank named, on every node, and how soon?
+
+The nodes are simulated as `simulated_job` says. `make test-hangs` takes 64 seeds.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import List, Tuple
+
+import pytest
+
+from ma_boot.processes import SignalInbox
+from tests.functional.channel.simulated_job import KINDS, Case, case, simulated
+
+SEEDS = 64
+SECONDS = 10.0
+
+
+def named(one: Case, place: Path, monkeypatch: pytest.MonkeyPatch) -> Tuple[float, List[str]]:
+    """The seconds until all nodes have named somebody, and what was named wrongly."""
+    with simulated(one, place) as nodes:
+        began = time.monotonic()
+        if one.kind == "late exception":
+            right = f"node {one.node}, rank {one.ranks[0]}: ValueError: in {one.ranks[0]}"
+            wrong = [str(cause) for cause in nodes.fail() if cause != right]
+            return time.monotonic() - began, wrong
+        monkeypatch.setattr("ma_boot.supervisor.stacks_round.stacks_of", nodes.stacks_of)
+        with SignalInbox() as inbox:
+            suspects = nodes.hang(inbox)
+    ranks = [None] if one.kind == "dead node" else list(one.ranks)
+    wrong = [str(it) for it in suspects if not it or it["node"] != one.node or it["rank"] not in ranks]
+    return time.monotonic() - began, wrong
+
+
+def judged(seeds: range, place: Path, monkeypatch: pytest.MonkeyPatch) -> Tuple[List[str], float]:
+    """The cases in which any node named the wrong one, and the longest time of a case."""
+    wrong, longest = [], 0.0
+    for seed in seeds:
+        one = case(seed)
+        seconds, names = named(one, place, monkeypatch)
+        longest = max(longest, seconds)
+        print(f"{one}: {seconds:.1f} s{': ' + names[0] if names else ''}", flush=True)
+        wrong += [f"{one}: {names[0]}"] if names else []
+    return wrong, longest
+
+
+def test_a_case_of_each_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong, longest = judged(range(len(KINDS)), tmp_path, monkeypatch)
+    assert wrong == []
+    assert longest < SECONDS
+
+
+@pytest.mark.hangs
+@pytest.mark.timeout(1200)
+def test_the_right_rank_of_64_seeded_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong, longest = judged(range(SEEDS), tmp_path, monkeypatch)
+    print(f"{SEEDS - len(wrong)} of {SEEDS} right, the slowest in {longest:.1f} s")
+    assert len(wrong) <= SEEDS * 0.05, wrong
+    assert longest < SECONDS
