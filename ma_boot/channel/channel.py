@@ -22,6 +22,7 @@ from ma_boot.processes import SignalInbox
 from ma_boot.supervisor import PeerMessage
 
 EXCHANGE_SECONDS = 2.0  # for a whole connection, from the first byte to the last
+CONNECT_SECONDS = 1.5
 SEND_SECONDS = 8.0  # for a message to reach a node, with all attempts
 RETRY_SECONDS = 0.3
 MOST_STRANGERS = 64  # connections that have proved nothing yet: a further one ends the oldest
@@ -236,15 +237,20 @@ class NodeChannel:
                     self.unreached.discard(node)
                     self.met.add(node)
                 elif time.monotonic() < told.when + SEND_SECONDS:
-                    self.unreached.add(node)
-                    self._inbox.wake()
                     await asyncio.sleep(RETRY_SECONDS)
                     continue
+                else:
+                    self._lost(node)
                 if waiting and waiting[0] is told:
                     waiting.popleft()
         finally:
             self._senders.pop(node, None)
             self._look_idle()
+
+    def _lost(self, node: int) -> None:
+        """Nobody listens there, or nobody answers: who only is slow is not lost."""
+        self.unreached.add(node)
+        self._inbox.wake()
 
     def _look_idle(self) -> None:
         if not any(self._waiting.get(node) for node in self._addresses):
@@ -262,7 +268,11 @@ class NodeChannel:
         family, kind, number, _, address = found[0]
         with socket.socket(family, kind, number) as connection:
             connection.setblocking(False)
-            await self._loop.sock_connect(connection, address)
+            try:
+                await asyncio.wait_for(self._loop.sock_connect(connection, address), CONNECT_SECONDS)
+            except (OSError, asyncio.TimeoutError):
+                self._lost(node)
+                raise
             wire = _Wire(self._loop, connection)
             nonce = os.urandom(protocol.NONCE)
             await wire.write(protocol.hello(self.node, nonce))

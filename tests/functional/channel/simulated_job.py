@@ -7,6 +7,7 @@ recorded of a real job (PyTorch with Gloo, four ranks) in the same kind of hang,
 from __future__ import annotations
 
 import random
+import signal
 import threading
 import time
 from contextlib import ExitStack, contextmanager
@@ -133,7 +134,10 @@ class SimulatedNodes:
         return [self.journals[node].of("stacks")[0]["suspect"] for node in alive]
 
     def fail(self) -> List[Optional[str]]:
-        """The cause that each node names: a rank has raised, but ended after those that lost it."""
+        """The cause that each node names: a rank has raised, but ended after those that lost it.
+
+        These are told at once, and all nodes end three seconds later: a stop takes its time.
+        """
         causes: List[Optional[str]] = [None] * self.case.nodes
         now = time.monotonic_ns()
 
@@ -149,8 +153,13 @@ class SimulatedNodes:
                 exits.append(
                     WorkerExit(f"rank {rank}", rank, 0, 1, code, None, at, 9.0, stopped, "log", output)
                 )
-            time.sleep(chance.random() * 0.2)
-            ending = Ending.of(self.jobs[node], [], None, RunResult(tuple(exits)), None)
+            self.others[node].tell_failures(RunResult(tuple(one for one in exits if one.code == 1)))
+            until = time.monotonic() + 3 + chance.random() * 0.2
+            while time.monotonic() < until:
+                self.others[node].heard()
+                time.sleep(0.02)
+            stops = [] if any(not one.stopped for one in exits) else [signal.SIGTERM]  # by the platform
+            ending = Ending.of(self.jobs[node], stops, None, RunResult(tuple(exits)), None)
             causes[node] = self.others[node].cause(ending)
 
         threads = [threading.Thread(target=end, args=(node,)) for node in range(self.case.nodes)]
