@@ -160,7 +160,8 @@ class OtherNodes:
         while (first is None or first.evidence) and time.monotonic() < until:
             time.sleep(_POLL_SECONDS)
             first = self._first(own)
-        self._channel.flush(_FLUSH_SECONDS)
+        left = until - time.monotonic() if own else 0.0  # who starts later is tried again
+        self._channel.flush(max(_FLUSH_SECONDS, left))
         if first is None or not status.code:
             return None
         fields = {"node": first.node, "rank": first.rank, "code": first.code, "words": first.words}
