@@ -121,6 +121,7 @@ class _Story:
             "exit": self._exit,
             "progress": self._progress,
             "transfer": self._transfer,
+            "checkpoint": self._published,
             "routes": self._routes,
             "channel": self._channel,
             "stacks": self._stacks,
@@ -200,6 +201,11 @@ class _Story:
         self.transfers.append(
             TransferSpan(direction, _begin(at, event), at, files, size, tuple(thinned), retries, by_length)
         )
+
+    def _published(self, at: float, event: Event) -> None:
+        """A step of an output with checkpoints, which the upload at the end does not count."""
+        files, size = whole(event, "files", 10**12) or 0, whole(event, "bytes", 10**18) or 0
+        self.transfers.append(TransferSpan("upload", _begin(at, event), at, files, size, ()))
 
     def _routes(self, at: float, event: Event) -> None:
         for direction in ("input", "output"):

@@ -115,6 +115,15 @@ def test_the_samples_of_a_long_transfer_are_thinned(
     assert (transfer.end is not None, transfer.bytes) == (finished, count)
 
 
+def test_what_a_step_has_published_is_an_upload() -> None:
+    node = Writer(0, 10**12)
+    node.at(0, "phase-start", phase="run")
+    node.at(30, "checkpoint", step="20", files=2, bytes=542_750, seconds=0.5)
+    (sent,) = run_of(node).transfers
+    assert (sent.direction, sent.files, sent.bytes, sent.end) == ("upload", 2, 542_750, 30.0)
+    assert sent.start == 29.5
+
+
 def test_a_transfer_that_goes_on_has_what_has_been_moved() -> None:
     node = Writer(0, 10**12)
     node.at(3, "progress", direction="download", bytes_done=5)
