@@ -60,7 +60,7 @@ def report(
     \b
     Example:
       ma_boot report log/*-events.jsonl --output job.html
-      ma_boot report new/*-events.jsonl --compare old/*-events.jsonl
+      ma_boot report log/*-events.jsonl --compare old/*-events.jsonl
     """
     from ma_boot.reporting import print_lines, write_atomically
     from ma_boot.reporting.page import page_of

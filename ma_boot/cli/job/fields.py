@@ -18,7 +18,7 @@ _OPTIONS = (  # option, key of the file, metavar, help
     ("--nodes", "nodes", "N", "Number of nodes."),
     ("--devices-per-node", "devices-per-node", "N", "Cards per node."),
     ("--pool", "pool", "ID", "Dedicated pool."),
-    ("--flavor", "flavor", "ID", "Flavor: of the public pool, or modelarts.pool.visual.*."),
+    ("--flavor", "flavor", "ID", "Flavor, of the public pool or a dedicated one."),
     ("--code-dir", "code-dir", "DIR", "Code directory; default: that of COMMAND."),
     ("--code-url", "code-url", "OBS", "Where the code is uploaded to."),
     ("--exclude", "exclude", "PATTERN", "What of the code is not uploaded."),

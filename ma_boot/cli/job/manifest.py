@@ -22,10 +22,10 @@ _PLATFORMS = ("volcano", "mindcluster")
 )
 @click.option("--platform", type=click.Choice(_PLATFORMS), required=True, help="Who writes the rank table.")
 @click.option("--namespace", metavar="NAME", help="Namespace of the objects.")
-@click.option("--secret-name", metavar="NAME", help="Secret with the `secrets`; default: NAME-secrets.")
+@click.option("--secret-name", metavar="NAME", help="Secret of `secrets`; default: NAME-secrets.")
 @click.option("--pull-secret", metavar="NAME", help="Secret by which the image is pulled.")
-@click.option("--region", metavar="REGION", help="Region of SWR, if the image is named without it.")
-@click.option("--upload", is_flag=True, help="Upload the code to `code-url`, as `submit` does.")
+@click.option("--region", metavar="REGION", help="Region of SWR, if the image names none.")
+@click.option("--upload", is_flag=True, help="Upload the code first, as `submit` does.")
 @of_a_job
 @click.pass_context
 def manifest(
@@ -44,7 +44,7 @@ def manifest(
 
     \b
     Example:
-      ma_boot job manifest job.yaml --platform volcano | kubectl apply -f -
+      ma_boot job manifest job.yaml --platform volcano
     """
     from ma_boot.job import CLUSTERS, PodJob, as_yaml, documents, exposed_secrets, in_order, manifest_problems
     from ma_boot.job_service import JobCode, job_code, upload_code

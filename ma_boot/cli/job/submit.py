@@ -37,12 +37,10 @@ class Planned(NamedTuple):
     "words", nargs=-1, metavar="[FILE] [-- [OPTIONS OF ma_boot] COMMAND [ARGS]...]", shell_complete=files
 )
 @of_a_job
-@click.option("--plan", is_flag=True, help="Print the request and what would be uploaded; no network.")
+@click.option("--plan", is_flag=True, help="Print request and uploads; no network.")
 @click.option("--skip-checks", is_flag=True, help="Do not ask the engine, OBS and ModelArts first.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option(
-    "--watch", "follow", is_flag=True, help="Follow the job to its end, as `ma_boot job watch` does."
-)
+@click.option("--watch", "follow", is_flag=True, help="Follow the job to its end, as `job watch`.")
 @click.option("--interval", **SECONDS_ABOVE_0, default=10, show_default=True, help="Time between two looks.")
 @with_access
 @click.pass_context

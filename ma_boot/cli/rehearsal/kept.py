@@ -29,6 +29,8 @@ _directory = click.option(
 def rehearsal() -> None:
     """Lists, opens and removes the rehearsals of `ma_boot --local`.
 
+    The options of a rehearsal itself: `ma_boot --help rehearsal`.
+
     \b
     Example:
       ma_boot rehearsal list

@@ -128,7 +128,7 @@ def test_bash_completes(bash: Bash, typed: str, completed: str) -> None:
     ("words", "expected"),
     [
         (["--conda"], ["plain --conda-env"]),
-        (["r"], ["file r", "plain rank-table", "plain report", "plain run"]),
+        (["r"], ["file r", "plain rank-table", "plain rehearsal", "plain report", "plain run"]),
         (["--rendezvous", "m"], ["plain mindspore", "plain mpi"]),
         (["--python", "x"], ["file x"]),
         (["--code-dir", "x"], ["dir x"]),

@@ -78,12 +78,12 @@ def test_an_invalid_mapping_is_said_once(project: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["-h"], ["help"], ["help", "rehearsal"], ["help", "sync"], ["sync", "-h"]]
+    "arguments", [["-h"], ["help"], ["help", "faults"], ["help", "sync"], ["sync", "-h"]]
 )
 def test_help_by_any_name(project: Path, arguments: Tuple[str, ...]) -> None:
     ended = ma_boot(project, *arguments)
     assert ended.code == 0
-    assert ("--nodes" if "rehearsal" in arguments else "Usage: ma_boot") in ended.output
+    assert ("--fault FAULT" if "faults" in arguments else "Usage: ma_boot") in ended.output
     assert ended.output.splitlines()[0].startswith("Usage: ma_boot sync") == ("sync" in arguments)
 
 

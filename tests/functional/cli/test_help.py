@@ -81,7 +81,9 @@ def test_a_page_fits_a_screen_and_has_an_example(capfd: pytest.CaptureFixture[st
 def test_no_sentence_is_cut(capfd: pytest.CaptureFixture[str]) -> None:
     cut = {}
     for words in COMMANDS:
-        page = re.sub(r"(COMMAND \[ARGS\]|\[ARGS\]|EVENTS|FILES|0,1,)\.\.\.", "", shown(words, capfd))
+        page = re.sub(
+            r"(COMMAND \[ARGS\]|\[ARGS\]|\[NAME\]|EVENTS|FILES|0,1,)\.\.\.", "", shown(words, capfd)
+        )
         cut[words] = re.findall(r"\w*\.\.\.", page)
     assert {words: found for words, found in cut.items() if found} == {}
 
@@ -156,7 +158,7 @@ def parsed(line: str) -> click.Context:
 def objections(line: str) -> List[object]:
     """What is wrong with a command line."""
     try:
-        context = parsed(line.replace("log/*", "log/job-node-0"))
+        context = parsed(line.replace("/*-", "/job-node-0-"))
     except click.ClickException as error:
         return [error.format_message()]
     if context.command is not run:
@@ -180,7 +182,7 @@ NEEDS_MORE = ("generate", "/user/config", "server_0.json")  # cards, the platfor
 
 @pytest.mark.parametrize("line", [line for line in ALONE if not any(word in line for word in NEEDS_MORE)])
 def test_an_example_works(line: str, job_directory: Path) -> None:
-    words = shlex.split(line.replace("log/*", "log/job-node-0"))[1:]
+    words = shlex.split(line.replace("/*-", "/job-node-0-"))[1:]
     more = ["--obs-root", "obs"] if words[0] == "sync" and "--obs-root" not in words else []
     assert main([*words, *more], ENVIRON) == 0
 
@@ -207,11 +209,12 @@ def job_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("path_mapping_config.py").write_text(
         "PATH_MAPPING_CONFIG = {'input': {'data': 'obs://bucket/data/'}, 'output': {'out': 'obs://bucket/out/'}}"
     )
-    for name in ("obs/bucket/data", "out", "log"):
+    for name in ("obs/bucket/data", "out", "log", "old"):
         Path(name).mkdir(parents=True)
     Path("obs/bucket/data/file").write_text("content")
     Path("out/file").write_text("content")
-    Path("log/job-node-0-events.jsonl").write_text(synthetic_job(1, 2)[0])
+    for log in ("log", "old"):
+        Path(f"{log}/job-node-0-events.jsonl").write_text(synthetic_job(1, 2)[0])
     return tmp_path
 
 
