@@ -92,7 +92,7 @@ push-values:
 		{ echo "make push: expected REGION and ORGANIZATION: make push REGION=cn-north-4 ORGANIZATION=yours" >&2; exit 64; }
 
 test: $(VENV)/made ## all tests but those that have a target of their own
-	@echo "About four minutes on two cores. Tests that take longer, or need more, have targets of their own: make help"
+	@echo "About five minutes on two cores. Tests that take longer, or need more, have targets of their own: make help"
 	$(VENV)/bin/python -m pytest $(PARALLEL) $(QUICK)
 
 test-conformance: $(VENV)/made ## the tests that compare with another server of S3 and its clients: need ceph-mon, ceph-osd, radosgw, ceph-common
