@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
-from typing import Any, Collection, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import pytest
 
@@ -177,16 +177,3 @@ def test_the_ranks_of_a_node_are_told_with_their_states(
         (2, 0, 0.0, "", 3),
     ]
     assert all(one["stack"].startswith("no stacks: ") for one in body["ranks"][:2])
-
-
-@pytest.fixture
-def journal(tmp_path: Path) -> Iterator[EventLog]:
-    log = EventLog(tmp_path)
-    yield log
-    log.close()
-
-
-@pytest.fixture
-def inbox() -> Iterator[SignalInbox]:
-    with SignalInbox() as inbox:
-        yield inbox
