@@ -60,11 +60,11 @@ def activity(threads: Sequence[ThreadStack]) -> Activity:
         kind = _kind(frame)
         if kind is not None:
             outer = [one for one in frames[position:] if not one.is_native]
-            by = next((one for one in outer if not re.search(_LIBRARIES, one.place)), None)
+            by = next(filter(_is_own, outer), None)
             verb = "waiting for the device in" if kind == DEVICE else "in"
             return Activity(kind, frame, by, (kind, frame.name, *map(str, outer)), verb)
     python = [frame for frame in frames if not frame.is_native]
-    by = next((frame for frame in python if not re.search(_LIBRARIES, frame.place)), None)
+    by = next(filter(_is_own, python), None)
     at = by or next(iter([*python, *frames]), None)
     calls = " ".join(map(str, python))
     verb = next((text for pattern, text in _OWN_WORK if re.search(pattern, calls)), "in")
@@ -82,5 +82,10 @@ def _kind(frame: Frame) -> Optional[str]:
 
 def _without_waiting(frames: Sequence[Frame]) -> Sequence[Frame]:
     """The calls without the inner ones of libraries: who polls is now in one of them, now in another."""
-    own = [number for number, frame in enumerate(frames) if not re.search(_LIBRARIES, frame.place)]
+    own = [number for number, frame in enumerate(frames) if _is_own(frame)]
     return frames[own[0] :] if own else frames
+
+
+def _is_own(frame: Frame) -> bool:
+    """Whether it is the user's code, not that of a library."""
+    return re.search(_LIBRARIES, frame.place) is None

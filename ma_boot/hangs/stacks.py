@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from typing import List, NamedTuple, Tuple
 
-FAULTHANDLER = "(most recent call first)"
 _THREAD = r'^Thread \S+(?: \([\w+]+\))?(?:: "(?P<name>.*)")?$'
 _DUMPED = r"^(?:Current thread|Thread) 0x[0-9a-f]+.*\(most recent call first\):$"
 _SPY_FRAME = r"^ +(?P<function>\S.*) \((?P<place>[^()]+)\)$"
@@ -25,11 +24,6 @@ class Frame(NamedTuple):
 
     function: str
     place: str
-
-    @property
-    def file(self) -> str:
-        """The file, without the line."""
-        return self.place.rpartition(":")[0] or self.place
 
     @property
     def is_native(self) -> bool:
