@@ -22,7 +22,10 @@ from path_mapping.stores.units import (
 from path_mapping.stores.upload_path import UploadPath
 from path_mapping.wire import Access, Credentials
 
-BUFFER = 1 << 20  # bytes: a small object arrives in one piece, a large one with few system calls
+# Bytes: a small object arrives in one piece, a large one with few system calls. Larger writes are no faster,
+# and take up to twice as long on a virtual machine: they become large folios, of memory that the host has yet
+# to give.
+BUFFER = 1 << 19
 
 Moved = Callable[[int], None]
 
