@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.rank_table.table import RankTable, TableFinding, is_number
 
@@ -114,20 +114,27 @@ def _level_rows(listed: Any) -> List[Dict[str, Any]]:
             "pod": None,
             "server_id": None,
             "device_id": one.get("device_id"),
-            "device_ip": next(iter(_addresses(one.get("level_list"))), None),
+            "device_ip": _address(one.get("level_list")),
         }
         for one in ranks
     ]
 
 
-def _addresses(value: Any) -> Iterator[str]:
-    """The addresses of all levels, which are objects in lists of objects."""
+def _address(levels: Any) -> Optional[str]:
+    """The address of the outermost network that has IP, which is that between servers; else the first EID."""
+    found = list(_addresses(levels))
+    of_ip = [address for kind, address in found if kind.startswith("IP")]
+    return of_ip[-1] if of_ip else next((address for _, address in found), None)
+
+
+def _addresses(value: Any) -> Iterator[Tuple[str, str]]:
+    """The addresses of all levels, which are objects in lists of objects, each after its type."""
     if isinstance(value, list):
         for item in value:
             yield from _addresses(item)
     elif isinstance(value, dict):
         if isinstance(value.get("addr"), str):
-            yield value["addr"]
+            yield str(value.get("addr_type")), value["addr"]
         yield from _addresses(value.get("rank_addr_list"))
 
 

@@ -96,14 +96,26 @@ def _mindcluster_super_pods(nodes: int, devices: int) -> Document:
 
 
 def _mindcluster_levels(nodes: int, devices: int) -> Document:
-    """Version 2.0, of A5: a list of ranks, its numbers are numbers."""
+    """Of an Ascend 950 with RoCE: levels 0 (in the server) and 1 (in the super pod) by EID, 3 by address."""
     ranks = []
     for rank in range(nodes * devices):
-        address = {"addr_type": "IPV4", "addr": f"10.{rank // 250}.{rank % 250}.1", "plane_id": "0"}
-        level = {"net_layer": 0, "net_instance_id": "rack-0", "rank_addr_list": [address]}
-        local = rank % devices
-        ranks.append({"rank_id": rank, "local_id": local, "device_id": local, "level_list": [level]})
+        node, local = divmod(rank, devices)
+        eid = 0x2000100000DF000000 + 0x1000 * rank
+        levels = [
+            _level(0, f"0-{node}", "TOPO_FILE_DESC", "EID", f"{eid + 1:032x}", ["0/0"]),
+            _level(1, "0", "CLOS", "EID", f"{eid + 9:032x}", ["0/4"]),
+            _level(3, "CLUSTER", "CLOS", "IPV4", f"10.{rank // 250}.{rank % 250}.1", []),
+        ]
+        ranks.append({"rank_id": rank, "local_id": local, "device_id": local, "level_list": levels})
     return {"status": "completed", "version": "2.0", "rank_count": len(ranks), "rank_list": ranks}
+
+
+def _level(
+    layer: int, instance: str, net_type: str, addr_type: str, address: str, ports: List[str]
+) -> Document:
+    found = {"addr_type": addr_type, "addr": address, "ports": ports, "plane_id": "0"}
+    of_net = {"net_layer": layer, "net_instance_id": instance, "net_type": net_type, "net_attr": ""}
+    return {**of_net, "rank_addr_list": [found]}
 
 
 _WITHOUT_DATA = {"status": "initializing", "version": "1.0", "server_count": "", "server_list": None}

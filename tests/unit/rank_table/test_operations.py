@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 
@@ -122,3 +122,24 @@ def test_the_addresses_of_a_fake(node: int, server: str, address: str) -> None:
         address,
         address.replace("192.1", "192.2", 1),
     ]
+
+
+@pytest.mark.parametrize(
+    ("addresses", "shown"),
+    [
+        ([("EID", "e0"), ("EID", "e1"), ("IPV4", "10.0.0.1")], "10.0.0.1"),
+        ([("IPV4", "10.0.0.1"), ("EID", "e1"), ("IPV6", "fd00::1")], "fd00::1"),
+        ([("EID", "e0"), ("EID", "e1")], "e0"),
+        ([], None),
+    ],
+)
+def test_version_2_is_shown_with_the_address_between_servers(
+    addresses: List[Tuple[str, str]], shown: Optional[str]
+) -> None:
+    levels = [
+        {"net_layer": layer, "rank_addr_list": [{"addr_type": kind, "addr": address}]}
+        for layer, (kind, address) in enumerate(addresses)
+    ]
+    rank = {"rank_id": 0, "device_id": 3, "level_list": levels}
+    document = {"status": "completed", "version": "2.0", "rank_count": 1, "rank_list": [rank]}
+    assert [row["device_ip"] for row in rows(parse(document))] == [shown]

@@ -167,10 +167,15 @@ class TestSwitches:
         (
             "mindcluster-2.0",
             250,
-            ("rank_list", -1, "level_list", 0, "rank_addr_list", 0, "addr"),
+            ("rank_list", -1, "level_list", -1, "rank_addr_list", 0, "addr"),
             "10.0.249.1",
         ),
-        ("mindcluster-2.0", 251, ("rank_list", -1, "level_list", 0, "rank_addr_list", 0, "addr"), "10.1.0.1"),
+        (
+            "mindcluster-2.0",
+            251,
+            ("rank_list", -1, "level_list", -1, "rank_addr_list", 0, "addr"),
+            "10.1.0.1",
+        ),
     ],
 )
 def test_addresses_of_many_nodes_stay_addresses(
