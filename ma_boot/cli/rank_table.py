@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import List, Optional, Sequence
+from typing import Dict, List, Optional, Sequence
 
 import click
 
 from ma_boot.cli.help import Group
 from ma_boot.cli.options import FILE, PRODUCT, RANK_ORDER, SECONDS, files
-from ma_boot.errors import ConfigError, ExitCode
+from ma_boot.errors import ConfigError, ExitCode, InputMissing
 
 # Of the room rank_table, which the help does not load; a test compares them.
 WRITERS = [
@@ -143,10 +143,22 @@ def merge(files: Sequence[str], output: str, product: Optional[str]) -> None:
     show_default=True,
     help="File with the addresses, used if there is no hccn_tool.",
 )
+@click.option(
+    "--version",
+    type=click.Choice(["1.0", "1.2"]),
+    default="1.0",
+    show_default=True,
+    help="Its version; 1.2 has the super pod of an A3, from npu-smi.",
+)
 @_output
 @_product
 def generate(
-    devices: Optional[str], server_id: Optional[str], hccn_conf: str, output: str, product: Optional[str]
+    devices: Optional[str],
+    server_id: Optional[str],
+    hccn_conf: str,
+    version: str,
+    output: str,
+    product: Optional[str],
 ) -> None:
     """Generates the table of this machine, from hccn_tool or hccn.conf.
 
@@ -155,17 +167,13 @@ def generate(
       ma_boot rank-table generate --devices 0,1,2,3 -o rank_table.json
     """
     from ma_boot.cli.table_files import checked, write_table
-    from ma_boot.modelarts import card_addresses, own_address
+    from ma_boot.modelarts import own_address, own_super_pod
     from ma_boot.rank_table import machine_table
 
     wanted = _numbers(devices)
-    addresses = card_addresses(wanted, Path(hccn_conf))
-    missing = [device for device in wanted if device not in addresses]
-    if missing or not addresses:
-        what = ", ".join(map(str, missing)) or "any card"
-        raise ConfigError(f"no address of {what} in hccn_tool or {hccn_conf}; found: {sorted(addresses)}")
-    chosen = {device: addresses[device] for device in wanted or addresses}
-    write_table(checked(machine_table(server_id or own_address(), chosen), product), output)
+    super_pod = own_super_pod(wanted) if version == "1.2" else None
+    chosen = _addresses(wanted, Path(hccn_conf), needed=super_pod is None)
+    write_table(checked(machine_table(server_id or own_address(), chosen, super_pod), product), output)
 
 
 @rank_table.command(name="fake")
@@ -264,6 +272,23 @@ def diff(before: str, after: str, rank_order: str) -> int:
     lines = moved(ranked(read_table(before), rank_order), ranked(read_table(after), rank_order))
     print_lines("\n".join(lines) or "no rank has moved")
     return 1 if lines else 0
+
+
+def _addresses(wanted: Sequence[int], hccn_conf: Path, needed: bool) -> Dict[int, str]:
+    """The addresses of the cards; those in a super pod need none, so there may be none at all."""
+    from ma_boot.modelarts import card_addresses
+
+    try:
+        found = card_addresses(wanted, hccn_conf)
+    except InputMissing:
+        if needed:
+            raise
+        return {}
+    missing = [device for device in wanted if device not in found]
+    if needed and (missing or not found):
+        what = ", ".join(map(str, missing)) or "any card"
+        raise ConfigError(f"no address of {what} in hccn_tool or {hccn_conf}; found: {sorted(found)}")
+    return {device: address for device, address in found.items() if not wanted or device in wanted}
 
 
 def _numbers(text: Optional[str]) -> List[int]:

@@ -19,6 +19,7 @@ from ma_boot.modelarts.job import (
 from ma_boot.modelarts.ports import check_free, free_port
 from ma_boot.modelarts.rank_table_file import wait_until_completed
 from ma_boot.modelarts.route_plan import planned_route
+from ma_boot.modelarts.super_pod import own_super_pod
 from ma_boot.modelarts.this_container import look_around, with_machine
 
 __all__ = [
@@ -44,6 +45,7 @@ __all__ = [
     "instance_name",
     "look_around",
     "own_address",
+    "own_super_pod",
     "planned_route",
     "read_channels",
     "read_job",

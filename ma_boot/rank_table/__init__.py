@@ -13,7 +13,7 @@ older documents call it "v0.1"), template one is what HCCL and MindSpore read (s
 
 from ma_boot.rank_table.fake_table import fake
 from ma_boot.rank_table.identity import Identity, own_pod
-from ma_boot.rank_table.operations import machine_table, merged, moved, rows
+from ma_boot.rank_table.operations import SuperPod, machine_table, merged, moved, rows
 from ma_boot.rank_table.packing import is_packed, packed
 from ma_boot.rank_table.rank_order import convert
 from ma_boot.rank_table.read import NotYet, completed_document, parse
@@ -31,6 +31,7 @@ __all__ = [
     "NotYet",
     "Pod",
     "RankTable",
+    "SuperPod",
     "TableFinding",
     "Unreadable",
     "completed_document",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.rank_table.table import RankTable, TableFinding, is_number
 
@@ -82,18 +82,41 @@ def _places(table: RankTable) -> Dict[int, str]:
     }
 
 
-def machine_table(server_id: str, addresses: Mapping[int, str]) -> Dict[str, Any]:
-    """The document of one server with these addresses by card, ranks in the order of the cards."""
+class SuperPod(NamedTuple):
+    """A super pod of A3s as one server sees it: its id, and the `super_device_id` of each card here."""
+
+    super_pod_id: str
+    super_device_ids: Mapping[int, str]
+
+
+def machine_table(
+    server_id: str, addresses: Mapping[int, str], super_pod: Optional[SuperPod] = None
+) -> Dict[str, Any]:
+    """The document of one server with these addresses by card, ranks in the order of the cards.
+
+    With a super pod it is of version 1.2 and has the cards of that, also those without an address: inside of
+    a super pod they need none.
+    """
+    sdids = super_pod.super_device_ids if super_pod else {}
     devices = [
-        {"device_id": str(device), "device_ip": addresses[device], "rank_id": str(rank)}
-        for rank, device in enumerate(sorted(addresses))
+        {
+            "device_id": str(device),
+            **({"super_device_id": sdids[device]} if super_pod else {}),
+            **({"device_ip": addresses[device]} if device in addresses else {}),
+            "rank_id": str(rank),
+        }
+        for rank, device in enumerate(sorted(sdids if super_pod else addresses))
     ]
-    return {
+    document: Dict[str, Any] = {
         "status": "completed",
-        "version": "1.0",
+        "version": "1.2" if super_pod else "1.0",
         "server_count": "1",
         "server_list": [{"server_id": server_id, "device": devices}],
     }
+    if super_pod:
+        servers = [{"server_id": server_id}]
+        document["super_pod_list"] = [{"super_pod_id": super_pod.super_pod_id, "server_list": servers}]
+    return document
 
 
 def rows(table: RankTable) -> List[Dict[str, Any]]:
