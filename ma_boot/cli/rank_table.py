@@ -18,6 +18,8 @@ WRITERS = [
     *("mindcluster", "mindcluster-1.2", "mindcluster-2.0"),
 ]
 
+_COLUMNS = ("rank", "pod", "server_id", "device_id", "device_ip")
+
 # Each command imports what it needs: the help and completion need none of it.
 
 _product = click.option("--product", type=PRODUCT, help="Ascend product whose rules apply.")
@@ -49,22 +51,25 @@ def rank_table() -> None:
 @_order
 @_json
 def show(file: str, rank_order: str, as_json: bool) -> None:
-    """Prints a line for each rank of the table in FILE.
+    """Prints a line for each rank of the table in FILE, or for each device of a file of switches.
+
+    Pods and switches are shown if ranktable_tor.json is beside FILE.
 
     \b
     Example:
       ma_boot rank-table show jobstart_hccl.json
     """
-    from ma_boot.cli.table_files import print_json, ranked, read_table
+    from ma_boot.cli.table_files import print_json, ranked, read_shown
     from ma_boot.rank_table import rows
     from ma_boot.reporting import print_lines
 
-    found = rows(ranked(read_table(file), rank_order))
+    table, beside = read_shown(file)
+    found = beside.added(rows(ranked(table, rank_order)))
     if as_json:
         print_json(found)
         return
-    names = ("rank", "pod", "server_id", "device_id", "device_ip")
-    lines = [names, *(tuple("-" if row[name] is None else str(row[name]) for name in names) for row in found)]
+    names = tuple(dict.fromkeys([*_COLUMNS, *(name for row in found for name in row)]))
+    lines = [names, *(tuple(_cell(row.get(name)) for name in names) for row in found)]
     widths = [max(map(len, column)) for column in zip(*lines)]
     padded = ("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
     print_lines("\n".join(padded))
@@ -76,6 +81,8 @@ def show(file: str, rank_order: str, as_json: bool) -> None:
 @_json
 def validate_command(file: str, product: Optional[str], as_json: bool) -> int:
     """Checks the table in FILE against HCCL's rules and prints all findings; exits with 65 if one is fatal.
+
+    What differs in ranktable_tor.json and in the table of all clusters beside FILE is a warning.
 
     \b
     Example:
@@ -272,6 +279,10 @@ def diff(before: str, after: str, rank_order: str) -> int:
     lines = moved(ranked(read_table(before), rank_order), ranked(read_table(after), rank_order))
     print_lines("\n".join(lines) or "no rank has moved")
     return 1 if lines else 0
+
+
+def _cell(value: object) -> str:
+    return "-" if value is None else str(value)
 
 
 def _addresses(wanted: Sequence[int], hccn_conf: Path, needed: bool) -> Dict[int, str]:

@@ -11,22 +11,26 @@ is detected from the shape of the document. Template two is what ModelArts provi
 older documents call it "v0.1"), template one is what HCCL and MindSpore read (servers with ranks; "v1.0").
 """
 
+from ma_boot.rank_table.beside import GLOBAL_NAME, FilesBeside
 from ma_boot.rank_table.fake_table import fake
 from ma_boot.rank_table.identity import Identity, own_pod
 from ma_boot.rank_table.operations import SuperPod, machine_table, merged, moved, rows
 from ma_boot.rank_table.packing import is_packed, packed
 from ma_boot.rank_table.rank_order import convert
-from ma_boot.rank_table.read import NotYet, completed_document, parse
+from ma_boot.rank_table.read import NotYet, completed_document, parse, parse_tor, whole_document
 from ma_boot.rank_table.rules import PRODUCTS, validate
-from ma_boot.rank_table.table import Device, Pod, RankTable, TableFinding, Unreadable, errors
-from ma_boot.rank_table.tor_file import TOR_NAME, server_of
+from ma_boot.rank_table.table import TOR, Device, Pod, RankTable, TableFinding, Unreadable, errors
+from ma_boot.rank_table.tor_file import TOR_NAME, is_tor, server_of
 from ma_boot.rank_table.writers import WRITERS
 
 __all__ = [
+    "GLOBAL_NAME",
     "PRODUCTS",
+    "TOR",
     "TOR_NAME",
     "WRITERS",
     "Device",
+    "FilesBeside",
     "Identity",
     "NotYet",
     "Pod",
@@ -39,13 +43,16 @@ __all__ = [
     "errors",
     "fake",
     "is_packed",
+    "is_tor",
     "machine_table",
     "merged",
     "moved",
     "own_pod",
     "packed",
     "parse",
+    "parse_tor",
     "rows",
     "server_of",
     "validate",
+    "whole_document",
 ]

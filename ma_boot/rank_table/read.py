@@ -10,6 +10,7 @@ from ma_boot.rank_table.rules import validate
 from ma_boot.rank_table.table import (
     INVALID,
     MISSING,
+    TOR,
     Device,
     Pod,
     RankTable,
@@ -38,6 +39,21 @@ def completed_document(content: Union[str, bytes]) -> Union[Dict[str, Any], NotY
     The platform does not write the file atomically: an empty file, half a document and a document with only
     a status are states that every job goes through.
     """
+    document = whole_document(content)
+    if isinstance(document, NotYet):
+        return document
+    status = document.get("status")
+    if status is None:
+        return NotYet("the table has no status")
+    if status not in _COMPLETED:
+        return NotYet(f'status is "{status}"')
+    if document.get("server_list", "") is None:
+        return NotYet(f'status is "{status}", but server_list is null')
+    return document
+
+
+def whole_document(content: Union[str, bytes]) -> Union[Dict[str, Any], NotYet]:
+    """The document whatever its status is, unpacked, or why it is none."""
     data = content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass")
     if is_packed(data):
         try:
@@ -58,13 +74,6 @@ def completed_document(content: Union[str, bytes]) -> Union[Dict[str, Any], NotY
         return NotYet(f"the file is not complete JSON ({len(text)} characters; {error})")
     if not isinstance(document, dict):
         return NotYet(f"the file contains a JSON {type(document).__name__}, expected an object")
-    status = document.get("status")
-    if status is None:
-        return NotYet("the table has no status")
-    if status not in _COMPLETED:
-        return NotYet(f'status is "{status}"')
-    if document.get("server_list", "") is None:
-        return NotYet(f'status is "{status}", but server_list is null')
     return document
 
 
@@ -86,6 +95,20 @@ def parse(document: Mapping[str, Any], product: Optional[str] = None) -> RankTab
         reading.report("$", "no known list", expected, MISSING)
         return reading.table("", (), strings)
     return reading.table("two", reading.groups(strings), strings)
+
+
+def parse_tor(document: Mapping[str, Any]) -> RankTable:
+    """Reads a file of switches: its devices have `tor_ip` and `tor_port` in `more`.
+
+    Raises `Unreadable` as `parse` does.
+    """
+    reading = _Reading(None)
+    strings: Mapping[str, Any] = reading.strings(document, "")
+    pods = [
+        reading.pod(server, at, reading.text(server, "pod_name", at), "device", ranked=False)
+        for at, server in reading.objects(strings, "server_list", "")
+    ]
+    return reading.table(TOR, pods, strings)
 
 
 class _Reading:

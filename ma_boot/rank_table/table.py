@@ -11,6 +11,8 @@ from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tup
 MISSING = "EI0017"  # "Config ... is missing in the ranktable file", "property value ... is not string!"
 INVALID = "EI0014"  # "Value [...] for ranktable variable [...] is invalid"
 
+TOR = "tor"  # the template of a file of switches, which has pods and no ranks
+
 _NOTHING_MORE: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -75,7 +77,7 @@ class Pod(NamedTuple):
 
 
 class RankTable(NamedTuple):
-    """A completed table; `template` is "two", "1.0", "1.2" or "2.0".
+    """A completed table; `template` is "two", "1.0", "1.2", "2.0", or `TOR` for a file of switches.
 
     `document` is the JSON it was read from, with numbers replaced by strings (HCCL rejects numbers);
     `findings` are those made while reading. A 2.0 table is passed through: it has no `pods`, and its

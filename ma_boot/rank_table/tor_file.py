@@ -7,11 +7,17 @@ packed, and its status stays `initializing`.
 from __future__ import annotations
 
 import json
-from typing import Optional
+from typing import Any, Mapping, Optional
 
 from ma_boot.rank_table.packing import is_packed, unpacked
 
 TOR_NAME = "ranktable_tor.json"
+
+
+def is_tor(document: Mapping[str, Any]) -> bool:
+    """Whether it is a file of switches: of all documents with servers, it alone names pods."""
+    listed = document.get("server_list")
+    return isinstance(listed, list) and any(isinstance(one, dict) and "pod_name" in one for one in listed)
 
 
 def server_of(pod: str, content: bytes) -> Optional[str]:
