@@ -16,11 +16,13 @@ def variables(environ: Mapping[str, str], job: JobEnvironment) -> Iterator[Findi
     nodes, hosts = environ.get("VC_WORKER_NUM", ""), len(job.worker_hosts)
     # Elsewhere these count the pods of one task, or of one child of a HyperJob.
     standard = job.whereabouts.platform.name in ("modelarts", "bare")
-    if standard and nodes.isdecimal() and int(nodes) != job.node_count:
+    # MA_NUM_HOSTS may be that of a YAML, too: of a HyperJob it counts the pods of all children.
+    of_part = not environ.get("MA_JOB_DIR")
+    if standard and nodes.isdecimal() and _contradicts(int(nodes), job.node_count, of_part):
         yield Finding(
             "variables", ERROR, f"MA_NUM_HOSTS is {job.node_count}, VC_WORKER_NUM is {nodes}", _NOT_SET
         )
-    if standard and hosts and hosts != job.node_count:
+    if standard and hosts and _contradicts(hosts, job.node_count, of_part):
         yield Finding(
             "variables",
             ERROR,
@@ -44,6 +46,11 @@ def variables(environ: Mapping[str, str], job: JobEnvironment) -> Iterator[Findi
             "variables", ERROR, f"HCCL_CONNECT_TIMEOUT is {timeout!r}", "HCCL accepts 120 to 7200 seconds"
         )
     yield Finding("job", OK, job.summary())
+
+
+def _contradicts(counted: int, nodes: int, of_part: bool) -> bool:
+    """Whether Volcano counts other nodes than the job has; of a part of the job, fewer are right."""
+    return counted > nodes if of_part else counted != nodes
 
 
 def found(environ: Mapping[str, str], job: JobEnvironment) -> Finding:

@@ -233,8 +233,9 @@ def _words(pods: PodJob) -> Sequence[str]:
 
 
 def _of_the_pod(cluster: Cluster) -> List[Dict[str, Any]]:
-    """Variables by which ma_boot finds this pod in the rank table."""
+    """Variables by which ma_boot finds this pod in the rank table, and which start of the job it is."""
     fields = {cluster.host: "status.hostIP", "POD_IP": "status.podIP", "POD_UID": "metadata.uid"}
+    fields["VC_JOB_RETRY_COUNT"] = "metadata.annotations['volcano.sh/job-retry-count']"
     if cluster.annotated:
         fields["ASCEND_VISIBLE_DEVICES"] = f"metadata.annotations['{cluster.resource}']"
     return [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()]

@@ -9,13 +9,14 @@ import json
 from typing import Any, Collection, FrozenSet, List, Mapping, NamedTuple, Optional
 
 RESET_FILE = "/user/restore/reset/config/reset.json"
+_UNSUPPORTED = "and RestartFaultProcess asks to restart that process alone, which ma_boot does not do"
 
 
 class Reset(NamedTuple):
     """One state of the file: global ranks by their status, and what is asked for.
 
     `flushing` says that faults are still collected; `round` grows each time that all processes are to start
-    anew; `graceful` asks to save a checkpoint and to end.
+    anew; `graceful` asks to save a checkpoint and to end; `only_faulty` to restart no process but the faulty.
     """
 
     faulty: FrozenSet[int] = frozenset()
@@ -23,6 +24,7 @@ class Reset(NamedTuple):
     round: int = 0
     flushing: bool = False
     graceful: bool = False
+    only_faulty: bool = False
 
     def closed_to(self, ranks: Collection[int]) -> str:
         """Why a node with these ranks must not start processes now; empty if it may."""
@@ -36,7 +38,10 @@ class Reset(NamedTuple):
         if self.graceful and not before.graceful:
             return "GracefulExit: save a checkpoint and end"
         own = sorted(self.faulty.intersection(ranks))
-        return f"a fault of {_named(own)} on this node" if own else ""
+        if not own:
+            return ""
+        found = f"a fault of {_named(own)} on this node"
+        return f"{found}, {_UNSUPPORTED}" if self.only_faulty else found
 
     def restarts(self, before: Reset) -> str:
         """Why all processes are to start anew, that were started at the state `before`; empty if not."""
@@ -59,6 +64,7 @@ def parse_reset(text: str) -> Optional[Reset]:
         round=_number(found.get("RetryTime")),
         flushing=found.get("FaultFlushing") is True,
         graceful=_number(found.get("GracefulExit")) == 1,
+        only_faulty=found.get("RestartFaultProcess") is True,
     )
 
 

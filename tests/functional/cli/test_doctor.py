@@ -81,7 +81,7 @@ def test_for_people_each_line_has_a_remedy_below(node: Node) -> None:
             "VC_WORKER_NUM is 3",
         ),
         (
-            {"MA_NUM_HOSTS": "2", "VC_TASK_INDEX": "0", "VC_WORKER_HOSTS": "127.0.0.1"},
+            {"MA_NUM_HOSTS": "2", "VC_TASK_INDEX": "0", "VC_WORKER_HOSTS": "127.0.0.1", "MA_JOB_DIR": "/x"},
             "variables",
             "has 1 names",
         ),
@@ -285,6 +285,20 @@ class TestPreflight:
         assert ended.code == 0, ended.output
         assert time.monotonic() - started < 20
         assert "npu-smi" not in ended.output
+
+
+def test_the_nodes_that_the_yaml_of_a_hyperjob_tells_are_no_contradiction() -> None:
+    """Volcano counts the pods of one child job; ModelArts, which has its own variables too, those of the job."""
+    child = {"VC_TASK_INDEX": "1", "VC_WORKER_NUM": "2", "VC_WORKER_HOSTS": "hj-0-w-0.hj-0,hj-0-w-1.hj-0"}
+    environ = {**child, "MA_NUM_HOSTS": "4", "MA_VJ_NAME": "hj"}
+    job = read_job(environ, "hj-0-w-1", look=Around)
+    assert job.node_count == 4
+    assert [finding.severity for finding in variables(environ, job)] == ["ok"]
+    fewer = {**environ, "MA_NUM_HOSTS": "1", "VC_TASK_INDEX": "0"}
+    on_modelarts = {**environ, "MA_JOB_DIR": "/home/ma-user/modelarts/user-job-dir"}
+    for wrong in (fewer, on_modelarts):
+        found = variables(wrong, read_job(wrong, "hj-0-w-1", look=Around))
+        assert [one.severity for one in found] == ["error", "error", "ok"]
 
 
 def test_the_counts_of_a_task_are_no_contradiction_on_volcano() -> None:

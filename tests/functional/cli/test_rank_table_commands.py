@@ -331,27 +331,48 @@ class TestWaiting:
         assert three.boot("--product", "910a", RANK).code == 65
 
 
-def test_a_table_that_is_mounted_by_itself_is_never_updated(tmp_path: Path) -> None:
-    """As a ConfigMap with `subPath` is."""
-    if shutil.which("bwrap") is None:
-        unavailable("no bwrap (Debian: bubblewrap)")
-    (tmp_path / "of the map.json").write_text('{"status": "initializing"}')
-    config = tmp_path / "user config"
-    config.mkdir()
-    table = config / "jobstart_hccl.json"
-    table.write_text("")
-    command = [sys.executable, "-m", "ma_boot", "rank-table", "wait", "--timeout", "0.1", str(table)]
-    mounted = [
-        "bwrap",
-        "--dev-bind",
-        "/",
-        "/",
-        "--bind",
-        str(tmp_path / "of the map.json"),
-        str(table),
-        *command,
-    ]
-    said = [subprocess.run(argv, capture_output=True, text=True, check=False) for argv in (mounted, command)]
-    assert [done.returncode for done in said] == [75, 75], said
-    assert "is mounted by itself, so a later table does not reach this container" in said[0].stderr
-    assert "mounted by itself" not in said[1].stderr
+class TestMountedByItself:
+    """As a ConfigMap with `subPath` is, which is never updated."""
+
+    @pytest.fixture
+    def table(self, tmp_path: Path) -> Path:
+        if shutil.which("bwrap") is None:
+            unavailable("no bwrap (Debian: bubblewrap)")
+        (tmp_path / "of the map.json").write_text('{"status": "initializing"}')
+        (tmp_path / "user config").mkdir()
+        table = tmp_path / "user config" / "jobstart_hccl.json"
+        table.write_text("")
+        return table
+
+    def waits(self, table: Path, *command: str) -> List[Told]:
+        """The command with the mount, and without it."""
+        source = table.parent.parent / "of the map.json"
+        mounted = ("bwrap", "--dev-bind", "/", "/", "--bind", str(source), str(table), *command)
+        runs = [
+            subprocess.run(argv, capture_output=True, text=True, check=False) for argv in (mounted, command)
+        ]
+        return [Told(done.returncode, done.stdout, done.stderr) for done in runs]
+
+    def test_is_said_at_the_end(self, table: Path) -> None:
+        wait = ("-m", "ma_boot", "rank-table", "wait", "--timeout", "0.1", str(table))
+        said = self.waits(table, sys.executable, *wait)
+        assert [done.code for done in said] == [75, 75], said
+        assert "is mounted by itself, so a later table does not reach this container" in said[0].errors
+        assert "mounted by itself" not in said[1].errors
+
+    def test_is_said_once_while_waiting_after_the_time_that_a_table_takes(self, table: Path) -> None:
+        """With another time here: a minute is long for a test."""
+        program = (
+            "import sys, time\n"
+            "from ma_boot.modelarts import rank_table_file as waiting\n"
+            "assert waiting.ALONE_SECONDS == 60\n"
+            "waiting.ALONE_SECONDS, started = 0.3, time.monotonic()\n"
+            "say = lambda text: print(f'{time.monotonic() - started:.1f}', text, flush=True)\n"
+            "waiting.wait_until_completed(sys.argv[1], 1.0, sleep=time.sleep, check=lambda: None, say=say)\n"
+        )
+        mounted, plain = self.waits(table, sys.executable, "-c", program, str(table))
+        (line,) = [line for line in mounted.output.splitlines() if "mounted by itself" in line]
+        assert line.endswith("if that is a ConfigMap with subPath: mount its directory")
+        assert 0.3 <= float(line.split()[0]) < 1.0
+        assert "waiting for" in plain.output
+        assert "mounted by itself" not in plain.output

@@ -80,7 +80,9 @@ def test_the_pods_boot_the_ranks_of_the_rehearsal(desk: Desk, platform: str) -> 
     assert done.code == 0, done.err
     assert "kubectl create secret generic first-secrets" in done.err
     pods = Pods(list(yaml.safe_load_all(done.out)), desk.project.parent / "cluster", platform)
-    assert told("\n".join(pods.run())) == rehearsed
+    outputs = pods.run()
+    assert told("\n".join(outputs)) == rehearsed
+    assert all("scheduled 3 times (VC_JOB_RETRY_COUNT + 1)" in of_pod for of_pod in outputs[-NODES:])
     keys = sorted(one.key for one in store.list("bucket", "out/"))
     assert keys == ["out/0", "out/1", "out/2", "out/3"]
 
@@ -142,6 +144,7 @@ class Pods:
             "status.hostIP": f"10.0.0.{node + 1}",
             "status.podIP": f"172.16.0.{node + 1}",
             "metadata.uid": f"6f1c0a2e-0000-4000-8000-{node:012}",
+            "metadata.annotations['volcano.sh/job-retry-count']": "2",
             "metadata.annotations['huawei.com/Ascend910']": cards,
         }
 

@@ -130,10 +130,12 @@ def test_a_reset_that_is_never_over_ends_the_node(pod: Pod) -> None:
     assert "not recovered yet: rank 0, for 2 s" in ended.output
 
 
-def test_a_fault_of_an_own_rank_ends_the_node(pod: Pod) -> None:
+@pytest.mark.parametrize("only", [False, True])
+def test_a_fault_of_an_own_rank_ends_the_node(pod: Pod, only: bool) -> None:
     run = pod.boots()
     run.until("rank 3 with")
-    pod.reset({"RankList": ranks("fault", 3)})
+    pod.reset({"RankList": ranks("fault", 3), "RestartFaultProcess": only})
     ended = run.end()
     assert ended.code == 143
     assert "a fault of rank 3 on this node" in ended.output
+    assert ("restart that process alone, which ma_boot does not do; ending" in ended.output) == only

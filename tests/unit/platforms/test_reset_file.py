@@ -51,6 +51,15 @@ def test_a_fault_of_an_own_rank_and_a_graceful_exit_end_the_node() -> None:
     assert graceful.ends(OWN, graceful) == "", "it has ended an earlier pod"
 
 
+def test_a_restart_of_single_processes_is_not_done_and_that_is_said() -> None:
+    ends = state(RankList=[rank(2, "fault")], RestartFaultProcess=True).ends(OWN, Reset())
+    assert ends.startswith("a fault of rank 2 on this node, and RestartFaultProcess asks")
+    assert ends.endswith("which ma_boot does not do")
+    assert state(RankList=[rank(0, "fault")], RestartFaultProcess=True).ends(OWN, Reset()) == ""
+    again = state(RankList=[rank(0, "unrecovered")], RestartFaultProcess=True).restarts(Reset())
+    assert again == "rank 0 must recover (unrecovered)", "all processes wait for that rank"
+
+
 def test_recovering_ranks_and_a_new_round_restart_the_processes() -> None:
     assert state(RankList=[rank(0, "unrecovered")]).restarts(Reset()) == "rank 0 must recover (unrecovered)"
     assert state(RetryTime=2).restarts(state(RetryTime=1)) == "RetryTime is 2, was 1"
@@ -64,7 +73,7 @@ def test_what_is_no_document_is_a_moment_of_its_writing(text: str) -> None:
 
 @given(
     st.dictionaries(
-        st.sampled_from(["RankList", "RetryTime", "FaultFlushing", "GracefulExit"]),
+        st.sampled_from(["RankList", "RetryTime", "FaultFlushing", "GracefulExit", "RestartFaultProcess"]),
         st.recursive(
             st.none() | st.booleans() | st.integers() | st.text(max_size=3),
             lambda inner: (
