@@ -22,13 +22,14 @@ from pathlib import Path
 from typing import Dict, List, NamedTuple
 
 import tables
-from sync import KEYS, emptied, make_trees, served
+from sync import KEYS, emptied, make_trees, served, settled
+
+from path_mapping.transfer.parts import REQUESTS_OF_OBS
 
 RUNS = 5
 MEASURED = (1, 2, 4)
 MODELLED = (1, 2, 4, 8, 16)
 FILES = 10_000
-SERVICE = 10_000  # GET requests per second that OBS allows an account
 PROGRAM = """
 import json, resource, sys, threading
 from pathlib import Path
@@ -61,7 +62,7 @@ class Download(NamedTuple):
 def download(url: str, local: Path, processes: int) -> Download:
     """One run with so many worker processes."""
     local.mkdir()
-    os.sync()
+    settled()
     argv = [sys.executable, "-c", PROGRAM, url, str(local), str(processes)]
     started = time.monotonic()
     done = subprocess.run(argv, env={**os.environ, **KEYS}, stdout=subprocess.PIPE, check=True)
@@ -97,7 +98,7 @@ def modelled(each: Download) -> str:
         limits = {
             "the workers": processes / each.workers,
             "the one process": 1 / each.planner,
-            "OBS": float(SERVICE),
+            "OBS": float(REQUESTS_OF_OBS),
         }
         least = min(limits, key=limits.__getitem__)
         row = " | ".join(f"{limit:,.0f}" for limit in limits.values())

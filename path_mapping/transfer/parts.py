@@ -13,14 +13,15 @@ MOST_PARTS = 9_000  # OBS accepts 10,000 (API reference, "Uploading Parts")
 
 ALONE_FILES = 400  # fewer are done before another process has started
 ALONE_BYTES = 256 * MIB
-MOST_PROCESSES = 4  # this process keeps no more of them busy: benchmarks/README.md
+MOST_PROCESSES = 8  # so many can make all the requests that OBS answers: benchmarks/README.md
 MOST_THREADS = 128  # of all processes together
 LEAST_THREADS = 8  # of all processes together
 THREADS_EACH = 4  # more only take turns at the GIL, if the round trip is short
 ALONE_THREADS = 16
 FILES_PER_THREAD = 4
 LARGE_PIECES = 8 * MIB  # on average: the kernel does nearly all the work, the GIL is no limit
-REQUESTS_PER_SECOND = 5_000  # the most that all processes together can make
+REQUESTS_EACH = 2_000  # per second, the most that a process can make: benchmarks/README.md
+REQUESTS_OF_OBS = 10_000  # per second, the most that OBS answers to an account
 
 BATCH = 64
 BATCH_BYTES = 2 * MIB
@@ -69,7 +70,8 @@ def pool_size(files: int, size: int, cores: int, round_trip: float) -> PoolSize:
     if is_small(files, size):
         return PoolSize(0, max(1, min(ALONE_THREADS, files // FILES_PER_THREAD)))
     processes = max(1, min(cores, MOST_PROCESSES)) if size < files * LARGE_PIECES else 1
-    wanted = max(LEAST_THREADS, THREADS_EACH * processes, math.ceil(REQUESTS_PER_SECOND * round_trip))
+    in_flight = math.ceil(min(REQUESTS_EACH * processes, REQUESTS_OF_OBS) * round_trip)
+    wanted = max(LEAST_THREADS, THREADS_EACH * processes, in_flight)
     threads = max(1, min(wanted, MOST_THREADS, files) // processes)
     return PoolSize(processes, threads) if processes > 1 else PoolSize(0, threads)
 

@@ -47,14 +47,16 @@ def test_parts_cover_the_file_exactly_and_are_never_too_many(size: int, least: i
 @given(st.integers(0, 10**7), st.integers(0, 1 << 50), st.integers(1, 256), st.floats(0, 10, allow_nan=False))
 def test_a_pool_stays_small(files: int, size: int, cores: int, round_trip: float) -> None:
     pool = pool_size(files, size, cores, round_trip)
-    assert 0 <= pool.processes <= min(4, cores)
+    assert 0 <= pool.processes <= min(8, cores)
     assert 1 <= pool.threads * max(1, pool.processes) <= MOST_THREADS
 
 
 def test_few_files_need_no_process_and_long_round_trips_more_threads() -> None:
     assert pool_size(3, 1000, 8, 0.0) == (0, 1)
     assert pool_size(10_000, 160 * MIB, 2, 0.0005) == (2, 4)
-    assert pool_size(10_000, 160 * MIB, 2, 0.02) == (2, 50)
+    assert pool_size(10_000, 160 * MIB, 2, 0.02) == (2, 40)
+    assert pool_size(10_000, 160 * MIB, 64, 0.0005) == (8, 4)
+    assert pool_size(10_000, 160 * MIB, 64, 0.01) == (8, 12)
     assert pool_size(10_000, 160 * MIB, 1, 0.0).processes == 0
     assert pool_size(132, 2048 * MIB, 2, 0.0) == (0, 8)
 
