@@ -83,7 +83,7 @@ def unpacked(data: bytes) -> Optional[Tuple[str, float, Mapping[str, Any]]]:
     try:
         message = json.loads(data)
         kind, late, body = message["kind"], float(message["late"]), message["body"]
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return None
     right = isinstance(kind, str) and isinstance(body, dict) and 0 <= late < 1e9
     return (kind[:32], late, body) if right else None
