@@ -23,6 +23,7 @@ from ma_boot.modelarts import (
     with_machine,
 )
 from ma_boot.rank_table import NotYet, RankTable, Unreadable, completed_document, parse
+from ma_boot.wording import counted
 
 
 def examine(
@@ -64,7 +65,9 @@ def findings_text(findings: Sequence[Finding]) -> str:
         if finding.remedy:
             lines.append(f"{'':21} -> {finding.remedy}")
     counts = {kind: sum(finding.severity == kind for finding in findings) for kind in (ERROR, WARNING, OK)}
-    return "\n".join([*lines, f"{counts[ERROR]} errors, {counts[WARNING]} warnings, {counts[OK]} ok"])
+    return "\n".join(
+        [*lines, f"{counted(counts[ERROR], 'error')}, {counted(counts[WARNING], 'warning')}, {counts[OK]} ok"]
+    )
 
 
 def findings_json(findings: Sequence[Finding]) -> str:

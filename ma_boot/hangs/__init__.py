@@ -1,7 +1,7 @@
 """What the stacks of a job that hangs tell: equal ones are folded, and the suspect is named. Pure."""
 
 from ma_boot.hangs.fold import Fold, folded
-from ma_boot.hangs.rank_at_hang import RankAtHang, ranks_text
+from ma_boot.hangs.rank_at_hang import RankAtHang
 from ma_boot.hangs.stacks import last_dump, without_head
 from ma_boot.hangs.suspect import Suspect, suspect
 from ma_boot.hangs.waits import waited_for, waits_text
@@ -12,7 +12,6 @@ __all__ = [
     "Suspect",
     "folded",
     "last_dump",
-    "ranks_text",
     "suspect",
     "waited_for",
     "waits_text",

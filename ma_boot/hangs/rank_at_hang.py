@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional, Sequence, Tuple
+from typing import NamedTuple, Optional, Tuple
 
 
 class RankAtHang(NamedTuple):
@@ -19,15 +19,3 @@ class RankAtHang(NamedTuple):
     waits_for: Tuple[int, ...] = ()
     ended: Optional[int] = None
     state: str = ""
-
-
-def ranks_text(ranks: Sequence[int]) -> str:
-    """`rank 3`, `ranks 0-6, 8`."""
-    spans: list[list[int]] = []
-    for rank in sorted(ranks):
-        if spans and rank == spans[-1][1] + 1:
-            spans[-1][1] = rank
-        else:
-            spans.append([rank, rank])
-    text = ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in spans)
-    return f"rank{'s' if len(ranks) > 1 else ''} {text}"

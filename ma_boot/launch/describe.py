@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Mapping, Sequence
 from ma_boot.environment import difference
 from ma_boot.launch.launch_plan import LaunchPlan
 from ma_boot.redact import masked
+from ma_boot.wording import counted
 
 
 def described(plan: LaunchPlan, outside: Mapping[str, str]) -> Dict[str, Any]:
@@ -40,7 +41,8 @@ def plan_text(descriptions: Sequence[Mapping[str, Any]]) -> str:
     lines: List[str] = []
     for node in descriptions:
         lines.append(
-            f"node {node['node']}: {len(node['workers'])} processes, world size {node['world_size']}"
+            f"node {node['node']}: {counted(len(node['workers']), 'process', 'processes')}, "
+            f"world size {node['world_size']}"
         )
         for worker in node["workers"]:
             lines.append(f"  {worker['label']}")

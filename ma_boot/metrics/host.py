@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Dict, Optional, Sequence, Tuple
 
 from ma_boot.metrics.record import HostSample
-from ma_boot.processes import kernel_text, memory_groups
+from ma_boot.processes import file_text, memory_groups
 
 _TICK = 1 / os.sysconf("SC_CLK_TCK")  # seconds
 _NO_LIMIT = 1 << 60  # control groups of version 1 have a number near 2 ** 63 for none
@@ -15,11 +15,11 @@ _NO_LIMIT = 1 << 60  # control groups of version 1 have a number near 2 ** 63 fo
 
 def sample_host(disks: Sequence[str], root: Path = Path("/")) -> HostSample:
     """The machine now, with those of these directories that are there, one for each file system."""
-    received, sent = network_bytes(kernel_text(root / "proc/net/dev"))
+    received, sent = network_bytes(file_text(root / "proc/net/dev"))
     return HostSample(
-        cpu=cpu_seconds(kernel_text(root / "proc/stat")),
+        cpu=cpu_seconds(file_text(root / "proc/stat")),
         cores=os.cpu_count() or 1,
-        memory=_group_memory(root) or machine_memory(kernel_text(root / "proc/meminfo")),
+        memory=_group_memory(root) or machine_memory(file_text(root / "proc/meminfo")),
         disks=_disks(disks),
         received=received,
         sent=sent,
@@ -64,9 +64,9 @@ def network_bytes(dev: str) -> Tuple[Optional[int], Optional[int]]:
 def _group_memory(root: Path) -> Optional[Tuple[int, int]]:
     """Bytes in use, without what the kernel can drop at once, and the limit; None without a limit."""
     for group in memory_groups(root):
-        used, limit = kernel_text(group.usage).strip(), kernel_text(group.limit).strip()
+        used, limit = file_text(group.usage).strip(), file_text(group.limit).strip()
         if used.isdecimal() and limit.isdecimal() and int(limit) < _NO_LIMIT:
-            stat = dict(line.split(" ", 1) for line in kernel_text(group.stat).splitlines() if " " in line)
+            stat = dict(line.split(" ", 1) for line in file_text(group.stat).splitlines() if " " in line)
             dropped = stat.get("total_inactive_file") or stat.get("inactive_file") or "0"
             return max(0, int(used) - int(dropped)), int(limit)
     return None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Dict, FrozenSet, List, Mapping, NamedTuple, Sequence, Tuple
 
+from ma_boot.processes import file_text
+
 _HUAWEI = "0x19e5"  # PCI vendor
 _ACCELERATOR = "0x1200"  # PCI class "processing accelerator", without the interface byte
 
@@ -65,13 +67,14 @@ def _shares(cores: Sequence[int], count: int) -> Tuple[Tuple[int, ...], ...]:
 def read_machine(allowed: FrozenSet[int], sys: Path = Path("/sys")) -> Machine:
     """This node's cores and devices as far as `/sys` shows them; `allowed` are those of this process."""
     numa = {
-        int(directory.name[4:]): cores_of(_read(directory / "cpulist"))
+        int(directory.name[4:]): cores_of(file_text(directory / "cpulist").strip())
         for directory in sys.glob("devices/system/node/node[0-9]*")
     }
     devices = [
-        int(_read(directory / "numa_node") or -1)
+        int(file_text(directory / "numa_node").strip() or -1)
         for directory in sorted(sys.glob("bus/pci/devices/*"))
-        if _read(directory / "vendor") == _HUAWEI and _read(directory / "class").startswith(_ACCELERATOR)
+        if file_text(directory / "vendor").strip() == _HUAWEI
+        and file_text(directory / "class").startswith(_ACCELERATOR)
     ]
     return Machine(allowed, numa, tuple(devices))
 
@@ -83,10 +86,3 @@ def cores_of(text: str) -> FrozenSet[int]:
         first, _, last = part.partition("-")
         cores += range(int(first), int(last or first) + 1)
     return frozenset(cores)
-
-
-def _read(file: Path) -> str:
-    try:
-        return file.read_text().strip()
-    except OSError:
-        return ""

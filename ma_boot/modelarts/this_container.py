@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import FrozenSet, List, Mapping, Optional, Tuple
 
 from ma_boot.platforms import Around
+from ma_boot.processes import file_text
 from ma_boot.rank_table import TOR_NAME, Identity, server_of
 
 _LOCAL = r"\|-- (\S+)\n\s+/32 host LOCAL"
@@ -20,7 +21,7 @@ _TABLES = ("/user/config/jobstart_hccl.json", "/user/serverid/devindex/config/hc
 def look_around(environ: Mapping[str, str], hostname: str, root: str = "/") -> Around:
     """What is around this node: Volcano's files of hosts, places of rank tables, cards."""
     files = sorted(Path(root, "etc/volcano").glob("*.host"))
-    hosts = {file.stem: tuple(_read(str(file)).split()) for file in files}
+    hosts = {file.stem: tuple(file_text(file).split()) for file in files}
     places = (os.path.join(root, table.lstrip("/")) for table in _TABLES)
     tables = tuple(place for place in places if os.path.isdir(os.path.dirname(place)))
     return Around(environ, hostname, hosts, tables, own_devices(os.path.join(root, "dev")))
@@ -47,8 +48,8 @@ def own_addresses(proc: str = "/proc") -> Tuple[str, ...]:
     """The addresses of this container's network interfaces, without those of loopback and of links."""
     import ipaddress  # only tables without names need it
 
-    found: List[str] = re.findall(_LOCAL, _read(os.path.join(proc, "net", "fib_trie")))
-    for line in _read(os.path.join(proc, "net", "if_inet6")).splitlines():
+    found: List[str] = re.findall(_LOCAL, file_text(Path(proc, "net", "fib_trie")))
+    for line in file_text(Path(proc, "net", "if_inet6")).splitlines():
         digits = line.split()[0]
         found.append(":".join(digits[i : i + 4] for i in range(0, 32, 4)))
     addresses = [ipaddress.ip_address(text) for text in dict.fromkeys(found)]
@@ -62,10 +63,3 @@ def own_devices(dev: str = "/dev") -> FrozenSet[int]:
     except OSError:
         return frozenset()
     return frozenset(int(match.group(1)) for name in names for match in [re.fullmatch(_CARD, name)] if match)
-
-
-def _read(file: str) -> str:
-    try:
-        return Path(file).read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return ""

@@ -36,7 +36,7 @@ from ma_boot.node.launch_phase import (
     plan_node,
     working_directory,
 )
-from ma_boot.node.rank_table_phase import find_ranks, planned_by_route, ranks_text, write_table
+from ma_boot.node.rank_table_phase import find_ranks, own_ranks, planned_by_route, write_table
 from ma_boot.node.request import BootRequest, boot_command
 from ma_boot.node.reset_watch import ResetWatch, reset_watch
 from ma_boot.node.run_phase import check_restarts, train
@@ -99,7 +99,7 @@ def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
             write_table(placement, table, job)
             if request.launch.rendezvous == "rank-table":
                 placement = planned_by_route(placement, table, job, training, inbox, journal.say)
-            phase.detail = ranks_text(placement)
+            phase.detail = own_ranks(placement)
         checkpoints = _checkpoints(request, world, job, transfers, placement)
         with journal.phase("launch") as phase:
             plan = _plan(request, world, job, told_what_is_restored(training, checkpoints), placement)
@@ -217,7 +217,7 @@ def _reset(
         now, table, changed = _ranks(request, world, job, world.inbox.check)
         if (now.ranks, now.world_size) != (placement.ranks, placement.world_size):
             raise ConfigError(
-                f"after the reset this node has {ranks_text(now)}, before it {ranks_text(placement)}: only "
+                f"after the reset this node has {own_ranks(now)}, before it {own_ranks(placement)}: only "
                 "a new start of the pod can change that"
             )
         write_table(now, table, changed)

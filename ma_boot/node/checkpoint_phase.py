@@ -13,7 +13,7 @@ from ma_boot.errors import CannotCreate, ConfigError, NodesLate, described
 from ma_boot.launch import Placement, WorkerSpec
 from ma_boot.modelarts import JobEnvironment
 from ma_boot.processes import SignalInbox, Task
-from ma_boot.reporting import Journal, RunResult, duration, size
+from ma_boot.reporting import Journal, RunResult
 from ma_boot.transfers import (
     NodeTransfers,
     TransferProgress,
@@ -22,6 +22,7 @@ from ma_boot.transfers import (
     outputs_of,
     uploading_periodically,
 )
+from ma_boot.wording import duration, size
 from path_mapping import errors as mapping_errors
 
 if TYPE_CHECKING:

@@ -27,6 +27,7 @@ from ma_boot.modelarts import JobEnvironment, address_of, bound_cores, read_mach
 from ma_boot.node.world import Say
 from ma_boot.processes import SignalInbox
 from ma_boot.redact import masked
+from ma_boot.wording import counted
 
 if TYPE_CHECKING:
     from path_mapping.mapping import Route
@@ -99,7 +100,7 @@ def launch_text(plan: LaunchPlan, command: Sequence[str], options: LaunchOptions
     named = options.tee.split(",") if options.tee[:1].isdigit() else []
     unknown = [rank for rank in named if int(rank) >= plan.world_size]
     note = f"; --tee {','.join(unknown)}: the job has no such rank" if unknown else ""
-    return f"{len(plan.workers)} processes, rendezvous {options.rendezvous}{note}"
+    return f"{counted(len(plan.workers), 'process', 'processes')}, rendezvous {options.rendezvous}{note}"
 
 
 def _code_to_copy(globs: Sequence[str], start: str) -> Tuple[Tuple[str, str], ...]:

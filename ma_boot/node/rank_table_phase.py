@@ -33,6 +33,7 @@ from ma_boot.rank_table import (
     validate,
 )
 from ma_boot.reporting import write_atomically
+from ma_boot.wording import ranks_text
 
 MOST_WARNINGS = 5
 
@@ -287,10 +288,9 @@ def planned_by_route(
     return placement._replace(ranks=found[1], table_file=str(found[0])) if found else placement
 
 
-def ranks_text(placement: Placement) -> str:
+def own_ranks(placement: Placement) -> str:
     """`ranks 4-7 of 8`."""
     ranks = placement.ranks
     if not ranks:
         return f"none of {placement.world_size} ranks on this node"
-    span = str(ranks[0]) if len(ranks) == 1 else f"{ranks[0]}-{ranks[-1]}"
-    return f"rank{'s' if len(ranks) > 1 else ''} {span} of {placement.world_size}"
+    return f"{ranks_text(ranks)} of {placement.world_size}"

@@ -12,7 +12,7 @@ from typing import Callable, Collection, Optional
 from ma_boot.errors import RankTableTimeout
 from ma_boot.modelarts import JobEnvironment
 from ma_boot.platforms import RESET_FILE, Reset, parse_reset
-from ma_boot.processes import REMIND_SECONDS, SignalInbox, Task
+from ma_boot.processes import REMIND_SECONDS, SignalInbox, Task, file_text
 from ma_boot.reporting import Journal
 
 POLL_SECONDS = 1.0
@@ -125,19 +125,12 @@ class ResetWatch:
         return "" if self._table_round() > self._version else "the rank table is that of the replaced pods"
 
     def _restart_type(self) -> str:
-        return _text(self._file.with_name("restartType"))
+        return file_text(self._file.with_name("restartType")).strip()
 
     def _table_round(self) -> int:
         """Grows with each table that MindCluster writes; 0 where it is not told."""
-        text = _text(self._table_version) if self._table_version else ""
+        text = file_text(self._table_version).strip() if self._table_version else ""
         return int(text) if text.isdecimal() else 0
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""
 
 
 def reset_watch(

@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 from typing import Any, Collection, FrozenSet, List, Mapping, NamedTuple, Optional
 
+from ma_boot.wording import ranks_text
+
 RESET_FILE = "/user/restore/reset/config/reset.json"
 _UNSUPPORTED = "and RestartFaultProcess asks to restart that process alone, which ma_boot does not do"
 
@@ -30,23 +32,23 @@ class Reset(NamedTuple):
         """Why a node with these ranks must not start processes now; empty if it may."""
         if self.flushing:
             return "faults are still being collected (FaultFlushing)"
-        waiting = sorted({*self.faulty.intersection(ranks), *self.unrecovered})
-        return f"not recovered yet: {_named(waiting)}" if waiting else ""
+        waiting = {*self.faulty.intersection(ranks), *self.unrecovered}
+        return f"not recovered yet: {ranks_text(waiting)}" if waiting else ""
 
     def ends(self, ranks: Collection[int], before: Reset) -> str:
         """Why a node with these ranks, started at the state `before`, is to end; empty if it is not."""
         if self.graceful and not before.graceful:
             return "GracefulExit: save a checkpoint and end"
-        own = sorted(self.faulty.intersection(ranks))
+        own = self.faulty.intersection(ranks)
         if not own:
             return ""
-        found = f"a fault of {_named(own)} on this node"
+        found = f"a fault of {ranks_text(own)} on this node"
         return f"{found}, {_UNSUPPORTED}" if self.only_faulty else found
 
     def restarts(self, before: Reset) -> str:
         """Why all processes are to start anew, that were started at the state `before`; empty if not."""
         if self.unrecovered:
-            return f"{_named(sorted(self.unrecovered))} must recover (unrecovered)"
+            return f"{ranks_text(self.unrecovered)} must recover (unrecovered)"
         return f"RetryTime is {self.round}, was {before.round}" if self.round > before.round else ""
 
 
@@ -77,7 +79,3 @@ def _ranks(found: Mapping[str, Any], status: str) -> FrozenSet[int]:
 
 def _number(value: Any) -> int:
     return value if type(value) is int else 0
-
-
-def _named(ranks: List[int]) -> str:
-    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"

@@ -7,7 +7,7 @@ from ma_boot.processes.children import (
     reap_orphans,
     run_child,
 )
-from ma_boot.processes.control_group import OomCounters, kernel_text, memory_groups
+from ma_boot.processes.control_group import OomCounters, file_text, memory_groups
 from ma_boot.processes.cpu_meter import CpuMeter, ProcessUsage, process_usages, usage_of
 from ma_boot.processes.leftovers import guarded, stop_leftovers, stop_setup
 from ma_boot.processes.orphan_guard import (
@@ -36,9 +36,9 @@ __all__ = [
     "Task",
     "adopt_orphans",
     "adopted_children",
+    "file_text",
     "forbid_core_files",
     "guarded",
-    "kernel_text",
     "memory_groups",
     "own_marker",
     "process_stat",

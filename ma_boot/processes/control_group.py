@@ -33,7 +33,7 @@ class OomCounters:
             group, before = self._group
             now = _counter(group.events)
             if now is not None and now > before:
-                size = kernel_text(group.limit).strip()
+                size = file_text(group.limit).strip()
                 allowed = f" (limit {int(size) >> 20} MiB)" if size.isdecimal() else ""
                 return f"the kernel killed {_processes(now - before)} of this container{allowed}"
         now = _counter(self._root / "proc/vmstat")
@@ -50,7 +50,7 @@ def memory_groups(root: Path = Path("/")) -> Iterator[MemoryGroup]:
     Sources: the kernel's Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst.
     """
     mounted = root / "sys/fs/cgroup"
-    for line in kernel_text(root / "proc/self/cgroup").splitlines():
+    for line in file_text(root / "proc/self/cgroup").splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if controllers == "":
@@ -71,16 +71,16 @@ def _processes(count: int) -> str:
 
 
 def _counter(file: Path) -> Optional[int]:
-    for line in kernel_text(file).splitlines():
+    for line in file_text(file).splitlines():
         name, _, value = line.partition(" ")
         if name == "oom_kill" and value.strip().isdecimal():
             return int(value)
     return None
 
 
-def kernel_text(file: Path) -> str:
-    """What the kernel says in a file of /proc or /sys; empty if it has none."""
+def file_text(file: Path) -> str:
+    """The text of a file of the kernel, or of the platform; empty where it has none, or it cannot be read."""
     try:
-        return file.read_text(errors="replace")
+        return file.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""

@@ -10,8 +10,9 @@ from typing import Dict, Iterator, List, Tuple
 
 from ma_boot.rehearsal.platform import SimulatedJob
 from ma_boot.rehearsal.summary import events_of
-from ma_boot.reporting import Console, Show, duration, rendered
+from ma_boot.reporting import Console, Show, rendered
 from ma_boot.reporting.timeline import EventFile, NodeTimeline, Timeline, read_events, timeline_of
+from ma_boot.wording import duration
 
 POLL_SECONDS = 0.5
 MOST_NODES = 16

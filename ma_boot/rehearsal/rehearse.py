@@ -74,9 +74,7 @@ def begun(job: SimulatedJob, rehearsal: Rehearsal, world: World) -> Iterator[Non
     command = shown(rehearsal.typed, world.environ)
     world.journal.open(Path(job.events_file), None)
     world.journal.event("rehearsal", command=command)
-    world.journal.say(
-        f"rehearsing {job.name}: {job.nodes} nodes x {job.devices_per_node} devices in {job.root}"
-    )
+    world.journal.say(f"rehearsing {job.name}: {job.shape} in {job.root}")
     with marked(Path(job.root), command):
         yield
 

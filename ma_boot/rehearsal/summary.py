@@ -11,6 +11,7 @@ from ma_boot.rehearsal.platform import SimulatedJob
 from ma_boot.reporting import RunResult, below
 from ma_boot.reporting.timeline import Event, read_events
 
+LONGEST_DETAIL = 120  # characters
 _WORST_FIRST = ("failed", "stopped", "done")
 
 
@@ -38,10 +39,10 @@ def summary_lines(
             worst = min(known, phase, key=lambda p: _WORST_FIRST.index(p["outcome"]))
             shown[phase["phase"]] = {**worst, "seconds": max(known["seconds"], phase["seconds"])}
     why = cause(job, run, code)
-    lines = [f"rehearsal of {job.name}: {job.nodes} nodes x {job.devices_per_node} devices, {seconds:.1f} s"]
+    lines = [f"rehearsal of {job.name}: {job.shape}, {seconds:.1f} s"]
     lines += [
         f"  {name:12} {phase['outcome']:8} {phase['seconds']:6.1f} s  "
-        f"{below(phase['detail'], why):.120}".rstrip()
+        f"{_short(below(phase['detail'], why))}".rstrip()
         for name, phase in shown.items()
     ]
     if obs_root:
@@ -50,6 +51,11 @@ def summary_lines(
     if page is not None:
         lines.append(f"page: {page}")
     return [*lines, f"exit code {code}: {why}"]
+
+
+def _short(detail: str) -> str:
+    """A detail of a phase, at most as long as fits a line."""
+    return detail if len(detail) <= LONGEST_DETAIL else f"{detail[: LONGEST_DETAIL - 1].rstrip()}…"
 
 
 def job_end_event(job: SimulatedJob, run: RunResult, stops: Sequence[int]) -> Dict[str, Any]:

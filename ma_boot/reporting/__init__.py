@@ -23,7 +23,6 @@ from ma_boot.reporting.hints import hints_for, with_store_hint
 from ma_boot.reporting.journal import Journal
 from ma_boot.reporting.result import STOP_CODES, HangSuspect, RunResult, WorkerExit
 from ma_boot.reporting.terminal import rendered
-from ma_boot.reporting.units import duration, size
 
 __all__ = [
     "EXIT_CODES",
@@ -36,7 +35,6 @@ __all__ = [
     "Show",
     "WorkerExit",
     "below",
-    "duration",
     "end_event",
     "exit_code",
     "exit_status",
@@ -53,7 +51,6 @@ __all__ = [
     "print_lines",
     "rendered",
     "report_lines",
-    "size",
     "with_store_hint",
     "write_atomically",
     "write_failure",

@@ -20,7 +20,7 @@ from ma_boot.reporting.files import write_atomically
 from ma_boot.reporting.hints import hints_for
 from ma_boot.reporting.journal import PhaseRecord
 from ma_boot.reporting.result import RunResult, WorkerExit
-from ma_boot.reporting.units import size
+from ma_boot.wording import counted, size
 
 if TYPE_CHECKING:
     from ma_boot.modelarts import ChannelContent, JobEnvironment
@@ -184,7 +184,7 @@ def below(detail: str, headline: str) -> str:
 def _channel_line(content: ChannelContent) -> str:
     """`output train_url: 2 files, 3.1 MB in /dir, for obs://bucket/path`."""
     channel = content.channel
-    number = f"{content.files} files, {size(content.bytes)}" if content.files else "no files"
+    number = f"{counted(content.files, 'file')}, {size(content.bytes)}" if content.files else "no files"
     more = "" if content.complete else "more than "
     way = "from" if channel.kind == "inputs" else "for"
     return f"{channel.kind[:-1]} {channel.name}: {more}{number} in {channel.local_dir}, {way} {channel.url}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, Optional, Tuple
 
 from ma_boot.errors import BootError, signal_name
+from ma_boot.wording import counted
 
 CAUSE = "the cause"
 FOLLOWED = "failed after it"
@@ -107,6 +108,6 @@ class RunResult(NamedTuple):
         if failure is not None:
             return f"{failure.label} {failure.how()}"
         stopped = sum(ended.stopped for ended in self.exits)
-        return f"{len(self.exits) - stopped} processes ended with 0" + (
+        return f"{counted(len(self.exits) - stopped, 'process', 'processes')} ended with 0" + (
             f", {stopped} stopped" if stopped else ""
         )

@@ -143,7 +143,8 @@ def _plogs(environ: Mapping[str, str]) -> str:
 def _reported(
     ranks: Sequence[RankAtHang], unnamed: Sequence[Tuple[str, str]], silent: Sequence[int]
 ) -> Tuple[List[str], Dict[str, Any]]:
-    from ma_boot.hangs import folded, ranks_text, suspect, waits_text
+    from ma_boot.hangs import folded, suspect, waits_text
+    from ma_boot.wording import ranks_text
 
     folds, waits = folded(ranks), waits_text({one.rank: one.waits_for for one in ranks})
     found = suspect(ranks, silent)

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Callable, Iterator, Optional
 
 from ma_boot.reporting import Console, Journal, rendered
+from ma_boot.wording import counted
 
 if TYPE_CHECKING:
     from path_mapping.transfer import Progress, Transferred, Trouble
@@ -142,15 +143,15 @@ def state_of(now: Progress, seconds: float) -> str:
 
 def summary(done: Transferred) -> str:
     """`6 files, 3.1 MB in 0.2 s (15.5 MB/s), 2 already present, 1 retries, length only: 3 files`."""
-    text = f"{done.files} files, {done.bytes / 1e6:.1f} MB in {done.seconds:.1f} s"
+    text = f"{counted(done.files, 'file')}, {done.bytes / 1e6:.1f} MB in {done.seconds:.1f} s"
     if done.seconds >= 0.1:
         text += f" ({done.bytes / 1e6 / done.seconds:.1f} MB/s)"
     if done.skipped:
         text += f", {done.skipped} already present"
     if done.retries:
-        text += f", {done.retries} retries"
+        text += f", {counted(done.retries, 'retry', 'retries')}"
     if done.by_length:
-        text += f", length only: {done.by_length} files"
+        text += f", length only: {counted(done.by_length, 'file')}"
     return text
 
 

@@ -19,8 +19,9 @@ from ma_boot.errors import (
     listed,
 )
 from ma_boot.modelarts import read_job
-from ma_boot.reporting import print_lines, size, with_store_hint
+from ma_boot.reporting import print_lines, with_store_hint
 from ma_boot.transfers import TransferOptions, configured_store, load_mapping
+from ma_boot.wording import size
 from path_mapping.checkpoints import SetRow, SetsByHand
 from path_mapping.errors import PathMappingError, SetDamaged, SetUnusable
 from path_mapping.mapping import ObsUrl

@@ -57,7 +57,7 @@ def list_jobs(
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:
-    from ma_boot.reporting import duration
+    from ma_boot.wording import duration
 
     lines = [f"{'ID':36}  {'STATE':11}  {'CREATED':16}  {'TIME':>8}  {'NODES':>5}  NAME"]
     for row in rows:

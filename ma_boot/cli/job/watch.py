@@ -156,7 +156,7 @@ def _view(follower: JobFollower, later: float) -> List[str]:
     `later` is the time since the service was asked, in seconds.
     """
     from ma_boot.job import state_of
-    from ma_boot.reporting import duration
+    from ma_boot.wording import duration
 
     status, state = follower.details.get("status") or {}, state_of(follower.details)
     name = (follower.details.get("metadata") or {}).get("name", "")

@@ -64,7 +64,7 @@ def list_all(rehearsal_dir: Path, as_json: bool) -> int:
 
 
 def _line(one: KeptRehearsal) -> str:
-    from ma_boot.reporting import size
+    from ma_boot.wording import size
 
     began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one.began))
     code = "no end" if one.exit_code is None else f"exit code {one.exit_code}"

@@ -14,6 +14,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 
 from ma_boot.modelarts import JOB_TOKEN, TABLE_NAME
 from ma_boot.rank_table import WRITERS, fake
+from ma_boot.wording import counted
 
 _OTHER_JOBS = re.compile(
     r"(MA|VC|VK|BATCH|DLS|MABOOT|MS|MASTER|OMPI|PMIX|SLURM|PET|TORCHELASTIC|MINDX|CM)_"
@@ -49,6 +50,11 @@ class SimulatedJob:
     platform: str = "modelarts"
     machine: str = ""
     token: str = field(default="", repr=False)
+
+    @property
+    def shape(self) -> str:
+        """`2 nodes x 4 devices`."""
+        return f"{counted(self.nodes, 'node')} x {counted(self.devices_per_node, 'device')}"
 
     @property
     def name(self) -> str:

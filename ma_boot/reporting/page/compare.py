@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from ma_boot.reporting import duration, size
 from ma_boot.reporting.page.headline import headline
 from ma_boot.reporting.page.language import PHASES, Text, phase_name, same
 from ma_boot.reporting.timeline import Timeline
+from ma_boot.wording import duration, size
 
 MOST_TIMES = 100
 SAME = 0.02  # a smaller part is no difference

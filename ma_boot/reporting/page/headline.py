@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import List, Optional
 
 from ma_boot.errors import ExitCode, signal_name
-from ma_boot.reporting import EXIT_CODES, duration, own_words
+from ma_boot.reporting import EXIT_CODES, own_words
 from ma_boot.reporting.page.language import OUR_CODE, OUR_CODES, TRAINING_CODE, Text, in_both, same
 from ma_boot.reporting.timeline import JobOutcome, ProcessSpan, Timeline
+from ma_boot.wording import duration
 
 MOST_NAMED = 8
 MOST_SAID = 400  # characters of a cause's own words

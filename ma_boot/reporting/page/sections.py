@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from ma_boot.reporting import duration, hints_for, last_words, size
+from ma_boot.reporting import hints_for, last_words
 from ma_boot.reporting.page.headline import headline, meaning, missing_nodes, node_list, said
 from ma_boot.reporting.page.language import (
     INCIDENTS,
@@ -17,6 +17,7 @@ from ma_boot.reporting.page.language import (
     same,
 )
 from ma_boot.reporting.timeline import STOPPED, WELL, Incident, JobOutcome, PlaceOfData, ProcessSpan, Timeline
+from ma_boot.wording import duration, size
 
 MOST_INCIDENTS = 60
 MOST_LOGS = 256

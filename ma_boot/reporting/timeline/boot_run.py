@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Callable, Dict, List, Mapping, Optional, Tuple
 
-from ma_boot.reporting import duration
 from ma_boot.reporting.timeline.events import Event, moment, number, several, whole, words
 from ma_boot.reporting.timeline.job_timeline import (
     BootRun,
@@ -16,6 +15,7 @@ from ma_boot.reporting.timeline.job_timeline import (
     ProcessSpan,
     TransferSpan,
 )
+from ma_boot.wording import duration
 
 MOST_PROCESSES = 1200  # of one run: with restarts a node has more processes than ranks
 MOST_INCIDENTS = 200

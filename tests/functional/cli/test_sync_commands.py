@@ -88,7 +88,7 @@ def test_a_plan_prints_what_and_why_and_transfers_nothing(home: Path) -> None:
 
 def test_download_and_upload_follow_the_plan(home: Path) -> None:
     for way in ("download", "upload"):
-        for said in (r"1 files, 0\.0 MB in [0-9.]+ s", r"0 files, 0\.0 MB in [0-9.]+ s, 1 already present"):
+        for said in (r"1 file, 0\.0 MB in [0-9.]+ s", r"0 files, 0\.0 MB in [0-9.]+ s, 1 already present"):
             done = sync(home, way, "mapping.yaml")
             assert done.returncode == 0
             assert re.search(said, done.stdout)
@@ -118,7 +118,7 @@ def test_checksum_finds_what_size_and_time_do_not_show(home: Path) -> None:
     file.write_text("bad")
     os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert "0 files" in sync(home, "download", "mapping.yaml").stdout
-    assert "1 files" in sync(home, "download", "--checksum", "mapping.yaml").stdout
+    assert "1 file," in sync(home, "download", "--checksum", "mapping.yaml").stdout
     assert file.read_text() == "aaa"
 
 
@@ -184,7 +184,7 @@ def test_a_wrong_large_file_is_69_and_is_not_there_the_next_time(
         proxy.faults[:] = [Fault(operation("HeadObject"), without=without, with_headers=encrypted)]
         done = sync(home, "download", "mapping.yaml", OBS_ENDPOINT=proxy.url, **CREDENTIALS)
         assert done.returncode == 0
-        assert re.search(r"1 files, .*, length only: 1 files", done.stdout), done.stdout
+        assert re.search(r"1 file, .*, length only: 1 file\b", done.stdout), done.stdout
     assert (home / "data" / "large").read_bytes() == content
 
 
@@ -360,4 +360,4 @@ class TestProgress:
     def test_no_bar_without_a_terminal(self, home: Path) -> None:
         done = sync(home, "upload", "mapping.yaml")
         assert "\x1b" not in done.stdout
-        assert re.search(r"\[ma_boot\] outputs: done in [0-9.]+ s: 1 files", done.stdout)
+        assert re.search(r"\[ma_boot\] outputs: done in [0-9.]+ s: 1 file,", done.stdout)

@@ -75,7 +75,7 @@ def test_a_job_file_is_rehearsed(project: Path) -> None:
 def test_options_and_the_command_override_the_file(project: Path) -> None:
     ended = ma_boot(project, *REHEARSE, "--nodes", "1", "--rendezvous", "none", "train.py", "hi")
     assert ended.code == 0, ended.output
-    assert "1 nodes x 2 devices" in ended.output
+    assert "1 node x 2 devices" in ended.output
     assert '"RANK"' not in ended.output
     assert '/train.py", "hi", "--data_url=' in ended.output
 
@@ -116,7 +116,7 @@ def test_the_first_file_is_rehearsed_as_it_is(project: Path) -> None:
     assert (ended.code, ended.output) == (0, "job.yaml\nnext: ma_boot --local --job job.yaml\n")
     ended = ma_boot(project, "--local", "--job", "job.yaml", "--rendezvous", "torch")
     assert ended.code == 0, ended.output
-    assert "2 nodes x 1 devices" in ended.output
+    assert "2 nodes x 1 device" in ended.output
 
 
 def test_the_first_file_is_never_written_over_another(project: Path) -> None:

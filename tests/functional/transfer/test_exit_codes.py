@@ -127,7 +127,7 @@ def root(tmp_path: Path) -> str:
 def test_a_name_beside_which_the_record_just_fits(tmp_path: Path, root: str, name: str) -> None:
     write(tmp_path, {f"{name}/a": b"a"})
     mapping = f"output: {{'{name}': 'obs://bucket/out/'}}"
-    for expected in ("1 files", "1 already present"):
+    for expected in ("1 file,", "1 already present"):
         done = sync(tmp_path, "upload", mapping, "--obs-root", root)
         assert (done.returncode, expected in done.stdout) == (0, True), done.stdout
 

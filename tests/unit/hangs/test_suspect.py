@@ -6,7 +6,7 @@ from typing import Dict, List
 
 import pytest
 
-from ma_boot.hangs import RankAtHang, folded, last_dump, ranks_text, suspect
+from ma_boot.hangs import RankAtHang, folded, last_dump, suspect
 
 HEAD = (
     'Process {0}: python train.py\nPython v3.11.2 (/usr/bin/python3.11)\n\nThread {0} (idle): "MainThread"\n'
@@ -191,8 +191,3 @@ def test_stacks_of_faulthandler_are_read_too() -> None:
 
 def test_no_dump_is_no_stack() -> None:
     assert last_dump("step 7\nstep 8\n") == ""
-
-
-@pytest.mark.parametrize(("ranks", "text"), [([3], "rank 3"), ([0, 1, 2, 8, 6], "ranks 0-2, 6, 8")])
-def test_ranks_as_spans(ranks: List[int], text: str) -> None:
-    assert ranks_text(ranks) == text

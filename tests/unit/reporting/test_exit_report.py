@@ -177,6 +177,6 @@ def test_the_summary_has_at_most_fifteen_lines() -> None:
     assert len(lines) == 15
     assert lines[8] == "45 bytes are missing in the log files of 9 processes"
     assert lines[9:12] == [
-        *(f"output x{number}: 1 files, 1 B in /dir, for obs://b/k" for number in range(2)),
+        *(f"output x{number}: 1 file, 1 B in /dir, for obs://b/k" for number in range(2)),
         "and 18 more inputs and outputs",
     ]

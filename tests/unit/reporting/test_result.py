@@ -37,7 +37,7 @@ def ended(rank: int, code: int = 0, stopped: bool = False, **more: Any) -> Worke
     [
         (RunResult((ended(0), ended(1))), True, "done", "2 processes ended with 0"),
         (RunResult((ended(0), ended(1, 1))), False, "failed", "rank 1 ended with exit code 1"),
-        (RunResult((ended(0, 143, True), ended(1))), False, "stopped", "1 processes ended with 0, 1 stopped"),
+        (RunResult((ended(0, 143, True), ended(1))), False, "stopped", "1 process ended with 0, 1 stopped"),
         (RunResult((), CommandNotFound("x")), False, "failed", "0 processes ended with 0"),
         (
             RunResult((ended(0, 143, True),), hung=("rank 0",)),
@@ -45,7 +45,7 @@ def ended(rank: int, code: int = 0, stopped: bool = False, **more: Any) -> Worke
             "failed",
             "0 processes ended with 0, 1 stopped",
         ),
-        (RunResult((ended(0),), left=("rank 1",)), False, "stopped", "1 processes ended with 0"),
+        (RunResult((ended(0),), left=("rank 1",)), False, "stopped", "1 process ended with 0"),
     ],
     ids=["well", "failed", "stopped", "not started", "hung", "left"],
 )

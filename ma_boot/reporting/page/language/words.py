@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Dict, NamedTuple, Optional, Sequence
 
+from ma_boot import wording
 from ma_boot.errors import signal_name
 
 
@@ -88,13 +89,4 @@ def code_shown(code: Optional[int], signal: Optional[int]) -> str:
 
 def ranges(numbers: Sequence[int]) -> str:
     """`0–3, 8, 10–15` for whole numbers in any order."""
-    parts = []
-    start = previous = None
-    for number in [*sorted(set(numbers)), None]:
-        if previous is not None and number == previous + 1:
-            previous = number
-            continue
-        if start is not None:
-            parts.append(str(start) if start == previous else f"{start}–{previous}")
-        start = previous = number
-    return ", ".join(parts)
+    return wording.ranges(numbers, "–")

@@ -1,4 +1,4 @@
-"""Figures for people: durations, sizes, and the moments of the time axis."""
+"""The moments of the time axis, and lines for a terminal."""
 
 from __future__ import annotations
 
@@ -6,31 +6,8 @@ from typing import List, Tuple
 
 import pytest
 
-from ma_boot.reporting import duration, rendered, size
+from ma_boot.reporting import rendered
 from ma_boot.reporting.page.drawing.scale import figure, place, scale, ticks
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "0.0 s"), (0.04, "0.0 s"), (0.06, "0.1 s"), (99.9, "99.9 s"), (100, "1:40 min"), (119.6, "2:00 min"),
-        (3599, "59:59 min"), (3599.6, "1:00:00 h"), (7445, "2:04:05 h"), (90000, "25:00:00 h"),
-    ],
-)  # fmt: skip
-def test_durations(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
-
-
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [
-        (0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (99_400, "99.4 kB"), (99_500, "100 kB"), (999_400, "999 kB"),
-        (999_500, "1.0 MB"), (3_140_000, "3.1 MB"), (2.5e9, "2.5 GB"), (7e12, "7.0 TB"), (9.994e14, "999 TB"),
-        (1e15, "1.0 PB"), (1.2e18, "1200.0 PB"),
-    ],
-)  # fmt: skip
-def test_sizes(count: float, text: str) -> None:
-    assert size(count) == text
 
 
 @pytest.mark.parametrize(
