@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Callable, Dict, Optional, Sequence
 
-from launchers import environ
-from rank import COUNT
+from launchers import COUNT, environ
 
 from ma_boot.rank_table import fake
 

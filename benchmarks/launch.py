@@ -23,12 +23,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Dict, List, Sequence, Union
 
-import process_tree
 import tables
-from job import Job, Unusable
-from launchers import LAUNCHERS, Launcher
-from rank import COUNT, FAILURE_CODE, LINE_BYTES
-from throughput import cat_alone, received
+from launchers import (
+    COUNT,
+    FAILURE_CODE,
+    LAUNCHERS,
+    LINE_BYTES,
+    Job,
+    Launcher,
+    Unusable,
+    cat_alone,
+    process_tree,
+    received,
+)
 
 LONG_SECONDS = 6.0
 FEWEST_RUNS = 3

@@ -21,10 +21,8 @@ import time
 from pathlib import Path
 from typing import List, NamedTuple
 
-import process_tree
 import tables
-from launchers import environ
-from rank import COUNT
+from launchers import COUNT, environ, process_tree
 
 DEFAULT_SECONDS = 10.0  # between samples
 ROUNDS = 3

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Callable, Collection, Dict, List, Mapping, Sequence
 
 import tables
-from launchers import LAUNCHERS, PATH, environ
-from rank import COUNT
+from launchers import COUNT, LAUNCHERS, PATH, environ
 
 RUNS = 9
 RUN = f"the run: the guard and {COUNT} processes, until all have ended"

@@ -302,8 +302,8 @@ def test_a_room_fits_a_screen_and_says_what_it_is_for() -> None:
         assert docstring, f"{room}: the first line says what the room is for"
 
 
-def test_a_folder_of_tests_fits_a_screen_and_says_what_it_is_for() -> None:
-    folders = {path.parent for path in (ROOT / "tests").rglob("*.py")}
+def test_a_folder_of_tests_or_benchmarks_fits_a_screen_and_says_what_it_is_for() -> None:
+    folders = {path.parent for kind in ("tests", "benchmarks") for path in (ROOT / kind).rglob("*.py")}
     crowded = {str(folder.relative_to(ROOT)) for folder in folders if len(modules_of(folder)) > 12}
     assert crowded == set()
     packages = [folder / "__init__.py" for folder in folders if (folder / "__init__.py").exists()]

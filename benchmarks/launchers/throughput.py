@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Iterator, NamedTuple
 
-from rank import COUNT, FILLING_BYTES, LINE_BYTES
+from launchers.rank import COUNT, FILLING_BYTES, LINE_BYTES
 
 _READ_BYTES = 1 << 20
 _OF_A_LINE = b"xx"

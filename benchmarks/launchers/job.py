@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 from typing import List, Optional, Sequence
 
-import process_tree
-from launchers import Launcher, environ
+from launchers import process_tree
+from launchers.peers import Launcher, environ
 
 RANK = Path(__file__).with_name("rank.py")
 READY_SECONDS = 60.0
