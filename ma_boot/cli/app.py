@@ -16,7 +16,7 @@ import click
 
 from ma_boot import __version__
 from ma_boot.cli.help import Group, whole_output
-from ma_boot.errors import BootError, ExitCode, InternalError, Stopped
+from ma_boot.errors import BootError, ConfigError, ExitCode, InternalError, Stopped
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -124,6 +124,17 @@ class _RunByDefault(Group):
         topic = args[:1] in (["--help"], ["-h"]) and (len(args) > 1 or ctx.resilient_parsing)
         own = args[0] in (*self.commands, "-h", "--help", "--version") if args else ctx.resilient_parsing
         return super().parse_args(ctx, args if own and not topic else ["run", *args])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs the command. Raises `ConfigError` where the working directory is gone."""
+        try:
+            os.getcwd()
+        except OSError as error:
+            raise ConfigError(
+                f"the working directory cannot be used ({error.strerror}): it was removed, or moved while a "
+                "shell was in it; change to one that exists (cd)"
+            ) from error
+        return super().invoke(ctx)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> List[CompletionItem]:
         """The commands, and what may follow `run`, since `run` can be omitted."""

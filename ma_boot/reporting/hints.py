@@ -142,7 +142,7 @@ STORE_HINTS: Tuple[Tuple[str, str], ...] = (  # the first match counts
     (
         r"gaierror|Name or service not known|name resolution",
         "the host name cannot be resolved: is OBS_ENDPOINT correct (https://obs.REGION.example.com), and "
-        " does the job's network resolve the name?",
+        "does the job's network resolve the name?",
     ),
     (
         r"obs://[^/\s]+\.[^/\s]+[/\s][\s\S]*Hostname mismatch",

@@ -70,6 +70,21 @@ def test_a_mistake_is_said_once_and_leaves_nothing(
         assert left(project) == ()
 
 
+@pytest.mark.parametrize(
+    "words", ["--local train.py", "--plan --local train.py", "doctor", "job init train.py", "rehearsal list"]
+)
+def test_a_working_directory_that_was_removed(project: Path, words: str) -> None:
+    gone = project / "gone"
+    gone.mkdir()
+    script = f'rmdir ../gone && exec "{sys.executable}" -m ma_boot {words}'
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=gone, env={"PATH": "/usr/bin:/bin"}, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, check=False, text=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout.count("\n")) == (78, 1), done.stdout
+    assert "the working directory cannot be used (No such file or directory)" in done.stdout
+
+
 def test_an_invalid_mapping_is_said_once(project: Path) -> None:
     (project / "map.json").write_text('{"inputs": {}}')
     ended = ma_boot(project, "--local", "--nodes", "2", "--path-mapping", "map.json", "train.py")

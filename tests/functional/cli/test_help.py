@@ -8,19 +8,19 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Dict, Iterator, List, Tuple
+from typing import Iterator, List, Tuple
 
 import click
 import pytest
 
 from ma_boot.cli.app import commands, main
 from ma_boot.cli.help import Group
-from ma_boot.cli.options import TOPICS, RunOption, misfits
+from ma_boot.cli.options import TOPICS, RunOption
 from ma_boot.cli.run import run
 from ma_boot.cli.topics import ALL
-from ma_boot.node.request import conflicts, requested
 from ma_boot.rank_table import fake
 from ma_boot.rehearsal.faults import KINDS
+from tests.command_lines import objections
 from tests.synthetic import synthetic_job
 
 LINES, COLUMNS = 40, 80
@@ -144,28 +144,6 @@ def test_the_help_of_the_training_is_its_own(
     Path("train.py").write_text("import sys; print('of the training:', *sys.argv[1:])")
     assert main(["--local", "--rank-table-delay", "0", "train.py", "--help", "ranks"], ENVIRON) == 0
     assert "of the training: --help ranks" in capfd.readouterr().out
-
-
-def parsed(line: str) -> click.Context:
-    """What click makes of a command line; raises what it refuses."""
-    words = shlex.split(line)[1:]
-    command: click.Command = commands
-    while isinstance(command, click.Group):
-        command = command.commands[words.pop(0)] if words[0] in command.commands else run
-    return command.make_context(command.name, words)
-
-
-def objections(line: str) -> List[object]:
-    """What is wrong with a command line."""
-    try:
-        context = parsed(line.replace("/*-", "/job-node-0-"))
-    except click.ClickException as error:
-        return [error.format_message()]
-    if context.command is not run:
-        return []
-    values: Dict[str, object] = dict(context.params)
-    command = values.pop("command")
-    return [*misfits(context), *conflicts(requested(command, values))]  # type: ignore[arg-type]
 
 
 def test_an_example_is_a_right_command_line(job_directory: Path) -> None:

@@ -14,11 +14,30 @@ import pytest
 README = Path(__file__).parents[3] / "README.md"
 
 
-def blocks(title: str) -> List[str]:
-    """The commands of a chapter."""
+def blocks(title: str, kind: str = "sh") -> List[str]:
+    """The commands of a chapter; what they print is of the kind ``."""
     chapter = re.split(r"^## ", README.read_text(), flags=re.MULTILINE)
     (found,) = [part for part in chapter if part.startswith(title + "\n")]
-    return re.findall(r"^```sh\n(.*?)^```", found, re.MULTILINE | re.DOTALL)
+    return re.findall(rf"^```{kind}\n(.*?)^```", found, re.MULTILINE | re.DOTALL)
+
+
+def not_printed(title: str, output: str) -> List[str]:
+    """The lines that a chapter shows as printed, and that are not, whatever their numbers and `...` are."""
+    lines = [line for block in blocks(title, "") for line in block.splitlines()]
+    assert lines
+    return [line for line in lines if not re.search(f"^{pattern_of(line)}$", output, re.MULTILINE)]
+
+
+def pattern_of(line: str) -> str:
+    """A shown line as a regular expression: numbers and ids may be others, `...` may be anything."""
+    words = re.split(r"(\.\.\.|(?<=ma-job-)[0-9a-f]{8}|(?<=modelarts-job-)[0-9a-f]{8}| *\d+\.\d+)", line)
+    varying = {"...": r".*"}
+    return "".join(
+        re.escape(word)
+        if place % 2 == 0
+        else varying.get(word, r"[0-9a-f]{8}" if "." not in word else r" *\d+\.\d+")
+        for place, word in enumerate(words)
+    )
 
 
 @pytest.mark.timeout(300)
@@ -41,4 +60,5 @@ def test_the_first_sixty_seconds(tmp_path: Path) -> None:
     assert done.stdout.endswith("sample\n")
     assert "warning" not in done.stdout.lower()
     assert "HCCL" not in done.stdout
+    assert not_printed("In 60 seconds: your own script", done.stdout) == []
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bin", "first"]

@@ -38,7 +38,7 @@ def test_nothing_starts_while_faults_are_collected_or_an_own_rank_is_faulty() ->
     assert state(RankList=[rank(3, "fault")]).closed_to(OWN) == "not recovered yet: rank 3"
     assert state(RankList=[rank(0, "fault")]).closed_to(OWN) == ""
     assert (
-        state(RankList=[rank(0, "unrecovered"), rank(1, "unrecovered")]).closed_to(OWN).endswith("ranks 0, 1")
+        state(RankList=[rank(0, "unrecovered"), rank(1, "unrecovered")]).closed_to(OWN).endswith("ranks 0-1")
     )
     assert state(RankList=[rank(0, "recovered"), rank(2, "recovered")]).closed_to(OWN) == ""
 

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Dict, Iterator, List, Set, Tuple
 
 import click
+import pytest
 
 from ma_boot.cli.app import commands
 from ma_boot.errors import ExitCode
 from ma_boot.reporting.hints import OUTPUT_HINTS, STORE_HINTS
+from tests.command_lines import in_blocks, wrong_command_lines
 from tests.unit.project.imports import SOURCES
 
 ROOT = Path(__file__).parents[3]
@@ -161,6 +163,20 @@ def test_every_link_into_the_repository_leads_somewhere() -> None:
     assert [broken for document in DOCUMENTS for broken in broken_links(document)] == []
 
 
+def test_every_command_line_of_a_document_is_a_right_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("job.yaml").write_text("command: train.py\n")
+    for name in ("log", "new", "old"):
+        Path(name).mkdir()
+        Path(name, "job-node-0-events.jsonl").touch()
+    texts = {document: document.read_text() for document in DOCUMENTS if document.name != "CHANGELOG.md"}
+    assert sum(len(list(in_blocks(text))) for text in texts.values()) > 90
+    wrong = {document.name: wrong_command_lines(text) for document, text in texts.items()}
+    assert {name: lines for name, lines in wrong.items() if lines} == {}
+
+
 def messages() -> Iterator[str]:
     """Every string of the sources, with `VALUE` where something is filled in."""
     for path in SOURCES:
@@ -173,6 +189,27 @@ def messages() -> Iterator[str]:
 
 
 SOURCE = "\n\n".join(messages())
+
+
+def kinds_of_events() -> Set[str]:
+    """The first argument of each call of `event` or `_event`."""
+    return {
+        str(node.args[0].value)
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, (ast.Name, ast.Attribute))
+        and (node.func.id if isinstance(node.func, ast.Name) else node.func.attr).lstrip("_") == "event"
+        and node.args
+        and isinstance(node.args[0], ast.Constant)
+    }
+
+
+def test_every_kind_of_event_is_described() -> None:
+    text = (ROOT / "docs" / "report.md").read_text()
+    described = {row[0].strip("`") for row in rows(text, "The events (`<job>-node-<i>-events.jsonl`)")}
+    assert len(described) > 20
+    assert kinds_of_events() == described
 
 
 def quoted(text: str, kind: str) -> List[str]:

@@ -1,0 +1,60 @@
+"""The command lines of documents and of help pages: what is wrong with them, before they are run."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Dict, Iterator, List, Tuple
+
+import click
+
+from ma_boot.cli.app import commands
+from ma_boot.cli.options import misfits
+from ma_boot.cli.run import run
+from ma_boot.node.request import conflicts, requested
+
+_BLOCK = re.compile(r"^```(?:\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_COMMAND = re.compile(r"(?:\$ |exec |\w+=\S+ )*(ma_boot(?: .*)?)")
+
+
+def parsed(line: str) -> click.Context:
+    """What click makes of a command line; raises what it refuses."""
+    words = shlex.split(line)[1:]
+    command: click.Command = commands
+    while isinstance(command, click.Group):
+        command = command.commands[words.pop(0)] if words[0] in command.commands else run
+    return command.make_context(command.name, words)
+
+
+def objections(line: str) -> List[object]:
+    """What is wrong with a command line."""
+    try:
+        context = parsed(line.replace("/*-", "/job-node-0-"))
+    except click.ClickException as error:
+        return [error.format_message()]
+    if context.command is not run:
+        return []
+    values: Dict[str, object] = dict(context.params)
+    command = values.pop("command")
+    return [*misfits(context), *conflicts(requested(command, values))]  # type: ignore[arg-type]
+
+
+def in_blocks(text: str) -> Iterator[str]:
+    """Each command line of ma_boot in the blocks of a document, without its comment and redirection.
+
+    Blocks are fenced or indented; so are the cells of a table that are one command line.
+    """
+    text = text.replace("\\\n", "")
+    outside = _BLOCK.sub("", text)
+    lines = [line for block in _BLOCK.findall(text) for line in block.splitlines()]
+    lines += [line for line in outside.splitlines() if line.startswith("    ")]
+    lines += re.findall(r"(?<=\| )`([^`\n]+)`(?= \|$)", outside, re.MULTILINE)
+    for line in lines:
+        found = _COMMAND.fullmatch(line.strip())
+        if found:
+            yield re.sub(r" +(# |> ).*", "", found[1])
+
+
+def wrong_command_lines(text: str) -> List[Tuple[str, List[object]]]:
+    """The command lines of a document that ma_boot would refuse, each with the reasons."""
+    return [(line, found) for line in in_blocks(text) if (found := objections(line))]
