@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from typing import Any, Dict, List
 import pytest
 
 import ma_boot
+from tests.functional.frameworks.same_environment import PLATFORMS, differences, seen
 from tests.functional.node import PROGRAMS, Ended
 from tests.mindspore_end import again_after_a_crash
 
@@ -46,6 +48,28 @@ def test_the_dynamic_cluster_adds_up_over_two_nodes(tmp_path: Path) -> None:
     assert [one["MS_NODE_ID"] for one in ranks] == ["0", "1", "2", "3"]  # by VC_TASK_INDEX
     assert {(one["size"], one["sum"], one["RANK_TABLE_FILE"]) for one in ranks} == {(4, 10.0, None)}
     assert [one["DEVICE_ID"] for one in ranks] == ["0", "1", "0", "1"]
+
+
+def test_the_training_is_the_same_on_every_platform(tmp_path: Path) -> None:
+    """Each rank sees the same, and has the same sum."""
+    ranks = {}
+    for platform in PLATFORMS:
+        words = (
+            "--devices-per-node",
+            "1",
+            "--platform",
+            platform,
+            "--rendezvous",
+            "mindspore",
+            str(SUM),
+            "environ",
+        )
+        ended = again_after_a_crash(functools.partial(rehearse, tmp_path, 2, *words), "summed")
+        assert ended.code == 0, ended.output
+        ranks[platform] = said(ended.output, "summed")
+    assert [[one["sum"] for one in found] for found in ranks.values()] == [[3.0, 3.0]] * 3
+    assert "MS_WORKER_NUM" in seen(ranks["volcano"][0]["environ"])
+    assert differences(ranks) == []
 
 
 def test_a_scheduler_that_fails_is_named(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Dict, List
 
 import pytest
 
+from tests.functional.frameworks.same_environment import PLATFORMS, differences, seen
 from tests.functional.node import PROGRAMS, Ended
 
 PYTHON = Path(__file__).parents[3] / ".rehearsal" / "torch" / "bin" / "python"
@@ -29,13 +30,13 @@ def rehearse(directory: Path, *arguments: str) -> Ended:
     return Ended(done.returncode, done.stdout)
 
 
-def trained(ended: Ended) -> List[Dict[str, Any]]:
-    """What the four processes said, by rank; they learned, and the same."""
+def trained(ended: Ended, ranks: int = 4) -> List[Dict[str, Any]]:
+    """What the processes said, by rank; they learned, and the same."""
     assert ended.code == 0, ended.output
     said = [
         json.loads(line.partition("trained ")[2]) for line in ended.output.splitlines() if "trained {" in line
     ]
-    assert len(said) == 4, ended.output
+    assert len(said) == ranks, ended.output
     assert all(one["equal"] and one["last"] < one["first"] / 5 for one in said)
     return sorted(said, key=lambda one: int(one["RANK"]))
 
@@ -48,6 +49,18 @@ def test_ddp_trains_on_two_nodes(tmp_path: Path) -> None:
     assert {one["LOCAL_WORLD_SIZE"] for one in ranks} == {"2"}
     assert len({(one["MASTER_ADDR"], one["MASTER_PORT"]) for one in ranks}) == 1
     assert {one["RANK_TABLE_FILE"] for one in ranks} == {one["RANK_ID"] for one in ranks} == {None}
+
+
+def test_the_training_is_the_same_on_every_platform(tmp_path: Path) -> None:
+    """Bit by bit: each rank sees the same, and has the same losses."""
+    words = ("--devices-per-node", "1", "--rendezvous", "torch", str(DDP), "environ")
+    ranks = {
+        platform: trained(rehearse(tmp_path, "--platform", platform, *words), 2) for platform in PLATFORMS
+    }
+    assert [one["RANK"] for one in ranks["mindcluster"]] == ["0", "1"]
+    assert all(len(one["losses"]) == 60 for one in ranks["modelarts"])
+    assert "LOCAL_RANK" in seen(ranks["volcano"][0]["environ"])
+    assert differences(ranks) == []
 
 
 def test_chosen_cards_are_named_to_each_process(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from types import SimpleNamespace
+from typing import Any, Dict
 
 import numpy
 from mindspore import Tensor, ops
@@ -15,7 +16,10 @@ from ma_boot.training import init_env
 if "scheduler-fails" in sys.argv and os.environ.get("MS_ROLE") == "MS_SCHED":
     raise ValueError("planted in the scheduler")
 names = ("MS_NODE_ID", "MS_WORKER_NUM", "DEVICE_ID", "LOCAL_RANK", "RANK_TABLE_FILE")
-seen = {name: os.environ.get(name) for name in names}  # MindSpore changes DEVICE_ID when it joins
+# Before MindSpore joins, which changes DEVICE_ID.
+seen: Dict[str, Any] = {name: os.environ.get(name) for name in names}
+if "environ" in sys.argv:
+    seen["environ"] = dict(os.environ)
 cfg = SimpleNamespace(seed=1, device_target="CPU", context_mode="pynative")
 init_env(cfg)
 total = ops.AllReduce()(Tensor(numpy.array([cfg.rank_id + 1.0], numpy.float32)))

@@ -1,0 +1,36 @@
+"""What ranks see, compared over the platforms of rehearsals."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, List, Mapping, Sequence
+
+PLATFORMS = ("modelarts", "volcano", "mindcluster")
+# What a platform tells its nodes, by its own names; a training that reads these runs on that platform alone.
+_OF_A_PLATFORM = re.compile(r"(MA|VC|VK|MINDX)_|(WORKSPACE|HOST_IP|XDL_IP|POD_UID)$")
+_NEW_EACH_TIME = re.compile(r"(MASTER|MS_SCHED|MABOOT_MASTER|MABOOT_CHANNEL)_PORT$|MABOOT_RUN$")
+_NAMES = re.compile(r"/ma-job-[0-9a-f]{8}/|/log/[^/]+(?=-node-\d)")  # of the rehearsal, and of its job
+
+
+def seen(environ: Mapping[str, str]) -> Dict[str, str]:
+    """The variables of a rank on any platform; names of the rehearsal and of its job are the same in each."""
+    return {
+        name: _NAMES.sub("/NAME/", value)
+        for name, value in environ.items()
+        if not _OF_A_PLATFORM.match(name) and not _NEW_EACH_TIME.match(name)
+    }
+
+
+def differences(by_platform: Mapping[str, Sequence[Mapping[str, Any]]]) -> List[str]:
+    """What a rank says in `environ`, or of its training, in another way than on ModelArts."""
+    first, *others = by_platform
+    found = []
+    for platform in others:
+        for rank, (here, there) in enumerate(zip(by_platform[first], by_platform[platform])):
+            one, other = ({**said, **seen(said["environ"]), "environ": ""} for said in (here, there))
+            found += [
+                f"{platform}, rank {rank}: {name} is {other.get(name)!r}, on {first} {one.get(name)!r}"
+                for name in sorted({*one, *other})
+                if one.get(name) != other.get(name) and not _NEW_EACH_TIME.match(name)
+            ]
+    return found
