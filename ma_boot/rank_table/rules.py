@@ -210,11 +210,17 @@ def _switches(table: RankTable) -> Iterator[TableFinding]:
     yield from _devices_of_servers(table)
     for pod, device in _located(table):
         for key, address in (("device_ip", device.device_ip), ("tor_ip", device.more.get("tor_ip"))):
-            try:
-                _family(str(address or "0.0.0.0"))
-            except ValueError:
+            if address and not _is_address(str(address)):
                 at, expected = _place(pod, device, key), "an IPv4 or IPv6 address"
                 yield TableFinding(at, repr(address), expected, fatal=False)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        _family(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _port(value: str, at: str) -> Iterator[TableFinding]:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Optional, Tuple
 
 from ma_boot.environment import command_parts
-from ma_boot.errors import ConfigError, UsageError
+from ma_boot.errors import ConfigError
 from ma_boot.image import engine
 from ma_boot.launch import WorkerSpec
 from ma_boot.modelarts import PLATFORM_GID, PLATFORM_UID, instance_name
-from ma_boot.node import BootRequest, World, as_options
+from ma_boot.node import BootRequest, JobOptions, World, as_options
 from ma_boot.processes import Task
 from ma_boot.rehearsal.containers import (
     CODE_DIRECTORY,
@@ -33,7 +34,7 @@ from ma_boot.rehearsal.platform import (
 )
 from ma_boot.rehearsal.rehearse import begun, finish, node_limits
 from ma_boot.rehearsal.requested import Rehearsal
-from ma_boot.rehearsal.setup import files_of, make_directories, new_job, of_simulated_table
+from ma_boot.rehearsal.setup import check_platform, files_of, make_directories, new_job, of_simulated_table
 from ma_boot.reporting import RunResult
 from ma_boot.supervisor import supervise
 
@@ -48,11 +49,10 @@ def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, worl
         Stopped: a stop signal arrived before that.
     """
     started = time.monotonic()
-    platform = rehearsal.request.job.platform
-    if platform not in (None, "modelarts"):
-        raise UsageError(f"--platform {platform}: --runner docker rehearses modelarts only")
+    check_platform(rehearsal.request)
     os.umask(0o022)  # another user, that of the nodes, reads the rank table
     job = new_job(rehearsal, world)
+    job = replace(job, machine=f"job-{job.uuid[:8]}")  # the name of the job in those of its pods
     with engine(world.environ) as client:
         check_runs_here(client, options.image)
         code, command = _code_of(rehearsal, world.cwd)
@@ -145,6 +145,7 @@ def _request_inside(
     sources, mapping = request.environment.source, request.transfers.path_mapping
     return request._replace(
         command=command_in(command, code, inside),
+        job=JobOptions(),  # each node recognises the platform
         environment=request.environment._replace(source=tuple(placed("--source", file) for file in sources)),
         ranks=of_simulated_table(request.ranks),
         transfers=request.transfers._replace(

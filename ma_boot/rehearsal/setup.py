@@ -129,9 +129,8 @@ def check_needs(rehearsal: Rehearsal, environ: Mapping[str, str]) -> None:
         UsageError: a fault of a rank that ma_boot does not start.
         ConfigError: bubblewrap is missing.
     """
-    launch, platform = rehearsal.request.launch, rehearsal.request.job.platform
-    if platform not in (None, *SIMULATED):
-        raise UsageError(f"--platform {platform}: expected {', '.join(SIMULATED)} with --local")
+    launch = rehearsal.request.launch
+    check_platform(rehearsal.request)
     of_ranks = [f"--fault '{fault}'" for fault in rehearsal.faults_of("rank")]
     if of_ranks and not launch.starts_ranks:
         raise UsageError(
@@ -143,6 +142,12 @@ def check_needs(rehearsal: Rehearsal, environ: Mapping[str, str]) -> None:
         check_installed(environ, "--sandbox bwrap")
     if rehearsal.faults_of("disk"):
         check_installed(environ, "--fault disk-full")
+
+
+def check_platform(request: BootRequest) -> None:
+    """Raises `UsageError` if the platform is not simulated."""
+    if request.job.platform not in (None, *SIMULATED):
+        raise UsageError(f"--platform {request.job.platform}: expected {', '.join(SIMULATED)} with --local")
 
 
 def with_channel_port(run: RunOptions) -> RunOptions:

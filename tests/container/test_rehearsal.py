@@ -57,6 +57,11 @@ for peer in peers:
     peer.sendall(b"x")
     peer.recv(1)
 """
+RANKS = """
+import json, os
+names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "RANK_ID", "RANK_SIZE", "DEVICE_ID", "RANK_TABLE_FILE")
+print("ranks", json.dumps({name: os.environ.get(name) for name in names}), flush=True)
+"""
 REACH = """
 import os, socket, sys
 for line in open("/proc/net/route").read().splitlines()[1:]:
@@ -221,6 +226,21 @@ def test_a_node_looks_as_on_the_platform(laptop: Laptop) -> None:
         assert (job / name / "home/ma-user/modelarts/user-job-dir/project/written").exists()
         assert list((job / name / "home/ma-user/modelarts/log").glob("*-proc-rank-*"))
     assert len(list((job / "log").glob("*-worker-*.log"))) == 2
+
+
+@pytest.mark.parametrize("rendezvous", ["rank-table", "torch"])
+def test_ranks_in_containers_see_the_same_on_every_platform(laptop: Laptop, rendezvous: str) -> None:
+    (laptop.root / "project" / "ranks.py").write_text(RANKS)
+    seen = {}
+    for platform in ("modelarts", "volcano", "mindcluster"):
+        shape = ["--nodes", "2", "--devices-per-node", "2", "--rendezvous", rendezvous]
+        ended = laptop.rehearse("--platform", platform, *shape, "project/ranks.py")
+        assert ended.code == 0, ended.output
+        assert ended.output.count(f"[ma_boot] platform {platform}, by") == 2
+        lines = [line.partition(" ranks ")[2] for line in ended.output.splitlines() if " ranks {" in line]
+        assert len(lines) == 4, ended.output
+        seen[platform] = sorted(lines)
+    assert seen["volcano"] == seen["mindcluster"] == seen["modelarts"]
 
 
 def test_the_rank_table_arrives_late_and_in_pieces(laptop: Laptop) -> None:

@@ -111,7 +111,8 @@ def job_on_network(job: SimulatedJob, subnet: str) -> JobInContainers:
             f"--nodes {job.nodes}: the network {subnet} of the engine has only {size} addresses; "
             "configure larger networks (default-address-pools in its daemon.json)"
         )
-    return JobInContainers(job.uuid, job.root, job.nodes, job.devices_per_node, subnet=subnet)
+    shape = (job.nodes, job.devices_per_node)
+    return JobInContainers(job.uuid, job.root, *shape, job.platform, job.machine, subnet=subnet)
 
 
 def plan_node(

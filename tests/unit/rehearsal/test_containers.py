@@ -88,6 +88,23 @@ def test_a_node_finds_itself_and_the_others() -> None:
         assert one.environ["WORKSPACE"] == f"{CODE_DIRECTORY}/code"
 
 
+@pytest.mark.parametrize("platform", ["volcano", "mindcluster"])
+def test_a_pod_of_another_platform_finds_itself_and_the_others(platform: str) -> None:
+    outside = replace(JOB, platform=platform, machine="job-12345678")
+    inside = job_on_network(outside, "172.20.0.0/16")
+    table = convert(parse(rank_table(inside)))
+    for number in range(JOB.nodes):
+        one = plan_node(inside, number, OPTIONS, (), "code", {})
+        job = read_job(one.environ, one.hostname)
+        assert job.whereabouts.platform.name == platform
+        assert (job.node_rank, job.node_count, job.name) == (number, JOB.nodes, outside.log_name)
+        assert one.hostname == f"{outside.log_name}-worker-{number}"
+        pod = own_pod(table, job.identity)
+        assert [device.rank for device in pod.devices] == [2 * number, 2 * number + 1]
+        assert job.rank_table == f"/user/config/{outside.table_name}"
+        assert not [name for name in one.environ if name.startswith("MA_")]
+
+
 def test_a_node_gets_no_variable_of_this_machine_but_those_of_obs() -> None:
     outside = {"PATH": "/laptop/bin", "OBS_ENDPOINT": "https://obs", "OBS_SECURITY_TOKEN": "", "HOME": "/me"}
     assert own_obs(outside) == {"OBS_ENDPOINT": "https://obs"}
