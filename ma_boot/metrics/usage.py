@@ -6,7 +6,7 @@ import os
 from typing import Mapping, Optional, Tuple
 
 from ma_boot.metrics.record import RankUsage
-from ma_boot.processes import CpuMeter, ProcessUsage
+from ma_boot.processes import CpuMeter, ProcessUsage, io_counters
 
 
 class RankMeter:
@@ -36,17 +36,6 @@ class RankMeter:
 
 
 def _storage(pid: int) -> Optional[Tuple[int, int]]:
-    """The bytes that a process has read from storage and written to it (proc(5)); None where that is hidden.
-
-    What ended children had read is in it, once they are reaped.
-    """
-    try:
-        with open(f"/proc/{pid}/io", "rb", buffering=0) as file:
-            lines = file.read(1024).split()
-    except OSError:  # another user's, or gone
-        return None
-    counters = dict(zip(lines[::2], lines[1::2]))
-    try:
-        return int(counters[b"read_bytes:"]), int(counters[b"write_bytes:"])
-    except (KeyError, ValueError):
-        return None
+    """The bytes that a process has read from storage and written to it; None where that is hidden."""
+    found = io_counters(pid)
+    return (found["read_bytes"], found["write_bytes"]) if found else None

@@ -8,7 +8,7 @@ from ma_boot.processes.children import (
     run_child,
 )
 from ma_boot.processes.control_group import OomCounters, file_text, memory_groups
-from ma_boot.processes.cpu_meter import CpuMeter, ProcessUsage, process_usages, usage_of
+from ma_boot.processes.cpu_meter import CpuMeter, ProcessUsage, io_counters, process_usages, usage_of
 from ma_boot.processes.leftovers import guarded, stop_leftovers, stop_setup
 from ma_boot.processes.orphan_guard import (
     GUARD,
@@ -39,6 +39,7 @@ __all__ = [
     "file_text",
     "forbid_core_files",
     "guarded",
+    "io_counters",
     "memory_groups",
     "own_marker",
     "process_stat",

@@ -14,7 +14,8 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 class ProcessUsage(NamedTuple):
     """A process: parent, session, start time, and CPU seconds with those of the children it has reaped.
 
-    `threads` and `rss` (bytes of resident memory) are those of now.
+    `threads` and `rss` (bytes of resident memory) are those of now; `of_reaped` is the part of `cpu` that the
+    children had used.
     """
 
     parent: int
@@ -23,12 +24,15 @@ class ProcessUsage(NamedTuple):
     cpu: float
     threads: int = 0
     rss: int = 0
+    of_reaped: float = 0.0
 
 
 class CpuMeter:
     """The CPU seconds of a worker and of all its descendants, in whatever sessions; they never fall.
 
-    A descendant that has lost its parent, or ended, is remembered until the next measurement.
+    A descendant that has lost its parent, or ended, is remembered until the next measurement. What nobody has
+    inherited of one that ended still counts: the kernel drops the times of children whose parent ignores
+    SIGCHLD.
     """
 
     def __init__(self, pid: int) -> None:
@@ -39,15 +43,25 @@ class CpuMeter:
     def measure(self, processes: Mapping[int, ProcessUsage], reaper: int) -> float:
         """The seconds by now; `reaper` has adopted the orphans, and takes their times with it."""
         before, self._members = self._members, self._found(processes)
-        reaped = {pid for pid, one in before.items() if pid not in self._members and one.parent == reaper}
-        counted = sum(one.cpu for pid, one in before.items() if pid not in reaped)
-        self.seconds += max(0.0, sum(one.cpu for one in self._members.values()) - counted)
+        stayed = {pid: one for pid, one in before.items() if self._is_member(pid, one)}
+        gone = sum(one.cpu for pid, one in before.items() if pid not in stayed and one.parent != reaper)
+        inherited = sum(self._members[pid].of_reaped - one.of_reaped for pid, one in stayed.items())
+        grown = sum(one.cpu for one in self._members.values()) - sum(one.cpu for one in stayed.values())
+        self.seconds += max(0.0, grown - min(gone, inherited))
         return self.seconds
 
     @property
     def members(self) -> Mapping[int, ProcessUsage]:
         """The processes that the last measurement has found, by pid; zombies are among them."""
         return self._members
+
+    def adopt(self, pid: int, process: ProcessUsage) -> None:
+        """Makes a process a member, which is known to be the worker's; what it used before does not count."""
+        self._members[pid] = process
+
+    def _is_member(self, pid: int, process: ProcessUsage) -> bool:
+        """Whether it is the same process, not another one with its number."""
+        return pid in self._members and self._members[pid].started == process.started
 
     def _found(self, processes: Mapping[int, ProcessUsage]) -> Dict[int, ProcessUsage]:
         children: Dict[int, List[int]] = {}
@@ -75,5 +89,20 @@ def process_usages() -> Dict[int, ProcessUsage]:
 
 def usage_of(stat: Sequence[str]) -> ProcessUsage:
     """That in the fields of /proc/PID/stat (proc(5)) after the name of the program."""
-    cpu = sum(map(int, stat[11:15])) * _TICK
-    return ProcessUsage(int(stat[1]), int(stat[3]), stat[19], cpu, int(stat[17]), int(stat[21]) * _PAGE)
+    own, of_reaped = (sum(map(int, stat[at : at + 2])) * _TICK for at in (11, 13))
+    return ProcessUsage(
+        int(stat[1]), int(stat[3]), stat[19], own + of_reaped, int(stat[17]), int(stat[21]) * _PAGE, of_reaped
+    )
+
+
+def io_counters(pid: int) -> Dict[str, int]:
+    """The counters of /proc/PID/io (proc(5)), in bytes and calls; empty where that is hidden, or it is gone.
+
+    What ended children had read and written is in it, once they are reaped.
+    """
+    try:
+        with open(f"/proc/{pid}/io", "rb", buffering=0) as file:
+            words = file.read(1024).decode("ascii", "replace").split()
+        return {name.rstrip(":"): int(value) for name, value in zip(words[::2], words[1::2])}
+    except (OSError, ValueError):  # another user's, or gone
+        return {}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from pathlib import Path
 from typing import List
 
 import pytest
 
 from tests.functional.boot.test_metrics import stand_in
-from tests.functional.node import Node, eventually
+from tests.functional.node import PROGRAMS, Node, eventually
 from tests.unit.metrics.test_cards import NPU_910B
 
 BUSY = "import time; end = time.monotonic() + {}\nwhile time.monotonic() < end: pass"
@@ -30,6 +32,10 @@ def hung(node: Node) -> List[str]:
     return [label for event in node.events() if event["kind"] == "hang" for label in event["labels"]]
 
 
+def samples(node: Node) -> int:
+    return sum(event["kind"] == "metrics" for event in node.events())
+
+
 def test_work_of_children_is_life_and_only_the_hanging_rank_is_named(tmp_path: Path) -> None:
     node = Node(tmp_path, devices=4)
     node.complete_table()
@@ -38,12 +44,8 @@ def test_work_of_children_is_life_and_only_the_hanging_rank_is_named(tmp_path: P
     booting = node.start("--hang-timeout", "4", "--metrics", "1", str(script))
     eventually(lambda: hung(node), "a hang")
     booting.until("rank 3: no output and no CPU time for 4 s")
-
-    def samples() -> int:
-        return sum(event["kind"] == "metrics" for event in node.events())
-
-    before = samples()
-    eventually(lambda: samples() >= before + 6, "more than another timeout")
+    before = samples(node)
+    eventually(lambda: samples(node) >= before + 6, "more than another timeout")
     booting.signal()
     booting.end()
     assert hung(node) == ["rank 3"]
@@ -75,6 +77,25 @@ def test_a_rank_that_waits_for_its_card_is_no_hang(with_cards: Node, tmp_path: P
     assert booting.end().code == 143
 
 
+def test_a_card_that_computes_now_and_then_is_life(tmp_path: Path) -> None:
+    """Between two kernels of a slow step, each look may find it idle."""
+    node = Node(tmp_path, devices=1)
+    node.complete_table()
+    stand_in(tmp_path / "tools", "npu-smi", NPU_910B)
+    tool = tmp_path / "tools" / "npu-smi"
+    tool.write_text(
+        '#!/bin/bash\necho >>"$0.asked"\n'
+        '(( $(wc -l <"$0.asked") % 5 )) && exec sed "s/ 97 / 0  /" "$0.txt"\nexec cat "$0.txt"\n'
+    )
+    node.variables["PATH"] = f"{tmp_path / 'tools'}:{node.environ()['PATH']}"
+    booting = node.start("--hang-timeout", "4", "--metrics", "1", "--", "sleep", "100")
+    eventually(lambda: samples(node) >= 12, "three timeouts")
+    booting.signal()
+    booting.end()
+    assert hung(node) == []
+    assert len((tmp_path / "tools" / "npu-smi.asked").read_text()) > 10
+
+
 def test_no_card_is_looked_at_while_all_ranks_work(with_cards: Node, tmp_path: Path) -> None:
     program = "for ((i = 0; i < 30; i++)); do echo; sleep 0.1; done"
     assert with_cards.boot("--hang-timeout", "2", "--metrics", "off", "--", "bash", "-c", program).code == 0
@@ -87,3 +108,79 @@ def test_a_tool_that_hangs_hides_no_hang(with_cards: Node, tmp_path: Path) -> No
     booting.until("rank 0, rank 1: no output and no CPU time for 2 s")
     booting.signal()
     assert booting.end().code == 143
+
+
+WAYS = ("session", "daemon", "reaped", "forgotten", "card", "polls", "checkpoint", "loader", "prints")
+TIMEOUT = 4  # seconds
+TIMEOUTS = 3  # that each rank is healthy for
+SEEDS = 24
+NPU_SMI = """#!/bin/bash
+card() {
+  echo "| $1     910B3 | OK            | 93.6  40  0 / 0             |"
+  echo "| 0            | 0000:0$1:00.0 | $2    0 / 0   3161 / 65536  |"
+}
+"""
+
+
+def flickering(tools: Path, ways: List[str], chance: random.Random) -> None:
+    """A stand-in of npu-smi: the cards of ranks that wait for them compute at some looks, at others they do not."""
+    tools.mkdir()
+    shares = [f"{chance.randint(15, 60)}" if way == "card" else "0" for way in ways]
+    lines = [f"card {card} $((RANDOM % 100 < {share} ? 97 : 0))" for card, share in enumerate(shares)]
+    (tools / "npu-smi").write_text(NPU_SMI + "\n".join(lines) + "\n")
+    (tools / "npu-smi").chmod(0o755)
+
+
+def alarms(seed: int, place: Path, watched: Counter[str]) -> List[str]:
+    """The ways of the healthy ranks that were taken for hanging; those `watched` are counted."""
+    chance = random.Random(seed)
+    ways = [*chance.sample(WAYS, 7), "hangs"]
+    chance.shuffle(ways)
+    node = Node(place, devices=len(ways))
+    node.complete_table()
+    flickering(place / "tools", ways, chance)
+    node.variables["PATH"] = f"{place / 'tools'}:{node.environ()['PATH']}"
+    program = [str(PROGRAMS / "healthy.py"), str(TIMEOUT), ",".join(ways), str(seed)]
+    booting = node.start("--hang-timeout", str(TIMEOUT), "--metrics", "1", *program)
+    eventually(lambda: samples(node) >= TIMEOUT * (TIMEOUTS + 1), "all timeouts")
+    booting.signal()
+    ended = booting.end()
+    assert ended.code == 143, ended.output
+    named = [ways[int(label.partition(" ")[2])] for label in hung(node)]
+    assert "hangs" in named, "this one does"
+    watched.update(way for way in ways if way != "hangs")
+    return [way for way in named if way != "hangs"]
+
+
+def rate(seeds: range, place: Path) -> Counter[str]:
+    """The healthy ranks that were named, by their way, and a table of it."""
+    watched: Counter[str] = Counter()
+    named: Counter[str] = Counter()
+    for seed in seeds:
+        named.update(alarms(seed, place / str(seed), watched))
+    for way in WAYS:
+        print(f"{way:<12}{watched[way]:4} ranks, {TIMEOUTS * watched[way]:4} timeouts: {named[way]} named")
+    count = sum(watched.values())
+    print(f"{'all':<12}{count:4} ranks, {TIMEOUTS * count:4} timeouts: {sum(named.values())} named")
+    return named
+
+
+def test_no_healthy_rank_of_two_seeded_jobs_is_named(tmp_path: Path) -> None:
+    assert rate(range(2), tmp_path) == {}
+
+
+@pytest.mark.hangs
+@pytest.mark.timeout(1800)
+def test_no_healthy_rank_of_24_seeded_jobs_is_named(tmp_path: Path) -> None:
+    assert rate(range(SEEDS), tmp_path) == {}
+
+
+def test_mindspores_scheduler_which_only_waits_is_no_hang(tmp_path: Path) -> None:
+    node = Node(tmp_path, devices=2)
+    node.complete_table()
+    program = [str(PROGRAMS / "healthy.py"), "2", "prints,prints", "0"]
+    booting = node.start("--rendezvous", "mindspore", "--hang-timeout", "2", "--metrics", "1", *program)
+    eventually(lambda: samples(node) >= 6, "three timeouts")
+    booting.signal()
+    booting.end()
+    assert hung(node) == []

@@ -9,13 +9,14 @@ from typing import Iterator, Optional, cast
 
 import pytest
 
+from ma_boot.launch import WorkerSpec
 from ma_boot.processes import SignalInbox
 from ma_boot.reporting import Console, Journal
 from ma_boot.supervisor.hang_detector import HangDetector, LastActivity
 from ma_boot.supervisor.worker import Worker
 from tests.functional.node import eventually
 
-BEFORE = LastActivity(when=100.0, cpu=7.0)
+BEFORE = LastActivity(when=100.0, cpu=7.0, looked=100.0, used=7.0)
 
 
 @pytest.fixture
@@ -44,8 +45,16 @@ def test_activity_is_output_or_more_cpu_time_than_polling_uses(cpu: float, heard
 @pytest.mark.parametrize(("now", "cpu"), [(100.1, 7.02), (100.5, 7.04), (101.0, 7.06)])
 def test_a_tick_or_two_of_the_kernels_clock_are_no_activity(now: float, cpu: float) -> None:
     """Soon after the last activity they look like a large share: a rank that polls would never hang."""
-    assert BEFORE.updated(now, cpu, heard=90.0) == BEFORE
+    assert BEFORE.updated(now, cpu, heard=90.0).when == BEFORE.when
     assert BEFORE.updated(now, cpu + 0.02, heard=90.0).when == now
+
+
+def test_who_works_for_a_moment_only_is_active() -> None:
+    """Ten minutes of nothing, then three seconds of work between two looks."""
+    quiet = BEFORE.updated(700.0, 7.5, heard=90.0)
+    assert quiet.when == 100.0
+    assert quiet.updated(730.0, 8.9, heard=90.0).when == 100.0, "not more than polling uses"
+    assert quiet.updated(730.0, 10.5, heard=90.0).when == 730.0
 
 
 @pytest.mark.parametrize(
@@ -64,7 +73,7 @@ class Broken:
     exit = None
 
     @property
-    def pid(self) -> int:
+    def spec(self) -> WorkerSpec:
         raise ZeroDivisionError("broken")
 
 
