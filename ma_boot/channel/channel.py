@@ -14,7 +14,7 @@ import socket
 import threading
 import time
 from collections import deque
-from typing import Any, Awaitable, Deque, Dict, List, Mapping, NamedTuple, Optional, Set
+from typing import Any, Awaitable, Deque, Dict, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from ma_boot.channel import protocol
 from ma_boot.channel.protocol import Address, Handshake
@@ -123,18 +123,22 @@ class NodeChannel:
     def _listening(self, own: Address) -> Optional[socket.socket]:
         """A socket at this node's own address, or on all of them if it is none of this machine."""
         problem = ""
-        for host in (own.host, ""):
-            listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        for family, address in _places(own):
+            listener: Optional[socket.socket] = None
             try:
+                listener = socket.socket(family, socket.SOCK_STREAM)
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                listener.bind((host, own.port))
+                if family == socket.AF_INET6:
+                    listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+                listener.bind(address)
                 listener.listen(128)
                 listener.setblocking(False)
                 return listener
             except OSError as error:
-                listener.close()
+                if listener is not None:
+                    listener.close()
                 problem = f"{error.strerror or error}: port {own.port}"
-                if not isinstance(error, socket.gaierror) and error.errno != errno.EADDRNOTAVAIL:
+                if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                     break
         self.problem = problem
         return None
@@ -263,16 +267,7 @@ class NodeChannel:
             return False
 
     async def _delivered(self, node: int, told: _Told) -> bool:
-        host, port = self._addresses[node]
-        found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        family, kind, number, _, address = found[0]
-        with socket.socket(family, kind, number) as connection:
-            connection.setblocking(False)
-            try:
-                await asyncio.wait_for(self._loop.sock_connect(connection, address), CONNECT_SECONDS)
-            except (OSError, asyncio.TimeoutError):
-                self._lost(node)
-                raise
+        with await self._connected(node) as connection:
             wire = _Wire(self._loop, connection)
             nonce = os.urandom(protocol.NONCE)
             await wire.write(protocol.hello(self.node, nonce))
@@ -285,6 +280,41 @@ class NodeChannel:
             proof = exchange.proof(ours, "message", data)
             await wire.write(protocol.LENGTH.pack(len(data)) + data + proof)
             return exchange.is_proved(await wire.read(protocol.PROOF), theirs, "taken")
+
+    async def _connected(self, node: int) -> socket.socket:
+        """A connection to the node, by the first of its addresses that answers."""
+        host, port = self._addresses[node]
+        until = time.monotonic() + CONNECT_SECONDS
+        for family, kind, number, _, address in await self._loop.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM
+        ):
+            connection = socket.socket(family, kind, number)
+            try:
+                connection.setblocking(False)
+                left = max(0.0, until - time.monotonic())
+                await asyncio.wait_for(self._loop.sock_connect(connection, address), left)
+                return connection
+            except (OSError, asyncio.TimeoutError):
+                connection.close()
+            except BaseException:
+                connection.close()
+                raise
+        self._lost(node)
+        raise _Dropped
+
+
+def _places(own: Address) -> Iterator[Tuple[int, Tuple[Any, ...]]]:
+    """Where a node may listen, with the family: at its own address, then at all addresses of the machine.
+
+    A socket for all addresses of IPv6 takes those of IPv4 as well. No name is looked up.
+    """
+    if own.host:
+        with contextlib.suppress(socket.gaierror):
+            flags = socket.AI_PASSIVE | socket.AI_NUMERICHOST
+            for found in socket.getaddrinfo(own.host, own.port, type=socket.SOCK_STREAM, flags=flags):
+                yield found[0], found[4]
+    yield socket.AF_INET6, ("::", own.port)
+    yield socket.AF_INET, ("", own.port)
 
 
 class _Wire(NamedTuple):

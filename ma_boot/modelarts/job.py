@@ -171,7 +171,7 @@ def read_job(
         node_count_given=given,
         device_count=numbers.pop("device_count") or None,
         worker_hosts=tuple(
-            host.strip() for host in environ.get("VC_WORKER_HOSTS", "").split(",") if host.strip()
+            host.strip().strip("[]") for host in environ.get("VC_WORKER_HOSTS", "").split(",") if host.strip()
         ),
         instance_name=instance or None,
         host=instance or hostname,

@@ -7,13 +7,14 @@ import socket
 import threading
 import time
 from contextlib import ExitStack
-from typing import Any, List
+from typing import Any, List, Tuple
 
 import pytest
 
 from ma_boot.channel import Address, NodeChannel
 from ma_boot.channel.channel import MOST_OF_A_NODE
 from ma_boot.channel.protocol import LENGTH, key_of, packed
+from ma_boot.modelarts import free_port
 from ma_boot.processes import SignalInbox
 from tests.functional.channel.nodes import HELLO, PROOF, TOKEN, Stranger, addresses, heard, talking
 from tests.functional.node import eventually
@@ -40,6 +41,22 @@ def test_a_message_reaches_all_other_nodes_once() -> None:
             assert told - 0.001 <= message.when <= time.monotonic()
         assert nodes[2].heard() == []
         assert nodes[2].unreached == set()
+
+
+@pytest.mark.parametrize("own", [("::1", "::1"), ("127.0.0.1", "::1"), ("", "")], ids=["six", "mixed", "all"])
+def test_nodes_with_addresses_of_ipv6_talk(own: Tuple[str, str]) -> None:
+    """At their own addresses; or, where these are not known, at all addresses of either kind."""
+    ports, meeting = (free_port(), free_port()), (own[0] or "127.0.0.1", own[1] or "::1")
+    met = {node: Address(meeting[node], ports[node]) for node in (0, 1)}
+    with SignalInbox() as inbox, ExitStack() as stack:
+        nodes = []
+        for node in (0, 1):
+            nodes.append(NodeChannel(TOKEN, "job", node, 2, Address(own[node], ports[node]), inbox))
+            stack.callback(nodes[-1].close)
+            assert nodes[-1].problem is None
+            nodes[-1].meet(met)
+        works(nodes[0], nodes[1])
+        works(nodes[1], nodes[0])
 
 
 def test_what_was_told_before_the_addresses_are_known_comes_later_with_its_time() -> None:
@@ -163,6 +180,41 @@ def test_what_was_heard_on_the_way_is_worth_nothing_later() -> None:
         assert replay.read(16 + PROOF)[16:] == b"", "nothing after the random bytes"
         nodes[1].meet(at)
         works(nodes[1], nodes[0])
+
+
+@pytest.mark.parametrize("at_byte", [0, 30, -1], ids=["length", "message", "proof"])
+def test_what_was_changed_on_the_way_is_not_believed(at_byte: int) -> None:
+    """Somebody between the nodes passes all on but one byte, and says that it was taken."""
+    at = addresses(2)
+    with socket.create_server(("127.0.0.1", 0)) as between, talking(2, at) as nodes:
+        changed = threading.Event()
+
+        def pass_on() -> None:
+            client, _ = between.accept()
+            with client, socket.create_connection(at[0], timeout=5) as server:
+                client.settimeout(5)
+                for size in (HELLO.size, PROOF):
+                    server.sendall(client.recv(size, socket.MSG_WAITALL))
+                    client.sendall(server.recv(16 if size == HELLO.size else PROOF, socket.MSG_WAITALL))
+                length = client.recv(4, socket.MSG_WAITALL)
+                told = bytearray(length + client.recv(LENGTH.unpack(length)[0] + PROOF, socket.MSG_WAITALL))
+                told[at_byte] ^= 1
+                server.sendall(told)
+                server.recv(PROOF)
+                client.sendall(bytes(PROOF))
+                changed.set()
+
+        threading.Thread(target=pass_on, daemon=True).start()
+        nodes[1].meet({0: Address("127.0.0.1", between.getsockname()[1])})
+        nodes[1].tell("failed", {"words": "long enough for a byte in it to be another one"})
+        assert changed.wait(20)
+        between.close()
+        assert not nodes[1].flush(0.5), "it is not taken"
+        assert nodes[0].heard() == []
+        nodes[1].meet(at)
+        found: List[Any] = []
+        eventually(lambda: heard(nodes[0], found), "it is sent again", 20)
+        assert found[0].body["words"] == "long enough for a byte in it to be another one"
 
 
 def test_who_listens_in_place_of_a_node_is_told_nothing() -> None:
