@@ -243,6 +243,25 @@ def test_ranks_in_containers_see_the_same_on_every_platform(laptop: Laptop, rend
     assert seen["volcano"] == seen["mindcluster"] == seen["modelarts"]
 
 
+HANGS = """
+import faulthandler, os, signal, time
+faulthandler.register(signal.SIGUSR1)
+def all_reduce(): time.sleep(600)
+def next_batch(): time.sleep(600)
+next_batch() if os.environ["RANK_ID"] == "3" else all_reduce()
+"""
+
+
+def test_nodes_in_containers_tell_each_other_of_hangs_and_failures(laptop: Laptop) -> None:
+    (laptop.root / "project" / "hangs.py").write_text(HANGS)
+    shape = ["--nodes", "2", "--devices-per-node", "2"]
+    hung = laptop.rehearse(*shape, "--hang-timeout", "4", "--hang-action", "stop", "project/hangs.py")
+    cause = "the job's cause: node 1, rank 3: it hung: "
+    assert hung.output.count(cause) == 2, hung.output
+    failed = laptop.rehearse(*shape, "project/train.py", "exit:7:3", "sleep")
+    assert failed.output.count("the job's cause: node 1, rank 3: ") == 2, failed.output
+
+
 def test_the_rank_table_arrives_late_and_in_pieces(laptop: Laptop) -> None:
     ended = laptop.rehearse("--rank-table-delay", "9", "project/train.py", "print:hi")
     assert ended.code == 0, ended.output

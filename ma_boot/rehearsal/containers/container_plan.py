@@ -112,7 +112,7 @@ def job_on_network(job: SimulatedJob, subnet: str) -> JobInContainers:
             "configure larger networks (default-address-pools in its daemon.json)"
         )
     shape = (job.nodes, job.devices_per_node)
-    return JobInContainers(job.uuid, job.root, *shape, job.platform, job.machine, subnet=subnet)
+    return JobInContainers(job.uuid, job.root, *shape, job.platform, job.machine, job.token, subnet=subnet)
 
 
 def plan_node(

@@ -113,6 +113,14 @@ def test_a_node_gets_no_variable_of_this_machine_but_those_of_obs() -> None:
     assert [name for name in ("HOME", "PATH") if name in environ] == []  # those of the image
 
 
+def test_nodes_know_each_other_by_the_token_of_the_job() -> None:
+    """As in a rehearsal without containers: else they would not tell each other of failures and hangs."""
+    inside = job_on_network(replace(JOB, token="PLANTED"), "172.20.0.0/16")
+    planned = plan_node(inside, 1, OPTIONS, (), "code", {})
+    assert planned.environ["MABOOT_JOB_TOKEN"] == "PLANTED"
+    assert "PLANTED" not in f"{planned}"
+
+
 def test_obs_is_served_as_the_directorys_user_on_an_address_that_no_node_has() -> None:
     planned = plan_obs(INSIDE, "training:1", *SERVED)
     assert planned.environ["OBS_ENDPOINT"] == f"http://{planned.address}:9000"
