@@ -117,6 +117,40 @@ def test_a_hang_is_told_with_the_stacks_of_all_ranks_before_anything_is_ended(la
         assert "the job's cause: node 1, rank 3: it hung: it is loading data in next_batch" in line
 
 
+FOUR = ["--nodes", "4", "--devices-per-node", "2", "--rank-table-delay", "0", "--stop-timeout", "5"]
+TOKEN = {"MABOOT_JOB_TOKEN": "4d2f0a7be19c4b7d8a55"}
+
+
+def test_of_four_nodes_each_names_the_rank_that_hangs(laptop: Path) -> None:
+    code = write(
+        laptop,
+        "def all_reduce(): time.sleep(600)",
+        "def next_batch(): time.sleep(600)",
+        "next_batch() if rank == 5 else all_reduce()",
+    )
+    options = [*FOUR, "--hang-timeout", "3", "--hang-action", "stop"]
+    ended = end(start(laptop, *options, code, more=TOKEN))
+    stacks = node_events(laptop, "stacks")
+    assert [event["node"] for event in stacks] == [0, 1, 2, 3], ended.output
+    for event in stacks:
+        assert [fold["ranks"] for fold in event["folded"]] == [[5], [0, 1, 2, 3, 4, 6, 7]]
+        assert (event["suspect"]["node"], event["suspect"]["rank"], event["silent"]) == (2, 5, [])
+    for line in last_lines(ended, 4):
+        assert "the job's cause: node 2, rank 5: it hung: it is loading data in next_batch" in line
+
+
+def test_of_four_nodes_each_ends_with_the_exception_of_the_one(laptop: Path) -> None:
+    code = write(
+        laptop, "time.sleep(1)", "if rank == 6: raise ValueError('no such layer: 17')", "time.sleep(600)"
+    )
+    ended = end(start(laptop, *FOUR, code, more=TOKEN))
+    assert (
+        last_lines(ended, 4)
+        == ["[ma_boot] the job's cause: node 3, rank 6: ValueError: no such layer: 17"] * 4
+    )
+    assert TOKEN["MABOOT_JOB_TOKEN"] not in ended.output
+
+
 @pytest.mark.parametrize("platform", ["volcano", "mindcluster"])
 def test_other_platforms_tell_the_addresses_too(laptop: Path, platform: str) -> None:
     code = write(laptop, "time.sleep(0.5)", "if rank == 3: raise ValueError('17')", "time.sleep(600)")
