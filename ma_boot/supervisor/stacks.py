@@ -1,4 +1,4 @@
-"""Gets the stacks of processes: by py-spy, with native calls where it can, or by faulthandler."""
+"""Finds the processes of ranks, and gets their stacks: by py-spy, with native calls, or by faulthandler."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ import subprocess
 import time
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
+from ma_boot.processes import process_usages, processes_with
 from ma_boot.supervisor.output import WorkerOutput
 
 PYTHON_SECONDS = 4.0  # for py-spy to answer, for all processes together
 NATIVE_SECONDS = 3.0  # and again with native calls, whose symbols it has to look up
 DUMPED_SECONDS = 1.5  # for faulthandler, whose lines come as output of the rank
 _DUMPED_QUIET = 0.15  # its lines come in one piece, unless the machine is busy
+# What launchers tell their ranks: torchrun, accelerate and DeepSpeed; Open MPI; MPICH; msrun.
+_OF_RANKS = (("RANK", "LOCAL_RANK"), ("OMPI_COMM_WORLD_RANK",), ("PMI_RANK",), ("MS_NODE_ID", "MS_ROLE"))
 _SIGUSR1_BIT = 1 << (signal.SIGUSR1 - 1)
 
 
@@ -110,3 +113,35 @@ def _catches_sigusr1(pid: int) -> bool:
     except OSError:
         return False
     return bool(int(caught, 16) & _SIGUSR1_BIT)
+
+
+def ranks_below(launcher: int) -> Dict[int, int]:
+    """The processes that a launcher has started as ranks, by rank; by the variables in their environment.
+
+    Data loaders have those of their rank, and so has a script around it: of each rank it is the uppermost
+    Python, or else the uppermost process.
+    """
+    below: Dict[int, List[int]] = {}
+    for pid, one in process_usages().items():
+        below.setdefault(one.parent, []).append(pid)
+    layer, order = [launcher], [launcher]
+    while layer:
+        layer = [child for pid in layer for child in below.get(pid, ())]
+        order += layer
+    for names in _OF_RANKS:
+        first, *others = (dict(processes_with(name, order)) for name in names)
+        ranks = {pid: int(first[pid]) for pid in order if first.get(pid, "").isdecimal()}
+        ranks = {pid: rank for pid, rank in ranks.items() if all(pid in one for one in others)}
+        if ranks and launcher not in ranks:
+            found: Dict[int, int] = {}
+            for pid in [*filter(_is_python, ranks), *ranks]:
+                found.setdefault(ranks[pid], pid)
+            return found
+    return {}
+
+
+def _is_python(pid: int) -> bool:
+    try:
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe")).startswith("python")
+    except OSError:
+        return False

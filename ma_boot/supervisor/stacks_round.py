@@ -7,12 +7,12 @@ import os
 import sys
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ma_boot.errors import described
 from ma_boot.processes import SignalInbox, Task, process_stat
 from ma_boot.supervisor.peers import PeerMessage, Peers
-from ma_boot.supervisor.stacks import Asked, stacks_of
+from ma_boot.supervisor.stacks import Asked, ranks_below, stacks_of
 from ma_boot.supervisor.worker import Worker
 
 if TYPE_CHECKING:
@@ -83,9 +83,38 @@ class StacksRound:
 
     def report(self) -> Tuple[List[str], Dict[str, Any]]:
         """The lines for people, and the fields of the event."""
-        times = Counter(one.rank for one in self._ranks)  # two nodes that have the same rank are not believed
-        ranks = [one for one in self._ranks if times[one.rank] == 1]
+        own = [one for one in self._ranks if one.node == self._peers.node]
+        taken = {one.rank for one in own}
+        theirs = [one for one in self._ranks if one.node != self._peers.node and one.rank not in taken]
+        times = Counter(one.rank for one in theirs)  # two nodes that have the same rank are not believed
+        ranks = [*own, *(one for one in theirs if times[one.rank] == 1)]
         return _reported(ranks, self._unnamed, sorted(self._waiting & set(self._peers.unreached)))
+
+
+class _Process(NamedTuple):
+    """A process whose stacks are taken, of a worker, or below one that has started the ranks itself."""
+
+    rank: Optional[int]
+    pid: int
+    worker: Worker
+
+    def asked(self) -> Asked:
+        """What is asked for its stacks; the output of a launcher is that of all its ranks."""
+        path = f"{self.worker.spec.environ.get('PATH', '')}:{os.path.dirname(sys.executable)}"
+        return Asked(self.pid, path, self.worker.output if self.pid == self.worker.pid else None)
+
+    def words(self) -> str:
+        """What it has said of its waits."""
+        if self.pid == self.worker.pid:
+            return self.worker.output.tail() + _plogs(self.worker.spec.environ)
+        return _plogs(self.worker.spec.environ, f"plog-{self.pid}_*.log")
+
+
+def _processes_of(worker: Worker) -> List[_Process]:
+    """The process of a rank, those of the ranks of a launcher, or the worker's own if it is neither."""
+    launched = ranks_below(worker.pid) if worker.spec.rank is None else {}
+    found = [_Process(rank, pid, worker) for rank, pid in launched.items()]
+    return found or [_Process(worker.spec.rank, worker.pid, worker)]
 
 
 def _taken(
@@ -94,41 +123,35 @@ def _taken(
     """The ranks of this node, and the stacks of processes that are no rank."""
     from ma_boot.hangs import RankAtHang, waited_for
 
-    own = os.path.dirname(sys.executable)
-    states = {worker.pid: (process_stat(worker.pid) or [""])[0] for worker in running}
-    asked = [
-        Asked(worker.pid, f"{worker.spec.environ.get('PATH', '')}:{own}", worker.output) for worker in running
-    ]
+    processes = [one for worker in running for one in _processes_of(worker)]
+    states = [(process_stat(one.pid) or [""])[0] for one in processes]
     try:
-        texts = stacks_of(asked)
+        texts = stacks_of([one.asked() for one in processes])
     except Exception as error:  # the hang itself is what counts
-        texts = [f"no stacks: {described(error)}"] * len(asked)
+        texts = [f"no stacks: {described(error)}"] * len(processes)
     ranks: List[RankAtHang] = []
     unnamed: List[Tuple[str, str]] = []
-    for worker, text in zip(running, texts):
-        rank = worker.spec.rank
-        if rank is None:
-            unnamed.append((worker.spec.label, text))
+    for one, state, text in zip(processes, states, texts):
+        if one.rank is None:
+            unnamed.append((one.worker.spec.label, text))
             continue
-        waits = waited_for(worker.output.tail() + _plogs(worker.spec.environ), rank)
-        ranks.append(
-            RankAtHang(
-                rank, node, text[:LONGEST_STACK], round(quiet.get(worker.pid, 0.0), 1), waits,
-                state=states[worker.pid],
-            )
-        )  # fmt: skip
+        waits, seconds = waited_for(one.words(), one.rank), round(quiet.get(one.worker.pid, 0.0), 1)
+        ranks.append(RankAtHang(one.rank, node, text[:LONGEST_STACK], seconds, waits, state=state))
     for worker in ended:
         if worker.spec.rank is not None and worker.exit is not None:
             ranks.append(RankAtHang(worker.spec.rank, node, ended=worker.exit.code))
     return ranks, unnamed
 
 
-def _plogs(environ: Mapping[str, str]) -> str:
-    """The ends of CANN's newest log files of a rank, which have more of HCCL than its output."""
+def _plogs(environ: Mapping[str, str], names: str = "plog-*.log") -> str:
+    """The ends of CANN's newest log files of a rank, which have more of HCCL than its output.
+
+    CANN has the number of the process in their `names`.
+    """
     place = environ.get("ASCEND_PROCESS_LOG_PATH")
     if not place:
         return ""
-    files = glob.glob(os.path.join(glob.escape(place), "debug", "plog", "plog-*.log"))
+    files = glob.glob(os.path.join(glob.escape(place), "debug", "plog", names))
     texts: List[str] = []
     try:
         for file in sorted(files, key=os.path.getmtime)[-MOST_PLOGS:]:

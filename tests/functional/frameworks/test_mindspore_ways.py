@@ -79,15 +79,17 @@ def test_a_scheduler_that_fails_is_named(tmp_path: Path) -> None:
     assert "ValueError: planted in the scheduler" in ended.output
 
 
+MSRUN = [
+    "msrun", "--worker_num=$MABOOT_WORLD_SIZE", "--local_worker_num=$MABOOT_NPROC",
+    "--node_rank=$MABOOT_NODE_RANK", "--master_addr=$MABOOT_MASTER_ADDR",
+    "--master_port=$MABOOT_MASTER_PORT", "--join=True", "--log_dir=msrun_log",
+]  # fmt: skip
+
+
 def test_msrun_once_on_the_node(tmp_path: Path) -> None:
     """One node: msrun starts a scheduler on every machine that has the master's address, here on both."""
-    ended = rehearse(
-        tmp_path, 1, "--per-node", "--code-dir", str(PROGRAMS),
-        "msrun", "--worker_num=$MABOOT_WORLD_SIZE", "--local_worker_num=$MABOOT_NPROC",
-        "--node_rank=$MABOOT_NODE_RANK", "--master_addr=$MABOOT_MASTER_ADDR",
-        "--master_port=$MABOOT_MASTER_PORT", "--join=True", "--log_dir=msrun_log",
-        f"$MA_JOB_DIR/{PROGRAMS.name}/{SUM.name}",
-    )  # fmt: skip
+    code = ["--code-dir", str(PROGRAMS)]
+    ended = rehearse(tmp_path, 1, "--per-node", *code, *MSRUN, f"$MA_JOB_DIR/{PROGRAMS.name}/{SUM.name}")
     assert ended.code == 0, ended.output
     logs = sorted(tmp_path.glob("ma_boot-rehearsal/*/node-0/home/ma-user/msrun_log/worker_*.log"))
     ranks = said("\n".join(log.read_text() for log in logs), "summed")
@@ -167,6 +169,41 @@ def test_what_the_monitors_print_is_in_the_events(tmp_path: Path) -> None:
         ]
         assert len(times) >= 2
         assert all(0.05 < seconds < 2 for seconds in times), "a step takes a tenth of a second"
+
+
+HANGS = """
+import time
+from types import SimpleNamespace
+import numpy
+from mindspore import Tensor, ops
+from ma_boot.training import init_env
+def next_batch(): time.sleep(600)
+cfg = SimpleNamespace(seed=1, device_target="CPU", context_mode="pynative")
+init_env(cfg)
+all_reduce = ops.AllReduce()
+all_reduce(Tensor(numpy.ones(1, numpy.float32))).asnumpy()
+if cfg.rank_id == 1: next_batch()
+all_reduce(Tensor(numpy.ones(1, numpy.float32))).asnumpy()
+"""
+
+
+@pytest.mark.parametrize("way", ["ma_boot", "msrun"])
+def test_a_hang_shows_the_python_stacks_of_both_ranks(tmp_path: Path, way: str) -> None:
+    script = tmp_path / "hangs.py"
+    script.write_text(HANGS)
+    options = ["--hang-timeout", "8", "--hang-action", "stop"]
+    options += ["--rendezvous", "mindspore"] if way == "ma_boot" else ["--per-node", *MSRUN]
+    ended = again_after_a_crash(lambda: rehearse(tmp_path, 1, *options, str(script)), "suspected: ")
+    assert ended.code == 124, ended.output
+    newest = max(
+        tmp_path.glob("ma_boot-rehearsal/*/node-0/home/ma-user/modelarts/log/*-events.jsonl"), key=_age
+    )
+    (event,) = [one for one in map(json.loads, newest.read_text().splitlines()) if one["kind"] == "stacks"]
+    assert sorted(fold["ranks"] for fold in event["folded"]) == [[0], [1]], ended.output
+    stacks = {fold["ranks"][0]: fold["stack"] for fold in event["folded"]}
+    assert "next_batch (hangs.py:7)" in stacks[1]
+    assert "<module> (hangs.py:13)" in stacks[0]
+    assert (event["suspect"]["node"], event["suspect"]["rank"]) == (0, 1)
 
 
 def _age(file: Path) -> float:

@@ -75,6 +75,14 @@ def _left(node: Node) -> bool:
     return False
 
 
+def test_a_hang_shows_the_stacks_of_the_ranks(node: Node) -> None:
+    ended = node.boot("--rendezvous", "mpi", "--hang-timeout", "4", "--hang-action", "stop", RANK, "wait")
+    assert ended.code == 124, ended.output
+    (event,) = [event for event in node.events() if event["kind"] == "stacks"]
+    assert [fold["ranks"] for fold in event["folded"]] == [[0, 1, 2, 3]]
+    assert "<module> (mpi_rank.py:" in event["folded"][0]["stack"]
+
+
 def test_several_nodes_are_refused(node: Node) -> None:
     node.variables.update(MA_NUM_HOSTS="2", VC_TASK_INDEX="0", VC_WORKER_HOSTS="127.0.0.1,127.0.0.2")
     ended = node.boot("--rendezvous", "mpi", RANK)

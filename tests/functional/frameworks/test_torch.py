@@ -114,7 +114,7 @@ def test_accelerate_once_on_each_node(tmp_path: Path) -> None:
 def test_step_loss_and_step_time_of_the_trainer_of_transformers_are_in_the_events(tmp_path: Path) -> None:
     ended = rehearse(tmp_path, "--rendezvous", "torch", "--metrics", "1", str(PROGRAMS / "hf_trainer.py"))
     assert ended.code == 0, ended.output
-    ranks = [event["ranks"] for event in metrics(tmp_path, node=0)]
+    ranks = [event["ranks"] for event in events(tmp_path, 0, "metrics")]
     assert ranks[0]["rank"] == [0, 1]
     assert all(size > 100 for size in ranks[1]["rss"] if size is not None), "torch itself takes as much"
     told = [one for one in ranks if one.get("step", [None])[0] is not None]  # only the first rank prints
@@ -123,8 +123,35 @@ def test_step_loss_and_step_time_of_the_trainer_of_transformers_are_in_the_event
     assert told[-1]["loss"][0] < told[0]["loss"][0]
 
 
-def metrics(directory: Path, node: int) -> List[Dict[str, Any]]:
-    """The samples of a node of the only rehearsal in this directory."""
+def events(directory: Path, node: int, kind: str) -> List[Dict[str, Any]]:
+    """The events of a node of the only rehearsal in this directory."""
     (file,) = directory.glob(f"ma_boot-rehearsal/*/node-{node}/home/ma-user/modelarts/log/*-events.jsonl")
-    events = [json.loads(line) for line in file.read_text().splitlines()]
-    return [event for event in events if event["kind"] == "metrics"]
+    found = [json.loads(line) for line in file.read_text().splitlines()]
+    return [event for event in found if event["kind"] == kind]
+
+
+HANGS = """
+import os, time
+import torch
+import torch.distributed as dist
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+def next_batch(): time.sleep(600)
+dist.all_reduce(torch.ones(1))
+if rank == 2: next_batch()
+dist.all_reduce(torch.ones(1))
+"""
+
+
+@pytest.mark.parametrize("launcher", [["--rendezvous", "torch"], ["torchrun"]], ids=["ma_boot", "torchrun"])
+def test_a_hang_names_the_rank_that_loads_data(tmp_path: Path, launcher: List[str]) -> None:
+    script = tmp_path / "hangs.py"
+    script.write_text(HANGS)
+    ended = rehearse(tmp_path, "--hang-timeout", "8", "--hang-action", "stop", *launcher, str(script))
+    assert ended.code == 124, ended.output
+    stacks = [event for node in (0, 1) for event in events(tmp_path, node, "stacks")]
+    assert len(stacks) == 2
+    for event in stacks:
+        assert [fold["ranks"] for fold in event["folded"]] == [[2], [0, 1, 3]], ended.output
+        assert "next_batch (hangs.py:7)" in event["folded"][0]["stack"]
+        assert (event["suspect"]["node"], event["suspect"]["rank"]) == (1, 2)

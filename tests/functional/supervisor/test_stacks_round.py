@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import Any, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -177,3 +178,50 @@ def test_the_ranks_of_a_node_are_told_with_their_states(
         (2, 0, 0.0, "", 3),
     ]
     assert all(one["stack"].startswith("no stacks: ") for one in body["ranks"][:2])
+
+
+LAUNCHER = """
+import os, subprocess, sys, time
+def all_reduce(): time.sleep(600)
+def next_batch(): time.sleep(600)
+name = sys.argv[1]
+if name in os.environ:
+    loader = [sys.executable, "-c", "import time; time.sleep(600)"]  # has the variables of its rank
+    subprocess.Popen(loader)
+    open(f"up.{os.environ[name]}", "w").close()
+    next_batch() if os.environ[name] == "9" else all_reduce()
+for rank in range(8, 11):
+    started = {**os.environ, name: f"{rank}", "LOCAL_RANK": f"{rank - 8}", "MS_ROLE": "MS_WORKER"}
+    run = [sys.executable, sys.argv[0], name]
+    subprocess.Popen(["sh", "-c", '"$@"; exit', "sh", *run] if rank == 10 else run, env=started)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("name", ["RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "MS_NODE_ID"])
+def test_the_ranks_that_a_launcher_has_started_are_shown_as_ranks(
+    tmp_path: Path, inbox: SignalInbox, journal: EventLog, name: str
+) -> None:
+    """Without their data loaders, and without the script around one of them."""
+    peers = Others()
+    (tmp_path / "train.py").write_text(LAUNCHER)
+    spec = shell(tmp_path, 0, f"exec {sys.executable} train.py {name}")
+    with started(spec._replace(label="command", rank=None), inbox=inbox, journal=journal) as group:
+        eventually(lambda: len(list(tmp_path.glob("up.*"))) == 3, "all ranks run")
+        taken = StacksRound(group.workers, {}, peers, inbox)
+        eventually(lambda: bool(taken.finished() or peers.told), "the own stacks")
+        taken.hear(PeerMessage(1, "stacks", {"ranks": [row(9, stack="a lie"), row(11)]}, taken.began))
+    _, event = taken.report()
+    assert [fold["ranks"] for fold in event["folded"]] == [(9,), (11,), (8, 10)]
+    assert "next_batch (train.py:4)" in event["folded"][0]["stack"]
+    assert (event["suspect"]["rank"], event["suspect"]["node"]) == (9, 0)
+
+
+def test_a_command_without_ranks_is_shown_itself(
+    tmp_path: Path, inbox: SignalInbox, journal: EventLog
+) -> None:
+    spec = shell(tmp_path, 0, "exec sleep 600")
+    with started(spec._replace(label="command", rank=None), inbox=inbox, journal=journal) as group:
+        taken = StacksRound(group.workers, {}, Alone(), inbox)
+        eventually(taken.finished, "the own stacks")
+    assert taken.report()[0][0].startswith("command:\n  no stacks: ")
