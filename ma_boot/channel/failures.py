@@ -60,10 +60,13 @@ def _failure(ended: WorkerExit, node: int) -> Optional[JobFailure]:
     if ended.stopped and (exception is None or not _is_at_the_end(exception, output)):
         return None
     text = exception if exception is not None else output[-4000:]
-    lost = re.search(_LOST_PEER, text) is not None
+    lost = ended.oom is None and re.search(_LOST_PEER, text) is not None
     evidence = LOST_PEER if lost else RAISED if ended.stopped else OWN
     how = ended.how() if ended.rank is not None else f"{ended.label} {ended.how()}"
-    words = exception or own_words(output) or how
+    out_of_memory = (
+        f"out of memory: {ended.oom}" if ended.oom is not None else None
+    )  # its output knows nothing
+    words = out_of_memory or exception or own_words(output) or how
     return JobFailure(node, ended.rank, ended.code, readable(words), ended.ended_ns / 1e9, evidence)
 
 

@@ -272,6 +272,35 @@ def test_the_cause_is_readable_without_scrolling(
     assert "ValueError" in Path(target.removeprefix("file://")).read_text()
 
 
+@BOTH
+@pytest.mark.parametrize("language", ["en-US", "zh-CN"])
+def test_an_oom_kill_is_readable_without_scrolling(
+    opened: Open, tmp_path: Path, window: str, language: str
+) -> None:
+    files = measured_job(2, 2, fails=3)
+    killed = '"oom": "the kernel killed 1 process of this container (limit 300 MiB)"'
+    line = timeline_of(
+        [
+            read_events(text.replace('"stopped": false, "oom": null', f'"stopped": false, {killed}'), str)
+            for text in files
+        ]
+    )
+    page = tmp_path / "report.html"
+    page.write_text(page_text(line, {"/log/proc-rank-3.txt": "loading the shards of the checkpoint\n"}))
+    found = opened(str(page), language=language, window=window)
+    (words,) = found.seen("h1 code")
+    limit = "limit 300 MiB" if language == "en-US" else "上限 300 MiB"
+    assert limit in words
+    box = found.page.locator("h1 code:visible").bounding_box()
+    assert box is not None
+    assert 0 < box["y"] < box["y"] + box["height"] < found.page.evaluate("innerHeight") / 2
+    assert found.page.locator("#charts .chart").count() > 5
+    table = found.page.locator("#processes .scroll").first
+    assert table.evaluate("table => table.scrollWidth <= table.clientWidth"), "no column is cut off"
+    assert found.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert found.complaints == []
+
+
 def test_a_broken_page_is_noticed(large: str, opened: Open, tmp_path: Path) -> None:
     """The checks above notice an error in a script, and an image from another host, which the page's policy blocks."""
     broken = tmp_path / "broken.html"

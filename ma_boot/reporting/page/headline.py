@@ -58,6 +58,8 @@ def said(timeline: Timeline, tail: str) -> Text:
     of_others = [run.job_cause for _, run in timeline.all_runs() if run.job_cause]
     if outcome.exit_code in (None, 0) or (outcome.by == "signal" and not of_others):
         return same("")
+    if outcome.process is not None and outcome.process.oom:  # which its log knows nothing of
+        return in_both(f"out of memory: {outcome.process.oom}"[:MOST_SAID])
     if of_others and not outcome.words:
         return same(of_others[-1][:MOST_SAID])
     if outcome.by == "training" or outcome.words:
@@ -77,7 +79,9 @@ def said(timeline: Timeline, tail: str) -> Text:
 def _failed(process: ProcessSpan, where: Text) -> Text:
     after = duration((process.end or process.start) - process.start)
     end = Text(f"ended with exit code {process.code}", f"退出，退出码 {process.code}")
-    if process.signal:
+    if process.oom:
+        end = Text("was killed by the kernel, out of memory,", "因内存不足被内核终止")
+    elif process.signal:
         name = signal_name(process.signal)
         end = Text(f"was killed by {name}", f"被 {name} 终止")
     return Text(

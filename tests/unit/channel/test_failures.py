@@ -33,6 +33,15 @@ def test_the_exceptions_own_words() -> None:
     assert str(cause(ended(None, 9, 5.0))) == "node 3: command ended with exit code 9"
 
 
+def test_the_kernels_words_if_it_was_out_of_memory() -> None:
+    """Whatever stands in its output."""
+    killed = ended(3, 137, 5.0, RESET)._replace(oom="the kernel killed 1 process of this container")
+    found = cause(killed, ended(1, 1, 6.0, SHAPE))
+    assert found is not None
+    assert str(found) == "node 3, rank 3: out of memory: the kernel killed 1 process of this container"
+    assert found.evidence == OWN
+
+
 def test_the_first_in_time_if_both_failed_by_themselves() -> None:
     found = cause(ended(1, 1, 6.0, SHAPE), ended(2, 7, 5.0))
     assert found is not None

@@ -139,6 +139,32 @@ class TestHeadline:
         node.at(2, "end", exit_code=74, by="output", cause=cause)
         assert said(line_of(node), "").en == words
 
+    def test_an_oom_kill_is_the_cause_whatever_the_log_ends_with(self) -> None:
+        node = node_with()
+        node.at(1, "start", label="rank 0", rank=0)
+        node.at(
+            9, "exit", label="rank 0", rank=0, code=137, signal=9, stopped=False,
+            oom="the kernel killed 1 process of this container (limit 300 MiB)",
+        )  # fmt: skip
+        node.at(
+            10,
+            "end",
+            exit_code=137,
+            by="training",
+            label="rank 0",
+            cause="rank 0 was killed",
+            words="an error",
+        )
+        line = line_of(node)
+        assert headline(line).en.startswith(
+            "Rank 0 on node 0 failed first: it was killed by the kernel, out of memory, after "
+        )
+        assert headline(line).zh.startswith("rank 0（节点 0）最先失败：运行 ")
+        assert headline(line).zh.endswith("后因内存不足被内核终止。")
+        words = said(line, "loading the shards\nan error of long ago\n")
+        assert words.en == "out of memory: the kernel killed 1 process of this container (limit 300 MiB)"
+        assert words.zh == "内存不足：内核终止了本容器的 1 个进程（上限 300 MiB）"
+
     def test_an_incident_of_several_nodes_has_the_clock_of_the_first(self) -> None:
         nodes = [node_with(number) for number in (0, 1)]
         for node in nodes:
