@@ -8,16 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import os
 import socket
 import threading
 import time
 from collections import deque
-from typing import Any, Awaitable, Deque, Dict, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple
+from typing import (
+    Any,
+    Callable,
+    Deque,
+    Dict,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Set,
+)
 
 from ma_boot.channel import protocol
 from ma_boot.channel.protocol import Address, Handshake
+from ma_boot.channel.wire import Dropped, Wire, connected, listener
 from ma_boot.processes import SignalInbox
 from ma_boot.supervisor import PeerMessage
 
@@ -31,10 +41,6 @@ MOST_WAITING = 16  # messages to one node
 MOST_KEPT = 1024  # messages that nobody has asked for
 MOST_OF_A_NODE, IN_SECONDS = 20, 10.0  # messages
 CLOSE_SECONDS = 0.2
-
-
-class _Dropped(Exception):
-    """This connection is not worth an answer."""
 
 
 class _Told(NamedTuple):
@@ -57,7 +63,6 @@ class NodeChannel:
         self.others = frozenset(range(nodes)) - {node}
         self.unreached: Set[int] = set()
         self.met: Set[int] = set()  # those that were reached, or heard, at least once
-        self.problem: Optional[str] = None
         self._keys = {number: protocol.key_of(token, job, number) for number in range(nodes)}
         self._inbox = inbox
         self._addresses: Dict[int, Address] = {}
@@ -68,7 +73,9 @@ class NodeChannel:
         self._times: Dict[int, Deque[float]] = {}
         self._idle = threading.Event()
         self._idle.set()
-        self._listener = self._listening(own)
+        self._coming = 0  # what the thread has been asked to do, and has not begun yet
+        self._counting = threading.Lock()
+        self._listener, self.problem = listener(own)
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(lambda loop, context: None)  # nothing of it concerns the training
         self._thread = threading.Thread(target=self._run, name="channel", daemon=True)
@@ -81,23 +88,19 @@ class NodeChannel:
             self._addresses.update(addresses)
             for node in list(self._waiting):
                 self._send_to(node)
-            self._look_idle()
 
-        self._idle.clear()
-        self._soon(met)
+        self._soon_busy(met)
 
     def tell(self, kind: str, body: Mapping[str, Any]) -> None:
         """Sends a message to all other nodes, in the background."""
         told = _Told(kind, time.monotonic(), body)
-        self._idle.clear()
 
         def send() -> None:
             for node in self.others:
                 self._waiting.setdefault(node, deque(maxlen=MOST_WAITING)).append(told)
                 self._send_to(node)
-            self._look_idle()
 
-        self._soon(send)
+        self._soon_busy(send)
 
     def heard(self) -> List[PeerMessage]:
         """What has come since the last call."""
@@ -116,32 +119,23 @@ class NodeChannel:
         self._soon(self._loop.stop)
         self._thread.join(CLOSE_SECONDS)
 
+    def _soon_busy(self, work: Callable[[], None]) -> None:
+        """Does the work in the thread; until it is done, and what it begins, the channel is not idle."""
+        with self._counting:
+            self._coming += 1
+            self._idle.clear()
+
+        def done() -> None:
+            work()
+            with self._counting:
+                self._coming -= 1
+            self._look_idle()
+
+        self._soon(done)
+
     def _soon(self, work: Any) -> None:
         with contextlib.suppress(RuntimeError):  # it is closed
             self._loop.call_soon_threadsafe(work)
-
-    def _listening(self, own: Address) -> Optional[socket.socket]:
-        """A socket at this node's own address, or on all of them if it is none of this machine."""
-        problem = ""
-        for family, address in _places(own):
-            listener: Optional[socket.socket] = None
-            try:
-                listener = socket.socket(family, socket.SOCK_STREAM)
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                if family == socket.AF_INET6:
-                    listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-                listener.bind(address)
-                listener.listen(128)
-                listener.setblocking(False)
-                return listener
-            except OSError as error:
-                if listener is not None:
-                    listener.close()
-                problem = f"{error.strerror or error}: port {own.port}"
-                if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
-                    break
-        self.problem = problem
-        return None
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -182,7 +176,7 @@ class NodeChannel:
         task = asyncio.current_task()
         try:
             await asyncio.wait_for(self._taken(connection, task), EXCHANGE_SECONDS)
-        except (_Dropped, OSError, asyncio.TimeoutError):
+        except (Dropped, OSError, asyncio.TimeoutError):
             pass
         finally:
             connection.close()
@@ -190,25 +184,25 @@ class NodeChannel:
                 self._strangers.pop(task, None)
 
     async def _taken(self, connection: socket.socket, task: Optional[asyncio.Task[None]]) -> None:
-        wire = _Wire(self._loop, connection)
+        wire = Wire(self._loop, connection)
         begun = protocol.read_hello(await wire.read(protocol.HELLO.size))
         if begun is None or begun[0] not in self.others:
-            raise _Dropped
+            raise Dropped
         exchange = Handshake(begun[0], self.node, begun[1], os.urandom(protocol.NONCE))
         theirs, ours = self._keys[exchange.client], self._keys[self.node]
         await wire.write(exchange.of_server)
         if not exchange.is_proved(await wire.read(protocol.PROOF), theirs, "hello"):
-            raise _Dropped
+            raise Dropped
         if task is not None:
             self._strangers.pop(task, None)
         self._count(exchange.client)
         await wire.write(exchange.proof(ours, "welcome"))
         (length,) = protocol.LENGTH.unpack(await wire.read(protocol.LENGTH.size))
         if length > protocol.MOST_BYTES:
-            raise _Dropped
+            raise Dropped
         data = await wire.read(length)
         if not exchange.is_proved(await wire.read(protocol.PROOF), theirs, "message", data):
-            raise _Dropped
+            raise Dropped
         message = protocol.unpacked(data)
         if message is not None:
             kind, late, body = message
@@ -219,13 +213,13 @@ class NodeChannel:
         await wire.write(exchange.proof(ours, "taken"))
 
     def _count(self, node: int) -> None:
-        """Raises `_Dropped` if a node tells too much."""
+        """Raises `Dropped` if a node tells too much."""
         times = self._times.setdefault(node, deque())
         now = time.monotonic()
         while times and times[0] < now - IN_SECONDS:
             times.popleft()
         if len(times) >= MOST_OF_A_NODE:
-            raise _Dropped
+            raise Dropped
         times.append(now)
 
     def _send_to(self, node: int) -> None:
@@ -257,82 +251,31 @@ class NodeChannel:
         self._inbox.wake()
 
     def _look_idle(self) -> None:
-        if not any(self._waiting.get(node) for node in self._addresses):
-            self._idle.set()
+        with self._counting:
+            if not self._coming and not any(self._waiting.get(node) for node in self._addresses):
+                self._idle.set()
 
     async def _sent(self, node: int, told: _Told) -> bool:
         try:
             return await asyncio.wait_for(self._delivered(node, told), EXCHANGE_SECONDS)
-        except (_Dropped, OSError, asyncio.TimeoutError):
+        except (Dropped, OSError, asyncio.TimeoutError):
             return False
 
     async def _delivered(self, node: int, told: _Told) -> bool:
-        with await self._connected(node) as connection:
-            wire = _Wire(self._loop, connection)
+        found = await connected(self._loop, self._addresses[node], CONNECT_SECONDS)
+        if found is None:
+            self._lost(node)
+            raise Dropped
+        with found as connection:
+            wire = Wire(self._loop, connection)
             nonce = os.urandom(protocol.NONCE)
             await wire.write(protocol.hello(self.node, nonce))
             exchange = Handshake(self.node, node, nonce, await wire.read(protocol.NONCE))
             ours, theirs = self._keys[self.node], self._keys[node]
             await wire.write(exchange.proof(ours, "hello"))
             if not exchange.is_proved(await wire.read(protocol.PROOF), theirs, "welcome"):
-                raise _Dropped
+                raise Dropped
             data = protocol.packed(told.kind, time.monotonic() - told.when, told.body)
             proof = exchange.proof(ours, "message", data)
             await wire.write(protocol.LENGTH.pack(len(data)) + data + proof)
             return exchange.is_proved(await wire.read(protocol.PROOF), theirs, "taken")
-
-    async def _connected(self, node: int) -> socket.socket:
-        """A connection to the node, by the first of its addresses that answers."""
-        host, port = self._addresses[node]
-        until = time.monotonic() + CONNECT_SECONDS
-        for family, kind, number, _, address in await self._loop.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM
-        ):
-            connection = socket.socket(family, kind, number)
-            try:
-                connection.setblocking(False)
-                left = max(0.0, until - time.monotonic())
-                await asyncio.wait_for(self._loop.sock_connect(connection, address), left)
-                return connection
-            except (OSError, asyncio.TimeoutError):
-                connection.close()
-            except BaseException:
-                connection.close()
-                raise
-        self._lost(node)
-        raise _Dropped
-
-
-def _places(own: Address) -> Iterator[Tuple[int, Tuple[Any, ...]]]:
-    """Where a node may listen, with the family: at its own address, then at all addresses of the machine.
-
-    A socket for all addresses of IPv6 takes those of IPv4 as well. No name is looked up.
-    """
-    if own.host:
-        with contextlib.suppress(socket.gaierror):
-            flags = socket.AI_PASSIVE | socket.AI_NUMERICHOST
-            for found in socket.getaddrinfo(own.host, own.port, type=socket.SOCK_STREAM, flags=flags):
-                yield found[0], found[4]
-    yield socket.AF_INET6, ("::", own.port)
-    yield socket.AF_INET, ("", own.port)
-
-
-class _Wire(NamedTuple):
-    """A connection, read by the number of bytes."""
-
-    loop: asyncio.AbstractEventLoop
-    connection: socket.socket
-
-    async def read(self, size: int) -> bytes:
-        """So many bytes; raises `_Dropped` if the other side has closed before."""
-        found = bytearray()
-        while len(found) < size:
-            piece = await self.loop.sock_recv(self.connection, size - len(found))
-            if not piece:
-                raise _Dropped
-            found += piece
-        return bytes(found)
-
-    def write(self, data: bytes) -> Awaitable[None]:
-        """Sends all of it."""
-        return self.loop.sock_sendall(self.connection, data)

@@ -6,7 +6,7 @@ import os
 import socket
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any, List, Tuple
 
 import pytest
@@ -199,8 +199,9 @@ def test_what_was_changed_on_the_way_is_not_believed(at_byte: int) -> None:
                 length = client.recv(4, socket.MSG_WAITALL)
                 told = bytearray(length + client.recv(LENGTH.unpack(length)[0] + PROOF, socket.MSG_WAITALL))
                 told[at_byte] ^= 1
-                server.sendall(told)
-                server.recv(PROOF)
+                with suppress(ConnectionResetError):
+                    server.sendall(told)
+                    server.recv(PROOF)
                 client.sendall(bytes(PROOF))
                 changed.set()
 
