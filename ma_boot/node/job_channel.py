@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ma_boot.errors import ConfigError
+from ma_boot.errors import ConfigError, ExitCode
 from ma_boot.launch import Placement
 from ma_boot.modelarts import JOB_TOKEN, JobEnvironment
 from ma_boot.node.world import World
 from ma_boot.rank_table import RankTable, own_pod
-from ma_boot.reporting import Ending, RunResult, exit_status
+from ma_boot.reporting import Ending, HangSuspect, RunResult, exit_status
 from ma_boot.supervisor import PeerMessage
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class OtherNodes:
         self._own: Sequence[int] = ()
         self._channel: Optional[NodeChannel] = None
         self._failures: Dict[int, List[JobFailure]] = {}
-        self._left: Set[int] = set()
+        self._left: Dict[int, object] = {}  # the exit codes of nodes that have said that they end
         self._told: List[Tuple[Optional[int], str]] = []
 
     def __enter__(self) -> OtherNodes:
@@ -51,7 +51,7 @@ class OtherNodes:
     @property
     def others(self) -> Collection[int]:
         """The other nodes that have not said that they end; none if there is no way to them."""
-        return self._channel.others - self._left if self._channel is not None else ()
+        return self._channel.others - self._left.keys() if self._channel is not None else ()
 
     @property
     def unreached(self) -> Collection[int]:
@@ -133,7 +133,7 @@ class OtherNodes:
                 told = told_by(message.node, message.body, message.when, self._own)
                 self._failures[message.node] = told or self._failures.get(message.node, [])
             elif message.kind == "left":
-                self._left.add(message.node)
+                self._left[message.node] = message.body.get("code")
             found.append(message)
         return found
 
@@ -141,26 +141,25 @@ class OtherNodes:
         """The job's cause, after this node has told what it knows; waits for the others at most a second."""
         if self._channel is None:
             return None
-        from ma_boot.channel import JobFailure, failures_of, readable
+        from ma_boot.channel import JobFailure, failures_of
 
         status = exit_status(ending)
         own = failures_of(ending.run, self.node) if ending.run is not None else []
-        suspect = ending.run.suspect if ending.run is not None and ending.run.hung else None
-        if not own and suspect is not None:
-            words = readable(f"it hung: it {suspect.why}")
-            own = [JobFailure(suspect.node, suspect.rank, status.code, words, time.monotonic())]
-        elif not own and status.by in ("ma_boot", "output"):
+        suspect = ending.run.suspect if ending.run is not None else None
+        hung = ending.run is not None and bool(ending.run.hung) and suspect is not None
+        if not own and not hung and status.by in ("ma_boot", "output"):
             words = status.cause.split("\n", 1)[0].rstrip(":")
             own = [JobFailure(self.node, None, status.code, words, time.monotonic())]
-        if suspect is None:
-            self._tell(own)
+        self._tell(own)
         self.tell("left", {"code": status.code})
-        first = self._first(own)
-        until = time.monotonic() + (0.0 if not status.code else CAUSE_SECONDS if own else STOPPED_SECONDS)
+        first = self._first(own, suspect, hung)
+        until = time.monotonic() + (
+            0.0 if not status.code else CAUSE_SECONDS if own or hung else STOPPED_SECONDS
+        )
         while (first is None or first.evidence) and time.monotonic() < until:
             time.sleep(_POLL_SECONDS)
-            first = self._first(own)
-        left = until - time.monotonic() if own else 0.0  # who starts later is tried again
+            first = self._first(own, suspect, hung)
+        left = until - time.monotonic() if own or hung else 0.0  # who starts later is tried again
         self._channel.flush(max(_FLUSH_SECONDS, left))
         if first is None or not status.code:
             return None
@@ -168,13 +167,20 @@ class OtherNodes:
         self.world.journal.event("job cause", cause=fields)
         return str(first)
 
-    def _first(self, own: List[JobFailure]) -> Optional[JobFailure]:
-        from ma_boot.channel import first_failure_of
+    def _first(
+        self, own: List[JobFailure], suspect: Optional[HangSuspect], hung: bool
+    ) -> Optional[JobFailure]:
+        """The first failure by now; if there is none, the hang for which this node or another one ends."""
+        from ma_boot.channel import JobFailure, first_failure_of, readable
 
         self.heard()
         theirs = [one for failures in self._failures.values() for one in failures]
-        lost = sorted(set(self.unreached) - self._left - set(self._failures))
-        return first_failure_of([*own, *theirs], lost)
+        lost = sorted(set(self.unreached) - self._left.keys() - set(self._failures))
+        failures = [*own, *theirs]
+        if not failures and suspect is not None and (hung or ExitCode.HUNG in self._left.values()):
+            words = readable(f"it hung: it {suspect.why}")
+            failures = [JobFailure(suspect.node, suspect.rank, ExitCode.HUNG, words, time.monotonic())]
+        return first_failure_of(failures, lost)
 
 
 def _own_address(job: JobEnvironment) -> str:
