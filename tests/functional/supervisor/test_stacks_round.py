@@ -211,6 +211,7 @@ def test_the_ranks_that_a_launcher_has_started_are_shown_as_ranks(
         taken = StacksRound(group.workers, {}, peers, inbox)
         eventually(lambda: bool(taken.finished() or peers.told), "the own stacks")
         taken.hear(PeerMessage(1, "stacks", {"ranks": [row(9, stack="a lie"), row(11)]}, taken.began))
+        taken.hear(PeerMessage(2, "stacks", {"ranks": []}, taken.began))
     _, event = taken.report()
     assert [fold["ranks"] for fold in event["folded"]] == [(9,), (11,), (8, 10)]
     assert "next_batch (train.py:4)" in event["folded"][0]["stack"]
