@@ -79,17 +79,15 @@ def test_a_scheduler_that_fails_is_named(tmp_path: Path) -> None:
     assert "ValueError: planted in the scheduler" in ended.output
 
 
-MSRUN = [
-    "msrun", "--worker_num=$MABOOT_WORLD_SIZE", "--local_worker_num=$MABOOT_NPROC",
-    "--node_rank=$MABOOT_NODE_RANK", "--master_addr=$MABOOT_MASTER_ADDR",
-    "--master_port=$MABOOT_MASTER_PORT", "--join=True", "--log_dir=msrun_log",
-]  # fmt: skip
-
-
 def test_msrun_once_on_the_node(tmp_path: Path) -> None:
     """One node: msrun starts a scheduler on every machine that has the master's address, here on both."""
-    code = ["--code-dir", str(PROGRAMS)]
-    ended = rehearse(tmp_path, 1, "--per-node", *code, *MSRUN, f"$MA_JOB_DIR/{PROGRAMS.name}/{SUM.name}")
+    ended = rehearse(
+        tmp_path, 1, "--per-node", "--code-dir", str(PROGRAMS),
+        "msrun", "--worker_num=$MABOOT_WORLD_SIZE", "--local_worker_num=$MABOOT_NPROC",
+        "--node_rank=$MABOOT_NODE_RANK", "--master_addr=$MABOOT_MASTER_ADDR",
+        "--master_port=$MABOOT_MASTER_PORT", "--join=True", "--log_dir=msrun_log",
+        f"$MA_JOB_DIR/{PROGRAMS.name}/{SUM.name}",
+    )  # fmt: skip
     assert ended.code == 0, ended.output
     logs = sorted(tmp_path.glob("ma_boot-rehearsal/*/node-0/home/ma-user/msrun_log/worker_*.log"))
     ranks = said("\n".join(log.read_text() for log in logs), "summed")
@@ -187,12 +185,10 @@ all_reduce(Tensor(numpy.ones(1, numpy.float32))).asnumpy()
 """
 
 
-@pytest.mark.parametrize("way", ["ma_boot", "msrun"])
-def test_a_hang_shows_the_python_stacks_of_both_ranks(tmp_path: Path, way: str) -> None:
+def test_a_hang_shows_the_python_stacks_of_both_ranks(tmp_path: Path) -> None:
     script = tmp_path / "hangs.py"
     script.write_text(HANGS)
-    options = ["--hang-timeout", "8", "--hang-action", "stop"]
-    options += ["--rendezvous", "mindspore"] if way == "ma_boot" else ["--per-node", *MSRUN]
+    options = ["--rendezvous", "mindspore", "--hang-timeout", "8", "--hang-action", "stop"]
     ended = again_after_a_crash(lambda: rehearse(tmp_path, 1, *options, str(script)), "suspected: ")
     assert ended.code == 124, ended.output
     newest = max(
