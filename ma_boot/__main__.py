@@ -19,11 +19,22 @@ def run() -> NoReturn:
     That takes longer than a stop may: some 10 ms. Everything is written and closed by then; threads that are
     still waiting for the network are daemons.
     """
+    _open_standard_streams()
     code = main()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):  # the reader has gone
-            stream.flush()
+            if stream is not None:  # as it was closed at the start
+                stream.flush()
     os._exit(code)
+
+
+def _open_standard_streams() -> None:
+    """Opens /dev/null as those that are closed (`>&-`): the next file would be standard output otherwise."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free descriptor
 
 
 if __name__ == "__main__":

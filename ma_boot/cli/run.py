@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Sequence
 
 import click
+from click.core import ParameterSource
 
 from ma_boot.cli.options import (
     TOPICS,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ma_boot.job import JobFile, JobProblem
 
 TYPED = "ma_boot.typed"  # the words after `ma_boot`, in the context's meta
+_OF_A_SHELL = {"cd", "source", ".", "export", "set", "ulimit", "eval", "exec"}
 _ENVIRONMENT_OPTIONS = ("python", "conda_env", "source")
 
 
@@ -31,6 +33,16 @@ class _Run(CommandWithTopics):
     """With `--job FILE` the file has the defaults of the options, the command and variables."""
 
     def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
+        try:
+            return self._parsed(ctx, args)
+        except click.BadParameter as error:
+            option, of_job = error.param, "job" in (ctx.default_map or {})
+            source = ctx.get_parameter_source(option.name or "") if option else None
+            if isinstance(option, RunOption) and source is ParameterSource.DEFAULT_MAP and not of_job:
+                error.param_hint = option.variable
+            raise
+
+    def _parsed(self, ctx: click.Context, args: List[str]) -> List[str]:
         ctx.meta[TYPED] = tuple(args)
         given = {} if ctx.resilient_parsing else self.make_parser(ctx).parse_args(list(args))[0]
         file = given.get("job") or (ctx.default_map or {}).get("job")
@@ -158,6 +170,13 @@ def _what_was_meant(
     """
     import shutil  # only for a job
 
+    if not word.strip():
+        return "COMMAND is empty"
+    first = word.split()[0]
+    if first != word and not os.path.exists(word) and shutil.which(first, path=environ.get("PATH", "")):
+        return f"{word}: no such program; write the command as words, without quotes around all of it"
+    if word in _OF_A_SHELL:
+        return f"{word} is a command of the shell, and ma_boot runs none: put the commands into a .sh file"
     selected = any(options[name] for name in _ENVIRONMENT_OPTIONS) or environ.get("DEFAULT_CONDA_ENV_NAME")
     if (
         word.endswith((".py", ".sh"))

@@ -101,6 +101,9 @@ def find_file(name: str, cwd: str, job_dir: str) -> str:
 
 def no_such_file(name: str, looked_for: Sequence[str]) -> CommandNotFound:
     """The error for a file that is at none of the paths `looked_for`, with a file there of a similar name."""
+    folder = next(filter(os.path.isdir, looked_for), None)
+    if folder is not None:
+        return CommandNotFound(f"{name}: expected a script, found the directory {folder}")
     near = _similar(looked_for)
     question = f"; did you mean {os.path.join(os.path.dirname(name), near)}?" if near else ""
     return CommandNotFound(

@@ -19,6 +19,8 @@ from ma_boot.processes import SignalInbox
 PACKAGE_DIR = os.path.dirname(os.path.abspath(ma_boot.__file__))
 _NO_ENVIRONMENT = Activation((), (("PYTHONHOME", None), ("VIRTUAL_ENV", None)), ())
 
+_LOOKED_AT = 65536  # bytes of a file to source
+
 
 class TrainingEnvironment(NamedTuple):
     """The python that runs the training, and the environment on which that of each process is based."""
@@ -69,9 +71,19 @@ def select_environment(
 
 def _source_file(name: str, cwd: str, job_dir: str) -> str:
     try:
-        return find_file(name, cwd, job_dir)
+        file = find_file(name, cwd, job_dir)
+        with open(file, "rb") as opened:
+            windows = b"\r\n" in opened.read(_LOOKED_AT)
     except CommandNotFound as error:
         raise ConfigError(f"--source {error}") from error
+    except OSError as error:
+        raise ConfigError(f"--source {name}: cannot be read: {error.strerror}") from error
+    if windows:
+        raise ConfigError(
+            f"--source {name}: {file} has Windows line ends (CRLF), of which each value would end in a "
+            "carriage return: convert it by `sed -i 's/\\r$//' FILE`"
+        )
+    return file
 
 
 def _in_use(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence, Tuple
 
@@ -31,11 +32,14 @@ from ma_boot.rank_table import (
     own_pod,
     parse,
     validate,
+    whole_document,
 )
 from ma_boot.reporting import write_atomically
 from ma_boot.wording import ranks_text
 
 MOST_WARNINGS = 5
+WRITTEN_SECONDS = 5.0  # in which somebody who writes the user's file is done
+POLL_SECONDS = 0.1
 
 
 class RankOptions(NamedTuple):
@@ -80,6 +84,8 @@ def find_ranks(
                 "/user/config in the job's environment variables; without NPUs choose another --rendezvous"
             )
         return _by_count(options.devices, job), None, job
+    if options.rank_table_file is not None:
+        _check_given(options.rank_table_file, file, sleep, check)
     document = wait_until_completed(
         file,
         options.rank_table_timeout,
@@ -114,6 +120,31 @@ def _table_file(options: RankOptions, job: JobEnvironment, cwd: str) -> Optional
     if not os.path.isfile(file):
         raise ConfigError(f"--rank-table-file {options.rank_table_file}: no such file (looked for {file})")
     return file
+
+
+def _check_given(given: str, file: str, sleep: Callable[[float], None], check: Callable[[], None]) -> None:
+    """Waits for a file that is just being written; no wait makes a table of one of another format.
+
+    Raises `RankTableInvalid`, `ConfigError` and what `check` raises.
+    """
+    until = time.monotonic() + WRITTEN_SECONDS
+    while True:
+        check()
+        try:
+            found = whole_document(Path(file).read_bytes())
+            age = time.time() - os.stat(file).st_mtime
+        except OSError as error:
+            raise ConfigError(f"--rank-table-file {given}: cannot be read: {error.strerror}") from error
+        if not isinstance(found, NotYet) and "status" in found:
+            return
+        if age >= WRITTEN_SECONDS or time.monotonic() >= until:
+            why = found.reason if isinstance(found, NotYet) else "it has no status"
+            raise RankTableInvalid(
+                f"--rank-table-file {given}: not a rank table: {why}\n"
+                "  -> expected JSON as `ma_boot rank-table fake` prints it; a file of hosts is none: "
+                "`ma_boot rank-table generate` makes the table of a machine, `merge` that of several"
+            )
+        sleep(POLL_SECONDS)
 
 
 def _by_count(devices: Tuple[int, ...], job: JobEnvironment) -> Placement:

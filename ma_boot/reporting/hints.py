@@ -93,6 +93,11 @@ OUTPUT_HINTS: Tuple[Tuple[str, str], ...] = (
         "there",
     ),
     (
+        r"\$'\\r': command not found|\^M: bad interpreter|env: .*\\r",
+        "the script has Windows line ends (CRLF): convert it by `sed -i 's/\\r$//' FILE`, and set `git "
+        "config core.autocrlf false` before the next clone",
+    ),
+    (
         r"exec format error|Exec format error",
         "the program was built for another architecture than this node's (aarch64 or x86_64)",
     ),

@@ -34,10 +34,10 @@ def misplaced_options(command: Sequence[str], script: int, known: Iterable[str])
     names = list(dict.fromkeys(name for name in found if name in own))
     if not names:
         return []
-    verb = "come" if len(names) > 1 else "comes"
+    verbs = ("come", "are") if len(names) > 1 else ("comes", "is")
     return [
-        f"{', '.join(names)} {verb} after {command[script]}, and so is passed to the training; options of "
-        "ma_boot go before COMMAND"
+        f"{', '.join(names)} {verbs[0]} after {command[script]}, and so {verbs[1]} passed to the training; "
+        "options of ma_boot go before COMMAND"
     ]
 
 

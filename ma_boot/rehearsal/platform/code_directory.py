@@ -53,7 +53,10 @@ def code_directory(
         code = file.parent
     if code not in file.parents:
         raise ConfigError(f"{script.name} is not in --code-dir {code}, so the job would not find it")
-    return code, _with_script(command, script, str(file.relative_to(code)))
+    name = str(file.relative_to(code))
+    if script.place == 0 and not script.is_certain and os.sep not in name:
+        name = os.path.join(os.curdir, name)  # or it would be looked for on PATH
+    return code, _with_script(command, script, name)
 
 
 def command_in(command: Sequence[str], code: Optional[Path], directory: str) -> Tuple[str, ...]:
@@ -61,7 +64,7 @@ def command_in(command: Sequence[str], code: Optional[Path], directory: str) -> 
     script = command_parts(command).script
     if script is None or script.is_module or code is None or not Path(code, script.name).is_file():
         return tuple(command)
-    return _with_script(command, script, os.path.join(directory, script.name))
+    return _with_script(command, script, os.path.normpath(os.path.join(directory, script.name)))
 
 
 def _with_script(command: Sequence[str], script: Script, name: str) -> Tuple[str, ...]:

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Callable, Mapping, Sequence
 
-from ma_boot.errors import described
+from ma_boot.errors import BootError, described
 from ma_boot.processes import SignalInbox, Task
 from ma_boot.reporting import keep_earlier, write_atomically
 from ma_boot.reporting.page.read import page_of
@@ -40,5 +40,5 @@ def write_in_time(
             return True
         say(f"no page was made: {patience:.0f} s were not enough for {page}")
     except Exception as error:  # the job's own end is what counts
-        say(f"no page was made: {described(error)}")
+        say(f"no page was made: {error if isinstance(error, BootError) else described(error)}")
     return False

@@ -51,6 +51,9 @@ def left(project: Path) -> Tuple[str, ...]:
         (["train"], 64, "train: no such program on PATH; did you mean train.py?"),
         (["--local", "tarin.py"], 127, "tarin.py: no such file; did you mean train.py?"),
         (["--local", "python3", "trian.py"], 127, "trian.py: no such file; did you mean train.py?"),
+        (["--local", "python train.py"], 64, "python train.py: no such program; write the command as words"),
+        (["--local", "cd", "src"], 64, "cd is a command of the shell, and ma_boot runs none"),
+        (["--local", ""], 64, "COMMAND is empty"),
         (["--local", "--hang-action", "stop", "train.py"], 64, "--hang-action stop: only with --hang-timeout"),
         (["--local", "--metrics", "off", "--metric", "a=b", "train.py"], 64, "--metric, --metrics-port: --metrics off"),
         (["--local", "--tee", "0,7,9", "train.py"], 64, "--tee 7,9: the job has rank 0 only"),
@@ -83,6 +86,77 @@ def test_a_working_directory_that_was_removed(project: Path, words: str) -> None
     )  # fmt: skip
     assert (done.returncode, done.stdout.count("\n")) == (78, 1), done.stdout
     assert "the working directory cannot be used (No such file or directory)" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("host1 slots=8\n", "the file is not complete JSON"),
+        ('{"hosts": [1, 2]}', "it has no status"),
+        ("[]", "the file contains a JSON list, expected an object"),
+        ("", "the file is empty"),
+    ],
+)
+def test_a_rank_table_of_another_format_is_not_waited_for(project: Path, text: str, why: str) -> None:
+    table = project / "hosts"
+    table.write_text(text)
+    os.utime(table, (1, 1))
+    ended = ma_boot(project, "--rank-table-file", "hosts", "train.py")
+    assert ended.code == 65, ended.output
+    assert ended.output.count(f"--rank-table-file hosts: not a rank table: {why}") == 2  # phase, and report
+
+
+def test_the_variable_of_an_invalid_value_is_named(project: Path) -> None:
+    ended = ma_boot(project, "train.py", variables={"MABOOT_LOCAL": "1", "MABOOT_NODES": "two"})
+    assert ended.code == 64
+    assert "Invalid value for MABOOT_NODES: 'two' is not a valid integer range" in ended.output
+
+
+def test_a_directory_is_no_script(project: Path) -> None:
+    (project / "model.py").mkdir()
+    ended = ma_boot(project, "--local", "model.py")
+    assert ended.code == 127
+    assert f"model.py: expected a script, found the directory {project / 'model.py'}" in ended.output
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o755])
+def test_a_program_beside_the_project_has_lost_its_x_bit_in_obs(project: Path, mode: int) -> None:
+    (project / "prog").write_text("#!/bin/sh\necho hi\n")
+    (project / "prog").chmod(mode)
+    ended = ma_boot(project, "--local", "--rank-table-delay", "0", "./prog")
+    assert ended.code == 126, ended.output
+    assert (
+        "not executable (OBS does not preserve the executable bit): put its interpreter before it"
+        in ended.output
+    )
+
+
+def test_windows_line_ends(project: Path) -> None:
+    (project / "set_env.sh").write_bytes(b"export A=1\r\n")
+    ended = ma_boot(project, "--local", "--rank-table-delay", "0", "--source", "set_env.sh", "train.py")
+    assert ended.code == 78
+    assert "set_env.sh has Windows line ends (CRLF)" in ended.output
+    (project / "run.sh").write_bytes(b"set -e\r\nif true; then\r\necho hi\r\nfi\r\ncd /\r\n")
+    ended = ma_boot(project, "--local", "--rank-table-delay", "0", "run.sh")
+    assert ended.code != 0
+    (project / "run.sh").write_bytes(b"set -e\r\n\r\ntrue\r\n")
+    ended = ma_boot(project, "--local", "--rank-table-delay", "0", "run.sh")
+    assert "the script has Windows line ends (CRLF)" in ended.output
+
+
+@pytest.mark.parametrize("words", ["--version", "rank-table fake", "--local --rank-table-delay 0 train.py"])
+def test_standard_output_that_is_closed(project: Path, words: str) -> None:
+    script = f'exec "{sys.executable}" -m ma_boot {words} <&- >&-'
+    done = subprocess.run(
+        ["bash", "-c", script],
+        cwd=project,
+        env={"PATH": "/usr/bin:/bin"},
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    for log in project.glob("ma_boot-rehearsal/*/node-0/home/ma-user/modelarts/log/*.*"):
+        assert b"[ma_boot]" not in log.read_bytes(), log
 
 
 def test_an_invalid_mapping_is_said_once(project: Path) -> None:

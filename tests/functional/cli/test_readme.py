@@ -15,10 +15,11 @@ README = Path(__file__).parents[3] / "README.md"
 
 
 def blocks(title: str, kind: str = "sh") -> List[str]:
-    """The commands of a chapter; what they print is of the kind ``."""
+    """The commands of a chapter; blocks of what they print have no kind."""
     chapter = re.split(r"^## ", README.read_text(), flags=re.MULTILINE)
     (found,) = [part for part in chapter if part.startswith(title + "\n")]
-    return re.findall(rf"^```{kind}\n(.*?)^```", found, re.MULTILINE | re.DOTALL)
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", found, re.MULTILINE | re.DOTALL)
+    return [text for name, text in fenced if name == kind]
 
 
 def not_printed(title: str, output: str) -> List[str]:
@@ -30,14 +31,9 @@ def not_printed(title: str, output: str) -> List[str]:
 
 def pattern_of(line: str) -> str:
     """A shown line as a regular expression: numbers and ids may be others, `...` may be anything."""
-    words = re.split(r"(\.\.\.|(?<=ma-job-)[0-9a-f]{8}|(?<=modelarts-job-)[0-9a-f]{8}| *\d+\.\d+)", line)
-    varying = {"...": r".*"}
-    return "".join(
-        re.escape(word)
-        if place % 2 == 0
-        else varying.get(word, r"[0-9a-f]{8}" if "." not in word else r" *\d+\.\d+")
-        for place, word in enumerate(words)
-    )
+    pattern = re.escape(line).replace(r"\.\.\.", ".*")
+    pattern = re.sub(r"(?<=job\\-)[0-9a-f]{8}", "[0-9a-f]{8}", pattern)
+    return re.sub(r"(\\ )*[0-9]+\\\.[0-9]+", r" *\\d+\\.\\d+", pattern)
 
 
 @pytest.mark.timeout(300)

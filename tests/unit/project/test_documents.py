@@ -113,6 +113,24 @@ def test_the_tables_of_exit_codes_have_those_of_the_code() -> None:
         assert single == {int(code) for code in ExitCode}, page.name
 
 
+def chapters(text: str) -> List[Tuple[str, str]]:
+    """The title of each chapter and its text, without blocks of code."""
+    outside = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    parts = (part.partition("\n") for part in re.split(r"^#+ ", outside, flags=re.MULTILINE)[1:])
+    return [(title, body) for title, _, body in parts]
+
+
+def names_in(chapter: str) -> Set[str]:
+    return set(re.findall(r"`([^`]+)`", chapter))
+
+
+def items(chapter: str) -> Tuple[int, int, int]:
+    """How many items of lists, numbered items and rows of tables there are."""
+    found = (re.findall(start, chapter, re.MULTILINE) for start in (r"^- ", r"^\d+\. ", r"^\|"))
+    bullets, numbers, table = map(len, found)
+    return bullets, numbers, table
+
+
 class TestLanguages:
     def test_both_readmes_have_the_same_code(self) -> None:
         english, chinese = (code_blocks(path.read_text()) for path in READMES)
@@ -122,6 +140,15 @@ class TestLanguages:
     def test_both_readmes_have_the_same_chapters(self) -> None:
         levels = [re.findall(r"^(#+) ", path.read_text(), re.MULTILINE) for path in READMES]
         assert levels[0] == levels[1]
+
+    def test_both_readmes_say_the_same_in_each_chapter(self) -> None:
+        """The same names in backticks, and as many items and rows: what one has and the other lacks is noticed."""
+        english, chinese = (chapters(path.read_text()) for path in READMES)
+        pairs = list(zip(english, chinese))
+        assert len(pairs) > 15
+        for (title, here), (_, there) in pairs[1:]:  # the first one says that docs/ are in English
+            assert names_in(here) == names_in(there), title
+            assert [items(here), items(there)] == [items(here)] * 2, title
 
     def test_both_name_each_other_at_the_top(self) -> None:
         for pair in (READMES, TROUBLES):
