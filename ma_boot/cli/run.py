@@ -173,7 +173,8 @@ def _what_was_meant(
     if not word.strip():
         return "COMMAND is empty"
     first = word.split()[0]
-    if first != word and not os.path.exists(word) and shutil.which(first, path=environ.get("PATH", "")):
+    known = first == "python" or shutil.which(first, path=environ.get("PATH", ""))
+    if first != word and known and not os.path.exists(word):
         return f"{word}: no such program; write the command as words, without quotes around all of it"
     if word in _OF_A_SHELL:
         return f"{word} is a command of the shell, and ma_boot runs none: put the commands into a .sh file"

@@ -23,7 +23,7 @@ devices-per-node: {devices}
 
 # code-dir: .                    # default: the directory of the script
 {known}code-url: {code}/   # the code is uploaded to a directory below it, named after the job
-# exclude: [data/, "*.ckpt"]     # what of the code is not uploaded, as in .gitignore
+# exclude: [data/, "*.ckpt"]     # parts of the code not to upload, as in .gitignore
 
 # inputs:                        # passed as --data_url=PATH; data_url@env: in the variable data_url
 #   data_url: {where}/data/

@@ -123,7 +123,7 @@ def fetch(request: SetsRequest, step: Optional[str], to: str) -> int:
 def prune(request: SetsRequest, keep: Optional[int], older_than: float, only_plan: bool) -> int:
     """Removes all whole sets but the newest N, and what earlier starts of the job could not complete.
 
-    That are sets without the manifests of all nodes, and files that no manifest names. What the newest start
+    These are sets without the manifests of all nodes, and files that no manifest names. What the newest start
     goes on from is kept; so are, without --older-than, its own files: it may be running.
 
     \b

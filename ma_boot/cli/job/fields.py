@@ -21,7 +21,7 @@ _OPTIONS = (  # option, key of the file, metavar, help
     ("--flavor", "flavor", "ID", "Flavor, of the public pool or a dedicated one."),
     ("--code-dir", "code-dir", "DIR", "Code directory; default: that of COMMAND."),
     ("--code-url", "code-url", "OBS", "Where the code is uploaded to."),
-    ("--exclude", "exclude", "PATTERN", "What of the code is not uploaded."),
+    ("--exclude", "exclude", "PATTERN", "Parts of the code not to upload."),
     ("--input", "inputs", "NAME=OBS", "An input; NAME@env=OBS: its path is in a variable."),
     ("--output", "outputs", "NAME=OBS", "An output."),
     ("--parameter", "parameters", "NAME=VALUE", "A hyper-parameter."),

@@ -1,4 +1,4 @@
-"""`ma_boot job init`: writes a first job file, never over one that is there."""
+"""`ma_boot job init`: writes a first job file, never over an existing one."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def init(
 ) -> int:
     """Writes a first job file with comments; on a terminal it asks for what is not given.
 
-    A file that is there is never written over.
+    An existing file is never overwritten.
 
     \b
     Example:
@@ -80,7 +80,7 @@ def _refuse_existing(targets: Sequence[str]) -> None:
     there = [path for path in targets if os.path.lexists(path)]
     if there:
         raise CannotCreate(
-            f"{', '.join(there)}: already there, and never written over; --output names another"
+            f"{', '.join(there)}: already exists, and is never overwritten; --output names another"
         )
 
 

@@ -41,7 +41,7 @@ class Planned(NamedTuple):
 @click.option("--skip-checks", is_flag=True, help="Do not ask the engine, OBS and ModelArts first.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--watch", "follow", is_flag=True, help="Follow the job to its end, as `job watch`.")
-@click.option("--interval", **SECONDS_ABOVE_0, default=10, show_default=True, help="Time between two looks.")
+@click.option("--interval", **SECONDS_ABOVE_0, default=10, show_default=True, help="Time between polls.")
 @with_access
 @click.pass_context
 def submit(

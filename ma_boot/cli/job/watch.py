@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ma_boot.job_service import Following, JobFollower, PatientApi
 
 _INTERVAL = click.option(
-    "--interval", **SECONDS_ABOVE_0, default=10, show_default=True, help="Time between two looks."
+    "--interval", **SECONDS_ABOVE_0, default=10, show_default=True, help="Time between polls."
 )
 
 

@@ -34,11 +34,12 @@ def misplaced_options(command: Sequence[str], script: int, known: Iterable[str])
     names = list(dict.fromkeys(name for name in found if name in own))
     if not names:
         return []
-    verbs = ("come", "are") if len(names) > 1 else ("comes", "is")
-    return [
-        f"{', '.join(names)} {verbs[0]} after {command[script]}, and so {verbs[1]} passed to the training; "
-        "options of ma_boot go before COMMAND"
-    ]
+    given, after = ", ".join(names), command[script]
+    if len(names) == 1:
+        told = f"{given} comes after {after}, and so is passed to the training"
+    else:
+        told = f"{given} come after {after}, and so are passed to the training"
+    return [f"{told}; options of ma_boot go before COMMAND"]
 
 
 def did_you_mean(name: str, names: Collection[str], before: str = "") -> str:

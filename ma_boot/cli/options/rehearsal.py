@@ -57,7 +57,7 @@ REHEARSAL = Topic(
             multiple=True,
             metavar="PATTERN",
             requires=(LOCAL,),
-            help="What of the code is not copied to the nodes, as in .gitignore.",
+            help="Parts of the code not to copy to the nodes, as in .gitignore.",
         ),
         RunOption(
             "--rehearsal-dir",

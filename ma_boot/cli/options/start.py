@@ -22,7 +22,7 @@ START = Topic(
             type=click.Choice(PLATFORMS),
             metavar="NAME",
             help="What runs the job: modelarts, volcano, mindcluster, kubeflow, torchrun, slurm, openmpi or "
-            "bare; default: as its variables tell.",
+            "bare; default: by its variables.",
         ),
         RunOption(
             "--rendezvous",

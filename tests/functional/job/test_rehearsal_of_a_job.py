@@ -122,7 +122,7 @@ def test_the_first_file_is_rehearsed_as_it_is(project: Path) -> None:
 def test_the_first_file_is_never_written_over_another(project: Path) -> None:
     ended = ma_boot(project, "job", "init", "--mapping", "train.py")
     assert ended.code == 73
-    assert "job.yaml: already there, and never written over" in ended.output
+    assert "job.yaml: already exists, and is never overwritten" in ended.output
     assert (project / "job.yaml").read_text() == JOB
     assert not (project / "path_mapping_config.py").exists()
     ended = ma_boot(project, "job", "init", "--output", "second.yaml", "--mapping", "train.py")
