@@ -7,11 +7,13 @@ Dockerfile under test is the one that users have.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import ssl
 import subprocess
 import sys
+import tarfile
 import tempfile
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Tuple
@@ -47,6 +49,12 @@ RUN apt-get update -qq && apt-get install -y -qq --no-install-recommends libexpa
 COPY --from=python /usr/bin/python3.9 /home/ma-user/anaconda3/envs/theirs/bin/python
 COPY --from=python /usr/lib/python3.9 /home/ma-user/anaconda3/envs/theirs/lib/python3.9
 ENV ANACONDA_DIR=/home/ma-user/anaconda3 DEFAULT_CONDA_ENV_NAME=theirs
+"""
+OLD_PYTHON = """
+FROM {plain}
+RUN rm /usr/bin/python3*
+ADD python.tar {root}/
+RUN chmod 755 /root && ln -s {root}/bin/python{version} /usr/local/bin/python3 && ln -s python3 /usr/local/bin/python
 """
 CONDA = """
 FROM {plain}
@@ -86,6 +94,28 @@ def old(client: Any) -> str:
     """The older Debian without a Python on PATH; the training has one of its own, in conda's layout."""
     bare = _debian(client, "bare", OLD_SUITE, OLD_PACKAGES)
     return _derived(client, "old", OLD.format(bare=bare, toolkit=old_toolkit(client)), {})
+
+
+def old_python(client: Any, python: Path) -> str:
+    """Debian with no Python but `python`, an older one in a directory of its own, as images of MindSpore have."""
+    root, version = python.resolve().parents[1], python.resolve().name[len("python") :]
+    text = OLD_PYTHON.format(plain=plain(client), root=root, version=version)
+    return _derived(client, f"python-{version}", text, {"python.tar": _tree(root, f"lib/python{version}")})
+
+
+def _tree(root: Path, library: str) -> bytes:
+    """The programs and the library of a Python, without its tests; the same bytes each time."""
+    left_out = {"test", "tests", "__pycache__", "idlelib", "site-packages"}
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as archive:
+        for path in sorted((*root.glob("bin/python*"), *root.glob("lib/lib*"), *(root / library).rglob("*"))):
+            place = path.relative_to(root)
+            if left_out.isdisjoint(place.parts) and not place.match("lib/*/config-*/*") and not path.is_dir():
+                member = archive.gettarinfo(str(path), str(place))
+                member.mtime = member.uid = member.gid = 0
+                member.uname = member.gname = ""
+                archive.addfile(member, io.BytesIO(path.read_bytes()) if member.isreg() else None)
+    return content.getvalue()
 
 
 def labelled(client: Any, base: str, label: str, session: str) -> str:

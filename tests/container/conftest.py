@@ -115,6 +115,16 @@ def old(engine: Any, nothing_left: Leftovers) -> str:
 
 
 @pytest.fixture(scope="session")
+def old_python(engine: Any, nothing_left: Leftovers) -> str:
+    """Debian whose only Python is too old for the toolkit, but not for what the training imports of it."""
+    versions = Path.home() / ".pyenv" / "versions"
+    found = [place for minor in (7, 8) for place in versions.glob(f"3.{minor}.*/bin/python3.{minor}")]
+    if not found:
+        unavailable("no Python 3.7 or 3.8 in pyenv")
+    return bases.labelled(engine, bases.old_python(engine, found[0]), LABEL, SESSION)
+
+
+@pytest.fixture(scope="session")
 def old_toolkit(engine: Any, nothing_left: Leftovers) -> str:
     """The same Debian with a Python."""
     return bases.labelled(engine, bases.old_toolkit(engine), LABEL, SESSION)

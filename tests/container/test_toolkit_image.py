@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, Callable, Set
 
-from tests.container.conftest import SESSION, Built, Ran
+from tests.container.conftest import SESSION, Build, Built, Ran
 from tests.container.test_build import grown, inside
 
 PYTHON = "/home/ma-user/anaconda3/envs/theirs/bin/python"
@@ -53,6 +53,34 @@ def test_a_job_runs_with_the_python_of_the_base(on_old: Built, engine: Any) -> N
         environment={"MA_NUM_HOSTS": "1", "MA_NUM_GPUS": "1", "VC_TASK_INDEX": "0", "MA_VJ_NAME": "job"},
     )  # fmt: skip
     assert f"{PYTHON} (3, 9)" in said
+
+
+TRAINING = """
+import sys
+from ma_boot.training import checkpoint
+from path_mapping import file
+print("trains with", sys.version_info[:2], file.exists(sys.base_prefix))
+"""
+
+
+def test_the_training_keeps_the_python_of_a_base_that_is_too_old_for_the_toolkit(
+    old_python: str, plain: str, build: Build, engine: Any, context: Path
+) -> None:
+    """As the images of older CANN and MindSpore releases; what the training imports of us runs there, too."""
+    version = ("python3", "-c", "import sys; print(sys.version_info[:2], sys.prefix)")
+    base, _, prefix = inside(engine, old_python, *version).rpartition(" ")
+    assert base in ("(3, 7)", "(3, 8)")
+    built = build("old-python", old_python, context, [f"TOOLKIT_IMAGE={plain}"])
+    assert f"{built.tag}: ready for ModelArts" in built.output
+    assert "(Python 3.11" in inside(engine, built.tag, "ma_boot", "--version")
+    assert inside(engine, built.tag, *version) == f"{base} {prefix}"
+    digest = ("sh", "-c", f"find {prefix} -type f -exec sha256sum {{}} + | sort | sha256sum")
+    assert inside(engine, built.tag, *digest, user="0") == inside(engine, old_python, *digest, user="0")
+    said = inside(
+        engine, built.tag, "ma_boot", "--rendezvous", "none", "python", "-c", TRAINING,
+        environment={"MA_NUM_HOSTS": "1", "MA_NUM_GPUS": "1", "VC_TASK_INDEX": "0", "MA_VJ_NAME": "job"},
+    )  # fmt: skip
+    assert f"trains with {base} True" in said
 
 
 def test_a_toolkit_that_needs_a_newer_c_library_is_refused_in_the_build(
