@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import os
-import random
 import re
 import threading
+from hashlib import shake_128
 from pathlib import Path
 from typing import List, Optional
 
@@ -22,8 +22,8 @@ from path_mapping.transfer import Progress
 from tests.transfers import KEYS, content_of, fetch, obs_store, route, send
 
 MIB = 1 << 20
-LARGE = random.Random(5).randbytes(33 * MIB + 12_345)  # three ranges: 16 MiB, 16 MiB, and the rest
-OTHER = random.Random(6).randbytes(len(LARGE))
+LARGE = shake_128(b"5").digest(33 * MIB + 12_345)  # three ranges: 16 MiB, 16 MiB, and the rest
+OTHER = shake_128(b"6").digest(len(LARGE))
 
 
 @pytest.fixture

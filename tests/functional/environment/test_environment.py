@@ -211,7 +211,7 @@ def test_a_variable_that_no_process_can_be_given_is_left_out(node: Node) -> None
 
 def test_many_variables_take_time_in_proportion(tmp_path: Path) -> None:
     file = tmp_path / "many.sh"
-    file.write_text("".join(f"export VARIABLE_{i}={i}\n" for i in range(20_000)))
+    file.write_text("".join(f"export VARIABLE_{i}={i}\n" for i in range(5_000)))
     environ = {"PATH": os.environ["PATH"]}
     begun = time.monotonic()
     subprocess.run(
@@ -224,7 +224,7 @@ def test_many_variables_take_time_in_proportion(tmp_path: Path) -> None:
             None, None, [str(file)], environ, "/nowhere", inbox, print, cwd="/", job_dir="/nowhere"
         )
         ours = time.monotonic() - begun
-    assert found.environ["VARIABLE_19999"] == "19999"
+    assert found.environ["VARIABLE_4999"] == "4999"
     assert ours <= 6 * bash, "each variable costs the more, the more there are"
 
 

@@ -17,7 +17,7 @@ from tests.functional.node import eventually
 from tests.job_api.stand_in import PROJECT, ApiFault, ModelArtsStandIn
 from tests.job_api.task_log import TaskLog
 
-LINES = 50_000  # of each node
+LINES = 20_000  # of each node
 KINDS = ("429", "500", "503", "html", "portal", "close", "torn", "slow", "empty")
 FAULTS = [
     *(ApiFault(kind, r"GET .*/logs/worker-") for kind in KINDS),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from functools import cache
 from pathlib import Path
-from typing import Dict, Iterator, List, NamedTuple, Set, Tuple
+from typing import Dict, List, NamedTuple, Set, Tuple
 
 import ma_boot
 
@@ -66,6 +66,7 @@ def exports(room: str) -> Dict[str, str]:
     }
 
 
+@cache
 def target(found: Import) -> str:
     """The module of ours that an import loads; empty where it is somebody else's.
 
@@ -77,6 +78,7 @@ def target(found: Import) -> str:
     return whole if whole in MODULES else found.module if found.module in MODULES else ""
 
 
+@cache
 def definition(found: Import) -> str:
     """The module that defines what an import names: through the exports of a room, if it is one's."""
     at = target(found)
@@ -86,9 +88,10 @@ def definition(found: Import) -> str:
     return at
 
 
-def own_imports(path: Path) -> Iterator[Import]:
+@cache
+def own_imports(path: Path) -> Tuple[Import, ...]:
     """The imports of our own modules."""
-    return (found for found in imports(path) if target(found))
+    return tuple(found for found in imports(path) if target(found))
 
 
 def reached(module: str) -> Dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 from typing import Dict, Iterator, List, Set, Tuple
 
@@ -14,7 +15,7 @@ from ma_boot.cli.app import commands
 from ma_boot.errors import ExitCode
 from ma_boot.reporting.hints import OUTPUT_HINTS, STORE_HINTS
 from tests.command_lines import in_blocks, wrong_command_lines
-from tests.unit.project.imports import SOURCES
+from tests.unit.project.imports import SOURCES, tree
 
 ROOT = Path(__file__).parents[3]
 READMES = [ROOT / "README.md", ROOT / "README.zh-CN.md"]
@@ -207,7 +208,7 @@ def test_every_command_line_of_a_document_is_a_right_one(
 def messages() -> Iterator[str]:
     """Every string of the sources, with `VALUE` where something is filled in."""
     for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree(path)):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield node.value
             elif isinstance(node, ast.JoinedStr):
@@ -215,7 +216,26 @@ def messages() -> Iterator[str]:
                 yield "".join(map(str, parts))
 
 
-SOURCE = "\n\n".join(messages())
+@cache
+def source() -> str:
+    """All of them, each in lines of its own."""
+    return "".join(f"{message}\n" for message in messages())
+
+
+def lines_with(words: str) -> Iterator[str]:
+    """The lines of the messages that have these words."""
+    at = source().find(words)
+    while at >= 0:
+        end = source().find("\n", at)
+        yield source()[source().rfind("\n", 0, at) + 1 : end]
+        at = source().find(words, end + 1)
+
+
+def in_one_line(text: str) -> bool:
+    """Whether a line of a message has all parts of the text, in this order."""
+    parts = text.split("...")
+    pattern = re.compile(".*?".join(map(re.escape, parts)))
+    return any(pattern.search(line) for line in lines_with(max(parts, key=len)))
 
 
 def kinds_of_events() -> Set[str]:
@@ -223,7 +243,7 @@ def kinds_of_events() -> Set[str]:
     return {
         str(node.args[0].value)
         for path in SOURCES
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(tree(path))
         if isinstance(node, ast.Call)
         and isinstance(node.func, (ast.Name, ast.Attribute))
         and (node.func.id if isinstance(node.func, ast.Name) else node.func.attr).lstrip("_") == "event"
@@ -252,16 +272,12 @@ def quoted(text: str, kind: str) -> List[str]:
     ]
 
 
+@cache  # both languages quote the same texts
 def is_printed(text: str) -> bool:
     """Whether a message in the sources has all parts of the text; both sides of a colon may be different ones."""
     text = re.sub(r'"\w+"', '"..."', text)  # a quoted word is a value
-    pieces = [re.escape(piece) for piece in text.split("...")]
-    if re.search(r"[^\n]*?".join(pieces), SOURCE):
-        return True
     head, colon, rest = text.partition(": ")
-    return bool(colon) and all(
-        re.search(r"[^\n]*?".join(map(re.escape, part.split("..."))), SOURCE) for part in (head, rest)
-    )
+    return in_one_line(text) or (bool(colon) and in_one_line(head) and in_one_line(rest))
 
 
 class TestTroubleshooting:
