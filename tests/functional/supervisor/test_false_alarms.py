@@ -13,7 +13,14 @@ from tests.functional.boot.test_metrics import stand_in
 from tests.functional.node import PROGRAMS, Node, eventually
 from tests.unit.metrics.test_cards import NPU_910B
 
-BUSY = "import time; end = time.monotonic() + {}\nwhile time.monotonic() < end: pass"
+BUSY = """
+import time
+end = time.monotonic() + {}
+while time.monotonic() < end:  # a third of a core
+    part = time.thread_time() + 0.02
+    while time.thread_time() < part: pass
+    time.sleep(0.04)
+"""
 RANKS = f"""
 import os, subprocess, sys, time
 busy = lambda seconds: [sys.executable, "-c", {BUSY!r}.format(seconds)]
@@ -21,7 +28,7 @@ rank = os.environ["RANK_ID"]
 if rank == "0":  # a data loader in a session of its own
     subprocess.Popen(busy(100), start_new_session=True).wait()
 while rank == "1":  # many short children, each reaped at once
-    subprocess.run(busy(0.2))
+    subprocess.run(busy(0.2)), time.sleep(0.2)
 if rank == "2":  # an orphan, which ma_boot adopts
     subprocess.run([sys.executable, "-c", "import subprocess, sys; subprocess.Popen(sys.argv[1:])", *busy(100)])
 time.sleep(100)
@@ -41,11 +48,11 @@ def test_work_of_children_is_life_and_only_the_hanging_rank_is_named(tmp_path: P
     node.complete_table()
     script = tmp_path / "ranks.py"
     script.write_text(RANKS)
-    booting = node.start("--hang-timeout", "4", "--metrics", "1", str(script))
+    booting = node.start("--hang-timeout", "3", "--metrics", "1", str(script))
     eventually(lambda: hung(node), "a hang")
-    booting.until("rank 3: no output and no CPU time for 4 s")
+    booting.until("rank 3: no output and no CPU time for 3 s")
     before = samples(node)
-    eventually(lambda: samples(node) >= before + 6, "more than another timeout")
+    eventually(lambda: samples(node) >= before + 4, "more than another timeout")
     booting.signal()
     booting.end()
     assert hung(node) == ["rank 3"]

@@ -29,7 +29,6 @@ from tests.transfers import KEYS, fetch, obs_store, tree
 
 MIB = 1 << 20
 CONTENT = random.Random(5).randbytes(2 * MIB)
-LARGE = random.Random(6).randbytes(81 * MIB)  # six ranges
 
 
 class Dripping:
@@ -129,8 +128,9 @@ def test_cancelled_downloads_leave_nothing_in_the_process_and_are_resumed(
 ) -> None:
     store = obs_store(obs.url)
     source = tmp_path / "source"
-    source.write_bytes(LARGE)
-    store.write("bucket", "in/large", source, md5_of([LARGE]), _ignored)
+    large = random.Random(6).randbytes(81 * MIB)  # six ranges
+    source.write_bytes(large)
+    store.write("bucket", "in/large", source, md5_of([large]), _ignored)
     for attempt in range(1, 4):
         cancel = threading.Event()
 
@@ -148,7 +148,7 @@ def test_cancelled_downloads_leave_nothing_in_the_process_and_are_resumed(
         assert sorted(map(is_temporary, names)) == [True, True], "the file and its journal"
     obs.seen.clear()
     fetch(store, tmp_path)
-    assert tree(tmp_path / "in") == {"large": LARGE}
+    assert tree(tmp_path / "in") == {"large": large}
     ranges = [one.range for one in obs.seen if one.range]
     assert 1 <= len(ranges) < 6, "what the first run fetched stayed"
 

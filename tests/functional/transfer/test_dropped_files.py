@@ -87,7 +87,7 @@ def test_what_an_exception_cut_short_is_not_uploaded(tmp_path: Path, python: str
     runs += [{name: everything[name]} for name in AT_THE_END]
     bucket = tmp_path / "bucket"
     bucket.mkdir()
-    environ = {"PYTHONPATH": str(ROOT / "ma_boot" / "for_training"), "PYTHONDONTWRITEBYTECODE": "1"}
+    environ = {"PYTHONPATH": str(ROOT / "ma_boot" / "for_training")}
     environ["PATH_MAPPING_OBS_ROOT"] = str(tmp_path)
     said = ""
     for cases in runs:

@@ -59,7 +59,7 @@ def test_a_target_that_is_removed_during_the_download_is_a_local_cause(
     removed = threading.Event()
 
     def remove() -> None:
-        while not removed.is_set():
+        while not removed.wait(0.005):
             shutil.rmtree(tmp_path / "in", ignore_errors=True)
 
     remover = threading.Thread(target=remove)
