@@ -195,14 +195,15 @@ def test_what_was_changed_on_the_way_is_not_believed(at_byte: int) -> None:
                 client.settimeout(5)
                 for size in (HELLO.size, PROOF):
                     server.sendall(client.recv(size, socket.MSG_WAITALL))
-                    client.sendall(server.recv(16 if size == HELLO.size else PROOF, socket.MSG_WAITALL))
+                    answer = server.recv(16 if size == HELLO.size else PROOF, socket.MSG_WAITALL)
+                    client.sendall(answer)
                 length = client.recv(4, socket.MSG_WAITALL)
                 told = bytearray(length + client.recv(LENGTH.unpack(length)[0] + PROOF, socket.MSG_WAITALL))
                 told[at_byte] ^= 1
                 with suppress(ConnectionResetError):
                     server.sendall(told)
                     server.recv(PROOF)
-                client.sendall(bytes(PROOF))
+                client.sendall(answer)  # the only proof of the other node that it has
                 changed.set()
 
         threading.Thread(target=pass_on, daemon=True).start()
