@@ -53,6 +53,14 @@ def _complain(message: str, code: int) -> int:
     return int(code)
 
 
+def _has_directory() -> bool:
+    try:
+        os.getcwd()
+    except OSError:
+        return False
+    return True
+
+
 class _Commands(UserDict[str, Any]):
     """The commands by name; each is imported when it is asked for, so that no start pays for the others."""
 
@@ -128,13 +136,14 @@ class _RunByDefault(Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Runs the command. Raises `ConfigError` where the working directory is gone."""
         try:
-            os.getcwd()
-        except OSError as error:
+            return super().invoke(ctx)
+        except FileNotFoundError as error:
+            if _has_directory():
+                raise
             raise ConfigError(
                 f"the working directory cannot be used ({error.strerror}): it was removed, or moved while a "
                 "shell was in it; change to one that exists (cd)"
             ) from error
-        return super().invoke(ctx)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> List[CompletionItem]:
         """The commands, and what may follow `run`, since `run` can be omitted."""

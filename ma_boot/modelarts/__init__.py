@@ -5,7 +5,6 @@ from ma_boot.modelarts.cpu_affinity import bound_cores, read_machine
 from ma_boot.modelarts.dns import address_of, own_address
 from ma_boot.modelarts.driver import call_post_stop, start_slogd
 from ma_boot.modelarts.findings import ERROR, OK, WARNING, Finding, failed
-from ma_boot.modelarts.hccn import card_addresses, tool_address
 from ma_boot.modelarts.job import (
     JOB_TOKEN,
     PLATFORM_GID,
@@ -16,10 +15,10 @@ from ma_boot.modelarts.job import (
     instance_name,
     read_job,
 )
+from ma_boot.modelarts.own_cards import card_addresses, own_super_pod, tool_address
 from ma_boot.modelarts.ports import check_free, free_port
 from ma_boot.modelarts.rank_table_file import wait_until_completed
 from ma_boot.modelarts.route_plan import planned_route
-from ma_boot.modelarts.super_pod import own_super_pod
 from ma_boot.modelarts.this_container import look_around, with_machine
 
 __all__ = [

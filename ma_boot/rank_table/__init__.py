@@ -11,7 +11,7 @@ is detected from the shape of the document. Template two is what ModelArts provi
 older documents call it "v0.1"), template one is what HCCL and MindSpore read (servers with ranks; "v1.0").
 """
 
-from ma_boot.rank_table.beside import GLOBAL_NAME, FilesBeside
+from ma_boot.rank_table.beside import GLOBAL_NAME, TOR_NAME, FilesBeside, is_tor, server_of
 from ma_boot.rank_table.fake_table import fake
 from ma_boot.rank_table.identity import Identity, own_pod
 from ma_boot.rank_table.operations import SuperPod, machine_table, merged, moved, rows
@@ -20,7 +20,6 @@ from ma_boot.rank_table.rank_order import convert
 from ma_boot.rank_table.read import NotYet, completed_document, parse, parse_tor, whole_document
 from ma_boot.rank_table.rules import PRODUCTS, validate
 from ma_boot.rank_table.table import TOR, Device, Pod, RankTable, TableFinding, Unreadable, errors
-from ma_boot.rank_table.tor_file import TOR_NAME, is_tor, server_of
 from ma_boot.rank_table.writers import WRITERS
 
 __all__ = [

@@ -1,17 +1,21 @@
 """What Volcano's controllers write beside the table of a job, compared with it. Pure.
 
-`ranktable_tor.json` has the names of pods and the ports of switches; volcano-global's table of all clusters
+`ranktable_tor.json` has the names of pods and the ports of switches. It is the only one of its files with
+the names of pods, so it tells a pod on which server it is; it is always packed, and its status stays
+`initializing`. volcano-global's table of all clusters
 has other ranks than the table of one cluster, and both are in a pod.
 """
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+import json
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.rank_table.operations import SWITCH, rows
+from ma_boot.rank_table.packing import is_packed, unpacked
 from ma_boot.rank_table.table import RankTable, TableFinding
-from ma_boot.rank_table.tor_file import TOR_NAME
 
+TOR_NAME = "ranktable_tor.json"
 GLOBAL_NAME = "global-ranktable/jobstart_hccl.json"
 _EARLIER = "one of the two files is of an earlier attempt"
 
@@ -74,3 +78,20 @@ def _addresses(table: RankTable) -> Dict[Tuple[str, str], Optional[str]]:
         for server, devices in table.servers().items()
         for device in devices
     }
+
+
+def is_tor(document: Mapping[str, Any]) -> bool:
+    """Whether it is a file of switches: of all documents with servers, it alone names pods."""
+    listed = document.get("server_list")
+    return isinstance(listed, list) and any(isinstance(one, dict) and "pod_name" in one for one in listed)
+
+
+def server_of(pod: str, content: bytes) -> Optional[str]:
+    """The `server_id` of the pod; None if it is not in the file, or the file is not whole."""
+    try:
+        document = json.loads(unpacked(content) if is_packed(content) else content)
+        servers = document["server_list"] or ()
+        found = {str(server["server_id"]) for server in servers if server["pod_name"] == pod}
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return found.pop() if len(found) == 1 else None

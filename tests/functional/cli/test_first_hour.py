@@ -74,7 +74,7 @@ def test_a_mistake_is_said_once_and_leaves_nothing(
 
 
 @pytest.mark.parametrize(
-    "words", ["--local train.py", "--plan --local train.py", "doctor", "job init train.py", "rehearsal list"]
+    "words", ["--local train.py", "--plan --local train.py", "doctor", "job init train.py"]
 )
 def test_a_working_directory_that_was_removed(project: Path, words: str) -> None:
     gone = project / "gone"

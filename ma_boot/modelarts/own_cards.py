@@ -1,16 +1,48 @@
-"""The super pod of this machine, an Atlas A3, as npu-smi tells it."""
+"""The Ascend cards of this machine: addresses by hccn_tool or `/etc/hccn.conf`, super pods by npu-smi."""
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Dict, Sequence, Tuple
 
 from ma_boot.errors import ConfigError, InputMissing
 from ma_boot.rank_table import SuperPod
 
-NPU_SMI_SECONDS = 30.0  # it is slow while the NPUs are busy
+TOOL_SECONDS = 30.0  # npu-smi is slow while the NPUs are busy
+MOST_DEVICES = 16  # of a server: A3
+_CONF_ADDRESS = r"(?m)^\s*address_(\d+)\s*=\s*(\S+)\s*$"
+_TOOL_ADDRESS = r"ipaddr\s*:\s*(\S+)"
 _SDID = r"(?m)^\s*SDID\s*:\s*(\d+)\s*$"
 _SUPER_POD = r"(?m)^\s*Super Pod ID\s*:\s*(\S+)\s*$"
+
+
+def card_addresses(devices: Sequence[int], conf: Path) -> Dict[int, str]:
+    """The addresses by physical device, of `devices` only if it is not empty and hccn_tool is on PATH.
+
+    Without hccn_tool they are read from `conf`, in lines such as `address_0=192.98.92.100`. Raises
+    `ConfigError` if the tool does not answer, `InputMissing` if there is neither the tool nor the file.
+    """
+    import shutil  # slow to import, and hardly any command asks for addresses
+
+    tool = shutil.which("hccn_tool")
+    if tool is not None:
+        asked = {
+            device: _ask(tool, "-i", str(device), "-ip", "-g") for device in devices or range(MOST_DEVICES)
+        }
+        found = {device: tool_address(said) for device, said in asked.items()}
+        return {device: address for device, address in found.items() if address}
+    try:
+        text = conf.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputMissing(f"no hccn_tool on PATH, and {conf}: {error.strerror}") from error
+    return {int(device): address for device, address in re.findall(_CONF_ADDRESS, text)}
+
+
+def tool_address(output: str) -> str:
+    """The address that `hccn_tool -i N -ip -g` prints (`ipaddr:192.98.92.100`); empty if there is none."""
+    found = re.search(_TOOL_ADDRESS, output)
+    return found.group(1) if found else ""
 
 
 def own_super_pod(devices: Sequence[int]) -> SuperPod:
@@ -71,7 +103,7 @@ def _ask(tool: str, *words: str) -> str:
 
     argv = [tool, *words]
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=NPU_SMI_SECONDS, check=False)
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=TOOL_SECONDS, check=False)
     except subprocess.TimeoutExpired as error:
-        raise ConfigError(f"{' '.join(argv)} did not answer within {NPU_SMI_SECONDS:.0f} s") from error
+        raise ConfigError(f"{' '.join(argv)} did not answer within {TOOL_SECONDS:.0f} s") from error
     return done.stdout
