@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ma_boot.errors import described
@@ -153,14 +154,19 @@ def _plogs(environ: Mapping[str, str], names: str = "plog-*.log") -> str:
         return ""
     files = glob.glob(os.path.join(glob.escape(place), "debug", "plog", names))
     texts: List[str] = []
-    try:
-        for file in sorted(files, key=os.path.getmtime)[-MOST_PLOGS:]:
-            with open(file, "rb") as log:
-                log.seek(max(0, os.fstat(log.fileno()).st_size - PLOG_BYTES))
-                texts.append(log.read(PLOG_BYTES).decode("utf-8", "replace"))
-    except OSError:  # CANN has removed it meanwhile
-        pass
+    for file in sorted(files, key=_modified)[-MOST_PLOGS:]:
+        with suppress(OSError), open(file, "rb") as log:  # CANN may have removed it meanwhile
+            log.seek(max(0, os.fstat(log.fileno()).st_size - PLOG_BYTES))
+            texts.append(log.read(PLOG_BYTES).decode("utf-8", "replace"))
     return "\n".join(["", *texts])
+
+
+def _modified(file: str) -> float:
+    """The file's time; that of one that has gone is before all others."""
+    try:
+        return os.path.getmtime(file)
+    except OSError:
+        return 0.0
 
 
 def _reported(

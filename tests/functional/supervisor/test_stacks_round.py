@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -13,8 +14,9 @@ import pytest
 from ma_boot.hangs import RankAtHang
 from ma_boot.processes import SignalInbox, process_stat
 from ma_boot.reporting import RunResult
+from ma_boot.supervisor import stacks_round
 from ma_boot.supervisor.peers import Alone, PeerMessage
-from ma_boot.supervisor.stacks_round import StacksRound, _plogs, _reported, ranks_heard
+from ma_boot.supervisor.stacks_round import StacksRound, _plogs, _reported, ends_heard, ranks_heard
 from tests.functional.node import eventually
 from tests.functional.supervisor.conftest import EventLog, shell, started
 
@@ -55,7 +57,11 @@ def test_it_waits_for_the_others_nine_seconds_at_most() -> None:
         assert not taken.finished()
         for node, rank in ((1, 4), (1, 5), (7, 6)):  # again, and of no node that was asked
             taken.hear(PeerMessage(node, "stacks", {"ranks": [row(rank)]}, taken.began))
+        peers.unreached, taken.began = (), time.monotonic() - 8.2
         assert not taken.finished()
+        taken.began = time.monotonic() - 9.2
+        assert taken.finished(), "the time of the others is over"
+        peers.unreached = (2, 7)
         assert taken.report()[1]["silent"] == [2], "it was asked, has not answered, and was not reached"
         assert [fold["ranks"] for fold in taken.report()[1]["folded"]] == [(4,)]
         taken.began -= 9
@@ -69,6 +75,12 @@ def test_it_waits_for_the_others_nine_seconds_at_most() -> None:
         gone.hear(PeerMessage(2, "ended", {"codes": [[4, 0], [5, 0]]}, gone.began))
         stacks = [(fold["ranks"], fold["stack"]) for fold in gone.report()[1]["folded"]]
         assert stacks == [((5,), "has ended with exit code 0")], "rank 4 is of two nodes: neither is believed"
+        peers.unreached, unheard = (1, 2), StacksRound([], {}, peers, inbox)
+        eventually(lambda: bool(unheard.finished() or len(peers.told) == 3), "the own stacks")
+        unheard.began = time.monotonic() - 3.2
+        assert not unheard.finished()
+        unheard.began = time.monotonic() - 4.2
+        assert unheard.finished(), "nobody who has not answered was reached"
         alone = StacksRound([], {}, Alone(), inbox)
         eventually(alone.finished, "nobody else is waited for")
 
@@ -134,12 +146,52 @@ def test_what_another_node_tells_is_not_trusted(rows: Any, ranks: Optional[Seque
     assert (None if found is None else [one.rank for one in found]) == ranks
 
 
+@pytest.mark.parametrize(
+    ("codes", "ranks"),
+    [
+        ([[4, 3], [5, 0]], [(4, 3), (5, 0)]),
+        ([[rank, 1] for rank in range(100, 165)], [(rank, 1) for rank in range(100, 164)]),
+        ([[1, 3]], None),
+        ([[4]], None),
+        ([["x", 3]], None),
+        ([[float("inf"), 3]], None),
+        ([None], None),
+        (None, None),
+    ],
+)
+def test_how_another_nodes_ranks_have_ended_is_not_trusted_either(codes: Any, ranks: Any) -> None:
+    found = ends_heard({"codes": codes}, 2, own={0, 1})
+    assert (None if found is None else [(one.rank, one.ended) for one in found]) == ranks
+    assert ends_heard({}, 2, own=set()) is None
+
+
+def test_stacks_from_elsewhere_move_no_cursor() -> None:
+    found = ranks_heard({"ranks": [row(4, stack="a\x1b[31m\nb\x07"), *map(row, range(5, 70))]}, 2, own=set())
+    assert found is not None
+    assert (found[0].stack, len(found)) == ("a[31m\nb", 64)
+
+
+def test_whatever_the_way_to_the_stacks_raises_the_ranks_are_told(
+    tmp_path: Path, inbox: SignalInbox, journal: EventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(asked: object) -> List[str]:
+        raise ZeroDivisionError("broken")
+
+    monkeypatch.setattr(stacks_round, "stacks_of", broken)
+    with started(shell(tmp_path, 0, "exec sleep 600"), inbox=inbox, journal=journal) as group:
+        taken = StacksRound(group.workers, {}, Alone(), inbox)
+        eventually(taken.finished, "the report")
+    assert taken.report()[0][0] == "rank 0:\n  no stacks: ZeroDivisionError: broken"
+    assert [one.node for one in taken._ranks] == [0]
+
+
 def test_a_rank_of_another_node_has_all_that_was_told() -> None:
     told = row(4, stack="s" * 12_001, quiet="2.5", waits_for=["1", 2], ended=7, state="Tt")
     assert ranks_heard({"ranks": [told, row(5)]}, 2, own=set()) == [
         RankAtHang(4, 2, "s" * 12_000, 2.5, (1, 2), 7, "T"),
         RankAtHang(5, 2, "s", 1.0, (), None, "S"),
     ]
+    assert ranks_heard({"ranks": [row(0)]}, 0, own={8}) == [RankAtHang(0, 0, "s", 1.0, (), None, "S")]
 
 
 def test_the_ends_of_the_two_newest_logs_of_cann_are_read(tmp_path: Path) -> None:
@@ -150,6 +202,8 @@ def test_the_ends_of_the_two_newest_logs_of_cann_are_read(tmp_path: Path) -> Non
         (logs / f"plog-{9 - number}.log").write_bytes(text.encode("latin-1"))
         os.utime(logs / f"plog-{9 - number}.log", (1000 + number, 1000 + number))
     (logs / "other.log").write_text("other")
+    (logs / "plog-gone.log").symlink_to("nothing")
+    os.utime(logs / "plog-gone.log", (1000, 1000), follow_symlinks=False)
     assert _plogs({"ASCEND_PROCESS_LOG_PATH": str(place)}) == "\n" + "x" * (65_536 - 3) + "old\nnew\ufffd"
     assert _plogs({"ASCEND_PROCESS_LOG_PATH": str(tmp_path)}) == ""
     assert _plogs({}) == ""
@@ -159,16 +213,24 @@ def test_the_ranks_of_a_node_are_told_with_their_states(
     tmp_path: Path, inbox: SignalInbox, journal: EventLog
 ) -> None:
     peers = Others()
-    specs = [shell(tmp_path, rank, "exec sleep 600") for rank in (0, 1)] + [shell(tmp_path, 2, "exit 3")]
+    specs = [shell(tmp_path, rank, "exec sleep 600") for rank in (9, 0, 1)] + [
+        shell(tmp_path, rank, "exit 3") for rank in (2, 7)
+    ]
+    specs[0] = specs[0]._replace(label="scheduler", rank=None)
+    specs[-1] = specs[-1]._replace(label="another scheduler", rank=None)
     with started(*specs, inbox=inbox, journal=journal) as group:
-        running, stopped, ended = group.workers
-        ended.process.wait(30)
-        ended.collect(ended.started_ns, stopped=False)
+        _, running, stopped, *ended = group.workers
+        for one in ended:
+            one.process.wait(30)
+            one.collect(one.started_ns, stopped=False)
         os.kill(stopped.pid, signal.SIGSTOP)
         eventually(lambda: (process_stat(stopped.pid) or "?")[0] == "T", "it is stopped")
         taken = StacksRound(group.workers, {running.pid: 3.14159}, peers, inbox)
         eventually(lambda: bool(taken.finished() or peers.told), "the own stacks")
         os.kill(stopped.pid, signal.SIGCONT)
+        taken.hear(PeerMessage(1, "stacks", {"ranks": [row(0)]}, time.monotonic()))
+        assert 1 in taken._waiting, "rank 0 is ours"
+    assert taken.report()[0][0].startswith("scheduler:")
     ((_, body),) = peers.told
     assert [
         (one["rank"], one["node"], one["quiet"], one["state"], one["ended"]) for one in body["ranks"]

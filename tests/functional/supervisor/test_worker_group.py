@@ -5,16 +5,35 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Callable, Dict, List
 
 import pytest
 
 from ma_boot.errors import CannotCreate, CommandNotFound, NotExecutable
 from ma_boot.processes import SignalInbox, own_marker, processes_marked
+from ma_boot.reporting import RunResult
 from ma_boot.supervisor import Limits, supervise
+from ma_boot.supervisor.peers import PeerMessage
 from ma_boot.supervisor.worker_group import WorkerGroup
 from tests.functional.node import alive, eventually
 from tests.functional.supervisor.conftest import EventLog, shell, started
+from tests.functional.supervisor.test_stacks_round import Others
+
+
+class Asking(Others):
+    """A way to another node, which has failed and asks once who has raised."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failures: List[RunResult] = []
+        self.asked: Callable[[], None] = lambda: None
+
+    def heard(self) -> List[PeerMessage]:
+        return [] if self.failures else [PeerMessage(1, "failed", {}, 0.0)]
+
+    def tell_failures(self, run: RunResult) -> None:
+        self.failures.append(run)
+        self.asked()
 
 
 def end(group: WorkerGroup) -> None:
@@ -51,9 +70,10 @@ class TestStart:
             ),
             ({"cwd": "/no/dir"}, CommandNotFound, "rank 1 could not be started: /no/dir: No such file"),
             ({"argv": ("/tmp",)}, NotExecutable, "rank 1 could not be started: /tmp: Permission denied"),
+            ({"cores": (4095,)}, NotExecutable, "rank 1 could not be started: sh: Invalid argument"),
             ({"log_file": "/dev/null/log"}, CannotCreate, "cannot create the log file /dev/null/log: "),
         ],
-        ids=["missing", "no directory", "a directory", "no log file"],
+        ids=["missing", "no directory", "a directory", "no such core", "no log file"],
     )
     def test_the_start_ends_at_a_process_that_cannot_be_started(
         self,
@@ -105,6 +125,32 @@ class TestEnd:
             group.signal(signal.SIGTERM)
             eventually(lambda: not _runs(tmp_path / "pid"), "it is gone")
 
+    def test_what_still_runs_counts_as_stopped_by_us(
+        self, tmp_path: Path, inbox: SignalInbox, journal: EventLog
+    ) -> None:
+        """When another node asks who has raised: the rank may print why long before it ends."""
+        script = "echo ValueError: no data; exec sleep 600"
+        with started(shell(tmp_path, 3, script), inbox=inbox, journal=journal) as group:
+            (worker,) = group.workers
+            eventually(lambda: worker.output.pump() or worker.output.tail(), "its words")
+            found = worker.so_far()
+            assert (found.label, found.rank, found.pid, found.stopped) == ("rank 3", 3, worker.pid, True)
+            assert (found.code, found.signal, found.output) == (143, 15, "ValueError: no data\n")
+            assert 0 < found.seconds < 60
+            assert found.log_file == str(tmp_path / "rank_3.txt")
+            assert worker.exit is None
+
+    def test_a_number_that_is_used_again_is_not_a_worker_that_has_gone(
+        self, tmp_path: Path, inbox: SignalInbox, journal: EventLog
+    ) -> None:
+        with started(shell(tmp_path, 0, ""), inbox=inbox, journal=journal) as group:
+            (worker,) = group.workers
+            assert not worker.gone
+            end(group)
+            eventually(lambda: worker.gone, "it has gone")
+            worker.process.pid = os.getpgrp()
+            assert worker.gone
+
     @pytest.mark.parametrize("script", ["sleep 600 & echo $! > pid", "setsid sleep 600 & echo $! > pid"])
     def test_what_was_found_to_be_left_does_not_survive_the_block(
         self, tmp_path: Path, inbox: SignalInbox, journal: EventLog, script: str
@@ -123,6 +169,25 @@ class TestEnd:
         supervise([spec], Limits(), inbox, journal, os.environ, "test")
         assert (tmp_path / "ended").exists()
         assert "stopping processes left behind: " in journal.screen()
+
+    def test_a_good_end_is_no_stop(self, tmp_path: Path, inbox: SignalInbox, journal: EventLog) -> None:
+        journal.say("begins")
+        run = supervise([shell(tmp_path, 0, "exit 0")], Limits(), inbox, journal, os.environ, "test")
+        assert (run.succeeded, journal.screen()) == (True, "[ma_boot] begins\n")
+        assert journal.events("stop") == journal.events("kill") == journal.events("dropped") == []
+
+    def test_what_another_nodes_failure_finds_here_is_told_and_all_ends(
+        self, tmp_path: Path, inbox: SignalInbox, journal: EventLog
+    ) -> None:
+        peers = Asking()
+        specs = [shell(tmp_path, 3, "while [ ! -e go ]; do sleep 0.05; done"), shell(tmp_path, 4, "exit 0")]
+        specs[1] = specs[1]._replace(label="scheduler", rank=None)
+        peers.asked = lambda: (tmp_path / "go").touch()
+        supervise(specs, Limits(), inbox, journal, os.environ, "test", peers=peers)
+        assert [(one.label, one.stopped) for one in peers.failures[0].exits if one.rank == 3] == [
+            ("rank 3", True)
+        ]
+        assert peers.told == [("ended", {"codes": [[3, 0]]})]
 
     @pytest.mark.parametrize(
         "script", ["env -i sleep 600 & echo $! > pid; wait", "setsid sleep 600 & echo $! > pid; wait"]

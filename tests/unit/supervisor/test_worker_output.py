@@ -189,6 +189,8 @@ def test_cpu_time_is_that_of_programs_and_calls_with_reaped_children() -> None:
     ("script", "answer"),
     [
         ("echo stack of $3", "stack of 1\n"),
+        ("echo half; exit 1", "no stacks: py-spy failed: , and the script does not"),
+        ("exit 0", "no stacks: py-spy failed: , and the script does not"),
         ("echo cannot >&2; exit 1", "no stacks: py-spy failed: cannot, and the script does not"),
         ("printf '\\377\\n'", "\ufffd\n"),
     ],

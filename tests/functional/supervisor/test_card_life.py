@@ -1,0 +1,54 @@
+"""Whether the card of a quiet worker computes: that with its number, or any for a command with all cards."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from pathlib import Path
+from typing import Optional
+
+import pytest
+
+from ma_boot.processes import SignalInbox, Task
+from ma_boot.supervisor.card_life import END_SECONDS, CardLife
+from tests.functional.boot.test_metrics import stand_in
+from tests.functional.node import eventually
+from tests.functional.supervisor.conftest import EventLog, shell, started
+from tests.unit.metrics.test_cards import NPU_910B
+
+
+@pytest.mark.parametrize(
+    ("local_rank", "device", "computes"),
+    [(0, "", True), (1, "", False), (1, "0", True), (0, "1", False), (0, "x", True), (None, "1", True)],
+)
+def test_a_card_that_computes_is_life(
+    tmp_path: Path,
+    inbox: SignalInbox,
+    journal: EventLog,
+    local_rank: Optional[int],
+    device: str,
+    computes: bool,
+) -> None:
+    """Of the two cards the first one does."""
+    stand_in(tmp_path / "tools", "npu-smi", NPU_910B)
+    environ = {"PATH": f"{tmp_path / 'tools'}:/usr/bin:/bin", "ASCEND_DEVICE_ID": device}
+    spec = shell(tmp_path, 0, "exec sleep 600")._replace(local_rank=local_rank, environ=environ)
+    with started(spec, inbox=inbox, journal=journal) as group:
+        life, began = CardLife(inbox), time.monotonic()
+        assert life.last_seen(group.workers[0]) == -math.inf
+        life.look(group.workers)
+        eventually(lambda: life._task is not None and life._task.finished, "the look")
+        seen = life.last_seen(group.workers[0])
+        assert began < seen < time.monotonic() if computes else seen == -math.inf
+        life.close()
+
+
+def test_a_look_that_hangs_delays_the_end_by_half_a_second(inbox: SignalInbox) -> None:
+    """So long a tool has to end."""
+    life, forever = CardLife(inbox), threading.Event()
+    life._task = Task("hanging", lambda cancel: (float(forever.wait(60)), []), inbox)
+    began = time.monotonic()
+    life.close()
+    assert 0.5 <= END_SECONDS <= time.monotonic() - began < END_SECONDS + 1
+    forever.set()

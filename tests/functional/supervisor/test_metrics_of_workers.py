@@ -1,0 +1,44 @@
+"""What the supervisor has sampled: its workers, by the environment and the directories that they have."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from ma_boot.processes import SignalInbox
+from ma_boot.supervisor.metrics import Metrics, MetricsTask
+from tests.functional.node import eventually
+from tests.functional.supervisor.conftest import EventLog, shell, started
+
+
+def test_a_single_process_is_sampled_and_the_disks_that_it_uses(
+    tmp_path: Path, inbox: SignalInbox, journal: EventLog
+) -> None:
+    spec = shell(tmp_path, 0, "exec sleep 600")._replace(log_file=str(tmp_path / "logs" / "rank_0.txt"))
+    with (
+        started(spec, inbox=inbox, journal=journal) as group,
+        MetricsTask(Metrics(0.05), inbox, journal) as task,
+    ):
+        eventually(lambda: task.patience() == 0, "the first interval is over")
+        task.check(group.workers)
+        eventually(lambda: journal.events("metrics"), "a sample")
+        (event, *_) = journal.events("metrics")
+        assert event["ranks"]["rank"] == [0]
+        assert str(tmp_path) in event["host"]["disks"]
+    assert "no metrics" not in journal.screen()
+
+
+def test_with_a_port_the_first_sample_is_taken_at_once(inbox: SignalInbox, journal: EventLog) -> None:
+    with MetricsTask(Metrics(3600.0, port="0"), inbox, journal) as task:
+        assert task.patience() == 0
+
+
+def test_at_the_limit_of_threads_there_are_no_metrics(inbox: SignalInbox, journal: EventLog) -> None:
+    journal.say("begins")
+    before = threading.stack_size(1 << 46)  # bytes, which no thread gets
+    try:
+        with MetricsTask(Metrics(3600.0, port="0"), inbox, journal) as task:
+            task.check([])
+    finally:
+        threading.stack_size(before)
+    assert "[ma_boot] no metrics: can't start new thread" in journal.screen()
