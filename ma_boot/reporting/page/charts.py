@@ -147,7 +147,7 @@ def _chart(
     few = len(lines) <= MOST_LINES
 
     def y(value: float) -> float:
-        return HEIGHT - max(0.0, min(1.0, (value - bottom) / span)) * (HEIGHT - _TOP) - 0.5
+        return HEIGHT - min(1.0, (value - bottom) / span) * (HEIGHT - _TOP) - 0.5
 
     def path(points: Points) -> str:
         return _path([(place(at, seconds), y(value)) for at, value in _thinned(points, seconds)])

@@ -64,7 +64,7 @@ class Facts(NamedTuple):
     restarts: int
     reruns: int
     missing_nodes: Optional[Text]
-    schedules: int = 0
+    schedules: int
 
 
 class IncidentRow(NamedTuple):

@@ -74,7 +74,7 @@ def rates(moved: Sequence[TransferSpan], seconds: float, bins: int) -> List[floa
             last = min(bins - 1, int(end / width))
             for part in range(first, last + 1):
                 shared = min(end, (part + 1) * width) - max(begin, part * width)
-                share = 1.0 if end <= begin or first == last else shared / (end - begin)
+                share = 1.0 if first == last else shared / (end - begin)
                 found[part] += count * share / width
     return found
 

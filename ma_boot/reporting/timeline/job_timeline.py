@@ -187,8 +187,8 @@ class Timeline(NamedTuple):
     outcome: JobOutcome
     earlier_runs: int
     unreadable: int
-    command: str = ""
-    schedules: int = 1
+    command: str
+    schedules: int
 
     def all_runs(self) -> Iterator[Tuple[int, BootRun]]:
         """Every run with its node's number, by node."""

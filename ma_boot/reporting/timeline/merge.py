@@ -30,11 +30,12 @@ def timeline_of(files: Sequence[EventFile]) -> Timeline:
     by_node: Dict[int, List[Timed]] = {}
     of_job: List[Tuple[float, Event]] = []
     for file in files:
-        nodes = {whole(event, "node", 100_000) for event in file.events}
-        for node in nodes:
-            own = tuple(event for event in file.events if whole(event, "node", 100_000) == node)
+        by_number: Dict[Optional[int], List[Event]] = {}
+        for event in file.events:
+            by_number.setdefault(whole(event, "node", 100_000), []).append(event)
+        for node, own in by_number.items():
             if node is None:
-                of_job += clocked(own)
+                of_job += clocked(tuple(own))
             else:
                 by_node.setdefault(node, []).extend(_split(own))
     recent = {number: _recent(runs) for number, runs in sorted(by_node.items())}
@@ -70,7 +71,7 @@ def job_names(files: Sequence[EventFile]) -> Tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, named)))
 
 
-def _split(events: Tuple[Event, ...]) -> List[Timed]:
+def _split(events: Sequence[Event]) -> List[Timed]:
     """The events of one file, split where the boot command was run again in the same container."""
     parts: List[List[Event]] = [[]]
     for event in events:

@@ -24,6 +24,10 @@ def test_the_steps_of_the_axis(seconds: float, step: float) -> None:
     assert ticks(seconds)[0] == step
 
 
+def test_at_most_eight_steps_fit_however_long_it_is() -> None:
+    assert [ticks(seconds)[0] for seconds in (4.0, 4.5, 8e7)] == [0.5, 1, 1e7]
+
+
 def test_lines_for_a_terminal_have_colours_and_its_width() -> None:
     assert rendered("[red]one[/red] two three", 9) == ["\x1b[31mone\x1b[0m two ", "three"]
 

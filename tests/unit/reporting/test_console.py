@@ -59,6 +59,38 @@ class TestAStalledReader:
         assert console.pause() == 0
         console.flush()
 
+    def test_who_has_paused_is_called_once_there_is_room(self, pipe: Tuple[int, int]) -> None:
+        console, calls = Console(pipe[1], patience=600), []
+        console.room_again = lambda: calls.append(1)
+        for _ in range(7):
+            console.write(b"x" * (MIB - 1) + b"\n")
+        assert console.pause() > 500
+        assert read(pipe[0], 7 * MIB).count(b"\n") == 7
+        eventually(lambda: calls, "the call")
+        for _ in range(3):
+            console.write(b"a\n")
+            console.flush()
+        assert calls == [1]
+
+    def test_writing_on_is_no_sign_of_a_reader(self, pipe: Tuple[int, int]) -> None:
+        console = Console(pipe[1], patience=0.3)
+        console.write(b"x" * (5 * MIB) + b"\n")
+
+        def dropped_after_another() -> bool:
+            console.write(b"c\n")
+            return console.dropped_lines > 0
+
+        eventually(dropped_after_another, "lines are dropped")
+        read(pipe[0], 5 * MIB)
+
+    def test_who_has_not_paused_is_not_called(self, pipe: Tuple[int, int]) -> None:
+        console, called = Console(pipe[1]), threading.Event()
+        console.room_again = called.set
+        for _ in range(3):
+            console.write(b"a\n")
+            console.flush()
+        assert not called.is_set()
+
     def test_after_its_patience_lines_are_dropped_and_their_number_is_said(
         self, pipe: Tuple[int, int]
     ) -> None:
@@ -296,6 +328,7 @@ def test_every_exit_code_of_ours_has_its_words() -> None:
         (2.0, 2.0, 7, (), [0, 0, 7, 0]),
         (4.0, 4.0, 7, (), [0, 0, 0, 7]),
         (3.5, 9.0, 11, (), [0, 0, 0, 11]),
+        (0.0, 4.0, 20, ((3.0, 30),), [10, 10, 10, 0]),
         (0.0, 4.0, 30, ((1.0, 10), (0.5, 15), (2.0, 5), (3.0, 30)), [10, 10, 10, 0]),
     ],
 )

@@ -165,6 +165,34 @@ def test_advice_comes_before_the_last_line() -> None:
     assert lines[-1].endswith("OSError: x")
 
 
+def test_where_there_is_no_room_only_their_number_is_said() -> None:
+    phases = [PhaseRecord(f"phase {number}", 1.0, "done", "") for number in range(14)]
+    form = tuple(
+        ChannelContent(Channel(f"x{number}", "outputs", "/dir", "obs://b/k"), 1, 1, True)
+        for number in range(20)
+    )
+    lines = report_lines(Ending.of(None, [], None, None, None, form), phases)
+    assert lines[14:] == ["and 20 more inputs and outputs", "exit code 0: success"]
+
+
+def test_the_jobs_cause_takes_a_line_of_the_fifteen() -> None:
+    form = tuple(
+        ChannelContent(Channel(f"x{number}", "outputs", "/dir", "obs://b/k"), 1, 1, True)
+        for number in range(20)
+    )
+    ending = Ending.of(None, [15], None, None, None, form)._replace(
+        job_cause="node 3, rank 27: ValueError: x"
+    )
+    lines = report_lines(ending, [])
+    assert len(lines) == 15
+    assert lines[-1] == "the job's cause: node 3, rank 27: ValueError: x"
+
+
+def test_a_hang_without_a_failure_is_no_first_failure() -> None:
+    document = failure_document(Ending.of(None, [], None, STOPPED._replace(hung=("rank 0",)), None))
+    assert (document["exit_code"], document["first_failure"], len(document["processes"])) == (124, None, 2)
+
+
 def test_the_summary_has_at_most_fifteen_lines() -> None:
     phases = [PhaseRecord(f"phase {number}", 1.0, "done", "") for number in range(8)]
     form = tuple(

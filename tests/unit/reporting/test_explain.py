@@ -19,7 +19,8 @@ from ma_boot.reporting.explain import (
 )
 from ma_boot.reporting.result import WorkerExit
 
-SIMPLE = """Traceback (most recent call last):
+TRACEBACK = "Traceback (most recent call last):"
+SIMPLE = f"""{TRACEBACK}
   File "train.py", line 3, in <module>
     main()
 ValueError: no data"""
@@ -47,6 +48,13 @@ def ended(code: int, oom: Optional[str] = None) -> WorkerExit:
         (f"{SIMPLE}\n\nlater\n{SIMPLE.replace('data', 'more')}", SIMPLE.replace("data", "more")),
         (f"before\n{CHAINED}\n", CHAINED),
         ("\r 10%\r 20%\nlast\r\n", " 20%\nlast"),
+        (f"noise\n{CHAINED}\n\n{CHAINED[len(SIMPLE) + 2 :]}", f"{CHAINED}\n\n{CHAINED[len(SIMPLE) + 2 :]}"),
+        (f"{SIMPLE}\n\nlater\n{CHAINED}", CHAINED),
+        (
+            f"{TRACEBACK}\n  File\n    f()\n    ^^^\nE: x\n\nnoise",
+            f"{TRACEBACK}\n  File\n    f()\n    ^^^\nE: x",
+        ),
+        (f"{TRACEBACK}\nKeyboardInterrupt\n\nnoise", f"{TRACEBACK}\nKeyboardInterrupt"),
     ],
 )
 def test_last_words(output: str, words: str) -> None:
@@ -60,6 +68,8 @@ def test_last_words(output: str, words: str) -> None:
         (f"{SIMPLE}\nnoise", "ValueError: no data"),
         (CHAINED, "OSError: [Errno 28] No space left on device"),
         ("Traceback (most recent call last):\n  File", None),
+        (f"{TRACEBACK}\nKeyboardInterrupt", "KeyboardInterrupt"),
+        (f"{TRACEBACK}\n  File\nE", "E"),
         ("\n".join(f"[rank3]: {line}" for line in SIMPLE.split("\n")), "ValueError: no data"),
     ],
 )

@@ -39,7 +39,7 @@ def test_hints_are_few_and_name_what_they_are_for() -> None:
     assert len(found) == MOST_HINTS == 3
     assert found[0].startswith("EI0004: ")
     assert hints_for("all is well") == []
-    assert all(text.strip() == text for _, text in OUTPUT_HINTS)
+    assert all(" ".join(text.split()) == text for _, text in (*OUTPUT_HINTS, *STORE_HINTS))
 
 
 @pytest.mark.parametrize(
@@ -126,6 +126,7 @@ def test_every_hint_is_there_in_chinese() -> None:
         ("not every output was uploaded: x\n  -> the node's clock is off by", "输出未全部上传：x\n  -> 节点时钟偏差超过 15 分钟：参见 `ma_boot doctor`"),
         ("is loading data in x (a.py:3), while ranks 0, 2-3 are in all_reduce", "正在 x (a.py:3) 中加载数据，而 ranks 0, 2-3 在执行 all_reduce"),
         ("ended with exit code ", "ended with exit code "),
+        (" ended with exit code 1", " ended with exit code 1"),
         ("", ""),
     ],
 )  # fmt: skip

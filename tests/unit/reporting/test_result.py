@@ -14,6 +14,7 @@ from ma_boot.modelarts import ChannelContent
 from ma_boot.modelarts.channels import Channel
 from ma_boot.reporting import Ending, RunResult, WorkerExit, below, end_event, report_lines, write_failure
 from ma_boot.reporting.exit_report import exit_status, failure_document
+from ma_boot.reporting.result import HangSuspect
 
 RAISED = "Traceback (most recent call last):\n  File 'x'\nValueError: {}\n"
 
@@ -117,6 +118,13 @@ def test_what_to_do_about_a_failure_is_said_before_the_last_line() -> None:
         "  - or less",
         "exit code 3: rank 0 ended with exit code 3 after 1.3 s (the training's own code)",
     ]
+
+
+@pytest.mark.parametrize(("rank", "who"), [(27, "node 3, rank 27"), (0, "node 3, rank 0"), (None, "node 3")])
+def test_who_is_suspected_of_a_hang(rank: Optional[int], who: str) -> None:
+    suspect = HangSuspect(3, rank, "is in x")
+    run = RunResult((), hung=("rank 0",), suspect=suspect)
+    assert exit_status(Ending.of(None, [], None, run, None)).cause.endswith(f"\nsuspected: {who}: it is in x")
 
 
 class TestReport:

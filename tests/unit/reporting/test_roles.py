@@ -50,6 +50,15 @@ class TestRoles:
         assert before == [("rank 0", "followed"), ("rank 1", "cause"), ("rank 2", "stopped")]
         assert {role for _, role in after} == {"well"}
 
+    def test_who_failed_later_in_that_attempt_is_not(self) -> None:
+        node = Training()
+        node.ran(0, 1, 5, 1)
+        node.ran(1, 1, 7, 3)
+        for rank in range(2):
+            node.ran(rank, 11, 20, 0)
+        node.ends(21, 0)
+        assert roles(line_of(node))[0][:2] == [("rank 0", "cause"), ("rank 1", "followed")]
+
     def test_each_of_three_attempts_has_its_own(self) -> None:
         node = Training()
         for attempt in range(3):

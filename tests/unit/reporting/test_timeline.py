@@ -64,7 +64,21 @@ def only(kind: str, **fields: Any) -> Writer:
             "1.90 s a step, the others 1.20 s",
         ),
         ("slow rank", {"rank": 3, "step_time": 1.9}, "rank 3", ""),
+        (
+            "slow rank",
+            {"rank": 3, "step_time": 1e9, "others": 1e9},
+            "rank 3",
+            "1000000000.00 s a step, the others 1000000000.00 s",
+        ),
+        ("slow rank", {"rank": 3, "step_time": 1e9 + 0.5, "others": 1.0}, "rank 3", ""),
+        ("slow rank", {"rank": 3, "step_time": 1.0, "others": 1e9 + 0.5}, "rank 3", ""),
         ("loss not finite", {"label": "rank 3", "step": 120, "loss": "nan"}, "rank 3", "nan, step 120"),
+        (
+            "loss not finite",
+            {"label": "l" * 61, "step": 1, "loss": "x" * 11},
+            "l" * 60,
+            "x" * 10 + ", step 1",
+        ),
         ("loss not finite", {"label": "rank 3", "step": None, "loss": "-inf"}, "rank 3", "-inf, step –"),
     ],
 )
@@ -122,6 +136,11 @@ def test_what_a_step_has_published_is_an_upload() -> None:
     (sent,) = run_of(node).transfers
     assert (sent.direction, sent.files, sent.bytes, sent.end) == ("upload", 2, 542_750, 30.0)
     assert sent.start == 29.5
+    little = Writer(0, 10**12)
+    little.at(30, "checkpoint", step="20")
+    little.at(31, "checkpoint", step="40", files=10**12, bytes=10**18)
+    little.at(32, "checkpoint", step="60", files=10**12 + 1, bytes=10**18 + 1)
+    assert [(one.files, one.bytes) for one in run_of(little).transfers] == [(0, 0), (10**12, 10**18), (0, 0)]
 
 
 def test_a_transfer_that_goes_on_has_what_has_been_moved() -> None:
@@ -160,6 +179,7 @@ def test_an_end_without_any_start_is_a_phase() -> None:
 def test_a_command_and_the_places_of_a_mapping_are_cut() -> None:
     job = '{"kind": "rehearsal", "command": "' + "c" * 4001 + '", "time": 1, "node": null}\n'
     assert timeline_of([read_events(job, lambda text: text)]).command == "c" * 4000
+    assert run_of(only("job", command="c" * 4001)).command == "c" * 4000
     node = Writer(0, 10**12)
     node.at(1, "routes", inputs=[["l" * 501, "u" * 501], ["only"], [], "x"], outputs="x")
     found = [(place.direction, len(place.local), len(place.url)) for place in run_of(node).places]
@@ -202,7 +222,7 @@ def test_the_first_output_belongs_to_a_process_whose_name_was_cut_too() -> None:
     node.at(0, "start", label="n" * 70, rank=0)
     node.at(1, "first-output", label="n" * 70)
     (process,) = run_of(node).processes
-    assert process.first_output == 1.0
+    assert (process.first_output, process.stopped, process.failed) == (1.0, False, False)
 
 
 class TestClocks:
@@ -244,6 +264,8 @@ def test_numbers_of_nodes_have_a_limit(value: int, known: bool) -> None:
     line = line_of(numbered(value), numbered(1))
     assert [node.number for node in line.nodes] == ([1, 100_000] if known else [1])
     node = numbered(0)
-    node.at(1, "job", name="n" * 201, nodes=value)
+    node.at(1, "job", name="n" * 201, nodes=value, schedule_count=value)
     line = line_of(node)
+    assert line.schedules == (value if known else 1)
+    assert line_of(only("job", name="j")).schedules == line_of(numbered(0)).schedules == 1
     assert (line.expected_nodes, line.job) == (value if known else None, "n" * 200)

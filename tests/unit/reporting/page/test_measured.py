@@ -14,7 +14,7 @@ from ma_boot.reporting.page.charts import HEIGHT, MOST_POINTS, MetricChart, char
 from ma_boot.reporting.page.compare import compared
 from ma_boot.reporting.page.compose import page_text
 from ma_boot.reporting.timeline import Timeline, read_events, timeline_of
-from tests.synthetic import Writer, measured_job, synthetic_job
+from tests.synthetic import Writer, measured_job, small_job, synthetic_job
 
 
 def line_of(*files: str) -> Timeline:
@@ -59,6 +59,14 @@ class TestCharts:
         assert chart_of(few, "loss").band == ""
         assert [one.kind for one in chart_of(many, "loss").lines] == ["middle", "slow"]
         assert chart_of(many, "loss").band.endswith("z")
+
+    def test_cards_are_told_apart_by_their_nodes_where_there_are_several(self) -> None:
+        one, two = (line_of(*measured_job(nodes, 1)) for nodes in (1, 2))
+        assert [drawn.name for drawn in chart_of(one, "use of cards").lines] == ["card 0"]
+        assert [drawn.name for drawn in chart_of(two, "use of cards").lines] == [
+            "node 0 card 0",
+            "node 1 card 0",
+        ]
 
     def test_lines_are_where_their_values_are(self) -> None:
         line = line_of(node_with({"rank": [0], "cpu": [0.0]}, {"rank": [0], "cpu": [2.0]}).text())
@@ -150,10 +158,30 @@ class TestStacks:
         page = page_text(line_of(hang(**json.loads(json.dumps(fields)))), {})
         assert "Rank 1 on node 0 hung." in page
 
-    def test_many_places_are_counted(self) -> None:
-        folded: List[object] = [{"ranks": [rank], "stack": str(rank)} for rank in range(30)]
+    @pytest.mark.parametrize(
+        ("places", "more"), [(24, ""), (25, "and 1 more places"), (30, "and 6 more places")]
+    )
+    def test_many_places_are_counted(self, places: int, more: str) -> None:
+        folded: List[object] = [{"ranks": [rank], "stack": f"f{rank}"} for rank in range(places)]
         page = page_text(line_of(hang(folded=folded)), {})
-        assert "and 6 more places" in page
+        assert re.findall("and .* more places", page) == ([more] if more else [])
+        assert (">f23<" in page, ">f24<" in page) == (True, False)
+
+    def test_the_odd_one_is_marked_and_two_are_open(self) -> None:
+        page = page_text(line_of(hang(folded=[{"ranks": [rank], "stack": "x"} for rank in range(3)])), {})
+        section = page[page.index('id="stacks"') : page.index('id="time"')]
+        assert re.findall('<details(.*?)><summary><b class="(.*?)">', section) == [
+            (" open", "cause"),
+            (" open", "stopped"),
+            ("", "stopped"),
+        ]
+
+    def test_two_ranks_are_alike(self) -> None:
+        page = page_text(
+            line_of(hang(folded=[{"ranks": [1, 3], "stack": "x"}, {"ranks": [], "stack": "y"}])), {}
+        )
+        assert "rank 1, 3 (2 alike)" in page
+        assert ">rank ?</summary>" in page, "whose it is is not known"
 
 
 @pytest.mark.parametrize(
@@ -181,6 +209,30 @@ def test_a_node_that_others_ended_says_who_did(fields: Dict[str, Any], said: str
 
 class TestComparison:
     """Two runs side by side."""
+
+    def test_commands_are_shown_where_both_are_known_and_differ(self) -> None:
+        def started(name: str, command: str) -> Timeline:
+            node = Writer(0, 10**12)
+            node.at(0, "job", name=name, command=command)
+            return line_of(node.text())
+
+        def shown(this: str, other: str) -> List[str]:
+            page = page_text(started("new", this), {}, None, started("old", other))
+            assert "Compared with old" in page
+            assert "与 old 对比" in page
+            return re.findall(
+                r'<h3><span class="en">\S+ (?:other )?run</span>.*?</h3>.*?<pre>(.*?)</pre>', page
+            )
+
+        assert shown("a x", "a y") == ["a x", "a y"]
+        assert shown("a x", "a x") == []
+        assert shown("a x", "") == []
+
+    def test_of_many_nodes_32_are_compared(self) -> None:
+        for count in (32, 33):
+            line = line_of(*synthetic_job(count, 1))
+            page = page_text(line, {}, None, line)
+            assert page.count("1 more nodes do not fit on this page.") == (2 if count == 33 else 0)
 
     def page(self, tmp_path: Path) -> str:
         for name, nodes, slow in (("new", 1, 1), ("old", 2, None)):
@@ -227,13 +279,50 @@ class TestComparison:
 
     @pytest.mark.parametrize(
         ("this", "other", "difference"),
-        [(100, 101, "="), (100, 140, "+40 %"), (100, 60, "-40 %"), (100, 310, "x 3.1")],
-    )
-    def test_the_difference(self, this: int, other: int, difference: str) -> None:
-        lines = [line_of(*synthetic_job(1, 1, seconds=400 + 10 * seconds)) for seconds in (this, other)]
-        for line, seconds in zip(lines, (this, other)):
-            assert line.seconds > seconds
-        rows = compared(
-            *(line._replace(seconds=float(seconds)) for line, seconds in zip(lines, (this, other)))
-        )
+        [
+            (100, 101, "="),
+            (100, 102.1, "+2 %"),
+            (100, 98.1, "="),
+            (100, 97.9, "-2 %"),
+            (100, 140, "+40 %"),
+            (100, 60, "-40 %"),
+            (100, 199, "+99 %"),
+            (100, 200, "x 2.0"),
+            (100, 310, "x 3.1"),
+            (1, 99.9, "x 99.9"),
+            (1, 100, "> x 100"),
+        ],
+    )  # fmt: skip
+    def test_the_difference(self, this: float, other: float, difference: str) -> None:
+        line = line_of(*small_job())
+        rows = compared(line._replace(seconds=this), line._replace(seconds=other))
         assert [row.difference for row in rows if row.name.en == "duration"] == [difference]
+
+    def test_each_figure_that_a_run_has_is_a_row(self) -> None:
+        line = line_of(*small_job())
+        rows = compared(line, timeline_of([]))
+        assert [(row.name.en, row.this.en) for row in rows[1:]] == [
+            ("duration", "1:40 min"),
+            ("nodes", "2"),
+            ("processes", "4"),
+            ("job (slowest node)", "0.5 s"),
+            ("inputs (slowest node)", "20.0 s"),
+            ("rank table (slowest node)", "30.0 s"),
+            ("run (slowest node)", "50.0 s"),
+            ("outputs (slowest node)", "10.0 s"),
+            ("until first output (slowest)", "9.0 s"),
+            ("downloaded", "1.0 kB"),
+            ("uploaded", "5.0 MB"),
+        ]
+        assert [row.other.en for row in rows[2:]] == ["0", "0", *["–"] * 8]
+
+    def test_of_what_was_measured_the_middle_the_last_or_the_highest_counts(self) -> None:
+        line = line_of(
+            node_with(
+                {"rank": [0, 1], "step_time": [1.0, 9.0], "loss": [4.0, 4.5], "cpu": [1.0, 3.0], "rss": [10, 900]},
+                {"rank": [0, 1], "step_time": [2.0, 3.0], "loss": [2.0, 2.5], "cpu": [2.0, 2.5], "rss": [500, 20]},
+            ).text()
+        )  # fmt: skip
+        found = {row.name.en: row.this.en for row in compared(line, line)}
+        assert (found["time of a step (median)"], found["loss (last)"]) == ("3 s", "2.5")
+        assert (found["CPU of a rank (median)"], found["memory of a rank (highest)"]) == ("2.5", "944 MB")

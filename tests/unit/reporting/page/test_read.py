@@ -79,6 +79,10 @@ class TestTails:
         (tmp_path / "0.txt").write_text("the SECRET word")
         found = found_tails(line_of(node), [tmp_path / "e"], lambda text: text.replace("SECRET", "***"))
         assert found == {"/not/here/0.txt": "the *** word"}
+        (tmp_path / "own").mkdir()
+        (tmp_path / "own" / "0.txt").write_text("of the node itself")
+        (found_here,) = found_tails(line_of(node_with_logs(tmp_path / "own", 1)), [tmp_path / "e"]).values()
+        assert found_here == "of the node itself"
         assert found_tails(line_of(node)) == {}
 
 
@@ -147,22 +151,31 @@ class TestFiles:
         os.close(os.open(tmp_path / "events", os.O_WRONLY))  # its thread ends
         assert f"takes at most {PATIENCE_SECONDS:.0f} s" in (DOCS / "report.md").read_text()
 
+    @pytest.mark.parametrize(("begin", "end"), [("[", "]"), ('{"a": ', "}")])
     @pytest.mark.parametrize(("depth", "kept"), [(8, True), (9, False)])
-    def test_what_is_too_deep_is_left_out(self, depth: int, kept: bool) -> None:
-        text = json.dumps({"kind": "x", "a": json.loads("[" * depth + '"word"' + "]" * depth)})
+    def test_what_is_too_deep_is_left_out(self, depth: int, kept: bool, begin: str, end: str) -> None:
+        text = json.dumps({"kind": "x", "a": json.loads(begin * depth + '"word"' + end * depth)})
         (event,) = read_events(text, lambda text: text).events
         assert ("word" in json.dumps(event)) is kept
 
     def test_long_lists_and_texts_are_cut(self) -> None:
-        text = json.dumps({"kind": "x", "a": list(range(3000)), "b": "x" * 9000, "c" * 200: 1})
+        many = {f"{number:0200}"[::-1]: number for number in range(300)}
+        text = json.dumps({"kind": "x", "a": list(range(3000)), "b": "x" * 9000, "c" * 200: 1, "d": many})
         (event,) = read_events(text, lambda text: text).events
         assert (len(event["a"]), len(event["b"]), event["c" * 100]) == (2000, 4000, 1)
+        assert list(event["d"])[-1] == "991" + "0" * 97
+
+    def test_secrets_are_masked_before_a_text_is_cut(self) -> None:
+        """Of a text of twice the length: what is far behind is not looked at."""
+        text = json.dumps({"kind": "x", "a": "S" * 4000 + "x" * 9000, "b": "S" * 8000 + "x"})
+        (event,) = read_events(text, lambda text: text.replace("S", "")).events
+        assert (event["a"], event["b"]) == ("x" * 4000, "")
 
 
 def test_only_numbers_that_can_be_meant_count() -> None:
     event = {
         "a": 1e12,
-        "b": 1.1e12,
+        "b": 1e12 + 0.5,
         "c": -1,
         "d": True,
         "e": 1_000_000,

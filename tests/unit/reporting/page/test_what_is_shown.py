@@ -56,7 +56,7 @@ class TestLanes:
         node = Writer(0, 10**12)
         spans = (
             ("a", 0, 1.9, "done"), ("b", 10, 12, "done"), ("c", 20, 21, "failed"),
-            ("d", 30, 32.5, "done"), ("e", 990, 1000, "done"),
+            ("d", 30, 32.5, "done"), ("e", 990, 1000, "done"), ("f", 500, 501, "done"),
         )  # fmt: skip
         for name, start, end, outcome in spans:
             node.phase(name, start, end, outcome)
