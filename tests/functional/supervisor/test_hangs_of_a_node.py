@@ -10,17 +10,13 @@ import time
 from pathlib import Path
 from typing import cast
 
-import pytest
-
 from ma_boot.processes import SignalInbox
-from ma_boot.supervisor.hang_detector import HangDetector, LastActivity
+from ma_boot.supervisor.hang_detector import HangDetector
 from ma_boot.supervisor.peers import PeerMessage
 from ma_boot.supervisor.worker import Worker
-from tests.functional.boot.test_metrics import stand_in
 from tests.functional.node import eventually
 from tests.functional.supervisor.conftest import EventLog, shell, started
 from tests.functional.supervisor.test_stacks_round import Others, row
-from tests.unit.metrics.test_cards import NPU_910B
 from tests.unit.supervisor.test_hang_detector import Broken
 
 
@@ -67,28 +63,6 @@ def test_stacks_that_were_taken_just_now_are_not_taken_again_for_an_own_hang(
             detector._last_round = time.monotonic() - 90
             eventually(lambda: detector.check(group.workers) or peers.told, "the hang")
             assert peers.told[0] == ("hanging", {"labels": ["rank 0"]})
-
-
-@pytest.mark.parametrize(("quiet", "looked_at"), [(250, False), (350, True), (550, True)])
-def test_cards_are_looked_at_once_half_of_the_time_is_over(
-    tmp_path: Path, inbox: SignalInbox, journal: EventLog, quiet: float, looked_at: bool
-) -> None:
-    stand_in(tmp_path / "tools", "npu-smi", NPU_910B)
-    spec = shell(tmp_path, 0, "exec sleep 600")._replace(
-        environ={"PATH": f"{tmp_path / 'tools'}:/usr/bin:/bin"}
-    )
-    with (
-        started(spec, inbox=inbox, journal=journal) as group,
-        HangDetector(600.0, inbox, journal) as detector,
-    ):
-        (worker,) = group.workers
-        worker.output.heard = time.monotonic() - quiet
-        detector._activities[worker.pid] = LastActivity(worker.output.heard, 100.0)
-        detector._next = 0.0
-        assert detector.check(group.workers) == []
-        if looked_at:
-            eventually((tmp_path / "tools" / "npu-smi.asked").exists, "the look")
-        assert (detector._cards is not None) is looked_at
 
 
 def test_a_node_that_ended_before_the_hang_is_not_waited_for(

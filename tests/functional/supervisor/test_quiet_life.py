@@ -11,7 +11,7 @@ from typing import Optional
 import pytest
 
 from ma_boot.processes import SignalInbox, Task
-from ma_boot.supervisor.card_life import END_SECONDS, CardLife
+from ma_boot.supervisor.quiet_life import END_SECONDS, QuietLife
 from tests.functional.boot.test_metrics import stand_in
 from tests.functional.node import eventually
 from tests.functional.supervisor.conftest import EventLog, shell, started
@@ -35,9 +35,9 @@ def test_a_card_that_computes_is_life(
     environ = {"PATH": f"{tmp_path / 'tools'}:/usr/bin:/bin", "ASCEND_DEVICE_ID": device}
     spec = shell(tmp_path, 0, "exec sleep 600")._replace(local_rank=local_rank, environ=environ)
     with started(spec, inbox=inbox, journal=journal) as group:
-        life, began = CardLife(inbox), time.monotonic()
+        life, began = QuietLife(inbox), time.monotonic()
         assert life.last_seen(group.workers[0]) == -math.inf
-        life.look(group.workers)
+        life.look_at_cards(group.workers, 0.1)
         eventually(lambda: life._task is not None and life._task.finished, "the look")
         seen = life.last_seen(group.workers[0])
         assert began < seen < time.monotonic() if computes else seen == -math.inf
@@ -46,8 +46,8 @@ def test_a_card_that_computes_is_life(
 
 def test_a_look_that_hangs_delays_the_end_by_half_a_second(inbox: SignalInbox) -> None:
     """So long a tool has to end."""
-    life, forever = CardLife(inbox), threading.Event()
-    life._task = Task("hanging", lambda cancel: (float(forever.wait(60)), []), inbox)
+    life, forever = QuietLife(inbox), threading.Event()
+    life._task = Task("hanging", lambda cancel: {0: float(forever.wait(60))}, inbox)
     began = time.monotonic()
     life.close()
     assert 0.5 <= END_SECONDS <= time.monotonic() - began < END_SECONDS + 1
