@@ -101,7 +101,7 @@ def test_an_unexpected_error_over_a_message_ends_the_detection(inbox: SignalInbo
     detector = HangDetector(600.0, inbox, journal, Others())
     detector.hear(PeerMessage(1, "hanging", {}, 0.0), [cast(Worker, Broken())])
     assert detector.patience() == math.inf
-    assert "hangs are no longer detected: ZeroDivisionError: broken" in journal.screen()
+    assert "[ma_boot] hangs are no longer detected: " in journal.screen()
 
 
 def test_nothing_of_a_hang_is_loaded_before_one() -> None:
