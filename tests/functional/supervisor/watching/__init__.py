@@ -1,0 +1,1 @@
+"""What is watched beside the processes of a run: hangs, cards, metrics."""
