@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ma_boot.cli.app import main
 from ma_boot.cli.options import from_environment
 from ma_boot.cli.run import run
+from ma_boot.environment import command_parts
 from ma_boot.launch import LaunchOptions
 from ma_boot.launch.worker_specs import _OF_RANK
 from ma_boot.node.environment_phase import EnvironmentOptions
@@ -139,6 +140,8 @@ def test_everything_after_the_command_is_its_own(arguments: List[str], command: 
 
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1)
+# Of a launcher, such as torchrun, `requested` makes a request with `per_node`.
+COMMAND = st.lists(TEXT, min_size=1).map(tuple).filter(lambda words: command_parts(words).launcher is None)
 SECONDS = st.floats(0, 1e6)
 SECONDS_ABOVE_0 = st.floats(0.001, 1e6)
 
@@ -146,7 +149,7 @@ SECONDS_ABOVE_0 = st.floats(0.001, 1e6)
 @given(
     st.builds(
         BootRequest,
-        command=st.lists(TEXT, min_size=1).map(tuple),
+        command=COMMAND,
         preflight=st.booleans(),
         job=st.builds(JobOptions, platform=st.none() | st.sampled_from(PLATFORMS)),
         environment=st.builds(
