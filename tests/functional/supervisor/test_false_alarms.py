@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import math
-import os
 import random
-import sys
-import threading
-import time
 from collections import Counter
 from pathlib import Path
-from typing import List, Optional
+from typing import List
 
 import pytest
 
-from ma_boot.processes import SignalInbox, Task
-from ma_boot.supervisor.quiet_life import END_SECONDS, QuietLife
 from tests.functional.boot.test_metrics import stand_in
 from tests.functional.node import PROGRAMS, Node, eventually
-from tests.functional.supervisor.conftest import EventLog, shell, started
 from tests.unit.metrics.test_cards import NPU_910B
 
 BUSY = """
@@ -90,57 +82,6 @@ def test_a_rank_that_waits_for_its_card_is_no_hang(with_cards: Node, tmp_path: P
     booting.until("rank 0: no output and no CPU time for 2 s")
     booting.signal()
     assert booting.end().code == 143
-
-
-@pytest.mark.parametrize(
-    ("local_rank", "device", "computes"),
-    [(0, "", True), (1, "", False), (1, "0", True), (0, "1", False), (0, "x", True), (None, "1", True)],
-)
-def test_a_card_is_that_of_its_rank(
-    tmp_path: Path,
-    inbox: SignalInbox,
-    journal: EventLog,
-    local_rank: Optional[int],
-    device: str,
-    computes: bool,
-) -> None:
-    """Of the two cards the first one computes; a command that starts the ranks itself has both."""
-    stand_in(tmp_path / "tools", "npu-smi", NPU_910B)
-    environ = {"PATH": f"{tmp_path / 'tools'}:/usr/bin:/bin", "ASCEND_DEVICE_ID": device}
-    spec = shell(tmp_path, 0, "exec sleep 600")._replace(local_rank=local_rank, environ=environ)
-    with started(spec, inbox=inbox, journal=journal) as group:
-        life, began = QuietLife(inbox), time.monotonic()
-        assert life.last_seen(group.workers[0]) == -math.inf
-        life.look_at_cards(group.workers, 0.2)
-        eventually(lambda: life._task is not None and life._task.finished, "the look")
-        seen = life.last_seen(group.workers[0])
-        assert began < seen < time.monotonic() if computes else seen == -math.inf
-        life.close()
-
-
-def test_a_look_that_hangs_delays_the_end_by_half_a_second(inbox: SignalInbox) -> None:
-    """So long a tool has to end."""
-    life, forever = QuietLife(inbox), threading.Event()
-    life._task = Task("hanging", lambda cancel: {0: float(forever.wait(60))}, inbox)
-    began = time.monotonic()
-    life.close()
-    assert 0.5 <= END_SECONDS <= time.monotonic() - began < END_SECONDS + 1
-    forever.set()
-
-
-def test_data_that_processes_move_is_life(tmp_path: Path, inbox: SignalInbox, journal: EventLog) -> None:
-    os.mkfifo(tmp_path / "go")
-    program = f"read line <go; cat {sys.executable} >copy; touch done; read line <go"
-    with started(shell(tmp_path, 0, program), inbox=inbox, journal=journal) as group:
-        life, worker = QuietLife(inbox), group.workers[0]
-        life.look_at_data({worker.pid: [worker.pid]})
-        life.look_at_data({worker.pid: [worker.pid]})
-        assert life.last_seen(worker) == -math.inf, "it only waits"
-        (tmp_path / "go").write_text("go\n")
-        eventually((tmp_path / "done").exists, "it has copied")
-        life.look_at_data({worker.pid: [worker.pid]})
-        assert life.last_seen(worker) > -math.inf
-        (tmp_path / "go").write_text("go\n")
 
 
 def test_a_card_that_computes_now_and_then_is_life(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
-"""Whether the card of a quiet worker computes: that with its number, or any for a command with all cards."""
+"""What shows that a quiet worker lives: its card computes (any, for a command with all), or data move."""
 
 from __future__ import annotations
 
 import math
+import os
+import sys
 import threading
 import time
 from pathlib import Path
@@ -30,7 +32,7 @@ def test_a_card_that_computes_is_life(
     device: str,
     computes: bool,
 ) -> None:
-    """Of the two cards the first one does."""
+    """Of the two cards the first one computes; a command that starts the ranks itself has both."""
     stand_in(tmp_path / "tools", "npu-smi", NPU_910B)
     environ = {"PATH": f"{tmp_path / 'tools'}:/usr/bin:/bin", "ASCEND_DEVICE_ID": device}
     spec = shell(tmp_path, 0, "exec sleep 600")._replace(local_rank=local_rank, environ=environ)
@@ -52,3 +54,18 @@ def test_a_look_that_hangs_delays_the_end_by_half_a_second(inbox: SignalInbox) -
     life.close()
     assert 0.5 <= END_SECONDS <= time.monotonic() - began < END_SECONDS + 1
     forever.set()
+
+
+def test_data_that_processes_move_is_life(tmp_path: Path, inbox: SignalInbox, journal: EventLog) -> None:
+    os.mkfifo(tmp_path / "go")
+    program = f"read line <go; cat {sys.executable} >copy; touch done; read line <go"
+    with started(shell(tmp_path, 0, program), inbox=inbox, journal=journal) as group:
+        life, worker = QuietLife(inbox), group.workers[0]
+        life.look_at_data({worker.pid: [worker.pid]})
+        life.look_at_data({worker.pid: [worker.pid]})
+        assert life.last_seen(worker) == -math.inf, "it only waits"
+        (tmp_path / "go").write_text("go\n")
+        eventually((tmp_path / "done").exists, "it has copied")
+        life.look_at_data({worker.pid: [worker.pid]})
+        assert life.last_seen(worker) > -math.inf
+        (tmp_path / "go").write_text("go\n")
