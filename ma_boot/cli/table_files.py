@@ -16,7 +16,7 @@ from ma_boot.rank_table import (
     RankTable,
     TableFinding,
     Unreadable,
-    completed_document,
+    completed,
     convert,
     errors,
     is_tor,
@@ -116,8 +116,8 @@ def _document(file: str) -> Mapping[str, Any]:
     except OSError as error:
         raise InputMissing(f"{file}: {error.strerror}") from error
     document = whole_document(content)
-    if isinstance(document, NotYet) or not is_tor(document):  # whose status stays "initializing"
-        document = completed_document(content)
+    if not isinstance(document, NotYet) and not is_tor(document):  # whose status stays "initializing"
+        document = completed(document)
     if isinstance(document, NotYet):
         raise RankTableInvalid(f"{file}: {document.reason}")
     return document

@@ -17,7 +17,7 @@ from ma_boot.rank_table.identity import Identity, own_pod
 from ma_boot.rank_table.operations import SuperPod, machine_table, merged, moved, rows
 from ma_boot.rank_table.packing import is_packed, packed
 from ma_boot.rank_table.rank_order import convert
-from ma_boot.rank_table.read import NotYet, completed_document, parse, parse_tor, whole_document
+from ma_boot.rank_table.read import NotYet, completed, completed_document, parse, parse_tor, whole_document
 from ma_boot.rank_table.rules import PRODUCTS, validate
 from ma_boot.rank_table.table import TOR, Device, Pod, RankTable, TableFinding, Unreadable, errors
 from ma_boot.rank_table.writers import WRITERS
@@ -37,6 +37,7 @@ __all__ = [
     "SuperPod",
     "TableFinding",
     "Unreadable",
+    "completed",
     "completed_document",
     "convert",
     "errors",

@@ -40,8 +40,11 @@ def completed_document(content: Union[str, bytes]) -> Union[Dict[str, Any], NotY
     a status are states that every job goes through.
     """
     document = whole_document(content)
-    if isinstance(document, NotYet):
-        return document
+    return document if isinstance(document, NotYet) else completed(document)
+
+
+def completed(document: Dict[str, Any]) -> Union[Dict[str, Any], NotYet]:
+    """The same document if its status says that it is completed, or why it is not."""
     status = document.get("status")
     if status is None:
         return NotYet("the table has no status")
