@@ -8,7 +8,14 @@ from ma_boot.processes.children import (
     run_child,
 )
 from ma_boot.processes.control_group import OomCounters, file_text, memory_groups
-from ma_boot.processes.cpu_meter import CpuMeter, ProcessUsage, io_counters, process_usages, usage_of
+from ma_boot.processes.cpu_meter import (
+    CpuMeter,
+    ProcessUsage,
+    children_of,
+    io_counters,
+    process_usages,
+    usage_of,
+)
 from ma_boot.processes.leftovers import guarded, stop_leftovers, stop_setup
 from ma_boot.processes.orphan_guard import (
     GUARD,
@@ -36,6 +43,7 @@ __all__ = [
     "Task",
     "adopt_orphans",
     "adopted_children",
+    "children_of",
     "file_text",
     "forbid_core_files",
     "guarded",

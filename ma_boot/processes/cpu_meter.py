@@ -64,15 +64,9 @@ class CpuMeter:
         return pid in self._members and self._members[pid].started == process.started
 
     def _found(self, processes: Mapping[int, ProcessUsage]) -> Dict[int, ProcessUsage]:
-        children: Dict[int, List[int]] = {}
-        for pid, one in processes.items():
-            children.setdefault(one.parent, []).append(pid)
+        children = children_of(processes)
         waiting = [pid for pid, one in processes.items() if pid == self._pid or one.session == self._pid]
-        waiting += [
-            pid
-            for pid, one in self._members.items()
-            if pid in processes and processes[pid].started == one.started
-        ]
+        waiting += [pid for pid, one in processes.items() if self._is_member(pid, one)]
         found: Dict[int, ProcessUsage] = {}
         while waiting:
             pid = waiting.pop()
@@ -85,6 +79,14 @@ class CpuMeter:
 def process_usages() -> Dict[int, ProcessUsage]:
     """Every process, zombies included: what they used is lost to the sum only when they are reaped."""
     return {pid: usage_of(stat) for pid, stat in process_stats().items()}
+
+
+def children_of(processes: Mapping[int, ProcessUsage]) -> Dict[int, List[int]]:
+    """The processes by their parent."""
+    children: Dict[int, List[int]] = {}
+    for pid, one in processes.items():
+        children.setdefault(one.parent, []).append(pid)
+    return children
 
 
 def usage_of(stat: Sequence[str]) -> ProcessUsage:

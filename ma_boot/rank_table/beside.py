@@ -8,11 +8,10 @@ has other ranks than the table of one cluster, and both are in a pod.
 
 from __future__ import annotations
 
-import json
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.rank_table.operations import SWITCH, rows
-from ma_boot.rank_table.packing import is_packed, unpacked
+from ma_boot.rank_table.read import NotYet, whole_document
 from ma_boot.rank_table.table import RankTable, TableFinding
 
 TOR_NAME = "ranktable_tor.json"
@@ -88,10 +87,12 @@ def is_tor(document: Mapping[str, Any]) -> bool:
 
 def server_of(pod: str, content: bytes) -> Optional[str]:
     """The `server_id` of the pod; None if it is not in the file, or the file is not whole."""
+    document = whole_document(content)
+    if isinstance(document, NotYet):
+        return None
     try:
-        document = json.loads(unpacked(content) if is_packed(content) else content)
         servers = document["server_list"] or ()
         found = {str(server["server_id"]) for server in servers if server["pod_name"] == pod}
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (KeyError, TypeError):
         return None
     return found.pop() if len(found) == 1 else None

@@ -9,7 +9,7 @@ import subprocess
 import time
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
-from ma_boot.processes import process_usages, processes_with
+from ma_boot.processes import children_of, process_usages, processes_with
 from ma_boot.supervisor.output import WorkerOutput
 
 PYTHON_SECONDS = 4.0  # for py-spy to answer, for all processes together
@@ -121,9 +121,7 @@ def ranks_below(launcher: int) -> Dict[int, int]:
     Data loaders have those of their rank, and so has a script around it: of each rank it is the uppermost
     Python, or else the uppermost process.
     """
-    below: Dict[int, List[int]] = {}
-    for pid, one in process_usages().items():
-        below.setdefault(one.parent, []).append(pid)
+    below = children_of(process_usages())
     layer, order = [launcher], [launcher]
     while layer:
         layer = [child for pid in layer for child in below.get(pid, ())]
