@@ -103,11 +103,11 @@ def _path(values: List[float]) -> str:
     highest = max(values)
     width = UNITS / len(values)
     points = [f"M0 {HEIGHT}"]
-    y = float(HEIGHT)
+    y = figure(HEIGHT)
     for number, value in enumerate(values):
-        top = HEIGHT - value / highest * (HEIGHT - 4)
+        top = figure(HEIGHT - value / highest * (HEIGHT - 4))
         if top != y:
-            points.append(f"H{figure(number * width)}V{figure(top)}")
+            points.append(f"H{figure(number * width)}V{top}")
             y = top
     return "".join([*points, f"H{figure(UNITS)}V{HEIGHT}z"])
 
@@ -117,7 +117,7 @@ def _sum(chosen: Sequence[Tuple[int, TransferSpan]]) -> TransferRow:
     slowest = duration(max((span.end or span.start) - span.start for span in spans))
     return TransferRow(
         direction=_name(spans[0]),
-        nodes=ranges([node for node, _ in chosen])[:MOST_ROWS],
+        nodes=ranges([node for node, _ in chosen]),
         files=_files(sum(span.files for span in spans), sum(span.by_length for span in spans)),
         size=size(sum(span.bytes for span in spans)),
         time=Text(f"up to {slowest}", f"最长 {slowest}"),

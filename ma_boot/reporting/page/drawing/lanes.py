@@ -131,7 +131,8 @@ def lane(node: NodeTimeline, seconds: float, chart: Chart) -> Lane:
     height = top + len(rows) * chart.row
     middles = {label: figure(top + row * chart.row + chart.row / 2) for label, row in rows.items()}
     processes = [process for run in node.runs for process in run.processes]
-    hit = next((process.label for process in processes if process.role == CAUSE), None)
+    causes = [process.label for process in processes if process.role == CAUSE]
+    hit = causes[-1] if causes else None  # those before it are of earlier attempts
     if not chart.dense:
         names = [RowName(label, label == hit, chart.row) for label in rows]
     elif height >= 2 * NAME_HEIGHT:
@@ -193,7 +194,8 @@ def _boxes(
         took = duration(end - phase.start)
         yield PhaseBox(
             kind=_phase_class(phase.name) + outcome,
-            title=f"{phase.name} {phase.outcome}, {took}" + (f": {phase.detail}" if phase.detail else ""),
+            title=f"{phase.name} {phase.outcome or 'without an end'}, {took}"
+            + (f": {phase.detail}" if phase.detail else ""),
             left=figure(left / 10),
             width=figure(max(NARROWEST, right - left) / 10),
             top=level * chart.phase,

@@ -14,7 +14,7 @@ from ma_boot.reporting.page.language.words import Text, code_shown, ranges
 from ma_boot.reporting.page.sections import facts, header, incident_rows, log_ends, logs_to_read, process_rows
 from ma_boot.reporting.page.transfers import transfers
 from ma_boot.reporting.timeline import Timeline, read_events, timeline_of
-from tests.synthetic import Writer, synthetic_job
+from tests.synthetic import Writer
 
 
 def line_of(*nodes: Writer) -> Timeline:
@@ -315,11 +315,3 @@ class TestDrawing:
         assert lane(few.nodes[0], few.seconds, chart).rows == ()
         failed = line_of(processes(8, code=3))
         assert lane(failed.nodes[0], failed.seconds, chart).rows == (("rank 0", True, 0),)
-
-
-def test_a_page_of_1500_nodes_has_every_lane_and_says_what_does_not_fit() -> None:
-    line = timeline_of([read_events(file, lambda text: text) for file in synthetic_job(1500, 8)])
-    page = page_text(line, {})
-    assert len(page.encode()) < 2_000_000
-    drawn = page.count("<title>rank ") // 8
-    assert f"{1500 - drawn} more nodes do not fit on this page." in page

@@ -147,13 +147,17 @@ def test_how_a_rehearsal_was_started_is_shown(rehearsed: bool) -> None:
     assert ("on this machine" in page, "ma_boot --local train.py" in page) == (rehearsed, rehearsed)
 
 
-def test_a_page_of_many_nodes_keeps_room_for_the_log_of_the_cause() -> None:
-    line = timeline_of([read_events(file, lambda text: text) for file in synthetic_job(1500, 8, fails=5)])
+def test_of_1500_nodes_the_one_that_failed_is_drawn_and_there_is_room_for_its_log() -> None:
+    files = synthetic_job(1500, 8, fails=1499 * 8)
+    line = timeline_of([read_events(file, lambda text: text) for file in files])
     failed = line.outcome.process
     assert failed is not None
     page = page_text(line, {failed.log_file: "the very last words\n" * 300})
-    assert page.count("the very last words") > 300, "in the head, and whole among the logs"
     assert len(page.encode()) < 2_000_000
+    drawn = page.count("<title>rank ") // 8
+    assert f"{1500 - drawn} more nodes do not fit on this page." in page
+    assert "<title>rank 11992: 137 SIGKILL" in page
+    assert page.count("the very last words") > 300, "in the head, and whole among the logs"
 
 
 def test_processes_are_those_of_the_last_run() -> None:
@@ -264,12 +268,6 @@ def test_what_fits_is_taken_in_the_order_of_interest_until_there_is_no_room() ->
         "the next one does not fit, and none after it"
     )
     assert _fitting(parts, [3], 4) == []
-
-
-def test_of_very_many_nodes_the_one_that_failed_is_drawn() -> None:
-    files = synthetic_job(1500, 8, fails=1499 * 8)
-    page = page_text(timeline_of([read_events(file, lambda text: text) for file in files]), {})
-    assert "<title>rank 11992: 137 SIGKILL" in page
 
 
 def test_paths_look_like_paths_and_words_do_not() -> None:

@@ -11,6 +11,7 @@ from ma_boot.reporting.page.drawing.lanes import Chart, lane
 from ma_boot.reporting.page.headline import headline, missing_nodes, said
 from ma_boot.reporting.page.language import same
 from ma_boot.reporting.page.sections import facts, header, incident_rows, logs_to_read
+from ma_boot.reporting.page.transfers import transfers
 from ma_boot.reporting.timeline import Timeline, read_events, timeline_of
 from tests.synthetic import BEGAN, Writer, small_job
 
@@ -83,6 +84,31 @@ class TestLanes:
         line = line_of(node)
         bars = lane(line.nodes[0], line.seconds, Chart.of(line)).bars
         assert [[stroke.kind for stroke in bar.strokes] for bar in bars] == [["unknown"], ["unknown"]]
+
+    def test_the_name_that_is_marked_is_that_of_the_last_cause(self) -> None:
+        node = node_with()
+        for start, rank in ((2, 1), (30, 0)):
+            for one in (0, 1):
+                node.at(start, "start", label=f"rank {one}", rank=one)
+            node.at(start + 9, "exit", label=f"rank {rank}", code=3, stopped=False)
+        node.at(50, "end", exit_code=3, by="training", label="rank 0")
+        line = line_of(node)
+        drawn = lane(line.nodes[0], line.seconds, Chart.of(line))
+        assert [(row.text, row.hit) for row in drawn.rows] == [("rank 0", True), ("rank 1", False)]
+
+    def test_a_phase_without_an_end_says_so(self) -> None:
+        node = node_with()
+        node.at(2, "phase-start", phase="run")
+        node.at(9, "stop", reason="SIGTERM received")
+        line = line_of(node)
+        *_, box = lane(line.nodes[0], line.seconds, Chart.of(line)).phases
+        assert box.title == "run without an end, 7.0 s"
+
+    def test_a_steady_transfer_is_one_stroke(self) -> None:
+        node = node_with()
+        node.at(90, "transfer", direction="upload", files=2, bytes=1_300_000_000, seconds=10)
+        (curve,) = transfers(line_of(node)).curves
+        assert curve.path == "M0 72H885V56.9H890V4H1000V72z"
 
 
 class TestHeadline:
