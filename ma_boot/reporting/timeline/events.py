@@ -7,6 +7,7 @@ import re
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 MOST_CHARACTERS = 4000  # of one string
+MOST_PARTS = 4096  # of one list: so many ranks may hang at one place
 MOST_DEPTH = 8
 MOST_MEASURED = 600  # events of metrics in a file
 _MEASURED = '"kind": "metrics"'
@@ -57,7 +58,7 @@ def _clean(value: Any, hide: Hide, depth: int) -> Any:
     if isinstance(value, str):
         return hide(printable(value[: 2 * MOST_CHARACTERS]))[:MOST_CHARACTERS]
     if isinstance(value, list) and depth:
-        return [_clean(part, hide, depth - 1) for part in value[:2000]]
+        return [_clean(part, hide, depth - 1) for part in value[:MOST_PARTS]]
     if isinstance(value, dict) and depth:
         some = list(value.items())[:200]
         return {hide(printable(name[:200]))[:100]: _clean(part, hide, depth - 1) for name, part in some}

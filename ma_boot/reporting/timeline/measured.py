@@ -9,7 +9,6 @@ from ma_boot.reporting.timeline.job_timeline import HangStacks, Measurement, Sta
 
 MOST_GROUPS = 64
 MOST_STACK = 4000  # characters
-MOST_RANKS = 4096
 _OF_CARDS = ("utilisation", "memory", "temperature", "power")
 _OF_RANKS = ("step_time", "loss", "cpu", "rss", "threads", "read", "written")
 
@@ -44,7 +43,7 @@ def _who(named: Event) -> str:
 
 def _group(one: Mapping[str, Any]) -> StackGroup:
     ranks = one.get("ranks")
-    known = [rank for rank in ranks[:MOST_RANKS] if _is_rank(rank)] if isinstance(ranks, list) else []
+    known = [rank for rank in ranks if _is_rank(rank)] if isinstance(ranks, list) else []
     return StackGroup(tuple(known), words(one, "stack", MOST_STACK))
 
 

@@ -28,11 +28,16 @@ def test_stacks_are_those_of_known_ranks_each_cut() -> None:
     assert (found.at, found.suspect, found.why) == (7.0, "node 3, rank 27", "w" * 600)
     assert found.groups[0] == ((0, 1_000_000), "s" * 4000)
     assert len(found.groups) == 63, "of 64, one of which is none"
-    many = hang_stacks(7.0, {"folded": [{"ranks": list(range(5000)), "stack": ""}]})
-    assert many.groups[0].ranks == tuple(range(4096))
     for nothing in ({}, {"folded": "x", "suspect": "y"}, {"folded": [{"ranks": "x"}], "suspect": {}}):
         assert [group.ranks for group in hang_stacks(7.0, nothing).groups] in ([], [()])
         assert hang_stacks(7.0, nothing)[2:] == ("", "")
+
+
+def test_4096_ranks_may_hang_at_one_place() -> None:
+    node = Writer(0, 10**12)
+    node.at(0, "stacks", folded=[{"ranks": list(range(4097)), "stack": ""}])
+    (found,) = run_of(node).stacks
+    assert found.groups[0].ranks == tuple(range(4096))
 
 
 @pytest.mark.parametrize(

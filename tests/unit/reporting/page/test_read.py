@@ -160,9 +160,9 @@ class TestFiles:
 
     def test_long_lists_and_texts_are_cut(self) -> None:
         many = {f"{number:0200}"[::-1]: number for number in range(300)}
-        text = json.dumps({"kind": "x", "a": list(range(3000)), "b": "x" * 9000, "c" * 200: 1, "d": many})
+        text = json.dumps({"kind": "x", "a": list(range(5000)), "b": "x" * 9000, "c" * 200: 1, "d": many})
         (event,) = read_events(text, lambda text: text).events
-        assert (len(event["a"]), len(event["b"]), event["c" * 100]) == (2000, 4000, 1)
+        assert (len(event["a"]), len(event["b"]), event["c" * 100]) == (4096, 4000, 1)
         assert list(event["d"])[-1] == "991" + "0" * 97
 
     def test_secrets_are_masked_before_a_text_is_cut(self) -> None:
