@@ -14,7 +14,7 @@ from ma_boot.modelarts import Channel, ChannelContent
 from ma_boot.reporting import HangSuspect, RunResult, WorkerExit
 from ma_boot.reporting.exit_report import Ending, end_event, failure_document, report_lines
 from ma_boot.reporting.journal import PhaseRecord
-from tests.golden import golden
+from tests.unit.reporting.golden.kept import golden
 
 RAISED = 'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n{}\n'
 JOB = cast(Any, SimpleNamespace(log_dir="/log", host="worker-1"))
@@ -95,4 +95,4 @@ def test_a_report_is_as_it_was(name: str) -> None:
         json.dumps(failure_document(ending), indent=1, ensure_ascii=False),
     )
     now = "\n\n".join(parts) + "\n"
-    assert now == golden(Path(__file__).with_name("golden") / f"{name.replace(' ', '_')}.txt", now)
+    assert now == golden(Path(__file__).with_name("reports") / f"{name.replace(' ', '_')}.txt", now)

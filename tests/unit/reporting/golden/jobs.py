@@ -1,4 +1,4 @@
-"""Jobs whose pages are kept in `golden`: between them they have whatever a page can show."""
+"""Jobs whose pages are kept: between them they have whatever a page can show."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ import pytest
 
 from ma_boot.reporting.page.compose import page_text
 from ma_boot.reporting.timeline import Timeline, read_events, timeline_of
-from tests.golden import golden
-from tests.unit.reporting.page.golden_jobs import jobs, tails
+from tests.unit.reporting.golden.kept import golden
+from tests.unit.reporting.golden.jobs import jobs, tails
 
 COMPARED = {"succeeded": "failed_again"}
 JOBS = jobs()
@@ -26,4 +26,4 @@ def test_a_page_is_as_it_was(name: str) -> None:
     page = page_text(line_of(JOBS[name]), tails(), {"/log/rank-3": "./rank-3"}, other)
     head = page[page.index("<link") : page.index("<style>")]
     shown = head + page[page.index("<main") : page.index("<footer>")]
-    assert shown == golden(Path(__file__).with_name("golden") / f"{name}.html", shown)
+    assert shown == golden(Path(__file__).with_name("pages") / f"{name}.html", shown)

@@ -1,0 +1,1 @@
+"""Whole pages and reports, compared with those that are kept here."""
