@@ -9,8 +9,8 @@ import pytest
 
 from ma_boot.reporting.page.compose import page_text
 from ma_boot.reporting.timeline import Timeline, read_events, timeline_of
-from tests.unit.reporting.golden.kept import golden
 from tests.unit.reporting.golden.jobs import jobs, tails
+from tests.unit.reporting.golden.kept import golden
 
 COMPARED = {"succeeded": "failed_again"}
 JOBS = jobs()
