@@ -93,11 +93,12 @@ def _failed(process: ProcessSpan, where: Text) -> Text:
 def _stopped(timeline: Timeline, signal: str) -> Text:
     """Names the nodes without an end, too: the loss of one may be why the others were stopped."""
     subject, silent = _subject(timeline), _silent_nodes(timeline)
-    nodes = node_list(silent)
-    more = Text(f"; node {nodes.en} recorded no end", f"；节点 {nodes.zh} 没有结束记录")
+    nodes, several = node_list(silent), "s" if len(silent) > 1 else ""
+    more = Text(f"; node{several} {nodes.en} recorded no end", f"；节点 {nodes.zh} 没有结束记录")
     en, zh = more if silent else same("")
+    was = "were" if subject.en.startswith("Nodes") else "was"
     return Text(
-        f"{subject.en} was stopped by {signal} from outside{en}.",
+        f"{subject.en} {was} stopped by {signal} from outside{en}.",
         f"{subject.zh}被外部信号 {signal} 停止{zh}。",
     )
 

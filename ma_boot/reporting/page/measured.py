@@ -10,6 +10,7 @@ from ma_boot.reporting.page.drawing import Scale
 from ma_boot.reporting.page.fill import NOTHING, Html, fill, joined
 from ma_boot.reporting.page.language import Text, in_both, ranges
 from ma_boot.reporting.page.layout import axis, box, table
+from ma_boot.reporting.page.sections import commands
 from ma_boot.reporting.timeline import HangStacks, StackGroup, Timeline
 
 MOST_GROUPS = 24
@@ -57,10 +58,8 @@ def comparison_part(this: Timeline, other: Timeline, lanes: Sequence[Html], name
         Text("the other run", "另一次运行"),
         Text("the other", "另一次"),
     )
-    commands = [
-        next((run.command for _, run in line.all_runs() if run.command), "") for line in (this, other)
-    ]
-    differ = commands[0] != commands[1] and all(commands)
+    started = [next((command for _, command in commands(line)), "") for line in (this, other)]
+    differ = started[0] != started[1] and all(started)
     headings = (Text("this run", "本次运行"), Text("the other run", "另一次运行"))
     return fill(
         "comparison",
@@ -69,7 +68,7 @@ def comparison_part(this: Timeline, other: Timeline, lanes: Sequence[Html], name
         lanes=joined(lanes, "\n"),
         commands=joined(
             fill("command", heading=heading, box=box(command))
-            for heading, command in zip(headings, commands)
+            for heading, command in zip(headings, started)
             if differ
         ),
     )

@@ -213,8 +213,8 @@ def _row(members: Sequence[Tuple[int, ProcessSpan]]) -> ProcessRow:
 def _labels(processes: Sequence[ProcessSpan]) -> str:
     """`rank 0–7, scheduler`."""
     found = ranges([process.rank for process in processes if process.rank is not None])
-    others = [process.label for process in processes if process.rank is None]
-    return ", ".join([*([f"rank {found}"] if found else []), *others[:8]])[:MOST_CHARACTERS]
+    others = dict.fromkeys(process.label for process in processes if process.rank is None)
+    return ", ".join([*([f"rank {found}"] if found else []), *others])[:MOST_CHARACTERS]
 
 
 def _spread(seconds: Sequence[float]) -> str:

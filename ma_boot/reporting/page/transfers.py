@@ -83,7 +83,7 @@ def _pieces(transfer: TransferSpan) -> Iterator[Tuple[float, float, int]]:
     """The bytes between one sample and the next, before the first one and after the last one."""
     at, before = transfer.start, 0
     for moment, count in transfer.samples:
-        if moment >= at and count > before:
+        if moment >= at and count >= before:
             yield at, moment, count - before
             at, before = moment, count
     if transfer.end is not None and transfer.bytes > before:

@@ -101,6 +101,7 @@ class TestAStalledReader:
         console.write(b"\n")
         console.write(b"lost\nlost\n")
         assert console.dropped_lines == 2
+        assert console.pause() == 0, "nobody waits in vain"
         found = read(pipe[0], 4 * MIB + 1)
         assert b"lost" not in found
         notice = b"[ma_boot] 2 lines are not shown here: standard output was blocked\n"
@@ -329,6 +330,7 @@ def test_every_exit_code_of_ours_has_its_words() -> None:
         (4.0, 4.0, 7, (), [0, 0, 0, 7]),
         (3.5, 9.0, 11, (), [0, 0, 0, 11]),
         (0.0, 4.0, 20, ((3.0, 30),), [10, 10, 10, 0]),
+        (0.0, 4.0, 40, ((1.0, 10), (3.0, 10)), [10, 0, 0, 30]),
         (0.0, 4.0, 30, ((1.0, 10), (0.5, 15), (2.0, 5), (3.0, 30)), [10, 10, 10, 0]),
     ],
 )

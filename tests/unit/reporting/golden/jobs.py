@@ -19,6 +19,8 @@ def jobs() -> Dict[str, List[str]]:
         "many_nodes": many_nodes(),
         "rehearsed": rehearsed(),
         "refused": refused(),
+        "stopped": stopped("stopped by SIGTERM"),
+        "stopped_later": stopped("stopped by SIGTERM; before that, rank 0 ended with exit code 7"),
     }
 
 
@@ -44,10 +46,11 @@ def failed_again() -> List[str]:
         name="flowers",
         nodes=3,
         host="a",
-        command="ma_boot -- python train.py",
-        schedule_count=2,
+        command="ma_boot -- python first.py",
+        schedule_count=1,
     )
     again.phase("run", 1, 40, "failed", "rank 0 ended with exit code 1")
+    again.at(1, "routes", inputs=[["/cache/old", "obs://b/old/"]], outputs=[])
     started(again, 1, 0, 1)
     ended(again, 39, 0, code=1)
     ended(again, 39.5, 1, code=143, signal=15, stopped=True)
@@ -305,3 +308,20 @@ def refused() -> List[str]:
     cause = "inputs are not in OBS:\n  - obs://b/a\n  - obs://b/c\n  -> check the bucket, upper and lower case, and `/` at the end (a directory); for an optional input set required: false"
     node.at(0.008, "end", exit_code=66, by="ma_boot", cause=cause)
     return [node.text()]
+
+
+def stopped(cause: str) -> List[str]:
+    """A stop from outside; a transfer of each direction goes on, and nothing is known of a second node's end."""
+    node, other = Writer(0, 10**12), Writer(1, 10**12)
+    node.phase("job", 0, 2)
+    node.at(1, "job", name="", nodes=4)
+    node.at(3, "phase-start", phase="fetching")
+    node.at(4, "progress", direction="download", bytes_done=3000)
+    node.at(5, "progress", direction="sideways", bytes_done=10)
+    started(node, 6, 0)
+    if ";" in cause:
+        ended(node, 7, 0, code=7)
+    node.at(9, "stop", reason="SIGTERM received")
+    node.at(12, "end", exit_code=143, by="signal", cause=cause, signal=15)
+    other.phase("job", 1, 2)
+    return [node.text(), other.text()]

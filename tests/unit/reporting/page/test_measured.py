@@ -228,6 +228,17 @@ class TestComparison:
         assert shown("a x", "a x") == []
         assert shown("a x", "") == []
 
+    def test_the_command_of_a_run_that_was_repeated_is_that_of_the_last_time(self) -> None:
+        again = Writer(0, 10**12)
+        for number in range(2):
+            again.phase("job", 10 * number, 10 * number + 1)
+            again.at(10 * number + 1, "job", name="new", command=f"try {number}")
+        old = Writer(0, 10**12)
+        old.at(0, "job", name="old", command="try 0")
+        page = page_text(line_of(again.text()), {}, None, line_of(old.text()))
+        comparison = page[page.index('id="comparison"') :].partition('id="time"')[0]
+        assert re.findall("<pre>(.*?)</pre>", comparison) == ["try 1", "try 0"]
+
     def test_of_many_nodes_32_are_compared(self) -> None:
         for count in (32, 33):
             line = line_of(*synthetic_job(count, 1))

@@ -321,7 +321,7 @@ DEEP = st.just("[" * 100_000)
 LINE = st.one_of(EVENT.map(json.dumps), JSON.map(json.dumps), st.text(max_size=40), DEEP)
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(st.lists(st.tuples(st.lists(LINE, max_size=25), st.integers(0, 30)), max_size=3))
 def test_whatever_the_events_are_there_is_a_page(files: List[Tuple[List[str], int]]) -> None:
     texts = ["\n".join(lines)[: -torn or None] for lines, torn in files]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Optional
+from typing import List, Optional, Tuple
 
 import pytest
 
@@ -10,7 +10,7 @@ from ma_boot.reporting.page.compose import page_text
 from ma_boot.reporting.page.drawing.lanes import Chart, lane
 from ma_boot.reporting.page.headline import headline, missing_nodes, said
 from ma_boot.reporting.page.language import same
-from ma_boot.reporting.page.sections import facts, header, incident_rows, logs_to_read
+from ma_boot.reporting.page.sections import facts, header, incident_rows, logs_to_read, process_rows
 from ma_boot.reporting.page.transfers import transfers
 from ma_boot.reporting.timeline import Timeline, read_events, timeline_of
 from tests.synthetic import BEGAN, Writer, small_job
@@ -96,6 +96,31 @@ class TestLanes:
         drawn = lane(line.nodes[0], line.seconds, Chart.of(line))
         assert [(row.text, row.hit) for row in drawn.rows] == [("rank 0", True), ("rank 1", False)]
 
+    @pytest.mark.parametrize(
+        ("start", "first", "end", "strokes"),
+        [
+            (100, 150, 200, ("M100 8H150", "M150 8H200")),
+            (100, None, 200, ("M100 8H200", "M199 8H200")),
+            (100, 100.5, 200, ("M100 8H100.5", "M100.5 8H200")),
+            (100, 199.5, 200, ("M100 8H199.5", "M199.5 8H200")),
+            (100, 100, 200, ("M100 8H200",)),
+            (100, 300, 200, ("M100 8H200", "M199 8H200")),
+            (100, None, 100, ("M100 8H101",)),
+            (100, 100.5, 100.5, ("M100 8H100.5", "M100.5 8H101")),
+        ],
+    )  # fmt: skip
+    def test_a_bar_is_quiet_until_the_first_output_and_its_end_stays_visible(
+        self, start: float, first: Optional[float], end: float, strokes: Tuple[str, ...]
+    ) -> None:
+        node = Writer(0, 10**12)
+        node.at(0, "start", label="rank 0", rank=0)
+        node.at(1000, "end", exit_code=0)
+        (line,) = (line_of(node).nodes,)
+        process = line[0].runs[0].processes[0]._replace(start=start, first_output=first, end=end)
+        shown = line[0]._replace(runs=(line[0].runs[0]._replace(processes=(process,)),))
+        (bar,) = lane(shown, 1000.0, Chart.of(line_of(node))).bars
+        assert tuple(stroke.path for stroke in bar.strokes) == strokes
+
     def test_a_phase_without_an_end_says_so(self) -> None:
         node = node_with()
         node.at(2, "phase-start", phase="run")
@@ -134,7 +159,7 @@ class TestHeadline:
         assert headline(timeline_of([read_events(text, lambda text: text)])).en == "Rank 1 on node 0 hung."
 
     @pytest.mark.parametrize(
-        ("numbers", "words"), [([1], "Node 1 was stopped"), ([0, 1], "Nodes 0, 1 was stopped")]
+        ("numbers", "words"), [([1], "Node 1 was stopped"), ([0, 1], "Nodes 0, 1 were stopped")]
     )
     def test_a_part_of_the_nodes_speaks_for_itself(self, numbers: List[int], words: str) -> None:
         nodes = [node_with(number) for number in numbers]
@@ -142,6 +167,14 @@ class TestHeadline:
             node.at(0, "job", name="j", nodes=3)
             node.at(2, "end", exit_code=143, by="signal", signal=15)
         assert headline(line_of(*nodes)).en.startswith(words)
+
+    def test_nodes_without_an_end_are_named_beside_a_stop(self) -> None:
+        nodes = [node_with(number) for number in range(3)]
+        nodes[0].at(2, "end", exit_code=143, by="signal", signal=15)
+        assert headline(line_of(*nodes)) == (
+            "The job was stopped by SIGTERM from outside; nodes 1, 2 recorded no end.",
+            "作业被外部信号 SIGTERM 停止；节点 1, 2 没有结束记录。",
+        )
 
     def test_how_many_nodes_are_missing_is_known_up_to_4096(self) -> None:
         node = node_with(1)
@@ -197,6 +230,15 @@ class TestHeadline:
             node.at(10 + node.node, "dropped", lines=7)
         (row,) = incident_rows(line_of(*nodes))
         assert (row.at, row.clock - BEGAN) == ("10.0 s – 11.0 s", 10.0)
+
+
+def test_the_command_of_each_node_is_named_once() -> None:
+    nodes = [node_with(number) for number in range(3)]
+    for node in nodes:
+        ran(node, "command", None, 9)
+    ran(nodes[0], "scheduler", None, 9)
+    (row,), _ = process_rows(line_of(*nodes))
+    assert (row.processes, row.nodes) == ("command, scheduler", "0–2")
 
 
 class TestLogs:
