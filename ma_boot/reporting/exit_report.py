@@ -13,6 +13,7 @@ from ma_boot.reporting.explain import (
     failed_mpi_rank,
     last_exception,
     last_words,
+    one_of_mpiruns_ranks_failed,
     output_of_failed_rank,
     own_words,
 )
@@ -102,8 +103,11 @@ def exit_status(ending: Ending) -> ExitStatus:
 
 def _described(failure: WorkerExit) -> str:
     """How the process that failed first ended."""
-    rank = failed_mpi_rank(failure.output)
-    who = failure.label if rank is None else f"rank {rank} under {failure.label}"
+    rank, who = failed_mpi_rank(failure.output), failure.label
+    if rank is not None:
+        who = f"rank {rank} under {who}"
+    elif one_of_mpiruns_ranks_failed(failure.output):
+        who = f"a rank under {who}"
     text = f"{who} {failure.how()} after {failure.seconds:.1f} s (the training's own code)"
     return ": ".join(filter(None, [text, explanation(failure), words_of(failure)]))
 

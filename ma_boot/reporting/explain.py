@@ -46,6 +46,7 @@ _MPIRUN_FAILURES = (  # Open MPI 4
     r"The first process to do so was:\s+Process name: \[\[\d+,\d+\],\s?(\d+)\]",
     r"mpirun noticed that process rank (\d+) with PID \d+ on node \S+ exited on signal",
 )
+_MPIRUN_FAILURE_OF_A_RANK = r"Primary job\s+terminated normally, but \d+ process"
 
 
 def explanation(ended: WorkerExit) -> Optional[str]:
@@ -115,12 +116,21 @@ def failed_mpi_rank(output: str) -> Optional[int]:
     return int(found.group(1)) if found else None
 
 
+def one_of_mpiruns_ranks_failed(output: str) -> bool:
+    """Whether mpirun reports that a rank failed, which one it may not know: not all had started by then."""
+    return re.search(_MPIRUN_FAILURE_OF_A_RANK, output) is not None
+
+
 def output_of_failed_rank(output: str) -> str:
     """Of mpirun's output only what the rank printed that failed first, without tags; any other unchanged.
 
-    With `--tag-output` Open MPI tags each piece that it reads, which may begin in the middle of a line.
+    If mpirun does not say which one that is, it is the first one with a traceback. With `--tag-output` Open
+    MPI tags each piece that it reads, which may begin in the middle of a line.
     """
     rank = failed_mpi_rank(output)
+    if rank is None and one_of_mpiruns_ranks_failed(output):
+        raised = re.search(_MPIRUN_TAG.format(r"(\d+)") + re.escape(_TRACEBACK), output)
+        rank = int(raised.group(1)) if raised else None
     if rank is None:
         return output
     tag = re.compile(_MPIRUN_TAG.format(rank))

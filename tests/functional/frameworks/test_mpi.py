@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -51,6 +52,18 @@ def test_the_rank_that_fails_first_is_the_cause(node: Node, how: str, code: int,
     if how == "raise":
         assert failure["last_words"][0] == "Traceback (most recent call last):"
         assert failure["last_words"][-1] == "ValueError: planted in rank 2"
+
+
+@pytest.mark.parametrize(("how", "code"), [("kill -9 $$", 137), ("exit 7", 7)])
+def test_a_rank_that_fails_before_all_have_started_is_not_taken_for_mpirun(
+    node: Node, how: str, code: int
+) -> None:
+    """mpirun mostly says then only that one of them has failed."""
+    program = f"[ $OMPI_COMM_WORLD_RANK = 0 ] && {how}; exec sleep 600"
+    ended = node.boot("--rendezvous", "mpi", "--", "sh", "-c", program)
+    assert ended.code == code, ended.output
+    (said,) = re.findall(r": (.*) under mpirun ended with exit code", ended.output.splitlines()[-1])
+    assert said in ("a rank", "rank 0")
 
 
 def test_sigterm_ends_mpirun_and_its_ranks(node: Node) -> None:

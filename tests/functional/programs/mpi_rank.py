@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 NAMES = (
     "OMPI_COMM_WORLD_SIZE",
@@ -16,12 +17,25 @@ NAMES = (
     "RANK_TABLE_FILE",
     "RANK_SIZE",
 )
+
+
+def wait_for_the_others() -> None:
+    """Until all ranks run and mpirun, which has started them, waits for them: else it may not say who failed."""
+    up = Path(os.environ["HOME"])
+    while len(list(up.glob("up.*"))) < int(os.environ["OMPI_COMM_WORLD_SIZE"]):
+        time.sleep(0.01)
+    while Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(") ")[2][0] != "S":
+        time.sleep(0.01)
+
+
 rank = os.environ["OMPI_COMM_WORLD_RANK"]
 seen = {"rank": rank, **{name: os.environ.get(name) for name in NAMES}}
 sys.stdout.write(f"seen {json.dumps(seen)}\n")
 sys.stdout.flush()
 if len(sys.argv) > 1:
+    Path(os.environ["HOME"], f"up.{rank}").touch()
     if rank == "2" and sys.argv[1] != "wait":
+        wait_for_the_others()
         if sys.argv[1] == "raise":
             raise ValueError("planted in rank 2")
         if sys.argv[1].isdecimal():

@@ -15,6 +15,7 @@ from ma_boot.reporting.explain import (
     last_exception,
     last_words,
     missing_files,
+    one_of_mpiruns_ranks_failed,
     output_of_failed_rank,
 )
 from ma_boot.reporting.result import WorkerExit
@@ -165,6 +166,29 @@ def test_of_mpiruns_output_only_that_of_the_rank_is_shown() -> None:
     assert output_of_failed_rank(MPIRUN.format(1)) == "Traceback\nstep 2"
     assert output_of_failed_rank(MPIRUN.format(5)) == MPIRUN.format(5), "it printed nothing"
     assert output_of_failed_rank("[1,1]<stdout>: step 1") == "[1,1]<stdout>: step 1"
+
+
+# Open MPI 4.1.4, of a rank that failed before all the others had started
+MPIRUN_NAMES_NOBODY = """[1,0]<stdout>:step 1
+[1,3]<stderr>:Traceback (most recent call last):
+[1,1]<stderr>:Traceback (most recent call last):
+[1,3]<stderr>:  File "train.py", line 1, in <module>
+[1,3]<stderr>:ValueError: of rank 3
+[1,1]<stderr>:  File "train.py", line 1, in <module>
+[1,1]<stderr>:ValueError: of rank 1
+--------------------------------------------------------------------------
+Primary job  terminated normally, but 1 process returned
+a non-zero exit code. Per user-direction, the job has been aborted.
+--------------------------------------------------------------------------
+"""
+
+
+def test_mpirun_may_not_know_which_rank_failed() -> None:
+    assert failed_mpi_rank(MPIRUN_NAMES_NOBODY) is None
+    assert one_of_mpiruns_ranks_failed(MPIRUN_NAMES_NOBODY)
+    assert not one_of_mpiruns_ranks_failed("mpirun was unable to find the specified executable file")
+    assert last_exception(output_of_failed_rank(MPIRUN_NAMES_NOBODY)) == "ValueError: of rank 3"
+    assert last_words(output_of_failed_rank(MPIRUN_NAMES_NOBODY))[-1] == "ValueError: of rank 3"
 
 
 @pytest.mark.parametrize(
