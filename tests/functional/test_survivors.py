@@ -81,7 +81,8 @@ def output_of(place: Path, tests: str) -> str:
         "no:cacheprovider",
         "test_it.py",
     ]
-    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environ = {**own, "PYTHONPATH": str(ROOT)}  # PYTEST_ADDOPTS is for the tests around it
     done = subprocess.run(argv, cwd=place, env=environ, stdout=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 1, done.stdout
     return done.stdout
