@@ -173,11 +173,12 @@ class Console:
     def _print_next(self) -> None:
         with self._changed:
             data, last = self._queue[0], len(self._queue) == 1
+        shown = data
         if self._colours:
             from ma_boot.reporting.colours import painted  # only for a terminal
 
-            data = painted(data)
-        whole = self._put(self._with_below(data, last))
+            shown = painted(data)
+        whole = self._put(self._with_below(shown, last))
         with self._changed:
             self._queue.popleft()
             self._queued -= len(data)

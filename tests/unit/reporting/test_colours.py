@@ -7,9 +7,11 @@ import re
 from pathlib import Path
 
 import pytest
+from rich.text import Text
 
 from ma_boot.reporting.colours import painted
 from ma_boot.reporting.console import Console
+from ma_boot.reporting.terminal import rendered
 
 RED, YELLOW, GREEN, PLAIN = b"\x1b[31m", b"\x1b[33m", b"\x1b[32m", b"\x1b[0m"
 SGR = re.compile(rb"\x1b\[\d*m")
@@ -60,3 +62,10 @@ def test_only_a_console_with_colours_paints(tmp_path: Path, colours: bool) -> No
     text = (tmp_path / "out").read_bytes()
     assert (b"\x1b" in text) is colours
     assert SGR.sub(b"", text) == b"[rank 0] ERROR\n[rank 1] fine\n"
+
+
+def test_what_is_shown_below_has_its_colours_and_the_width_of_the_terminal() -> None:
+    assert rendered(Text("rank 0 rank 1", style="red"), 6) == [
+        "\x1b[31mrank 0\x1b[0m",
+        "\x1b[31mrank 1\x1b[0m",
+    ]

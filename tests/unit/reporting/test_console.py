@@ -18,6 +18,7 @@ import pytest
 
 from ma_boot.errors import CannotCreate, ExitCode, Stopped
 from ma_boot.reporting import Console, Journal, has_colours, is_interactive, print_bytes, print_lines
+from ma_boot.reporting.colours import painted
 from ma_boot.reporting.page.language.words import OUR_CODES
 from ma_boot.reporting.page.transfers import rates
 from ma_boot.reporting.timeline.job_timeline import TransferSpan
@@ -72,6 +73,18 @@ class TestAStalledReader:
             console.flush()
         assert calls == [1]
 
+    def test_colours_do_not_make_room(self, pipe: Tuple[int, int]) -> None:
+        console = Console(pipe[1], patience=600, colours=True)
+        line = b"[rank 0] ERROR\n"
+        console.write(1000 * line)
+        read(pipe[0], len(painted(1000 * line)))
+        console.flush()
+        for _ in range(4):
+            console.write(b"x" * (MIB - 1) + b"\n")
+        console.write(b"\n")
+        assert console.pause() > 500
+        read(pipe[0], 4 * MIB + 1)
+
     def test_writing_on_is_no_sign_of_a_reader(self, pipe: Tuple[int, int]) -> None:
         console = Console(pipe[1], patience=0.3)
         console.write(b"x" * (5 * MIB) + b"\n")
@@ -81,7 +94,8 @@ class TestAStalledReader:
             return console.dropped_lines > 0
 
         eventually(dropped_after_another, "lines are dropped")
-        read(pipe[0], 5 * MIB)
+        lost = f"[ma_boot] {console.dropped_lines} lines are not shown here: standard output was blocked\n"
+        assert read(pipe[0], console.accepted + len(lost)).endswith(lost.encode())
 
     def test_who_has_not_paused_is_not_called(self, pipe: Tuple[int, int]) -> None:
         console, called = Console(pipe[1]), threading.Event()
