@@ -41,11 +41,11 @@ def test_earlier_files_get_the_first_free_number(tmp_path: Path) -> None:
 def test_a_file_is_the_users_and_the_groups_whatever_the_umask_is(tmp_path: Path, umask: int) -> None:
     before = os.umask(umask)
     try:
-        write_atomically(tmp_path / "new" / "table.json", "text")
+        write_atomically(tmp_path / "new" / "place" / "table.json", "text")
     finally:
         os.umask(before)
-    write_atomically(tmp_path / "new" / "table.json", "ü\ud800")
-    (written,) = (tmp_path / "new").iterdir()
+    write_atomically(tmp_path / "new" / "place" / "table.json", "ü\ud800")
+    (written,) = (tmp_path / "new" / "place").iterdir()
     assert (written.name, written.read_bytes()) == ("table.json", "ü\\ud800".encode())
     assert stat.S_IMODE(written.stat().st_mode) == 0o640
 

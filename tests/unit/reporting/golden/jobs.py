@@ -46,7 +46,7 @@ def failed_again() -> List[str]:
         name="flowers",
         nodes=3,
         host="a",
-        command="ma_boot -- python first.py",
+        command="",
         schedule_count=1,
     )
     again.phase("run", 1, 40, "failed", "rank 0 ended with exit code 1")

@@ -137,8 +137,9 @@ class TestFiles:
             assert (tmp_path / "page.1.html").read_text() == "earlier"
             assert "succeeded" in (tmp_path / "page.html").read_text()
             assert not write_in_time([tmp_path / "none"], tmp_path / "page.html", {}, inbox, said.append, 60)
-        assert len(said) == 1
-        assert f"cannot read the events {tmp_path / 'none'}: No such file" in said[0]
+        assert said == [
+            f"no page was made: cannot read the events {tmp_path / 'none'}: No such file or directory"
+        ]
 
     def test_a_page_that_takes_too_long_is_given_up_and_said(self, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "events")  # nobody writes to it

@@ -9,7 +9,7 @@ import pytest
 from ma_boot.reporting.page.compose import page_text
 from ma_boot.reporting.page.drawing.lanes import Chart, lane
 from ma_boot.reporting.page.headline import headline, missing_nodes, said
-from ma_boot.reporting.page.language import same
+from ma_boot.reporting.page.language import in_both, same
 from ma_boot.reporting.page.sections import facts, header, incident_rows, logs_to_read, process_rows
 from ma_boot.reporting.page.transfers import transfers
 from ma_boot.reporting.timeline import Timeline, read_events, timeline_of
@@ -230,6 +230,10 @@ class TestHeadline:
             node.at(10 + node.node, "dropped", lines=7)
         (row,) = incident_rows(line_of(*nodes))
         assert (row.at, row.clock - BEGAN) == ("10.0 s – 11.0 s", 10.0)
+
+
+def test_a_text_that_seems_to_be_nested_without_end_does_no_harm() -> None:
+    assert in_both("signal " * 5000 + "9").zh.startswith("信号 信号 ")
 
 
 def test_the_command_of_each_node_is_named_once() -> None:
