@@ -25,7 +25,7 @@ settings.register_profile("fuzz", max_examples=50_000, deadline=None, suppress_h
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-PROCESSES_PER_CORE = 2  # of tests: they wait more than they compute
+PROCESSES_PER_CORE = 3  # of tests: they wait more than they compute
 FAILED = pytest.StashKey[bool]()
 
 CREDENTIALS = {"OBS_ACCESS_KEY_ID": "AKPLANTED", "OBS_SECRET_ACCESS_KEY": "SKPLANTED"}

@@ -30,6 +30,7 @@ OWN_PYTHON = {"MABOOT_PYTHON": sys.executable}  # it has pytest; not taken unles
 GAP, COMMAND = '"please input your shell script here"', 'python "${execute_path}"/train.py --epochs 2'
 # Set by the shell, Python, pytest and MPI themselves, not by a start script for the training.
 NOISE = ("_", "PWD", "OLDPWD", "SHLVL", "LINES", "COLUMNS", "PYTEST_", "OMPI_", "PMIX_", "ORTE_", "OPAL_")
+EXTENDED = ("PATH", "PYTHONPATH", "LC_CTYPE")  # ma_boot adds to these
 TRAIN = """
 import json, os, sys
 print("training", *sys.argv[1:], flush=True)
@@ -173,7 +174,7 @@ def assert_all_is_there(script: Sequence[Mapping[str, str]], line: Sequence[Mapp
     """Every variable of the script's ranks has the same value in the line's; those may have more."""
     assert len(script) == len(line)
     for original, replacement in zip(script, line):
-        wanted = {name: value for name, value in given(original).items() if name not in ("PATH", "LC_CTYPE")}
+        wanted = {name: value for name, value in given(original).items() if name not in EXTENDED}
         assert {name: replacement.get(name) for name in wanted} == wanted
 
 
