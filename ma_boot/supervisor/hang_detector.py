@@ -200,12 +200,11 @@ class HangDetector:
             self._give_up(error)
 
     def _hear(self, message: PeerMessage, workers: Sequence[Worker]) -> None:
-        if message.kind == "stacks":
-            self._stacks[message.node] = message
+        if message.kind in ("stacks", "ended"):
+            kept = self._stacks if message.kind == "stacks" else self._ended
+            kept[message.node] = message
             if self._round is not None:
                 self._round.hear(message)
-        elif message.kind == "ended":
-            self._ended[message.node] = message
         elif message.kind != "hanging" or self._round is not None:
             return
         elif time.monotonic() >= self._last_round + ROUND_PAUSE:

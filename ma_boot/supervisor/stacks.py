@@ -64,11 +64,11 @@ def _dumped(
         try:
             output, errors = process.communicate(timeout=max(0.0, until - time.monotonic()))
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
+            process.kill()  # unless it has answered while another one was waited for
+            output, errors = process.communicate()
+        if process.returncode == -signal.SIGKILL:
             failed[pid] = f"py-spy did not answer within {seconds:.0f} s"
-            continue
-        if process.returncode == 0 and output.strip():
+        elif process.returncode == 0 and output.strip():
             found[pid] = output
         else:
             failed[pid] = f"py-spy failed: {errors.strip()}"

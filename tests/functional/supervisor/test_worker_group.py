@@ -176,6 +176,19 @@ class TestEnd:
         assert (run.succeeded, journal.screen()) == (True, "[ma_boot] begins\n")
         assert journal.events("stop") == journal.events("kill") == journal.events("dropped") == []
 
+    def test_a_failure_stops_the_others_at_once(
+        self, tmp_path: Path, inbox: SignalInbox, journal: EventLog
+    ) -> None:
+        def seconds() -> float:
+            supervise(
+                [shell(tmp_path, 0, "exit 3"), shell(tmp_path, 1, "exec sleep 600")],
+                Limits(), inbox, journal, os.environ, "test",
+            )  # fmt: skip
+            failure, stop = journal.events("exit")[-2], journal.events("stop")[-1]
+            return float(stop["monotonic_ns"] - failure["monotonic_ns"]) / 1e9
+
+        assert any(seconds() < 0.9 for _ in range(3)), "a busy machine is late once or twice"
+
     def test_what_another_nodes_failure_finds_here_is_told_and_all_ends(
         self, tmp_path: Path, inbox: SignalInbox, journal: EventLog
     ) -> None:

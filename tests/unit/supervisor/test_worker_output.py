@@ -260,6 +260,21 @@ def test_py_spy_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: py
     assert answer.startswith("no stacks: py-spy did not answer within 0 s, and the script does not call")
 
 
+def test_a_py_spy_that_hangs_costs_the_others_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is waited for first, and the other has answered long before its time is over."""
+    monkeypatch.setattr(stacks, "PYTHON_SECONDS", 1.0)
+    with subprocess.Popen(["sleep", "600"]) as stuck, subprocess.Popen(["sleep", "600"]) as other:
+        script = f'#!/bin/sh\n[ "$3" = {stuck.pid} ] && exec sleep 600\necho "stack of $3"\n'
+        (tmp_path / "py-spy").write_text(script)
+        (tmp_path / "py-spy").chmod(0o755)
+        path = f"{tmp_path}:/usr/bin:/bin"
+        answers = stacks_of([Asked(stuck.pid, path), Asked(other.pid, path)])
+        stuck.kill()
+        other.kill()
+    assert answers[0].startswith("no stacks: py-spy did not answer within 1 s, ")
+    assert answers[1] == f"stack of {other.pid}\n"
+
+
 def test_the_times_of_a_process_are_fields_of_proc() -> None:
     """proc(5) counts from 1, the pid and the name are before them: 4 is ppid, 6 session, 14 to 17 times, 22 starttime."""
     tick = os.sysconf("SC_CLK_TCK")
