@@ -30,6 +30,7 @@ from tests.survivors import descendants, end_survivors
 _OPTIONS = (
     *("-x", "-q", "-p", "no:cacheprovider", "--hypothesis-seed=0", "--hypothesis-profile=mutants"),
     *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
+    *("-m", "not mindspore and not torch and not kill and not rehearsals and not hangs"),  # as `make test`
 )
 _MEMORY = 8 << 30
 _FILE = 2 << 30
