@@ -129,7 +129,7 @@ class PreparedTransfer:
         """The directories that the routes are: even an empty input exists."""
         return (scan.ends.root for scan in self._scans.values() if not scan.ends.single)
 
-    def downloaded(self, copy: Copy, checked: bool = True) -> None:
+    def downloaded(self, copy: Copy, checked: bool) -> None:
         """Records that the file is complete, so that the next run does not fetch it.
 
         If its content was not `checked`, its MD5 is not recorded: it need not be that of the object.

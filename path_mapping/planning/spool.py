@@ -36,7 +36,7 @@ class Spool(Generic[Item]):
         import pickle  # slow to import, and only for millions of files
 
         self._file.seek(0, 2)
-        pickle.dump(self._batch, self._file, protocol=4)  # the highest of Python 3.7
+        pickle.dump(self._batch, self._file)
         self._batch = []
 
     def __iter__(self) -> Iterator[Item]:

@@ -15,7 +15,6 @@ from ma_boot.hangs import RankAtHang
 from ma_boot.processes import SignalInbox, process_stat
 from ma_boot.reporting import RunResult
 from ma_boot.supervisor import stacks_round
-from ma_boot.supervisor.hang_detector import HangDetector
 from ma_boot.supervisor.peers import Alone, PeerMessage
 from ma_boot.supervisor.stacks_round import StacksRound, _plogs, _reported, ends_heard, ranks_heard
 from tests.functional.node import eventually
@@ -84,20 +83,6 @@ def test_it_waits_for_the_others_nine_seconds_at_most() -> None:
         assert unheard.finished(), "nobody who has not answered was reached"
         alone = StacksRound([], {}, Alone(), inbox)
         eventually(alone.finished, "nobody else is waited for")
-
-
-def test_who_ends_while_stacks_are_taken_is_not_waited_for(inbox: SignalInbox, journal: EventLog) -> None:
-    with HangDetector(3600.0, inbox, journal, Others()) as detector:
-        detector.hear(PeerMessage(1, "hanging", {"labels": ["rank 4"]}, time.monotonic()), [])
-        for node in (1, 2):
-            detector.hear(PeerMessage(node, "ended", {"codes": [[4 + node, node]]}, time.monotonic()), [])
-        eventually(lambda: detector.check([]) or journal.events("stacks"), "the report")
-    (event,) = journal.events("stacks")
-    assert [(fold["ranks"], fold["stack"]) for fold in event["folded"]] == [
-        ([5], "has ended with exit code 1"),
-        ([6], "has ended with exit code 2"),
-    ]
-    assert event["silent"] == []
 
 
 def test_equal_stacks_are_shown_once_and_at_most_six() -> None:

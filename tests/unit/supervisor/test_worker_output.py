@@ -260,7 +260,9 @@ def test_py_spy_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: py
     assert answer.startswith("no stacks: py-spy did not answer within 0 s, and the script does not call")
 
 
-def test_a_py_spy_that_hangs_costs_the_others_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_py_spy_that_hangs_costs_the_others_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is waited for first, and the other has answered long before its time is over."""
     monkeypatch.setattr(stacks, "PYTHON_SECONDS", 1.0)
     with subprocess.Popen(["sleep", "600"]) as stuck, subprocess.Popen(["sleep", "600"]) as other:

@@ -80,6 +80,20 @@ def test_a_node_that_ended_before_the_hang_is_not_waited_for(
     assert time.monotonic() - detector._last_round < 60
 
 
+def test_who_ends_while_stacks_are_taken_is_not_waited_for(inbox: SignalInbox, journal: EventLog) -> None:
+    with HangDetector(3600.0, inbox, journal, Others()) as detector:
+        detector.hear(PeerMessage(1, "hanging", {"labels": ["rank 4"]}, time.monotonic()), [])
+        for node in (1, 2):
+            detector.hear(PeerMessage(node, "ended", {"codes": [[4 + node, node]]}, time.monotonic()), [])
+        eventually(lambda: detector.check([]) or journal.events("stacks"), "the report")
+    (event,) = journal.events("stacks")
+    assert [(fold["ranks"], fold["stack"]) for fold in event["folded"]] == [
+        ([5], "has ended with exit code 1"),
+        ([6], "has ended with exit code 2"),
+    ]
+    assert event["silent"] == []
+
+
 def test_at_the_limit_of_threads_a_hang_is_reported_without_stacks(
     tmp_path: Path, inbox: SignalInbox, journal: EventLog
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import stat
 from pathlib import Path
@@ -91,6 +93,13 @@ def test_torn_lines_and_those_of_others_are_passed_over(tmp_path: Path) -> None:
     assert noted_uploads(tmp_path / "out", WAY).left == (ONE, OTHER)
 
 
+def test_a_file_of_a_killed_run_in_which_all_has_ended_is_removed(tmp_path: Path) -> None:
+    with killed(tmp_path / "out", ONE).open("ab") as more:
+        more.write(b'{"ended": "id-1"}\n')
+    BegunUploads(tmp_path / "out", WAY).close()
+    assert files(tmp_path) == []
+
+
 def test_what_is_begun_twice_is_noted_once_and_its_file_is_the_users_and_the_groups(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
@@ -129,3 +138,18 @@ def test_without_a_place_for_the_file_nothing_is_noted_and_nothing_fails(
     run.ended("id-1")
     run.close()
     assert noted_uploads(tmp_path / "no directory" / "out", WAY).left == ()
+
+
+def test_where_files_cannot_be_locked_nothing_is_noted_and_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some network disks have no locks: then nobody could tell whether its owner lives."""
+
+    def no_locks(file: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    run, before = BegunUploads(tmp_path / "out", WAY), len(os.listdir("/proc/self/fd"))
+    run.begun(*ONE)
+    assert (files(tmp_path), len(os.listdir("/proc/self/fd"))) == ([], before)
+    run.close()

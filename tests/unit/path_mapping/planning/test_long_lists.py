@@ -31,6 +31,9 @@ def test_what_is_added_after_a_reader_stopped_early_overwrites_nothing() -> None
         spool.add(item)
     reader = iter(spool)
     assert [next(reader) for _ in range(10)] == items[:10]
+    assert list(spool) == items[:2500], "the next reader begins at the first item, and reads all"
+    reader = iter(spool)
+    assert [next(reader) for _ in range(10)] == items[:10]
     for item in items[2500:]:
         spool.add(item)
     assert list(spool) == items

@@ -85,7 +85,7 @@ class TestDownloads:
         for copy in found.copies():
             Path(copy.path).write_bytes(b"12")
             os.utime(copy.path, ns=(0, 7))
-            found.downloaded(copy)
+            found.downloaded(copy, checked=True)
         found.close()
         assert entries(tmp_path / "a", "download obs://bucket/a/") == [RecordEntry("1", 2, 7, "x-2")]
 
@@ -102,10 +102,19 @@ class TestDownloads:
         (entry,) = entries(tmp_path / "a", "download obs://bucket/a/")
         assert entry.md5 == ("c20ad4d76fe97759aa27a0c99bff6710" if checked else "")
 
+    def test_what_is_found_to_be_the_same_is_recorded(self, tmp_path: Path) -> None:
+        """A run that was killed fetched it; the next one need not read it again."""
+        (tmp_path / "a").mkdir()
+        (tmp_path / "a" / "1").write_bytes(b"12")
+        os.utime(tmp_path / "a" / "1", ns=(0, 7))
+        md5 = "c20ad4d76fe97759aa27a0c99bff6710"
+        downloads(tmp_path, bucket(StoredObject("a/1", 2, md5, f'"{md5}"')), route("a", "a/")).close()
+        assert entries(tmp_path / "a", "download obs://bucket/a/") == [RecordEntry("1", 2, 7, md5, md5)]
+
     def test_a_file_that_has_gone_since_is_not_recorded(self, tmp_path: Path) -> None:
         found = downloads(tmp_path, bucket(one("a/1", 2)), route("a", "a/"))
         for copy in found.copies():
-            found.downloaded(copy)
+            found.downloaded(copy, checked=True)
         found.close()
         assert entries(tmp_path / "a", "download obs://bucket/a/") == []
 
@@ -146,7 +155,7 @@ class TestDownloads:
         (tmp_path / "a").mkdir()
         for copy in found.copies():
             Path(copy.path).write_bytes(b"12")
-            found.downloaded(copy)
+            found.downloaded(copy, checked=True)
         found.close()
         assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
@@ -214,13 +223,16 @@ class TestUploads:
 
         (tmp_path / "out").mkdir()
         (tmp_path / "out" / "a").touch()
+        os.mkfifo(tmp_path / "out" / "pipe")
+        left_out = f"{tmp_path}/out/pipe is left out: neither a file nor a directory"
         found = uploads(tmp_path, closed, route("out", "out/"))
         assert found.notices == [
-            "obs://bucket/out/ cannot be listed, so all files are uploaded: no permission"
+            "obs://bucket/out/ cannot be listed, so all files are uploaded: no permission",
+            left_out,
         ]
         assert found.files == 1
         unlisted = uploads(tmp_path, closed, route("out", "out/"), choice=UploadChoice(listed=False))
-        assert (unlisted.notices, unlisted.files) == ([], 1)
+        assert (unlisted.notices, unlisted.files) == ([left_out], 1)
         for one in (found, unlisted):
             one.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import List
 
 import pytest
 
+from path_mapping.planning import record as record_module
 from path_mapping.planning.compare import RecordEntry
 from path_mapping.planning.record import Record, record_path
 from tests.functional.node import eventually
@@ -107,3 +109,19 @@ def test_without_a_directory_nothing_is_recorded_and_nothing_fails(tmp_path: Pat
     record.put(entry("a"))
     record.close()
     assert list((tmp_path / "not here").iterdir()) == [], "one failure is enough for this run"
+
+
+def test_a_record_that_another_process_keeps_locked_is_waited_for_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not for each batch of a long transfer."""
+    monkeypatch.setattr(record_module, "_BUSY_SECONDS", 0.1)
+    record = Record(tmp_path / "in", "way")
+    record.put(entry("a"))
+    record.close()
+    other = sqlite3.connect(record_path(tmp_path / "in"), isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    record.forget("a")
+    other.close()
+    record.forget("a")
+    assert names(tmp_path / "in") == ["a"]
