@@ -85,7 +85,7 @@ def plan_downloads(
             yield Step(SKIP, name, found.size, "not selected")
             continue
         marker = name.endswith("/") and found.size == 0
-        problem = unsafe(name[:-1] if marker else name) or _too_long(name, room)
+        problem = unsafe(name[:-1] if marker else name) or (4 * len(name) > room and _too_long(name, room))
         clash = None if problem else clashes.problem(name)
         if problem:
             yield Step(REFUSE, name, found.size, problem)
@@ -107,7 +107,7 @@ def plan_downloads(
 
 def _too_long(name: str, room: int) -> Optional[str]:
     """`room` is the number of bytes that the target leaves for a name."""
-    if 4 * len(name) <= room or len(os.fsencode(name)) <= room:
+    if len(os.fsencode(name)) <= room:
         return None
     return f"a path longer than {LONGEST_PATH} bytes"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from contextlib import contextmanager
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple, Union
+from typing import Callable, Dict, Generic, Iterator, List, NamedTuple, Optional, Set, Tuple, TypeVar, Union
 
 from path_mapping.errors import Cancelled, PathMappingError, Refused, Unreachable
 from path_mapping.stores.signer import Signer, server_of
@@ -30,6 +30,7 @@ _CODE = re.compile(rb"<Code>\s*([A-Za-z0-9.]{1,64})\s*</Code>")
 NOTHING: Dict[str, str] = {}
 
 Send = Callable[[HttpConnection, bytes], None]
+Answer = TypeVar("Answer")
 
 
 class OpenConnections:
@@ -196,20 +197,24 @@ class Exchange:
         return connection
 
 
-class Pages:
+class Pages(Generic[Answer]):
     """The pages of one listing, in turn; one may be asked for while its predecessor is worked on.
 
-    `fetch` returns the page of a query. Only what goes through `connections` is asked for ahead: `close` can
-    end it.
+    `fetch` returns the answer to a query, and `read` the page in it. Only what goes through `connections` is
+    asked for ahead: `close` can end it.
     """
 
     def __init__(
-        self, fetch: Callable[[Dict[str, str]], ObjectPage], connections: Optional[OpenConnections]
+        self,
+        fetch: Callable[[Dict[str, str]], Answer],
+        read: Callable[[Answer], ObjectPage],
+        connections: Optional[OpenConnections],
     ) -> None:
         self._fetch = fetch
+        self._read = read
         self._connections = connections
         self._thread: Optional[threading.Thread] = None
-        self._found: List[Union[ObjectPage, BaseException]] = []
+        self._found: List[Union[Answer, BaseException]] = []
 
     def ask_ahead(self, query: Dict[str, str]) -> None:
         """Asks for the page that `page` is called for next, in another thread."""
@@ -224,14 +229,17 @@ class Pages:
             self._found.append(error)
 
     def page(self, query: Dict[str, str]) -> ObjectPage:
-        """The page of this query; raises what `fetch` raises."""
+        """The page of this query; raises what `fetch` and `read` raise.
+
+        It is read here, not in the other thread: of two that compute, one waits for the other.
+        """
         if self._thread is None:
-            return self._fetch(query)
+            return self._read(self._fetch(query))
         self._thread.join()
         self._thread, found = None, self._found.pop()
         if isinstance(found, BaseException):
             raise found
-        return found
+        return self._read(found)
 
     def close(self) -> None:
         """Ends what was asked for ahead."""

@@ -18,11 +18,11 @@ from path_mapping.stores.units import MultipartUpload
 from path_mapping.wire import (
     Access,
     Credentials,
-    ObjectPage,
     ObjectState,
     Pause,
     StoredObject,
     base64_of_md5,
+    check_order,
     compare,
     etag_of_parts,
     object_state,
@@ -69,15 +69,14 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
         with self._pages(doing, bucket) as pages:
             page = pages.page({"prefix": prefix, "marker": marker})
             while page.objects:
+                check_order(doing, marker, page)
+                marker = page.objects[-1].key
                 followed = page.truncated or len(page.objects) >= PAGE
-                following = {"prefix": prefix, "marker": page.objects[-1].key}
-                for number, found in enumerate(page.objects):
-                    if marker and found.key <= marker:
-                        raise Unreachable(f"{doing}: {found.key!r} came after {marker!r}")
-                    marker = found.key
-                    if followed and number == 1:  # not for who wants the first object only
-                        pages.ask_ahead(following)
-                    yield found
+                following = {"prefix": prefix, "marker": marker}
+                yield page.objects[0]
+                if followed:  # not for who wants the first object only
+                    pages.ask_ahead(following)
+                yield from page.objects[1:]
                 if not followed:
                     return
                 page = pages.page(following)
@@ -96,22 +95,22 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
                 marker = found[-1].key
 
     @contextmanager
-    def _pages(self, doing: str, bucket: str) -> Iterator[Pages]:
+    def _pages(self, doing: str, bucket: str) -> Iterator[Pages[Any]]:
         """The pages of a listing, by signed requests on a connection of their own, or by the SDK."""
         if self.sdk.proxy is not None:
-            yield Pages(partial(page_by_sdk, self.sdk, doing, bucket), None)
+            yield Pages(partial(page_by_sdk, self.sdk, doing, bucket), lambda page: page, None)
             return
         connections = OpenConnections()
         exchange = Exchange(self.signer, connections, bytearray(BUFFER))
 
-        def page(query: Dict[str, str]) -> ObjectPage:
+        def answer(query: Dict[str, str]) -> bytes:
             wanted = {name: value for name, value in query.items() if value}
             request = Request(
                 doing, "GET", bucket, "", {**wanted, "max-keys": str(PAGE), "encoding-type": "url"}
             )
-            return parsed_page(doing, self.signer.with_newest(partial(exchange.content, request)))
+            return self.signer.with_newest(partial(exchange.content, request))
 
-        pages = Pages(page, connections)
+        pages = Pages(answer, partial(parsed_page, doing), connections)
         try:
             yield pages
         finally:

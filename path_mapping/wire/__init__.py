@@ -15,7 +15,7 @@ from path_mapping.wire.access import (
 from path_mapping.wire.credentials import STALL_SECONDS, Access, Credentials, Pause
 from path_mapping.wire.found_object import ObjectState, StoredObject
 from path_mapping.wire.http_connection import ConnectionFailed, HttpConnection, Origin, Response
-from path_mapping.wire.object_list import ObjectPage, parsed_page, parsed_upload
+from path_mapping.wire.object_list import ObjectPage, check_order, parsed_page, parsed_upload
 from path_mapping.wire.obs_responses import (
     ContentCheck,
     base64_of_md5,
@@ -56,6 +56,7 @@ __all__ = [
     "address_of",
     "base64_of_md5",
     "bucket_in_path",
+    "check_order",
     "compare",
     "crc64_of_content",
     "credentials_of",

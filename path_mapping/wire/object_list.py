@@ -1,20 +1,35 @@
 """The answer to a listing of objects: one page of XML as values.
 
 By expat itself, and without the package `xml`: the objects that the SDK makes of it take four times as long.
+Objects that are written exactly as OBS writes them are cut out of the page before, which takes a quarter of
+expat's time.
 """
 
 from __future__ import annotations
 
 import pyexpat
-from typing import Dict, List, NamedTuple, Tuple
+import re
+from typing import Dict, List, NamedTuple, Optional, Tuple
 from urllib.parse import unquote_plus
 
-from path_mapping.errors import Corrupted
+from path_mapping.errors import Corrupted, Unreachable
 from path_mapping.wire.found_object import StoredObject
 from path_mapping.wire.obs_responses import md5_of_etag
 
 _OF_OBJECTS = frozenset(("Key", "Size", "ETag", "Type"))
 _OF_PAGES = frozenset(("IsTruncated", "EncodingType", "Prefix"))
+_BEGIN, _END = b"<Contents>", b"</Contents>"
+_ROOT = re.compile(
+    rb'(<\?xml version="1\.0" encoding="UTF-8"( standalone="(yes|no)")?\?>\s*)?<ListBucketResult[ >]'
+)
+_OBJECT = re.compile(
+    "<Contents><Key>(T)</Key><LastModified>T</LastModified><ETag>(T)</ETag><Size>([0-9]{1,18})</Size>"
+    "(?:<Owner><ID>T</ID>(?:<DisplayName>T</DisplayName>)?</Owner>)?<StorageClass>T</StorageClass>"
+    "(?:<Type>(T)</Type>)?</Contents>".replace("T", "[ -%'-;=?-~]*")  # printable ASCII, but no & < >
+)
+
+_Found = Tuple[str, str, str, Optional[str]]
+"""An object as text: its key, ETag, size and type."""
 
 
 class ObjectPage(NamedTuple):
@@ -31,7 +46,7 @@ def parsed_page(doing: str, document: bytes) -> ObjectPage:
     Raises:
         Corrupted: it is not a whole answer: not well-formed, or an object has no key or no size.
     """
-    found: List[Tuple[str, str, str, str]] = []
+    found, document = _cut(document)
     prefixes: List[str] = []
     page: Dict[str, str] = {}
     values: Dict[str, str] = {}
@@ -39,17 +54,19 @@ def parsed_page(doing: str, document: bytes) -> ObjectPage:
 
     def start(name: str, attributes: List[str]) -> None:
         text.clear()
+        if name == "Contents":
+            values.clear()
 
     def end(name: str) -> None:
         if name in _OF_OBJECTS:
             values[name] = "".join(text)
         elif name == "Contents":
-            found.append((values["Key"], values["Size"], values.get("ETag", ""), values.get("Type", "")))
-            values.clear()
+            found.append((values["Key"], values.get("ETag", ""), values["Size"], values.get("Type")))
         elif name == "CommonPrefixes":
             prefixes.append(page["Prefix"])
         elif name in _OF_PAGES:
             page[name] = "".join(text)
+        text.clear()
 
     parser = pyexpat.ParserCreate()
     parser.buffer_text = parser.ordered_attributes = True  # few calls, and no dictionary for each element
@@ -62,6 +79,39 @@ def parsed_page(doing: str, document: bytes) -> ObjectPage:
         raise Corrupted(f"{doing}: the response is damaged, it has no {error.args[0]}") from None
     except (pyexpat.ExpatError, ValueError) as error:
         raise Corrupted(f"{doing}: the response is damaged: {error}") from None
+
+
+def _cut(document: bytes) -> Tuple[List[_Found], bytes]:
+    """The objects of a page that has all of them in a row and as OBS writes them, and the page without them.
+
+    None, and the page as it is, for any other. Expat finds the same in both: what is cut out are whole
+    elements, between two tags below the root, and whatever could give them another meaning (a comment, an
+    entity, another encoding) makes it a page of the other kind.
+    """
+    first, last = document.find(_BEGIN), document.rfind(_END) + len(_END)
+    inside, rest = document[first:last], document[:first] + document[last:]
+    if (
+        not 0 < first < last
+        or not inside.isascii()
+        or not _ROOT.match(document)
+        or document[first - 1 : first] != b">"
+        or document[last : last + 1] != b"<"
+        or any(one in rest for one in (b"<!", b"Contents"))
+        or b"<?" in rest[2:]
+    ):
+        return [], document
+    parts = _OBJECT.split(inside.decode("ascii").replace("&quot;", '"'))
+    if any(parts[::5]):  # what is between the objects
+        return [], document
+    return list(zip(parts[1::5], parts[2::5], parts[3::5], parts[4::5])), rest
+
+
+def check_order(doing: str, marker: str, page: ObjectPage) -> None:
+    """Raises `Unreachable` if the keys do not ascend from the marker: they would page forever."""
+    keys = [one.key for one in page.objects]
+    for before, key in zip([marker, *keys], keys):
+        if key <= before:
+            raise Unreachable(f"{doing}: {key!r} came after {before!r}")
 
 
 def parsed_upload(doing: str, document: bytes) -> str:
@@ -90,7 +140,7 @@ def parsed_upload(doing: str, document: bytes) -> str:
     return found[0]
 
 
-def _page(found: List[Tuple[str, str, str, str]], prefixes: List[str], page: Dict[str, str]) -> ObjectPage:
+def _page(found: List[_Found], prefixes: List[str], page: Dict[str, str]) -> ObjectPage:
     """Raises `KeyError` or `ValueError` for what is missing or no number."""
     truncated = page["IsTruncated"].strip().lower() == "true"
     coded = page.get("EncodingType") == "url"
@@ -101,6 +151,6 @@ def _page(found: List[Tuple[str, str, str, str]], prefixes: List[str], page: Dic
             None if kind == "Appendable" else md5_of_etag(etag),
             etag,
         )
-        for key, size, etag, kind in found
+        for key, etag, size, kind in found
     ]
     return ObjectPage(objects, [unquote_plus(one) if coded else one for one in prefixes], truncated)

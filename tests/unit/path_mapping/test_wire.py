@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional
+import sys
+from types import FrameType
+from typing import Any, Dict, List, Optional, Union
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from obs import const
 from obs.auth import Authentication
 from obs.convertor import Adapter
@@ -15,6 +19,7 @@ from path_mapping.wire import (
     S3,
     BucketAddress,
     Credentials,
+    ObjectPage,
     Origin,
     SignatureKind,
     StoredObject,
@@ -113,3 +118,127 @@ def test_a_page_without_what_matters_is_damaged(there: bytes, instead: bytes, sa
     assert there in PAGE
     with pytest.raises(Corrupted, match=said):
         parsed_page("listing", PAGE.replace(there, instead))
+
+
+OBJECT = (
+    b"<Contents><Key>a%2B</Key><LastModified>2024-01-01T00:00:00.000Z</LastModified>"
+    b"<ETag>&quot;0123456789abcdef0123456789abcdef&quot;</ETag><Size>7</Size>"
+    b"<Owner><ID>b4bf</ID></Owner><StorageClass>STANDARD</StorageClass></Contents>"
+)
+# What a page may have around or within its objects; most of it gives what follows another meaning.
+ODD = [
+    b"<?xml version='1.0'?>", b"<?pi >", b"?>", b"<!--", b"-->", b"<![CDATA[", b"]]>", b"<!DOCTYPE a>", b"<a b='>", b"'/>",
+    b"<Contents>", b"</Contents>", b"<Contents x=''>", b"<IsTruncated>", b"</IsTruncated>", b"true", b"<b/>", b"<b>", b"</b>",
+    b"<Key>", b"</Key>", b"<Key/>", b"<Size>8</Size>", b"<Type>Appendable</Type>", b"<ETag>x</ETag>", b"&amp;", b"&#65;",
+    b"&quot;", b"&amp;quot;", b"]", b"\xc3\xbc", b"\xff", b"\x00", b"\r\n", b" ", b">", b"<", b"<EncodingType>url</EncodingType>",
+    b"<CommonPrefixes><Prefix>a/</Prefix></CommonPrefixes>", b"</ListBucketResult>", b"<ListBucketResult>",
+]  # fmt: skip
+START = [
+    b'<?xml version="1.0" encoding="UTF-8"?>', b'<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n', b"",
+    b'<?xml version="1.0" encoding="ISO-8859-1"?>', b'<?xml version="1.0" encoding="cp1252"?>', b"\xef\xbb\xbf", b" ",
+]  # fmt: skip
+
+
+def read_or_damaged(page: bytes) -> Union[ObjectPage, str]:
+    try:
+        return parsed_page("listing", page)
+    except Corrupted:
+        return "damaged"
+
+
+@st.composite
+def pages(draw: st.DrawFn) -> bytes:
+    """A page of a few objects, as OBS writes them or nearly so: odd pieces are put in, others left out."""
+    objects = [OBJECT.replace(b"a%2B", b"a%%2B%d" % number) for number in range(draw(st.integers(0, 3)))]
+    page = b"".join(
+        [
+            draw(st.sampled_from(START)),
+            b'<ListBucketResult xmlns="x"><IsTruncated>false</IsTruncated><EncodingType>url</EncodingType>',
+            *objects,
+            b"</ListBucketResult>",
+        ]
+    )
+    edges = [
+        0,
+        *(at + 1 for at, one in enumerate(page) if one in b"<>"),
+        *(at for at, one in enumerate(page) if one in b"<"),
+    ]
+    for _ in range(draw(st.integers(0, 3))):
+        at = draw(st.one_of(st.sampled_from(edges), st.integers(0, len(page))))
+        gone = draw(st.sampled_from([0, 0, 0, 1, 5, 12]))
+        page = page[:at] + draw(st.sampled_from(ODD)) + page[at + gone :]
+    return page
+
+
+def assert_cutting_changes_nothing(page: bytes) -> None:
+    found = read_or_damaged(page)
+    assert found == read_or_damaged(page + b"<!---->")  # from such a page nothing is cut out
+    assert found == read_or_damaged(page + b"<?a?>")
+
+
+@given(pages())
+def test_objects_that_are_cut_out_are_those_that_expat_finds(page: bytes) -> None:
+    assert_cutting_changes_nothing(page)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        b"<ListBucketResult><IsTruncated>true</IsTruncated><!-- >%s<b/>--></ListBucketResult>",
+        b"<ListBucketResult><IsTruncated>true</IsTruncated><?pi >%s<b?></ListBucketResult>",
+        b"<ListBucketResult><IsTruncated>true</IsTruncated><a b='>%s'/></ListBucketResult>",
+        b"<ListBucketResult><IsTruncated>true</IsTruncated><Key>a%s</Key></ListBucketResult>",
+        b"<ListBucketResult><IsTruncated>true%s</IsTruncated></ListBucketResult>",
+        b"<ListBucketResult><IsTruncated>%strue</IsTruncated></ListBucketResult>",
+        b"<ListBucketResult><IsTruncated><b>true</b>%s</IsTruncated></ListBucketResult>",
+        b"<ListBucketResult><IsTruncated>true</IsTruncated><Contents ><Key>b</Key><Size>1</Size></Contents >%s</ListBucketResult>",
+        b"<ListBucketResult><IsTruncated>true</IsTruncated><Type>Appendable</Type>%s</ListBucketResult>",
+        b"%s<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>",
+        b'<?xml version="1.0" encoding="UTF-8"?>%s<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>',
+        b"<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>%s",
+    ],
+)
+@pytest.mark.parametrize(
+    "key",
+    [
+        b"a",
+        b"a&amp;b",
+        b"a&amp;quot;b",
+        b"a&quot;b",
+        b"a]]>b",
+        b"\xc3\xbc",
+        b"\xff",
+        b"\x00",
+        b"\x7f",
+        b"",
+        b"a<b/>",
+    ],
+)
+def test_cutting_objects_out_changes_no_meaning(page: bytes, key: bytes) -> None:
+    assert_cutting_changes_nothing(page % OBJECT.replace(b"a%2B", key))
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        OBJECT,
+        OBJECT.replace(b"&quot;", b'"').replace(b"</Contents>", b"<Type>Appendable</Type></Contents>"),
+        OBJECT.replace(b"</ID>", b"</ID><DisplayName>me</DisplayName>"),
+        OBJECT.replace(b"<Owner><ID>b4bf</ID></Owner>", b""),
+    ],
+    ids=["radosgw and ma_boot rehearse", "OBS", "S3 with owners", "S3"],
+)
+def test_objects_as_stores_write_them_are_cut_out(one: bytes) -> None:
+    calls: List[str] = []
+
+    def profile(frame: FrameType, event: str, argument: object) -> None:
+        calls.append(frame.f_code.co_name if event == "call" else "")
+
+    page = b"<ListBucketResult><IsTruncated>false</IsTruncated>%s</ListBucketResult>" % (one * 100)
+    sys.setprofile(profile)
+    try:
+        found = parsed_page("listing", page)
+    finally:
+        sys.setprofile(None)
+    assert len(found.objects) == 100
+    assert calls.count("end") == 2  # of elements that expat has seen
