@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, List, Optional, Set, Tuple
 
 from path_mapping.mapping.document import DictValue, ListValue, ScalarValue, Value, brief
@@ -10,6 +9,8 @@ from path_mapping.mapping.document import DictValue, ListValue, ScalarValue, Val
 
 def read_json(text: str, problems: List[str]) -> Optional[Value]:
     """The document, without lines, which the JSON reader does not report; None, and a problem, if invalid."""
+    import json  # slow to import, and few mappings are JSON
+
     try:
         return _from_json(json.loads(text, object_pairs_hook=_Object, parse_constant=_refuse_constant))
     except json.JSONDecodeError as error:

@@ -18,6 +18,7 @@ from path_mapping.wire.obs_responses import md5_of_etag
 
 _OF_OBJECTS = frozenset(("Key", "Size", "ETag", "Type"))
 _OF_PAGES = frozenset(("IsTruncated", "EncodingType", "Prefix"))
+_DAMAGED = (pyexpat.ExpatError, LookupError, ValueError)  # the latter two for an encoding, or for no number
 _BEGIN, _END = b"<Contents>", b"</Contents>"
 _ROOT = re.compile(
     rb'(<\?xml version="1\.0" encoding="UTF-8"( standalone="(yes|no)")?\?>\s*)?<ListBucketResult[ >]'
@@ -77,7 +78,7 @@ def parsed_page(doing: str, document: bytes) -> ObjectPage:
         return _page(found, prefixes, page)
     except KeyError as error:
         raise Corrupted(f"{doing}: the response is damaged, it has no {error.args[0]}") from None
-    except (pyexpat.ExpatError, ValueError) as error:
+    except _DAMAGED as error:
         raise Corrupted(f"{doing}: the response is damaged: {error}") from None
 
 
@@ -133,7 +134,7 @@ def parsed_upload(doing: str, document: bytes) -> str:
     parser.CharacterDataHandler = lambda piece: found.append(piece) if inside else None
     try:
         parser.Parse(document, True)
-    except pyexpat.ExpatError as error:
+    except _DAMAGED as error:
         raise Corrupted(f"{doing}: the response is damaged: {error}") from None
     if not found:
         raise Corrupted(f"{doing}: the response is damaged, it has no UploadId")

@@ -24,6 +24,7 @@ from path_mapping.wire import (
     SignatureKind,
     StoredObject,
     parsed_page,
+    parsed_upload,
     signed,
 )
 
@@ -170,15 +171,18 @@ def pages(draw: st.DrawFn) -> bytes:
     return page
 
 
-def assert_cutting_changes_nothing(page: bytes) -> None:
-    found = read_or_damaged(page)
-    assert found == read_or_damaged(page + b"<!---->")  # from such a page nothing is cut out
-    assert found == read_or_damaged(page + b"<?a?>")
+@pytest.mark.parametrize("encoding", [b"nothing", b"UTF-7", b"utf-32", b"rot13"])
+def test_a_page_in_an_encoding_that_cannot_be_read_is_damaged(encoding: bytes) -> None:
+    start = b'<?xml version="1.0" encoding="%s"?>' % encoding
+    with pytest.raises(Corrupted, match=r"^listing: the response is damaged"):
+        parsed_page("listing", start + b"<L><IsTruncated>false</IsTruncated></L>")
+    with pytest.raises(Corrupted, match=r"^writing: the response is damaged"):
+        parsed_upload("writing", start + b"<L><UploadId>1</UploadId></L>")
 
 
 @given(pages())
 def test_objects_that_are_cut_out_are_those_that_expat_finds(page: bytes) -> None:
-    assert_cutting_changes_nothing(page)
+    assert read_or_damaged(page) == read_or_damaged(page + b"<!---->")  # nothing is cut out of the latter
 
 
 @pytest.mark.parametrize(
@@ -215,7 +219,10 @@ def test_objects_that_are_cut_out_are_those_that_expat_finds(page: bytes) -> Non
     ],
 )
 def test_cutting_objects_out_changes_no_meaning(page: bytes, key: bytes) -> None:
-    assert_cutting_changes_nothing(page % OBJECT.replace(b"a%2B", key))
+    whole = page % OBJECT.replace(b"a%2B", key)
+    found = read_or_damaged(whole)
+    assert found == read_or_damaged(whole + b"<!---->")  # nothing is cut out of these two
+    assert found == read_or_damaged(whole + b"<?a?>")
 
 
 @pytest.mark.parametrize(
