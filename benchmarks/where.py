@@ -12,6 +12,7 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -68,6 +69,26 @@ with open(target, "w") as file:
     json.dump([(name, after - before) for name, before, after in moments], file)
 sys.exit(code)
 """.replace("RUN", RUN)
+# Counts the classes of values that are made by `typing`, and the seconds that it takes.
+CLASSES = """
+import time, typing
+made, spent = 0, 0.0
+make = typing.NamedTupleMeta.__new__
+def timed(*arguments):
+    global made, spent
+    began = time.perf_counter()
+    try:
+        return make(*arguments)
+    finally:
+        made, spent = made + 1, spent + time.perf_counter() - began
+typing.NamedTupleMeta.__new__ = timed
+"""
+IMPORTS = {
+    "a job": "import ma_boot.lean_click, ma_boot.cli.run, ma_boot.cli.execute, ma_boot.reporting.page",
+    "a download that has nothing to do": "import path_mapping.stores.obs_store, path_mapping.transfer",
+    "honcho": "import honcho.command",
+}
+KINDS = ("of Python", "of packages", "its own", "in these, to make classes of values")
 COMPLETION = {"_MA_BOOT_COMPLETE": "bash_complete", "COMP_WORDS": "ma_boot --re", "COMP_CWORD": "1"}
 COMMANDS: Dict[str, Sequence[str]] = {
     "`python -I -c pass`": ["-I", "-c", "pass"],
@@ -117,6 +138,39 @@ def commands(directory: Path) -> Dict[str, float]:
         )
         for name, argv in COMMANDS.items()
     }
+
+
+def imports(directory: Path) -> Dict[str, float]:
+    """The milliseconds of what programs import: the program, the kind and the number are in the name."""
+    found: Dict[str, float] = {}
+    for name, program in IMPORTS.items():
+        argv = [sys.executable, "-X", "importtime", "-c", program]
+        done = subprocess.run(argv, cwd=directory, stderr=subprocess.PIPE, text=True, check=True)
+        modules = re.findall(r"^import time: +(\d+) \|.*\| +(\w+)", done.stderr, re.MULTILINE)
+        for kind in KINDS[:-1]:
+            spent = [int(own) for own, module in modules if kind_of(module) == kind]
+            found[f"{name}|{kind}|{len(spent)}"] = sum(spent) / 1000
+        counted = [sys.executable, "-c", f"{CLASSES}\n{program}\nprint(made, spent * 1000)"]
+        made, spent_ms = subprocess.check_output(counted, cwd=directory, text=True).split()
+        found[f"{name}|{KINDS[-1]}|{made}"] = float(spent_ms)
+    return found
+
+
+def kind_of(module: str) -> str:
+    """Whose a module is, by the first part of its name."""
+    if module in ("ma_boot", "path_mapping", "honcho"):
+        return "its own"
+    return "of Python" if module in sys.stdlib_module_names else "of packages"
+
+
+def imports_table(figures: Mapping[str, float]) -> str:
+    """One Markdown table of what `imports` has found."""
+    lines = [f"| modules | {' | '.join(KINDS)} |", "|---" * (len(KINDS) + 1) + "|"]
+    cells = {tuple(name.split("|")): value for name, value in figures.items()}
+    for program in IMPORTS:
+        row = [f"{number}: {value:.1f} ms" for (name, _, number), value in cells.items() if name == program]
+        lines.append(f"| {program} | {' | '.join(row)} |")
+    return "\n".join(lines)
 
 
 def launchers(
@@ -178,6 +232,7 @@ def main() -> None:
             table(
                 f"a start of {COUNT} ranks `python -c pass`, by its CPU time", at_best(of_a_job, with_python)
             ),
+            imports_table(least(asked.runs, imports)),
             table("command", least(asked.runs, commands), next(iter(COMMANDS))),
             table(
                 f"launcher, with all its processes and {COUNT} ranks `true`",
