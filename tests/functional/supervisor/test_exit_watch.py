@@ -124,12 +124,17 @@ def test_the_kernels_counters_are_asked_about_a_kill_that_was_not_ours(
 
 
 def test_cores_are_the_workers_alone(tmp_path: Path, inbox: SignalInbox, journal: EventLog) -> None:
-    own = os.sched_getaffinity(0)
-    spec = shell(tmp_path, 0, "grep Cpus_allowed_list /proc/self/status")._replace(cores=(min(own),))
-    with watched(spec, inbox=inbox, journal=journal) as (watch, _):
-        assert os.sched_getaffinity(0) == own
-        until(watch, 1)
-        assert watch.exits[0].output.split() == ["Cpus_allowed_list:", str(min(own))]
+    before = os.sched_getaffinity(0)
+    spec = shell(tmp_path, 0, "grep Cpus_allowed_list /proc/self/status")._replace(cores=(min(before),))
+    for own in (before, {max(before)}):
+        os.sched_setaffinity(0, own)
+        try:
+            with watched(spec, inbox=inbox, journal=journal) as (watch, _):
+                assert os.sched_getaffinity(0) == own
+                until(watch, 1)
+                assert watch.exits[0].output.split() == ["Cpus_allowed_list:", str(min(before))]
+        finally:
+            os.sched_setaffinity(0, before)
 
 
 def test_a_signal_wakes(tmp_path: Path, inbox: SignalInbox, journal: EventLog) -> None:

@@ -280,6 +280,31 @@ def test_the_ranks_that_a_launcher_has_started_are_shown_as_ranks(
     assert (event["suspect"]["rank"], event["suspect"]["node"]) == (9, 0)
 
 
+DUMPS = """
+import faulthandler, signal, time
+faulthandler.register(signal.SIGUSR1)
+print("EI0002: not received the Notify record from remote rank [7]", flush=True)
+time.sleep(600)
+"""
+
+
+def test_what_a_rank_prints_is_read_for_its_stacks_and_its_waits(
+    tmp_path: Path, inbox: SignalInbox, journal: EventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is no py-spy."""
+    spec, peers = shell(tmp_path, 0, f"exec {sys.executable} train.py"), Others()
+    (tmp_path / "train.py").write_text(DUMPS)
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    with started(spec, inbox=inbox, journal=journal) as group:
+        (worker,) = group.workers
+        eventually(lambda: worker.output.pump() or worker.output.tail(), "it is ready")
+        taken = StacksRound(group.workers, {}, peers, inbox)
+        eventually(lambda: (worker.output.pump(), taken.finished(), peers.told)[-1], "the own stacks")
+    ((_, body),) = peers.told
+    assert "most recent call first" in body["ranks"][0]["stack"]
+    assert body["ranks"][0]["waits_for"] == (7,)
+
+
 def test_a_command_without_ranks_is_shown_itself(
     tmp_path: Path, inbox: SignalInbox, journal: EventLog
 ) -> None:

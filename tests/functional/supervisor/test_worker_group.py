@@ -189,6 +189,28 @@ class TestEnd:
 
         assert any(seconds() < 0.9 for _ in range(3)), "a busy machine is late once or twice"
 
+    def test_who_ends_before_the_others_are_stopped_has_ended_by_itself(
+        self, tmp_path: Path, inbox: SignalInbox, journal: EventLog
+    ) -> None:
+        def halted() -> str:
+            (pid,) = [event["pid"] for event in journal.events("start")]
+            os.kill(pid, signal.SIGKILL)
+            eventually(lambda: not alive(pid), "it has ended")
+            return "a reason"
+
+        spec = shell(tmp_path, 0, "echo wakes the supervisor; exec sleep 600")
+        run = supervise([spec], Limits(), inbox, journal, os.environ, "test", halted=halted)
+        assert [(one.code, one.stopped) for one in run.exits] == [(137, False)]
+
+    def test_who_does_not_end_in_time_is_killed(
+        self, tmp_path: Path, inbox: SignalInbox, journal: EventLog
+    ) -> None:
+        deaf = shell(tmp_path, 0, "trap '' TERM; echo deaf > deaf; while :; do sleep 0.05; done")
+        fails = shell(tmp_path, 1, "while [ ! -s deaf ]; do sleep 0.05; done; exit 3")
+        run = supervise([deaf, fails], Limits(stop_timeout=0.2), inbox, journal, os.environ, "test")
+        assert [(one.rank, one.code, one.stopped) for one in run.exits] == [(1, 3, False), (0, 137, True)]
+        assert [event["signal"] for event in journal.events("kill")] == [signal.SIGKILL]
+
     def test_what_another_nodes_failure_finds_here_is_told_and_all_ends(
         self, tmp_path: Path, inbox: SignalInbox, journal: EventLog
     ) -> None:

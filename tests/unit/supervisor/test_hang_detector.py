@@ -57,6 +57,14 @@ def test_who_works_for_a_moment_only_is_active() -> None:
     assert quiet.updated(730.0, 10.5, heard=90.0).when == 730.0
 
 
+def test_what_is_used_little_by_little_since_the_last_output_counts() -> None:
+    """An eighth of a core, in looks that are too close to each other to be sure of it."""
+    found = BEFORE.updated(105.0, 7.0, heard=105.0)
+    for look in range(1, 41):
+        found = found.updated(105.0 + 0.2 * look, 7.0 + 0.025 * look, heard=105.0)
+    assert found.when > 105.0
+
+
 @pytest.mark.parametrize(
     ("timeout", "interval"), [(160.0, 20.0), (240.0, 30.0), (100_000.0, 30.0), (None, math.inf)]
 )

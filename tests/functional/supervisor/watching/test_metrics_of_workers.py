@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import pytest
+
 from ma_boot.processes import SignalInbox
 from ma_boot.supervisor.metrics import Metrics, MetricsTask
 from tests.functional.node import eventually
@@ -26,6 +28,24 @@ def test_a_single_process_is_sampled_and_the_disks_that_it_uses(
         assert event["ranks"]["rank"] == [0]
         assert str(tmp_path) in event["host"]["disks"]
     assert "no metrics" not in journal.screen()
+
+
+@pytest.mark.parametrize("elsewhere", ["cwd", "log_file"])
+def test_the_disks_are_those_of_the_working_directory_and_of_the_logs(
+    tmp_path: Path, inbox: SignalInbox, journal: EventLog, elsewhere: str
+) -> None:
+    """One of the two is in memory, which is always looked at."""
+    spec = shell(tmp_path, 0, "exec sleep 600")
+    if elsewhere == "cwd":
+        spec = spec._replace(cwd="/dev/shm")
+    with started(spec, inbox=inbox, journal=journal) as group:
+        if elsewhere == "log_file":
+            group.workers[0].spec = spec._replace(log_file="/dev/shm/rank_0.txt")
+        with MetricsTask(Metrics(0.05), inbox, journal) as task:
+            eventually(lambda: task.patience() == 0, "the first interval is over")
+            task.check(group.workers)
+            (event, *_) = eventually(lambda: journal.events("metrics"), "a sample")
+    assert str(tmp_path) in event["host"]["disks"]
 
 
 def test_with_a_port_the_first_sample_is_taken_at_once(inbox: SignalInbox, journal: EventLog) -> None:
