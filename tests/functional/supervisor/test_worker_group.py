@@ -201,6 +201,7 @@ class TestEnd:
         spec = shell(tmp_path, 0, "echo wakes the supervisor; exec sleep 600")
         run = supervise([spec], Limits(), inbox, journal, os.environ, "test", halted=halted)
         assert [(one.code, one.stopped) for one in run.exits] == [(137, False)]
+        assert [event["reason"] for event in journal.events("stop")] == ["rank 0 was killed by SIGKILL"]
 
     def test_who_does_not_end_in_time_is_killed(
         self, tmp_path: Path, inbox: SignalInbox, journal: EventLog

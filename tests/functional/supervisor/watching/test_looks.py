@@ -128,6 +128,22 @@ def test_what_an_orphan_of_a_rank_uses_is_the_ranks(
         os.kill(orphan, signal.SIGKILL)
 
 
+@pytest.mark.parametrize(("ranks", "named"), [(1, ["rank 0"]), (0, ["command"])])
+def test_what_is_no_rank_is_watched_where_there_are_none(
+    tmp_path: Path, inbox: SignalInbox, journal: EventLog, clock: Clock, ranks: int, named: List[str]
+) -> None:
+    """Beside ranks it is MindSpore's scheduler, which waits for them."""
+    command = rank(tmp_path, 7)._replace(label="command", rank=None)
+    with (
+        started(command, *[rank(tmp_path, 0)][:ranks], inbox=inbox, journal=journal) as group,
+        HangDetector(2.0, inbox, journal) as detector,
+    ):
+        clock.now += 0.25
+        assert hung(detector, group.workers, clock) == []
+        clock.now += 2.0
+        assert hung(detector, group.workers, clock) == named
+
+
 def test_an_idle_card_is_looked_at_again_after_a_pause_until_it_computes(
     tmp_path: Path, inbox: SignalInbox, journal: EventLog
 ) -> None:
