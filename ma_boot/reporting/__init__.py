@@ -17,6 +17,7 @@ from ma_boot.reporting.explain import (
     missing_files,
     output_of_failed_rank,
     own_words,
+    tells_of_sigkill,
 )
 from ma_boot.reporting.files import keep_earlier, write_atomically
 from ma_boot.reporting.hints import hints_for, with_store_hint
@@ -51,6 +52,7 @@ __all__ = [
     "print_lines",
     "rendered",
     "report_lines",
+    "tells_of_sigkill",
     "with_store_hint",
     "write_atomically",
     "write_failure",

@@ -41,6 +41,10 @@ _MISSING_FILES = (  # of Python, of programs such as cat, and of shells
     r"can't open file (['\"])(?P<file>.+?)\1: \[Errno 2\]",
     r"(?:^|[: ])['\"]?(?P<file>[^:'\" ]+)['\"]?: No such file or directory$",
 )
+_SIGKILL_BELOW = (  # of torchrun and accelerate; of PyTorch's DataLoader; of DeepSpeed
+    r"^ *exitcode +: -9 \(pid: |DataLoader worker \(pid \d+\) is killed by signal: Killed"
+    r"|exits with return code = -9$"
+)
 _MPIRUN_TAG = r"\[\d+,{}\]<(?:stdout|stderr)>: ?"
 _MPIRUN_FAILURES = (  # Open MPI 4
     r"The first process to do so was:\s+Process name: \[\[\d+,\d+\],\s?(\d+)\]",
@@ -55,14 +59,19 @@ def explanation(ended: WorkerExit) -> Optional[str]:
     ModelArts' guide takes both codes of SIGKILL for out of memory: here
     the kernel's counters decide.
     """
-    if ended.code not in KILLED:
-        return EXIT_CODES.get(ended.code, (None,))[0]
     if ended.oom is not None:
         return f"out of memory: {ended.oom}"
+    if ended.code not in KILLED:
+        return EXIT_CODES.get(ended.code, (None,))[0]
     return (
         "SIGKILL, not from ma_boot, and the kernel counted no OOM kill: look for the sender in the job's "
         "events and in the logs of the other nodes"
     )
+
+
+def tells_of_sigkill(output: str) -> bool:
+    """Whether a launcher or a rank says that SIGKILL ended one of its processes; its own code does not."""
+    return re.search(_SIGKILL_BELOW, output, re.MULTILINE) is not None
 
 
 def last_words(output: str) -> List[str]:

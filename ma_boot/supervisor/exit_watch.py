@@ -8,7 +8,7 @@ import time
 from typing import Callable, List, Optional, Sequence
 
 from ma_boot.processes import OomCounters, SignalInbox, reap_orphans
-from ma_boot.reporting import WorkerExit
+from ma_boot.reporting import WorkerExit, tells_of_sigkill
 from ma_boot.supervisor.output import OutputPump
 from ma_boot.supervisor.worker import Worker
 
@@ -81,7 +81,8 @@ class ExitWatch:
         if worker.pidfd is not None:
             self._selector.unregister(worker.pidfd)
         ended = worker.collect(now_ns, stopping)
-        if ended.code in _SIGKILLED and not stopping:
+        killed = ended.code in _SIGKILLED or (ended.code != 0 and tells_of_sigkill(ended.output))
+        if killed and not stopping:
             ended = ended._replace(oom=self._oom.evidence())
         self.exits.append(ended)
         self._event(

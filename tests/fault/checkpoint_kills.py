@@ -169,7 +169,8 @@ class KilledJob:
             with self.log.open("ab") as stream:
                 boots.append(
                     subprocess.Popen(
-                        [sys.executable, "-m", "ma_boot", *words], cwd=node.home, env=node.environ(),
+                        [sys.executable, "-m", "ma_boot", *words], cwd=node.home,
+                        env={**node.environ(), "TMPDIR": str(node.root)},  # for what the killed ones leave
                         stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT,
                     )
                 )  # fmt: skip

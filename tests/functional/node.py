@@ -39,6 +39,11 @@ def alive(pid: int) -> bool:
         return False
 
 
+def events_in(file: Path) -> List[Dict[str, Any]]:
+    """The events of a file that may be written at this moment: its last line counts once it is whole."""
+    return [json.loads(line) for line in file.read_bytes().split(b"\n")[:-1]]
+
+
 @dataclass
 class Node:
     """A job's container with `devices` cards; the directory `obs` stands in for OBS.
@@ -121,7 +126,7 @@ class Node:
     def events(self) -> List[Dict[str, Any]]:
         """The events of all runs so far."""
         file = self.log_dir / "modelarts-job-test-node-0-events.jsonl"
-        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+        return events_in(file) if file.exists() else []
 
     def in_phase(self, name: str) -> Optional[bool]:
         """True while the phase runs."""

@@ -48,11 +48,13 @@ def test_what_ranks_use_and_print_is_in_the_events(node: Node, tmp_path: Path) -
     script.write_text(STEPS)
     booting = node.start("--metrics", "1", "--python", sys.executable, str(script), str(go_on))
     booting.until("rank 2 is slower than the others: ")
+    whole = eventually(
+        lambda: len(found := [event for event in metrics(node) if "rss" in event["ranks"]]) >= 3 and found,
+        "three whole samples",
+    )
     go_on.touch()
     ended = booting.end()
     assert ended.code == 0, ended.output
-    whole = [event for event in metrics(node) if "rss" in event["ranks"]]
-    assert len(whole) >= 3
     for event in whole:
         ranks = event["ranks"]
         assert ranks["rank"] == [0, 1, 2, 3]

@@ -62,6 +62,7 @@ def job(node: Node, obs: ObsServer) -> Job:
 
 def test_after_a_sigkill_the_next_start_goes_on_from_the_newest_whole_step(job: Job) -> None:
     job.go(10, 20)
+    job.node.variables["TMPDIR"] = str(job.node.root)  # for what the killed one leaves
     running = job.node.start(*job.arguments(100))
     eventually(lambda: job.published() >= 2, "two steps in OBS")
     eventually(lambda: (job.out / "iter_30/rank_1.bin").exists(), "a step that may not be published yet")

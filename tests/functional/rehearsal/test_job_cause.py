@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -12,7 +11,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from tests.functional.node import RANK, Ended, Node, alive, eventually
+from tests.functional.node import RANK, Ended, Node, alive, events_in, eventually
 from tests.functional.rehearsal.test_rehearsal import end, laptop, rehearse, start
 
 __all__ = ["laptop"]
@@ -38,8 +37,7 @@ def last_lines(ended: Ended, nodes: int = 2) -> List[str]:
 
 def node_events(laptop: Path, kind: str) -> List[Dict[str, Any]]:
     files = sorted(laptop.glob("ma_boot-rehearsal/*/node-*/home/ma-user/modelarts/log/*-events.jsonl"))
-    found = [json.loads(line) for file in files for line in file.read_text().splitlines()]
-    return [event for event in found if event["kind"] == kind]
+    return [event for file in files for event in events_in(file) if event["kind"] == kind]
 
 
 def test_every_node_ends_with_the_jobs_cause(laptop: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from ma_boot.rehearsal.obs_server import ObsServer
 from tests.conftest import CREDENTIALS
-from tests.functional.node import PROGRAMS, Ended, alive, eventually
+from tests.functional.node import PROGRAMS, Ended, alive, events_in, eventually
 
 TRAIN = (PROGRAMS / "rank.py").read_text()
 
@@ -59,7 +59,7 @@ def rehearse(laptop: Path, *arguments: str) -> Ended:
 def events(laptop: Path, node: int) -> List[Dict[str, Any]]:
     """The events of a node; none before the first one."""
     files = list(laptop.glob(f"ma_boot-rehearsal/*/node-{node}/home/ma-user/modelarts/log/*-events.jsonl"))
-    return [json.loads(line) for line in files[0].read_text().splitlines()] if files else []
+    return events_in(files[0]) if files else []
 
 
 def processes(laptop: Path) -> List[int]:
@@ -277,7 +277,7 @@ def test_of_a_node_that_is_killed_the_page_has_the_last_words(laptop: Path) -> N
 def job_events(laptop: Path) -> List[Dict[str, Any]]:
     """The events of the rehearsal itself."""
     files = list(laptop.glob("ma_boot-rehearsal/*/log/*-events.jsonl"))
-    return [json.loads(line) for line in files[0].read_text().splitlines()] if files else []
+    return events_in(files[0]) if files else []
 
 
 def test_two_nodes_that_upload_one_key_are_told_so_and_both_end_well(laptop: Path, obs: ObsServer) -> None:

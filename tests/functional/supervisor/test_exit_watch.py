@@ -106,6 +106,8 @@ def test_codes_are_those_of_a_shell(
         ("exit 137", False, True),
         ("exit 247", False, True),
         ("kill -KILL $$", True, False),
+        ("echo '  exitcode  : -9 (pid: 7)'; exit 1", False, True),
+        ("echo '  exitcode  : -9 (pid: 7)'; exit 0", False, False),
         ("exit 136", False, False),
         ("exit 246", False, False),
     ],

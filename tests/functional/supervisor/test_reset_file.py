@@ -9,7 +9,7 @@ from typing import Any, Dict, List
 import pytest
 
 from tests.functional.boot.test_clusters import table
-from tests.functional.node import Booting, Node
+from tests.functional.node import Booting, Node, events_in
 
 # Each rank notes its start with the servers of its rank table, and waits to be stopped.
 RANKS = """
@@ -54,9 +54,7 @@ class Pod(Node):
 
     def events_of(self, kind: str) -> List[Dict[str, Any]]:
         (file,) = self.log_dir.glob("*-events.jsonl")
-        return [
-            event for line in file.read_text().splitlines() if (event := json.loads(line))["kind"] == kind
-        ]
+        return [event for event in events_in(file) if event["kind"] == kind]
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from ma_boot.reporting.explain import (
     missing_files,
     one_of_mpiruns_ranks_failed,
     output_of_failed_rank,
+    tells_of_sigkill,
 )
 from ma_boot.reporting.result import WorkerExit
 
@@ -101,6 +102,7 @@ def test_the_last_words_of_any_output_fit_on_a_screen(output: str) -> None:
     [
         (137, "the kernel killed 1 processes", "out of memory: the kernel killed 1 processes"),
         (247, "the kernel killed 1 processes", "out of memory"),
+        (1, "the kernel killed 1 processes", "out of memory"),
         (137, None, "no OOM kill"),
         (139, None, "segmentation fault"),
         (134, None, "abort"),
@@ -108,6 +110,25 @@ def test_the_last_words_of_any_output_fit_on_a_screen(output: str) -> None:
 )
 def test_a_code_with_a_meaning_is_explained(code: int, oom: Optional[str], part: str) -> None:
     assert part in (explanation(ended(code, oom)) or "")
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("  exitcode  : -9 (pid: 4242)", True),  # torchrun 2.13
+        ("  exitcode  : 9 (pid: 4242)", False),
+        ("  exitcode  : -15 (pid: 9)", False),
+        ("RuntimeError: DataLoader worker (pid 4242) is killed by signal: Killed. ", True),
+        ("RuntimeError: DataLoader worker (pid 4242) is killed by signal: Terminated. ", False),
+        (
+            "[2026-11-22 10:00:00] [ERROR] [launch.py:325:sigkill_handler] train.py exits with return code = -9",
+            True,
+        ),
+        ("train.py exits with return code = -91", False),
+    ],
+)
+def test_a_launcher_says_that_sigkill_ended_a_rank(line: str, told: bool) -> None:
+    assert tells_of_sigkill(f"step 1\n{line}\nstep 2\n") is told
 
 
 def test_a_code_of_the_training_itself_is_not_explained() -> None:
