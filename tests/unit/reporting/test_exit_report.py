@@ -175,6 +175,17 @@ def test_where_there_is_no_room_only_their_number_is_said() -> None:
     assert lines[14:] == ["and 20 more inputs and outputs", "exit code 0: success"]
 
 
+@pytest.mark.parametrize(("count", "last"), [(13, "output x12"), (14, "and 2 more inputs and outputs")])
+def test_what_just_fits_is_shown(count: int, last: str) -> None:
+    form = tuple(
+        ChannelContent(Channel(f"x{number}", "outputs", "/dir", "obs://b/k"), 1, 1, True)
+        for number in range(count)
+    )
+    lines = report_lines(Ending.of(None, [], None, None, None, form), [PhaseRecord("run", 1.0, "done", "")])
+    assert len(lines) == 15
+    assert lines[-2].startswith(last)
+
+
 def test_the_jobs_cause_takes_a_line_of_the_fifteen() -> None:
     form = tuple(
         ChannelContent(Channel(f"x{number}", "outputs", "/dir", "obs://b/k"), 1, 1, True)

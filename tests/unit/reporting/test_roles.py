@@ -50,6 +50,13 @@ class TestRoles:
         assert before == [("rank 0", "followed"), ("rank 1", "cause"), ("rank 2", "stopped")]
         assert {role for _, role in after} == {"well"}
 
+    def test_of_commands_that_failed_at_the_same_moment_one_is_the_cause(self) -> None:
+        nodes = [Training(number) for number in range(2)]
+        for node in nodes:
+            node.ran(None, 1, 5, 3, label="command")
+            node.ends(6, 3, label="command")
+        assert roles(line_of(*nodes)) == [[("command", "cause")], [("command", "followed")]]
+
     def test_who_failed_later_in_that_attempt_is_not(self) -> None:
         node = Training()
         node.ran(0, 1, 5, 1)

@@ -20,7 +20,7 @@ def jobs() -> Dict[str, List[str]]:
         "rehearsed": rehearsed(),
         "refused": refused(),
         "stopped": stopped("stopped by SIGTERM"),
-        "stopped_later": stopped("stopped by SIGTERM; before that, rank 0 ended with exit code 7"),
+        "stopped_later": stopped("stopped by SIGTERM; before that, rank 1 ended with exit code 9"),
     }
 
 
@@ -318,8 +318,9 @@ def stopped(cause: str) -> List[str]:
     node.at(3, "phase-start", phase="fetching")
     node.at(4, "progress", direction="download", bytes_done=3000)
     node.at(5, "progress", direction="sideways", bytes_done=10)
-    started(node, 6, 0)
+    started(node, 6, 0, 1)
     if ";" in cause:
+        ended(node, 6.5, 1, code=9)
         ended(node, 7, 0, code=7)
     node.at(9, "stop", reason="SIGTERM received")
     node.at(12, "end", exit_code=143, by="signal", cause=cause, signal=15)

@@ -6,7 +6,7 @@ from typing import Any, List
 
 import pytest
 
-from ma_boot.reporting.page.charts import MetricChart, _range, _thinned, charts
+from ma_boot.reporting.page.charts import MetricChart, _range, _thinned, charts, marked
 from ma_boot.reporting.page.compose import page_text
 from ma_boot.reporting.timeline import Timeline, read_events, timeline_of
 from tests.synthetic import Writer
@@ -48,6 +48,17 @@ def test_what_is_far_from_zero_begins_at_its_lowest_value() -> None:
         ("lr", "M500 51.5L550 2.5"),
         ("temperature of cards", "M500 51.5L550 2.5"),
     ]
+
+
+def test_four_slow_ranks_are_marked_beside_the_cause() -> None:
+    node = Writer(0, 10**12)
+    for rank in range(6):
+        node.at(rank, "start", label=f"rank {rank}", rank=rank)
+        node.at(10, "slow rank", rank=rank, step_time=2, others=1)
+    node.at(20, "exit", label="rank 5", code=3, stopped=False)
+    node.at(20, "end", exit_code=3, by="training", label="rank 5")
+    line = timeline_of([read_events(node.text(), lambda text: text)])
+    assert marked(line) == {**{f"rank {rank}": "slow" for rank in range(4)}, "rank 5": "cause"}
 
 
 def test_more_than_240_values_are_means() -> None:

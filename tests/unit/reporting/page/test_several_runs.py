@@ -199,6 +199,11 @@ def test_a_rehearsal_that_ended_by_its_training_names_no_node() -> None:
     )
 
 
+def test_of_a_rehearsal_that_went_well_there_is_nothing_more_to_say() -> None:
+    job = '{"kind": "job-end", "exit_code": 0, "by": "", "cause": "success", "time": 9, "node": null}\n'
+    assert said(timeline_of([read_events(job, lambda text: text)]), "").en == ""
+
+
 def test_without_words_in_the_events_those_of_the_log_count() -> None:
     node = Writer(0, 10**12)
     node.phase("job", 0, 1)
