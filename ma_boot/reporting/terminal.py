@@ -14,5 +14,5 @@ def rendered(content: RenderableType, columns: int) -> List[str]:
     from rich.console import Console
 
     text = io.StringIO()
-    Console(file=text, force_terminal=True, width=columns, color_system="standard").print(content)
+    Console(file=text, width=columns, color_system="standard").print(content)
     return text.getvalue().rstrip("\n").split("\n")
