@@ -185,6 +185,8 @@ def test_the_rank_that_mpirun_blames(output: str, rank: Optional[int]) -> None:
 
 def test_of_mpiruns_output_only_that_of_the_rank_is_shown() -> None:
     assert output_of_failed_rank(MPIRUN.format(1)) == "Traceback\nstep 2"
+    other = f"[1,0]<stderr>: {TRACEBACK}\n"
+    assert output_of_failed_rank(other + MPIRUN.format(1)) == "Traceback\nstep 2", "mpirun knows better"
     assert output_of_failed_rank(MPIRUN.format(5)) == MPIRUN.format(5), "it printed nothing"
     assert output_of_failed_rank("[1,1]<stdout>: step 1") == "[1,1]<stdout>: step 1"
 

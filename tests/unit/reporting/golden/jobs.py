@@ -77,7 +77,7 @@ def failed_again() -> List[str]:
         words="",
     )
     torn = '{"kind": "exit", "label": "rank'
-    return [first.text() + again.text() + last.text() + torn, lost_its_peer().text()]
+    return [first.text() + again.text() + "\n" + last.text() + torn, lost_its_peer().text()]
 
 
 def data_of(node: Writer) -> None:

@@ -269,6 +269,8 @@ class TestWords:
     def test_nodes_without_an_end_are_named_up_to_eight(self) -> None:
         line = line_of(*(node_with(number) for number in range(9)))
         assert "nodes 0, 1, 2, 3, 4, 5, 6, 7… recorded no end" in headline(line).en
+        eight = line_of(*(node_with(number) for number in range(8)))
+        assert "nodes 0, 1, 2, 3, 4, 5, 6, 7 recorded no end" in headline(eight).en
         assert "nodes 0, 1 recorded no end" in headline(line_of(node_with(0), node_with(1))).en
 
 

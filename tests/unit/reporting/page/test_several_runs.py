@@ -199,6 +199,13 @@ def test_a_rehearsal_that_ended_by_its_training_names_no_node() -> None:
     )
 
 
+@pytest.mark.parametrize(("number", "name"), [(64, "SIGRTMAX"), (65, "SIGTERM")])
+def test_the_signal_of_a_rehearsal_is_one_that_there_is(number: int, name: str) -> None:
+    end = f'"exit_code": 143, "by": "signal", "signal": {number}, "time": 9, "node": null'
+    line = timeline_of([read_events(f'{{"kind": "job-end", {end}}}\n', lambda text: text)])
+    assert headline(line).en == f"The job was stopped by {name} from outside."
+
+
 def test_of_a_rehearsal_that_went_well_there_is_nothing_more_to_say() -> None:
     job = '{"kind": "job-end", "exit_code": 0, "by": "", "cause": "success", "time": 9, "node": null}\n'
     assert said(timeline_of([read_events(job, lambda text: text)]), "").en == ""
