@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import threading
-from contextlib import contextmanager
-from typing import Callable, Dict, Generic, Iterator, List, NamedTuple, Optional, Set, Tuple, TypeVar, Union
+from contextlib import contextmanager, suppress
+from typing import Callable, Dict, Iterator, NamedTuple, Optional, Set, Tuple
 
 from path_mapping.errors import Cancelled, PathMappingError, Refused, Unreachable
 from path_mapping.stores.signer import Signer, server_of
@@ -24,13 +24,11 @@ from path_mapping.wire import (
 )
 
 LONGEST_ERROR = 64 << 10  # bytes
-END_SECONDS = 1.0  # for a thread that was told to end
 _CODE = re.compile(rb"<Code>\s*([A-Za-z0-9.]{1,64})\s*</Code>")
 
 NOTHING: Dict[str, str] = {}
 
 Send = Callable[[HttpConnection, bytes], None]
-Answer = TypeVar("Answer")
 
 
 class OpenConnections:
@@ -85,6 +83,7 @@ class Exchange:
         self._connections = connections
         self._buffer = buffer
         self._idle: Dict[Origin, HttpConnection] = {}
+        self._begun: Optional[HttpConnection] = None
 
     def check(self) -> None:
         """Raises `Cancelled` after `OpenConnections.shut`: what arrived since must not be used."""
@@ -97,9 +96,35 @@ class Exchange:
             self._connections.drop(connection)
         self._idle.clear()
 
+    def begin(self, request: Request) -> None:
+        """Sends a GET ahead if a connection is open; the next call must be `content` of the same request."""
+        address = self._signer.bucket(request.bucket)
+        if address is None:
+            return
+        origin, head = self._head(address, request)
+        connection = self._idle.get(origin)
+        if connection is not None:
+            with suppress(ConnectionFailed):  # which `content` finds, too
+                connection.send(head)
+            self._begun = connection
+
     def content(self, request: Request) -> bytes:
         """The whole body of the response to a GET; raises what `ask` raises."""
-        with self.ask(request, HttpConnection.send) as (response, connection):
+        begun, self._begun = self._begun, None
+
+        def send(connection: HttpConnection, head: bytes) -> None:
+            if connection is not begun:
+                connection.send(head)
+
+        try:
+            return self._content(request, send)
+        except Unreachable as error:
+            if begun is None or not isinstance(error.__cause__, ConnectionFailed):
+                raise
+        return self._content(request, HttpConnection.send)  # the server did not wait until this was read
+
+    def _content(self, request: Request, send: Send) -> bytes:
+        with self.ask(request, send) as (response, connection):
             return b"".join([bytes(piece) for piece in connection.body(response)])
 
     @contextmanager
@@ -115,10 +140,7 @@ class Exchange:
             Cancelled: the connection was shut by `OpenConnections.shut`.
         """
         address = self._signer.bucket(request.bucket) or self._asked_for(request)
-        origin, path, lines = self._signer.sign(
-            address, request.method, request.key, request.query, request.headers
-        )
-        head = f"{request.method} {path} HTTP/1.1\r\n{lines}{request.plain}\r\n".encode("latin-1")
+        origin, head = self._head(address, request)
         connection: Optional[HttpConnection] = None
         try:
             connection, response = self._exchanged(origin, head, send)
@@ -137,6 +159,13 @@ class Exchange:
         finally:
             if connection is not None:
                 self._connections.drop(connection)
+
+    def _head(self, address: BucketAddress, request: Request) -> Tuple[Origin, bytes]:
+        """The server, and the signed head of the request."""
+        origin, path, lines = self._signer.sign(
+            address, request.method, request.key, request.query, request.headers
+        )
+        return origin, f"{request.method} {path} HTTP/1.1\r\n{lines}{request.plain}\r\n".encode("latin-1")
 
     def _failed(self, doing: str, error: ConnectionFailed) -> PathMappingError:
         """What a failed connection means."""
@@ -197,55 +226,15 @@ class Exchange:
         return connection
 
 
-class Pages(Generic[Answer]):
-    """The pages of one listing, in turn; one may be asked for while its predecessor is worked on.
+class Pages(NamedTuple):
+    """How the pages of one listing are asked for, in turn.
 
-    `fetch` returns the answer to a query, and `read` the page in it. Only what goes through `connections` is
-    asked for ahead: `close` can end it.
+    `page` returns that of a query. `ask_ahead` sends a query with which `page` is called next: the page is on
+    its way while its predecessor is worked on.
     """
 
-    def __init__(
-        self,
-        fetch: Callable[[Dict[str, str]], Answer],
-        read: Callable[[Answer], ObjectPage],
-        connections: Optional[OpenConnections],
-    ) -> None:
-        self._fetch = fetch
-        self._read = read
-        self._connections = connections
-        self._thread: Optional[threading.Thread] = None
-        self._found: List[Union[Answer, BaseException]] = []
-
-    def ask_ahead(self, query: Dict[str, str]) -> None:
-        """Asks for the page that `page` is called for next, in another thread."""
-        if self._connections is not None:
-            self._thread = threading.Thread(target=self._run, args=(query,), name="listing", daemon=True)
-            self._thread.start()
-
-    def _run(self, query: Dict[str, str]) -> None:
-        try:
-            self._found.append(self._fetch(query))
-        except BaseException as error:  # raised again in the thread that waits for the page
-            self._found.append(error)
-
-    def page(self, query: Dict[str, str]) -> ObjectPage:
-        """The page of this query; raises what `fetch` and `read` raise.
-
-        It is read here, not in the other thread: of two that compute, one waits for the other.
-        """
-        if self._thread is None:
-            return self._read(self._fetch(query))
-        self._thread.join()
-        self._thread, found = None, self._found.pop()
-        if isinstance(found, BaseException):
-            raise found
-        return self._read(found)
-
-    def close(self) -> None:
-        """Ends what was asked for ahead."""
-        if self._connections is not None and self._thread is not None:
-            self._connections.shut()
-            self._thread.join(END_SECONDS)
+    page: Callable[[Dict[str, str]], ObjectPage]
+    ask_ahead: Callable[[Dict[str, str]], None]
 
 
 def _response(connection: HttpConnection, head: bytes, send: Send) -> Response:

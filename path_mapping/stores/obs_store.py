@@ -18,6 +18,7 @@ from path_mapping.stores.units import MultipartUpload
 from path_mapping.wire import (
     Access,
     Credentials,
+    ObjectPage,
     ObjectState,
     Pause,
     StoredObject,
@@ -95,26 +96,25 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
                 marker = found[-1].key
 
     @contextmanager
-    def _pages(self, doing: str, bucket: str) -> Iterator[Pages[Any]]:
+    def _pages(self, doing: str, bucket: str) -> Iterator[Pages]:
         """The pages of a listing, by signed requests on a connection of their own, or by the SDK."""
         if self.sdk.proxy is not None:
-            yield Pages(partial(page_by_sdk, self.sdk, doing, bucket), lambda page: page, None)
+            yield Pages(partial(page_by_sdk, self.sdk, doing, bucket), lambda query: None)
             return
-        connections = OpenConnections()
-        exchange = Exchange(self.signer, connections, bytearray(BUFFER))
+        exchange = Exchange(self.signer, OpenConnections(), bytearray(BUFFER))
 
-        def answer(query: Dict[str, str]) -> bytes:
+        def request(query: Dict[str, str]) -> Request:
             wanted = {name: value for name, value in query.items() if value}
-            request = Request(
+            return Request(
                 doing, "GET", bucket, "", {**wanted, "max-keys": str(PAGE), "encoding-type": "url"}
             )
-            return self.signer.with_newest(partial(exchange.content, request))
 
-        pages = Pages(answer, partial(parsed_page, doing), connections)
+        def page(query: Dict[str, str]) -> ObjectPage:
+            return parsed_page(doing, self.signer.with_newest(partial(exchange.content, request(query))))
+
         try:
-            yield pages
+            yield Pages(page, lambda query: exchange.begin(request(query)))
         finally:
-            pages.close()
             exchange.close()
 
     def region(self, bucket: str) -> str:

