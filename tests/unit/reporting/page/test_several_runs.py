@@ -149,23 +149,23 @@ def test_how_a_rehearsal_was_started_is_shown(rehearsed: bool) -> None:
 
 def test_of_more_than_fits_the_node_that_failed_is_drawn_and_there_is_room_for_its_log() -> None:
     files = []
-    for number in range(40):
+    for number in range(130):
         node = Writer(number, 10**12)
         ranks = range(8 * number, 8 * number + 8)
         for rank in ranks:
             node.at(0, "start", label=f"rank {rank}", rank=rank, log_file=f"/log/{rank}")
-        for turn in range(200):  # each has a dot on each rank
+        for turn in range(50):  # each has a dot on each rank
             node.at(turn, "hang", labels=[f"rank {rank}" for rank in ranks])
-        node.at(200, "exit", label=f"rank {ranks[0]}", code=3 if number == 39 else 0, stopped=False)
-        node.at(201, "end", exit_code=3 if number == 39 else 0, by="training", label=f"rank {ranks[0]}")
+        node.at(60, "exit", label=f"rank {ranks[0]}", code=3 if number == 129 else 0, stopped=False)
+        node.at(61, "end", exit_code=3 if number == 129 else 0, by="training", label=f"rank {ranks[0]}")
         files.append(node.text())
     line = timeline_of([read_events(file, lambda text: text) for file in files])
-    page = page_text(line, {"/log/312": "the very last words\n" * 300})
+    page = page_text(line, {"/log/1032": "the very last words\n" * 300})
     assert len(page.encode()) < 2_000_000
     drawn = page.count("<title>rank ") // 8
-    assert 10 < drawn < 40
-    assert f"{40 - drawn} more nodes do not fit on this page." in page
-    assert "<title>rank 312: 3" in page
+    assert 50 < drawn < 130
+    assert f"{130 - drawn} more nodes do not fit on this page." in page
+    assert "<title>rank 1032: 3" in page
     assert page.count("the very last words") > 300, "in the head, and whole among the logs"
 
 
