@@ -187,6 +187,7 @@ def test_of_mpiruns_output_only_that_of_the_rank_is_shown() -> None:
     assert output_of_failed_rank(MPIRUN.format(1)) == "Traceback\nstep 2"
     other = f"[1,0]<stderr>: {TRACEBACK}\n"
     assert output_of_failed_rank(other + MPIRUN.format(1)) == "Traceback\nstep 2", "mpirun knows better"
+    assert output_of_failed_rank(other + "[1,1]<stdout>: on") == other + "[1,1]<stdout>: on", "no rank failed"
     assert output_of_failed_rank(MPIRUN.format(5)) == MPIRUN.format(5), "it printed nothing"
     assert output_of_failed_rank("[1,1]<stdout>: step 1") == "[1,1]<stdout>: step 1"
 
