@@ -26,6 +26,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 PROCESSES_PER_CORE = 3  # of tests: they wait more than they compute
+MOST_PROCESSES = 16  # each of them collects all tests, and takes 300 MB
 FAILED = pytest.StashKey[bool]()
 
 CREDENTIALS = {"OBS_ACCESS_KEY_ID": "AKPLANTED", "OBS_SECRET_ACCESS_KEY": "SKPLANTED"}
@@ -55,7 +56,7 @@ def pytest_configure() -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """How many processes `-n auto` is."""
-    return PROCESSES_PER_CORE * len(os.sched_getaffinity(0))
+    return min(MOST_PROCESSES, PROCESSES_PER_CORE * len(os.sched_getaffinity(0)))
 
 
 @pytest.hookimpl(wrapper=True)
