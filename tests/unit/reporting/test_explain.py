@@ -104,6 +104,7 @@ def test_the_last_words_of_any_output_fit_on_a_screen(output: str) -> None:
         (247, "the kernel killed 1 processes", "out of memory"),
         (1, "the kernel killed 1 processes", "out of memory"),
         (137, None, "no OOM kill"),
+        (247, None, "no OOM kill"),
         (139, None, "segmentation fault"),
         (134, None, "abort"),
     ],
