@@ -39,9 +39,9 @@ class Score(NamedTuple):
     def row(self, name: str, seed: int) -> str:
         """The row of the table in CONTRIBUTING.md."""
         killed = self.tried - self.equivalent - len(self.survived)
-        share = 100 * killed / max(1, self.tried - self.equivalent)
+        share = 100 * killed // max(1, self.tried - self.equivalent)  # 100 only if none survived
         which = "all" if self.tried == self.all else f"{self.tried} of {self.all}, seed {seed}"
-        return f"| {name} | {which} | {killed} | {self.equivalent} | {len(self.survived)} | {share:.0f} % | {datetime.date.today()} |"
+        return f"| {name} | {which} | {killed} | {self.equivalent} | {len(self.survived)} | {share} % | {datetime.date.today()} |"
 
 
 def equivalents() -> Dict[Tuple[str, str, str], str]:

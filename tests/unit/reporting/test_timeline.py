@@ -88,16 +88,27 @@ def test_what_an_incident_says(kind: str, fields: Any, label: str, text: str) ->
     assert (found.kind, found.at, found.node, found.label, found.text) == (kind, 1.0, 0, label, text)
 
 
-def test_of_very_many_the_last_are_kept() -> None:
+def test_of_very_many_processes_the_last_are_kept() -> None:
     node = Writer(0, 10**12)
     for index in range(1201):
         node.at(index, "start", label=f"rank {index}", rank=index)
+    run = run_of(node)
+    assert (len(run.processes), run.processes[0].label) == (1200, "rank 1")
+
+
+def test_of_very_many_transfers_the_last_are_kept() -> None:
+    node = Writer(0, 10**12)
+    for index in range(1201):
         node.at(index, "transfer", direction="upload", files=index)
+    run = run_of(node)
+    assert (len(run.transfers), run.transfers[0].files) == (1200, 1)
+
+
+def test_of_very_many_incidents_the_last_are_kept() -> None:
+    node = Writer(0, 10**12)
     for index in range(201):
         node.at(index, "fault", fault=str(index))
     run = run_of(node)
-    assert (len(run.processes), run.processes[0].label) == (1200, "rank 1")
-    assert (len(run.transfers), run.transfers[0].files) == (1200, 1)
     assert (len(run.incidents), run.incidents[0].text) == (200, "1")
     job = "".join(
         f'{{"kind": "fault", "fault": "{index}", "time": {index}, "node": null}}\n' for index in range(201)
