@@ -21,7 +21,9 @@ _PATH_MAPPING = (
 )
 
 ROOMS: Mapping[str, Room] = {
-    "rank_table": Room("ma_boot/rank_table", ("tests/unit/rank_table",)),
+    "rank_table": Room(
+        "ma_boot/rank_table", ("tests/unit/rank_table", "tests/functional/cli/test_rank_table_files.py")
+    ),
     "planning": Room("path_mapping/planning", _PATH_MAPPING),
     "localfs": Room("path_mapping/localfs", _PATH_MAPPING),
     "supervisor": Room("ma_boot/supervisor", ("tests/unit/supervisor", "tests/functional/supervisor")),
