@@ -72,11 +72,12 @@ def test_a_node_that_ended_before_the_hang_is_not_waited_for(
     peers.others = (1,)
     with started(shell(tmp_path, 0, "exec sleep 600"), inbox=inbox, journal=journal) as group:
         detector = HangDetector(None, inbox, journal, peers)
+        detector.hear(PeerMessage(1, "stacks", {"ranks": [row(5)]}, time.monotonic()), group.workers)
         for kind, body in (("ended", {"codes": [[5, 3]]}), ("hanging", {})):
             detector.hear(PeerMessage(1, kind, body, time.monotonic() - 100), group.workers)
         eventually(lambda: detector.check(group.workers) or journal.events("stacks"), "the report")
     (event,) = journal.events("stacks")
-    assert [5] in [fold["ranks"] for fold in event["folded"]]
+    assert ([5], "has ended with exit code 3") in [(one["ranks"], one["stack"]) for one in event["folded"]]
     assert time.monotonic() - detector._last_round < 60
 
 
