@@ -165,6 +165,7 @@ bench-sync: $(BENCH)/made ## transfers beside rclone, aws, boto3, obstore and th
 	$(BENCH)/bin/python -m pip install --quiet --no-deps --force-reinstall .
 	$(BENCH)/bin/python benchmarks/sync.py $(if $(ROWS),--rows '$(ROWS)')
 	$(if $(ROWS),,$(BENCH)/bin/python benchmarks/workers.py)
+	$(if $(ROWS),,$(BENCH)/bin/python benchmarks/stages.py)
 
 bench-image: $(VENV)/made ## size of the image, time of builds and of the check; as root, with docker.io and debootstrap
 	$(VENV)/bin/python benchmarks/image.py $(BASE_IMAGE)

@@ -4,9 +4,9 @@
 
 Serves `TREE/<bucket>/<key>` by the S3 protocol as far as the clients of the benchmark speak it, and prints
 its port. Packaged servers are the limit themselves (moto 400 objects/s, radosgw 1,600); this one is not. As
-OBS does, it states the CRC-64 of objects; for an upload, that of the file of the same name in TREE. Of an
-upload it remembers the size only, so that a client which looks at it afterwards finds it. KEYS more objects
-below `bucket/many/` can be listed, not fetched.
+OBS does, it states the CRC-64 of objects; for an upload, that of the file of the same name in TREE, and of
+its parts of 16 MiB. Of an upload it remembers the size only, so that a client which looks at it afterwards
+finds it. KEYS more objects below `bucket/many/` can be listed, not fetched.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ import select
 import socket
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 from urllib.parse import parse_qs, quote, unquote
 from xml.sax.saxutils import escape
 
-from path_mapping.localfs import chunks, crc64
+from path_mapping.localfs import crc64, crc64_of_parts
 
 PIECE = 4 << 20
+PART = 16 << 20  # bytes of the parts whose checksum it knows
 DATE = "Sat, 01 Jan 2022 00:00:00 GMT"
 STAMP = "2022-01-01T00:00:00.000Z"
 
@@ -48,23 +50,37 @@ class Client:
 
 
 class Objects:
-    """Keys of all buckets, with the size and the file of each."""
+    """Keys of all buckets, with the size and the file of each; the CRC-64 of files and of their parts."""
 
     def __init__(self, tree: Path, keys: int) -> None:
         self.files: Dict[str, Tuple[int, Optional[str]]] = {}
         self._crcs: Dict[str, int] = {}
+        self._part_crcs: Dict[Tuple[str, int, int], int] = {}  # by name, number and size
         for number in range(keys):
             self.files[f"bucket/many/{number // 1000:04}/{number:07}"] = (1000 + number % 1000, None)
         for path in tree.rglob("*"):
             if path.is_file():
                 name = path.relative_to(tree).as_posix()
                 self.files[name] = (path.stat().st_size, str(path))
-                self._crcs[_below_its_tree(name)] = _crc_of(path)
+                self._crcs[_below_its_tree(name)] = self._sum(_below_its_tree(name), path)
         self._sorted: List[str] = []
 
     def checksum(self, name: str) -> str:
         """The header that states the CRC-64 of an object, or of one of the same name in another tree."""
         crc = self._crcs.get(_below_its_tree(name))
+        return "" if crc is None else f"x-obs-hash-crc64ecma: {crc}\r\n"
+
+    def _sum(self, name: str, path: Path) -> int:
+        sizes, crcs = [], []
+        for piece in iter(partial(path.open("rb").read, PART), b""):
+            sizes.append(len(piece))
+            crcs.append(crc64(piece))
+            self._part_crcs[name, len(sizes), len(piece)] = crcs[-1]
+        return crc64_of_parts(crcs, sizes)
+
+    def part_checksum(self, name: str, number: int, size: int) -> str:
+        """The header for a part of `PART` bytes, or the last one after such parts."""
+        crc = self._part_crcs.get((_below_its_tree(name), number, size))
         return "" if crc is None else f"x-obs-hash-crc64ecma: {crc}\r\n"
 
     def below(self, prefix: str, after: str, most: int = 1001) -> List[str]:
@@ -94,13 +110,6 @@ class Objects:
 
 def _below_its_tree(name: str) -> str:
     return name.split("/", 2)[-1]
-
-
-def _crc_of(path: Path) -> int:
-    crc = 0
-    for piece in chunks(path):
-        crc = crc64(piece, crc)
-    return crc
 
 
 def etag_of(size: int) -> str:
@@ -233,8 +242,10 @@ class Server:
             client.answer = _head(200, self._listing(bucket, query)) + self._body
         elif method == b"PUT":
             if "uploadId=" in query:
-                upload = parse_qs(query)["uploadId"][0]
+                asked = parse_qs(query)
+                upload, number = asked["uploadId"][0], int(asked["partNumber"][0])
                 self.parts[upload] = self.parts.get(upload, 0) + length
+                checksum = self.objects.part_checksum(name, number, length)
             elif key:
                 self.objects.files[name] = (length, None)
                 checksum = self.objects.checksum(name)

@@ -26,8 +26,8 @@ from path_mapping.localfs.source_file import (
     FileState,
     RangeReader,
     Section,
+    check_unchanged,
     chunks,
-    read_unchanged,
     state_of,
 )
 from path_mapping.localfs.unfinished import (
@@ -51,6 +51,7 @@ __all__ = [
     "Section",
     "TargetDir",
     "allocate",
+    "check_unchanged",
     "chunks",
     "contained",
     "crc64",
@@ -65,7 +66,6 @@ __all__ = [
     "printable",
     "put_mark",
     "read_mark",
-    "read_unchanged",
     "shown",
     "state_of",
     "stem_of",

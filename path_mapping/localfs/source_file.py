@@ -30,14 +30,10 @@ def state_of(status: os.stat_result) -> FileState:
     return FileState(status.st_size, status.st_mtime_ns, status.st_ino)
 
 
-def read_unchanged(file: int, offset: int, size: int, before: Optional[FileState]) -> bytes:
-    """A range of an open file. Raises `FileChanged` if it is shorter, or no longer in the state `before`."""
-    found = os.pread(file, size, offset)
-    if len(found) < size:
-        raise FileChanged("the file was truncated")
+def check_unchanged(file: int, before: Optional[FileState]) -> None:
+    """Raises `FileChanged` if an open file is no longer in the state `before`."""
     if before is not None and state_of(os.fstat(file)) != before:
         raise FileChanged("the file changed during its upload")
-    return found
 
 
 def chunks(path: Path) -> Iterator[bytes]:

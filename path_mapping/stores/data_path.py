@@ -76,9 +76,13 @@ class DataPath(UnitRunner):
     def run(self, unit: Unit, moved: Moved) -> Any:
         return self._actions[type(unit)](unit, moved)
 
+    def ask_ahead(self, unit: Unit) -> None:
+        if isinstance(unit, GetFile):
+            self._downloads.ask_ahead(unit)
+
     def given_up(self, unit: Unit, error: Exception) -> Exception:
         return self._uploads.given_up(unit, error) if isinstance(unit, PutFile) else error
 
     def close(self) -> None:
-        self._exchange.close()
         self._downloads.close()
+        self._exchange.close()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import Callable, Optional, Tuple, Union
+from typing import Callable, Dict, Optional, Tuple, Union
 
 from path_mapping.errors import TargetRemoved, Unreachable
 from path_mapping.localfs import RangeReader, TargetDir, crc64, put_mark, write_all
-from path_mapping.stores.exchange import Exchange, Request
+from path_mapping.stores.exchange import Asked, Exchange, Request
 from path_mapping.stores.units import (
     RIGHT,
     UNKNOWN,
@@ -21,6 +21,7 @@ from path_mapping.stores.units import (
 )
 from path_mapping.wire import (
     ContentCheck,
+    ContentSum,
     HttpConnection,
     Response,
     crc64_of_content,
@@ -42,10 +43,19 @@ class DownloadPath:
         self._exchange = exchange
         self._reader = reader
         self._directory: Optional[TargetDir] = None
+        self._asked: Dict[int, Optional[Asked]] = {}  # by unit; None if its request could not be sent
 
     def close(self) -> None:
-        """Closes the directory that the last file went to."""
+        """Closes the directory that the last file went to, and gives up what was asked for ahead."""
         self._leave()
+        for asked in filter(None, self._asked.values()):
+            self._exchange.drop(asked)
+        self._asked.clear()
+
+    def ask_ahead(self, unit: GetFile) -> None:
+        """Sends the request for an object whose turn comes soon, once."""
+        if unit.number not in self._asked:
+            self._asked[unit.number] = self._exchange.ask_ahead(_request(unit))
 
     def _leave(self) -> None:
         if self._directory is not None:
@@ -65,11 +75,10 @@ class DownloadPath:
         raise TargetRemoved(f"{doing}: another process removed the directory {path}")
 
     def get_file(self, unit: GetFile, moved: Moved) -> ContentMatch:
-        doing = f"reading obs://{unit.bucket}/{unit.key}"
+        request, asked = _request(unit), self._asked.pop(unit.number, None)
+        doing = request.doing
         parent, name = os.path.split(unit.path)
-        with self._exchange.ask(
-            Request(doing, "GET", unit.bucket, unit.key), HttpConnection.send
-        ) as received:
+        with self._exchange.ask(request, HttpConnection.send, asked) as received:
             directory, temporary, file = self._create(doing, parent, unit.root, name)
             try:
                 checked = _fill(doing, unit, file, received, moved)
@@ -124,9 +133,9 @@ class DownloadPath:
         doing = f"checking obs://{unit.bucket}/{unit.key}"
         plain = f"If-Match: {unit.etag}\r\n" if unit.etag else ""
         request = Request(doing, "HEAD", unit.bucket, unit.key, plain=plain)
-        with self._exchange.ask(request, HttpConnection.send) as (response, _):
-            if response.length not in (None, unit.size):
-                raise Unreachable(f"{doing}: found {response.length} bytes, expected {unit.size}")
+        response = self._exchange.head(request)
+        if response.length not in (None, unit.size):
+            raise Unreachable(f"{doing}: found {response.length} bytes, expected {unit.size}")
         file = os.open(unit.path, os.O_RDONLY | os.O_NOFOLLOW)
         try:
             return self._match(unit, response, file, unit.crc)
@@ -156,6 +165,10 @@ class DownloadPath:
         return ContentMatch(UNSURE, crc, f"the ETag in OBS is {etag}, no usual part size gives it here")
 
 
+def _request(unit: GetFile) -> Request:
+    return Request(f"reading obs://{unit.bucket}/{unit.key}", "GET", unit.bucket, unit.key)
+
+
 def _settle(doing: str, directory: TargetDir, temporary: str, name: str) -> None:
     """Moves an unfinished file into its place."""
     try:
@@ -176,14 +189,15 @@ def _fill(
     """Writes the body of a response to the file; checks its size, and its checksum: False if it has none."""
     response, connection = received
     check, offset = ContentCheck(response.headers), 0
+    content = ContentSum(check.kind)
     for piece in connection.body(response):
         write_all(file, piece, offset)
-        check.add(piece)
+        content.add(piece)
         offset += len(piece)
         moved(len(piece))
     if offset != unit.size:
         raise Unreachable(f"{doing}: {offset} bytes arrived, expected {unit.size}")
-    check.finish(doing)
+    check.compare(doing, content)
     os.fchmod(file, 0o640)
     put_mark(file, unit.size, response.text("etag"))
-    return check.wanted
+    return bool(check.kind)

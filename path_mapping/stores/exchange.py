@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import threading
-from contextlib import contextmanager, suppress
-from typing import Callable, Dict, Iterator, NamedTuple, Optional, Set, Tuple
+from contextlib import contextmanager
+from itertools import chain
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from path_mapping.errors import Cancelled, PathMappingError, Refused, Unreachable
 from path_mapping.stores.signer import Signer, server_of
@@ -75,15 +76,22 @@ class Request(NamedTuple):
     plain: str = ""
 
 
+class Asked(NamedTuple):
+    """A request that was sent ahead, and the connection on which its response is to come."""
+
+    origin: Origin
+    connection: HttpConnection
+
+
 class Exchange:
-    """The requests of one thread, one after another."""
+    """The requests of one thread: their responses are read one after another."""
 
     def __init__(self, signer: Signer, connections: OpenConnections, buffer: bytearray) -> None:
         self._signer = signer
         self._connections = connections
         self._buffer = buffer
-        self._idle: Dict[Origin, HttpConnection] = {}
-        self._begun: Optional[HttpConnection] = None
+        self._idle: Dict[Origin, List[HttpConnection]] = {}
+        self._begun: Optional[Asked] = None
 
     def check(self) -> None:
         """Raises `Cancelled` after `OpenConnections.shut`: what arrived since must not be used."""
@@ -91,47 +99,73 @@ class Exchange:
             raise Cancelled
 
     def close(self) -> None:
-        """Closes its connections."""
-        for connection in self._idle.values():
+        """Closes its connections; those of requests that were sent ahead are given to `drop`."""
+        for connection in chain.from_iterable(self._idle.values()):
             self._connections.drop(connection)
         self._idle.clear()
+        if self._begun is not None:
+            self.drop(self._begun)
+            self._begun = None
 
-    def begin(self, request: Request) -> None:
-        """Sends a GET ahead if a connection is open; the next call must be `content` of the same request."""
+    def drop(self, asked: Asked) -> None:
+        """Gives up a request that was sent ahead."""
+        self._connections.drop(asked.connection)
+
+    def ask_ahead(self, request: Request) -> Optional[Asked]:
+        """Sends a request without a body whose response `ask` reads later; None if it cannot be sent now."""
         address = self._signer.bucket(request.bucket)
         if address is None:
-            return
+            return None
         origin, head = self._head(address, request)
-        connection = self._idle.get(origin)
-        if connection is not None:
-            with suppress(ConnectionFailed):  # which `content` finds, too
-                connection.send(head)
-            self._begun = connection
-
-    def content(self, request: Request) -> bytes:
-        """The whole body of the response to a GET; raises what `ask` raises."""
-        begun, self._begun = self._begun, None
-
-        def send(connection: HttpConnection, head: bytes) -> None:
-            if connection is not begun:
-                connection.send(head)
-
         try:
-            return self._content(request, send)
+            connection = self._connection(origin)
+        except ConnectionFailed:
+            return None
+        try:
+            connection.send(head)
+        except BaseException as error:
+            self._connections.drop(connection)
+            if not isinstance(error, ConnectionFailed):
+                raise
+            return None
+        return Asked(origin, connection)
+
+    def begin(self, request: Request) -> None:
+        """Sends a GET ahead; the next call must be `content` of the same request."""
+        self._begun = self.ask_ahead(request)
+
+    def content(self, request: Request, body: bytes = b"") -> bytes:
+        """The whole body of the response to a request with this body; raises what `ask` raises."""
+        begun, self._begun = self._begun, None
+        if body:
+            request = request._replace(plain=f"{request.plain}Content-Length: {len(body)}\r\n")
+        try:
+            return self._content(request, body, begun)
         except Unreachable as error:
             if begun is None or not isinstance(error.__cause__, ConnectionFailed):
                 raise
-        return self._content(request, HttpConnection.send)  # the server did not wait until this was read
+        return self._content(request, body, None)  # the server did not wait until this was read
 
-    def _content(self, request: Request, send: Send) -> bytes:
-        with self.ask(request, send) as (response, connection):
+    def _content(self, request: Request, body: bytes, asked: Optional[Asked]) -> bytes:
+        def send(connection: HttpConnection, head: bytes) -> None:
+            connection.send(head, body)
+
+        with self.ask(request, send, asked) as (response, connection):
             return b"".join([bytes(piece) for piece in connection.body(response)])
 
+    def head(self, request: Request) -> Response:
+        """The head of the response to a HEAD; raises what `ask` raises."""
+        with self.ask(request, HttpConnection.send) as (response, _):
+            return response
+
     @contextmanager
-    def ask(self, request: Request, send: Send) -> Iterator[Tuple[Response, HttpConnection]]:
+    def ask(
+        self, request: Request, send: Send, asked: Optional[Asked] = None
+    ) -> Iterator[Tuple[Response, HttpConnection]]:
         """The successful response to a request; the block must read the whole body.
 
-        `send` sends the request: it is called with the connection and the head.
+        `send` sends the request: it is called with the connection and the head. If it was `asked` already, it
+        is only sent again if the server has closed that connection without a response.
 
         Raises:
             StoreError: by the status of the response, see `error_of_status`.
@@ -139,11 +173,15 @@ class Exchange:
             Refused: the certificate of the server is not accepted.
             Cancelled: the connection was shut by `OpenConnections.shut`.
         """
-        address = self._signer.bucket(request.bucket) or self._asked_for(request)
-        origin, head = self._head(address, request)
         connection: Optional[HttpConnection] = None
         try:
-            connection, response = self._exchanged(origin, head, send)
+            answered = self._answered(asked) if asked is not None else None
+            if asked is not None and answered is not None:
+                origin, (connection, response) = asked.origin, answered
+            else:
+                address = self._signer.bucket(request.bucket) or self._asked_for(request)
+                origin, head = self._head(address, request)
+                connection, response = self._exchanged(origin, head, send)
             if response.status >= 300:
                 after = seconds_to_wait(response.text("retry-after"))
                 only_head = request.method == "HEAD"  # its response has no body, whatever its length says
@@ -153,7 +191,8 @@ class Exchange:
                 raise error_of_status(request.doing, response.status, code, after)
             yield response, connection
             if not response.closes:
-                self._idle[origin], connection = connection, None
+                self._idle.setdefault(origin, []).append(connection)
+                connection = None
         except ConnectionFailed as error:
             raise self._failed(request.doing, error) from error
         finally:
@@ -211,7 +250,7 @@ class Exchange:
     def _exchanged(self, origin: Origin, head: bytes, send: Send) -> Tuple[HttpConnection, Response]:
         """Sends on an idle connection, which the server may have closed by now, or on a new one."""
         while True:
-            connection = self._idle.pop(origin, None) or self._new(origin)
+            connection = self._connection(origin)
             try:
                 return connection, _response(connection, head, send)
             except BaseException as error:
@@ -219,7 +258,21 @@ class Exchange:
                 if not (isinstance(error, ConnectionFailed) and error.stale):
                     raise
 
-    def _new(self, origin: Origin) -> HttpConnection:
+    def _answered(self, asked: Asked) -> Optional[Tuple[HttpConnection, Response]]:
+        """The response to a request that was sent ahead, None if the server has closed the connection."""
+        try:
+            return asked.connection, asked.connection.response()
+        except BaseException as error:
+            self._connections.drop(asked.connection)
+            if not (isinstance(error, ConnectionFailed) and error.stale):
+                raise
+            return None
+
+    def _connection(self, origin: Origin) -> HttpConnection:
+        """An idle connection, or a new one."""
+        idle = self._idle.get(origin)
+        if idle:
+            return idle.pop()
         context = self._signer.context if origin.secure else None
         connection = HttpConnection(origin, context, self._signer.access.timeout, self._buffer)
         self._connections.add(connection)

@@ -7,19 +7,24 @@ some as a bare `Exception`; by default TLS is not verified, and the host name ne
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
+from functools import partial
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Tuple
 from urllib.parse import urlsplit
 
 from path_mapping.errors import Corrupted, PathMappingError, Refused, Unreachable
-from path_mapping.localfs import CHUNK
+from path_mapping.localfs import CHUNK, Section
 from path_mapping.stores.signer import Signer, server_of
 from path_mapping.wire import (
+    CRC64_HEADERS,
     Credentials,
     ObjectPage,
+    ObjectState,
     StoredObject,
+    base64_of_md5,
     error_of_status,
     is_untrusted,
     md5_of_etag,
+    object_state,
 )
 
 if TYPE_CHECKING:
@@ -153,7 +158,56 @@ def seconds_of(text: Any) -> float:
         return 0.0
 
 
-def head_by_sdk(bucket: str, key: str, sdk: Any) -> Any:
+def put_by_sdk(sdk: ObsSdk, doing: str, bucket: str, key: str, body: Section, md5: str) -> Any:
+    """The answer to an upload by one request, whose MD5 (hex) OBS verifies."""
+    from obs import PutObjectHeader
+
+    header = PutObjectHeader(contentLength=body.size, md5=base64_of_md5(md5))
+    return sdk.call(
+        doing,
+        lambda client: client.putContent(
+            bucket, key, content=body.rewound(), headers=header, autoClose=False
+        ),
+    )
+
+
+def put_part_by_sdk(
+    sdk: ObsSdk, doing: str, bucket: str, key: str, upload: str, number: int, body: Section, md5: str
+) -> Any:
+    """The answer to an upload of a part, whose MD5 (hex) OBS verifies."""
+    return sdk.call(
+        doing,
+        lambda client: client.uploadPart(
+            bucket, key, number, upload, content=body.rewound(), partSize=body.size,
+            md5=base64_of_md5(md5), autoClose=False,
+        ),
+        "etag",
+    )  # fmt: skip
+
+
+def completed_by_sdk(
+    sdk: ObsSdk, doing: str, bucket: str, key: str, upload: str, etags: Tuple[str, ...]
+) -> str:
+    """Ends a multipart upload behind a proxy; the ETag of the object, empty if the answer has none."""
+    from obs import CompleteMultipartUploadRequest, CompletePart
+
+    parts = [CompletePart(partNum=number, etag=etag) for number, etag in enumerate(etags, start=1)]
+    request = CompleteMultipartUploadRequest(parts)
+    answer = sdk.call(
+        doing, lambda client: client.completeMultipartUpload(bucket, key, upload, request), "key"
+    )
+    return answer.body.etag or ""
+
+
+def state_by_sdk(sdk: ObsSdk, doing: str, bucket: str, key: str) -> ObjectState:
+    """The state of an object behind a proxy. Raises `NotFound`, and what `ObsSdk.call` raises."""
+    answer = sdk.call(doing, partial(_head, bucket, key), "contentLength")
+    headers = {name.lower().encode(): str(value).encode() for name, value in answer.header}
+    headers[CRC64_HEADERS[0].encode()] = str(answer.body.crc64 or "").encode()  # the SDK drops the prefix
+    return object_state(int(answer.body.contentLength), headers)
+
+
+def _head(bucket: str, key: str, sdk: Any) -> Any:
     """The answer to a HEAD. A refused one has no error code: a GET of one byte is refused with it."""
     from obs import GetObjectHeader
 

@@ -1,4 +1,4 @@
-"""OBS as a store: listings by signed requests, all else through Huawei's SDK (`obs_sdk`)."""
+"""OBS as a store: by signed requests, or by Huawei's SDK (`obs_sdk`): behind a proxy, and what is rare."""
 
 from __future__ import annotations
 
@@ -6,12 +6,22 @@ import os
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Dict, Generator, Iterator, Optional, Tuple
+from typing import Any, Callable, Dict, Generator, Iterator, Optional, Tuple, TypeVar
 
-from path_mapping.errors import Expired, NotFound, Refused, Unreachable
+from path_mapping.errors import Corrupted, Expired, NotFound, Refused, Unreachable
 from path_mapping.localfs import CHUNK, Section, new_md5
 from path_mapping.stores.exchange import Exchange, OpenConnections, Pages, Request
-from path_mapping.stores.obs_sdk import PAGE, ObsSdk, head_by_sdk, page_by_sdk, seconds_of, uploads_by_sdk
+from path_mapping.stores.obs_sdk import (
+    PAGE,
+    ObsSdk,
+    completed_by_sdk,
+    page_by_sdk,
+    put_by_sdk,
+    put_part_by_sdk,
+    seconds_of,
+    state_by_sdk,
+    uploads_by_sdk,
+)
 from path_mapping.stores.signer import Signer, warned
 from path_mapping.stores.store import FileStore, MultipartStore, SignedAccess, UnfinishedUpload
 from path_mapping.stores.units import MultipartUpload
@@ -22,18 +32,21 @@ from path_mapping.wire import (
     ObjectState,
     Pause,
     StoredObject,
-    base64_of_md5,
     check_order,
     compare,
     etag_of_parts,
     object_state,
+    parsed_completion,
     parsed_page,
     parsed_upload,
+    parts_document,
 )
 
 BUFFER = 1 << 20  # bytes: a page in one piece
 _ANSWER_BYTES = 1 << 16  # for any other response
 LARGEST_COPY = 5 << 30  # bytes that OBS copies in one request (API reference, "Copying Objects")
+
+Answer = TypeVar("Answer")
 
 
 class ObsStore(FileStore, SignedAccess, MultipartStore):
@@ -124,13 +137,19 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
     def find(self, bucket: str, key: str) -> Optional[ObjectState]:
         doing = f"looking up obs://{bucket}/{key}"
         try:
-            return object_state(self.sdk.call(doing, partial(head_by_sdk, bucket, key), "contentLength").body)
+            if self.sdk.proxy is not None:
+                return state_by_sdk(self.sdk, doing, bucket, key)
+            request = Request(doing, "HEAD", bucket, key)
+            found = self._by_request(lambda exchange: exchange.head(request))
         except NotFound:
             return None
+        if found.length is None:
+            raise Corrupted(f"{doing}: the response is damaged, it has no Content-Length")
+        return object_state(found.length, found.headers)
 
     def read(self, bucket: str, key: str) -> Generator[bytes, None, bool]:
         doing, digest = f"reading obs://{bucket}/{key}", new_md5()
-        answer = self._content(doing, bucket, key)
+        answer = self._object(doing, bucket, key)
         with closing(self._pieces(doing, answer)) as pieces:
             for piece in pieces:
                 digest.update(piece)
@@ -144,7 +163,7 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
 
         plain = version.strip('"') or None  # the SDK would send quotes as %22
         wanted = GetObjectHeader(range=f"{offset}-" if offset else None, if_match=plain)
-        answer = self._content(doing, bucket, key, headers=wanted)
+        answer = self._object(doing, bucket, key, headers=wanted)
         left, skipped = answer.body.contentLength, 0 if answer.status == 206 else offset
         with closing(self._pieces(doing, answer)) as pieces:
             for piece in pieces:
@@ -154,7 +173,7 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
         if left:
             raise Unreachable(f"{doing}: the response ended {left} bytes early")
 
-    def _content(self, doing: str, bucket: str, key: str, **settings: Any) -> Any:
+    def _object(self, doing: str, bucket: str, key: str, **settings: Any) -> Any:
         return self.sdk.call(
             doing, lambda sdk: sdk.getObject(bucket, key, loadStreamInMemory=False, **settings), "response"
         )
@@ -190,16 +209,7 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
         doing = f"writing obs://{bucket}/{key}"
         with source.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
-            from obs import PutObjectHeader
-
-            body = Section(file, 0, size, sent)
-            header = PutObjectHeader(contentLength=size, md5=base64_of_md5(md5))
-            answer = self.sdk.call(
-                doing,
-                lambda sdk: sdk.putContent(
-                    bucket, key, content=body.rewound(), headers=header, autoClose=False
-                ),
-            )
+            answer = put_by_sdk(self.sdk, doing, bucket, key, Section(file, 0, size, sent), md5)
         etag = str(getattr(answer.body, "etag", None) or "")
         if not compare(doing, answer, md5):
             self._look(doing, bucket, key, etag, size)
@@ -224,14 +234,7 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
         with source.open("rb") as file:
             section = Section(file, offset, size, sent)
             md5 = section.md5()
-            answer = self.sdk.call(
-                doing,
-                lambda sdk: sdk.uploadPart(
-                    bucket, key, number, upload, content=section.rewound(), partSize=size,
-                    md5=base64_of_md5(md5), autoClose=False,
-                ),
-                "etag",
-            )  # fmt: skip
+            answer = put_part_by_sdk(self.sdk, doing, bucket, key, upload, number, section, md5)
         compare(doing, answer, md5)
         return str(answer.body.etag)
 
@@ -246,15 +249,18 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
             created = self.sdk.call(doing, lambda sdk: sdk.initiateMultipartUpload(bucket, key), "uploadId")
             return MultipartUpload(created.body.uploadId, ())
         begin = Request(doing, "POST", bucket, key, {"uploads": ""}, plain="Content-Length: 0\r\n")
-        return MultipartUpload(parsed_upload(doing, self._answer(begin)), ())
+        return MultipartUpload(parsed_upload(doing, self._content_of(begin)), ())
 
-    def _answer(self, request: Request) -> bytes:
-        """The body of the response to a signed request on a connection of its own."""
+    def _by_request(self, ask: Callable[[Exchange], Answer]) -> Answer:
+        """What `ask` gets by a signed request on a connection of its own."""
         exchange = Exchange(self.signer, OpenConnections(), bytearray(_ANSWER_BYTES))
         try:
-            return self.signer.with_newest(partial(exchange.content, request))
+            return self.signer.with_newest(lambda: ask(exchange))
         finally:
             exchange.close()
+
+    def _content_of(self, request: Request, body: bytes = b"") -> bytes:
+        return self._by_request(lambda exchange: exchange.content(request, body))
 
     def _parts(self, doing: str, bucket: str, key: str, upload: str) -> Iterator[Tuple[int, int, str]]:
         after = 0
@@ -281,15 +287,13 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
         completed, whatever object has the key.
         """
         doing = f"writing obs://{bucket}/{key}"
-        from obs import CompleteMultipartUploadRequest, CompletePart
-
-        parts = [CompletePart(partNum=number, etag=etag) for number, etag in enumerate(etags, start=1)]
-        request = CompleteMultipartUploadRequest(parts)
         expected, before = etag_of_parts(etags), "" if compared else self._etag_of(bucket, key, None)
         try:
-            answer = self.sdk.call(
-                doing, lambda sdk: sdk.completeMultipartUpload(bucket, key, upload, request), "key"
-            )
+            if self.sdk.proxy is not None:
+                etag = completed_by_sdk(self.sdk, doing, bucket, key, upload, etags)
+            else:
+                end = Request(doing, "POST", bucket, key, {"uploadId": upload})
+                etag = parsed_completion(doing, self._content_of(end, parts_document(etags)))
         except (NotFound, Unreachable) as error:
             if self._has_gone(doing, bucket, key, upload):
                 found = self._etag_of(bucket, key, size)
@@ -298,7 +302,7 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
                 raise
             self.abort_parts(bucket, key, upload)  # a part of it has gone
             return None
-        return (answer.body.etag or self._etag_of(bucket, key, size) or expected).strip('"')
+        return (etag or self._etag_of(bucket, key, size) or expected).strip('"')
 
     def _etag_of(self, bucket: str, key: str, size: Optional[int]) -> str:
         """The ETag of an object without quotes; empty if there is none, or none of this size in bytes."""
@@ -317,7 +321,7 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
         doing = f"aborting the upload of obs://{bucket}/{key}"
         with suppress(NotFound):
             if self.sdk.proxy is None:
-                self._answer(Request(doing, "DELETE", bucket, key, {"uploadId": upload}))
+                self._content_of(Request(doing, "DELETE", bucket, key, {"uploadId": upload}))
             else:
                 self.sdk.call(doing, lambda sdk: sdk.abortMultipartUpload(bucket, key, upload))
 

@@ -196,6 +196,10 @@ class UnitRunner(ABC):
             Cancelled: the transfer was cancelled.
         """
 
+    def ask_ahead(self, unit: Unit) -> None:
+        """May begin a unit whose turn to `run` comes soon; what fails then is an error of `run`."""
+        return
+
     def given_up(self, unit: Unit, error: Exception) -> Exception:
         """The error to report, when the last attempt at a unit has failed; may clean up what they left."""
         return error

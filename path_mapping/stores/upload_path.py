@@ -6,7 +6,7 @@ import os
 from typing import Callable, Dict, Optional, Union
 
 from path_mapping.errors import Cancelled, Corrupted, Expired, NotFound, Refused, StoreError, Unreachable
-from path_mapping.localfs import FileChanged, FileState, RangeReader, read_unchanged, state_of
+from path_mapping.localfs import FileChanged, FileState, RangeReader, check_unchanged, state_of
 from path_mapping.stores.exchange import NOTHING, Exchange, Request
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.stores.store_path import send_unchanged
@@ -19,9 +19,16 @@ from path_mapping.stores.units import (
     StoredContent,
     StoredFile,
 )
-from path_mapping.wire import ContentCheck, HttpConnection, Response, base64_of_md5, md5_of_etag
-
-SENT_AT_ONCE = 256 << 10  # bytes; a larger file goes from the page cache to the socket without a copy
+from path_mapping.wire import (
+    CRC64,
+    ContentCheck,
+    ContentSum,
+    HttpConnection,
+    Response,
+    base64_of_md5,
+    md5_of_etag,
+    summed,
+)
 
 Moved = Callable[[int], None]
 
@@ -34,6 +41,7 @@ class UploadPath:
         self._exchange = exchange
         self._reader = reader
         self._wrong: Dict[int, str] = {}  # by unit: the ETag of the wrong object that it has stored
+        self._stated = CRC64  # the kind of checksum that the last response had: most likely the next one's
 
     def begin_parts(self, unit: BeginParts, moved: Moved) -> MultipartUpload:
         return self._store.begin_parts(unit.bucket, unit.key, unit.left)
@@ -98,34 +106,46 @@ class UploadPath:
     ) -> StoredContent:  # fmt: skip
         """Sends a range of a file, and compares it with the checksum in the response, if that has one.
 
-        Its last bytes are only sent if the file is still as `before`: OBS stores nothing without them.
+        It is read once, and summed on the way; again only if the response has a checksum of another kind than
+        the last one had. Its last piece is only sent if the file is still as `before`: OBS stores nothing
+        without that.
         """
-        first = max(0, size - SENT_AT_ONCE)
-        small = read_unchanged(file, offset, size, before) if not first else None
+        content = ContentSum(self._stated)
 
         def send(connection: HttpConnection, head: bytes) -> None:
-            if small is None:
-                connection.send(head)
-                if connection.send_file(file, offset, first, moved) < first:
-                    raise FileChanged("the file was truncated")
+            nonlocal content
+            content = ContentSum(self._stated)  # it is sent again if the server had closed the connection
+            left = size
+            for piece in self._reader.pieces(file, offset, size):
+                left -= len(piece)
+                if not left:
+                    check_unchanged(file, before)
+                connection.send(head, piece)
+                content.add(piece)
+                moved(len(piece))
                 head = b""
-            connection.send(head, small or read_unchanged(file, offset + first, size - first, before))
-            moved(size - first)
+            if left:
+                raise FileChanged("the file was truncated")
+            if not size:
+                check_unchanged(file, before)
+                connection.send(head)
 
         with self._exchange.ask(request, send) as (response, connection):
             b"".join(connection.body(response))  # nothing, but the connection is used again
         check, etag = ContentCheck(response.headers), response.text("etag")
-        if check.wanted:
-            for piece in (small,) if small is not None else self._reader.pieces(file, offset, size):
-                check.add(piece)
-            try:
-                check.finish(request.doing)
-            except Corrupted as error:
-                error.stored = etag
-                raise
-        elif not etag:  # of something between here and OBS, before the body was read
-            raise Unreachable(f"{request.doing}: the response has neither an ETag nor a checksum")
-        return StoredContent(etag, check.wanted)
+        self._stated = check.kind
+        if not check.kind:
+            if not etag:  # of something between here and OBS, before the body was read
+                raise Unreachable(f"{request.doing}: the response has neither an ETag nor a checksum")
+            return StoredContent(etag, False)
+        if content.kind != check.kind:
+            content = summed(check.kind, self._reader.pieces(file, offset, size))
+        try:
+            check.compare(request.doing, content)
+        except Corrupted as error:
+            error.stored = etag
+            raise
+        return StoredContent(etag, True)
 
     def _look(self, doing: str, unit: PutFile, etag: str, size: int) -> None:
         """Makes sure that the object is there, with this ETag and size, when no checksum tells.
@@ -146,9 +166,8 @@ class UploadPath:
             raise Unreachable(f"{doing}: found an object with {there}, expected {etag} and {size}")
 
     def _head(self, unit: PutFile) -> Response:
-        request = Request(f"looking at obs://{unit.bucket}/{unit.key}", "HEAD", unit.bucket, unit.key)
-        with self._exchange.ask(request, HttpConnection.send) as (response, _):
-            return response
+        doing = f"looking at obs://{unit.bucket}/{unit.key}"
+        return self._exchange.head(Request(doing, "HEAD", unit.bucket, unit.key))
 
     def given_up(self, unit: PutFile, error: Exception) -> Exception:
         """Deletes the wrong object that an attempt has left in OBS, if it is still that; else names it."""

@@ -24,7 +24,7 @@ PROBED = 500  # files among which the smallest are searched
 class Work(NamedTuple):
     """The files to move, their number and bytes, and what makes a file a job, given a counter for its units.
 
-    `done` is called with each file that is complete, `failed` with each that is not.
+    `done` is called with each file that is complete, `failed` with each that is not. `down`: downloads.
     """
 
     copies: Iterator[Copy]
@@ -33,6 +33,7 @@ class Work(NamedTuple):
     job_of: Callable[[Copy, Callable[[], int]], Job]
     done: Callable[[Copy], None]
     failed: Callable[[Copy, Exception], None]
+    down: bool = False
 
 
 class StoreAccess:
@@ -84,7 +85,7 @@ def move_files(
             pool = start_store_thread(via.store, cancel, tally.moved, via.patience, via.troubled)
         else:
             pool = start_pool(
-                via.access, size.processes, size.threads, tally.moved, via.patience, via.troubled
+                via.access, size.processes, size.threads, size.ahead, tally.moved, via.patience, via.troubled
             )
         running: Optional[Scheduler] = None
         try:
@@ -111,7 +112,7 @@ def move_files(
                 alone.run(jobs([probe]), 1)
                 round_trip = time.monotonic() - begun
     if left:
-        size = pool_size(pieces, work.size, len(os.sched_getaffinity(0)), round_trip)
+        size = pool_size(pieces, work.size, len(os.sched_getaffinity(0)), round_trip, work.down)
         with scheduler(size) as all_of_them:
             all_of_them.run(jobs(copies), left)
     return whole, retries

@@ -19,8 +19,12 @@ LEAST_THREADS = 8  # of all processes together
 THREADS_EACH = 4  # more only take turns at the GIL, if the round trip is short
 ALONE_THREADS = 16
 FILES_PER_THREAD = 4
+SMALL = 256 << 10  # bytes on average: the round trip, not the content, is what an object takes
 LARGE_PIECES = 8 * MIB  # on average: the kernel does nearly all the work, the GIL is no limit
 REQUESTS_EACH = 2_000  # per second, the most that a process can make: benchmarks/README.md
+AHEAD_EACH = 4_000  # the same, if its threads send requests ahead
+LEAST_AHEAD = 8  # requests in flight of each thread: fewer switches, however short the round trip is
+MOST_IN_FLIGHT = 192  # requests of all processes together, if they are sent ahead
 REQUESTS_OF_OBS = 10_000  # per second, the most that OBS answers to an account
 
 BATCH = 64
@@ -50,10 +54,14 @@ def identity(*of: object) -> str:
 
 
 class PoolSize(NamedTuple):
-    """Worker processes with some threads each; 0 processes stand for threads of this one."""
+    """Worker processes with some threads each; 0 processes stand for threads of this one.
+
+    Each thread asks for so many objects `ahead` of the one that it reads.
+    """
 
     processes: int
     threads: int
+    ahead: int = 0
 
 
 def is_small(files: int, size: int) -> bool:
@@ -61,19 +69,28 @@ def is_small(files: int, size: int) -> bool:
     return files < ALONE_FILES and size < ALONE_BYTES
 
 
-def pool_size(files: int, size: int, cores: int, round_trip: float) -> PoolSize:
+def pool_size(files: int, size: int, cores: int, round_trip: float, ahead: bool = False) -> PoolSize:
     """The pool for so many files (or parts) and bytes; `round_trip` is that of a small request, in seconds.
 
     Threads wait for the network, so there are as many as the processes can have requests in flight during a
-    round trip. Processes compute, so there are as many as cores.
+    round trip. Processes compute, so there are as many as cores. If requests may be sent `ahead`, small
+    objects take few threads: many of a process take turns at the GIL with each call of the system.
     """
     if is_small(files, size):
         return PoolSize(0, max(1, min(ALONE_THREADS, files // FILES_PER_THREAD)))
     processes = max(1, min(cores, MOST_PROCESSES)) if size < files * LARGE_PIECES else 1
+    if ahead and size <= files * SMALL:
+        threads = THREADS_EACH * processes
+        in_flight = math.ceil(min(AHEAD_EACH * processes, REQUESTS_OF_OBS) * round_trip)
+        wanted = min(max(in_flight, LEAST_AHEAD * threads), MOST_IN_FLIGHT)
+        return _pool(processes, THREADS_EACH, wanted // threads - 1)
     in_flight = math.ceil(min(REQUESTS_EACH * processes, REQUESTS_OF_OBS) * round_trip)
     wanted = max(LEAST_THREADS, THREADS_EACH * processes, in_flight)
-    threads = max(1, min(wanted, MOST_THREADS, files) // processes)
-    return PoolSize(processes, threads) if processes > 1 else PoolSize(0, threads)
+    return _pool(processes, max(1, min(wanted, MOST_THREADS, files) // processes), 0)
+
+
+def _pool(processes: int, threads: int, ahead: int) -> PoolSize:
+    return PoolSize(processes if processes > 1 else 0, threads, ahead)
 
 
 def batch_limit(left: int, room: int) -> int:

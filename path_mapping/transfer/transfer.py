@@ -126,7 +126,7 @@ def download(
         own, places = _unfinished(prepared, ranges_from)
         _sweep(own, places)
         try:
-            work = Work(prepared.copies(), prepared.files, prepared.size, job, done, failed)
+            work = Work(prepared.copies(), prepared.files, prepared.size, job, done, failed, True)
             whole, retries = move_files(work, via, cancel, progress)
         finally:
             _sweep(own, places)  # a worker may have been killed in the middle of a file

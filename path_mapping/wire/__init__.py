@@ -15,9 +15,19 @@ from path_mapping.wire.access import (
 from path_mapping.wire.credentials import STALL_SECONDS, Access, Credentials, Pause
 from path_mapping.wire.found_object import ObjectState, StoredObject
 from path_mapping.wire.http_connection import ConnectionFailed, HttpConnection, Origin, Response
-from path_mapping.wire.object_list import ObjectPage, check_order, parsed_page, parsed_upload
+from path_mapping.wire.object_list import (
+    ObjectPage,
+    check_order,
+    parsed_completion,
+    parsed_page,
+    parsed_upload,
+    parts_document,
+)
 from path_mapping.wire.obs_responses import (
+    CRC64,
+    CRC64_HEADERS,
     ContentCheck,
+    ContentSum,
     base64_of_md5,
     compare,
     crc64_of_content,
@@ -28,12 +38,15 @@ from path_mapping.wire.obs_responses import (
     object_state,
     parts_of_content,
     seconds_to_wait,
+    summed,
 )
 from path_mapping.wire.part_digests import PartDigests
 from path_mapping.wire.part_sizes import likely_part_sizes, part_sizes_of
 from path_mapping.wire.signature import OBS, S3, BucketAddress, SignatureKind, SignedRequest, signed
 
 __all__ = [
+    "CRC64",
+    "CRC64_HEADERS",
     "KEY_VARIABLES",
     "OBS",
     "S3",
@@ -42,6 +55,7 @@ __all__ = [
     "BucketAddress",
     "ConnectionFailed",
     "ContentCheck",
+    "ContentSum",
     "Credentials",
     "HttpConnection",
     "ObjectPage",
@@ -68,14 +82,17 @@ __all__ = [
     "md5_of_content",
     "md5_of_etag",
     "object_state",
+    "parsed_completion",
     "parsed_page",
     "parsed_upload",
     "part_sizes_of",
+    "parts_document",
     "parts_of_content",
     "patience_of",
     "proxy_for",
     "read_credentials",
     "seconds_to_wait",
     "signed",
+    "summed",
     "verifying",
 ]

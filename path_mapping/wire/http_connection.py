@@ -7,7 +7,6 @@ connection.
 
 from __future__ import annotations
 
-import os
 import re
 import socket
 import struct
@@ -15,7 +14,6 @@ import time
 from typing import (
     TYPE_CHECKING,
     Any,
-    Callable,
     Dict,
     Iterator,
     List,
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
 LONGEST_HEAD = 64 << 10  # bytes
 LONGEST_CONNECT = 20.0  # seconds
 LOWEST_RATE = 4096.0  # bytes per second, averaged over the stall timeout
-SENDFILE_PIECE = 1 << 20  # bytes between two progress callbacks
 
 Bytes = Union[bytes, bytearray, memoryview]
 _HEX = re.compile(rb"[0-9A-Fa-f]{1,16}")
@@ -110,7 +107,7 @@ class HttpConnection:
             return  # already closed
 
     def send(self, head: bytes, body: Bytes = b"") -> None:
-        """Sends a request, or the start of one."""
+        """Sends a request, or a piece of one."""
         self._start = self._end = 0
         self._watched = 0.0
         try:
@@ -128,32 +125,6 @@ class HttpConnection:
                 self._socket.sendall(body)
         except OSError as error:
             raise self._broken("sending", error) from error
-
-    def send_file(self, file: int, offset: int, size: int, sent: Callable[[int], None]) -> int:
-        """Sends a part of a file as the rest of the request.
-
-        `sent` is called with the number of bytes of each piece. Returns the number of bytes sent, which is
-        less than `size` if the file is shorter.
-        """
-        done = 0
-        while done < size:
-            piece = min(SENDFILE_PIECE, size - done)
-            try:
-                moved = self._piece(file, offset + done, piece)
-            except OSError as error:
-                raise self._broken("sending", error) from error
-            if not moved:
-                break
-            done += moved
-            sent(moved)
-        return done
-
-    def _piece(self, file: int, offset: int, size: int) -> int:
-        if self._plain:
-            return os.sendfile(self._socket.fileno(), file, offset, size)
-        piece = os.pread(file, min(size, len(self._view)), offset)
-        self._socket.sendall(piece)
-        return len(piece)
 
     def response(self) -> Response:
         """The head of the next response; interim responses (1xx) are skipped."""

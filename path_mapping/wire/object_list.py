@@ -1,4 +1,4 @@
-"""The answer to a listing of objects: one page of XML as values.
+"""XML of listings and of multipart uploads as values, and back.
 
 By expat itself, and without the package `xml`: the objects that the SDK makes of it take four times as long.
 Objects that are written exactly as OBS writes them are cut out of the page before, which takes a quarter of
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pyexpat
 import re
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 from urllib.parse import unquote_plus
 
 from path_mapping.errors import Corrupted, Unreachable
@@ -121,24 +121,59 @@ def parsed_upload(doing: str, document: bytes) -> str:
     Raises:
         Corrupted: it is not a whole answer, or has no id.
     """
-    found: List[str] = []
-    inside = False
+    upload = _elements(doing, document).get("UploadId", "")
+    if not upload:
+        raise Corrupted(f"{doing}: the response is damaged, it has no UploadId")
+    return upload
+
+
+def parts_document(etags: Sequence[str]) -> bytes:
+    """What ends an upload of parts with these ETags (OBS API reference, "Completing a Multipart Upload")."""
+    parts = "".join(
+        f"<Part><PartNumber>{number}</PartNumber><ETag>{_escaped(etag)}</ETag></Part>"
+        for number, etag in enumerate(etags, start=1)
+    )
+    return f"<CompleteMultipartUpload>{parts}</CompleteMultipartUpload>".encode()
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def parsed_completion(doing: str, document: bytes) -> str:
+    """The ETag of the object that an upload of parts has become, empty if the answer does not tell.
+
+    Raises:
+        Corrupted: it is not a whole answer; one that begins with status 200 may end with an error.
+    """
+    found = _elements(doing, document)
+    if "CompleteMultipartUploadResult" not in found:
+        why = found.get("Code") or "no CompleteMultipartUploadResult"
+        raise Corrupted(f"{doing}: the upload was not completed: the response has {why}")
+    return found.get("ETag", "")
+
+
+def _elements(doing: str, document: bytes) -> Dict[str, str]:
+    """The text of each element, of the last one if several have the same name. Raises `Corrupted`."""
+    found: Dict[str, str] = {}
+    text: List[str] = []
 
     def start(name: str, attributes: Dict[str, str]) -> None:
-        nonlocal inside
-        inside = name == "UploadId"
+        text.clear()
+
+    def end(name: str) -> None:
+        found[name] = "".join(text)
+        text.clear()
 
     parser = pyexpat.ParserCreate()
     parser.buffer_text = True
-    parser.StartElementHandler = start
-    parser.CharacterDataHandler = lambda piece: found.append(piece) if inside else None
+    parser.StartElementHandler, parser.EndElementHandler = start, end
+    parser.CharacterDataHandler = text.append
     try:
         parser.Parse(document, True)
     except _DAMAGED as error:
         raise Corrupted(f"{doing}: the response is damaged: {error}") from None
-    if not found:
-        raise Corrupted(f"{doing}: the response is damaged, it has no UploadId")
-    return found[0]
+    return found
 
 
 def _page(found: List[_Found], prefixes: List[str], page: Dict[str, str]) -> ObjectPage:

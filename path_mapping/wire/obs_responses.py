@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from typing import Any, Mapping, Optional, Tuple, Union
+from typing import Any, Iterable, Mapping, Optional, Tuple, Union
 
 from path_mapping.errors import (
     Corrupted,
@@ -26,6 +26,7 @@ EXPIRED_CODES = {"ExpiredToken", "InvalidAccessKeyId", "InvalidToken", "TokenRef
 CRC64_HEADERS = ("x-obs-checksum-crc64ecma", "x-amz-checksum-crc64ecma", "x-obs-hash-crc64ecma")
 _CRC64_NAMES = tuple(name.encode("ascii") for name in CRC64_HEADERS)
 _MD5 = re.compile(r"[0-9a-f]{32}")
+CRC64, MD5 = "CRC-64", "MD5"  # kinds of checksums, as errors name them
 LONGEST_WAIT = 60.0  # seconds, whatever Retry-After asks for
 
 
@@ -94,29 +95,48 @@ def crc64_of_content(headers: Mapping[bytes, bytes]) -> Optional[int]:
     return None
 
 
-class ContentCheck:
-    """Compares content with the checksum in a response: its CRC-64, else its MD5; `wanted` if it has any."""
+class ContentSum:
+    """The checksum of some content, piece by piece: of the kind CRC64 or MD5, or nothing if it is empty."""
 
-    def __init__(self, headers: Mapping[bytes, bytes]) -> None:
-        self._crc64 = crc64_of_content(headers)
-        self._md5 = md5_of_content(headers) if self._crc64 is None else None
-        self.wanted = self._crc64 is not None or self._md5 is not None
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
         self._crc = 0
-        self._digest = new_md5() if self._md5 is not None else None
+        self._digest = new_md5() if kind == MD5 else None
 
     def add(self, piece: Union[bytes, memoryview]) -> None:
         """Takes the next piece of the content."""
-        if self._crc64 is not None:
+        if self.kind == CRC64:
             self._crc = crc64(piece, self._crc)
         elif self._digest is not None:
             self._digest.update(piece)
 
-    def finish(self, doing: str) -> None:
-        """Raises `Unreachable` if the checksums differ."""
-        if self._crc64 is not None and self._crc != self._crc64:
-            raise Corrupted(f"{doing}: the CRC-64 in OBS is {self._crc64}, here it is {self._crc}")
-        if self._digest is not None and self._digest.hexdigest() != self._md5:
-            raise Corrupted(f"{doing}: the MD5 in OBS is {self._md5}, here it is {self._digest.hexdigest()}")
+    def text(self) -> str:
+        """The checksum of what was added, as OBS states it."""
+        return str(self._crc) if self._digest is None else self._digest.hexdigest()
+
+
+def summed(kind: str, pieces: Iterable[Union[bytes, memoryview]]) -> ContentSum:
+    """The checksum of this kind of all pieces."""
+    content = ContentSum(kind)
+    for piece in pieces:
+        content.add(piece)
+    return content
+
+
+class ContentCheck:
+    """The checksum in a response: its `kind` is CRC64, else MD5, empty if the response has none."""
+
+    def __init__(self, headers: Mapping[bytes, bytes]) -> None:
+        crc = crc64_of_content(headers)
+        stated = md5_of_content(headers) if crc is None else str(crc)
+        self.kind = "" if stated is None else (MD5 if crc is None else CRC64)
+        self._stated = stated
+
+    def compare(self, doing: str, content: ContentSum) -> None:
+        """Raises `Corrupted` if the content, summed by the same kind, is another one."""
+        found = content.text()
+        if self.kind and found != self._stated:
+            raise Corrupted(f"{doing}: the {self.kind} in OBS is {self._stated}, here it is {found}")
 
 
 def base64_of_md5(md5: str) -> str:
@@ -149,15 +169,16 @@ def etag_of_parts(etags: Tuple[str, ...]) -> str:
     return f"{md5_of([whole])}-{len(etags)}"
 
 
-def object_state(body: Any) -> ObjectState:
-    """The state of an object, by the SDK's answer to a HEAD."""
+def object_state(size: int, headers: Mapping[bytes, bytes]) -> ObjectState:
+    """The state of an object of this size in bytes, by the headers of the response to a HEAD."""
     from email.utils import parsedate_to_datetime  # slow to import
 
-    modified = parsedate_to_datetime(body.lastModified).timestamp() if body.lastModified else 0.0
-    size, crc64 = int(body.contentLength), str(body.crc64 or "")
-    state = ObjectState(size, int(modified * 1e9), body.etag or "")
-    if crc64.isdigit():
-        return state._replace(crc64=int(crc64))
-    if body.sseKms or body.sseC or body.isAppendable:  # the ETag only looks like an MD5
+    etag = headers.get(b"etag", b"").decode("latin-1")
+    date = headers.get(b"last-modified", b"").decode("latin-1")
+    modified = parsedate_to_datetime(date).timestamp() if date else 0.0
+    state, crc64 = ObjectState(size, int(modified * 1e9), etag), crc64_of_content(headers)
+    if crc64 is not None:
+        return state._replace(crc64=crc64)
+    if _etag_misleads(headers):
         return state
-    return state._replace(md5=md5_of_etag(state.version), part_sizes=part_sizes_of(state.version, size))
+    return state._replace(md5=md5_of_etag(etag), part_sizes=part_sizes_of(etag, size))

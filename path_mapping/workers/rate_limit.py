@@ -64,6 +64,11 @@ class RateLimiter:
         self._lock = threading.Lock()
         self._told = told
 
+    @property
+    def limits(self) -> bool:
+        """Whether the service has asked for fewer requests."""
+        return self._rate.limit is not None
+
     def wait(self, cancel: threading.Event) -> None:
         """Returns when the next request may begin, or `cancel` is set."""
         with self._lock:

@@ -12,9 +12,17 @@ from path_mapping.workers.thread_pool import Moved, Pool, ThreadPool, data_path_
 
 
 def start_pool(
-    access: Access, processes: int, threads: int, moved: Moved, patience: RetryPolicy, troubled: Troubled
+    access: Access,
+    processes: int,
+    threads: int,
+    ahead: int,
+    moved: Moved,
+    patience: RetryPolicy,
+    troubled: Troubled,
 ) -> Pool:
     """Worker processes with `threads` each, or that many threads of this process if `processes` is 0.
+
+    Each thread asks for so many objects `ahead`.
 
     `moved` is called when bytes of a unit have moved; not with processes, which report finished units only.
     `troubled` is called with each failure that is retried.
@@ -22,12 +30,12 @@ def start_pool(
     if processes:
         from path_mapping.workers.worker_processes import ProcessPool  # `multiprocessing` is slow to import
 
-        return ProcessPool(access, processes, threads, patience, troubled)
-    return data_path_threads(access, threads, moved, RateLimiter(), patience, troubled)
+        return ProcessPool(access, processes, threads, ahead, patience, troubled)
+    return data_path_threads(access, threads, ahead, moved, RateLimiter(), patience, troubled)
 
 
 def start_store_thread(
     store: Store, cancel: threading.Event, moved: Moved, patience: RetryPolicy, troubled: Troubled
 ) -> Pool:
     """One thread that moves whole files through the store itself, until `cancel` is set."""
-    return ThreadPool(1, partial(open_store_path, store, cancel), moved, RateLimiter(), patience, troubled)
+    return ThreadPool(1, 0, partial(open_store_path, store, cancel), moved, RateLimiter(), patience, troubled)

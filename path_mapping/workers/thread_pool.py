@@ -60,11 +60,15 @@ class Pool(ABC):
 
 
 class ThreadPool(Pool):
-    """A pool in this process. `moved` is called, in any thread, when bytes of a unit have moved."""
+    """A pool in this process. `moved` is called, in any thread, when bytes of a unit have moved.
+
+    Each thread asks for so many units of its batch `ahead` of the one that it runs.
+    """
 
     def __init__(
         self,
         threads: int,
+        ahead: int,
         new_runner: Callable[[], UnitRunner],
         moved: Moved,
         limiter: RateLimiter,
@@ -74,6 +78,7 @@ class ThreadPool(Pool):
         shut: Callable[[], None] = lambda: None,
     ) -> None:
         self.room = threads + max(1, threads // 2) if threads > 1 else 1
+        self._ahead = ahead
         self._new_runner = new_runner
         self._moved = moved
         self._limiter = limiter
@@ -137,12 +142,12 @@ class ThreadPool(Pool):
             for batch in iter(self._batches.get, None):
                 if self._cancel.is_set():
                     return
-                self._done.put([self._outcome(runner, unit) for unit in batch])
+                self._done.put([self._outcome(runner, batch, index) for index in range(len(batch))])
         finally:
             runner.close()
 
-    def _outcome(self, runner: UnitRunner, unit: Unit) -> Outcome:
-        retries = 0
+    def _outcome(self, runner: UnitRunner, batch: Batch, index: int) -> Outcome:
+        unit, retries = batch[index], 0
 
         def failed(error: Unreachable) -> None:
             nonlocal retries
@@ -157,6 +162,9 @@ class ThreadPool(Pool):
         try:
             if self._cancel.is_set():
                 raise Cancelled
+            if self._ahead and not self._limiter.limits:
+                for following in batch[index + 1 : index + 1 + self._ahead]:
+                    runner.ask_ahead(following)
             value = retrying(attempt, self._cancel, self._patience, failed, self._troubled)
             return Outcome(unit.number, value, None, retries)
         except (StoreError, OSError) as error:
@@ -168,6 +176,7 @@ class ThreadPool(Pool):
 def data_path_threads(
     access: Access,
     threads: int,
+    ahead: int,
     moved: Moved,
     limiter: RateLimiter,
     patience: RetryPolicy = RetryPolicy(),  # noqa: B008 -- a frozen value
@@ -175,4 +184,4 @@ def data_path_threads(
 ) -> ThreadPool:
     """Threads of this process that make signed HTTP requests."""
     paths = open_data_paths(access)
-    return ThreadPool(threads, paths.new, moved, limiter, patience, troubled, paths.use, paths.shut)
+    return ThreadPool(threads, ahead, paths.new, moved, limiter, patience, troubled, paths.use, paths.shut)

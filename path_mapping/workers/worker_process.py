@@ -32,10 +32,10 @@ def main(handle: int) -> None:
             except OSError:
                 os._exit(0)  # the parent is gone
 
-    setup: Tuple[Access, int, RetryPolicy] = connection.recv()
-    access, threads, patience = setup
+    setup: Tuple[Access, int, int, RetryPolicy] = connection.recv()
+    access, threads, ahead, patience = setup
     limiter = RateLimiter(told=send)
-    pool = data_path_threads(access, threads, lambda number, size: None, limiter, patience, send)
+    pool = data_path_threads(access, threads, ahead, lambda number, size: None, limiter, patience, send)
     threading.Thread(target=_listen, args=(connection, pool, limiter), daemon=True).start()
     while True:
         done: Outcomes = pool.outcomes(IDLE_SECONDS)

@@ -27,7 +27,7 @@ _PROGRAM = (
 class WorkerProcess:
     """One process, the connection to it, and the batches that it has not finished."""
 
-    def __init__(self, access: Access, threads: int, patience: RetryPolicy) -> None:
+    def __init__(self, access: Access, threads: int, ahead: int, patience: RetryPolicy) -> None:
         self.connection, theirs = Pipe()
         try:
             # Not `multiprocessing`, which would run the caller's main program again. In a session of its own:
@@ -45,7 +45,7 @@ class WorkerProcess:
         finally:
             theirs.close()
         self.batches: Dict[int, Batch] = {}  # by the number of the last unit
-        self.send((access, threads, patience))
+        self.send((access, threads, ahead, patience))
 
     def send(self, message: object) -> None:
         """Sends a message; a dead process is noticed where its connection is read."""
@@ -67,14 +67,20 @@ class ProcessPool(Pool):
     """A pool of worker processes with some threads each."""
 
     def __init__(
-        self, access: Access, processes: int, threads: int, patience: RetryPolicy, troubled: Troubled
+        self,
+        access: Access,
+        processes: int,
+        threads: int,
+        ahead: int,
+        patience: RetryPolicy,
+        troubled: Troubled,
     ) -> None:
         self._troubled = troubled
         self._workers: List[WorkerProcess] = []
         self.room = processes * (threads + max(2, threads // 2))
         try:
             for _ in range(processes):
-                self._workers.append(WorkerProcess(access, threads, patience))
+                self._workers.append(WorkerProcess(access, threads, ahead, patience))
         except OSError as error:  # the limit of processes: fewer will do
             if not self._workers:
                 raise WorkersLost(f"no worker process can be started for the transfer: {error}") from error

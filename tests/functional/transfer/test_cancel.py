@@ -100,7 +100,7 @@ def test_a_file_of_a_closed_pool_is_whole_or_not_there(dripping: Dripping, tmp_p
     draw, root = random.Random(7), tmp_path / "in"
     access = Access(f"https://localhost:{dripping.port}", KEYS, str(tmp_path / "ca.pem"))
     for attempt in range(40):
-        pool = data_path_threads(access, 3, lambda number, size: None, RateLimiter())
+        pool = data_path_threads(access, 3, 0, lambda number, size: None, RateLimiter())
         for number in range(6):
             path = os.fspath(root / f"{attempt}-{number}")
             pool.submit([GetFile(number, "bucket", "a", len(CONTENT), path, os.fspath(root))])
@@ -114,7 +114,7 @@ def test_a_file_of_a_closed_pool_is_whole_or_not_there(dripping: Dripping, tmp_p
 def test_a_kept_connection_that_ended_is_no_fault(dripping: Dripping, tmp_path: Path) -> None:
     dripping.most = 1
     access = Access(f"https://localhost:{dripping.port}", KEYS, str(tmp_path / "ca.pem"))
-    pool = data_path_threads(access, 1, lambda number, size: None, RateLimiter())
+    pool = data_path_threads(access, 1, 0, lambda number, size: None, RateLimiter())
     for number in range(3):
         path = os.fspath(tmp_path / "in" / str(number))
         pool.submit([GetFile(number, "bucket", "a", len(CONTENT), path, os.fspath(tmp_path))])
@@ -174,7 +174,7 @@ def tried(more):
     used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + more, resource.RLIM_INFINITY))
     try:
-        return ThreadPool(16, Runner, lambda *moved: None, RateLimiter(), RetryPolicy(), lambda *trouble: None)
+        return ThreadPool(16, 0, Runner, lambda *moved: None, RateLimiter(), RetryPolicy(), lambda *trouble: None)
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 

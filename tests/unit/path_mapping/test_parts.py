@@ -17,7 +17,9 @@ from path_mapping.localfs.unfinished import PartJournal
 from path_mapping.transfer.parts import (
     BATCH,
     MIB,
+    MOST_IN_FLIGHT,
     MOST_THREADS,
+    PoolSize,
     batch_limit,
     identity,
     part_size,
@@ -49,16 +51,30 @@ def test_a_pool_stays_small(files: int, size: int, cores: int, round_trip: float
     pool = pool_size(files, size, cores, round_trip)
     assert 0 <= pool.processes <= min(8, cores)
     assert 1 <= pool.threads * max(1, pool.processes) <= MOST_THREADS
+    pool = pool_size(files, size, cores, round_trip, ahead=True)
+    requests = pool.threads * max(1, pool.processes) * (1 + pool.ahead)
+    assert requests <= (MOST_IN_FLIGHT if pool.ahead else MOST_THREADS)
 
 
 def test_few_files_need_no_process_and_long_round_trips_more_threads() -> None:
-    assert pool_size(3, 1000, 8, 0.0) == (0, 1)
-    assert pool_size(10_000, 160 * MIB, 2, 0.0005) == (2, 4)
-    assert pool_size(10_000, 160 * MIB, 2, 0.02) == (2, 40)
-    assert pool_size(10_000, 160 * MIB, 64, 0.0005) == (8, 4)
-    assert pool_size(10_000, 160 * MIB, 64, 0.01) == (8, 12)
+    assert pool_size(3, 1000, 8, 0.0) == PoolSize(0, 1)
+    assert pool_size(10_000, 160 * MIB, 2, 0.0005) == PoolSize(2, 4)
+    assert pool_size(10_000, 160 * MIB, 2, 0.02) == PoolSize(2, 40)
+    assert pool_size(10_000, 160 * MIB, 64, 0.0005) == PoolSize(8, 4)
+    assert pool_size(10_000, 160 * MIB, 64, 0.01) == PoolSize(8, 12)
     assert pool_size(10_000, 160 * MIB, 1, 0.0).processes == 0
-    assert pool_size(132, 2048 * MIB, 2, 0.0) == (0, 8)
+    assert pool_size(132, 2048 * MIB, 2, 0.0) == PoolSize(0, 8)
+
+
+def test_small_objects_are_asked_for_ahead_by_few_threads() -> None:
+    assert pool_size(10_000, 160 * MIB, 2, 0.02, ahead=True) == PoolSize(2, 4, 19)
+    assert pool_size(10_000, 160 * MIB, 1, 0.02, ahead=True) == PoolSize(0, 4, 19)
+    assert pool_size(10_000, 160 * MIB, 64, 0.02, ahead=True) == PoolSize(8, 4, 5)
+    assert pool_size(10_000, 160 * MIB, 2, 0.0003, ahead=True) == PoolSize(2, 4, 7)
+    assert pool_size(10_000, 160 * MIB, 2, 5.0, ahead=True) == PoolSize(2, 4, 23)
+    large = pool_size(10_000, 10_000 * MIB, 2, 0.02)
+    assert pool_size(10_000, 10_000 * MIB, 2, 0.02, ahead=True) == large == PoolSize(2, 40)
+    assert pool_size(300, 1000, 2, 0.02, ahead=True).ahead == 0
 
 
 @given(st.integers(0, 10**7), st.integers(1, 200))

@@ -23,8 +23,10 @@ from path_mapping.wire import (
     Origin,
     SignatureKind,
     StoredObject,
+    parsed_completion,
     parsed_page,
     parsed_upload,
+    parts_document,
     signed,
 )
 
@@ -249,3 +251,48 @@ def test_objects_as_stores_write_them_are_cut_out(one: bytes) -> None:
         sys.setprofile(None)
     assert len(found.objects) == 100
     assert calls.count("end") == 2  # of elements that expat has seen
+
+
+def test_the_end_of_an_upload_names_its_parts() -> None:
+    assert parts_document(['"a"', "<b>"]) == (
+        b"<CompleteMultipartUpload>"
+        b'<Part><PartNumber>1</PartNumber><ETag>"a"</ETag></Part>'
+        b"<Part><PartNumber>2</PartNumber><ETag>&lt;b&gt;</ETag></Part>"
+        b"</CompleteMultipartUpload>"
+    )
+
+
+COMPLETED = b"""<?xml version="1.0" encoding="UTF-8"?>
+<CompleteMultipartUploadResult xmlns="http://obs.example.com/doc/2015-06-30/">
+  <Bucket>bucket</Bucket><Key>a</Key><ETag>&quot;0123-2&quot;</ETag>
+</CompleteMultipartUploadResult>"""
+
+
+def test_what_an_upload_in_parts_has_become() -> None:
+    assert parsed_completion("ending", COMPLETED) == '"0123-2"'
+    assert parsed_completion("ending", b"<CompleteMultipartUploadResult/>") == ""
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        (b"", "the response is damaged"),
+        (COMPLETED[:-9], "the response is damaged"),
+        (
+            b"<Error><Code>InternalError</Code><Key>a</Key></Error>",
+            "not completed: the response has Internal",
+        ),
+        (b"<html></html>", "no CompleteMultipartUploadResult"),
+    ],
+)
+def test_an_upload_that_does_not_say_so_is_not_complete(document: bytes, said: str) -> None:
+    """Status 200 is sent before OBS knows whether it can make the object."""
+    with pytest.raises(Corrupted, match=said):
+        parsed_completion("ending", document)
+
+
+@pytest.mark.parametrize("document", [b"", b"<U><UploadId>x", b"<U><Key>a</Key></U>", b"<U><UploadId/></U>"])
+def test_an_upload_without_an_id_has_not_begun(document: bytes) -> None:
+    with pytest.raises(Corrupted, match="the response is damaged"):
+        parsed_upload("beginning", document)
+    assert parsed_upload("beginning", b"<U><Key>a</Key><UploadId>x&amp;y</UploadId></U>") == "x&y"

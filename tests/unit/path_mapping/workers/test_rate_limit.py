@@ -116,7 +116,7 @@ def test_many_threads_download_everything_from_a_service_that_first_refuses_most
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     access = ObsStore(Access(f"http://127.0.0.1:{server.server_port}", Credentials("AK", "SK"))).access()
     assert isinstance(access, Access)
-    pool = data_path_threads(access, 16, lambda number, size: None, RateLimiter())
+    pool = data_path_threads(access, 16, 0, lambda number, size: None, RateLimiter())
     for number in range(600):
         pool.submit(
             [

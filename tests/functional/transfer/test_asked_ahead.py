@@ -1,0 +1,136 @@
+"""Small objects whose requests are sent before it is their turn, by a thread with several connections."""
+
+from __future__ import annotations
+
+import os
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Dict, Iterator, List
+
+import pytest
+
+from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
+from path_mapping.errors import NotFound
+from path_mapping.stores import Access, GetFile
+from path_mapping.workers.rate_limit import RateLimiter
+from path_mapping.workers.thread_pool import Outcome, data_path_threads
+from tests.transfers import KEYS, obs_store, send, tree, write
+
+FILES = {f"{number:02}": os.urandom(20_000 + number) for number in range(30)}
+AHEAD = 6
+
+
+class Together(BaseHTTPRequestHandler):
+    """Answers no request before `AHEAD` + 1 have come; closes every other connection after its answer."""
+
+    protocol_version = "HTTP/1.1"
+    come = threading.Condition()
+    asked: List[str] = []  # noqa: RUF012 -- of all handlers
+
+    def log_message(self, format: str, *args: object) -> None: ...
+
+    def do_GET(self) -> None:
+        kind = type(self)
+        with kind.come:
+            kind.asked.append(self.path)
+            kind.come.notify_all()
+            together = kind.come.wait_for(lambda: len(kind.asked) > AHEAD, 20)
+        self.send_response(200 if together else 400)
+        self.send_header("Content-Length", "4")
+        self.end_headers()
+        self.wfile.write(b"good")
+        self.close_connection = self.path.endswith(("1", "3", "5", "7", "9"))  # without saying so
+
+
+@pytest.fixture
+def together() -> Iterator[str]:
+    Together.asked = []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Together)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def fetched(url: str, sizes: Dict[str, int], target: Path, batches: int = 1) -> Dict[str, Outcome]:
+    """The outcomes of one thread, by the names of the objects."""
+    root, names = os.fspath(target), list(sizes)
+    units = [
+        GetFile(number, "bucket", f"out/{name}", sizes[name], f"{root}/{name}", root)
+        for number, name in enumerate(names)
+    ]
+    limiter, each = RateLimiter(), len(units) // batches
+    pool = data_path_threads(Access(url, KEYS), 1, AHEAD, lambda number, size: None, limiter)
+    try:
+        for begin in range(0, len(units), each):
+            pool.submit(list(units[begin : begin + each]))
+        outcomes: List[Outcome] = []
+        while len(outcomes) < len(units):
+            found = pool.outcomes(30.0)
+            assert found, "no outcome in 30 s"
+            outcomes += found
+    finally:
+        pool.close()
+    return {names[outcome.number]: outcome for outcome in outcomes}
+
+
+def test_requests_are_sent_before_the_first_is_answered_and_once_each(together: str, tmp_path: Path) -> None:
+    """Also those on connections that the server has closed meanwhile, which are no fault."""
+    found = fetched(together, dict.fromkeys(FILES, 4), tmp_path / "in")
+    assert [(name, one.error, one.retries) for name, one in found.items() if one.error or one.retries] == []
+    assert tree(tmp_path / "in") == dict.fromkeys(FILES, b"good")
+    assert sorted(Together.asked) == [f"/bucket/out/{name}" for name in FILES]
+
+
+@pytest.mark.parametrize("batches", [1, 5])
+@pytest.mark.parametrize("kind", ["503", "429", "500", "reset", "reset-body", "cut", "flip", "wrong-crc"])
+def test_a_fault_of_one_object_costs_its_own_retries_only(
+    obs: ObsServer, tmp_path: Path, kind: str, batches: int
+) -> None:
+    send(obs_store(obs.url), write(tmp_path, {f"out/{name}": content for name, content in FILES.items()}))
+    obs.faults.append(ObsFault(kind, "GET", "/out/07", times=2))
+    found = fetched(
+        obs.url, {name: len(content) for name, content in FILES.items()}, tmp_path / "in", batches
+    )
+    assert [(name, one.error) for name, one in found.items() if one.error] == []
+    retries = {name: one.retries for name, one in found.items() if one.retries}
+    if kind == "reset":  # on a kept connection it may be the server's end of it, and counts for nothing
+        assert not {*retries} - {"07"}
+    else:
+        assert retries == {"07": 2}
+    assert tree(tmp_path / "in") == FILES
+
+
+def test_an_object_that_is_gone_fails_alone(obs: ObsServer, tmp_path: Path) -> None:
+    send(obs_store(obs.url), write(tmp_path, {f"out/{name}": content for name, content in FILES.items()}))
+    obs_store(obs.url).delete("bucket", "out/12")
+    found = fetched(obs.url, {name: len(content) for name, content in FILES.items()}, tmp_path / "in")
+    assert {name: type(one.error) for name, one in found.items() if one.error} == {"12": NotFound}
+    assert tree(tmp_path / "in") == {name: content for name, content in FILES.items() if name != "12"}
+
+
+def test_closing_the_pool_closes_what_was_asked_for_ahead(obs: ObsServer, tmp_path: Path) -> None:
+    send(obs_store(obs.url), write(tmp_path, {f"out/{name}": content for name, content in FILES.items()}))
+    before = len(os.listdir("/proc/self/fd"))
+    root = os.fspath(tmp_path / "in")
+    for _ in range(5):
+        pool = data_path_threads(Access(obs.url, KEYS), 2, AHEAD, lambda number, size: None, RateLimiter())
+        pool.submit([
+            GetFile(number, "bucket", f"out/{name}", len(content), f"{root}/{name}", root)
+            for number, (name, content) in enumerate(FILES.items())
+        ])  # fmt: skip
+        pool.close()
+    assert [one.name for one in threading.enumerate() if one.name.startswith("transfer-")] == []
+    assert len(ours(before)) <= before
+
+
+def ours(before: int) -> List[str]:
+    """The descriptors of this process, once the threads of the server have closed theirs."""
+    for _ in range(200):
+        found = os.listdir("/proc/self/fd")
+        if len(found) <= before:
+            break
+        threading.Event().wait(0.05)
+    return found
