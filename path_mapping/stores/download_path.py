@@ -7,7 +7,7 @@ from typing import Callable, Dict, Optional, Tuple, Union
 
 from path_mapping.errors import TargetRemoved, Unreachable
 from path_mapping.localfs import RangeReader, TargetDir, crc64, put_mark, write_all
-from path_mapping.stores.exchange import Asked, Exchange, Request
+from path_mapping.stores.exchange import Exchange, Request, SentAhead
 from path_mapping.stores.units import (
     RIGHT,
     UNKNOWN,
@@ -43,7 +43,7 @@ class DownloadPath:
         self._exchange = exchange
         self._reader = reader
         self._directory: Optional[TargetDir] = None
-        self._asked: Dict[int, Optional[Asked]] = {}  # by unit; None if its request could not be sent
+        self._asked: Dict[int, Optional[SentAhead]] = {}  # by unit; None if its request could not be sent
 
     def close(self) -> None:
         """Closes the directory that the last file went to, and gives up what was asked for ahead."""

@@ -76,7 +76,7 @@ class Request(NamedTuple):
     plain: str = ""
 
 
-class Asked(NamedTuple):
+class SentAhead(NamedTuple):
     """A request that was sent ahead, and the connection on which its response is to come."""
 
     origin: Origin
@@ -91,7 +91,7 @@ class Exchange:
         self._connections = connections
         self._buffer = buffer
         self._idle: Dict[Origin, List[HttpConnection]] = {}
-        self._begun: Optional[Asked] = None
+        self._begun: Optional[SentAhead] = None
 
     def check(self) -> None:
         """Raises `Cancelled` after `OpenConnections.shut`: what arrived since must not be used."""
@@ -107,11 +107,11 @@ class Exchange:
             self.drop(self._begun)
             self._begun = None
 
-    def drop(self, asked: Asked) -> None:
+    def drop(self, asked: SentAhead) -> None:
         """Gives up a request that was sent ahead."""
         self._connections.drop(asked.connection)
 
-    def ask_ahead(self, request: Request) -> Optional[Asked]:
+    def ask_ahead(self, request: Request) -> Optional[SentAhead]:
         """Sends a request without a body whose response `ask` reads later; None if it cannot be sent now."""
         address = self._signer.bucket(request.bucket)
         if address is None:
@@ -128,7 +128,7 @@ class Exchange:
             if not isinstance(error, ConnectionFailed):
                 raise
             return None
-        return Asked(origin, connection)
+        return SentAhead(origin, connection)
 
     def begin(self, request: Request) -> None:
         """Sends a GET ahead; the next call must be `content` of the same request."""
@@ -146,7 +146,7 @@ class Exchange:
                 raise
         return self._content(request, body, None)  # the server did not wait until this was read
 
-    def _content(self, request: Request, body: bytes, asked: Optional[Asked]) -> bytes:
+    def _content(self, request: Request, body: bytes, asked: Optional[SentAhead]) -> bytes:
         def send(connection: HttpConnection, head: bytes) -> None:
             connection.send(head, body)
 
@@ -160,7 +160,7 @@ class Exchange:
 
     @contextmanager
     def ask(
-        self, request: Request, send: Send, asked: Optional[Asked] = None
+        self, request: Request, send: Send, asked: Optional[SentAhead] = None
     ) -> Iterator[Tuple[Response, HttpConnection]]:
         """The successful response to a request; the block must read the whole body.
 
@@ -258,7 +258,7 @@ class Exchange:
                 if not (isinstance(error, ConnectionFailed) and error.stale):
                     raise
 
-    def _answered(self, asked: Asked) -> Optional[Tuple[HttpConnection, Response]]:
+    def _answered(self, asked: SentAhead) -> Optional[Tuple[HttpConnection, Response]]:
         """The response to a request that was sent ahead, None if the server has closed the connection."""
         try:
             return asked.connection, asked.connection.response()
