@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, List, Sequence
 
 from path_mapping.localfs import RangeReader
 from path_mapping.stores.download_path import DownloadPath
@@ -76,9 +76,13 @@ class DataPath(UnitRunner):
     def run(self, unit: Unit, moved: Moved) -> Any:
         return self._actions[type(unit)](unit, moved)
 
-    def ask_ahead(self, unit: Unit) -> None:
-        if isinstance(unit, GetFile):
-            self._downloads.ask_ahead(unit)
+    def ask_ahead(self, units: Sequence[Unit]) -> None:
+        by_bucket: Dict[str, List[GetFile]] = {}
+        for unit in units:
+            if isinstance(unit, GetFile):
+                by_bucket.setdefault(unit.bucket, []).append(unit)
+        for of_one in by_bucket.values():
+            self._downloads.ask_ahead(of_one)
 
     def given_up(self, unit: Unit, error: Exception) -> Exception:
         return self._uploads.given_up(unit, error) if isinstance(unit, PutFile) else error

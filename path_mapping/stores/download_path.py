@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Callable, Dict, Optional, Tuple, Union
+from typing import Callable, Dict, Optional, Sequence, Tuple, Union
 
 from path_mapping.errors import TargetRemoved, Unreachable
 from path_mapping.localfs import RangeReader, TargetDir, crc64, put_mark, write_all
@@ -52,10 +52,10 @@ class DownloadPath:
             self._exchange.drop(asked)
         self._asked.clear()
 
-    def ask_ahead(self, unit: GetFile) -> None:
-        """Sends the request for an object whose turn comes soon, once."""
-        if unit.number not in self._asked:
-            self._asked[unit.number] = self._exchange.ask_ahead(_request(unit))
+    def ask_ahead(self, units: Sequence[GetFile]) -> None:
+        """Sends the requests for objects of one bucket whose turn comes soon."""
+        sent = self._exchange.ask_ahead([_request(unit) for unit in units])
+        self._asked.update(zip((unit.number for unit in units), sent))
 
     def _leave(self) -> None:
         if self._directory is not None:

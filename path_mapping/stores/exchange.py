@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from path_mapping.errors import Cancelled, PathMappingError, Refused, Unreachable
 from path_mapping.stores.signer import Signer, server_of
@@ -111,16 +111,24 @@ class Exchange:
         """Gives up a request that was sent ahead."""
         self._connections.drop(asked.connection)
 
-    def ask_ahead(self, request: Request) -> Optional[SentAhead]:
-        """Sends a request without a body whose response `ask` reads later; None if it cannot be sent now."""
-        address = self._signer.bucket(request.bucket)
-        if address is None:
-            return None
-        origin, head = self._head(address, request)
+    def ask_ahead(self, requests: Sequence[Request]) -> List[Optional[SentAhead]]:
+        """Sends requests to one bucket, without bodies, whose responses `ask` reads later.
+
+        None stands for what cannot be sent now: `ask` sends it, and says what is wrong.
+        """
         try:
-            connection = self._connection(origin)
-        except ConnectionFailed:
+            address = self._address(requests[0])
+        except PathMappingError:
+            return [None] * len(requests)
+        self._open(address.origin, len(requests))
+        return [self._sent_ahead(*self._head(address, request)) for request in requests]
+
+    def _sent_ahead(self, origin: Origin, head: bytes) -> Optional[SentAhead]:
+        """On an idle connection only: to open another one may take as long as a dead server is waited for."""
+        idle = self._idle.get(origin)
+        if not idle:
             return None
+        connection = idle.pop()
         try:
             connection.send(head)
         except BaseException as error:
@@ -130,9 +138,31 @@ class Exchange:
             return None
         return SentAhead(origin, connection)
 
+    def _open(self, origin: Origin, wanted: int) -> None:
+        """Opens what is missing of so many idle connections, if that succeeds.
+
+        All at a time: each takes the network two or three round trips.
+        """
+        idle = self._idle.setdefault(origin, [])
+
+        def open_one() -> None:
+            with suppress(ConnectionFailed):
+                idle.append(self._new(origin))
+
+        threads: List[threading.Thread] = []
+        with suppress(RuntimeError):  # the limit of threads, of the user or of the container
+            for _ in range(wanted - len(idle) - 1):
+                thread = threading.Thread(target=open_one, daemon=True)
+                thread.start()
+                threads.append(thread)
+        if len(idle) < wanted:
+            open_one()
+        for thread in threads:
+            thread.join()
+
     def begin(self, request: Request) -> None:
         """Sends a GET ahead; the next call must be `content` of the same request."""
-        self._begun = self.ask_ahead(request)
+        (self._begun,) = self.ask_ahead([request])
 
     def content(self, request: Request, body: bytes = b"") -> bytes:
         """The whole body of the response to a request with this body; raises what `ask` raises."""
@@ -179,8 +209,7 @@ class Exchange:
             if asked is not None and answered is not None:
                 origin, (connection, response) = asked.origin, answered
             else:
-                address = self._signer.bucket(request.bucket) or self._asked_for(request)
-                origin, head = self._head(address, request)
+                origin, head = self._head(self._address(request), request)
                 connection, response = self._exchanged(origin, head, send)
             if response.status >= 300:
                 after = seconds_to_wait(response.text("retry-after"))
@@ -215,6 +244,10 @@ class Exchange:
             server = server_of(self._signer.access.endpoint)
             return Refused(f"{doing} at {server}: {type(cause).__name__}: {cause}")
         return Unreachable(f"{doing}: {error}")
+
+    def _address(self, request: Request) -> BucketAddress:
+        """Where the bucket of a request is. Raises what `ask` raises."""
+        return self._signer.bucket(request.bucket) or self._asked_for(request)
 
     def _asked_for(self, request: Request) -> BucketAddress:
         """Asks the service, once for each bucket, whether it knows the signature of OBS.
@@ -271,8 +304,9 @@ class Exchange:
     def _connection(self, origin: Origin) -> HttpConnection:
         """An idle connection, or a new one."""
         idle = self._idle.get(origin)
-        if idle:
-            return idle.pop()
+        return idle.pop() if idle else self._new(origin)
+
+    def _new(self, origin: Origin) -> HttpConnection:
         context = self._signer.context if origin.secure else None
         connection = HttpConnection(origin, context, self._signer.access.timeout, self._buffer)
         self._connections.add(connection)

@@ -6,7 +6,7 @@ Each has a `number`, by which its outcome is told from others. Sizes, offsets an
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Callable, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, NamedTuple, Optional, Sequence, Tuple, Union
 
 
 class GetFile(NamedTuple):
@@ -196,8 +196,8 @@ class UnitRunner(ABC):
             Cancelled: the transfer was cancelled.
         """
 
-    def ask_ahead(self, unit: Unit) -> None:
-        """May begin a unit whose turn to `run` comes soon; what fails then is an error of `run`."""
+    def ask_ahead(self, units: Sequence[Unit]) -> None:
+        """May begin units whose turn to `run` comes soon, each once; what fails then is an error of `run`."""
         return
 
     def given_up(self, unit: Unit, error: Exception) -> Exception:

@@ -25,6 +25,9 @@ REQUESTS_EACH = 2_000  # per second, the most that a process can make: benchmark
 AHEAD_EACH = 4_000  # the same, if its threads send requests ahead
 LEAST_AHEAD = 8  # requests in flight of each thread: fewer switches, however short the round trip is
 MOST_IN_FLIGHT = 192  # requests of all processes together, if they are sent ahead
+FILES_PER_CONNECTION = (
+    16  # at least, if they are sent ahead: a handshake costs as much as several small requests
+)
 REQUESTS_OF_OBS = 10_000  # per second, the most that OBS answers to an account
 
 BATCH = 64
@@ -82,8 +85,8 @@ def pool_size(files: int, size: int, cores: int, round_trip: float, ahead: bool 
     if ahead and size <= files * SMALL:
         threads = THREADS_EACH * processes
         in_flight = math.ceil(min(AHEAD_EACH * processes, REQUESTS_OF_OBS) * round_trip)
-        wanted = min(max(in_flight, LEAST_AHEAD * threads), MOST_IN_FLIGHT)
-        return _pool(processes, THREADS_EACH, wanted // threads - 1)
+        wanted = min(max(in_flight, LEAST_AHEAD * threads), MOST_IN_FLIGHT, files // FILES_PER_CONNECTION)
+        return _pool(processes, THREADS_EACH, max(1, wanted // threads) - 1)
     in_flight = math.ceil(min(REQUESTS_EACH * processes, REQUESTS_OF_OBS) * round_trip)
     wanted = max(LEAST_THREADS, THREADS_EACH * processes, in_flight)
     return _pool(processes, max(1, min(wanted, MOST_THREADS, files) // processes), 0)
@@ -93,9 +96,12 @@ def _pool(processes: int, threads: int, ahead: int) -> PoolSize:
     return PoolSize(processes if processes > 1 else 0, threads, ahead)
 
 
-def batch_limit(left: int, room: int) -> int:
-    """The number of small files that a thread gets at once, with `left` files left: fewer towards the end."""
-    return max(1, min(BATCH, left // (2 * room)))
+def batch_limit(left: int, room: int, together: int) -> int:
+    """The number of small files that a thread gets at once, with `left` files left: fewer towards the end.
+
+    But not fewer than it asks for together: after each batch it waits for a round trip.
+    """
+    return max(1, min(together, left), min(BATCH, left // (2 * room)))
 
 
 def parts_that_count(found: Tuple[Tuple[int, int, str], ...], planned: List[Span]) -> List[str]:

@@ -71,7 +71,7 @@ class Scheduler:
             if self._cancel.is_set():
                 raise Cancelled
             while len(self._ends) < self._pool.room:
-                batch = self._batch(source, batch_limit(left, self._pool.room))
+                batch = self._batch(source, batch_limit(left, self._pool.room, 1 + self._pool.ahead))
                 if not batch:
                     break
                 left -= len(batch)

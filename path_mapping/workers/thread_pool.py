@@ -33,10 +33,12 @@ Moved = Callable[[int, int], None]  # the number of a unit, and of its bytes tha
 class Pool(ABC):
     """Threads or processes that run batches of units; used by one thread.
 
-    `room` is the number of batches in progress that keeps every worker busy.
+    `room` is the number of batches in progress that keeps every worker busy. Each thread asks for so many
+    units of its batch `ahead` of the one that it runs.
     """
 
     room: int
+    ahead: int
 
     @abstractmethod
     def submit(self, batch: Batch) -> None:
@@ -60,10 +62,7 @@ class Pool(ABC):
 
 
 class ThreadPool(Pool):
-    """A pool in this process. `moved` is called, in any thread, when bytes of a unit have moved.
-
-    Each thread asks for so many units of its batch `ahead` of the one that it runs.
-    """
+    """A pool in this process. `moved` is called, in any thread, when bytes of a unit have moved."""
 
     def __init__(
         self,
@@ -78,7 +77,7 @@ class ThreadPool(Pool):
         shut: Callable[[], None] = lambda: None,
     ) -> None:
         self.room = threads + max(1, threads // 2) if threads > 1 else 1
-        self._ahead = ahead
+        self.ahead = ahead
         self._new_runner = new_runner
         self._moved = moved
         self._limiter = limiter
@@ -162,9 +161,8 @@ class ThreadPool(Pool):
         try:
             if self._cancel.is_set():
                 raise Cancelled
-            if self._ahead and not self._limiter.limits:
-                for following in batch[index + 1 : index + 1 + self._ahead]:
-                    runner.ask_ahead(following)
+            if self.ahead and not self._limiter.limits:
+                runner.ask_ahead(batch[index + self.ahead if index else 0 : index + self.ahead + 1])
             value = retrying(attempt, self._cancel, self._patience, failed, self._troubled)
             return Outcome(unit.number, value, None, retries)
         except (StoreError, OSError) as error:

@@ -77,6 +77,7 @@ class ProcessPool(Pool):
     ) -> None:
         self._troubled = troubled
         self._workers: List[WorkerProcess] = []
+        self.ahead = ahead
         self.room = processes * (threads + max(2, threads // 2))
         try:
             for _ in range(processes):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import socket
+import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Dict, Iterator, List
+from typing import Dict, Iterator, List, Tuple
 
 import pytest
+import trustme
 
 from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
 from path_mapping.errors import NotFound
@@ -30,6 +33,13 @@ class Together(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None: ...
 
+    def do_HEAD(self) -> None:
+        """The kind of signature of a bucket with a name."""
+        self.send_response(200)
+        self.send_header("x-obs-api", "3.0")
+        self.end_headers()
+        self.close_connection = True
+
     def do_GET(self) -> None:
         kind = type(self)
         with kind.come:
@@ -43,6 +53,28 @@ class Together(BaseHTTPRequestHandler):
         self.close_connection = self.path.endswith(("1", "3", "5", "7", "9"))  # without saying so
 
 
+class LateHandshakes(ThreadingHTTPServer):
+    """Completes no handshake of TLS before `AHEAD` + 1 connections have come."""
+
+    def __init__(self, bundle: Path) -> None:
+        authority = trustme.CA()
+        authority.cert_pem.write_to_path(str(bundle))
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        authority.issue_cert("localhost").configure_cert(self._context)
+        self._come = threading.Condition()
+        self._connections = 0
+        super().__init__(("127.0.0.1", 0), Together)
+
+    def finish_request(self, request: socket.socket, client: Tuple[str, int]) -> None:  # type: ignore[override]
+        with self._come:
+            self._connections += 1
+            self._come.notify_all()
+            if not self._come.wait_for(lambda: self._connections > AHEAD, 10):
+                return
+        with self._context.wrap_socket(request, server_side=True) as line:
+            super().finish_request(line, client)
+
+
 @pytest.fixture
 def together() -> Iterator[str]:
     Together.asked = []
@@ -54,7 +86,9 @@ def together() -> Iterator[str]:
     server.server_close()
 
 
-def fetched(url: str, sizes: Dict[str, int], target: Path, batches: int = 1) -> Dict[str, Outcome]:
+def fetched(
+    url: str, sizes: Dict[str, int], target: Path, batches: int = 1, bundle: str = ""
+) -> Dict[str, Outcome]:
     """The outcomes of one thread, by the names of the objects."""
     root, names = os.fspath(target), list(sizes)
     units = [
@@ -62,7 +96,7 @@ def fetched(url: str, sizes: Dict[str, int], target: Path, batches: int = 1) -> 
         for number, name in enumerate(names)
     ]
     limiter, each = RateLimiter(), len(units) // batches
-    pool = data_path_threads(Access(url, KEYS), 1, AHEAD, lambda number, size: None, limiter)
+    pool = data_path_threads(Access(url, KEYS, bundle or None), 1, AHEAD, lambda number, size: None, limiter)
     try:
         for begin in range(0, len(units), each):
             pool.submit(list(units[begin : begin + each]))
@@ -82,6 +116,38 @@ def test_requests_are_sent_before_the_first_is_answered_and_once_each(together: 
     assert [(name, one.error, one.retries) for name, one in found.items() if one.error or one.retries] == []
     assert tree(tmp_path / "in") == dict.fromkeys(FILES, b"good")
     assert sorted(Together.asked) == [f"/bucket/out/{name}" for name in FILES]
+
+
+def test_the_first_batch_asks_for_the_kind_of_signature_once_and_is_sent_ahead_too(
+    together: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = socket.getaddrinfo
+
+    def resolve(host: bytes, *args: object, **settings: object) -> object:
+        here = "127.0.0.1" if host == b"bucket.obs.example.com" else host
+        return real(here, *args, **settings)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    named = together.replace("127.0.0.1", "obs.example.com")
+    found = fetched(named, dict.fromkeys(FILES, 4), tmp_path / "in")
+    assert [(name, one.error, one.retries) for name, one in found.items() if one.error or one.retries] == []
+    assert sorted(Together.asked) == [f"/out/{name}" for name in FILES]
+
+
+def test_connections_are_opened_all_at_a_time(tmp_path: Path) -> None:
+    """Each takes the network two or three round trips, with TLS."""
+    Together.asked = []
+    server = LateHandshakes(tmp_path / "ca.pem")
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    url = f"https://localhost:{server.server_port}"
+    try:
+        found = fetched(url, dict.fromkeys(FILES, 4), tmp_path / "in", bundle=str(tmp_path / "ca.pem"))
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert [(name, one.error, one.retries) for name, one in found.items() if one.error or one.retries] == []
+    assert tree(tmp_path / "in") == dict.fromkeys(FILES, b"good")
 
 
 @pytest.mark.parametrize("batches", [1, 5])

@@ -75,12 +75,15 @@ def test_small_objects_are_asked_for_ahead_by_few_threads() -> None:
     large = pool_size(10_000, 10_000 * MIB, 2, 0.02)
     assert pool_size(10_000, 10_000 * MIB, 2, 0.02, ahead=True) == large == PoolSize(2, 40)
     assert pool_size(300, 1000, 2, 0.02, ahead=True).ahead == 0
+    assert pool_size(1_500, 24 * MIB, 2, 5.0, ahead=True) == PoolSize(2, 4, 10)  # 16 files for a connection
 
 
-@given(st.integers(0, 10**7), st.integers(1, 200))
-def test_batches_get_smaller_towards_the_end(left: int, room: int) -> None:
-    assert 1 <= batch_limit(left, room) <= BATCH
-    assert batch_limit(left, room) <= max(1, left)
+@given(st.integers(0, 10**7), st.integers(1, 200), st.integers(1, 24))
+def test_batches_get_smaller_towards_the_end(left: int, room: int, together: int) -> None:
+    limit = batch_limit(left, room, together)
+    assert min(together, max(1, left)) <= limit <= BATCH
+    assert limit <= max(1, left)
+    assert limit <= max(together, left / (2 * room))
 
 
 def test_only_parts_of_the_planned_size_count() -> None:
