@@ -42,6 +42,13 @@ def test_a_number_counts_where_the_number_of_nodes_is_known(pods: int) -> None:
         own_pod(table, Identity(nodes=pods))
 
 
+def test_the_only_pod_of_a_table_needs_no_number_of_nodes() -> None:
+    table, who = parse(fake(1, 1)), Identity(name="another", number=0)
+    assert own_pod(table, who).name == "ma-job-fake-worker-0"
+    with pytest.raises(ConfigError, match="was not found"):
+        own_pod(table, who._replace(number=1))
+
+
 @pytest.mark.parametrize(("cards", "fits"), [({0}, True), ({0, 1}, True), ({1}, False)])
 def test_a_pod_with_cards_that_are_not_here_is_not_this_one(cards: Any, fits: bool) -> None:
     table, who = parse(fake(2, 1)), Identity(number=0, nodes=2, devices=frozenset(cards))

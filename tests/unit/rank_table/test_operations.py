@@ -84,6 +84,7 @@ def test_who_has_moved() -> None:
 def test_the_table_of_a_machine() -> None:
     document = machine_table("10.0.0.1", {6: "192.6.0.1", 4: "192.4.0.1"})
     assert ranks(document) == {"10.0.0.1": ["4:0", "6:1"]}
+    assert (document["version"], document["status"]) == ("1.0", "completed")
     assert errors(validate(parse(document))) == []
 
 

@@ -387,6 +387,12 @@ def test_a_rank_twice_is_no_matter_of_the_order_of_ranks() -> None:
     assert "consecutive" not in found
 
 
+def test_a_rank_that_is_missing_is_no_matter_of_the_order_of_ranks() -> None:
+    found = said(problems(changed([*DEVICE, "rank_id"], "99", TEMPLATE_ONE)))
+    assert "found no 0, expected each of" in found
+    assert "consecutive" not in found
+
+
 def test_the_ends_of_the_ranges_are_allowed() -> None:
     document = changed([*DEVICE, "device_port"], "1", changed([*DEVICE, "host_port"], "65535", TEMPLATE_ONE))
     assert problems(document) == []
