@@ -57,6 +57,16 @@ def places(document: Dict[str, Any]) -> Set[Place]:
     }
 
 
+def test_the_clusters_of_a_global_table_that_are_right_are_no_finding() -> None:
+    document = json.loads((BY_HAND[0].parent / "volcano-global.json").read_text(encoding="utf-8"))
+    assert document["cluster_list"]
+    assert [str(one) for one in validate(parse(document)) if "cluster_list" in str(one)] == []
+    document["cluster_list"] *= 2
+    found = [str(one) for one in validate(parse(document)) if "cluster_list" in str(one)]
+    assert found
+    assert all("2 times, expected each once" in one for one in found)
+
+
 def test_the_table_above_has_every_file_and_every_writer_has_one() -> None:
     assert set(NAMES) == {*WRITERS, ONE}
     assert all(f"`{name}.json`" in (__doc__ or "") for name in NAMES)

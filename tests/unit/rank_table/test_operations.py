@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 
-from ma_boot.rank_table import errors, fake, machine_table, merged, moved, parse, rows, validate
+from ma_boot.rank_table import SuperPod, errors, fake, machine_table, merged, moved, parse, rows, validate
 
 
 def one(server: str, *devices: int, super_pod: str = "") -> Dict[str, Any]:
@@ -86,6 +86,16 @@ def test_the_table_of_a_machine() -> None:
     assert ranks(document) == {"10.0.0.1": ["4:0", "6:1"]}
     assert (document["version"], document["status"]) == ("1.0", "completed")
     assert errors(validate(parse(document))) == []
+
+
+def test_the_table_of_a_server_in_a_super_pod_has_its_cards_without_addresses_too() -> None:
+    document = machine_table("10.0.0.1", {6: "192.6.0.1"}, SuperPod("7", {4: "44", 6: "66"}))
+    assert document["version"] == "1.2"
+    (server,) = document["server_list"]
+    assert server["device"] == [
+        {"device_id": "4", "super_device_id": "44", "rank_id": "0"},
+        {"device_id": "6", "super_device_id": "66", "device_ip": "192.6.0.1", "rank_id": "1"},
+    ]
 
 
 def test_rows_are_in_the_order_of_ranks_also_where_servers_interleave() -> None:
