@@ -207,3 +207,21 @@ def test_cards_are_looked_at_from_half_the_timeout_on(
                 assert tool.times() == []
                 clock.now += 17
     assert named == ["rank 1"]
+
+
+@pytest.mark.parametrize(("written", "lives"), [(50_000, False), (150_000, False), (250_000, True)])
+def test_a_rank_that_moves_less_than_64_kib_a_second_only_polls(
+    tmp_path: Path, inbox: SignalInbox, journal: EventLog, clock: Clock, written: int, lives: bool
+) -> None:
+    """The test itself stands in for a process of the rank: in three seconds it writes so many bytes.
+
+    To a disk they would count as written twice, by the process and to the storage.
+    """
+    with started(rank(tmp_path, 0), inbox=inbox, journal=journal) as group:
+        (worker,) = group.workers
+        life = QuietLife(inbox)
+        life.look_at_data({worker.pid: [os.getpid()]})
+        Path("/dev/null").write_bytes(b"x" * written)
+        clock.now += 3.0
+        life.look_at_data({worker.pid: [os.getpid()]})
+        assert life.last_seen(worker) == (clock.now if lives else -math.inf)
