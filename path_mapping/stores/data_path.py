@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, List, Sequence
 
 from path_mapping.localfs import RangeReader
 from path_mapping.stores.download_path import DownloadPath
-from path_mapping.stores.exchange import Exchange, OpenConnections
+from path_mapping.stores.exchange import Exchange
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.stores.units import (
     BeginParts,
@@ -20,7 +20,7 @@ from path_mapping.stores.units import (
     UnitRunner,
 )
 from path_mapping.stores.upload_path import UploadPath
-from path_mapping.wire import Access, Credentials
+from path_mapping.wire import Access, Credentials, OpenConnections
 
 # Bytes: a small object arrives in one piece, a large one with few system calls. Larger writes are no faster,
 # and take up to twice as long on a virtual machine: they become large folios, of memory that the host has yet

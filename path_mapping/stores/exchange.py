@@ -6,7 +6,7 @@ import re
 import threading
 from contextlib import contextmanager, suppress
 from itertools import chain
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from path_mapping.errors import Cancelled, PathMappingError, Refused, Unreachable
 from path_mapping.stores.signer import Signer, server_of
@@ -17,6 +17,7 @@ from path_mapping.wire import (
     ConnectionFailed,
     HttpConnection,
     ObjectPage,
+    OpenConnections,
     Origin,
     Response,
     error_of_status,
@@ -30,35 +31,6 @@ _CODE = re.compile(rb"<Code>\s*([A-Za-z0-9.]{1,64})\s*</Code>")
 NOTHING: Dict[str, str] = {}
 
 Send = Callable[[HttpConnection, bytes], None]
-
-
-class OpenConnections:
-    """All connections of a process, which `shut` makes fail, whatever their threads do."""
-
-    def __init__(self) -> None:
-        self._connections: Set[HttpConnection] = set()
-        self._lock = threading.Lock()
-        self.shut_down = False
-
-    def add(self, connection: HttpConnection) -> None:
-        """Adds a new connection; after `shut` it fails at once."""
-        with self._lock:
-            self._connections.add(connection)
-            if self.shut_down:
-                connection.shut()
-
-    def drop(self, connection: HttpConnection) -> None:
-        """Closes a connection."""
-        with self._lock:
-            self._connections.discard(connection)
-        connection.close()
-
-    def shut(self) -> None:
-        """Makes every call on a connection fail, now and from now on."""
-        with self._lock:
-            self.shut_down = True
-            for connection in self._connections:
-                connection.shut()
 
 
 class Request(NamedTuple):

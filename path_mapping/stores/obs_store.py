@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Generator, Iterator, Optional, Tuple, Ty
 
 from path_mapping.errors import Corrupted, Expired, NotFound, Refused, Unreachable
 from path_mapping.localfs import CHUNK, Section, new_md5
-from path_mapping.stores.exchange import Exchange, OpenConnections, Pages, Request
+from path_mapping.stores.exchange import Exchange, Pages, Request
 from path_mapping.stores.obs_sdk import (
     PAGE,
     ObsSdk,
@@ -30,6 +30,7 @@ from path_mapping.wire import (
     Credentials,
     ObjectPage,
     ObjectState,
+    OpenConnections,
     Pause,
     StoredObject,
     check_order,

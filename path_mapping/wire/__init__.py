@@ -40,6 +40,7 @@ from path_mapping.wire.obs_responses import (
     seconds_to_wait,
     summed,
 )
+from path_mapping.wire.open_connections import OpenConnections
 from path_mapping.wire.part_digests import PartDigests
 from path_mapping.wire.part_sizes import likely_part_sizes, part_sizes_of
 from path_mapping.wire.signature import OBS, S3, BucketAddress, SignatureKind, SignedRequest, signed
@@ -60,6 +61,7 @@ __all__ = [
     "HttpConnection",
     "ObjectPage",
     "ObjectState",
+    "OpenConnections",
     "Origin",
     "PartDigests",
     "Pause",
