@@ -383,7 +383,7 @@ def test_a_chart_shows_every_byte_once(moved: List[TransferSpan]) -> None:
     def whole(transfer: TransferSpan) -> int:
         at, most = transfer.start, 0
         for moment, count in transfer.samples:
-            if moment >= at and count > most:
+            if moment >= at and count >= most:
                 at, most = moment, count
         return max(most, transfer.bytes)
 
