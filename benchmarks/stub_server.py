@@ -62,7 +62,8 @@ class Objects:
             if path.is_file():
                 name = path.relative_to(tree).as_posix()
                 self.files[name] = (path.stat().st_size, str(path))
-                self._crcs[_below_its_tree(name)] = self._sum(_below_its_tree(name), path)
+                below = _below_its_tree(name)
+                self._crcs[below] = self._sum(below, path)
         self._sorted: List[str] = []
 
     def checksum(self, name: str) -> str:
@@ -72,10 +73,11 @@ class Objects:
 
     def _sum(self, name: str, path: Path) -> int:
         sizes, crcs = [], []
-        for piece in iter(partial(path.open("rb").read, PART), b""):
-            sizes.append(len(piece))
-            crcs.append(crc64(piece))
-            self._part_crcs[name, len(sizes), len(piece)] = crcs[-1]
+        with path.open("rb") as file:
+            for piece in iter(partial(file.read, PART), b""):
+                sizes.append(len(piece))
+                crcs.append(crc64(piece))
+                self._part_crcs[name, len(sizes), len(piece)] = crcs[-1]
         return crc64_of_parts(crcs, sizes)
 
     def part_checksum(self, name: str, number: int, size: int) -> str:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from pathlib import Path
-from typing import Any, Callable, Dict, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 
 from path_mapping.mapping import ObsUrl, Route
 from path_mapping.planning.record import is_record
 from path_mapping.stores import Access, Credentials, Store
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.transfer import Progress, Transferred, download, upload
+
+if TYPE_CHECKING:
+    import pytest
 
 KEYS = Credentials("AKPLANTED", "SKPLANTED")
 
@@ -70,3 +74,14 @@ def tree(base: Path) -> Dict[str, bytes]:
 
 def content_of(store: Store, key: str) -> bytes:
     return b"".join(store.read("bucket", key))
+
+
+def names_are_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every host below example.com is this machine, so that buckets have names."""
+    real = socket.getaddrinfo
+
+    def resolve(host: bytes, *args: object, **settings: object) -> object:
+        here = "127.0.0.1" if host.endswith(b".example.com") else host
+        return real(here, *args, **settings)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)

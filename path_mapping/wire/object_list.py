@@ -85,7 +85,7 @@ def parsed_page(doing: str, document: bytes) -> ObjectPage:
 def _cut(document: bytes) -> Tuple[List[_Found], bytes]:
     """The objects of a page that has all of them in a row and as OBS writes them, and the page without them.
 
-    None, and the page as it is, for any other. Expat finds the same in both: what is cut out are whole
+    No objects, and the page as it is, for any other. Expat finds the same in both: what is cut out are whole
     elements, between two tags below the root, and whatever could give them another meaning (a comment, an
     entity, another encoding) makes it a page of the other kind.
     """

@@ -18,7 +18,7 @@ from path_mapping.errors import NotFound
 from path_mapping.stores import Access, GetFile
 from path_mapping.workers.rate_limit import RateLimiter
 from path_mapping.workers.thread_pool import Outcome, data_path_threads
-from tests.transfers import KEYS, obs_store, send, tree, write
+from tests.transfers import KEYS, names_are_here, obs_store, send, tree, write
 
 FILES = {f"{number:02}": os.urandom(20_000 + number) for number in range(30)}
 AHEAD = 6
@@ -51,6 +51,11 @@ class Together(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(b"good")
         self.close_connection = self.path.endswith(("1", "3", "5", "7", "9"))  # without saying so
+
+
+def troubled(found: Dict[str, Outcome]) -> List[Tuple[str, object, int]]:
+    """The objects that failed or were asked for again, with the error and the number of retries."""
+    return [(name, one.error, one.retries) for name, one in found.items() if one.error or one.retries]
 
 
 class LateHandshakes(ThreadingHTTPServer):
@@ -113,7 +118,7 @@ def fetched(
 def test_requests_are_sent_before_the_first_is_answered_and_once_each(together: str, tmp_path: Path) -> None:
     """Also those on connections that the server has closed meanwhile, which are no fault."""
     found = fetched(together, dict.fromkeys(FILES, 4), tmp_path / "in")
-    assert [(name, one.error, one.retries) for name, one in found.items() if one.error or one.retries] == []
+    assert troubled(found) == []
     assert tree(tmp_path / "in") == dict.fromkeys(FILES, b"good")
     assert sorted(Together.asked) == [f"/bucket/out/{name}" for name in FILES]
 
@@ -121,16 +126,10 @@ def test_requests_are_sent_before_the_first_is_answered_and_once_each(together: 
 def test_the_first_batch_asks_for_the_kind_of_signature_once_and_is_sent_ahead_too(
     together: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = socket.getaddrinfo
-
-    def resolve(host: bytes, *args: object, **settings: object) -> object:
-        here = "127.0.0.1" if host == b"bucket.obs.example.com" else host
-        return real(here, *args, **settings)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    names_are_here(monkeypatch)
     named = together.replace("127.0.0.1", "obs.example.com")
     found = fetched(named, dict.fromkeys(FILES, 4), tmp_path / "in")
-    assert [(name, one.error, one.retries) for name, one in found.items() if one.error or one.retries] == []
+    assert troubled(found) == []
     assert sorted(Together.asked) == [f"/out/{name}" for name in FILES]
 
 
@@ -146,7 +145,7 @@ def test_connections_are_opened_all_at_a_time(tmp_path: Path) -> None:
     finally:
         server.shutdown()
         server.server_close()
-    assert [(name, one.error, one.retries) for name, one in found.items() if one.error or one.retries] == []
+    assert troubled(found) == []
     assert tree(tmp_path / "in") == dict.fromkeys(FILES, b"good")
 
 

@@ -20,7 +20,7 @@ from path_mapping.stores.obs_store import ObsStore
 from path_mapping.wire import ConnectionFailed, HttpConnection, Origin, address_of, proxy_for
 from tests.conformance.fault_proxy import FaultProxy
 from tests.conftest import CREDENTIALS
-from tests.transfers import fetch, obs_store, route, send, tree, write
+from tests.transfers import fetch, names_are_here, obs_store, route, send, tree, write
 
 
 class Canned:
@@ -149,13 +149,7 @@ def test_a_host_name_gets_the_bucket_as_prefix_and_the_signature_that_it_knows(
     monkeypatch: pytest.MonkeyPatch, api: str, scheme: str
 ) -> None:
     served = Named(api)
-    real = socket.getaddrinfo
-
-    def resolve(host: bytes, *args: object, **settings: object) -> object:
-        here = "127.0.0.1" if host.endswith(b".example.com") else host
-        return real(here, *args, **settings)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    names_are_here(monkeypatch)
     store = ObsStore(
         Access(f"http://obs.region.example.com:{served.server.server_port}", Credentials("AK", "SK", "TOKEN"))
     )
