@@ -108,7 +108,8 @@ def test_several_outputs_are_told_apart_by_their_directories(node: Node, obs: Ob
     for begin, expected in (("None None None None", whole), ("2 2 3 3", sorted(whole * 2))):
         (node.home / "enough").unlink(missing_ok=True)
         running = node.start(*job.arguments(0))
-        running.until("rank 0: ")
+        for rank in (0, 1):  # what one says alone, before the other begins, is a step, too
+            running.until(f"rank {rank}: ")
         eventually(partial(published, expected), f"{expected} published")
         (node.home / "enough").touch()
         ended = running.end()
