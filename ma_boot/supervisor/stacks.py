@@ -142,4 +142,4 @@ def _is_python(pid: int) -> bool:
     try:
         return os.path.basename(os.readlink(f"/proc/{pid}/exe")).startswith("python")
     except OSError:
-        return False
+        return False  # it has just ended

@@ -86,9 +86,8 @@ class Recorder:
 class Runner:
     """A plugin of pytest that has collected the tests, and hands itself to `work` instead of running them."""
 
-    def __init__(self, copy: Path, folder: str, enough: float, work: Callable[[Runner], None]) -> None:
+    def __init__(self, copy: Path, folder: str, work: Callable[[Runner], None]) -> None:
         self._copy = copy
-        self._enough = enough
         self._folder = folder
         self._recorder = Recorder(copy, folder)
         self._recorder.start()
@@ -102,9 +101,7 @@ class Runner:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         self._session = session
-        self.selection = Selection(
-            parsed(self._copy, self._folder), self._recorder.stop(), enough=self._enough
-        )
+        self.selection = Selection(parsed(self._copy, self._folder), self._recorder.stop())
         self._record()
         self._functions = _functions_below(f"{self._copy}/{self._folder}/")
         self._work(self)
@@ -114,13 +111,13 @@ class Runner:
         """The last test that was begun with a change; empty if none was."""
         return self._at.read_text(encoding="utf-8")
 
-    def notices(self, mutant: Mutant) -> bool:
-        """Whether a test fails, or hangs, with the change."""
+    def notices(self, mutant: Mutant, seconds: float = float("inf")) -> bool:
+        """Whether a test fails, or hangs, with the change; of more than so many `seconds` of tests only the first."""
         self._at.write_text("")
         file = self._copy / mutant.path
         original = file.read_bytes()
         function = self.selection.function(mutant.path, mutant.line)
-        names = self.selection.of(mutant.path, mutant.line)
+        names = self.selection.of(mutant.path, mutant.line, seconds)
         if not names:
             return False
 
@@ -254,14 +251,9 @@ class _Again:
         self._wait_for(nodeid)
 
 
-def run_collected(
-    copy: Path, folder: str, tests: Sequence[str], enough: float, work: Callable[[Runner], None]
-) -> None:
-    """Collects the tests in the copy, in this process, whose interpreter is the copy's, and does the work.
-
-    `enough` is for how many seconds tests are run with a change.
-    """
-    runner = Runner(copy, folder, enough, work)
+def run_collected(copy: Path, folder: str, tests: Sequence[str], work: Callable[[Runner], None]) -> None:
+    """Collects the tests in the copy, in this process, whose interpreter is the copy's, and does the work."""
+    runner = Runner(copy, folder, work)
     pytest.main(
         [*_OPTIONS, "-s", "-qq", "--no-summary", "--basetemp", str(copy.parent / "pytest"), *tests], [runner]
     )

@@ -101,7 +101,6 @@ class Selection:
     sources: Dict[str, Source]
     imported: Set[Line]
     tests: Dict[str, Recorded] = field(default_factory=dict)
-    enough: float = float("inf")  # seconds of tests for a change; at least four tests
     noticed: Counter[str] = field(default_factory=Counter)  # how many changes a test has noticed so far
 
     def function(self, path: str, line: int) -> Optional[Tuple[str, int]]:
@@ -112,8 +111,11 @@ class Selection:
         source = self.sources[path]
         return None if source.function_lines(line) & self.imported else source.function(line)
 
-    def of(self, path: str, line: int) -> List[str]:
-        """The tests that can notice a change at this line, those first that are quick and look at little."""
+    def of(self, path: str, line: int, seconds: float = float("inf")) -> List[str]:
+        """The tests that can notice a change at this line, those first that are quick and look at little.
+
+        Of more than so many `seconds` only the first, but four at least.
+        """
         source = self.sources[path]
         lines = source.statement(line)
         if self.function(path, line) is None:
@@ -122,7 +124,7 @@ class Selection:
         if self.function(path, line) is None:
             found = self._with_those_that_name(source.bound(line), found) or self._running(None, path)
         spent = list(accumulate(self.seconds(name) for name in found))
-        return found[: max(4, sum(one <= self.enough for one in spent))]
+        return found[: max(4, sum(one <= seconds for one in spent))]
 
     def seconds(self, test: str) -> float:
         """What the test took while it was watched."""

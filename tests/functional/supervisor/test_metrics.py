@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import threading
 import time
+from functools import partial
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, List, Tuple
 
 import pytest
 
 from ma_boot.metrics import Sampler, Sampling, Watched
 from ma_boot.processes import SignalInbox, Task
-from ma_boot.reporting import Console, Journal
 from ma_boot.supervisor.metrics import FINISH_SECONDS, Metrics, MetricsTask
 from tests.functional.node import eventually
+from tests.functional.supervisor.conftest import EventLog, shell, started
 
 
 class Output:
@@ -28,14 +29,6 @@ class Output:
         if self.broken:
             raise ZeroDivisionError("broken")
         return len(self.text), self.text[position:], time.monotonic()
-
-
-@pytest.fixture
-def journal(tmp_path: Path) -> Iterator[Journal]:
-    descriptor = os.open(tmp_path / "screen", os.O_CREAT | os.O_WRONLY)
-    with Console(descriptor) as console:
-        yield Journal(console)
-    os.close(descriptor)
 
 
 def test_sampling_that_fails_says_so_once_and_ends_nothing() -> None:
@@ -66,7 +59,7 @@ def test_the_last_lines_are_read_when_it_is_cancelled() -> None:
     assert [event["ranks"]["step"] for event in events if "step" in event["ranks"]] == [[7]]
 
 
-def test_a_sample_that_hangs_delays_the_end_by_half_a_second_at_most(journal: Journal) -> None:
+def test_a_sample_that_hangs_delays_the_end_by_half_a_second_at_most(journal: EventLog) -> None:
     """A network disk that does not answer holds the thread forever."""
     forever = threading.Event()
     with SignalInbox() as inbox:
@@ -78,13 +71,33 @@ def test_a_sample_that_hangs_delays_the_end_by_half_a_second_at_most(journal: Jo
     forever.set()
 
 
-def test_nothing_starts_before_the_first_interval(journal: Journal) -> None:
+def test_nothing_starts_before_the_first_interval(journal: EventLog) -> None:
     with SignalInbox() as inbox, MetricsTask(Metrics(3600.0), inbox, journal) as task:
         assert 3590 < task.patience() <= 3600
         task.check([])
         assert task._task is None
     with SignalInbox() as inbox, MetricsTask(Metrics(), inbox, journal) as task:
         assert task.patience() == float("inf")
+
+
+def test_a_worker_is_sampled_until_its_end_is_recorded(
+    tmp_path: Path, inbox: SignalInbox, journal: EventLog
+) -> None:
+    def sampled(task: MetricsTask) -> bool:
+        task.check(group.workers)
+        return bool(journal.events("metrics"))
+
+    specs = [shell(tmp_path, 0, "exec sleep 60"), shell(tmp_path, 1, "echo ended")]
+    with started(*specs, inbox=inbox, journal=journal) as group:
+        runs, ended = group.workers
+        ended.process.wait(timeout=30)
+        ended.collect(ended.started_ns, stopped=False)
+        with MetricsTask(Metrics(0.01), inbox, journal) as task:
+            eventually(partial(sampled, task), "a sample")
+        runs.process.kill()
+        runs.process.wait(timeout=30)
+        runs.collect(runs.started_ns, stopped=True)
+    assert journal.events("metrics")[0]["ranks"]["threads"] == [1, None]
 
 
 def test_the_period_of_events_grows_with_the_run() -> None:
