@@ -198,7 +198,7 @@ def test_the_ends_of_the_two_newest_logs_of_cann_are_read(tmp_path: Path) -> Non
     place = tmp_path / "a[1]"
     logs = place / "debug" / "plog"
     logs.mkdir(parents=True)
-    for number, text in enumerate(("oldest", "x" * 70_000 + "old", "new\xff")):
+    for number, text in enumerate(("oldest", "older", "x" * 70_000 + "old", "new\xff")):
         (logs / f"plog-{9 - number}.log").write_bytes(text.encode("latin-1"))
         os.utime(logs / f"plog-{9 - number}.log", (1000 + number, 1000 + number))
     (logs / "other.log").write_text("other")

@@ -125,6 +125,7 @@ def test_what_an_orphan_of_a_rank_uses_is_the_ranks(
         eventually(lambda: process_usages()[orphan].cpu > before + 0.2, "it uses CPU time")
         clock.now += 2.0
         assert hung(detector, group.workers, clock) == named
+        assert "no longer" not in journal.screen()
         os.kill(orphan, signal.SIGKILL)
 
 
