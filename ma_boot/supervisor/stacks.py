@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from ma_boot.processes import children_of, process_usages, processes_with
@@ -139,7 +140,7 @@ def ranks_below(launcher: int) -> Dict[int, int]:
 
 
 def _is_python(pid: int) -> bool:
-    try:
-        return os.path.basename(os.readlink(f"/proc/{pid}/exe")).startswith("python")
-    except OSError:
-        return False  # it has just ended
+    program = ""
+    with suppress(OSError):  # it has just ended
+        program = os.readlink(f"/proc/{pid}/exe")
+    return os.path.basename(program).startswith("python")
