@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-from functools import partial
-from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
 import pytest
@@ -15,7 +13,7 @@ from ma_boot.metrics import Sampler, Sampling, Watched
 from ma_boot.processes import SignalInbox, Task
 from ma_boot.supervisor.metrics import FINISH_SECONDS, Metrics, MetricsTask
 from tests.functional.node import eventually
-from tests.functional.supervisor.conftest import EventLog, shell, started
+from tests.functional.supervisor.conftest import EventLog
 
 
 class Output:
@@ -78,26 +76,6 @@ def test_nothing_starts_before_the_first_interval(journal: EventLog) -> None:
         assert task._task is None
     with SignalInbox() as inbox, MetricsTask(Metrics(), inbox, journal) as task:
         assert task.patience() == float("inf")
-
-
-def test_a_worker_is_sampled_until_its_end_is_recorded(
-    tmp_path: Path, inbox: SignalInbox, journal: EventLog
-) -> None:
-    def sampled(task: MetricsTask) -> bool:
-        task.check(group.workers)
-        return bool(journal.events("metrics"))
-
-    specs = [shell(tmp_path, 0, "exec sleep 60"), shell(tmp_path, 1, "echo ended")]
-    with started(*specs, inbox=inbox, journal=journal) as group:
-        runs, ended = group.workers
-        ended.process.wait(timeout=30)
-        ended.collect(ended.started_ns, stopped=False)
-        with MetricsTask(Metrics(0.01), inbox, journal) as task:
-            eventually(partial(sampled, task), "a sample")
-        runs.process.kill()
-        runs.process.wait(timeout=30)
-        runs.collect(runs.started_ns, stopped=True)
-    assert journal.events("metrics")[0]["ranks"]["threads"] == [1, None]
 
 
 def test_the_period_of_events_grows_with_the_run() -> None:

@@ -48,6 +48,30 @@ def test_the_disks_are_those_of_the_working_directory_and_of_the_logs(
     assert str(tmp_path) in event["host"]["disks"]
 
 
+def test_a_worker_is_sampled_until_its_end_is_recorded(
+    tmp_path: Path, inbox: SignalInbox, journal: EventLog
+) -> None:
+    specs = [shell(tmp_path, 0, "exec sleep 600"), shell(tmp_path, 1, "echo ended")]
+    with (
+        started(*specs, inbox=inbox, journal=journal) as group,
+        MetricsTask(Metrics(0.05), inbox, journal) as task,
+    ):
+        ended = group.workers[1]
+        ended.process.wait(timeout=30)
+        ended.collect(ended.started_ns, stopped=False)
+        eventually(lambda: task.patience() == 0, "the first interval is over")
+        task.check(group.workers)
+        (event, *_) = eventually(lambda: journal.events("metrics"), "a sample")
+    assert event["ranks"]["threads"] == [1, None]
+
+
+def test_what_cannot_be_sampled_is_said(inbox: SignalInbox, journal: EventLog) -> None:
+    with MetricsTask(Metrics(0.01, patterns=("loss",)), inbox, journal) as task:
+        eventually(lambda: task.patience() == 0, "the first interval is over")
+        task.check([])
+        eventually(lambda: "no metrics: ValueError: " in journal.screen(), "the line")
+
+
 def test_with_a_port_the_first_sample_is_taken_at_once(inbox: SignalInbox, journal: EventLog) -> None:
     with MetricsTask(Metrics(3600.0, port="0"), inbox, journal) as task:
         assert task.patience() == 0
