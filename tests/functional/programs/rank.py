@@ -53,8 +53,8 @@ def daemon(file: str) -> None:
 def stranger(file: str) -> None:
     """Leaves a process behind in a session of its own, without our environment and without a parent."""
     program = (
-        "import os, sys, time; os.fork() and os._exit(0); os.setsid(); "
-        "open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(600)"
+        "import os, sys, time; read, write = os.pipe(); os.fork() and (os.read(read, 1), os._exit(0)); "
+        "os.setsid(); open(sys.argv[1], 'w').write(str(os.getpid())); os.write(write, b'.'); time.sleep(600)"
     )
     subprocess.run([sys.executable, "-c", program, f"{file}.{RANK}"], env={}, check=True)
 
