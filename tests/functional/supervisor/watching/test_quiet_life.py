@@ -58,7 +58,7 @@ def test_a_look_that_hangs_delays_the_end_by_half_a_second(inbox: SignalInbox) -
 
 def test_data_that_processes_move_is_life(tmp_path: Path, inbox: SignalInbox, journal: EventLog) -> None:
     os.mkfifo(tmp_path / "go")
-    program = f"read line <go; cat {sys.executable} >copy; touch done; read line <go"
+    program = f"read line <go; cat {sys.executable} >copy; touch done; exec sleep 600"
     with started(shell(tmp_path, 0, program), inbox=inbox, journal=journal) as group:
         life, worker = QuietLife(inbox), group.workers[0]
         life.look_at_data({worker.pid: [worker.pid]})
@@ -68,4 +68,3 @@ def test_data_that_processes_move_is_life(tmp_path: Path, inbox: SignalInbox, jo
         eventually((tmp_path / "done").exists, "it has copied")
         life.look_at_data({worker.pid: [worker.pid]})
         assert life.last_seen(worker) > -math.inf
-        (tmp_path / "go").write_text("go\n")
