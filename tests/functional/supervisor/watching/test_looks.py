@@ -17,6 +17,7 @@ from ma_boot.launch import WorkerSpec
 from ma_boot.processes import SignalInbox, process_usages
 from ma_boot.supervisor import hang_detector, quiet_life
 from ma_boot.supervisor.hang_detector import HangDetector
+from ma_boot.supervisor.peers import PeerMessage
 from ma_boot.supervisor.quiet_life import QuietLife
 from ma_boot.supervisor.worker import Worker
 from tests.functional.node import eventually
@@ -127,6 +128,22 @@ def test_what_an_orphan_of_a_rank_uses_is_the_ranks(
         assert hung(detector, group.workers, clock) == named
         assert "no longer" not in journal.screen()
         os.kill(orphan, signal.SIGKILL)
+
+
+def test_the_time_in_which_stacks_are_taken_is_not_quiet(
+    tmp_path: Path, inbox: SignalInbox, journal: EventLog, clock: Clock
+) -> None:
+    with (
+        started(rank(tmp_path, 0), inbox=inbox, journal=journal) as group,
+        HangDetector(2.0, inbox, journal) as detector,
+    ):
+        clock.now += 0.25
+        assert detector.check(group.workers) == []
+        detector.hear(PeerMessage(1, "hanging", {}, clock.now), group.workers)
+        clock.now += 900.0
+        eventually(lambda: detector.check(group.workers) or journal.events("stacks"), "the report")
+        clock.now += 1.0
+        assert hung(detector, group.workers, clock) == []
 
 
 @pytest.mark.parametrize(("ranks", "named"), [(1, ["rank 0"]), (0, ["command"])])
