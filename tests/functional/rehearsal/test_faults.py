@@ -120,7 +120,7 @@ def test_a_process_that_outlives_the_job_is_a_deviation(laptop: Path, fault: str
     assert wrong.startswith("processes still running at the end: ")
     left = [int(pid) for pid in wrong.rpartition(": ")[2].split(", ")]
     assert left
-    assert not any(alive(pid) for pid in left)
+    eventually(lambda: not any(alive(pid) for pid in left), "the kernel has ended what was killed")
 
 
 def test_an_upload_that_fails_is_seen_as_lost_outputs(laptop: Path) -> None:
