@@ -122,6 +122,7 @@ class TestOrphans:
         ended = node.boot(RANK, f"stranger:{node.root}/pid")
         assert ended.code == 0, ended.output
         assert "stopping processes left behind: 2 detached processes" in ended.output
+        assert "kill" not in [event["kind"] for event in node.events()]
         assert not any(alive(pid) for pid in pids(node.root, "pid.*", 2))
 
     def test_no_such_daemon_survives_a_sigkill_of_ma_boot(self, node: Node) -> None:
