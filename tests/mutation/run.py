@@ -111,13 +111,13 @@ class Runner:
         """The last test that was begun with a change; empty if none was."""
         return self._at.read_text(encoding="utf-8")
 
-    def notices(self, mutant: Mutant, seconds: float = float("inf")) -> bool:
-        """Whether a test fails, or hangs, with the change; of more than so many `seconds` of tests only the first."""
+    def notices(self, mutant: Mutant) -> bool:
+        """Whether a test fails, or hangs, with the change."""
         self._at.write_text("")
         file = self._copy / mutant.path
         original = file.read_bytes()
         function = self.selection.function(mutant.path, mutant.line)
-        names = self.selection.of(mutant.path, mutant.line, seconds)
+        names = self.selection.of(mutant.path, mutant.line)
         if not names:
             return False
 

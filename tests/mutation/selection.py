@@ -10,7 +10,6 @@ import ast
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from itertools import accumulate
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
 
@@ -111,11 +110,8 @@ class Selection:
         source = self.sources[path]
         return None if source.function_lines(line) & self.imported else source.function(line)
 
-    def of(self, path: str, line: int, seconds: float = float("inf")) -> List[str]:
-        """The tests that can notice a change at this line, those first that are quick and look at little.
-
-        Of more than so many `seconds` only the first, but four at least.
-        """
+    def of(self, path: str, line: int) -> List[str]:
+        """The tests that can notice a change at this line, those first that are quick and look at little."""
         source = self.sources[path]
         lines = source.statement(line)
         if self.function(path, line) is None:
@@ -123,8 +119,7 @@ class Selection:
         found = self._running(lines)
         if self.function(path, line) is None:
             found = self._with_those_that_name(source.bound(line), found) or self._running(None, path)
-        spent = list(accumulate(self.seconds(name) for name in found))
-        return found[: max(4, sum(one <= seconds for one in spent))]
+        return found
 
     def seconds(self, test: str) -> float:
         """What the test took while it was watched."""
