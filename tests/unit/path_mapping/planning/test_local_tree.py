@@ -106,7 +106,7 @@ def test_paths_that_are_too_long_are_named_and_hide_nothing_else(tmp_path: Path)
     root.mkdir()
     (root / "z").touch()
     here, name = os.open(root, os.O_RDONLY), ""
-    while len(str(root)) + len(name) < 4000:
+    while len(str(root)) + len(name) < 3900:  # 4,096 are too many: only what follows
         os.mkdir("d" * 100, dir_fd=here)
         below = os.open("d" * 100, os.O_RDONLY, dir_fd=here)
         os.close(here)
