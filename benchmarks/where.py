@@ -33,10 +33,12 @@ def moment(name):
     moments.append((name, moments[-1][2], time.process_time()))
 import gc
 gc.set_threshold(50_000)
-import ma_boot.lean_click
+import ma_boot.cli
 moment("click")
 import ma_boot.__main__, ma_boot.cli.run
 moment("the command line: its modules, the options")
+from ma_boot.lean_imports import import_library
+import_library()
 import ma_boot.cli.execute as execute
 moment("the modules of a job")
 import contextlib, json, sys
@@ -69,11 +71,13 @@ with open(target, "w") as file:
     json.dump([(name, after - before) for name, before, after in moments], file)
 sys.exit(code)
 """.replace("RUN", RUN)
-# Counts the classes of values that are made by `typing`, and the seconds that it takes.
+# Counts the classes of values that are made, and the seconds that it takes.
 CLASSES = """
-import time, typing
+import time
+from path_mapping import named_tuple
 made, spent = 0, 0.0
-make = typing.NamedTupleMeta.__new__
+meta = type(named_tuple.NamedTuple)
+make = meta.__new__
 def timed(*arguments):
     global made, spent
     began = time.perf_counter()
@@ -81,10 +85,11 @@ def timed(*arguments):
         return make(*arguments)
     finally:
         made, spent = made + 1, spent + time.perf_counter() - began
-typing.NamedTupleMeta.__new__ = timed
+meta.__new__ = timed
 """
 IMPORTS = {
-    "a job": "import ma_boot.lean_click, ma_boot.cli.run, ma_boot.cli.execute, ma_boot.reporting.page",
+    "a job": "import ma_boot.cli.run; ma_boot.lean_imports.import_library()\n"
+    "import ma_boot.cli.execute, ma_boot.reporting.page",
     "a download that has nothing to do": "import path_mapping.stores.obs_store, path_mapping.transfer",
     "honcho": "import honcho.command",
 }

@@ -25,7 +25,9 @@ PathMappingError
 
 from __future__ import annotations
 
-from typing import Any, Callable, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Optional, Sequence, Tuple
+
+from path_mapping.named_tuple import NamedTuple
 
 MOST_LISTED = 20  # lines of a message
 

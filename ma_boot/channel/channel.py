@@ -20,7 +20,6 @@ from typing import (
     Dict,
     List,
     Mapping,
-    NamedTuple,
     Optional,
     Set,
 )
@@ -30,6 +29,7 @@ from ma_boot.channel.protocol import Address, Handshake
 from ma_boot.channel.wire import Dropped, Wire, connected, listener
 from ma_boot.processes import SignalInbox
 from ma_boot.supervisor import PeerMessage
+from path_mapping.named_tuple import NamedTuple
 
 EXCHANGE_SECONDS = 2.0  # for a whole connection, from the first byte to the last
 CONNECT_SECONDS = 1.5

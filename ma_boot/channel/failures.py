@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, Iterable, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, Iterable, List, Mapping, Optional, Sequence
 
 from ma_boot.reporting import RunResult, WorkerExit, last_exception, output_of_failed_rank, own_words
+from path_mapping.named_tuple import NamedTuple
 
 MOST_FAILURES = 16  # of a node
 MOST_LINES_AFTER = 15  # after the exception of a rank that has not ended by itself

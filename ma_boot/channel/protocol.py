@@ -18,7 +18,9 @@ import hashlib
 import hmac
 import json
 import struct
-from typing import Any, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Mapping, Optional, Tuple
+
+from path_mapping.named_tuple import NamedTuple
 
 MAGIC = b"maboot1\n"
 NONCE = 16

@@ -7,9 +7,10 @@ import contextlib
 import errno
 import socket
 import time
-from typing import Any, Awaitable, Iterator, NamedTuple, Optional, Tuple
+from typing import Any, Awaitable, Iterator, Optional, Tuple
 
 from ma_boot.channel.protocol import Address
+from path_mapping.named_tuple import NamedTuple
 
 WAITING = 128  # connections that the kernel keeps until they are accepted
 

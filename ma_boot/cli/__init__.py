@@ -1,3 +1,5 @@
 """The command line: one module per command; each parses, refuses and helps."""
 
-import ma_boot.lean_click  # noqa: F401 -- before any module of this room imports click
+from ma_boot.lean_imports import import_click
+
+import_click()  # before any module of this room does

@@ -108,7 +108,10 @@ def run(ctx: click.Context, /, command: Sequence[str], **options: Any) -> int:
       ma_boot --path-mapping path_mapping_config.py --conda-env torch train.py
       ma_boot --local --nodes 2 --devices-per-node 4 train.py
     """
-    from ma_boot.cli import execute  # the help and a shell's completion load nothing that runs a job
+    from ma_boot.lean_imports import import_library
+
+    import_library()  # before what runs a job, of which the help and a shell's completion load nothing
+    from ma_boot.cli import execute
     from ma_boot.node import check_platform, conflicts, requested
     from ma_boot.reporting import print_lines
 

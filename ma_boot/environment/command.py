@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Mapping, Optional, Sequence, Tuple
 
 from ma_boot.environment.command_words import Script, command_parts
 from ma_boot.environment.patch import put_first
 from ma_boot.errors import CommandNotFound, NotExecutable, UsageError, listed
+from path_mapping.named_tuple import NamedTuple
 
 _ELSEWHERE = "--conda-env NAME or --python PATH selects the environment that has it"
 _MPI = (

@@ -5,9 +5,10 @@ from __future__ import annotations
 import glob
 import os
 import shutil
-from typing import Dict, Mapping, NamedTuple, Optional
+from typing import Dict, Mapping, Optional
 
 from ma_boot.environment.patch import put_first
+from path_mapping.named_tuple import NamedTuple
 
 FRAMEWORKS = ("torch", "mindspore", "tensorflow", "jax", "paddle")
 

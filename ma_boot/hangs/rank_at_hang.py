@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional, Tuple
+from typing import Optional, Tuple
+
+from path_mapping.named_tuple import NamedTuple
 
 
 class RankAtHang(NamedTuple):

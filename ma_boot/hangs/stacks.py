@@ -7,7 +7,9 @@ Both print the innermost frame first. py-spy's line is `function (torch/distribu
 from __future__ import annotations
 
 import re
-from typing import List, NamedTuple, Tuple
+from typing import List, Tuple
+
+from path_mapping.named_tuple import NamedTuple
 
 _THREAD = r'^Thread \S+(?: \([\w+]+\))?(?:: "(?P<name>.*)")?$'
 _DUMPED = r"^(?:Current thread|Thread) 0x[0-9a-f]+.*\(most recent call first\):$"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Mapping, Optional, Sequence, Tuple
 
 from ma_boot.modelarts import JobEnvironment
+from path_mapping.named_tuple import NamedTuple
 
 
 class Placement(NamedTuple):

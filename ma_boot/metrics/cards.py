@@ -8,9 +8,10 @@ at its bars: `| NPU Name | Health | Power Temp ... |`, then each chip:
 from __future__ import annotations
 
 import re
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
 from ma_boot.metrics.record import CardSample
+from path_mapping.named_tuple import NamedTuple
 
 GPU_QUERY = (
     "utilization.gpu", "utilization.memory", "memory.used", "memory.total", "temperature.gpu", "power.draw",

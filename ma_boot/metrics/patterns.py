@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, Tuple
+from typing import Tuple
+
+from path_mapping.named_tuple import NamedTuple
 
 STEP_TIME = "step_time"
 _NUMBER = rb"([-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf))"

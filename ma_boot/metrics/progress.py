@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Dict, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Dict, Mapping, Optional, Sequence, Set, Tuple
 
 from ma_boot.metrics.patterns import KNOWN, STEP_TIME, Pattern
+from path_mapping.named_tuple import NamedTuple
 
 LINES = 200  # the last ones of a text, that are searched for the user's patterns
 LINE_BYTES = 1000

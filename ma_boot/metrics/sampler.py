@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.metrics.card_tools import CardTools
 from ma_boot.metrics.exposition import exposition
@@ -16,6 +16,7 @@ from ma_boot.metrics.record import CardSample, HostSample, RankSample, RankUsage
 from ma_boot.metrics.slow import SlowRanks
 from ma_boot.metrics.usage import RankMeter
 from ma_boot.processes import process_usages
+from path_mapping.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from ma_boot.metrics.endpoint import Endpoint

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Dict, List, Mapping, NamedTuple, Set
+from typing import Dict, List, Mapping, Set
+
+from path_mapping.named_tuple import NamedTuple
 
 SIGMAS = 3.0
 TIMES = 3  # samples in a row

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, List, Mapping, Optional, Tuple
+
+from path_mapping.named_tuple import NamedTuple
 
 VARIABLES = (("MA_INPUTS", "inputs"), ("MA_OUTPUTS", "outputs"))
 

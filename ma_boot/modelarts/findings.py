@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Iterable, List, NamedTuple
+from typing import Iterable, List
+
+from path_mapping.named_tuple import NamedTuple
 
 OK, WARNING, ERROR = "ok", "warning", "error"
 

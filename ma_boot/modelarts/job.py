@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os.path
 import re
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
 from ma_boot.errors import ConfigError, listed
 from ma_boot.platforms import Around, Recognised, Whereabouts, recognised, whereabouts
 from ma_boot.rank_table import Identity
+from path_mapping.named_tuple import NamedTuple
 
 PLATFORM_UID, PLATFORM_GID = 1000, 100  # ma-user and ma-group: ModelArts' specifications for custom images
 PLATFORM_HOME = "/home/ma-user"

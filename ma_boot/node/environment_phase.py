@@ -10,7 +10,7 @@ import json
 import os
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.environment import (
     FoundCommand,
@@ -29,6 +29,7 @@ from ma_boot.modelarts import JobEnvironment
 from ma_boot.node.world import Say
 from ma_boot.processes import SignalInbox, run_child
 from ma_boot.transfers import boot_error
+from path_mapping.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from path_mapping.mapping import Route

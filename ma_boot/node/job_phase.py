@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Mapping, Optional, Sequence, Tuple
 
 from ma_boot.errors import CannotCreate, ConfigError, OutputLost, described, listed
 from ma_boot.modelarts import (
@@ -22,6 +22,7 @@ from ma_boot.processes import swallowing_shell
 from ma_boot.redact import secret_values, without_secrets
 from ma_boot.reporting import Journal, keep_earlier
 from ma_boot.transfers import nothing_at
+from path_mapping.named_tuple import NamedTuple
 
 COUNT_SECONDS = 5.0  # for all files together; after a stop signal there is less time
 HURRIED_SECONDS = 0.5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.environment import TrainingEnvironment
 from ma_boot.errors import ConfigError, RankTableInvalid, listed
@@ -36,6 +36,7 @@ from ma_boot.rank_table import (
 )
 from ma_boot.reporting import write_atomically
 from ma_boot.wording import ranks_text
+from path_mapping.named_tuple import NamedTuple
 
 MOST_WARNINGS = 5
 WRITTEN_SECONDS = 5.0  # in which somebody who writes the user's file is done

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from ma_boot.environment import command_parts
 from ma_boot.errors import ConfigError, listed
@@ -15,6 +15,7 @@ from ma_boot.node.run_phase import RunOptions
 from ma_boot.platforms import recognised
 from ma_boot.redact import secret_values, without_secret_words, without_secrets
 from ma_boot.transfers import TransferOptions
+from path_mapping.named_tuple import NamedTuple
 
 
 class BootRequest(NamedTuple):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Dict, FrozenSet, List, Mapping, Optional, Tuple
+
+from path_mapping.named_tuple import NamedTuple
 
 
 class Fact(NamedTuple):

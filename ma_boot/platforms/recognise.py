@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Dict, List, Mapping, Optional, Tuple
 
 from ma_boot.errors import ConfigError, listed
 from ma_boot.platforms.facts import Around, Fact, Facts
+from path_mapping.named_tuple import NamedTuple
 
 _SIGNS: Dict[str, Tuple[str, ...]] = {  # a variable that ends in "_" or begins so stands for all of them
     "openmpi": ("OMPI_COMM_WORLD_SIZE",),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Iterator, NamedTuple, Optional
+from typing import Iterator, Optional
+
+from path_mapping.named_tuple import NamedTuple
 
 
 class MemoryGroup(NamedTuple):

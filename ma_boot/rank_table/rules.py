@@ -7,8 +7,6 @@ product is known, else a warning.
 
 from __future__ import annotations
 
-import ipaddress
-import re
 from collections import Counter
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
@@ -20,6 +18,7 @@ from ma_boot.rank_table.table import (
     Pod,
     RankTable,
     TableFinding,
+    address_family,
     errors,
     is_number,
 )
@@ -28,9 +27,6 @@ from ma_boot.rank_table.versions import findings_about_version
 _HIGHEST_DEVICE = {"910a": 7, "910b": 15, "a3": 15}
 PRODUCTS = tuple(_HIGHEST_DEVICE)
 _LONGEST_SERVER_ID = 64  # rank_table_config_910: "server_id"
-_IPV4 = re.compile(
-    r"(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?!$)|$)){4}", re.ASCII
-)  # what nearly all are: quick
 _INVALID_TABLE = "EI0004"  # HCCL: "super_device_id[] is invalid"
 
 
@@ -155,7 +151,7 @@ def _addresses(table: RankTable) -> Iterator[TableFinding]:
         if device.device_ip is None:
             continue
         try:
-            families.setdefault(_family(device.device_ip), device.device_ip)
+            families.setdefault(address_family(device.device_ip), device.device_ip)
         except ValueError:
             yield TableFinding(
                 _place(pod, device, "device_ip"), repr(device.device_ip), "an IPv4 or IPv6 address", INVALID
@@ -164,11 +160,6 @@ def _addresses(table: RankTable) -> Iterator[TableFinding]:
     if len(families) > 1:
         yield TableFinding("device_ip", " and ".join(families.values()), "addresses of one family", INVALID)
     yield from _unique("device_ip", addresses)
-
-
-def _family(address: str) -> int:
-    """4 or 6; raises `ValueError` for what is no address."""
-    return 4 if _IPV4.fullmatch(address) else ipaddress.ip_address(address).version
 
 
 def _devices(table: RankTable, product: Optional[str]) -> Iterator[TableFinding]:
@@ -217,7 +208,7 @@ def _switches(table: RankTable) -> Iterator[TableFinding]:
 
 def _is_address(text: str) -> bool:
     try:
-        _family(text)
+        address_family(text)
     except ValueError:
         return False
     return True

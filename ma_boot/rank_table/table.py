@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from json.encoder import encode_basestring
 from types import MappingProxyType
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
+
+from path_mapping.named_tuple import NamedTuple
 
 # Codes and texts of HCCL's parser of rank tables.
 MISSING = "EI0017"  # "Config ... is missing in the ranktable file", "property value ... is not string!"
@@ -14,6 +17,7 @@ INVALID = "EI0014"  # "Value [...] for ranktable variable [...] is invalid"
 TOR = "tor"  # the template of a file of switches, which has pods and no ranks
 
 _NOTHING_MORE: Mapping[str, Any] = MappingProxyType({})
+_IPV4 = re.compile(r"(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?!$)|$)){4}", re.ASCII)
 
 
 class TableFinding(NamedTuple):
@@ -37,6 +41,15 @@ class TableFinding(NamedTuple):
 def is_number(text: str) -> bool:
     """Whether it is a number of at most 18 ASCII digits: Python refuses to convert thousands of them."""
     return len(text) <= 18 and text.isascii() and text.isdecimal()
+
+
+def address_family(address: str) -> int:
+    """4 or 6 for an IP address; raises `ValueError` for what is none."""
+    if _IPV4.fullmatch(address):  # as nearly all are
+        return 4
+    import ipaddress  # seldom needed, and slow to import
+
+    return ipaddress.ip_address(address).version
 
 
 def errors(findings: Iterable[TableFinding]) -> List[TableFinding]:

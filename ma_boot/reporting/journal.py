@@ -8,10 +8,11 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, TextIO
+from typing import Any, Dict, Iterator, List, Optional, TextIO
 
 from ma_boot.errors import CannotCreate, PhaseCancelled, Stopped, described
 from ma_boot.reporting.console import Console
+from path_mapping.named_tuple import NamedTuple
 
 NOT_UTF8 = "backslashreplace"  # what a path has in place of a byte that is not UTF-8 becomes JSON's \\udcXX
 

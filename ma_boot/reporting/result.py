@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional, Tuple
+from typing import Optional, Tuple
 
 from ma_boot.errors import BootError, signal_name
 from ma_boot.wording import counted
+from path_mapping.named_tuple import NamedTuple
 
 CAUSE = "the cause"
 FOLLOWED = "failed after it"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from typing import TYPE_CHECKING, Dict, List, Mapping, NamedTuple, Optional, Sequence
+from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Sequence
 
 from ma_boot.errors import described
 from ma_boot.processes import (
@@ -19,6 +19,7 @@ from ma_boot.processes import (
 from ma_boot.reporting import HangSuspect, Journal
 from ma_boot.supervisor.peers import ALONE, PeerMessage, Peers
 from ma_boot.supervisor.worker import Worker
+from path_mapping.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from ma_boot.supervisor.quiet_life import QuietLife

@@ -8,10 +8,11 @@ import signal
 import subprocess
 import time
 from contextlib import suppress
-from typing import Dict, List, NamedTuple, Optional, Sequence
+from typing import Dict, List, Optional, Sequence
 
 from ma_boot.processes import children_of, process_usages, processes_with
 from ma_boot.supervisor.output import WorkerOutput
+from path_mapping.named_tuple import NamedTuple
 
 PYTHON_SECONDS = 4.0  # for py-spy to answer, for all processes together
 NATIVE_SECONDS = 3.0  # and again with native calls, whose symbols it has to look up

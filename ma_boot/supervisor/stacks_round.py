@@ -8,13 +8,14 @@ import sys
 import time
 from collections import Counter
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ma_boot.errors import described
 from ma_boot.processes import SignalInbox, Task, process_stat
 from ma_boot.supervisor.peers import PeerMessage, Peers
 from ma_boot.supervisor.stacks import Asked, ranks_below, stacks_of
 from ma_boot.supervisor.worker import Worker
+from path_mapping.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from ma_boot.hangs import RankAtHang

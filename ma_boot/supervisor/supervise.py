@@ -6,7 +6,7 @@ One thread sleeps in the kernel, which wakes it for output, for the end of a pro
 from __future__ import annotations
 
 import signal
-from typing import Callable, List, Mapping, NamedTuple, Optional, Sequence
+from typing import Callable, List, Mapping, Optional, Sequence
 
 from ma_boot.errors import signal_name
 from ma_boot.launch import WorkerSpec
@@ -20,6 +20,7 @@ from ma_boot.supervisor.peers import ALONE, Peers
 from ma_boot.supervisor.stop_ladder import StopLadder
 from ma_boot.supervisor.worker import Worker
 from ma_boot.supervisor.worker_group import WorkerGroup
+from path_mapping.named_tuple import NamedTuple
 
 
 class Limits(NamedTuple):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable, Mapping, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Callable, Mapping, Optional, Tuple
 
 from ma_boot.errors import CommandNotFound, ConfigError, listed
 from ma_boot.modelarts import JobEnvironment
 from ma_boot.reporting import Journal, with_store_hint
 from path_mapping import errors as mapping_errors
+from path_mapping.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from path_mapping.mapping import PathMapping, Route, Shard

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Dict, Iterable, List, Match, NamedTuple, Optional, Pattern, Tuple
+from typing import Dict, Iterable, List, Match, Optional, Pattern, Tuple
+
+from path_mapping.named_tuple import NamedTuple
 
 BASE = r"(?P<base>(?:[^/]+/)*?)"  # the directories above those that the layout knows
 HIGHEST = 10**18  # no number of a step is as high: what looks like one is something else

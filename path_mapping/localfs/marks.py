@@ -7,7 +7,9 @@ without its mark. On file systems without extended attributes, such files are do
 from __future__ import annotations
 
 import os
-from typing import NamedTuple, Optional, Union
+from typing import Optional, Union
+
+from path_mapping.named_tuple import NamedTuple
 
 ATTRIBUTE = "user.path_mapping"
 

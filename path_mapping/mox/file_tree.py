@@ -9,12 +9,13 @@ import posixpath
 import re
 import shutil
 from pathlib import Path
-from typing import Any, Iterator, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Iterator, List, Optional, Tuple, Union
 
 from path_mapping.errors import NotFound, StoreError, Unreachable, UnsafeTarget
 from path_mapping.localfs import new_md5
 from path_mapping.mapping import ObsUrl
 from path_mapping.mox.own_store import store
+from path_mapping.named_tuple import NamedTuple
 from path_mapping.stores import ObjectState
 
 MoxFileRespException = StoreError

@@ -14,9 +14,10 @@ import os
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import Dict, FrozenSet, List, NamedTuple, Optional, Set, Tuple
+from typing import Dict, FrozenSet, List, Optional, Set, Tuple
 
 from path_mapping.localfs import is_locked, stem_of
+from path_mapping.named_tuple import NamedTuple
 
 _SUFFIX = ".uploads.ma_sync"  # also the suffix of a record: such files are never uploaded
 

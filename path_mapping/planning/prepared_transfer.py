@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import os
 from pathlib import Path
-from typing import Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Iterator, List, Optional, Sequence, Set, Tuple
 
 from path_mapping.errors import Failure
 from path_mapping.localfs import chunks, md5_of, printable, shown
 from path_mapping.mapping import Route
+from path_mapping.named_tuple import NamedTuple
 from path_mapping.planning.compare import COPY, DELETE, MAKE, REFUSE, SKIP, RecordEntry, Step, unquoted
 from path_mapping.planning.ends import Copy, Ends
 from path_mapping.planning.local_tree import look

@@ -6,9 +6,10 @@ import re
 import threading
 from contextlib import contextmanager, suppress
 from itertools import chain
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from path_mapping.errors import Cancelled, PathMappingError, Refused, Unreachable
+from path_mapping.named_tuple import NamedTuple
 from path_mapping.stores.signer import Signer, server_of
 from path_mapping.wire import (
     OBS,

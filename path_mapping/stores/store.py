@@ -8,9 +8,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from pathlib import Path
-from typing import Callable, Iterator, NamedTuple, Optional, Tuple
+from typing import Callable, Iterator, Optional, Tuple
 
 from path_mapping.errors import StoreError
+from path_mapping.named_tuple import NamedTuple
 from path_mapping.stores.units import MultipartUpload
 from path_mapping.wire import Access, Credentials, ObjectState, Pause, StoredObject
 

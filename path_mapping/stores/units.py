@@ -6,7 +6,9 @@ Each has a `number`, by which its outcome is told from others. Sizes, offsets an
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Callable, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Optional, Sequence, Tuple, Union
+
+from path_mapping.named_tuple import NamedTuple
 
 
 class GetFile(NamedTuple):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from typing import List, NamedTuple, Tuple
+from typing import List, Tuple
+
+from path_mapping.named_tuple import NamedTuple
 
 MIB = 1 << 20
 RANGES_FROM = 32 * MIB  # larger objects are downloaded in ranges

@@ -17,12 +17,13 @@ from typing import (
     Dict,
     Iterator,
     List,
-    NamedTuple,
     Optional,
     Tuple,
     Type,
     Union,
 )
+
+from path_mapping.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     import ssl

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import pyexpat
 import re
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 from urllib.parse import unquote_plus
 
 from path_mapping.errors import Corrupted, Unreachable
+from path_mapping.named_tuple import NamedTuple
 from path_mapping.wire.found_object import StoredObject
 from path_mapping.wire.obs_responses import md5_of_etag
 

@@ -10,9 +10,10 @@ import base64
 import hmac
 import time
 from functools import lru_cache
-from typing import Dict, NamedTuple
+from typing import Dict
 from urllib.parse import quote
 
+from path_mapping.named_tuple import NamedTuple
 from path_mapping.wire.credentials import Credentials
 from path_mapping.wire.http_connection import Origin
 

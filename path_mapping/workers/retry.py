@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import threading
 import time
-from typing import TYPE_CHECKING, Callable, List, NamedTuple, Optional, TypeVar
+from typing import TYPE_CHECKING, Callable, List, Optional, TypeVar
 
 from path_mapping.errors import Cancelled, Corrupted, Expired, SlowDown, TargetRemoved, Unreachable
+from path_mapping.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     import tenacity

@@ -6,9 +6,10 @@ import queue
 import threading
 import time
 from abc import ABC, abstractmethod
-from typing import Any, Callable, List, NamedTuple, Optional
+from typing import Any, Callable, List, Optional
 
 from path_mapping.errors import Cancelled, SlowDown, StoreError, Unreachable, WorkersLost
+from path_mapping.named_tuple import NamedTuple
 from path_mapping.stores import Access, Credentials, Unit, UnitRunner, open_data_paths
 from path_mapping.workers.rate_limit import RateLimiter
 from path_mapping.workers.retry import RetryPolicy, Troubled, retrying, untold

@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 import time
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import click
 
@@ -16,6 +16,7 @@ from ma_boot.cli.job.local_image import image_findings
 from ma_boot.cli.job.watch import watched
 from ma_boot.cli.options import SECONDS_ABOVE_0, files
 from ma_boot.errors import ConfigError, listed
+from path_mapping.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from ma_boot.job import JobFile, JobProblem

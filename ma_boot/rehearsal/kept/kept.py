@@ -15,9 +15,10 @@ import stat
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ma_boot.errors import CannotCreate, ConfigError, listed
+from path_mapping.named_tuple import NamedTuple
 
 KEEP = 20  # so many stay by default
 MARK = "rehearsal.json"

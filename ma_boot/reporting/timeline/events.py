@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+
+from path_mapping.named_tuple import NamedTuple
 
 MOST_CHARACTERS = 4000  # of one string
 MOST_PARTS = 4096  # of one list: so many ranks may hang at one place
 MOST_DEPTH = 8
 MOST_MEASURED = 600  # events of metrics in a file
 _MEASURED = '"kind": "metrics"'
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_CONTROLS = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]"  # slow to compile, and seldom needed
 
 Event = Mapping[str, Any]
 Hide = Callable[[str], str]
@@ -51,7 +53,7 @@ def read_events(text: str, hide: Hide) -> EventFile:
 
 def printable(text: str) -> str:
     """The text without characters that a page cannot hold: control characters and lone surrogates."""
-    return _CONTROLS.sub("", text)
+    return text if text.isprintable() else re.sub(_CONTROLS, "", text)
 
 
 def _clean(value: Any, hide: Hide, depth: int) -> Any:

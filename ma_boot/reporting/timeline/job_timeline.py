@@ -5,7 +5,9 @@ Named tuples: eight frozen dataclasses take 5 ms to define, at the end of every 
 
 from __future__ import annotations
 
-from typing import Iterator, Mapping, NamedTuple, Optional, Tuple
+from typing import Iterator, Mapping, Optional, Tuple
+
+from path_mapping.named_tuple import NamedTuple
 
 CAUSE = "cause"
 FOLLOWED = "followed"

@@ -28,7 +28,7 @@ from ma_boot.rank_table import (
     parse,
     validate,
 )
-from ma_boot.rank_table.rules import _family
+from ma_boot.rank_table.table import address_family
 
 # One pod with one card, whose device_id is its number on the server.
 SAMPLE: Dict[str, Any] = {
@@ -731,6 +731,6 @@ def test_the_family_of_an_address_is_that_of_ipaddress(address: str) -> None:
         expected = ipaddress.ip_address(address).version
     except ValueError:
         with pytest.raises(ValueError, match="address"):
-            _family(address)
+            address_family(address)
     else:
-        assert _family(address) == expected
+        assert address_family(address) == expected
