@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any, List, Optional
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from ma_boot.reporting.timeline import BootRun, Timeline, read_events, timeline_of
+from ma_boot.reporting.timeline import BootRun, Timeline, printable, read_events, timeline_of
 from ma_boot.reporting.timeline.events import clocked, moment, number
 from tests.synthetic import Writer
 
@@ -280,3 +282,11 @@ def test_numbers_of_nodes_have_a_limit(value: int, known: bool) -> None:
     assert line.schedules == (value if known else 1)
     assert line_of(only("job", name="j")).schedules == line_of(numbered(0)).schedules == 1
     assert (line.expected_nodes, line.job) == (value if known else None, "n" * 200)
+
+
+@given(st.text(st.characters()))
+def test_a_page_holds_characters_of_xml_but_no_further_controls(text: str) -> None:
+    """https://www.w3.org/TR/xml/#charsets, without carriage returns and the controls that it discourages."""
+    allowed = [(0x9, 0xA), (0x20, 0x7E), (0xA0, 0xD7FF), (0xE000, 0xFFFD), (0x10000, 0x10FFFF)]
+    kept = [char for char in text if any(least <= ord(char) <= most for least, most in allowed)]
+    assert printable(text) == "".join(kept)
