@@ -15,7 +15,7 @@ from typing import IO, Any, BinaryIO, Dict, Iterator, Optional, Union
 from path_mapping.localfs import CHUNK, chunks, md5_of
 from path_mapping.mapping import ObsUrl
 from path_mapping.mox.file_tree import url_of
-from path_mapping.mox.interrupted import frees_exception, handled_now, held_by_exception
+from path_mapping.mox.interrupted import frees_exception, handled_now, held_by_exception, is_collected
 from path_mapping.mox.object_reader import ObjectReader
 from path_mapping.mox.own_store import store
 from path_mapping.stores import MultipartStore, ObjectState
@@ -150,8 +150,10 @@ class File:
 
         Where an exception ended it, as `found` is no JSON, the object stays as it was: this is called while
         another exception is handled than at the beginning, or when that has been handled, and is freed.
+        What is part of a cycle of garbage is dropped later, whatever ended it: it is uploaded.
         """
-        self._drop(handled_now() not in (None, self._handled) or frees_exception(sys._getframe().f_back))
+        handling = handled_now() not in (None, self._handled)
+        self._drop(not is_collected() and (handling or frees_exception(sys._getframe().f_back)))
 
     def _drop(self, interrupted: bool) -> None:
         """Closes a file that nobody has closed; one that was `interrupted` is not uploaded."""

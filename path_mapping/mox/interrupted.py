@@ -5,8 +5,9 @@ from __future__ import annotations
 import gc
 import opcode
 import sys
+from threading import get_ident
 from types import FrameType
-from typing import Optional
+from typing import Mapping, Optional, Set
 
 # What CPython is at when an `except` clause, or a `with` that swallows, has ended and the exception is freed;
 # in 3.7 the clause may be left by the last three.
@@ -33,6 +34,21 @@ def frees_exception(frame: Optional[FrameType]) -> bool:
     if name.startswith("STORE_") and at + 3 < len(code):
         return opcode.opname[code[at + 2]] == name.replace("STORE", "DELETE") and code[at + 3] == code[at + 1]
     return name in _ENDS_HANDLING
+
+
+def is_collected() -> bool:
+    """Whether the garbage collector frees it, at any time, and be it while an exception is handled."""
+    return get_ident() in _collecting
+
+
+_collecting: Set[int] = set()  # the threads in which it is at work
+
+
+def _note(phase: str, info: Mapping[str, int]) -> None:
+    (_collecting.add if phase == "start" else _collecting.discard)(get_ident())
+
+
+gc.callbacks.append(_note)
 
 
 def held_by_exception(held: object) -> bool:

@@ -13,7 +13,7 @@ import pytest
 from tests.unit.project.imports import ROOT
 
 PRELUDE = """
-import contextlib, json, sys, threading
+import contextlib, gc, json, sys, threading
 import path_mapping as mox
 mox.file.shift("os", "mox")
 url, bad = "obs://bucket/" + name, {"one": 1, "two": object()}
@@ -39,6 +39,8 @@ WHOLE: Dict[str, str] = {
     "in a handler of a function": "def f():\n    try:\n        [][0]\n    except IndexError:\n        keep({})\nf()",
     "handled inside": "def f():\n    file = open(url, 'w')\n    log(1)\n    file.write('{}')\n    log(2)\nf()",
     "beside a handler": "file = open(url, 'w')\nlog(1)\nfile.write('{}')\nlog(2)",
+    "collected in a handler": "cycle = [open(url, 'w')]\ncycle[0].write('{}')\ncycle.append(cycle)\ndel cycle\n"
+    "try:\n    [][0]\nexcept IndexError:\n    gc.collect()",
     "in a thread": "thread = threading.Thread(target=keep, args=[{}])\nthread.start()\nthread.join()",
     "at the end, after an error": "log(1)\nfile = open(url, 'w')\nfile.write('{}')",
     "closed in spite of an error": "def f():\n    file = open(url, 'w')\n    try:\n        file.write('{}')\n"
