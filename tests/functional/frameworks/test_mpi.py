@@ -51,7 +51,7 @@ def test_the_rank_that_fails_first_is_the_cause(node: Node, how: str, code: int,
     assert failure["exit_code"] == code
     if how == "raise":
         assert failure["last_words"][0] == "Traceback (most recent call last):"
-        assert failure["last_words"][-1] == "ValueError: planted in rank 2"
+        assert "ValueError: planted in rank 2" in failure["last_words"]  # mpirun mixes its two streams
 
 
 @pytest.mark.parametrize(("how", "code"), [("kill -9 $$", 137), ("exit 7", 7)])
