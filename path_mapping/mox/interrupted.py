@@ -13,6 +13,7 @@ from typing import Mapping, Optional, Set
 # in 3.7 the clause may be left by the last three.
 _ENDS_CLAUSE = {"POP_EXCEPT", "END_FINALLY", "WITH_CLEANUP_FINISH"}
 _ENDS_HANDLING = {*_ENDS_CLAUSE, "RETURN_VALUE", "BREAK_LOOP", "CONTINUE_LOOP"}
+_collecting: Set[int] = set()  # the threads in which the garbage collector is at work
 
 
 def handled_now() -> Optional[int]:
@@ -37,11 +38,8 @@ def frees_exception(frame: Optional[FrameType]) -> bool:
 
 
 def is_collected() -> bool:
-    """Whether the garbage collector frees it, at any time, and be it while an exception is handled."""
+    """Whether the garbage collector is at work in this thread: it comes whatever is handled."""
     return get_ident() in _collecting
-
-
-_collecting: Set[int] = set()  # the threads in which it is at work
 
 
 def _note(phase: str, info: Mapping[str, int]) -> None:

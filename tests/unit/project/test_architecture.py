@@ -22,8 +22,8 @@ from tests.unit.project.imports import (
     tree,
 )
 
+BY_ALL = "path_mapping.named_tuple"  # every room may import it
 # Who may import whom: what a row names stands further up, so there is no circle. `ma_boot.` and `path_mapping.` are left out.
-BY_ALL = "path_mapping.named_tuple"
 ALLOWED_IN_PATH_MAPPING: Dict[str, str] = {
     "named_tuple": "",
     "errors": "",
