@@ -75,7 +75,7 @@ class Measurement:
 
 def start(launcher: Launcher, directory: Path) -> Sample:
     """Ranks that do nothing: from the launcher's start to its end."""
-    with Job(launcher, directory, ["python", "-c", "pass"]) as job:
+    with Job(launcher, directory, [sys.executable, "-c", "pass"]) as job:
         ended = job.end(LIMIT_SECONDS)
         return Sample(ended - job.started, [job.exit_code(0)])
 

@@ -7,6 +7,7 @@ import os
 import select
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import List, Optional, Sequence
@@ -50,7 +51,8 @@ class Job:
     @classmethod
     def of_ranks(cls, launcher: Launcher, directory: Path, mode: str, *more: str, piped: bool = False) -> Job:
         """A job of `rank.py` in this mode."""
-        return cls(launcher, directory, ["python", "-I", "-S", str(RANK), mode, str(directory), *more], piped)
+        command = [sys.executable, "-I", "-S", str(RANK), mode, str(directory), *more]
+        return cls(launcher, directory, command, piped)
 
     def mark(self, name: str, count: int) -> List[str]:
         """What the ranks wrote as their `name`, once `count` of them did; raises `Unusable`."""

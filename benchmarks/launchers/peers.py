@@ -85,7 +85,8 @@ def _torchrun(directory: Path, command: Command) -> List[str]:
 
 def _msrun(directory: Path, command: Command) -> List[str]:
     numbers = [f"--worker_num={COUNT}", f"--local_worker_num={COUNT}"]
-    return ["msrun", *numbers, "--join=True", f"--log_dir={directory}/logs", *command]
+    named = ["python" if word == sys.executable else word for word in command]  # the name that it knows
+    return ["msrun", *numbers, "--join=True", f"--log_dir={directory}/logs", *named]
 
 
 def _mpirun(directory: Path, command: Command) -> List[str]:
