@@ -44,9 +44,8 @@ class _Run(CommandWithTopics):
 
     def _parsed(self, ctx: click.Context, args: List[str]) -> List[str]:
         ctx.meta[TYPED] = tuple(args)
-        given = {} if ctx.resilient_parsing else self.make_parser(ctx).parse_args(list(args))[0]
-        file = given.get("job") or (ctx.default_map or {}).get("job")
-        if not file or ctx.resilient_parsing:
+        file = None if ctx.resilient_parsing else self._job_file(ctx, args)
+        if not file:
             return super().parse_args(ctx, args)
         from ma_boot.job import load_job  # most starts have no job file
 
@@ -58,6 +57,13 @@ class _Run(CommandWithTopics):
         if ctx.params["runner"] == "docker":
             ctx.params["image"] = ctx.params["image"] or job.image or None
         return rest
+
+    def _job_file(self, ctx: click.Context, args: List[str]) -> Optional[str]:
+        """The file of `--job`, which is needed before the other options can be read."""
+        is_given = any(word.startswith("--job") for word in args)  # else they are read only once
+        given = self.make_parser(ctx).parse_args(list(args))[0] if is_given else {}
+        file: Optional[str] = given.get("job") or (ctx.default_map or {}).get("job")
+        return file
 
     def problems_of_options(self, job: JobFile) -> List[JobProblem]:
         """What is wrong with the options of ma_boot in a job."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import shutil
 from typing import Dict, Mapping, Optional
@@ -35,9 +34,9 @@ def outside_of(prefix: Optional[str], environ: Mapping[str, str]) -> Outside:
     if len(others) == len(entries):
         return Outside(environ)
     python = os.path.join(prefix, "bin", "python")
-    for name in FRAMEWORKS:
-        if glob.glob(os.path.join(glob.escape(prefix), "lib", "python3*", "site-packages", name)):
-            return Outside(environ, f"ma_boot's own environment, which has {name}")
+    framework = _framework(os.path.join(prefix, "lib"))
+    if framework is not None:
+        return Outside(environ, f"ma_boot's own environment, which has {framework}")
     result: Dict[str, str] = dict(environ)
     path = os.pathsep.join(others)
     active = _active(prefix, environ)
@@ -49,6 +48,15 @@ def outside_of(prefix: Optional[str], environ: Mapping[str, str]) -> Outside:
     if active != environ.get("VIRTUAL_ENV"):
         result.pop("VIRTUAL_ENV", None)
     return Outside(result, f"the next one after ma_boot's own {python}, which --python would select")
+
+
+def _framework(lib: str) -> Optional[str]:
+    """The framework for training that an environment has below its `lib`."""
+    pythons = [name for name in os.listdir(lib) if name.startswith("python3")] if os.path.isdir(lib) else []
+    for framework in FRAMEWORKS:
+        if any(os.path.exists(os.path.join(lib, python, "site-packages", framework)) for python in pythons):
+            return framework
+    return None
 
 
 def _active(prefix: str, environ: Mapping[str, str]) -> Optional[str]:

@@ -5,26 +5,33 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import FrozenSet, List, Mapping, Optional, Tuple
+from typing import Dict, FrozenSet, List, Mapping, Optional, Tuple
 
 from ma_boot.platforms import Around
 from ma_boot.processes import file_text
-from ma_boot.rank_table import TOR_NAME, Identity, server_of
+from ma_boot.rank_table import TOR_NAME, Identity
 
+_CARD = "davinci"
 _LOCAL = r"\|-- (\S+)\n\s+/32 host LOCAL"
-_CARD = r"davinci(\d+)"
-
 
 _TABLES = ("/user/config/jobstart_hccl.json", "/user/serverid/devindex/config/hccl.json")
 
 
 def look_around(environ: Mapping[str, str], hostname: str, root: str = "/") -> Around:
     """What is around this node: Volcano's files of hosts, places of rank tables, cards."""
-    files = sorted(Path(root, "etc/volcano").glob("*.host"))
-    hosts = {file.stem: tuple(file_text(file).split()) for file in files}
+    hosts = _hosts_of_tasks(os.path.join(root, "etc", "volcano"))
     places = (os.path.join(root, table.lstrip("/")) for table in _TABLES)
     tables = tuple(place for place in places if os.path.isdir(os.path.dirname(place)))
     return Around(environ, hostname, hosts, tables, own_devices(os.path.join(root, "dev")))
+
+
+def _hosts_of_tasks(directory: str) -> Dict[str, Tuple[str, ...]]:
+    """The names of hosts in each file `TASK.host`, by task."""
+    try:
+        files = [name for name in sorted(os.listdir(directory)) if name.endswith(".host")]
+    except OSError:
+        return {}
+    return {name[: -len(".host")]: tuple(file_text(Path(directory, name)).split()) for name in files}
 
 
 def with_machine(who: Identity, table: Optional[str] = None) -> Identity:
@@ -40,6 +47,8 @@ def _server_of_switches(table: Optional[str], pod: str) -> List[str]:
         content = Path(os.path.dirname(table), TOR_NAME).read_bytes()
     except OSError:
         return []
+    from ma_boot.rank_table import server_of  # few tables have a file of switches
+
     found = server_of(pod, content)
     return [found] if found else []
 
@@ -62,4 +71,5 @@ def own_devices(dev: str = "/dev") -> FrozenSet[int]:
         names = os.listdir(dev)
     except OSError:
         return frozenset()
-    return frozenset(int(match.group(1)) for name in names for match in [re.fullmatch(_CARD, name)] if match)
+    numbers = [name[len(_CARD) :] for name in names if name.startswith(_CARD)]
+    return frozenset(int(number) for number in numbers if number.isdecimal())  # davinci_manager is no card

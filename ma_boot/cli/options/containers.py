@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Optional
 
 import click
@@ -13,9 +12,10 @@ from ma_boot.cli.options.option import DOCKER, LOCAL, RunOption, Topic
 def _bytes(ctx: click.Context, param: click.Parameter, value: Optional[str]) -> Optional[int]:
     if value is None:
         return None
-    match = re.match(r"(\d+)([kmg]?)$", value.lower())
-    if match is not None:
-        return int(match.group(1)) << {"": 0, "k": 10, "m": 20, "g": 30}[match.group(2)]
+    power = {"k": 10, "m": 20, "g": 30}.get(value[-1:].lower(), 0)
+    number = value[:-1] if power else value
+    if number.isascii() and number.isdecimal():
+        return int(number) << power
     raise click.BadParameter(f"found {value!r}, expected a number of bytes, or one with k, m or g (512m)")
 
 
