@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Iterator, Mapping, Optional, Sequence
 
 from ma_boot.errors import ExitCode
-from ma_boot.launch import described, plan_text
 from ma_boot.node import BootRequest, World, boot, plan_only
 from ma_boot.processes import SignalInbox, adopt_orphans, forbid_core_files
 from ma_boot.reporting import (
@@ -56,6 +55,8 @@ def _page_here(ending: Ending, world: World) -> Optional[str]:
 
 def print_plan(request: BootRequest, options: Mapping[str, Any], environ: Mapping[str, str]) -> int:
     """Prints what would be started: here, or on each node of a rehearsal."""
+    from ma_boot.launch import described, plan_text
+
     with _world(environ, quiet=True) as world:
         if options["local"]:
             from ma_boot.rehearsal.rehearse import plan_rehearsal

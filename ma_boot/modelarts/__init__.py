@@ -1,8 +1,11 @@
 """What ModelArts and the machine tell a node, and what they expect of it."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ma_boot.lean_imports import when_used
 from ma_boot.modelarts.channels import Channel, ChannelContent, read_channels
-from ma_boot.modelarts.cpu_affinity import bound_cores, read_machine
-from ma_boot.modelarts.dns import address_of, own_address
 from ma_boot.modelarts.driver import call_post_stop, start_slogd
 from ma_boot.modelarts.findings import ERROR, OK, WARNING, Finding, failed
 from ma_boot.modelarts.job import (
@@ -15,11 +18,25 @@ from ma_boot.modelarts.job import (
     instance_name,
     read_job,
 )
-from ma_boot.modelarts.own_cards import card_addresses, own_super_pod, tool_address
 from ma_boot.modelarts.ports import check_free, free_port
 from ma_boot.modelarts.rank_table_file import wait_until_completed
-from ma_boot.modelarts.route_plan import planned_route
 from ma_boot.modelarts.this_container import look_around, with_machine
+
+if TYPE_CHECKING:
+    from ma_boot.modelarts.cpu_affinity import bound_cores, read_machine
+    from ma_boot.modelarts.dns import address_of, own_address
+    from ma_boot.modelarts.own_cards import card_addresses, own_super_pod, tool_address
+    from ma_boot.modelarts.route_plan import planned_route
+else:  # few jobs need these
+    __getattr__ = when_used(
+        __name__,
+        {
+            "cpu_affinity": ("bound_cores", "read_machine"),
+            "dns": ("address_of", "own_address"),
+            "own_cards": ("card_addresses", "own_super_pod", "tool_address"),
+            "route_plan": ("planned_route",),
+        },
+    )
 
 __all__ = [
     "ERROR",

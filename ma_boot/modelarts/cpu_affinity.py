@@ -26,13 +26,13 @@ class Machine(NamedTuple):
 def bound_cores(mode: str, machine: Machine, device_ids: Sequence[int]) -> Tuple[Tuple[int, ...], ...]:
     """The cores of each local rank, `()` for one that is not bound; `device_ids` are the physical devices.
 
-    Mode "none" binds no rank. "equal" assigns contiguous shares of the allowed cores, as the scripts of
-    MindSpore's model zoo do with `taskset`. "numa" divides the allowed cores of each NUMA node among the
-    ranks whose devices are attached to it; if a device's NUMA node is unknown, the ranks are distributed
-    evenly over the nodes. No rank is bound if there are fewer cores than ranks.
+    Mode "equal" assigns contiguous shares of the allowed cores, as the scripts of MindSpore's model zoo do
+    with `taskset`. "numa" divides the allowed cores of each NUMA node among the ranks whose devices are
+    attached to it; if a device's NUMA node is unknown, the ranks are distributed evenly over the nodes. No
+    rank is bound if there are fewer cores than ranks.
     """
     count = len(device_ids)
-    if mode == "none" or len(machine.allowed) < count:
+    if len(machine.allowed) < count:
         return ((),) * count
     if mode == "equal":
         return _shares(sorted(machine.allowed), count)

@@ -21,7 +21,6 @@ from ma_boot.environment import (
     find_command,
     find_file,
     find_program,
-    package_place,
     passable,
 )
 from ma_boot.errors import CommandNotFound, ConfigError
@@ -113,6 +112,8 @@ class NodeSetup(NamedTuple):
             file = find_file(requirements, self.cwd, self.job_dir)
         except CommandNotFound as error:
             raise ConfigError(f"--requirements {error}") from error
+        from ma_boot.environment import package_place  # few jobs install packages
+
         python, training = package_place(training, self.home, self.inbox, self._reminder(training.python))
         argv = pip_command(python, file, self.environ)
         self.say(f"installing {file} into the environment of {python}")

@@ -10,13 +10,7 @@ from typing import Any, Callable, Mapping, Optional, Sequence, Tuple
 from ma_boot.environment import TrainingEnvironment
 from ma_boot.errors import ConfigError, RankTableInvalid, listed
 from ma_boot.launch import Placement, placed_by_count
-from ma_boot.modelarts import (
-    TABLE_NAME,
-    JobEnvironment,
-    planned_route,
-    wait_until_completed,
-    with_machine,
-)
+from ma_boot.modelarts import TABLE_NAME, JobEnvironment, wait_until_completed, with_machine
 from ma_boot.node.world import Say
 from ma_boot.processes import SignalInbox
 from ma_boot.rank_table import (
@@ -315,6 +309,8 @@ def planned_by_route(
     """The placement as the platform's route planner reorders it, if the job asks for that."""
     if not job.route_plan or placement.by_hand or placement.table_file is None or table is None:
         return placement
+    from ma_boot.modelarts import planned_route  # few jobs ask for it
+
     pod, file = _own_pod(table, job), Path(placement.table_file)
     found = pod and planned_route(training.python, file, pod.server_id, training.environ, inbox, say)
     return placement._replace(ranks=found[1], table_file=str(found[0])) if found else placement

@@ -12,16 +12,42 @@ pods, no ranks; older documents call it "v0.1"), template one is what HCCL and M
 ranks; "v1.0").
 """
 
-from ma_boot.rank_table.beside import GLOBAL_NAME, TOR_NAME, FilesBeside, is_tor, server_of
-from ma_boot.rank_table.fake_table import fake
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ma_boot.lean_imports import when_used
 from ma_boot.rank_table.identity import Identity, own_pod
-from ma_boot.rank_table.operations import SuperPod, machine_table, merged, moved, rows
 from ma_boot.rank_table.packing import is_packed, packed
 from ma_boot.rank_table.rank_order import convert
 from ma_boot.rank_table.read import NotYet, completed, completed_document, parse, parse_tor, whole_document
 from ma_boot.rank_table.rules import PRODUCTS, validate
-from ma_boot.rank_table.table import TOR, Device, Pod, RankTable, TableFinding, Unreadable, errors
-from ma_boot.rank_table.writers import WRITERS
+from ma_boot.rank_table.table import (
+    TOR,
+    TOR_NAME,
+    Device,
+    Pod,
+    RankTable,
+    TableFinding,
+    Unreadable,
+    errors,
+)
+
+if TYPE_CHECKING:
+    from ma_boot.rank_table.beside import GLOBAL_NAME, FilesBeside, is_tor, server_of
+    from ma_boot.rank_table.fake_table import fake
+    from ma_boot.rank_table.operations import SuperPod, machine_table, merged, moved, rows
+    from ma_boot.rank_table.writers import WRITERS
+else:  # a job only reads a table, checks and converts it
+    __getattr__ = when_used(
+        __name__,
+        {
+            "beside": ("GLOBAL_NAME", "FilesBeside", "is_tor", "server_of"),
+            "fake_table": ("fake",),
+            "operations": ("SuperPod", "machine_table", "merged", "moved", "rows"),
+            "writers": ("WRITERS",),
+        },
+    )
 
 __all__ = [
     "GLOBAL_NAME",

@@ -12,10 +12,9 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.rank_table.operations import SWITCH, rows
 from ma_boot.rank_table.read import NotYet, whole_document
-from ma_boot.rank_table.table import RankTable, TableFinding
+from ma_boot.rank_table.table import TOR_NAME, RankTable, TableFinding
 from path_mapping.named_tuple import NamedTuple
 
-TOR_NAME = "ranktable_tor.json"
 GLOBAL_NAME = "global-ranktable/jobstart_hccl.json"
 _EARLIER = "one of the two files is of an earlier attempt"
 

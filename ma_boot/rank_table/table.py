@@ -15,6 +15,7 @@ MISSING = "EI0017"  # "Config ... is missing in the ranktable file", "property v
 INVALID = "EI0014"  # "Value [...] for ranktable variable [...] is invalid"
 
 TOR = "tor"  # the template of a file of switches, which has pods and no ranks
+TOR_NAME = "ranktable_tor.json"  # the name of this file, beside a table
 
 _NOTHING_MORE: Mapping[str, Any] = MappingProxyType({})
 _IPV4 = re.compile(r"(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?!$)|$)){4}", re.ASCII)

@@ -21,7 +21,6 @@ def machine(cores: int, nodes: int = 1, devices: Tuple[int, ...] = ()) -> Machin
 @pytest.mark.parametrize(
     ("mode", "node", "device_ids", "expected"),
     [
-        ("none", machine(8), (0, 1), ((), ())),
         ("equal", machine(8), (0, 1), ((0, 1, 2, 3), (4, 5, 6, 7))),
         ("equal", machine(7), (0, 1), ((0, 1, 2), (3, 4, 5))),
         ("equal", machine(1), (0, 1), ((), ())),
@@ -42,7 +41,7 @@ def test_shares(
 
 
 @given(
-    mode=st.sampled_from(["none", "equal", "numa"]),
+    mode=st.sampled_from(["equal", "numa"]),
     allowed=st.frozensets(st.integers(0, 31), min_size=1),
     nodes=st.integers(1, 4),
     devices=st.lists(st.integers(-1, 3), max_size=8),
