@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
 from ma_boot.reporting.page.headline import headline
@@ -62,6 +63,8 @@ def _difference(this: Optional[float], other: Optional[float]) -> str:
         return "="
     if ratio >= 2:
         return f"x {ratio:.1f}" if ratio < MOST_TIMES else f"> x {MOST_TIMES}"
+    if 0 < ratio < 0.01:
+        return f"-{math.floor((1 - ratio) * 1000) / 10} %"  # what takes no time at all is -100 %
     return f"{'+' if ratio > 1 else '-'}{abs(ratio - 1) * 100:.0f} %"
 
 
