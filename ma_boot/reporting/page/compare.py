@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
 from ma_boot.reporting.page.headline import headline
@@ -64,7 +63,7 @@ def _difference(this: Optional[float], other: Optional[float]) -> str:
     if ratio >= 2:
         return f"x {ratio:.1f}" if ratio < MOST_TIMES else f"> x {MOST_TIMES}"
     if 0 < ratio < 0.01:
-        return f"-{math.floor((1 - ratio) * 1000) / 10} %"  # what takes no time at all is -100 %
+        return f"-{min(99.9, (1 - ratio) * 100):.1f} %"  # only nothing at all is -100 %
     return f"{'+' if ratio > 1 else '-'}{abs(ratio - 1) * 100:.0f} %"
 
 
