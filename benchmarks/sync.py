@@ -43,6 +43,8 @@ KEYS = {
     "AWS_RESPONSE_CHECKSUM_VALIDATION": "when_required",
 }
 OURS = """
+import gc
+gc.set_threshold(50_000)  # as ma_boot does when it starts
 import sys, threading
 from pathlib import Path
 from path_mapping.mapping import ObsUrl, Route

@@ -1,7 +1,7 @@
-"""Imports only what is needed: of click and the standard library, and of our own rooms.
+"""Imports click and some of the standard library without what they import only for other programs.
 
-What is left out is imported when something of it is used. `import_click` and `import_library` are called
-before anything else of ours imports these modules.
+What is left out is imported when something of it is used. Both functions are called before anything else of
+ours imports these modules.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
-from typing import Any, Callable, Iterator, Mapping, Sequence
+from typing import Any, Iterator
 
 
 class StandIn(ModuleType):
@@ -20,21 +20,6 @@ class StandIn(ModuleType):
         if name.startswith("__"):  # what the import itself looks for
             raise AttributeError(name)
         return getattr(import_module(self.__name__), name)
-
-
-def when_used(room: str, names: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
-    """The `__getattr__` of a room, for `names` of its modules that few jobs need.
-
-    A module is imported when one of its names is used; each costs a start that does not need it 0.2 ms.
-    """
-
-    def found(name: str) -> Any:
-        for module, exported in names.items():
-            if name in exported:
-                return getattr(import_module(f"{room}.{module}"), name)
-        raise AttributeError(f"module {room!r} has no attribute {name!r}")
-
-    return found
 
 
 def import_click() -> None:

@@ -10,7 +10,7 @@ from ma_boot.environment.conda import existing_environments, find_environment
 from ma_boot.environment.patch import applied, difference
 from ma_boot.environment.shell import environment_after, passable
 from ma_boot.environment.training_environment import TrainingEnvironment, select_environment
-from ma_boot.lean_imports import when_used
+from path_mapping.when_used import when_used
 
 if TYPE_CHECKING:
     from ma_boot.environment.own_packages import package_place

@@ -8,7 +8,7 @@ from ma_boot.launch.launch_plan import LaunchOptions, LaunchPlan, Node, Placemen
 from ma_boot.launch.mindspore import MINDSPORE_PORT
 from ma_boot.launch.torch import TORCH_PORT
 from ma_boot.launch.worker_specs import plan_launch, with_cores, with_rank_dirs, with_tee
-from ma_boot.lean_imports import when_used
+from path_mapping.when_used import when_used
 
 if TYPE_CHECKING:
     from ma_boot.launch.describe import described, plan_text

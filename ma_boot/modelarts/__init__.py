@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ma_boot.lean_imports import when_used
 from ma_boot.modelarts.channels import Channel, ChannelContent, read_channels
 from ma_boot.modelarts.driver import call_post_stop, start_slogd
 from ma_boot.modelarts.findings import ERROR, OK, WARNING, Finding, failed
@@ -21,6 +20,7 @@ from ma_boot.modelarts.job import (
 from ma_boot.modelarts.ports import check_free, free_port
 from ma_boot.modelarts.rank_table_file import wait_until_completed
 from ma_boot.modelarts.this_container import look_around, with_machine
+from path_mapping.when_used import when_used
 
 if TYPE_CHECKING:
     from ma_boot.modelarts.cpu_affinity import bound_cores, read_machine

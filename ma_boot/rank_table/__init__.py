@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ma_boot.lean_imports import when_used
 from ma_boot.rank_table.identity import Identity, own_pod
 from ma_boot.rank_table.packing import is_packed, packed
 from ma_boot.rank_table.rank_order import convert
@@ -32,6 +31,7 @@ from ma_boot.rank_table.table import (
     Unreadable,
     errors,
 )
+from path_mapping.when_used import when_used
 
 if TYPE_CHECKING:
     from ma_boot.rank_table.beside import GLOBAL_NAME, FilesBeside, is_tor, server_of

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ma_boot.lean_imports import when_used
 from ma_boot.reporting.console import Console, Show, has_colours, is_interactive, print_bytes, print_lines
 from ma_boot.reporting.exit_report import (
     Ending,
@@ -28,6 +27,7 @@ from ma_boot.reporting.files import keep_earlier, write_atomically
 from ma_boot.reporting.hints import hints_for, with_store_hint
 from ma_boot.reporting.journal import Journal
 from ma_boot.reporting.result import STOP_CODES, HangSuspect, RunResult, WorkerExit
+from path_mapping.when_used import when_used
 
 if TYPE_CHECKING:
     from ma_boot.reporting.terminal import rendered

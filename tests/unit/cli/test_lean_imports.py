@@ -8,11 +8,10 @@ import subprocess
 import sys
 from typing import List
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ma_boot.lean_imports import StandIn, cleandoc, counted, untranslated, when_used
+from ma_boot.lean_imports import StandIn, cleandoc, counted, untranslated
 
 
 def lines(text: str) -> List[str]:
@@ -77,16 +76,3 @@ def test_a_module_that_was_imported_before_stays() -> None:
         "import urllib.parse; from ma_boot.lean_imports import import_library; import_library()\n"
         "import sys; print(sys.modules['urllib.parse'] is urllib.parse)"
     ) == ["True"]
-
-
-def test_a_name_of_a_room_is_imported_when_it_is_used() -> None:
-    program = (
-        "import sys, ma_boot.rank_table as room; print('ma_boot.rank_table.fake_table' in sys.modules)\n"
-        "from ma_boot.rank_table import fake; print(fake.__module__)"
-    )
-    assert printed(program) == ["False", "ma_boot.rank_table.fake_table"]
-
-
-def test_a_name_that_a_room_does_not_have_is_an_error_with_both() -> None:
-    with pytest.raises(AttributeError, match=r"module 'ma_boot\.rank_table' has no attribute 'rows'"):
-        when_used("ma_boot.rank_table", {"fake_table": ("fake",)})("rows")
