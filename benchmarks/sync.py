@@ -43,8 +43,6 @@ KEYS = {
     "AWS_RESPONSE_CHECKSUM_VALIDATION": "when_required",
 }
 OURS = """
-import gc
-gc.set_threshold(50_000)  # as ma_boot does when it starts
 import sys, threading
 from pathlib import Path
 from path_mapping.mapping import ObsUrl, Route
@@ -169,8 +167,9 @@ class ToolFailed(Exception):
 
 
 def python(program: str) -> Callable[[Job], List[str]]:
-    """A tool that is a program of ours around a library."""
-    return lambda job: [sys.executable, "-c", program, job.way, job.url, str(job.local), job.key]
+    """A tool that is a program of ours around a library. All start and end as ma_boot does."""
+    whole = f"import gc\ngc.set_threshold(50_000)\n{program}\nimport os\nos._exit(0)"
+    return lambda job: [sys.executable, "-c", whole, job.way, job.url, str(job.local), job.key]
 
 
 def cp(job: Job) -> List[str]:
