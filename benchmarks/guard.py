@@ -23,9 +23,9 @@ import tempfile
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Callable, Collection, Dict, List, Mapping, Sequence
+from typing import Callable, Collection, Dict, List, Mapping, Sequence, Set
 
-from guarded import KEYS, ROWS, Row, Run, calibration, make_files
+from guarded import BARE, KEYS, ROWS, Row, Run, calibration, make_files
 from launchers import PATH
 
 BUDGET = Path(__file__).with_name("budget.json")
@@ -62,10 +62,10 @@ def cpu_units(rows: Sequence[Row], endpoint: str, rounds: int) -> Dict[str, floa
     return {name: statistics.median(found) for name, found in units.items()}
 
 
-def modules(row: Row, endpoint: str, log: Path) -> int:
-    """How many modules the program loads, its worker processes included."""
+def modules(row: Row, endpoint: str, log: Path) -> Set[str]:
+    """The modules that the program loads, its worker processes included."""
     run_once(row.once, endpoint, options=["-X", "importtime"], stderr=log)
-    return len(set(re.findall(r"^import time: +\d.*\| +([\w.]+)$", log.read_text(), re.MULTILINE)))
+    return set(re.findall(r"^import time: +\d.*\| +([\w.]+)$", log.read_text(), re.MULTILINE))
 
 
 def calls(row: Row, endpoint: str, log: Path) -> int:
@@ -83,13 +83,15 @@ def calls(row: Row, endpoint: str, log: Path) -> int:
 
 
 def measured(rows: Sequence[Row], endpoint: str, scratch: Path, rounds: int) -> Dict[str, Dict[str, float]]:
-    """The rows with all their figures."""
+    """The rows with all their figures, without what Python does by itself in this environment."""
     found: Dict[str, Dict[str, float]] = {row.name: {} for row in rows}
+    bare_modules = modules(BARE, endpoint, scratch / "modules")
     for row in rows:
         run_once(row.once, endpoint)  # writes the byte code, which a fresh environment does not have yet
         if shutil.which("strace"):
-            found[row.name]["calls"] = calls(row, endpoint, scratch / "calls")
-        found[row.name]["modules"] = modules(row, endpoint, scratch / "modules")
+            bare_calls = calls(BARE, endpoint, scratch / "calls") if row.cheap else 0
+            found[row.name]["calls"] = calls(row, endpoint, scratch / "calls") - bare_calls
+        found[row.name]["modules"] = len(modules(row, endpoint, scratch / "modules") - bare_modules)
     for name, used in cpu_units(rows, endpoint, rounds).items():
         found[name]["cpu"] = round(used, 3)
     return found

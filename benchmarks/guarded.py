@@ -98,6 +98,11 @@ def calibration(run: Run) -> float:
     return run.cpu("-I", "-S", "-c", CALIBRATION)
 
 
+def bare(run: Run) -> float:
+    """Python alone: setuptools, where an environment has it, makes 20 calls at each start."""
+    return run.cpu("-c", "pass")
+
+
 def version(run: Run) -> float:
     """The cheapest command."""
     return run.cpu("-m", "ma_boot", "--version")
@@ -198,6 +203,7 @@ class Row:
     cheap: bool = True
 
 
+BARE = Row("Python", bare)
 ROWS = [
     Row(once.__name__.replace("_", " "), once, once not in (download, upload))
     for once in (version, help_page, completion, start, stop, download, upload, listing, rank_table)
