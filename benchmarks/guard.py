@@ -85,12 +85,14 @@ def calls(row: Row, endpoint: str, log: Path) -> int:
 def measured(rows: Sequence[Row], endpoint: str, scratch: Path, rounds: int) -> Dict[str, Dict[str, float]]:
     """The rows with all their figures, without what Python does by itself in this environment."""
     found: Dict[str, Dict[str, float]] = {row.name: {} for row in rows}
+    counts_calls = shutil.which("strace") is not None
+    bare_calls = calls(BARE, endpoint, scratch / "calls") if counts_calls else 0
     bare_modules = modules(BARE, endpoint, scratch / "modules")
     for row in rows:
         run_once(row.once, endpoint)  # writes the byte code, which a fresh environment does not have yet
-        if shutil.which("strace"):
-            bare_calls = calls(BARE, endpoint, scratch / "calls") if row.cheap else 0
-            found[row.name]["calls"] = calls(row, endpoint, scratch / "calls") - bare_calls
+        if counts_calls:
+            all_calls = calls(row, endpoint, scratch / "calls")
+            found[row.name]["calls"] = all_calls - (bare_calls if row.cheap else 0)
         found[row.name]["modules"] = len(modules(row, endpoint, scratch / "modules") - bare_modules)
     for name, used in cpu_units(rows, endpoint, rounds).items():
         found[name]["cpu"] = round(used, 3)

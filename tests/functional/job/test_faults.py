@@ -29,10 +29,8 @@ FAULTS = [
 
 def test_20_faults_take_no_line_away_and_show_none_twice(desk: Desk) -> None:
     more = ("--nodes", "4", "--devices-per-node", "1", "--flavor", "modelarts.pool.visual.xlarge")
-    all_written = (
-        f"meet:{desk.project.parent}/written:4"  # the failure of one stops the others, where they are
-    )
-    train = ("train.py", f"lines:{LINES}", all_written, "exit:3:2")
+    # A failure stops the other nodes, wherever they are: so it comes when all have written.
+    train = ("train.py", f"lines:{LINES}", f"meet:{desk.project.parent}/written:4", "exit:3:2")
     words = ("--", "--rendezvous", "rank-table", *train)
     assert len(FAULTS) == 20
     job = desk.api.jobs[desk.job("submit", "job.yaml", *more, *words).out.strip()]
