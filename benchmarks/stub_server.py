@@ -30,6 +30,7 @@ from xml.sax.saxutils import escape
 from path_mapping.localfs import crc64, crc64_of_parts
 
 PIECE = 4 << 20
+FIRST = 1 << 15  # bytes of a request that are looked at: its head, and a small object
 PART = 16 << 20  # bytes of the parts whose checksum it knows
 DATE = "Sat, 01 Jan 2022 00:00:00 GMT"
 STAMP = "2022-01-01T00:00:00.000Z"
@@ -174,7 +175,7 @@ class Server:
             self._discard(client)
             return
         try:
-            heard = client.connection.recv(1 << 17)
+            heard = client.connection.recv(FIRST)
         except BlockingIOError:
             return
         if not heard:

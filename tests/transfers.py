@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 from path_mapping.mapping import ObsUrl, Route
 from path_mapping.planning.record import is_record
@@ -85,3 +85,20 @@ def names_are_here(monkeypatch: pytest.MonkeyPatch) -> None:
         return real(here, *args, **settings)  # type: ignore[arg-type]
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
+
+
+def workers() -> List[int]:
+    """The worker processes of this process, whichever of its threads started them."""
+    found: List[int] = []
+    for task in Path("/proc/self/task").iterdir():
+        found += [int(child) for child in (task / "children").read_text().split() if is_worker(int(child))]
+    return found
+
+
+def is_worker(pid: int) -> bool:
+    """Whether it is a worker process of a transfer, and runs."""
+    try:
+        line, status = (Path(f"/proc/{pid}/{name}").read_text() for name in ("cmdline", "stat"))
+    except OSError:
+        return False
+    return "path_mapping.workers.worker_process" in line and status.rpartition(")")[2].split()[0] != "Z"

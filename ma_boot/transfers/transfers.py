@@ -215,7 +215,7 @@ def upload_outputs(
     return None
 
 
-def sent_one_by_one(routes: Sequence[Route], base: Path) -> Callable[[Path], bool]:
+def sent_one_by_one(routes: Sequence[Route], base: Path) -> Callable[[str], bool]:
     """Which files of these outputs are uploaded one by one: all but those of checkpoint sets."""
     if not any(route.checkpoint for route in routes):
         return lambda path: True
@@ -224,7 +224,7 @@ def sent_one_by_one(routes: Sequence[Route], base: Path) -> Callable[[Path], boo
     return files_of_no_set(routes, base)
 
 
-def _wanted(routes: Sequence[Route], base: Path) -> Callable[[Path, LocalEntry], bool]:
+def _wanted(routes: Sequence[Route], base: Path) -> Callable[[str, LocalEntry], bool]:
     mine = sent_one_by_one(routes, base)
     return lambda path, local: mine(path)
 

@@ -198,8 +198,8 @@ class CheckpointOutput:
         return Documents(self.store, self.place.bucket, cancel, patience)
 
 
-def files_of_no_set(routes: Sequence[Route], base: Path) -> Callable[[Path], bool]:
-    """Whether a file of these outputs belongs to no set and names none: it is sent as that of any output.
+def files_of_no_set(routes: Sequence[Route], base: Path) -> Callable[[str], bool]:
+    """Whether the file at a path belongs to no set of these outputs and names none: it is sent as any other.
 
     For an output whose layout is not known (yet), a file of any layout is taken for one of a set.
     """
@@ -210,7 +210,7 @@ def files_of_no_set(routes: Sequence[Route], base: Path) -> Callable[[Path], boo
         for found in (layout_of(checkpoint, local_files(root)),)
     }
 
-    def is_other(path: Path) -> bool:
+    def is_other(path: str) -> bool:
         for root, known in layouts.items():
             name = os.path.relpath(path, root)
             if name.startswith("../"):

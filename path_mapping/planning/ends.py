@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Iterable, Iterator, Optional, Tuple
@@ -55,6 +56,10 @@ class Ends(NamedTuple):
     def local(self) -> Path:
         """The directory, or the single file."""
         return self.root / self.single
+
+    def path_of(self, name: str) -> str:
+        """The local path of a file, or of a directory, whose name may end in `/`. As text, see `Copy`."""
+        return os.path.join(self.root, name.rstrip("/"))
 
     def key_of(self, name: str) -> str:
         """The key of a file's object."""

@@ -23,14 +23,14 @@ class UploadChoice(NamedTuple):
     """Which files of the outputs are uploaded now, and in which order.
 
     `listed`: the target is listed; else the record alone says what it has. `hurry`: there may not be enough
-    time, so the newest and smallest files go first. `wanted` returns whether a file may be uploaded.
-    `settled`: a file that changes after it was listed is left to a later upload. `recorded`: what is sent is
-    recorded beside the output.
+    time, so the newest and smallest files go first. `wanted` returns whether the file at a path may be
+    uploaded. `settled`: a file that changes after it was listed is left to a later upload. `recorded`: what
+    is sent is recorded beside the output.
     """
 
     listed: bool = True
     hurry: bool = False
-    wanted: Callable[[Path, LocalEntry], bool] = lambda path, local: True
+    wanted: Callable[[str, LocalEntry], bool] = lambda path, local: True
     settled: bool = False
     recorded: bool = True
 

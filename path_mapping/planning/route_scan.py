@@ -130,16 +130,16 @@ def scan_upload(
     base: Path,
     lister: Optional[Lister],
     notice: Callable[[str], None],
-    wanted: Callable[[Path, LocalEntry], bool] = lambda path, local: True,
+    wanted: Callable[[str, LocalEntry], bool] = lambda path, local: True,
     check: Check = never_cancelled,
     recorded: bool = True,
-    belongs: Callable[[Path], bool] = lambda path: True,
+    belongs: Callable[[str], bool] = lambda path: True,
 ) -> Optional[RouteScan]:
     """The scan of an output, None if nothing exists at its local path.
 
-    `wanted` files are sent now, others later; what does not belong to the output is left out. Without a
-    lister the record alone decides. If the target cannot be listed, there is a notice, and all files are
-    uploaded.
+    `wanted` files are sent now, others later; what does not belong to the output is left out; both are asked
+    with the path. Without a lister the record alone decides. If the target cannot be listed, there is a
+    notice, and all files are uploaded.
     """
     local = route.path(base)
     found = _look_at_output(local)
@@ -149,12 +149,12 @@ def scan_upload(
         ends, files = directory_ends(route, base), files_below(local)
     else:
         ends, files = uploaded_file_ends(route, base), iter([(local.name, found)])
-    files = ((name, entry) for name, entry in files if belongs(ends.root / name))
+    files = ((name, entry) for name, entry in files if belongs(ends.path_of(name)))
     objects = _listed(ends, lister, route, notice) if lister is not None else None
     record = Record(ends.local, f"upload {route.remote}", recorded)
 
     def may_go(name: str, one: LocalEntry) -> bool:
-        return wanted(ends.root / name, one)
+        return wanted(ends.path_of(name), one)
 
     etags = partial(_etags, check, ends.root)
     steps = plan_uploads(route, ends, files, objects, record.entries(), etags, may_go)

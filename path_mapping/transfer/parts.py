@@ -32,8 +32,8 @@ FILES_PER_CONNECTION = (
 )
 REQUESTS_OF_OBS = 10_000  # per second, the most that OBS answers to an account
 
-BATCH = 64
-BATCH_BYTES = 2 * MIB
+BATCH = 64  # files that a thread gets at once, at most
+BATCH_BYTES = RANGE  # no more once it has so many; each batch wakes up two processes
 
 
 class Span(NamedTuple):

@@ -30,7 +30,7 @@ def upload_periodically(
     cancel: threading.Event,
     done: Callable[[Transferred], None],
     failed: Callable[[Exception], None],
-    wanted: Callable[[Path, LocalEntry], bool] = lambda path, local: True,
+    wanted: Callable[[str, LocalEntry], bool] = lambda path, local: True,
 ) -> None:
     """Uploads each route at its interval until `cancel` is set; for a thread of its own, which becomes nice.
 
@@ -100,7 +100,7 @@ def _round(
     base: Path,
     store: Store,
     cancel: threading.Event,
-    wanted: Callable[[Path, LocalEntry], bool],
+    wanted: Callable[[str, LocalEntry], bool],
 ) -> Optional[Transferred]:
     roots = [route.path(base) for route in routes]
     before = _entries(roots)
@@ -108,9 +108,9 @@ def _round(
         return None
     idle = settled(before, _entries(roots), open_for_writing(roots))
 
-    def is_idle(path: Path, local: LocalEntry) -> bool:
+    def is_idle(path: str, local: LocalEntry) -> bool:
         """Only as it was when it was idle: a file that has changed since waits for the next round."""
-        return str(path) in idle and before[str(path)] == local and wanted(path, local)
+        return path in idle and before[path] == local and wanted(path, local)
 
     choice = UploadChoice(wanted=is_idle, settled=True)
     return upload(routes, base, store, cancel=cancel, progress=lambda now: None, choice=choice)

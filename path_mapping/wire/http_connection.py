@@ -80,7 +80,7 @@ class HttpConnection:
     def __init__(
         self, origin: Origin, context: Optional[ssl.SSLContext], stall: float, buffer: bytearray
     ) -> None:
-        self._view = memoryview(buffer)
+        self._buffer, self._view = buffer, memoryview(buffer)
         self._start = self._end = 0
         self._responses = 0
         self._watched, self._arrived = 0.0, 0
@@ -140,11 +140,10 @@ class HttpConnection:
 
     def _head_end(self) -> int:
         while True:
-            head = bytes(self._view[self._start : self._end])
-            found = head.find(b"\r\n\r\n")
+            found = self._buffer.find(b"\r\n\r\n", self._start, self._end)
             if found >= 0:
-                return self._start + found
-            if len(head) > LONGEST_HEAD or self._end == len(self._view):
+                return found
+            if self._end - self._start > LONGEST_HEAD or self._end == len(self._view):
                 raise ConnectionFailed("the head of the response is too long")
             self._end += self._receive(self._end, len(self._view) - self._end, False)
 

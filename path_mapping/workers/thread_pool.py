@@ -1,4 +1,4 @@
-"""Threads that run units: each takes a batch, runs its units in turn, and returns their outcomes."""
+"""Threads that run units: each takes a batch, runs its units in turn, and reports their outcomes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import queue
 import threading
 import time
 from abc import ABC, abstractmethod
-from typing import Any, Callable, List, Optional
+from collections import deque
+from typing import Any, Callable, Deque, List, Optional
 
 from path_mapping.errors import Cancelled, SlowDown, StoreError, Unreachable, WorkersLost
 from path_mapping.named_tuple import NamedTuple
@@ -47,7 +48,7 @@ class Pool(ABC):
 
     @abstractmethod
     def outcomes(self, seconds: float) -> Outcomes:
-        """The outcomes since the last call; waits at most `seconds` for the first.
+        """The outcomes since the last call; waits at most `seconds` for the end of a batch.
 
         Raises:
             WorkersLost: no worker is left.
@@ -87,7 +88,8 @@ class ThreadPool(Pool):
         self._use = use
         self._shut = shut
         self._batches: queue.SimpleQueue[Optional[Batch]] = queue.SimpleQueue()
-        self._done: queue.SimpleQueue[Outcomes] = queue.SimpleQueue()
+        self._done: Deque[Outcome] = deque()
+        self._ended = threading.Event()  # a batch: nobody is woken up for each unit
         self._cancel = threading.Event()
         self._threads = [
             threading.Thread(target=self._work, name=f"transfer-{index}", daemon=True)
@@ -110,13 +112,9 @@ class ThreadPool(Pool):
         self._batches.put(batch)
 
     def outcomes(self, seconds: float) -> Outcomes:
-        found: Outcomes = []
-        try:
-            found += self._done.get(timeout=seconds)
-            while True:
-                found += self._done.get_nowait()
-        except queue.Empty:
-            return found
+        self._ended.wait(seconds)
+        self._ended.clear()  # before the look: what ends after it wakes up the next call
+        return [self._done.popleft() for _ in range(len(self._done))]
 
     def use(self, keys: Credentials) -> None:
         self._use(keys)
@@ -136,13 +134,16 @@ class ThreadPool(Pool):
             runner = self._new_runner()
         except BaseException as error:  # raised again in the thread that waits for an outcome
             for batch in iter(self._batches.get, None):
-                self._done.put([Outcome(unit.number, None, error, 0) for unit in batch])
+                self._done.extend(Outcome(unit.number, None, error, 0) for unit in batch)
+                self._ended.set()
             return
         try:
             for batch in iter(self._batches.get, None):
                 if self._cancel.is_set():
                     return
-                self._done.put([self._outcome(runner, batch, index) for index in range(len(batch))])
+                for index in range(len(batch)):
+                    self._done.append(self._outcome(runner, batch, index))
+                self._ended.set()
         finally:
             runner.close()
 

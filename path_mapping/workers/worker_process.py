@@ -6,23 +6,24 @@ import contextlib
 import ctypes
 import os
 import signal
+import socket
 import threading
-from multiprocessing.connection import Connection
 from typing import Tuple
 
 from path_mapping.stores import Access, Credentials
+from path_mapping.workers.channel import Channel
 from path_mapping.workers.rate_limit import RateLimiter
 from path_mapping.workers.retry import RetryPolicy
 from path_mapping.workers.thread_pool import Batch, Outcomes, ThreadPool, data_path_threads
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
-IDLE_SECONDS = 3600.0
+REPORT_SECONDS = 0.5  # between two reports of what long batches have done
 
 
 def main(handle: int) -> None:
     """Runs until the parent closes its end of the connection, whose other end is `handle`."""
     end_with_parent()
-    connection = Connection(handle)
+    connection = Channel(socket.socket(fileno=handle))
     sending = threading.Lock()
 
     def send(message: object) -> None:
@@ -32,22 +33,22 @@ def main(handle: int) -> None:
             except OSError:
                 os._exit(0)  # the parent is gone
 
-    setup: Tuple[Access, int, int, RetryPolicy] = connection.recv()
+    setup: Tuple[Access, int, int, RetryPolicy] = connection.receive()
     access, threads, ahead, patience = setup
     limiter = RateLimiter(told=send)
     pool = data_path_threads(access, threads, ahead, lambda number, size: None, limiter, patience, send)
     threading.Thread(target=_listen, args=(connection, pool, limiter), daemon=True).start()
     while True:
-        done: Outcomes = pool.outcomes(IDLE_SECONDS)
+        done: Outcomes = pool.outcomes(REPORT_SECONDS)
         if done:
             send(done)
 
 
-def _listen(connection: Connection, pool: ThreadPool, limiter: RateLimiter) -> None:
+def _listen(connection: Channel, pool: ThreadPool, limiter: RateLimiter) -> None:
     """Takes the parent's messages until it closes the connection, then ends this process at once."""
     with contextlib.suppress(EOFError, OSError):
         while True:
-            message = connection.recv()
+            message = connection.receive()
             if isinstance(message, list):
                 batch: Batch = message
                 pool.submit(batch)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+import selectors
+import socket
 import subprocess
 import sys
 from contextlib import suppress
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Dict, List
+from typing import Dict, List, Set
 
 from path_mapping.errors import WorkersLost
-from path_mapping.stores import Access, Credentials
+from path_mapping.stores import Access, Credentials, Unit
+from path_mapping.workers.channel import Channel
 from path_mapping.workers.retry import RetryPolicy, Trouble, Troubled
 from path_mapping.workers.thread_pool import Batch, Outcomes, Pool
 
@@ -25,10 +26,14 @@ _PROGRAM = (  # what is imported is no garbage: to look through it takes a start
 
 
 class WorkerProcess:
-    """One process, the connection to it, and the batches that it has not finished."""
+    """One process, the connection to it, and the units whose outcomes it has not reported.
+
+    `ends` are the numbers of the last units of its batches.
+    """
 
     def __init__(self, access: Access, threads: int, ahead: int, patience: RetryPolicy) -> None:
-        self.connection, theirs = Pipe()
+        ours, theirs = socket.socketpair()
+        self.connection = Channel(ours)
         try:
             # Not `multiprocessing`, which would run the caller's main program again. In a session of its own:
             # this process answers a signal to its process group, the worker must not.
@@ -44,7 +49,8 @@ class WorkerProcess:
             raise
         finally:
             theirs.close()
-        self.batches: Dict[int, Batch] = {}  # by the number of the last unit
+        self.units: Dict[int, Unit] = {}  # by their numbers, in the order of the batches
+        self.ends: Set[int] = set()
         self.send((access, threads, ahead, patience))
 
     def send(self, message: object) -> None:
@@ -77,11 +83,14 @@ class ProcessPool(Pool):
     ) -> None:
         self._troubled = troubled
         self._workers: List[WorkerProcess] = []
+        self._ready = selectors.PollSelector()  # without a descriptor of its own
         self.ahead = ahead
         self.room = processes * (threads + max(2, threads // 2))
         try:
             for _ in range(processes):
-                self._workers.append(WorkerProcess(access, threads, ahead, patience))
+                worker = WorkerProcess(access, threads, ahead, patience)
+                self._workers.append(worker)
+                self._ready.register(worker.connection, selectors.EVENT_READ, worker)
         except OSError as error:  # the limit of processes: fewer will do
             if not self._workers:
                 raise WorkersLost(f"no worker process can be started for the transfer: {error}") from error
@@ -91,26 +100,26 @@ class ProcessPool(Pool):
 
     def submit(self, batch: Batch) -> None:
         """See `Pool.submit`. The worker with the fewest batches gets it."""
-        worker = min(self._workers, key=lambda worker: len(worker.batches))
-        worker.batches[batch[-1].number] = batch
+        worker = min(self._workers, key=lambda worker: len(worker.ends))
+        worker.units.update((unit.number, unit) for unit in batch)
+        worker.ends.add(batch[-1].number)
         worker.send(batch)
 
     def outcomes(self, seconds: float) -> Outcomes:
         """See `Pool.outcomes`. A `SlowDown` in one worker is passed on to all others."""
         found: Outcomes = []
-        ends = {worker.connection: worker for worker in self._workers}
-        for ready in wait(list(ends), seconds):
-            assert isinstance(ready, Connection)
-            worker = ends[ready]
+        for key, _ in self._ready.select(seconds):
+            worker = key.data
             try:
-                message = worker.connection.recv()
+                message = worker.connection.receive()
             except (EOFError, OSError):
                 self._lost(worker)
                 continue
             if isinstance(message, list):
                 found += message
                 for outcome in message:
-                    worker.batches.pop(outcome.number, None)
+                    del worker.units[outcome.number]
+                    worker.ends.discard(outcome.number)
             elif isinstance(message, Trouble):
                 self._troubled(message)
             else:
@@ -120,16 +129,21 @@ class ProcessPool(Pool):
         return found
 
     def _lost(self, worker: WorkerProcess) -> None:
-        """Gives the unfinished batches of a dead worker to the others."""
+        """Gives what a dead worker has not reported to the others, in the same batches."""
         self._workers.remove(worker)
+        self._ready.unregister(worker.connection)
         worker.end()
         if not self._workers:
             code = worker.process.returncode
             raise WorkersLost(
                 f"all worker processes of the transfer died, the last one with exit code {code}"
             )
-        for batch in worker.batches.values():
-            self.submit(batch)
+        batch: Batch = []
+        for unit in worker.units.values():
+            batch.append(unit)
+            if unit.number in worker.ends:
+                self.submit(batch)
+                batch = []
 
     def use(self, keys: Credentials) -> None:
         for worker in self._workers:

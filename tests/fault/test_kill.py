@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Dict, Iterator, List
 
@@ -19,7 +20,7 @@ from ma_boot.rehearsal.obs_server import ObsServer
 from path_mapping.errors import Cancelled, WorkersLost
 from path_mapping.transfer import Progress
 from tests.functional.node import eventually
-from tests.transfers import fetch, obs_store, route, send
+from tests.transfers import fetch, is_worker, obs_store, route, send, workers
 
 ROOT = Path(__file__).parents[2]
 MIB = 1 << 20
@@ -106,11 +107,14 @@ def killed(
         if whole_tree:
             for child in children:
                 os.kill(child, signal.SIGKILL)
-    eventually(lambda: not any(map(_is_ours, children)), "the end of the workers")
+    eventually(lambda: not any(map(is_worker, children)), "the end of the workers")
 
 
 def _state(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    """The letter of its state: Z for a child that has ended, also if it was waited for."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return "Z"
 
 
 def _children(pid: int) -> list[int]:
@@ -118,14 +122,6 @@ def _children(pid: int) -> list[int]:
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except OSError:
         return []
-
-
-def _is_ours(pid: int) -> bool:
-    try:
-        line, status = (Path(f"/proc/{pid}/{name}").read_text() for name in ("cmdline", "stat"))
-    except OSError:
-        return False
-    return "path_mapping.workers.worker_process" in line and status.rpartition(")")[2].split()[0] != "Z"
 
 
 def one_download(server: str, base: Path, chance: random.Random) -> None:
@@ -189,14 +185,6 @@ def test_an_upload_killed_anywhere_is_finished_by_the_next(obs: ObsServer, tmp_p
 @pytest.mark.timeout(3600)
 def test_an_upload_killed_at_100_points(obs: ObsServer, tmp_path: Path) -> None:
     run_uploads(obs.url, tmp_path, 100)
-
-
-def workers() -> list[int]:
-    """The worker processes of this process, whichever of its threads started them."""
-    found = []
-    for task in Path("/proc/self/task").iterdir():
-        found += [int(child) for child in (task / "children").read_text().split() if _is_ours(int(child))]
-    return found
 
 
 @pytest.fixture(scope="module")

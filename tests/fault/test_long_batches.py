@@ -1,0 +1,65 @@
+"""A batch whose last file takes long: what it has done before is known, whatever becomes of the rest."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import List
+
+import pytest
+
+from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
+from path_mapping.stores import Access, PutFile
+from path_mapping.workers import Batch, Outcome, Pool, RetryPolicy, start_pool, untold
+from tests.transfers import KEYS, obs_store, workers, write
+
+THREADS, PROCESSES = 0, 2
+
+
+def started(url: str, processes: int) -> Pool:
+    return start_pool(Access(url, KEYS), processes, 1, 0, lambda number, size: None, RetryPolicy(), untold)
+
+
+def batch(base: Path, *names: str) -> Batch:
+    write(base, {f"out/{name}": name.encode() for name in names})
+    return [
+        PutFile(number, "bucket", f"out/{name}", len(name), os.fspath(base / "out" / name), False)
+        for number, name in enumerate(names)
+    ]
+
+
+def outcomes(pool: Pool, count: int) -> List[Outcome]:
+    """So many outcomes, and those that came with them."""
+    found: List[Outcome] = []
+    for _ in range(300):
+        found += pool.outcomes(0.1)
+        if len(found) >= count:
+            return found
+    raise AssertionError(f"{len(found)} of {count} outcomes in half a minute")
+
+
+@pytest.mark.parametrize("processes", [THREADS, PROCESSES])
+def test_what_is_done_is_reported_before_the_batch_ends(
+    obs: ObsServer, tmp_path: Path, processes: int
+) -> None:
+    obs.faults.append(ObsFault("hang", "PUT", "/out/c"))
+    pool = started(obs.url, processes)
+    pool.submit(batch(tmp_path, "a", "b", "c"))
+    done = outcomes(pool, 2)
+    assert [(one.number, one.error) for one in done] == [(0, None), (1, None)]
+    obs.release.set()
+    pool.close()
+
+
+def test_another_worker_does_only_what_the_dead_one_has_not_reported(obs: ObsServer, tmp_path: Path) -> None:
+    obs.faults.append(ObsFault("hang", "PUT", "/out/c", times=1))
+    pool = started(obs.url, PROCESSES)
+    pool.submit(batch(tmp_path, "a", "b", "c", "d"))
+    assert [one.number for one in outcomes(pool, 2)] == [0, 1]
+    os.kill(workers()[0], signal.SIGKILL)  # the first gets the first batch
+    assert [(one.number, one.error) for one in outcomes(pool, 2)] == [(2, None), (3, None)]
+    pool.close()
+    sent = [one.path for one in obs.seen if one.method == "PUT"]
+    assert sent.count("/bucket/out/a") == sent.count("/bucket/out/b") == 1
+    assert [entry.key for entry in obs_store(obs.url).list("bucket", "out/")] == [f"out/{x}" for x in "abcd"]
