@@ -268,6 +268,7 @@ class TestUploads:
         (tmp_path / "out").mkdir()
         for name in ("a", "b"):
             (tmp_path / "out" / name).touch()
+        (tmp_path / "out" / "empty").mkdir()
         asked: List[str] = []
 
         def wanted(path: str, local: object) -> bool:
@@ -276,7 +277,7 @@ class TestUploads:
 
         found = uploads(tmp_path, bucket(), route("out", "out/"), choice=UploadChoice(wanted=wanted))
         assert [copy.local.name for copy in found.copies()] == ["b"]
-        assert asked == [f"{tmp_path}/out/a", f"{tmp_path}/out/b"]
+        assert asked == [f"{tmp_path}/out/a", f"{tmp_path}/out/b", f"{tmp_path}/out/empty"]
         found.close()
 
     def test_outputs_must_not_overlap(self, tmp_path: Path) -> None:
