@@ -13,7 +13,7 @@ from path_mapping.named_tuple import NamedTuple
 from path_mapping.planning import Copy
 from path_mapping.stores import Credentials, SignedAccess, Store
 from path_mapping.transfer.jobs import Job
-from path_mapping.transfer.parts import MIB, RANGE, PoolSize, is_small, pool_size
+from path_mapping.transfer.parts import DOWN_ABREAST, MIB, RANGE, PoolSize, is_small, pool_size
 from path_mapping.transfer.progress import Progress, Tally
 from path_mapping.transfer.scheduler import Scheduler
 from path_mapping.workers import RetryPolicy, Troubled, start_pool, start_store_thread, untold
@@ -90,7 +90,10 @@ def move_files(
             )
         running: Optional[Scheduler] = None
         try:
-            running = Scheduler(pool, tally, cancel, work.done, work.failed, via.renewed, size.processes > 0)
+            running = Scheduler(
+                pool, tally, cancel, work.done, work.failed, via.renewed, size.processes > 0,
+                DOWN_ABREAST if work.down else 1,
+            )  # fmt: skip
             yield running
             whole, retries = whole + running.whole, retries + running.retries
         finally:

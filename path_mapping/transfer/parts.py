@@ -32,6 +32,9 @@ FILES_PER_CONNECTION = (
 )
 REQUESTS_OF_OBS = 10_000  # per second, the most that OBS answers to an account
 
+# Large files that are downloaded at once: threads that write to one take turns at its lock in the kernel, and
+# wait busily, for a sixth of the CPU time. Uploads go one by one: the first is whole soon.
+DOWN_ABREAST = 4
 BATCH = 64  # files that a thread gets at once, at most
 BATCH_BYTES = RANGE  # no more once it has so many; each batch wakes up two processes
 

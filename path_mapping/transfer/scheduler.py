@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from operator import length_hint
 from typing import Callable, Deque, Dict, Iterable, Iterator, Optional, Set, Tuple
 
 from path_mapping.errors import Cancelled, Expired, PathMappingError, Refused
@@ -33,9 +34,10 @@ class RunningJob:
 class Scheduler:
     """The jobs of one transfer on one pool.
 
-    `done` is called with each file that is complete, `failed` with each that is not. `renewed` returns new
-    credentials, or None; given what sleeps, it waits for them. `count_outcomes` counts the bytes of a unit
-    when it ends, for pools that do not report them earlier. Afterwards `whole` is the number of complete
+    Units are taken from so many files `abreast`, in turn. `done` is called with each file that is complete,
+    `failed` with each that is not. `renewed` returns new credentials, or None; given what sleeps, it waits
+    for them. `count_outcomes` counts the bytes of a unit when it ends, for pools that do not report them
+    earlier. Afterwards `whole` is the number of complete
     files, `retries` that of retried requests.
     """
 
@@ -48,10 +50,11 @@ class Scheduler:
         failed: Callable[[Copy, Exception], None],
         renewed: Callable[[Optional[Callable[[float], bool]]], Optional[Credentials]],
         count_outcomes: bool,
+        abreast: int,
     ) -> None:
         self._pool, self._tally, self._cancel = pool, tally, cancel
         self._done, self._failed, self._renewed = done, failed, renewed
-        self._count_outcomes = count_outcomes
+        self._count_outcomes, self._abreast = count_outcomes, abreast
         self.whole = self.retries = 0
         self._running: Set[RunningJob] = set()
         self._ready: Deque[Tuple[RunningJob, Iterator[Unit]]] = deque()
@@ -102,22 +105,25 @@ class Scheduler:
         return batch
 
     def _next_unit(self, source: Iterator[Job]) -> Optional[Unit]:
-        """A unit of a job that has begun, else the first of the next job."""
+        """A unit of the jobs that have begun, in turn; more of them begin as long as there are too few."""
         while True:
-            while self._ready:
-                running, units = self._ready[0]
+            job = next(source, None) if len(self._ready) < self._abreast else None
+            if job is not None:
+                running = RunningJob(job)
+                self._running.add(running)
+                self._ask(running, job.begin)
+            elif self._ready:
+                running, units = self._ready.popleft()
                 unit = next(units, None) if running.error is None or running.cleaning else None
+                if unit is not None and length_hint(units, 1):
+                    self._ready.append((running, units))
+                else:
+                    running.waiting -= 1
                 if unit is not None:
                     return self._handed_out(running, unit)
-                self._ready.popleft()
-                running.waiting -= 1
                 self._settle(running)
-            job = next(source, None)
-            if job is None:
+            else:
                 return None
-            running = RunningJob(job)
-            self._running.add(running)
-            self._ask(running, job.begin)
 
     def _handed_out(self, running: RunningJob, unit: Unit) -> Unit:
         running.outstanding += 1

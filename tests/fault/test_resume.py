@@ -57,6 +57,17 @@ class TestRanges:
         assert len(asked(obs, "GET", "/in/large")) == 3
         assert names(tmp_path / "in") == ["large"]
 
+    def test_several_are_fetched_abreast_and_sent_one_after_the_other(
+        self, store: ObsStore, obs: ObsServer, tmp_path: Path
+    ) -> None:
+        for name in ("a", "b"):
+            put(obs, f"in/{name}", LARGE, tmp_path)
+        fetch(store, tmp_path)
+        assert [path[-1] for path in asked(obs, "GET", "/in/")] == ["a", "b"] * 3
+        send(store, tmp_path, route("in", "out/"))
+        sent = [path[-1] for path in asked(obs, "PUT", "/out/")]
+        assert sent == ["a"] * (len(sent) // 2) + ["b"] * (len(sent) // 2)
+
     @pytest.mark.parametrize("kind", ["503", "reset", "cut", "ignore-range"])
     def test_only_a_failed_range_is_fetched_again(
         self, store: ObsStore, obs: ObsServer, tmp_path: Path, kind: str
