@@ -16,7 +16,7 @@ from path_mapping.transfer.jobs import Job
 from path_mapping.transfer.parts import DOWN_ABREAST, MIB, RANGE, PoolSize, is_small, pool_size
 from path_mapping.transfer.progress import Progress, Tally
 from path_mapping.transfer.scheduler import Scheduler
-from path_mapping.workers import RetryPolicy, Troubled, start_pool, start_store_thread, untold
+from path_mapping.workers import Pool, RetryPolicy, Troubled, start_pool, start_store_thread, untold
 
 PROBES = 2  # small files that go first, one by one: the time of the second is the round trip time
 PROBED = 500  # files among which the smallest are searched
@@ -82,12 +82,7 @@ def move_files(
     @contextmanager
     def scheduler(size: PoolSize) -> Iterator[Scheduler]:
         nonlocal whole, retries
-        if via.access is None:
-            pool = start_store_thread(via.store, cancel, tally.moved, via.patience, via.troubled)
-        else:
-            pool = start_pool(
-                via.access, size.processes, size.threads, size.ahead, tally.moved, via.patience, via.troubled
-            )
+        pool = _started(via, size, cancel, tally)
         running: Optional[Scheduler] = None
         try:
             running = Scheduler(
@@ -120,6 +115,14 @@ def move_files(
         with scheduler(size) as all_of_them:
             all_of_them.run(jobs(copies), left)
     return whole, retries
+
+
+def _started(via: StoreAccess, size: PoolSize, cancel: threading.Event, tally: Tally) -> Pool:
+    if via.access is None:
+        return start_store_thread(via.store, cancel, tally.moved, via.patience, via.troubled)
+    return start_pool(
+        via.access, size.processes, size.threads, size.ahead, tally.moved, via.patience, via.troubled
+    )
 
 
 def _smallest(copies: Sequence[Copy]) -> List[Copy]:

@@ -11,7 +11,7 @@ import threading
 from typing import Tuple
 
 from path_mapping.stores import Access, Credentials
-from path_mapping.workers.channel import Channel
+from path_mapping.workers.message_socket import MessageSocket
 from path_mapping.workers.rate_limit import RateLimiter
 from path_mapping.workers.retry import RetryPolicy
 from path_mapping.workers.thread_pool import Batch, Outcomes, ThreadPool, data_path_threads
@@ -23,7 +23,7 @@ REPORT_SECONDS = 0.5  # between two reports of what long batches have done
 def main(handle: int) -> None:
     """Runs until the parent closes its end of the connection, whose other end is `handle`."""
     end_with_parent()
-    connection = Channel(socket.socket(fileno=handle))
+    connection = MessageSocket(socket.socket(fileno=handle))
     sending = threading.Lock()
 
     def send(message: object) -> None:
@@ -44,7 +44,7 @@ def main(handle: int) -> None:
             send(done)
 
 
-def _listen(connection: Channel, pool: ThreadPool, limiter: RateLimiter) -> None:
+def _listen(connection: MessageSocket, pool: ThreadPool, limiter: RateLimiter) -> None:
     """Takes the parent's messages until it closes the connection, then ends this process at once."""
     with contextlib.suppress(EOFError, OSError):
         while True:

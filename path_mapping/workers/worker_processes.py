@@ -13,7 +13,7 @@ from typing import Dict, List, Set
 
 from path_mapping.errors import WorkersLost
 from path_mapping.stores import Access, Credentials, Unit
-from path_mapping.workers.channel import Channel
+from path_mapping.workers.message_socket import MessageSocket
 from path_mapping.workers.retry import RetryPolicy, Trouble, Troubled
 from path_mapping.workers.thread_pool import Batch, Outcomes, Pool
 
@@ -33,7 +33,7 @@ class WorkerProcess:
 
     def __init__(self, access: Access, threads: int, ahead: int, patience: RetryPolicy) -> None:
         ours, theirs = socket.socketpair()
-        self.connection = Channel(ours)
+        self.connection = MessageSocket(ours)
         try:
             # Not `multiprocessing`, which would run the caller's main program again. In a session of its own:
             # this process answers a signal to its process group, the worker must not.

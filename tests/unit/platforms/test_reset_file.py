@@ -75,7 +75,7 @@ def test_what_is_no_document_is_a_moment_of_its_writing(text: str) -> None:
     st.dictionaries(
         st.sampled_from(["RankList", "RetryTime", "FaultFlushing", "GracefulExit", "RestartFaultProcess"]),
         st.recursive(
-            st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+            st.none() | st.booleans() | st.integers(max_value=2**70) | st.text(max_size=3),
             lambda inner: (
                 st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["RankId", "Status"]), inner)
             ),

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from path_mapping.workers.channel import Channel
+from path_mapping.workers.message_socket import MessageSocket
 
-Ends = Tuple[Channel, Channel]
+Ends = Tuple[MessageSocket, MessageSocket]
 
 
 @pytest.fixture
 def ends() -> Iterator[Ends]:
-    one, other = (Channel(end) for end in socket.socketpair())
+    one, other = (MessageSocket(end) for end in socket.socketpair())
     yield one, other
     one.close()
     other.close()
@@ -27,7 +27,7 @@ def ends() -> Iterator[Ends]:
     st.lists(st.one_of(st.none(), st.text(), st.binary(max_size=3000), st.lists(st.integers())), max_size=6)
 )
 def test_messages_arrive_whole_and_in_order(messages: list[object]) -> None:
-    one, other = (Channel(end) for end in socket.socketpair())
+    one, other = (MessageSocket(end) for end in socket.socketpair())
     for message in messages:
         one.send(message)
     one.close()
@@ -50,7 +50,7 @@ def test_half_a_message_is_the_end() -> None:
     raw, end = socket.socketpair()
     raw.sendall((100).to_bytes(8, "big") + b"half of it")
     raw.close()
-    other = Channel(end)
+    other = MessageSocket(end)
     with pytest.raises(EOFError, match="the other end was closed"):
         other.receive()
     other.close()

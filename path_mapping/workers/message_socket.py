@@ -10,7 +10,7 @@ from typing import Any
 _LENGTH = struct.Struct("!Q")
 
 
-class Channel:
+class MessageSocket:
     """One end of a connection; each message is a pickle, with its length in bytes before it.
 
     Not the `Connection` of `multiprocessing`, whose import takes a quarter of the start of a worker. For one
