@@ -12,6 +12,7 @@ from path_mapping.planning.record import is_record
 from path_mapping.stores import Access, Credentials, Store
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.transfer import Progress, Transferred, download, upload
+from tests.functional.node import alive
 
 if TYPE_CHECKING:
     import pytest
@@ -98,7 +99,7 @@ def workers() -> List[int]:
 def is_worker(pid: int) -> bool:
     """Whether it is a worker process of a transfer, and runs."""
     try:
-        line, status = (Path(f"/proc/{pid}/{name}").read_text() for name in ("cmdline", "stat"))
+        line = Path(f"/proc/{pid}/cmdline").read_text()
     except OSError:
         return False
-    return "path_mapping.workers.worker_process" in line and status.rpartition(")")[2].split()[0] != "Z"
+    return "path_mapping.workers.worker_process" in line and alive(pid)

@@ -209,12 +209,11 @@ class HttpConnection:
     def _text_line(self) -> bytes:
         taken: List[bytes] = []
         while True:
-            piece = bytes(self._view[self._start : self._end])
-            found = piece.find(b"\n")
+            found = self._buffer.find(b"\n", self._start, self._end)
+            taken.append(bytes(self._view[self._start : self._end if found < 0 else found]))
             if found >= 0:
-                self._start += found + 1
-                return b"".join([*taken, piece[:found]]).rstrip(b"\r")
-            taken.append(piece)
+                self._start = found + 1
+                return b"".join(taken).rstrip(b"\r")
             if sum(map(len, taken)) > LONGEST_HEAD:
                 raise ConnectionFailed("a line of the response is too long")
             self._start, self._end = 0, self._receive(0, len(self._view), False)

@@ -12,6 +12,7 @@ import pytest
 from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
 from path_mapping.stores import Access, PutFile
 from path_mapping.workers import Batch, Outcome, Pool, RetryPolicy, start_pool, untold
+from tests.functional.node import eventually
 from tests.transfers import KEYS, obs_store, workers, write
 
 THREADS, PROCESSES = 0, 2
@@ -32,11 +33,13 @@ def batch(base: Path, *names: str) -> Batch:
 def outcomes(pool: Pool, count: int) -> List[Outcome]:
     """So many outcomes, and those that came with them."""
     found: List[Outcome] = []
-    for _ in range(300):
-        found += pool.outcomes(0.1)
-        if len(found) >= count:
-            return found
-    raise AssertionError(f"{len(found)} of {count} outcomes in half a minute")
+
+    def enough() -> bool:
+        found.extend(pool.outcomes(0.1))
+        return len(found) >= count
+
+    eventually(enough, f"{count} outcomes")
+    return found
 
 
 @pytest.mark.parametrize("processes", [THREADS, PROCESSES])
