@@ -37,8 +37,6 @@ import ma_boot.cli
 moment("click")
 import ma_boot.__main__, ma_boot.cli.run
 moment("the command line: its modules, the options")
-from ma_boot.lean_imports import import_library
-import_library()
 import ma_boot.cli.execute as execute
 moment("the modules of a job")
 import contextlib, json, sys
@@ -71,29 +69,12 @@ with open(target, "w") as file:
     json.dump([(name, after - before) for name, before, after in moments], file)
 sys.exit(code)
 """.replace("RUN", RUN)
-# Counts the classes of values that are made, and the seconds that it takes.
-CLASSES = """
-import time
-from path_mapping import named_tuple
-made, spent = 0, 0.0
-meta = type(named_tuple.NamedTuple)
-make = meta.__new__
-def timed(*arguments):
-    global made, spent
-    began = time.perf_counter()
-    try:
-        return make(*arguments)
-    finally:
-        made, spent = made + 1, spent + time.perf_counter() - began
-meta.__new__ = timed
-"""
 IMPORTS = {
-    "a job": "import ma_boot.cli.run; ma_boot.lean_imports.import_library()\n"
-    "import ma_boot.cli.execute, ma_boot.reporting.page",
+    "a job": "import ma_boot.cli.run, ma_boot.cli.execute, ma_boot.reporting.page",
     "a download that has nothing to do": "import path_mapping.stores.obs_store, path_mapping.transfer",
     "honcho": "import honcho.command",
 }
-KINDS = ("of Python", "of packages", "its own", "in these, to make classes of values")
+KINDS = ("of Python", "of packages", "its own")
 COMPLETION = {"_MA_BOOT_COMPLETE": "bash_complete", "COMP_WORDS": "ma_boot --re", "COMP_CWORD": "1"}
 COMMANDS: Dict[str, Sequence[str]] = {
     "`python -I -c pass`": ["-I", "-c", "pass"],
@@ -152,12 +133,9 @@ def imports(directory: Path) -> Dict[str, float]:
         argv = [sys.executable, "-X", "importtime", "-c", program]
         done = subprocess.run(argv, cwd=directory, stderr=subprocess.PIPE, text=True, check=True)
         modules = re.findall(r"^import time: +(\d+) \|.*\| +(\w+)", done.stderr, re.MULTILINE)
-        for kind in KINDS[:-1]:
+        for kind in KINDS:
             spent = [int(own) for own, module in modules if kind_of(module) == kind]
             found[f"{name}|{kind}|{len(spent)}"] = sum(spent) / 1000
-        counted = [sys.executable, "-c", f"{CLASSES}\n{program}\nprint(made, spent * 1000)"]
-        made, spent_ms = subprocess.check_output(counted, cwd=directory, text=True).split()
-        found[f"{name}|{KINDS[-1]}|{made}"] = float(spent_ms)
     return found
 
 

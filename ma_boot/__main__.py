@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import os
-import sys
-from typing import NoReturn
+import signal
+
+
+def _end_at_once(signum: int, frame: object) -> None:
+    """Nothing has been started yet, or everything has ended."""
+    os._exit(128 + signum)
+
+
+# Before any other import. The kernel drops signals that the first process of a container does not handle, and
+# Python turns a Ctrl-C into a traceback of the import that it meets. A job's `SignalInbox` takes both over.
+_HANDLED = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT) if os.getpid() == 1 else ()
+for _signum in (signal.SIGINT, *_HANDLED):
+    if signal.getsignal(_signum) in (signal.SIG_DFL, signal.default_int_handler):  # not: ignored, as by nohup
+        signal.signal(_signum, _end_at_once)
+
+import contextlib  # noqa: E402
+import gc  # noqa: E402
+import sys  # noqa: E402
+from typing import NoReturn  # noqa: E402
 
 gc.set_threshold(50_000)  # what is imported is no garbage: to look through it takes a start 6 ms of 100
 
@@ -20,7 +35,12 @@ def run() -> NoReturn:
     still waiting for the network are daemons.
     """
     _open_standard_streams()
+    handled = signal.getsignal(signal.SIGINT) is _end_at_once
+    if handled:  # commands clean up as they end by a Ctrl-C
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     code = main()
+    if handled:
+        signal.signal(signal.SIGINT, _end_at_once)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):  # the reader has gone
             if stream is not None:  # as it was closed at the start

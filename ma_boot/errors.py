@@ -8,6 +8,7 @@
     ├── StoreUnavailable    69  OBS does not answer, or rejects the credentials
     ├── InternalError       70  an unexpected exception, with its traceback
     ├── CannotCreate        73  a directory or file cannot be created
+    ├── LimitReached        73  no further process, thread or open file is allowed here
     ├── OutputLost          74  an output could not be uploaded
     ├── RankTableTimeout    75  the rank table was not completed in time
     ├── NodesLate           75  other nodes did not come to agree on a checkpoint
@@ -24,6 +25,7 @@ A process of the training that fails is not an error here but a value, `RunResul
 from __future__ import annotations
 
 import signal
+import traceback
 from enum import IntEnum
 from typing import Sequence
 
@@ -92,14 +94,18 @@ class InternalError(BootError):
     @classmethod
     def of(cls, error: BaseException) -> InternalError:
         """The internal error that this exception is: what it says first, then its traceback."""
-        import traceback  # loaded only if it is needed
-
         lines = "".join(traceback.format_exception(type(error), error, error.__traceback__)).rstrip("\n")
         return cls(f"internal error of ma_boot {__version__}: {described(error)}\n{lines}")
 
 
 class CannotCreate(BootError):
     """A directory or file cannot be created: no permission, full disk, name in use."""
+
+    exit_code = ExitCode.CANNOT_CREATE
+
+
+class LimitReached(BootError):
+    """A process, a thread or a file cannot be had: a limit of this user, or of the container, is reached."""
 
     exit_code = ExitCode.CANNOT_CREATE
 

@@ -1,58 +1,182 @@
-"""Keeps secrets out of everything that is printed or written."""
+"""Keeps secrets out of everything that is printed, written or sent.
+
+There is one rule for what a secret is, `is_secret`, and one function that takes secrets out of texts and of
+JSON values, `masked`. Whatever writes text of ma_boot's own calls it where the text leaves the process.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import Dict, List, Mapping, Optional, Sequence
+from functools import lru_cache
+from typing import Any, Collection, Dict, List, Mapping, Match, Optional, Sequence, Set, Tuple
+from urllib.parse import quote
 
 MASK = "******"
-# Compiled by `re` where they are used first: not at every start.
-_SECRET_NAME = r"(?i)secret|token|passw|credential|private|signature|(^|_)(ak|sk)(_|$)|access_?key|api_?key"
-_URL_LOGIN = r"(?<=://)[^/@\s]+(?=@)"
 _SHORTEST_SECRET = 6  # a shorter value would match too much text that is not secret
-_SECRETS_IN_TEXT = (  # each in linear time for any text
-    r"(?<=://)()[^/@\s\"'<>]+(?=@)",
-    r"(?i)([?&](?:signature|awsaccesskeyid|accesskeyid|x-(?:amz|obs)-[a-z-]+|token|sig)=)[^&\s\"'<>]+",
-    r"(?i)(\bauthorization[\"']?\s{0,8}[:=]\s{0,8}[\"']?)[^\"'\r\n]+",
-    r"(?i)((?:secret|token|passw|credential|private_?key|access_?key|api_?key|signature)[\w.-]{0,40}[\"']?"
-    r"\s{0,8}[=:]\s{0,8}[\"']?)(?![\d.,e+-]+\b)[^\s\"',;&<>]{8,}",
+_PASSWORD, _KEY, _OTHER = "password", "key", "other"
+# Patterns are compiled by `re` where they are used first: not at every start.
+_WORDS = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+"  # of a name: between `_`, `-`, `.` and digits, and in camelCase
+_PASSWORDS = ("password", "passwd", "passphrase")  # of a word: how it ends
+_SECRETS = ("secret", "credential", "token")
+_SINGLE = ("signature", "sig", "authorization")
+_KEYS = ("apikey", "accesskey", "secretkey", "privatekey")
+# `key` after one of these words is a secret, and after `sort` or `image` none.
+_KEYS_OF = {
+    "access", "account", "aes", "anthropic", "api", "app", "auth", "aws", "azure", "comet", "dashscope",
+    "deepseek", "deploy", "encryption", "git", "github", "hf", "hmac", "huawei", "huggingface", "hw",
+    "iam", "kaggle", "licence", "license", "master", "minio", "neptune", "obs", "openai", "private",
+    "secret", "service", "signing", "ssh", "subscription", "swanlab", "wandb",
+}  # fmt: skip
+# `token` after one of these is what a tokenizer makes.
+_TOKENS_OF_TEXTS = {
+    "audio", "bos", "bot", "cls", "end", "eos", "eot", "image", "mask", "max", "min", "new", "num", "pad",
+    "per", "prompt", "sep", "special", "start", "stop", "unk", "video",
+}  # fmt: skip
+# The last words of names whose values only say something about a secret.
+_ABOUT_SECRETS = {
+    "count", "dir", "directory", "endpoint", "env", "expires", "expiry", "file", "folder", "host", "kind",
+    "len", "length", "limit", "mode", "name", "path", "policy", "port", "size", "timeout", "ttl", "type",
+    "uri", "url", "version",
+}  # fmt: skip
+_PLAIN = r"(?i:true|false|yes|no|on|off|none|null|auto|nan|inf)|\$[A-Z_][A-Z0-9_]*|\$[({].*"
+_NUMBER = r"[+-]?\d[\d_,.]{0,15}(?:[eE][+-]?\d{1,3})?(?:[kKMGTP]i?)?B?"
+_PATH = r"(?:~|\.\.?)?(?:/[\w.@-]{1,32}){2,}/?"
+# In texts: an option and its value, or a name, then `=` or `:`.
+_NAMED = (
+    r"(?<![\w.-])(?:(-{1,2}[A-Za-z][\w.-]*)(?:\\?[\"'])?(?:[ \t]*(=|:)[ \t]*|,?\s+)"
+    r"|\.?([A-Za-z_][\w.-]*)(?:\\?[\"']\]?)?[ \t]*(=(?![=~])|:(?!//))[ \t]*)"
 )
+_QUOTED = r"(?m)[bfru]{0,2}(\\*[\"'])(.*?)(?:(?<!\\)\1|$)"  # to its end, or that of the line
+_BARE = r"[^\s\"'<>;&]+"
+_REST_OF_LINE = r"[^\"'\r\n]+"
+_BEARER = r"\b(Bearer +)[\w.~+/=-]{8,}"
+_URL_LOGIN = r"(?<=://)[^/\s\"'<>]+(?=@)"
+# `user:password@host`, and not the digest of an image.
+_LOGIN = r"(?<![\w.+%-])([\w.+%-]{1,64}:)(?!//)[^/\s\"'<>]{1,128}(?=@(?!sha\d)[\w\[])"
+_STEMS = ("key", "pass", "pwd", "secret", "credential", "token", "sig", "authorization")
+_SHORT_STEMS = r"(?<![A-Za-z])[as]k(?![a-z])|[AS][Kk](?![a-z])"
+
+_known: Tuple[str, ...] = ()  # values that are masked wherever they stand, the longest first
 
 
-def masked(environ: Mapping[str, Optional[str]]) -> Dict[str, Optional[str]]:
-    """The variables, with masked values of those with a secret's name, and masked logins in URLs."""
-    return {
-        name: MASK if value and re.search(_SECRET_NAME, name) else value and without_logins(value)
-        for name, value in environ.items()
-    }
+def remember_secrets(
+    environ: Mapping[str, str], names: Collection[str] = (), *, afresh: bool = False
+) -> None:
+    """From now on the values of secret variables, and of those in `names`, are masked wherever they stand.
+
+    `afresh` forgets those of before.
+    """
+    global _known
+    more = secret_values({name: value for name, value in environ.items() if name not in names})
+    named = [environ[name] for name in names if len(environ.get(name, "")) >= _SHORTEST_SECRET]
+    _known = tuple(sorted({*(() if afresh else _known), *more, *named}, key=len, reverse=True))
 
 
-def looks_secret(name: str) -> bool:
-    """Whether a variable of this name holds a secret."""
-    return bool(re.search(_SECRET_NAME, name))
+def is_secret(name: str, value: str) -> bool:
+    """Whether the value of a variable, option or field of this name is a secret.
+
+    The words of the name tell: `OBS_SK`, `--api-key`, `wandb.apiKey`. Numbers (`MAX_TOKENS=4096`), booleans,
+    paths (`PASSWORD_FILE=/run/secrets/pw`), references of a shell (`$HF_TOKEN`) and tokenizers are none. A
+    number may be a password, and what looks like a path may be a key.
+    """
+    kind, value = _kind(name), value.strip(" \t[](){},")
+    if not kind or not value or re.fullmatch(_PLAIN, value):
+        return False
+    if kind != _PASSWORD and re.fullmatch(_NUMBER, value):
+        return False
+    return kind == _KEY or not re.fullmatch(_PATH, value)
+
+
+@lru_cache(maxsize=1024)
+def _kind(name: str) -> str:
+    """What kind of a secret a name stands for; empty for none."""
+    lower = name.lower()
+    if not any(stem in lower for stem in ("ak", "sk", *_STEMS)):
+        return ""
+    words = [word.lower() for word in re.findall(_WORDS, name[:200])]
+    if not words or words[-1] in _ABOUT_SECRETS or words == ["secrets"]:  # which lists names of variables
+        return ""
+    kinds = {_kind_of_word(word, before) for before, word in zip(("", *words), words)}
+    return next((kind for kind in (_PASSWORD, _KEY, _OTHER) if kind in kinds), "")
+
+
+def _kind_of_word(word: str, before: str) -> str:
+    """What kind of a secret a word of a name stands for, after the word `before` it; empty for none."""
+    one = word[:-1] if word.endswith("s") else word
+    if word in ("pass", "passw", "pwd") or one.endswith(_PASSWORDS):
+        return _PASSWORD
+    if one in ("ak", "sk") or one.endswith(_KEYS) or (one == "key" and before in _KEYS_OF):
+        return _KEY
+    of_a_text = one == "token" and before in _TOKENS_OF_TEXTS
+    return _OTHER if one in _SINGLE or (one.endswith(_SECRETS) and not of_a_text) else ""
+
+
+def without_secret_variables(environ: Mapping[str, str]) -> Dict[str, str]:
+    """The environment for a tool that looks at the machine, or at a process: it needs no secret."""
+    return {name: value for name, value in environ.items() if not is_secret(name, value)}
+
+
+def secret_values(environ: Mapping[str, str]) -> List[str]:
+    """The values of the secret variables, the longest first; also each of their lines, and as in a URL."""
+    found: Set[str] = set()
+    for name, value in environ.items():
+        if is_secret(name, value):
+            found.update((value, *map(str.strip, value.splitlines())))
+    for value in tuple(found):
+        if not re.fullmatch(r"[\w.~-]*", value):
+            found.add(quote(value, safe=""))
+    return sorted((value for value in found if len(value) >= _SHORTEST_SECRET), key=len, reverse=True)
+
+
+def masked(value: Any, name: str = "") -> Any:
+    """A JSON value without secrets: in a dict by the names, in a list as words of a command line, in texts.
+
+    `name` is that of the value itself. A dict with `name` and `value`, as in lists of variables, counts as
+    one variable. Numbers, booleans and None stay.
+    """
+    if isinstance(value, str):
+        return MASK if is_secret(name, value) else without_secrets(value)
+    if isinstance(value, Mapping):
+        variable = value.get("name")
+        names = {"value": variable} if isinstance(variable, str) else {}
+        return {one: masked(part, str(names.get(one, one))) for one, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        if all(isinstance(part, str) for part in value) and not _kind(name):
+            return without_secret_words(value)
+        return [masked(part, name) for part in value]
+    return value
 
 
 def without_secret_words(words: Sequence[str]) -> List[str]:
-    """The words of a command line with masked values of options and variables with a secret's name.
-
-    `--token X`, `--token=X` and `TOKEN=X`; numbers are kept (`--max-tokens 4096`), and tokenizers.
-    """
-    shown = []
-    secret_follows = False
+    """The words of a command line with masked values of options and variables with a secret's name:
+    `--token X`, `--token=X`, `TOKEN=X`; and without the secrets in the text of each word."""
+    shown: List[str] = []
+    option = ""  # whose value comes next
     for word in words:
         name, equals, value = word.partition("=")
-        secret = looks_secret(name) and not re.search(r"(?i)tokeni[sz]|[\s/]", name)
-        if secret_follows and not word.startswith("-") and not _is_number(word):
-            word, secret = MASK, False
-        elif secret and equals and not _is_number(value):
+        if option and not word.startswith("-") and is_secret(option, word):
+            word = MASK
+        elif equals and re.fullmatch(r"[+~-]{0,2}[\w.-]+", name) and is_secret(name, value):
             word = name + equals + MASK
+        else:
+            word = without_secrets(word)
         shown.append(word)
-        secret_follows = secret and not equals and word.startswith("-")
+        option = name if name.startswith("-") and not equals else ""
     return shown
 
 
-def _is_number(word: str) -> bool:
-    return bool(re.fullmatch(r"[\d.,e+-]*", word))
+def without_secrets(text: str, values: Sequence[str] = ()) -> str:
+    """The text without what `remember_secrets` knows and these values, without logins and signatures in URLs,
+    and without what is written as `secret=...`, `--sk ...`, `"token": "..."`, `password: ...` or the like."""
+    for value in (*values, *_known):
+        if value in text:
+            text = text.replace(value, MASK)
+    if "@" in text:
+        text = re.sub(_LOGIN, rf"\1{MASK}", without_logins(text))
+    lower = text.lower()
+    if any(stem in lower for stem in _STEMS) or re.search(_SHORT_STEMS, text):
+        text = _without_named(text)
+    return re.sub(_BEARER, rf"\1{MASK}", text) if "Bearer " in text else text
 
 
 def without_logins(text: str) -> str:
@@ -60,19 +184,38 @@ def without_logins(text: str) -> str:
     return re.sub(_URL_LOGIN, MASK, text)
 
 
-def secret_values(environ: Mapping[str, str]) -> List[str]:
-    """The values of the variables with a secret's name, the longest first."""
-    found = {v for n, v in environ.items() if re.search(_SECRET_NAME, n) and len(v) >= _SHORTEST_SECRET}
-    return sorted(found, key=len, reverse=True)
+def _without_named(text: str) -> str:
+    """The text with masked values behind names of secrets; in linear time for any text."""
+    pieces: List[str] = []
+    done = 0
+    for pair in re.finditer(_NAMED, text):
+        if pair.start() < done:
+            continue
+        found = _value_of(pair)
+        if found is not None:
+            begin, done, before = *found, done
+            pieces += (text[before:begin], MASK)
+    return "".join((*pieces, text[done:]))
 
 
-def without_secrets(text: str, values: Sequence[str]) -> str:
-    """The text with these values masked, and logins and signatures in URLs, and what is written as
-    `secret=...`, `token: ...` or the like. Numbers are kept (`tokens: 4096`)."""
-    for value in values:
-        text = text.replace(value, MASK)
-    if ":" not in text and "=" not in text:  # each pattern has one of them, and takes its time to compile
-        return text
-    for pattern in _SECRETS_IN_TEXT:
-        text = re.sub(pattern, lambda found: found.group(1) + MASK, text)
-    return text
+def _value_of(pair: Match[str]) -> Optional[Tuple[int, int]]:
+    """Where the secret behind a name begins and ends; None if there is none."""
+    option, mark, name, other_mark = pair.groups()
+    name, mark, text, begin = option or name, mark or other_mark, pair.string, pair.end()
+    kind = _kind(name)
+    if not kind:
+        return None
+    quoted = re.compile(_QUOTED).match(text, begin)
+    if quoted is not None:
+        return quoted.span(2) if is_secret(name, quoted[2]) else None
+    is_header = name.lower().endswith("authorization")
+    bare = re.compile(_REST_OF_LINE if is_header else _BARE).match(text, begin)
+    if bare is None:
+        return None
+    value = bare[0].rstrip(".,:)]}\\")
+    if not mark and value.startswith("-"):  # another option
+        return None
+    prose = mark == ":" and kind != _KEY and not is_header and value.isalpha()
+    if prose and re.compile(r"[.,:)]?[ \t]+[^\s#]").match(text, begin + len(value)):
+        return None  # `token: expected 16 characters`
+    return (begin, begin + len(value)) if value and is_secret(name, value.partition(",")[0]) else None

@@ -9,6 +9,7 @@ PathMappingError
 ├── TransferFailed        files failed, after all others were tried
 ├── Cancelled             the caller cancelled the transfer
 ├── WorkersLost           all worker processes died: OOM-killed, or killed by somebody
+│   └── NoWorkers         no thread or process can be started for a transfer
 ├── SetDamaged            a checkpoint set is not, or no longer, what its manifests say
 ├── SetUnusable           this job cannot go on from the newest checkpoint set
 ├── NodesMissing          other nodes did not come in time to agree on a checkpoint set
@@ -17,6 +18,7 @@ PathMappingError
     ├── Replaced          412: the object has changed since it was listed
     ├── Refused           401, 403: wrong credentials, or no permission
     │   └── Expired       403: credentials that have expired; new ones may help
+    ├── Rejected          400, 405, 409, 416, ...: not possible as it is, or not to be sent
     └── Unreachable       network, timeout, 408, 5xx, a corrupt response: a retry may help
         ├── SlowDown      429, 503: too many requests; a later retry may help
         ├── Corrupted     content changed on the way; a few retries may help
@@ -25,11 +27,17 @@ PathMappingError
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional, Sequence, Tuple
-
-from path_mapping.named_tuple import NamedTuple
+from typing import Any, Callable, NamedTuple, Optional, Sequence, Tuple
 
 MOST_LISTED = 20  # lines of a message
+
+
+def printable(text: str) -> str:
+    """The text, such as a key or name, on one line, without characters that control a terminal."""
+    if text.isprintable():  # nearly always
+        return text
+    clean = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+    return clean.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 class PathMappingError(Exception):
@@ -92,6 +100,10 @@ class WorkersLost(PathMappingError):
     """All worker processes died. Complete files stay, and a later run continues from there."""
 
 
+class NoWorkers(WorkersLost):
+    """No thread or process can be started for a transfer: a limit of this user or container is reached."""
+
+
 class SetDamaged(PathMappingError):
     """A checkpoint set is not, or no longer, what its manifests say."""
 
@@ -105,7 +117,13 @@ class NodesMissing(PathMappingError):
 
 
 class StoreError(PathMappingError):
-    """The store refused or failed. The message names the operation and the object, never a credential."""
+    """The store refused or failed. The message names the operation and the object, never a credential.
+
+    It is printable, whatever the key has, and whatever the response has that it quotes.
+    """
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(printable(message))
 
 
 class NotFound(StoreError):
@@ -124,6 +142,10 @@ class Expired(Refused):
     """
 
     wait: Optional[Callable[[Callable[[float], bool]], bool]] = None
+
+
+class Rejected(StoreError):
+    """The request is not possible as it is: neither other credentials nor a retry help."""
 
 
 class Replaced(StoreError):
@@ -163,7 +185,7 @@ class Failure(NamedTuple):
     error: Exception
 
     def __str__(self) -> str:
-        return f"{' -> '.join(filter(None, (self.source, self.target)))}: {self.error}"
+        return f"{printable(' -> '.join(filter(None, (self.source, self.target))))}: {self.error}"
 
 
 class TransferFailed(PathMappingError):

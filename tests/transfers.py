@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Union
 
 from path_mapping.mapping import ObsUrl, Route
 from path_mapping.planning.record import is_record
@@ -81,8 +81,9 @@ def names_are_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every host below example.com is this machine, so that buckets have names."""
     real = socket.getaddrinfo
 
-    def resolve(host: bytes, *args: object, **settings: object) -> object:
-        here = "127.0.0.1" if host.endswith(b".example.com") else host
+    def resolve(host: Union[bytes, str], *args: object, **settings: object) -> object:
+        name = host.decode() if isinstance(host, bytes) else host
+        here = "127.0.0.1" if name.endswith(".example.com") else host
         return real(here, *args, **settings)  # type: ignore[arg-type]
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)

@@ -20,6 +20,7 @@ from typing import (
     Dict,
     List,
     Mapping,
+    NamedTuple,
     Optional,
     Set,
 )
@@ -29,7 +30,6 @@ from ma_boot.channel.protocol import Address, Handshake
 from ma_boot.channel.wire import Dropped, Wire, connected, listener
 from ma_boot.processes import SignalInbox
 from ma_boot.supervisor import PeerMessage
-from path_mapping.named_tuple import NamedTuple
 
 EXCHANGE_SECONDS = 2.0  # for a whole connection, from the first byte to the last
 CONNECT_SECONDS = 1.5
@@ -79,7 +79,11 @@ class NodeChannel:
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(lambda loop, context: None)  # nothing of it concerns the training
         self._thread = threading.Thread(target=self._run, name="channel", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:
+            self._end()
+            raise
 
     def meet(self, addresses: Mapping[int, Address]) -> None:
         """Where the other nodes listen; what was told before is sent now."""
@@ -149,9 +153,12 @@ class NodeChannel:
                 task.cancel()
             with contextlib.suppress(Exception):
                 self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-            if self._listener is not None:
-                self._listener.close()
-            self._loop.close()
+            self._end()
+
+    def _end(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+        self._loop.close()
 
     async def _accept(self, listener: socket.socket) -> None:
         accepted = 0

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, Iterable, List, Mapping, Optional, Sequence
+from typing import Any, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 
+from ma_boot.redact import without_secrets
 from ma_boot.reporting import RunResult, WorkerExit, last_exception, output_of_failed_rank, own_words
-from path_mapping.named_tuple import NamedTuple
 
 MOST_FAILURES = 16  # of a node
 MOST_LINES_AFTER = 15  # after the exception of a rank that has not ended by itself
@@ -67,7 +67,7 @@ def _failure(ended: WorkerExit, node: int) -> Optional[JobFailure]:
     out_of_memory = (
         f"out of memory: {ended.oom}" if ended.oom is not None else None
     )  # its output knows nothing
-    words = out_of_memory or exception or own_words(output) or how
+    words = without_secrets(out_of_memory or exception or own_words(output) or how)
     return JobFailure(node, ended.rank, ended.code, readable(words), ended.ended_ns / 1e9, evidence)
 
 

@@ -18,9 +18,7 @@ import hashlib
 import hmac
 import json
 import struct
-from typing import Any, Mapping, Optional, Tuple
-
-from path_mapping.named_tuple import NamedTuple
+from typing import Any, Mapping, NamedTuple, Optional, Tuple
 
 MAGIC = b"maboot1\n"
 NONCE = 16

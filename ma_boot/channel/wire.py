@@ -7,10 +7,9 @@ import contextlib
 import errno
 import socket
 import time
-from typing import Any, Awaitable, Iterator, Optional, Tuple
+from typing import Any, Awaitable, Iterator, NamedTuple, Optional, Tuple
 
 from ma_boot.channel.protocol import Address
-from path_mapping.named_tuple import NamedTuple
 
 WAITING = 128  # connections that the kernel keeps until they are accepted
 
@@ -61,7 +60,11 @@ def _places(own: Address) -> Iterator[Tuple[int, Tuple[Any, ...]]]:
 async def connected(loop: asyncio.AbstractEventLoop, to: Address, seconds: float) -> Optional[socket.socket]:
     """A connection to the first address of a node that answers within so many seconds; None if none does."""
     until = time.monotonic() + seconds
-    for family, kind, number, _, address in await loop.getaddrinfo(to.host, to.port, type=socket.SOCK_STREAM):
+    try:  # at once: the threads that look up names may all be waiting for a name server
+        places = socket.getaddrinfo(to.host, to.port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        places = await loop.getaddrinfo(to.host, to.port, type=socket.SOCK_STREAM)
+    for family, kind, number, _, address in places:
         connection = socket.socket(family, kind, number)
         try:
             connection.setblocking(False)

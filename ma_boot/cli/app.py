@@ -10,13 +10,14 @@ import signal
 import sys
 from collections import UserDict
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence
 
 import click
 
 from ma_boot import __version__
 from ma_boot.cli.help import Group, whole_output
 from ma_boot.errors import BootError, ConfigError, ExitCode, InternalError, Stopped
+from ma_boot.redact import is_secret, remember_secrets
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -27,7 +28,8 @@ _PLACE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # of the p
 def main(argv: Optional[Sequence[str]] = None, environ: Optional[Mapping[str, str]] = None) -> int:
     """Runs a command and returns its exit code; only an internal error prints a traceback."""
     arguments = sys.argv[1:] if argv is None else list(argv)
-    environment = dict(os.environ if environ is None else environ)
+    environment = _own_environment() if environ is None else dict(environ)
+    remember_secrets(environment, afresh=True)
     try:
         with whole_output():
             code = commands.main(arguments, "ma_boot", standalone_mode=False, obj=environment)
@@ -43,7 +45,22 @@ def main(argv: Optional[Sequence[str]] = None, environ: Optional[Mapping[str, st
     except Stopped as stopped:
         return _complain(str(stopped), 128 + stopped.signum)
     except Exception as error:
-        return _complain(str(InternalError.of(error)), ExitCode.INTERNAL)
+        from ma_boot.processes import limit_reached  # as above
+
+        failure = limit_reached(error) or InternalError.of(error)
+        return _complain(str(failure), failure.exit_code)
+
+
+def _own_environment() -> Dict[str, str]:
+    """The environment of this process, whose secrets are taken away: no program inherits them by default.
+
+    The kernel shows in `/proc/PID/environ` what this process was started with all the same.
+    """
+    environ = dict(os.environ)
+    for name, value in environ.items():
+        if is_secret(name, value):
+            del os.environ[name]
+    return environ
 
 
 def _complain(message: str, code: int) -> int:

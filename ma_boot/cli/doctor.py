@@ -9,6 +9,8 @@ import click
 
 from ma_boot.cli.options import PLATFORMS, files
 from ma_boot.errors import ExitCode
+from ma_boot.modelarts import failed
+from ma_boot.reporting import print_lines
 
 
 @click.command()
@@ -41,8 +43,6 @@ def doctor(
       ma_boot doctor --conda-env torch
     """
     from ma_boot.doctor import System, examine, findings_json, findings_text
-    from ma_boot.modelarts import failed
-    from ma_boot.reporting import print_lines
 
     findings = examine(System(environ, os.uname().nodename, platform), python, conda_env, configure)
     print_lines(findings_json(findings) if as_json else findings_text(findings))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Iterator, Mapping, Optional, Sequence
 
 from ma_boot.errors import ExitCode
+from ma_boot.launch import described, plan_text
 from ma_boot.node import BootRequest, World, boot, plan_only
 from ma_boot.processes import SignalInbox, adopt_orphans, forbid_core_files
 from ma_boot.reporting import (
@@ -31,12 +32,28 @@ def boot_here(request: BootRequest, environ: Mapping[str, str]) -> int:
         adopt_orphans()
         forbid_core_files()
         ending = boot(request, world)
-        world.journal.event("end", **end_event(ending))
+        _report(ending, world)
+        if world.inbox.stops and ending.stopped_by is None:  # while it was reported
+            ending = ending._replace(stopped_by=world.inbox.stops[0])
+            _report(ending, world)
+        with world.journal.only_helps("the events may end early"):
+            world.journal.close()
+    return 128 + world.inbox.stops[0] if world.inbox.stops else exit_code(ending)
+
+
+def _report(ending: Ending, world: World) -> None:
+    """Says how the node ended: as an event, a file, a page, and on the console. Raises nothing."""
+    journal, page = world.journal, None
+    with journal.only_helps("the events have no end"):
+        journal.event("end", **end_event(ending))
+    with journal.only_helps("no failure file was written"):
         write_failure(ending)
+    with journal.only_helps("no page was made"):
         page = _page_here(ending, world)
-        world.journal.say("\n".join(report_lines(ending, world.journal.phases, page)))
-        world.journal.close()
-    return exit_code(ending)
+    lines = [f"exit code {exit_code(ending)}"]
+    with journal.only_helps("no report was made"):
+        lines = report_lines(ending, journal.phases, page)
+    journal.say("\n".join(lines))
 
 
 def _page_here(ending: Ending, world: World) -> Optional[str]:
@@ -46,7 +63,7 @@ def _page_here(ending: Ending, world: World) -> Optional[str]:
     from ma_boot.reporting.page import write_in_time  # only needed at the end
 
     events, page = Path(ending.job.events_file), Path(ending.job.page_file)
-    made = write_in_time([events], page, world.environ, world.inbox, world.journal.say)
+    made = write_in_time([events], page, world.inbox, world.journal.say)
     return str(page) if made else None
 
 
@@ -55,8 +72,6 @@ def _page_here(ending: Ending, world: World) -> Optional[str]:
 
 def print_plan(request: BootRequest, options: Mapping[str, Any], environ: Mapping[str, str]) -> int:
     """Prints what would be started: here, or on each node of a rehearsal."""
-    from ma_boot.launch import described, plan_text
-
     with _world(environ, quiet=True) as world:
         if options["local"]:
             from ma_boot.rehearsal.rehearse import plan_rehearsal

@@ -13,6 +13,7 @@ import click
 from ma_boot.cli.help import Group
 from ma_boot.cli.options import directories
 from ma_boot.errors import Stopped
+from ma_boot.reporting import Console, is_interactive, print_lines
 
 # Each command imports what it needs: the help and completion need none of it.
 
@@ -60,7 +61,6 @@ def build_command(
       ma_boot image build --tag my-training --platform linux/arm64 .
     """
     from ma_boot import image as images
-    from ma_boot.reporting import Console, is_interactive, print_lines
 
     values = images.build_arguments(arguments, ctx.obj)
     with stopped_by_sigterm(), images.engine(ctx.obj) as client:
@@ -105,7 +105,6 @@ def push_command(
       ma_boot image push my-training --region cn-north-4 --organization yours
     """
     from ma_boot import image as images
-    from ma_boot.reporting import Console, is_interactive, print_lines
 
     target = images.push_target(name, region, organization, repository, tag, registry)
     with stopped_by_sigterm(), images.engine(ctx.obj) as client:
@@ -134,7 +133,6 @@ def check_command(
       ma_boot image check my-training --arch aarch64
     """
     from ma_boot import image as images
-    from ma_boot.reporting import print_lines
 
     with stopped_by_sigterm(), images.engine(ctx.obj) as client:
         checked = images.check_image(client, name, arch, command)

@@ -10,7 +10,21 @@ import click
 
 from ma_boot.cli.help import Group
 from ma_boot.cli.options import FILE, PRODUCT, RANK_ORDER, SECONDS, files
+from ma_boot.cli.table_files import (
+    all_findings,
+    checked,
+    print_json,
+    ranked,
+    read_shown,
+    read_table,
+    refuse,
+    write_table,
+)
 from ma_boot.errors import ConfigError, ExitCode, InputMissing
+from ma_boot.modelarts import card_addresses, own_address, own_super_pod, wait_until_completed
+from ma_boot.processes import SignalInbox
+from ma_boot.rank_table import errors, machine_table, merged, moved, rows
+from ma_boot.reporting import print_lines
 
 # Of the room rank_table, which the help does not load; a test compares them.
 WRITERS = [
@@ -59,10 +73,6 @@ def show(file: str, rank_order: str, as_json: bool) -> None:
     Example:
       ma_boot rank-table show jobstart_hccl.json
     """
-    from ma_boot.cli.table_files import print_json, ranked, read_shown
-    from ma_boot.rank_table import rows
-    from ma_boot.reporting import print_lines
-
     table, beside = read_shown(file)
     found = beside.added(rows(ranked(table, rank_order)))
     if as_json:
@@ -88,10 +98,6 @@ def validate_command(file: str, product: Optional[str], as_json: bool) -> int:
     Example:
       ma_boot rank-table validate --product 910b jobstart_hccl.json
     """
-    from ma_boot.cli.table_files import all_findings, print_json
-    from ma_boot.rank_table import errors
-    from ma_boot.reporting import print_lines
-
     findings = all_findings(file, product)
     if as_json:
         print_json([finding._asdict() for finding in findings])
@@ -116,8 +122,6 @@ def convert_command(
     Example:
       ma_boot rank-table convert jobstart_hccl.json -o rank_table.json
     """
-    from ma_boot.cli.table_files import ranked, read_table, write_table
-
     write_table(ranked(read_table(file, product), rank_order, host_nic_ip), output)
 
 
@@ -132,9 +136,6 @@ def merge(files: Sequence[str], output: str, product: Optional[str]) -> None:
     Example:
       ma_boot rank-table merge server_0.json server_1.json -o rank_table.json
     """
-    from ma_boot.cli.table_files import checked, ranked, read_table, refuse, write_table
-    from ma_boot.rank_table import merged
-
     document, findings = merged([ranked(read_table(file), "pod") for file in files])
     refuse(findings)
     write_table(checked(document, product), output)
@@ -173,10 +174,6 @@ def generate(
     Example:
       ma_boot rank-table generate --devices 0,1,2,3 -o rank_table.json
     """
-    from ma_boot.cli.table_files import checked, write_table
-    from ma_boot.modelarts import own_address, own_super_pod
-    from ma_boot.rank_table import machine_table
-
     wanted = _numbers(devices)
     super_pod = own_super_pod(wanted) if version == "1.2" else None
     chosen = _addresses(wanted, Path(hccn_conf), needed=super_pod is None)
@@ -230,7 +227,6 @@ def fake_command(
       ma_boot rank-table fake --nodes 2 -o jobstart_hccl.json
       ma_boot rank-table fake --nodes 2 --writer hyperjob-1.3 --packed
     """
-    from ma_boot.cli.table_files import checked, ranked, write_table
     from ma_boot.rank_table import WRITERS
 
     if template == "one" and writer != "modelarts":
@@ -249,10 +245,6 @@ def wait(file: str, timeout: float) -> None:
     Example:
       ma_boot rank-table wait /user/config/jobstart_hccl.json --timeout 600
     """
-    from ma_boot.modelarts import wait_until_completed
-    from ma_boot.processes import SignalInbox
-    from ma_boot.reporting import print_lines
-
     started = time.monotonic()
     with SignalInbox() as inbox:
         wait_until_completed(
@@ -272,10 +264,6 @@ def diff(before: str, after: str, rank_order: str) -> int:
     Example:
       ma_boot rank-table diff yesterday.json jobstart_hccl.json
     """
-    from ma_boot.cli.table_files import ranked, read_table
-    from ma_boot.rank_table import moved
-    from ma_boot.reporting import print_lines
-
     lines = moved(ranked(read_table(before), rank_order), ranked(read_table(after), rank_order))
     print_lines("\n".join(lines) or "no rank has moved")
     return 1 if lines else 0
@@ -287,8 +275,6 @@ def _cell(value: object) -> str:
 
 def _addresses(wanted: Sequence[int], hccn_conf: Path, needed: bool) -> Dict[int, str]:
     """The addresses of the cards; those in a super pod need none, so there may be none at all."""
-    from ma_boot.modelarts import card_addresses
-
     try:
         found = card_addresses(wanted, hccn_conf)
     except InputMissing:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import List, Mapping, Optional, Sequence
+from typing import List, Optional, Sequence
 
 import click
 
 from ma_boot.cli.options import FILE, files
+from ma_boot.reporting import print_lines, write_atomically
 
 
 class _Report(click.Command):
@@ -48,10 +49,7 @@ class _Report(click.Command):
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="The events of another run, to compare this one with.",
 )
-@click.pass_obj
-def report(
-    environ: Mapping[str, str], events: Sequence[Path], output: Optional[Path], compare: Sequence[Path]
-) -> int:
+def report(events: Sequence[Path], output: Optional[Path], compare: Sequence[Path]) -> int:
     """Makes one page of a job: all its nodes on one timeline.
 
     EVENTS are the files <job>-node-<i>-events.jsonl of a log directory. The page also shows the ends of the
@@ -62,10 +60,9 @@ def report(
       ma_boot report log/*-events.jsonl --output job.html
       ma_boot report log/*-events.jsonl --compare old/*-events.jsonl
     """
-    from ma_boot.reporting import print_lines, write_atomically
     from ma_boot.reporting.page import page_of
 
     page = output or events[0].with_name("report.html")
-    write_atomically(page, page_of(events, environ, page, compare))
+    write_atomically(page, page_of(events, page, compare))
     print_lines(str(page))
     return 0

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Mapping, Optional, Sequence
 
 import click
@@ -20,6 +22,10 @@ from ma_boot.cli.options import (
     unknown_variables,
 )
 from ma_boot.cli.topics import CommandWithTopics
+from ma_boot.environment import StartScript, command_parts, start_script
+from ma_boot.modelarts import job_directory
+from ma_boot.redact import remember_secrets
+from ma_boot.reporting import print_lines
 
 if TYPE_CHECKING:
     from ma_boot.job import JobFile, JobProblem
@@ -52,6 +58,7 @@ class _Run(CommandWithTopics):
         job = load_job(file, self.problems_of_options)
         ctx.default_map = {"job": file, **self.defaults_of(job)}
         ctx.obj = {**(ctx.obj or {}), **job.environment}
+        remember_secrets(ctx.obj)
         rest = super().parse_args(ctx, args)
         ctx.params["command"] = ctx.params["command"] or job.command
         if ctx.params["runner"] == "docker":
@@ -74,8 +81,6 @@ class _Run(CommandWithTopics):
 
     def defaults_of(self, job: JobFile) -> Dict[str, Any]:
         """The options that rehearse a job: its own, those of its variables, and what its form says."""
-        import shlex  # most starts have no job file
-
         form = {
             "nodes": job.nodes,
             "devices_per_node": job.devices_per_node,
@@ -114,15 +119,11 @@ def run(ctx: click.Context, /, command: Sequence[str], **options: Any) -> int:
       ma_boot --path-mapping path_mapping_config.py --conda-env torch train.py
       ma_boot --local --nodes 2 --devices-per-node 4 train.py
     """
-    from ma_boot.lean_imports import import_library
-
-    import_library()  # before what runs a job, of which the help and a shell's completion load nothing
     from ma_boot.cli import execute
     from ma_boot.node import check_platform, conflicts, requested
-    from ma_boot.reporting import print_lines
 
     environ: Mapping[str, str] = ctx.obj
-    request = requested(command, options)
+    request = requested(command, options, _start_script(command, environ))
     problems = [*_missing(ctx), *_unknown_ranks(ctx), *misfits(ctx), *conflicts(request)]
     if problems:
         raise click.UsageError("\n".join(problems))
@@ -137,10 +138,16 @@ def run(ctx: click.Context, /, command: Sequence[str], **options: Any) -> int:
     return execute.boot_here(request, environ)
 
 
+def _start_script(command: Sequence[str], environ: Mapping[str, str]) -> Optional[StartScript]:
+    """The shell script of the command, in this directory or in the job's code."""
+    try:
+        return start_script(command, os.getcwd(), job_directory(environ))
+    except FileNotFoundError:  # the directory was removed, which is reported later
+        return None
+
+
 def _notes(ctx: click.Context) -> List[str]:
     """What is allowed, but hardly meant. Raises `click.UsageError` for a program that does not exist."""
-    from ma_boot.environment import command_parts
-
     options = [option for option in ctx.command.params if isinstance(option, RunOption)]
     command, environ = ctx.params["command"], ctx.obj
     if command and not ctx.params["as_module"]:
@@ -177,8 +184,6 @@ def _what_was_meant(
 
     None where the word may be a program that only the training's environment has.
     """
-    import shutil  # only for a job
-
     if not word.strip():
         return "COMMAND is empty"
     first = word.split()[0]

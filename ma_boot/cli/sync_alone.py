@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from functools import partial
 from pathlib import Path
-from typing import Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.errors import CannotCreate, StoreUnavailable, listed
 from ma_boot.modelarts import read_job
@@ -30,7 +30,6 @@ from ma_boot.transfers import (
 from path_mapping.errors import CredentialsMissing, MissingInputs, PathMappingError, StoreError
 from path_mapping.localfs import printable
 from path_mapping.mapping import PathMapping, Route, Shard
-from path_mapping.named_tuple import NamedTuple
 from path_mapping.planning import (
     REFUSE,
     RouteScan,

@@ -15,6 +15,7 @@ from ma_boot.errors import ConfigError
 from ma_boot.metrics import npu_rows
 from ma_boot.modelarts import ERROR, OK, WARNING, Finding, JobEnvironment, tool_address, with_machine
 from ma_boot.rank_table import Pod, RankTable, own_pod
+from ma_boot.redact import without_secret_variables
 
 SECONDS = 30.0  # npu-smi is slow while the NPUs are busy
 Ask = Callable[[Sequence[str]], Tuple[int, str]]  # arguments of hccn_tool to exit code and output
@@ -155,8 +156,8 @@ def _tool(name: str, system: System) -> Optional[str]:
 def _run(argv: Sequence[str], system: System) -> Tuple[int, str]:
     try:
         done = subprocess.run(
-            argv, env=dict(system.environ), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, timeout=SECONDS, check=False,
+            argv, env=without_secret_variables(system.environ), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=SECONDS, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return 124, f"no answer within {SECONDS:.0f} s"

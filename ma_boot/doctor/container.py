@@ -46,7 +46,7 @@ def directories(system: System, job: JobEnvironment) -> Iterator[Finding]:
 
 def writable(check: str, path: str, remedy: str) -> Finding:
     """Whether a file can be created in a directory, or in the first parent that exists."""
-    place = path
+    wanted = place = os.path.abspath(path)  # of a relative path no parent would be the root, which exists
     while not os.path.exists(place):
         place = os.path.dirname(place)
     try:
@@ -54,7 +54,7 @@ def writable(check: str, path: str, remedy: str) -> Finding:
             pass
     except OSError as error:
         return Finding(check, ERROR, f"{path} cannot be written: {place}: {error.strerror}", remedy)
-    return Finding(check, OK, f"{path} can be {'written' if place == path else 'created'}")
+    return Finding(check, OK, f"{path} can be {'written' if place == wanted else 'created'}")
 
 
 def space(system: System, job: JobEnvironment) -> Iterator[Finding]:

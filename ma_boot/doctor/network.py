@@ -43,7 +43,7 @@ def names(system: System, job: JobEnvironment) -> Iterator[Finding]:
 def _without_address(host: str) -> str:
     """Why a host name has no address; empty if it has one."""
     try:
-        socket.getaddrinfo(host, None, socket.AF_INET)
+        socket.getaddrinfo(host, None)
     except OSError as error:
         return f"{host}: {error.strerror or error}"
     return ""

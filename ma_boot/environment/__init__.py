@@ -1,38 +1,26 @@
 """The environment and the command of the training."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from ma_boot.environment.command import FoundCommand, find_command, find_file, find_program, no_such_file
-from ma_boot.environment.command_words import CommandParts, Script, command_parts
-from ma_boot.environment.conda import existing_environments, find_environment
-from ma_boot.environment.patch import applied, difference
-from ma_boot.environment.shell import environment_after, passable
-from ma_boot.environment.training_environment import TrainingEnvironment, select_environment
-from path_mapping.when_used import when_used
-
-if TYPE_CHECKING:
-    from ma_boot.environment.own_packages import package_place
-else:  # few jobs install packages
-    __getattr__ = when_used(__name__, {"own_packages": ("package_place",)})
-
-__all__ = [
-    "CommandParts",
-    "FoundCommand",
-    "Script",
-    "TrainingEnvironment",
-    "applied",
-    "command_parts",
-    "difference",
-    "environment_after",
-    "existing_environments",
-    "find_command",
-    "find_environment",
-    "find_file",
-    "find_program",
-    "no_such_file",
-    "package_place",
-    "passable",
-    "select_environment",
-]
+from ma_boot.environment.command import (
+    FoundCommand as FoundCommand,
+    find_command as find_command,
+    find_file as find_file,
+    find_program as find_program,
+    no_such_file as no_such_file,
+)
+from ma_boot.environment.command_words import (
+    CommandParts as CommandParts,
+    Script as Script,
+    command_parts as command_parts,
+)
+from ma_boot.environment.conda import (
+    existing_environments as existing_environments,
+    find_environment as find_environment,
+)
+from ma_boot.environment.own_packages import package_place as package_place
+from ma_boot.environment.patch import applied as applied, difference as difference
+from ma_boot.environment.shell import environment_after as environment_after, passable as passable
+from ma_boot.environment.start_script import StartScript as StartScript, start_script as start_script
+from ma_boot.environment.training_environment import (
+    TrainingEnvironment as TrainingEnvironment,
+    select_environment as select_environment,
+)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
-from typing import Dict, List, Mapping, Optional, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from ma_boot.environment.conda import PythonEnvironment
 from ma_boot.environment.condarc import CondaSettings, conda_settings
 from ma_boot.environment.patch import Patch, put_first
 from ma_boot.errors import ConfigError
-from path_mapping.named_tuple import NamedTuple
 
 _UNSET_BY_CONDA = "***unset***"  # the environment's own mark for "not configured"
 _IDENTIFIER = r"[A-Za-z_][A-Za-z_0-9]*\Z"

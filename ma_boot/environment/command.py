@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import shutil
-from typing import Mapping, Optional, Sequence, Tuple
+from typing import Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.environment.command_words import Script, command_parts
 from ma_boot.environment.patch import put_first
 from ma_boot.errors import CommandNotFound, NotExecutable, UsageError, listed
-from path_mapping.named_tuple import NamedTuple
 
 _ELSEWHERE = "--conda-env NAME or --python PATH selects the environment that has it"
 _MPI = (
@@ -114,8 +114,6 @@ def no_such_file(name: str, looked_for: Sequence[str]) -> CommandNotFound:
 
 def _similar(paths: Sequence[str]) -> Optional[str]:
     """The name of a file beside one of the paths that a slip of the keyboard may have meant."""
-    import difflib  # only for a mistake
-
     for path in paths:
         directory, name = os.path.split(path)
         kind = os.path.splitext(name)[1]

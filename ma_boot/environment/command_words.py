@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import os.path
 import re
-from typing import Dict, FrozenSet, Mapping, Optional, Sequence, Tuple
-
-from path_mapping.named_tuple import NamedTuple
+from typing import Dict, FrozenSet, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 SCRIPTS = (".py", ".sh")
 _VERSION = r"(python|pypy)[\d.]*$|(mpirun|mpiexec)\..+$"  # python3.11, mpirun.openmpi

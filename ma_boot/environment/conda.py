@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import Iterable, List, Mapping, Optional, Tuple
+from typing import Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
 from ma_boot.environment.condarc import conda_settings
 from ma_boot.errors import ConfigError, listed
-from path_mapping.named_tuple import NamedTuple
 
 ROOT_NAMES = ("anaconda", "anaconda3", "miniconda3", "miniforge3")
 

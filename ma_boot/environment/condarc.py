@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 from ma_boot.errors import ConfigError
-from path_mapping.named_tuple import NamedTuple
 
 # conda/base/constants.py, SEARCH_PATH: a later file takes precedence.
 _DIRECTORIES = (

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import Dict, Mapping, Optional
+from typing import Dict, Mapping, NamedTuple, Optional
 
 from ma_boot.environment.patch import put_first
-from path_mapping.named_tuple import NamedTuple
 
 FRAMEWORKS = ("torch", "mindspore", "tensorflow", "jax", "paddle")
 

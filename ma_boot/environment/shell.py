@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import tempfile
 from typing import Callable, Dict, List, Mapping, Sequence, Set, Tuple
 
 from ma_boot.environment.activation import Activation
@@ -117,8 +118,6 @@ def _in_bash(
     cwd: str = ".",
 ) -> Tuple[int, int, List[Dict[str, str]]]:
     """The exit code, the index of the file that was begun last, and the environments that were dumped."""
-    import tempfile  # not every environment needs a shell
-
     bash = shutil.which("bash")
     if bash is None:
         raise ConfigError(f"bash was not found on PATH: it is needed to source {', '.join(files)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Callable, Dict, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import ma_boot
 from ma_boot.environment.activation import Activation, activation
@@ -15,7 +15,6 @@ from ma_boot.environment.patch import put_first, without
 from ma_boot.environment.shell import environment_in_shell, passable
 from ma_boot.errors import CommandNotFound, ConfigError
 from ma_boot.processes import SignalInbox
-from path_mapping.named_tuple import NamedTuple
 
 PACKAGE_DIR = os.path.dirname(os.path.abspath(ma_boot.__file__))
 _NO_ENVIRONMENT = Activation((), (("PYTHONHOME", None), ("VIRTUAL_ENV", None)), ())

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Optional, Sequence, Tuple
+from typing import NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.hangs.stacks import Frame, ThreadStack
-from path_mapping.named_tuple import NamedTuple
 
 COLLECTIVE, DEVICE, MESSAGE, OWN = "collective", "device", "message", "own"
 # Names that mean nothing else, and those that do so only in a library of collective communication.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Sequence, Tuple
 
 from ma_boot.hangs.activity import activity
 from ma_boot.hangs.rank_at_hang import RankAtHang
 from ma_boot.hangs.stacks import threads_of, without_head
-from path_mapping.named_tuple import NamedTuple
 
 
 class Fold(NamedTuple):

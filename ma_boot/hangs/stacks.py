@@ -7,12 +7,10 @@ Both print the innermost frame first. py-spy's line is `function (torch/distribu
 from __future__ import annotations
 
 import re
-from typing import List, Tuple
-
-from path_mapping.named_tuple import NamedTuple
+from typing import List, NamedTuple, Tuple
 
 _THREAD = r'^Thread \S+(?: \([\w+]+\))?(?:: "(?P<name>.*)")?$'
-_DUMPED = r"^(?:Current thread|Thread) 0x[0-9a-f]+.*\(most recent call first\):$"
+_DUMPED = r"^(?:Current thread|Thread) 0x[0-9a-f]{1,16}\b.*\(most recent call first\):$"
 _SPY_FRAME = r"^ +(?P<function>\S.*) \((?P<place>[^()]+)\)$"
 _DUMPED_FRAME = r'^ +File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<function>.*)$'
 _LIBRARY_ROOT = r"^.*/(?:site-packages|dist-packages|python3(?:\.\d+)?)/"

@@ -8,14 +8,13 @@ rank that stopped before the others. Without any evidence nobody is suspected.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.hangs.activity import COLLECTIVE, DEVICE, MESSAGE, OWN, Activity, activity
 from ma_boot.hangs.rank_at_hang import RankAtHang
 from ma_boot.hangs.stacks import threads_of
 from ma_boot.hangs.waits import circle, roots
 from ma_boot.wording import ranks_text
-from path_mapping.named_tuple import NamedTuple
 
 SOONER_SECONDS = 2.0  # a rank that stopped so much before all others did not wait for them
 # Others wait longest in the first of these; who is in a later one keeps them waiting.

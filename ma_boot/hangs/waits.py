@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import Dict, Iterable, List, Mapping, Sequence, Set, Tuple
 
-_NOTIFY = r"Notify record from remote rank:? ?\[(\d+)\]"
-_ADDRESS = r"\|\s*[0-9a-fA-F.:%\w]+\((\d+)\)\s*"
+_NOTIFY = r"Notify record from remote rank:? ?\[(\d{1,9})\]"
+_ADDRESS = r"\|\s*[0-9a-fA-F.:%\w]+\((\d{1,9})\)\s*"
 _LINK = rf"{_ADDRESS}\|\s*\d+\s*{_ADDRESS}\|[^|]*\|[^|]*\|\s*(?:time ?out|connecting|init|fail)"
 MOST_WAITS = 64
 

@@ -12,12 +12,11 @@ from ma_boot.image.check import ImageRejected
 from ma_boot.image.container_engine import EngineRefused, image_attributes
 from ma_boot.image.progress import EngineProgress, shown
 from ma_boot.image.rules import GB
-from ma_boot.redact import without_logins
+from ma_boot.redact import without_secrets
+from ma_boot.reporting import Console
 
 if TYPE_CHECKING:
     from docker import DockerClient
-
-    from ma_boot.reporting import Console
 
 _TAIL_LINES = 30  # of the failing step
 # Colours and movements of the cursor, which programs and the engine put around their output.
@@ -100,7 +99,9 @@ def follow(stream: Iterable[Mapping[str, Any]], progress: EngineProgress) -> Non
         if entry.get("error"):
             said = _TERMINAL_CODES.sub("", str(entry["error"])).strip()
             output = listed("the build failed:", [*tail, said])
-            raise EngineRefused("\n".join([without_logins(output), *_advice(step, "\n".join([*tail, said]))]))
+            raise EngineRefused(
+                "\n".join([without_secrets(output), *_advice(step, "\n".join([*tail, said]))])
+            )
         for line in filter(None, map(str.strip, text.splitlines())):
             if line.startswith("Step "):
                 tail.clear()

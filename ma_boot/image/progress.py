@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Iterator
+from typing import Iterator
 
-from ma_boot.redact import without_logins
-
-if TYPE_CHECKING:
-    from ma_boot.reporting import Console, Show
+from ma_boot.redact import without_secrets
+from ma_boot.reporting import Console, Show
 
 PLAIN_SECONDS = 10.0
 _WIDTH = 100
@@ -23,7 +21,7 @@ def shown(console: Console) -> Iterator[EngineProgress]:
 
 
 class EngineProgress:
-    """Permanent lines, and a status line that is replaced; logins in URLs are masked."""
+    """Permanent lines, and a status line that is replaced."""
 
     def __init__(self, console: Console, show: Show) -> None:
         self._console = console
@@ -34,10 +32,10 @@ class EngineProgress:
         """Prints a permanent line."""
         self._said = time.monotonic()
         self._show(())
-        self._console.line(without_logins(text))
+        self._console.line(text)
 
     def state(self, text: str) -> None:
         """Shows the status: replaces it on a terminal, else prints a line at most every 10 s."""
-        self._show([without_logins(text)[:_WIDTH]])
+        self._show([without_secrets(text)[:_WIDTH]])
         if not self._console.interactive and time.monotonic() - self._said >= PLAIN_SECONDS:
             self.line(text)

@@ -11,11 +11,10 @@ from ma_boot.image.container_engine import image_attributes
 from ma_boot.image.progress import EngineProgress, shown
 from ma_boot.image.swr import Login, Target
 from ma_boot.redact import MASK
+from ma_boot.reporting import Console
 
 if TYPE_CHECKING:
     from docker import DockerClient
-
-    from ma_boot.reporting import Console
 
 # A registry may need this long, without an answer, to store a layer of many gigabytes.
 SILENCE_SECONDS = 3600

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Dict, Mapping, Optional, Set, Tuple
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Set, Tuple
 
 from path_mapping.mapping import ObsUrl
-from path_mapping.named_tuple import NamedTuple
 
 
 class JobProblem(NamedTuple):

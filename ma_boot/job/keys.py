@@ -11,6 +11,8 @@ from path_mapping.mapping import DictValue, ListValue, ObsUrl, ScalarValue, Valu
 
 _CHANNEL = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(@env)?")
 _TIME = re.compile(r"(\d{1,4})\s?([hd])")
+_SHOWN = 60  # characters that a value keeps of how it is written
+_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")  # RFC 8259
 _SHELL = {"|", "||", "&", "&&", ";", ";;", "<", ">", ">>", "(", ")"}
 
 Reader = Callable[[str, Value, List[JobProblem]], Any]
@@ -24,7 +26,17 @@ def text_of(value: Value) -> str:
     """A scalar as it is written: `0.10` stays `0.10`. Raises `ValueError` for anything else."""
     if not isinstance(value, ScalarValue) or value.value is None:
         raise ValueError("a text or a number")
-    return value.value if isinstance(value.value, str) else value.shown
+    if not isinstance(value.value, str):
+        if len(value.shown) >= _SHOWN:
+            raise ValueError("a number of this length in quotes")
+        return value.shown
+    if not _is_unicode(value.value) or "\0" in value.value:
+        raise ValueError("a text without NUL and without halves of characters")
+    return value.value
+
+
+def _is_unicode(text: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _text(key: str, value: Value, problems: List[JobProblem]) -> str:
@@ -88,7 +100,7 @@ def _patterns(key: str, value: Value, problems: List[JobProblem]) -> Tuple[str, 
 
 def _url(key: str, value: Value, problems: List[JobProblem]) -> Any:
     try:
-        return ObsUrl.parse(text_of(value))
+        return ObsUrl.typed(text_of(value))
     except ValueError as error:
         problems.append(JobProblem(value.line, key, str(error)))
         return None
@@ -153,10 +165,19 @@ def _json(key: str, value: Value, problems: List[JobProblem]) -> Any:
         }
     if isinstance(value, ListValue):
         return [_json(key, item, problems) for item in value.items]
-    if isinstance(value, ScalarValue):
+    if isinstance(value, ScalarValue) and _is_of_json(value):
         return value.value
-    _wrong(key, value, "a value of JSON; put a date into quotes", problems)
+    _wrong(key, value, "a value as JSON writes it; put dates, times and large numbers into quotes", problems)
     return None
+
+
+def _is_of_json(value: ScalarValue) -> bool:
+    """Whether YAML and JSON read the same, unlike for `1:30`, `010` and `.nan`, in numbers of 64 bits."""
+    if isinstance(value.value, str):
+        return _is_unicode(value.value)
+    if isinstance(value.value, (bool, type(None))):
+        return True
+    return bool(_NUMBER.fullmatch(value.shown)) and abs(value.value) < 1 << 63
 
 
 def _json_object(key: str, value: Value, problems: List[JobProblem]) -> Any:

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.job.job_file import JobChannel, JobFile, JobProblem
 from ma_boot.job.request import boot_words
 from path_mapping.mapping import ObsUrl
-from path_mapping.named_tuple import NamedTuple
 
 HOME = "/home/ma-user"
 CODE = f"{HOME}/modelarts/user-job-dir"

@@ -47,6 +47,5 @@ def _lines(root: Value, above: str = "") -> Dict[str, int]:
         key = above + (str(name.value) if isinstance(name, ScalarValue) else "")
         if name.line:
             found[key] = name.line
-        if not above:
-            found.update(_lines(value, f"{key}: "))
+        found.update(_lines(value, f"{key}: "))
     return found

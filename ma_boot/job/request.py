@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Mapping, Sequence
 
 from ma_boot.job.job_file import JobChannel, JobFile
 from ma_boot.job.rules import image_url
-from ma_boot.redact import MASK, looks_secret, masked
+from ma_boot.redact import MASK, masked
 from path_mapping.mapping import ObsUrl
 
 _FREE = {"environments", "parameters"}  # an empty value is one
@@ -61,18 +61,11 @@ def request_body(job: JobFile, command: str, code: ObsUrl, secrets: Mapping[str,
 
 
 def shown_body(body: Mapping[str, Any], secrets: Mapping[str, str]) -> Dict[str, Any]:
-    """The body with the values of these variables masked, and of all variables and parameters with a
-    secret's name."""
-    algorithm = dict(body["algorithm"])
-    if algorithm.get("parameters"):
-        algorithm["parameters"] = [
-            {**one, "value": MASK} if looks_secret(one["name"]) else one for one in algorithm["parameters"]
-        ]
-    variables = algorithm.get("environments", {})
-    if variables:
-        shown = {**masked(variables), **dict.fromkeys(secrets, MASK)}
-        algorithm["environments"] = shown
-    return {**body, "algorithm": algorithm}
+    """The body without secrets, and with the values of these variables masked, whatever their names."""
+    shown: Dict[str, Any] = masked(body)
+    if secrets:
+        shown["algorithm"]["environments"].update(dict.fromkeys(secrets, MASK))
+    return shown
 
 
 def code_place(job: JobFile, directory: str) -> ObsUrl:

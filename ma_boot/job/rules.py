@@ -11,7 +11,7 @@ from itertools import combinations
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from ma_boot.job.job_file import JobFile, JobProblem
-from ma_boot.redact import looks_secret
+from ma_boot.redact import is_secret
 from path_mapping.mapping import ObsUrl
 
 MOST_VARIABLES = 100
@@ -25,6 +25,13 @@ _IMAGE = re.compile(
 )
 _WORKSPACE = re.compile(r"0|[A-Za-z0-9-]{32,36}")
 _VISUAL = re.compile(r"modelarts\.pool\.visual\.(?:(\d*)xlarge)")
+_TYPES: Dict[type, str] = {
+    dict: "fields",
+    list: "a list",
+    str: "a text",
+    bool: "true or false",
+    type(None): "null",
+}
 _FREE = {"MA_RUN_METHOD"}  # names with the reserved prefix that the form takes
 
 
@@ -42,7 +49,10 @@ def image_region(image: str) -> str:
 
 def form_problems(job: JobFile) -> List[JobProblem]:
     """All that the job form would refuse of what is set."""
-    return [*_texts(job), *_variables(job), *_values(job), *_channels(job), *_places(job), *_resources(job)]
+    return [
+        *(*_texts(job), *_variables(job), *_values(job), *_channels(job), *_places(job), *_resources(job)),
+        *_request(job),
+    ]
 
 
 def missing_fields(job: JobFile) -> List[JobProblem]:
@@ -134,6 +144,31 @@ def _resources(job: JobFile) -> Iterator[JobProblem]:
         yield job.problem("flavor", text)
 
 
+def _request(job: JobFile) -> Iterator[JobProblem]:
+    """Parts of the request that are of another type than what they are merged into."""
+    parts = {part: job.request.get(part, {}) for part in ("algorithm", "metadata", "spec")}
+    for part, value in parts.items():
+        yield from _other_type(job, part, value, dict)
+    fields = {part: value if isinstance(value, dict) else {} for part, value in parts.items()}
+    yield from _other_type(job, "metadata: name", fields["metadata"].get("name", ""), str)
+    variables = fields["algorithm"].get("environments", {})
+    yield from _other_type(job, "algorithm: environments", variables, dict)
+    for name, value in variables.items() if isinstance(variables, dict) else ():
+        yield from _other_type(job, f"algorithm: environments: {name}", value, str)
+    parameters = fields["algorithm"].get("parameters", [])
+    yield from _other_type(job, "algorithm: parameters", parameters, list)
+    for value in parameters if isinstance(parameters, list) else ():
+        if not isinstance(value, dict) or not isinstance(value.get("name"), str):
+            yield job.problem("request: algorithm: parameters", "expected `name: NAME` in each item")
+
+
+def _other_type(job: JobFile, part: str, value: Any, expected: type) -> Iterator[JobProblem]:
+    """A value of another type; it is not shown, since it may be a secret."""
+    if not isinstance(value, expected):
+        found = _TYPES.get(type(value), "a number")
+        yield job.problem(f"request: {part}", f"found {found}, expected {_TYPES[expected]}")
+
+
 def places_of(job: JobFile) -> List[Tuple[str, ObsUrl]]:
     """The places of a job in OBS, each with its key."""
     urls = (("code-url", job.code_url), ("log-url", job.log_url))
@@ -182,7 +217,7 @@ def exposed_secrets(job: JobFile) -> List[JobProblem]:
             "comes from your shell. Whoever may see the job in ModelArts can read either",
         )
         for name, value in job.environment.items()
-        if value and looks_secret(name)
+        if is_secret(name, value)
     ]
 
 

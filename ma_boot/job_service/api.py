@@ -8,6 +8,7 @@ errors are logged to standard error, and its first import writes a random identi
 from __future__ import annotations
 
 import json
+import logging
 from types import SimpleNamespace
 from typing import Any, Dict, List, Mapping, NoReturn, Optional
 
@@ -173,7 +174,6 @@ class JobApi:
             from requests.adapters import HTTPAdapter
         except ImportError as error:
             raise ConfigError(f"Huawei's SDK is missing ({error}): pip install 'ma-boot[job]'") from error
-        import logging
 
         access = self.access
         raw = type("Raw", (SdkResponse,), {"openapi_types": {}, "attribute_map": {}, "sensitive_list": []})

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List, Mapping
+from typing import Dict, Iterator, List, Mapping, NamedTuple
 
 from ma_boot.errors import BootError
 from ma_boot.job import JobFile, JobProblem, flavor_problems, places_of, quota_problems
 from ma_boot.job_service.api import JobApi, ServiceBusy
 from path_mapping.errors import CredentialsMissing, NotFound, StoreError, Unreachable
 from path_mapping.mapping import ObsUrl
-from path_mapping.named_tuple import NamedTuple
 from path_mapping.stores import FileStore, open_store
 
 

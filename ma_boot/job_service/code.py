@@ -18,8 +18,6 @@ from path_mapping.mapping import ObsUrl, Route
 from path_mapping.stores import open_store
 from path_mapping.transfer import upload
 
-MOST_ENTRIES = 1000  # files and directories of a code directory
-DEEPEST = 32
 _FILES = ("path-mapping", "source", "requirements")  # options that name a file in the job's code
 
 
@@ -50,26 +48,11 @@ def job_code(job: JobFile, cwd: str, problems: List[JobProblem]) -> JobCode:
             directory = found
             files = code_files(directory, (), job.exclude)
             size = sum((directory / file).stat().st_size for file in files)
-            problems += _limits(job, files)
     except BootError as error:
         problems.append(job.problem("code-dir" if isinstance(error, ConfigError) else "command", str(error)))
     options = tuple(_in_code(job, word, directory, cwd, problems) for word in job.options)
     url = code_place(job, directory.name) if job.code_url else ObsUrl("unknown", "")
     return JobCode(directory, files, size, url, command, options)
-
-
-def _limits(job: JobFile, files: Tuple[Path, ...]) -> List[JobProblem]:
-    """What of the limits of a code directory is exceeded, as the console's form counts."""
-    directories = {parent for file in files for parent in file.parents if parent != Path()}
-    entries = len(files) + len(directories)
-    deepest = max(files, key=lambda file: len(file.parts), default=Path())
-    found = []
-    if entries > MOST_ENTRIES:
-        text = f"found {entries} files and directories, expected at most {MOST_ENTRIES}: `exclude` some"
-        found.append(job.problem("code-dir", text))
-    if len(deepest.parts) > DEEPEST:
-        found.append(job.problem("code-dir", f"found {deepest}, expected at most {DEEPEST} levels"))
-    return found
 
 
 def _in_code(job: JobFile, word: str, code: Path, cwd: str, problems: List[JobProblem]) -> str:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from datetime import datetime, timedelta
-from typing import Deque, Iterable, List, Optional, Tuple
-
-from path_mapping.named_tuple import NamedTuple
+from typing import Deque, Iterable, List, NamedTuple, Optional, Tuple
 
 _TIME = re.compile(r"(\d{4})[-/](\d\d)[-/](\d\d)[-T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,6}))?")
 _WITHIN = 120  # characters from the beginning of a line

@@ -24,7 +24,7 @@ def described(plan: LaunchPlan, outside: Mapping[str, str]) -> Dict[str, Any]:
                 "label": worker.label,
                 "rank": worker.rank,
                 "local_rank": worker.local_rank,
-                "argv": list(worker.argv),
+                "argv": masked(worker.argv),
                 "cwd": worker.cwd,
                 "log_file": worker.log_file,
                 "shown": worker.shown,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Mapping, Optional, Sequence, Tuple
+from typing import Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.modelarts import JobEnvironment
-from path_mapping.named_tuple import NamedTuple
 
 
 class Placement(NamedTuple):
@@ -33,6 +32,7 @@ class LaunchOptions(NamedTuple):
     rendezvous: str = "rank-table"
     rendezvous_port: Optional[int] = None
     per_node: bool = False
+    per_device: bool = False
     device_id: str = "logical"
     non_sink: bool = False
     workdir: str = "shared"
@@ -69,7 +69,8 @@ class WorkerSpec(NamedTuple):
 
     `rank` and `local_rank` are None for the scheduler, mpirun and a command that starts the ranks. `shown` is
     whether its output is copied to standard output; `cores` are those it may use, all if empty. `fresh_cwd`
-    is whether `cwd` is created for this process alone.
+    is whether `cwd` is created for this process alone. `starts_ranks` is whether ranks below it are meant,
+    `leaves_ranks` whether they may go on in the background when it has ended.
     """
 
     label: str
@@ -82,6 +83,8 @@ class WorkerSpec(NamedTuple):
     shown: bool = True
     cores: Tuple[int, ...] = ()
     fresh_cwd: bool = False
+    starts_ranks: bool = False
+    leaves_ranks: bool = False
 
 
 class LaunchPlan(NamedTuple):

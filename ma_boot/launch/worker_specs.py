@@ -6,7 +6,7 @@ import os.path
 import re
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
-from ma_boot.environment import applied
+from ma_boot.environment import applied, command_parts
 from ma_boot.errors import ConfigError
 from ma_boot.launch import mindspore, mpi, rank_table, torch
 from ma_boot.launch.diagnosis import diagnosis
@@ -45,7 +45,7 @@ def plan_launch(node: Node, options: LaunchOptions) -> LaunchPlan:
     everywhere = _everywhere(node, options, placement.ranks[0])
     workers: List[WorkerSpec]
     if options.per_node:
-        workers = [_command(node, {**_OF_NODE[options.rendezvous](node), **everywhere})]
+        workers = [_command(node, _OF_NODE[options.rendezvous](node), everywhere)]
     elif options.rendezvous == "mpi":
         workers = [mpi.mpirun(node, everywhere)]
     else:
@@ -85,6 +85,7 @@ def _rank(node: Node, options: LaunchOptions, local_rank: int) -> WorkerSpec:
         log_file=os.path.join(node.job.log_dir, f"{node.job.name}-proc-rank-{rank}-device-{device}.txt"),
         rank=rank,
         local_rank=local_rank,
+        starts_ranks=options.per_device,
     )
 
 
@@ -97,26 +98,43 @@ def _device_id(node: Node, options: LaunchOptions, local_rank: int) -> str:
     return str(node.placement.device_ids[local_rank])
 
 
-def _command(node: Node, more: Variables) -> WorkerSpec:
+def _command(node: Node, of_node: Variables, everywhere: Variables) -> WorkerSpec:
     """The command, which starts its processes itself.
 
-    Its arguments may contain `$MABOOT_...` and `$MA_JOB_DIR`, which no shell would expand; every other `$` is
-    left to the command.
+    Its arguments may contain `$MABOOT_...`, `$MA_JOB_DIR` and the variables of the rendezvous, which no shell
+    would expand; every other `$` is left to the command. A script may leave ranks in the background, a
+    launcher waits for them.
     """
     variables = _node_variables(node)
-    values = {**variables, "MA_JOB_DIR": node.job.job_dir}
+    named = {name: value for name, value in of_node.items() if value is not None}
+    values = {**named, **variables, "MA_JOB_DIR": node.job.job_dir}
 
     def value(match: re.Match[str]) -> str:
         return values.get(match.group(1) or match.group(2), match.group(0))
 
-    patch: Variables = {**more, **variables, **torch.of_torchrun(node, variables, node.argv)}
+    patch: Variables = {
+        **of_node,
+        **everywhere,
+        **variables,
+        **torch.of_torchrun(node, variables, node.argv),
+    }
     return WorkerSpec(
         label="command",
-        argv=tuple(re.sub(_NAME, value, argument) for argument in node.argv),
+        argv=tuple(re.sub(_NAME, value, argument) for argument in _as_by_hand(node)),
         cwd=node.cwd,
         environ=applied(node.environ, tuple(patch.items())),
         log_file=os.path.join(node.job.log_dir, f"{node.job.name}-node-{node.job.node_rank}.txt"),
+        starts_ranks=True,
+        leaves_ranks=command_parts(node.argv).launcher is None,
     )
+
+
+def _as_by_hand(node: Node) -> Sequence[str]:
+    """The command, with a relative path in the script's `$0`: those of the guides `cd ./$(dirname $0)`."""
+    script, below = command_parts(node.argv).script, os.path.join(node.cwd, "")
+    if script is None or not script.name.startswith(below) or not script.name.endswith(".sh"):
+        return node.argv
+    return (*node.argv[: script.place], script.name[len(below) :], *node.argv[script.place + 1 :])
 
 
 def _node_variables(node: Node) -> Dict[str, str]:

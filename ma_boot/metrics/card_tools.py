@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import resource
 import shutil
+import signal
 import subprocess
 import time
+from contextlib import suppress
 from threading import Event
 from typing import Mapping, Optional, Sequence, Tuple
 
 from ma_boot.metrics.cards import GPU_QUERY, gpu_samples, link_state, npu_rows
 from ma_boot.metrics.record import CardSample
+from ma_boot.processes import signal_group
+from ma_boot.redact import without_secret_variables
 
 LEAST_PAUSE = 30.0  # seconds between two looks
 LONGEST_PAUSE = 600.0
@@ -24,11 +28,12 @@ _POLL_SECONDS = 0.1
 class CardTools:
     """The cards by `npu-smi` (and `hccn_tool` for the link) or `nvidia-smi`, where there is one.
 
-    They are looked for on the PATH of `environ`, with which they run, and where drivers put them.
+    They are looked for on the PATH of `environ`, with which they run, but for its secrets, and where drivers
+    put them.
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        self._environ = dict(environ)
+        self._environ = without_secret_variables(environ)
         path = f"{environ.get('PATH', '')}:{_PLACES}"
         self._npu = shutil.which("npu-smi", path=path)
         self._gpu = None if self._npu else shutil.which("nvidia-smi", path=path)
@@ -73,16 +78,17 @@ class CardTools:
     def _asked(self, argv: Sequence[str], cancel: Event) -> Optional[str]:
         """What the tool prints; None if it fails, takes too long, or is cancelled."""
         try:
-            with subprocess.Popen(
+            process = subprocess.Popen(
                 argv, env=self._environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL, start_new_session=True,
-            ) as process:  # fmt: skip
-                return _output(process, cancel)
+            )  # fmt: skip
         except OSError:
             return None
+        return _output(process, cancel)
 
 
 def _output(process: subprocess.Popen[bytes], cancel: Event) -> Optional[str]:
+    """What is not there in time is killed, and not waited for: the driver may hold it even then."""
     until = time.monotonic() + TOOL_SECONDS
     while not cancel.is_set() and time.monotonic() < until:
         try:
@@ -90,7 +96,9 @@ def _output(process: subprocess.Popen[bytes], cancel: Event) -> Optional[str]:
         except subprocess.TimeoutExpired:
             continue
         return output.decode("utf-8", "replace") if process.returncode == 0 else None
-    process.kill()
+    signal_group(process.pid, signal.SIGKILL)
+    with suppress(subprocess.TimeoutExpired):
+        process.communicate(timeout=_POLL_SECONDS)
     return None
 
 

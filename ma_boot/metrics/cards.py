@@ -8,17 +8,16 @@ at its bars: `| NPU Name | Health | Power Temp ... |`, then each chip:
 from __future__ import annotations
 
 import re
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from ma_boot.metrics.record import CardSample
-from path_mapping.named_tuple import NamedTuple
 
 GPU_QUERY = (
     "utilization.gpu", "utilization.memory", "memory.used", "memory.total", "temperature.gpu", "power.draw",
     "pcie.link.gen.current", "pcie.link.width.current",
 )  # fmt: skip
 BUSY_PERCENT = 5.0
-_OF_OF = re.compile(r"(\d+)\s*/\s*(\d+)")
+_OF_OF = re.compile(r"\b(\d{1,9})\s*/\s*(\d{1,9})\b")
 _LINK = re.compile(r"link status:\s*(\w+)", re.IGNORECASE)
 
 

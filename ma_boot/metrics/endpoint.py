@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Tuple
 
 from ma_boot.metrics.exposition import CONTENT_TYPE
+from ma_boot.redact import without_secrets
 
 CLIENT_SECONDS = 2.0  # for a request: the next client waits meanwhile
 POLL_SECONDS = 0.1
@@ -84,7 +85,7 @@ class _Answer(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """The metrics, at `/metrics` and at `/`."""
-        body = self.server.endpoint.text.encode()
+        body = without_secrets(self.server.endpoint.text).encode()
         found = self.path.partition("?")[0] in ("/metrics", "/")
         self.send_response(200 if found else 404)
         self.send_header("Content-Type", CONTENT_TYPE)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Dict, Mapping, Optional, Sequence, Set, Tuple
+import math
+from typing import Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ma_boot.metrics.patterns import KNOWN, STEP_TIME, Pattern
-from path_mapping.named_tuple import NamedTuple
 
 LINES = 200  # the last ones of a text, that are searched for the user's patterns
 LINE_BYTES = 1000
 _LINE_ENDS = (b"\n", b"\r")
+
+Search = Callable[[Pattern, Sequence[bytes]], Optional[float]]
 
 
 class Reading(NamedTuple):
@@ -25,12 +27,13 @@ class TrainingProgress:
     """Reads the output of one process, piece by piece.
 
     Where no step time is printed, it is the time between the last outputs of two pieces, divided by the steps
-    in between.
+    in between. `search` returns the last value of one of the user's patterns in lines.
     """
 
-    def __init__(self, own: Sequence[Pattern] = ()) -> None:
+    def __init__(self, own: Sequence[Pattern] = (), search: Search = lambda pattern, lines: None) -> None:
         self.position = 0  # of the first byte that was not read yet
         self._own = own
+        self._search = search
         self._replaced = {name for pattern in own for name in pattern.names}
         self._seen: Set[bytes] = set()
         self._last = (0, 0)  # epoch and step
@@ -51,10 +54,9 @@ class TrainingProgress:
             found[STEP_TIME] = (heard - self._counted_at) / steps
         if steps:
             self._counted_at = heard
-        step = found.pop("step", None)
-        return Reading(
-            None if step is None else int(step), found.pop(STEP_TIME, None), found.pop("loss", None), found
-        )
+        step = found.pop("step", math.nan)
+        count = int(step) if math.isfinite(step) else None
+        return Reading(count, found.pop(STEP_TIME, None), found.pop("loss", None), found)
 
     def _known(self, text: bytes) -> Tuple[Dict[str, float], int]:
         """The last values, and how many steps were made."""
@@ -95,12 +97,9 @@ class TrainingProgress:
         lines = text.replace(b"\r", b"\n").rsplit(b"\n", LINES + 1)[-LINES - 1 :]
         found: Dict[str, float] = {}
         for pattern in self._own:
-            for line in reversed(lines):
-                match = pattern.expression.search(line[:LINE_BYTES])
-                value = None if match is None else _number(match.group(1 if pattern.expression.groups else 0))
-                if value is not None:
-                    found[pattern.names[0]] = pattern.seconds(value)
-                    break
+            value = self._search(pattern, [line[:LINE_BYTES] for line in lines])
+            if value is not None:
+                found[pattern.names[0]] = pattern.seconds(value)
         return found
 
 
@@ -113,10 +112,3 @@ def _first_end(text: bytes) -> int:
 def _last_end(text: bytes) -> int:
     """Where the last whole line ends."""
     return max(map(text.rfind, _LINE_ENDS)) + 1
-
-
-def _number(text: Optional[bytes]) -> Optional[float]:
-    try:
-        return float(text or b"")
-    except ValueError:
-        return None

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from ma_boot.metrics.progress import Reading
-from path_mapping.named_tuple import NamedTuple
 
 MIB = 1 << 20
 MB = 1e6

@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 import threading
 import time
-from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.metrics.card_tools import CardTools
 from ma_boot.metrics.exposition import exposition
 from ma_boot.metrics.host import sample_host
+from ma_boot.metrics.pattern_search import PatternSearch
 from ma_boot.metrics.patterns import given
 from ma_boot.metrics.progress import Reading, TrainingProgress
 from ma_boot.metrics.record import CardSample, HostSample, RankSample, RankUsage, Sample, event_of
 from ma_boot.metrics.slow import SlowRanks
 from ma_boot.metrics.usage import RankMeter
 from ma_boot.processes import process_usages
-from path_mapping.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from ma_boot.metrics.endpoint import Endpoint
@@ -74,7 +74,8 @@ class Sampler:
         self._event = event
         own = tuple(map(given, options.patterns))
         self._meters = [RankMeter(one.pid) for one in watched]
-        self._progress = [TrainingProgress(own) for _ in watched]
+        self._search = PatternSearch(say)
+        self._progress = [TrainingProgress(own, self._search.last_value) for _ in watched]
         self._readings = [Reading() for _ in watched]  # since the last event
         self._latest = [Reading() for _ in watched]  # of the whole run
         self._tools = CardTools(options.environ)
@@ -104,6 +105,7 @@ class Sampler:
         except Exception as error:  # no figure is worth a training
             self._say(f"metrics are no longer taken: {type(error).__name__}: {error}")
         finally:
+            self._search.close()
             if self._endpoint is not None:
                 self._endpoint.close()
 

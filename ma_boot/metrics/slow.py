@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Dict, List, Mapping, Set
-
-from path_mapping.named_tuple import NamedTuple
+from typing import Dict, List, Mapping, NamedTuple, Set
 
 SIGMAS = 3.0
 TIMES = 3  # samples in a row

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, List, Mapping, Optional, Tuple
-
-from path_mapping.named_tuple import NamedTuple
+from typing import Any, List, Mapping, NamedTuple, Optional, Tuple
 
 VARIABLES = (("MA_INPUTS", "inputs"), ("MA_OUTPUTS", "outputs"))
 

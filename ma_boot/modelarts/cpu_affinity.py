@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Dict, FrozenSet, List, Mapping, Sequence, Tuple
+from typing import Dict, FrozenSet, List, Mapping, NamedTuple, Sequence, Tuple
 
 from ma_boot.processes import file_text
-from path_mapping.named_tuple import NamedTuple
 
 _HUAWEI = "0x19e5"  # PCI vendor
 _ACCELERATOR = "0x1200"  # PCI class "processing accelerator", without the interface byte

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import threading
+import time
 from typing import TYPE_CHECKING, Callable
 
 from ma_boot.errors import ConfigError
@@ -13,12 +15,11 @@ if TYPE_CHECKING:
 
 
 def address_of(host: str, timeout: float, say: Callable[[str], None], inbox: SignalInbox) -> str:
-    """The host's IPv4 address, retried for `timeout` seconds.
+    """The host's address, that of IPv4 if it has both, retried for `timeout` seconds.
 
-    Raises `ConfigError` if it has none by then, `Stopped` at a stop signal.
+    An address of IPv6 comes without brackets, as `torch.distributed.TCPStore` and MindSpore take it. Raises
+    `ConfigError` if it has none by then, `Stopped` at a stop signal.
     """
-    import socket  # only jobs of several nodes need these
-
     import tenacity
 
     def tell(state: RetryCallState) -> None:
@@ -34,11 +35,14 @@ def address_of(host: str, timeout: float, say: Callable[[str], None], inbox: Sig
             before_sleep=tell,
             reraise=True,
         )
-        return str(policy(socket.getaddrinfo, host, None, socket.AF_INET)[0][4][0])
+        found = policy(socket.getaddrinfo, host, None, type=socket.SOCK_STREAM)
+        return str(min(found, key=lambda one: one[0] != socket.AF_INET)[4][0])
 
+    missing = f"the first host of VC_WORKER_HOSTS, {host}, has no address after {timeout:.0f} s"
     task = Task("resolve", look_up, inbox)
-    try:
-        task.wait(inbox.check)
+    try:  # a name server that does not answer holds a single look-up for longer
+        if not task.wait(inbox.check, time.monotonic() + timeout, lambda: say(f"{host} has no address yet")):
+            raise ConfigError(f"{missing}: the name server does not answer")
         return task.result()
     except UnicodeError as error:  # of the codec for names in DNS
         raise ConfigError(
@@ -46,17 +50,13 @@ def address_of(host: str, timeout: float, say: Callable[[str], None], inbox: Sig
             "between two dots"
         ) from error
     except OSError as error:
-        raise ConfigError(
-            f"the first host of VC_WORKER_HOSTS, {host}, has no address after {timeout:.0f} s: {error}"
-        ) from error
+        raise ConfigError(f"{missing}: {error}") from error
     finally:
         task.cancel()
 
 
 def own_address() -> str:
     """The IPv4 address of this host's name; raises `ConfigError` if it has none."""
-    import socket
-
     try:
         return socket.gethostbyname(socket.gethostname())
     except OSError as error:

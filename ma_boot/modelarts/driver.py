@@ -7,6 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Callable, Mapping
 
+from ma_boot.redact import without_secret_variables
+
 TOOLS = Path("/usr/local/Ascend/driver/tools")
 POST_STOP_SECONDS = 10.0
 
@@ -18,7 +20,9 @@ def start_slogd(environ: Mapping[str, str], say: Callable[[str], None], tools: P
         return
     nothing = [(os.POSIX_SPAWN_OPEN, descriptor, os.devnull, os.O_RDWR, 0) for descriptor in (0, 1)]
     try:
-        os.posix_spawn(daemon, [str(daemon)], dict(environ), file_actions=nothing, setsid=True)
+        os.posix_spawn(
+            daemon, [str(daemon)], without_secret_variables(environ), file_actions=nothing, setsid=True
+        )
     except OSError as error:
         say(f"{daemon} could not be started: {error.strerror}")
     else:
@@ -33,7 +37,7 @@ def call_post_stop(environ: Mapping[str, str], say: Callable[[str], None], tools
     try:
         done = subprocess.run(
             ["bash", str(script)],
-            env=dict(environ),
+            env=without_secret_variables(environ),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             timeout=POST_STOP_SECONDS,

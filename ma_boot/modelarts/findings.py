@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterable, List
-
-from path_mapping.named_tuple import NamedTuple
+from typing import Iterable, List, NamedTuple
 
 OK, WARNING, ERROR = "ok", "warning", "error"
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os.path
 import re
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 from ma_boot.errors import ConfigError, listed
 from ma_boot.platforms import Around, Recognised, Whereabouts, recognised, whereabouts
 from ma_boot.rank_table import Identity
-from path_mapping.named_tuple import NamedTuple
 
 PLATFORM_UID, PLATFORM_GID = 1000, 100  # ma-user and ma-group: ModelArts' specifications for custom images
 PLATFORM_HOME = "/home/ma-user"
@@ -142,6 +141,19 @@ def instance_name(environ: Mapping[str, str]) -> str:
     return environ.get("BATCH_TASK_CURRENT_INSTANCE") or environ.get("MA_CURRENT_INSTANCE_NAME") or ""
 
 
+def job_directory(environ: Mapping[str, str]) -> str:
+    """Where the platform puts the job's code, in a directory of its own."""
+    return environ.get("MA_JOB_DIR") or os.path.join(_mount_path(environ), "user-job-dir")
+
+
+def _mount_path(environ: Mapping[str, str]) -> str:
+    return environ.get("MA_MOUNT_PATH") or os.path.join(_home(environ), "modelarts")
+
+
+def _home(environ: Mapping[str, str]) -> str:
+    return environ.get("MA_HOME") or environ.get("HOME") or PLATFORM_HOME
+
+
 def read_job(
     environ: Mapping[str, str],
     hostname: str,
@@ -159,15 +171,14 @@ def read_job(
         given = "part" not in found.facts
     environ, replaced = _with_replacements(_in_words_of_modelarts(environ, found))
     numbers = _numbers(environ, found)
-    home = environ.get("MA_HOME") or environ.get("HOME") or PLATFORM_HOME
-    mount_path = environ.get("MA_MOUNT_PATH") or os.path.join(home, "modelarts")
+    mount_path = _mount_path(environ)
     instance = instance_name(environ)
     return JobEnvironment(
         name=_job_name(environ, hostname),
         platform_name=environ.get("MA_VJ_NAME") or environ.get("BATCH_JOB_ID") or None,
-        home=home,
+        home=_home(environ),
         mount_path=mount_path,
-        job_dir=environ.get("MA_JOB_DIR") or os.path.join(mount_path, "user-job-dir"),
+        job_dir=job_directory(environ),
         log_dir=environ.get("MA_LOG_DIR") or os.path.join(mount_path, "log"),
         node_count_given=given,
         device_count=numbers.pop("device_count") or None,
@@ -213,7 +224,7 @@ def _of_other_platforms(found: Whereabouts) -> Dict[str, Any]:
     return {
         "uid": said.get("uid"),
         "addresses": tuple(said["addresses"].split(",")) if "addresses" in said else (),
-        "master": said.get("master"),
+        "master": said["master"].strip("[]") if "master" in said else None,
         "master_port": int(said["port"]) if "port" in said else None,
         "whereabouts": found,
     }

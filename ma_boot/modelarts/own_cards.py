@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Dict, Sequence, Tuple
 
@@ -23,8 +25,6 @@ def card_addresses(devices: Sequence[int], conf: Path) -> Dict[int, str]:
     Without hccn_tool they are read from `conf`, in lines such as `address_0=192.98.92.100`. Raises
     `ConfigError` if the tool does not answer, `InputMissing` if there is neither the tool nor the file.
     """
-    import shutil  # slow to import, and hardly any command asks for addresses
-
     tool = shutil.which("hccn_tool")
     if tool is not None:
         asked = {
@@ -50,8 +50,6 @@ def own_super_pod(devices: Sequence[int]) -> SuperPod:
 
     Raises `InputMissing` without npu-smi, `ConfigError` with what npu-smi said if that is no super pod.
     """
-    import shutil  # slow to import, and hardly any command asks for a super pod
-
     tool = shutil.which("npu-smi")
     if tool is None:
         raise InputMissing("no npu-smi on PATH: it tells the super pod, and the SDID of each card in it")
@@ -99,8 +97,6 @@ def _place(tool: str, npu: str, chip: str) -> Tuple[str, str]:
 
 
 def _ask(tool: str, *words: str) -> str:
-    import subprocess
-
     argv = [tool, *words]
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=TOOL_SECONDS, check=False)

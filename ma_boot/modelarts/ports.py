@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import socket
 from typing import Sequence
 
 from ma_boot.errors import ConfigError
@@ -12,7 +13,6 @@ def check_free(ports: Sequence[int]) -> None:
     """Raises `ConfigError` if this process cannot listen on one of the ports."""
     if not ports:
         return
-    import socket  # with a rank table there is no port to check
 
     for port in ports:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
@@ -31,8 +31,6 @@ def check_free(ports: Sequence[int]) -> None:
 
 def free_port() -> int:
     """A port that is free at the moment, so that rehearsals on one machine do not share one."""
-    import socket
-
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

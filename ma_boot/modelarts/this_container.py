@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Dict, FrozenSet, List, Mapping, Optional, Tuple
 
 from ma_boot.platforms import Around
 from ma_boot.processes import file_text
-from ma_boot.rank_table import TOR_NAME, Identity
+from ma_boot.rank_table import TOR_NAME, Identity, server_of
 
 _CARD = "davinci"
 _LOCAL = r"\|-- (\S+)\n\s+/32 host LOCAL"
@@ -47,7 +48,6 @@ def _server_of_switches(table: Optional[str], pod: str) -> List[str]:
         content = Path(os.path.dirname(table), TOR_NAME).read_bytes()
     except OSError:
         return []
-    from ma_boot.rank_table import server_of  # few tables have a file of switches
 
     found = server_of(pod, content)
     return [found] if found else []
@@ -55,8 +55,6 @@ def _server_of_switches(table: Optional[str], pod: str) -> List[str]:
 
 def own_addresses(proc: str = "/proc") -> Tuple[str, ...]:
     """The addresses of this container's network interfaces, without those of loopback and of links."""
-    import ipaddress  # only tables without names need it
-
     found: List[str] = re.findall(_LOCAL, file_text(Path(proc, "net", "fib_trie")))
     for line in file_text(Path(proc, "net", "if_inet6")).splitlines():
         digits = line.split()[0]

@@ -7,9 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Callable, Optional, Sequence, Tuple
 
 from ma_boot.environment import TrainingEnvironment, select_environment
-from ma_boot.errors import ConfigError
+from ma_boot.errors import ConfigError, OutputLost
 from ma_boot.launch import LaunchPlan, Node, Placement
-from ma_boot.modelarts import JobEnvironment, call_post_stop, check_free, instance_name, start_slogd
+from ma_boot.modelarts import (
+    ChannelContent,
+    JobEnvironment,
+    call_post_stop,
+    check_free,
+    instance_name,
+    start_slogd,
+)
 from ma_boot.node.checkpoint_phase import (
     NodeCheckpoints,
     last_sets,
@@ -41,8 +48,9 @@ from ma_boot.node.request import BootRequest, boot_command
 from ma_boot.node.reset_watch import ResetWatch, reset_watch
 from ma_boot.node.run_phase import check_restarts, train
 from ma_boot.node.world import World
-from ma_boot.processes import stop_leftovers, stop_setup
+from ma_boot.processes import limit_reached, stop_leftovers, stop_setup
 from ma_boot.rank_table import RankTable
+from ma_boot.redact import remember_secrets
 from ma_boot.reporting import Ending
 from ma_boot.transfers import (
     NOTHING_LEFT,
@@ -107,22 +115,33 @@ def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
             make_directories(plan, inputs_of(transfers))
             check_free(plan.ports)
             start_slogd(environ, journal.say)
-            phase.detail = launch_text(plan, request.command, request.launch)
+            phase.detail = launch_text(plan, request.command, request.launch, request.ranks_start)
             reset = _reset(request, world, job, placement)
         with sending_outputs(transfers, checkpoints, journal, inbox), journal.phase("run") as phase:
             run = train(plan, request.run, inbox, journal, environ, checkpoints.again, others, reset)
             phase.outcome, phase.detail = run.outcome, run.summary()
     except Exception as caught:  # also what no check has foreseen: the outputs come first
-        error = caught
-    stop_setup(request.run.stop_timeout, inbox, journal.say, journal.event)
+        error = limit_reached(caught) or caught
+    with journal.only_helps("what the setup left running was not stopped"):
+        stop_setup(request.run.stop_timeout, inbox, journal.say, journal.event)
     all_expected = bool(run and run.succeeded and not inbox.stops and placement and 0 in placement.ranks)
     nothing, timeout = NOTHING_LEFT if all_expected else "", request.transfers.upload_timeout
     last = last_sets(checkpoints, run, bool(inbox.stops), journal)
     lost = upload_outputs(transfers, journal, inbox, timeout, nothing, before=last)
-    form = form_channels(environ, journal, bool(inbox.stops)) if run is not None else ()
-    lost = lost or empty_outputs(form, all_expected)
-    call_post_stop(environ, journal.say)
-    return Ending.of(job, inbox.stops, error, run, lost, form)
+    form, empty = _form(world, all_expected) if run is not None else ((), None)
+    with journal.only_helps("the driver's script for the end was not run"):
+        call_post_stop(environ, journal.say)
+    return Ending.of(job, inbox.stops, error, run, lost or empty, form)
+
+
+def _form(world: World, all_expected: bool) -> Tuple[Sequence[ChannelContent], Optional[OutputLost]]:
+    """What lies in the directories of the job form, and the error of an output that should not be empty."""
+    form: Sequence[ChannelContent] = ()
+    empty: Optional[OutputLost] = None
+    with world.journal.only_helps("inputs and outputs of the job form were not looked at"):
+        form = form_channels(world.environ, world.journal, bool(world.inbox.stops))
+        empty = empty_outputs(form, all_expected)
+    return form, empty
 
 
 def _job(request: BootRequest, world: World) -> JobEnvironment:
@@ -130,9 +149,9 @@ def _job(request: BootRequest, world: World) -> JobEnvironment:
     journal = world.journal
     job = this_job(request.job, world.environ, world.hostname, journal.say)
     journal.open(Path(job.events_file), job.node_rank)
-    journal.event("job", **job.event(), command=boot_command(request, world.environ))
+    journal.event("job", **job.event(), command=boot_command(request))
     set_failure_aside(job)
-    report_shell(world.environ, job, journal.say)
+    report_shell(job, journal.say)
     return job
 
 
@@ -153,10 +172,12 @@ def _environment(request: BootRequest, world: World, job: JobEnvironment) -> Tra
     options, root, environ = request.environment, request.transfers.obs_root, dict(world.environ)
     if root is not None:  # for the training's own `path_mapping.file`
         environ["PATH_MAPPING_OBS_ROOT"] = os.path.join(world.cwd, root)
-    return select_environment(
+    training = select_environment(
         options.python, options.conda_env, options.source, environ, job.home, world.inbox, world.journal.say,
         cwd=world.cwd, job_dir=job.job_dir,
     )  # fmt: skip
+    remember_secrets(training.environ)
+    return training
 
 
 def _check_before(
@@ -185,6 +206,7 @@ def _set_up(
     if request.environment.requirements is not None:
         training = setup.install_packages(request.environment.requirements, training)
     training = setup.run_pre_start(command.code if command else None, training)
+    remember_secrets(training.environ)
     return setup.install_operators(
         training, lambda: configured_store(request.transfers, world.environ, world.cwd)
     )

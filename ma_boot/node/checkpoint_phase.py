@@ -6,7 +6,7 @@ import json
 import os
 import threading
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.environment import TrainingEnvironment, applied
 from ma_boot.errors import CannotCreate, ConfigError, NodesLate, described
@@ -24,7 +24,6 @@ from ma_boot.transfers import (
 )
 from ma_boot.wording import duration, size
 from path_mapping import errors as mapping_errors
-from path_mapping.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from path_mapping.checkpoints import CheckpointOutput, Restored

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.environment import (
     FoundCommand,
@@ -21,6 +22,7 @@ from ma_boot.environment import (
     find_command,
     find_file,
     find_program,
+    package_place,
     passable,
 )
 from ma_boot.errors import CommandNotFound, ConfigError
@@ -28,7 +30,7 @@ from ma_boot.modelarts import JobEnvironment
 from ma_boot.node.world import Say
 from ma_boot.processes import SignalInbox, run_child
 from ma_boot.transfers import boot_error
-from path_mapping.named_tuple import NamedTuple
+from path_mapping.errors import PathMappingError
 
 if TYPE_CHECKING:
     from path_mapping.mapping import Route
@@ -112,7 +114,6 @@ class NodeSetup(NamedTuple):
             file = find_file(requirements, self.cwd, self.job_dir)
         except CommandNotFound as error:
             raise ConfigError(f"--requirements {error}") from error
-        from ma_boot.environment import package_place  # few jobs install packages
 
         python, training = package_place(training, self.home, self.inbox, self._reminder(training.python))
         argv = pip_command(python, file, self.environ)
@@ -154,7 +155,6 @@ class NodeSetup(NamedTuple):
             ) from error
         if url is None:
             return training
-        import tempfile  # only jobs with operators need it
 
         with tempfile.TemporaryDirectory(prefix="operator_info-") as directory:
             _fetch(str(url), directory, open_store())
@@ -181,13 +181,12 @@ def _check(code: int, failure: str) -> None:
 
 
 def _fetch(url: str, directory: str, store: Store) -> None:
-    from path_mapping.errors import PathMappingError  # only a job with operators needs all of this
     from path_mapping.mapping import ObsUrl, Route
     from path_mapping.transfer import download
 
     written = url if "://" in url else "obs:/" + url  # the platform writes /bucket/key as well
     try:
-        source = ObsUrl.parse(written)
+        source = ObsUrl.typed(written)
         is_file = source.key and not source.key.endswith("/")
         target = os.path.join(directory, os.path.basename(source.key)) if is_file else directory
         routes = [Route(target, source)]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
+from contextlib import contextmanager, suppress
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, Collection, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from ma_boot.errors import ConfigError, ExitCode
+from ma_boot.errors import ConfigError, ExitCode, described
 from ma_boot.launch import Placement
 from ma_boot.modelarts import JOB_TOKEN, JobEnvironment
 from ma_boot.node.world import World
 from ma_boot.rank_table import RankTable, own_pod
+from ma_boot.redact import masked
 from ma_boot.reporting import Ending, HangSuspect, RunResult, exit_status
 from ma_boot.supervisor import PeerMessage
 
@@ -27,7 +30,8 @@ _POLL_SECONDS = 0.02
 class OtherNodes:
     """The other nodes of a job, as `Peers`; without a token, or in a job of one node, there are none.
 
-    `world` is this process's world without the token, which is for nobody else.
+    What goes wrong on the way to them is said, and ends that way, never the job. `world` is this process's
+    world without the token, which is for nobody else.
     """
 
     def __init__(self, world: World) -> None:
@@ -45,8 +49,21 @@ class OtherNodes:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        if self._channel is not None:
-            self._channel.close()
+        with self._only_helping():
+            if self._channel is not None:
+                self._channel.close()
+
+    @contextmanager
+    def _only_helping(self) -> Iterator[None]:
+        """Gives the channel up if the block raises."""
+        try:
+            yield
+        except Exception as error:
+            channel, self._channel = self._channel, None
+            self.world.journal.say(f"this node goes on without the others: {described(error)}")
+            if channel is not None:
+                with suppress(Exception):
+                    channel.close()
 
     @property
     def others(self) -> Collection[int]:
@@ -73,27 +90,31 @@ class OtherNodes:
                 f"{JOB_TOKEN} has {len(self._token)} characters: expected at least {SHORTEST_TOKEN}, the "
                 "same on all nodes and in no other job, for example from `openssl rand -hex 16`"
             )
-        own, say = Address(_own_address(job), port), self.world.journal.say
-        try:
-            name = job.platform_name or ""
+        own, name = Address(_own_address(job), port), job.platform_name or ""
+        with self._only_helping():
             self._channel = NodeChannel(self._token, name, self.node, job.node_count, own, self.world.inbox)
-        except RuntimeError as error:
-            say(f"no channel between the nodes: {error}")
-            return
-        if self._channel.problem:
-            say(f"this node hears nothing of the others: {self._channel.problem} (--channel-port)")
-        self._channel.tell("here", {})
-        if len(job.worker_hosts) == job.node_count:
-            self._channel.meet({node: Address(host, port) for node, host in enumerate(job.worker_hosts)})
+            if self._channel.problem:
+                self.world.journal.say(
+                    f"this node hears nothing of the others: {self._channel.problem} (--channel-port)"
+                )
+            self._channel.tell("here", {})
+            if len(job.worker_hosts) == job.node_count:
+                self._channel.meet({node: Address(host, port) for node, host in enumerate(job.worker_hosts)})
 
     def meet(self, placement: Placement, table: Optional[RankTable], job: JobEnvironment, port: int) -> None:
         """Knows the ranks of this node from now on, and the nodes' addresses if only the table has them."""
         self._own = placement.ranks
         if self._channel is None or table is None or len(job.worker_hosts) == job.node_count:
             return
+        with self._only_helping():
+            self._meet_by(table, job, port)
+
+    def _meet_by(self, table: RankTable, job: JobEnvironment, port: int) -> None:
         from ma_boot.channel import Address
 
         pods = table.pods
+        if self._channel is None:
+            return
         if len(pods) == job.node_count and pods.index(own_pod(table, job.identity)) == self.node:
             hosts = [
                 str(pod.more.get("container_ip") or pod.more.get("host_ip") or pod.server_id) for pod in pods
@@ -101,16 +122,18 @@ class OtherNodes:
             self._channel.meet({node: Address(host, port) for node, host in enumerate(hosts)})
 
     def tell(self, kind: str, body: Mapping[str, Any]) -> None:
-        """Sends a message to all other nodes, in the background."""
-        if self._channel is not None:
-            self._channel.tell(kind, body)
+        """Sends a message to all other nodes, in the background; without secrets."""
+        with self._only_helping():
+            if self._channel is not None:
+                self._channel.tell(kind, masked(body))
 
     def tell_failures(self, run: RunResult) -> None:
         """Tells the others which of this node's processes have failed so far."""
         if self._channel is not None:
-            from ma_boot.channel import failures_of
+            with self._only_helping():
+                from ma_boot.channel import failures_of
 
-            self._tell(failures_of(run, self.node))
+                self._tell(failures_of(run, self.node))
 
     def _tell(self, failures: List[JobFailure]) -> None:
         """Tells what was not told yet."""
@@ -123,6 +146,12 @@ class OtherNodes:
 
     def heard(self) -> List[PeerMessage]:
         """What has come since the last call; failures and ends are kept here, too."""
+        found: List[PeerMessage] = []
+        with self._only_helping():
+            found += self._heard()
+        return found
+
+    def _heard(self) -> List[PeerMessage]:
         if self._channel is None:
             return []
         from ma_boot.channel import told_by
@@ -139,6 +168,12 @@ class OtherNodes:
 
     def cause(self, ending: Ending) -> Optional[str]:
         """The job's cause, after this node has told what it knows; waits for the others at most a second."""
+        cause = None
+        with self._only_helping():
+            cause = self._cause(ending)
+        return cause  # noqa: RET504 -- the block may have ended by an exception
+
+    def _cause(self, ending: Ending) -> Optional[str]:
         if self._channel is None:
             return None
         from ma_boot.channel import JobFailure, failures_of
@@ -160,7 +195,8 @@ class OtherNodes:
             time.sleep(_POLL_SECONDS)
             first = self._first(own, suspect, hung)
         left = until - time.monotonic() if own or hung else 0.0  # who starts later is tried again
-        self._channel.flush(max(_FLUSH_SECONDS, left))
+        if self._channel is not None:  # it may have been given up meanwhile
+            self._channel.flush(max(_FLUSH_SECONDS, left))
         if first is None or not status.code:
             return None
         fields = {"node": first.node, "rank": first.rank, "code": first.code, "words": first.words}
@@ -185,8 +221,6 @@ class OtherNodes:
 
 def _own_address(job: JobEnvironment) -> str:
     """This node's address if the variables have it as such, else all addresses: no name is looked up here."""
-    from ipaddress import ip_address  # only for jobs whose nodes talk
-
     known = len(job.worker_hosts) == job.node_count
     for host in (job.worker_hosts[job.node_rank],) if known else job.identity.addresses:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Mapping, Optional, Sequence, Tuple
+from typing import Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.errors import CannotCreate, ConfigError, OutputLost, described, listed
 from ma_boot.modelarts import (
@@ -19,10 +19,9 @@ from ma_boot.modelarts import (
 )
 from ma_boot.node.world import Say
 from ma_boot.processes import swallowing_shell
-from ma_boot.redact import secret_values, without_secrets
+from ma_boot.redact import without_secrets
 from ma_boot.reporting import Journal, keep_earlier
 from ma_boot.transfers import nothing_at
-from path_mapping.named_tuple import NamedTuple
 
 COUNT_SECONDS = 5.0  # for all files together; after a stop signal there is less time
 HURRIED_SECONDS = 0.5
@@ -54,17 +53,16 @@ def set_failure_aside(job: JobEnvironment) -> None:
         raise CannotCreate(f"cannot rename {job.failure_file}: {error.strerror}") from error
 
 
-def report_shell(environ: Mapping[str, str], job: JobEnvironment, say: Say) -> None:
+def report_shell(job: JobEnvironment, say: Say) -> None:
     """Prints a warning if a shell keeps the platform's stop signal from this process."""
     shell = swallowing_shell()
     if shell is None or not (
         job.platform_name or os.getppid() == 1
     ):  # in a terminal, people stop it by Ctrl-C
         return
-    shown = without_secrets(shell, secret_values(environ))
     say(
         f"a stop of the job will not reach ma_boot, so no outputs would be uploaded: the shell above it, "
-        f"`{shown[:120]}`, passes no signal on; let `exec ma_boot ...` be its last command"
+        f"`{without_secrets(shell)[:120]}`, passes no signal on; let `exec ma_boot ...` be its last command"
     )
 
 

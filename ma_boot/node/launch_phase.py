@@ -23,7 +23,7 @@ from ma_boot.launch import (
     with_rank_dirs,
     with_tee,
 )
-from ma_boot.modelarts import JobEnvironment
+from ma_boot.modelarts import JobEnvironment, address_of, bound_cores, read_machine
 from ma_boot.node.world import Say
 from ma_boot.processes import SignalInbox
 from ma_boot.redact import masked
@@ -50,7 +50,6 @@ def meeting_point(
     port = options.rendezvous_port or (int(given) if given.isdecimal() else job.master_port or default)
     if job.node_count == 1:
         return "127.0.0.1", port
-    from ma_boot.modelarts import address_of  # only a job of several nodes
 
     if job.master is not None:
         return address_of(job.master, DNS_SECONDS, say, inbox), port
@@ -84,19 +83,17 @@ def plan_node(node: Node, options: LaunchOptions) -> LaunchPlan:
         code = _code_to_copy(options.copy_code, node.code or node.cwd)
         plan = with_rank_dirs(plan, placement.by_hand, code)
     if options.bind_cores != "none":
-        from ma_boot.modelarts import bound_cores, read_machine  # few jobs bind their ranks
-
         device_ids = placement.device_ids or tuple(map(placement.device, range(len(placement.ranks))))
         machine = read_machine(frozenset(os.sched_getaffinity(0)))
         plan = with_cores(plan, bound_cores(options.bind_cores, machine, device_ids))
     return with_tee(plan, options.tee)
 
 
-def launch_text(plan: LaunchPlan, command: Sequence[str], options: LaunchOptions) -> str:
-    """The phase in one line."""
+def launch_text(plan: LaunchPlan, command: Sequence[str], options: LaunchOptions, ranks_start: str) -> str:
+    """The phase in one line; `ranks_start` is what starts the ranks in place of ma_boot, mostly empty."""
     parts = command_parts(command)
-    if options.per_node and parts.launcher is not None:
-        started = f"{parts.launcher} starts the ranks of this node (--per-node)"
+    if options.per_node and ranks_start:
+        started = f"{ranks_start} starts the ranks of this node: started once (--per-device: for each device)"
         if plan.world_size == 1 or not parts.counts:
             return started
         return (

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Any, Callable, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.environment import TrainingEnvironment
 from ma_boot.errors import ConfigError, RankTableInvalid, listed
 from ma_boot.launch import Placement, placed_by_count
-from ma_boot.modelarts import TABLE_NAME, JobEnvironment, wait_until_completed, with_machine
+from ma_boot.modelarts import TABLE_NAME, JobEnvironment, planned_route, wait_until_completed, with_machine
 from ma_boot.node.world import Say
 from ma_boot.processes import SignalInbox
 from ma_boot.rank_table import (
@@ -30,7 +30,6 @@ from ma_boot.rank_table import (
 )
 from ma_boot.reporting import write_atomically
 from ma_boot.wording import ranks_text
-from path_mapping.named_tuple import NamedTuple
 
 MOST_WARNINGS = 5
 WRITTEN_SECONDS = 5.0  # in which somebody who writes the user's file is done
@@ -309,7 +308,6 @@ def planned_by_route(
     """The placement as the platform's route planner reorders it, if the job asks for that."""
     if not job.route_plan or placement.by_hand or placement.table_file is None or table is None:
         return placement
-    from ma_boot.modelarts import planned_route  # few jobs ask for it
 
     pod, file = _own_pod(table, job), Path(placement.table_file)
     found = pod and planned_route(training.python, file, pod.server_id, training.environ, inbox, say)

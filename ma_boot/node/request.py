@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from ma_boot.environment import command_parts
+from ma_boot.environment import StartScript, command_parts
 from ma_boot.errors import ConfigError, listed
 from ma_boot.launch import LaunchOptions
 from ma_boot.node.environment_phase import EnvironmentOptions
@@ -13,13 +13,15 @@ from ma_boot.node.job_phase import JobOptions
 from ma_boot.node.rank_table_phase import RankOptions
 from ma_boot.node.run_phase import RunOptions
 from ma_boot.platforms import recognised
-from ma_boot.redact import secret_values, without_secret_words, without_secrets
+from ma_boot.redact import without_secret_words
 from ma_boot.transfers import TransferOptions
-from path_mapping.named_tuple import NamedTuple
 
 
 class BootRequest(NamedTuple):
-    """The training command, and the options of each phase: only `boot` and the rehearsal see all of them."""
+    """The training command, and the options of each phase: only `boot` and the rehearsal see all of them.
+
+    `script` is the shell script that the command runs, as far as it is known before the inputs are there.
+    """
 
     command: Tuple[str, ...]
     preflight: bool
@@ -29,6 +31,15 @@ class BootRequest(NamedTuple):
     transfers: TransferOptions
     launch: LaunchOptions
     run: RunOptions
+    script: Optional[StartScript] = None
+
+    @property
+    def ranks_start(self) -> str:
+        """What starts the ranks in place of ma_boot, as the command shows it; empty if nothing does."""
+        launcher = command_parts(self.command).launcher
+        if launcher is not None or self.script is None or self.script.ranks is None:
+            return launcher or ""
+        return f"{self.script.name} ({self.script.ranks})"
 
 
 _OF_THE_PLATFORM = ("MA_", "BATCH_", "DLS_", "RANK_TABLE_FILE", "GLOBAL_RANK_TABLE_FILE")
@@ -43,12 +54,14 @@ _GROUPS: Dict[str, Any] = {
 }
 
 
-def requested(command: Sequence[str], options: Mapping[str, Any]) -> BootRequest:
+def requested(
+    command: Sequence[str], options: Mapping[str, Any], script: Optional[StartScript] = None
+) -> BootRequest:
     """The request that a command line makes, with the defaults that depend on other options.
 
-    A command that starts the processes itself (`--per-node`, or a launcher such as torchrun) also finds the
-    other nodes itself; ranks that are given by hand run in directories of their own, as in X2MindSpore's
-    script.
+    A command that starts the processes itself (`--per-node`, a launcher such as torchrun, or a `script` with
+    one) also finds the other nodes itself, but a loop of the script needs the rank table; ranks that are
+    given by hand run in directories of their own, as in X2MindSpore's script.
     """
     groups = {
         name: group(**{option: options[option] for option in group._fields})
@@ -56,12 +69,13 @@ def requested(command: Sequence[str], options: Mapping[str, Any]) -> BootRequest
     }
     launch: LaunchOptions = groups["launch"]
     words = ("-m", *command) if options["as_module"] else tuple(command)
-    launcher = command_parts(words).launcher
-    per_node = launch.per_node or (launcher is not None and launch.rendezvous != "mpi")
-    rendezvous = launch.rendezvous or ("none" if per_node else "rank-table")
+    request = BootRequest(words, options["preflight"], **groups, script=script)
+    recognised = bool(request.ranks_start) and launch.rendezvous != "mpi" and not launch.per_device
+    per_node = launch.per_node or recognised
+    by_loop = script is not None and script.ranks is not None and not script.ranks.by_launcher
+    rendezvous = launch.rendezvous or ("none" if per_node and not by_loop else "rank-table")
     workdir = launch.workdir or ("per-rank" if groups["ranks"].by_hand else "shared")
-    groups["launch"] = launch._replace(per_node=per_node, rendezvous=rendezvous, workdir=workdir)
-    return BootRequest(words, options["preflight"], **groups)
+    return request._replace(launch=launch._replace(per_node=per_node, rendezvous=rendezvous, workdir=workdir))
 
 
 def as_options(request: BootRequest) -> Tuple[str, ...]:
@@ -72,24 +86,20 @@ def as_options(request: BootRequest) -> Tuple[str, ...]:
     return (*_words(values), "--", *request.command)
 
 
-def boot_command(request: BootRequest, environ: Mapping[str, str]) -> str:
-    """The boot command with the options that differ from the defaults, however they were given; no secret.
-
-    `environ` has the values that are secret.
-    """
+def boot_command(request: BootRequest) -> str:
+    """The boot command with the options that differ from the defaults, however they were given; no secret."""
     values = {
         name: value
         for group, kind in _GROUPS.items()
         for name, value in getattr(request, group)._asdict().items()
         if value != kind._field_defaults.get(name)
     }
-    return shown([*_words({"preflight": request.preflight, **values}), *request.command], environ)
+    return shown([*_words({"preflight": request.preflight, **values}), *request.command])
 
 
-def shown(words: Sequence[str], environ: Mapping[str, str]) -> str:
-    """A command line of ma_boot as a text without secrets; `environ` has values that are secret."""
-    text = shlex.join(["ma_boot", *without_secret_words(words)])
-    return without_secrets(text, secret_values(environ))
+def shown(words: Sequence[str]) -> str:
+    """A command line of ma_boot as a text without secrets."""
+    return shlex.join(["ma_boot", *without_secret_words(words)])
 
 
 def _words(values: Mapping[str, Any]) -> List[str]:
@@ -111,14 +121,17 @@ def _words(values: Mapping[str, Any]) -> List[str]:
 def conflicts(request: BootRequest) -> List[str]:
     """The options of a request that contradict each other: a line for each contradiction."""
     ranks, launch, run = request.ranks, request.launch, request.run
-    by, launcher = launch.rendezvous, command_parts(request.command).launcher
-    one = (launcher or "--per-node") if launch.per_node else "--rendezvous mpi"
+    by = launch.rendezvous
+    one = (request.ranks_start or "--per-node") if launch.per_node else "--rendezvous mpi"
     own_directory, each_device = launch.workdir == "per-rank", launch.starts_ranks
     has_table = ranks.rank_table_file is not None and by == "rank-table"
     by_hand_only = "only with --rank-table-file and --rendezvous rank-table"
-    not_ours = f"with {one}, ma_boot does not start a process per device"
+    not_ours = f"with {one}, ma_boot does not start a process per device" + (
+        " (--per-device: it does)" if one == request.ranks_start else ""
+    )
     rules = (
         (launch.per_node and by == "mpi", "--per-node: --rendezvous mpi already starts mpirun once per node"),
+        (launch.per_node and launch.per_device, "--per-node, --per-device: give one of them"),
         (launch.non_sink and by != "mpi", "--non-sink: MindSpore's non-sink mode needs --rendezvous mpi"),
         (bool(launch.copy_code) and not own_directory, "--copy-code: only with --workdir per-rank"),
         (ranks.by_hand and not has_table, f"--rank-size, --rank-start, --device-start: {by_hand_only}"),

@@ -6,7 +6,7 @@ import itertools
 import os
 import time
 from pathlib import Path
-from typing import Callable, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.errors import BootError, ConfigError, Stopped
 from ma_boot.launch import LaunchPlan, WorkerSpec
@@ -15,7 +15,6 @@ from ma_boot.node.reset_watch import ResetWatch
 from ma_boot.processes import SignalInbox
 from ma_boot.reporting import Journal, RunResult, missing_files, output_of_failed_rank
 from ma_boot.supervisor import ALONE, Limits, Metrics, Peers, supervise
-from path_mapping.named_tuple import NamedTuple
 
 RELEASE_SECONDS = 15.0  # an NPU is not free at once when the process that used it has ended
 MOST_FILES_NAMED = 3
@@ -86,7 +85,10 @@ def train(
     finally:
         if reset is not None:
             reset.close()
-    return result._replace(advice=_advice_on_files(result, plan.code, plan.workers[0].cwd))
+    advice: Tuple[str, ...] = ()
+    with journal.only_helps("no advice on files"):
+        advice = _advice_on_files(result, plan.code, plan.workers[0].cwd)
+    return result._replace(advice=advice)
 
 
 def _trained(

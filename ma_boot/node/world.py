@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Callable, Mapping
+from typing import Callable, Mapping, NamedTuple
 
 from ma_boot.processes import SignalInbox
 from ma_boot.reporting import Journal
-from path_mapping.named_tuple import NamedTuple
 
 Say = Callable[[str], None]  # prints a line of ma_boot's own, as `Journal.say` does
 

@@ -9,20 +9,12 @@ Every platform tells a container the same few things by other names. A module fo
 nothing here looks at the machine: what is on it comes in `Around`.
 """
 
-from ma_boot.platforms.facts import Around, Fact, Facts
-from ma_boot.platforms.recognise import PLATFORMS, Recognised, Whereabouts, recognised, whereabouts
-from ma_boot.platforms.reset_file import RESET_FILE, Reset, parse_reset
-
-__all__ = [
-    "PLATFORMS",
-    "RESET_FILE",
-    "Around",
-    "Fact",
-    "Facts",
-    "Recognised",
-    "Reset",
-    "Whereabouts",
-    "parse_reset",
-    "recognised",
-    "whereabouts",
-]
+from ma_boot.platforms.facts import Around as Around, Fact as Fact, Facts as Facts
+from ma_boot.platforms.recognise import (
+    PLATFORMS as PLATFORMS,
+    Recognised as Recognised,
+    Whereabouts as Whereabouts,
+    recognised as recognised,
+    whereabouts as whereabouts,
+)
+from ma_boot.platforms.reset_file import RESET_FILE as RESET_FILE, Reset as Reset, parse_reset as parse_reset

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, FrozenSet, List, Mapping, Optional, Tuple
-
-from path_mapping.named_tuple import NamedTuple
+from typing import Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Tuple
 
 
 class Fact(NamedTuple):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Mapping, Optional, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from ma_boot.errors import ConfigError, listed
+from ma_boot.platforms import launchers, mindcluster, slurm, volcano
 from ma_boot.platforms.facts import Around, Fact, Facts
-from path_mapping.named_tuple import NamedTuple
 
 _SIGNS: Dict[str, Tuple[str, ...]] = {  # a variable that ends in "_" or begins so stands for all of them
     "openmpi": ("OMPI_COMM_WORLD_SIZE",),
@@ -117,20 +117,12 @@ def _of(name: str, around: Around, problems: List[str]) -> Tuple[Facts, Tuple[st
     """What one platform says, and its variables of the node."""
     # Each is imported where it is used: a job on ModelArts needs none of them.
     if name == "volcano":
-        from ma_boot.platforms import volcano
-
         return volcano.facts(around, problems), volcano.per_node(around)
     if name == "mindcluster":
-        from ma_boot.platforms import mindcluster
-
         return mindcluster.facts(around, problems), mindcluster.per_node(around)
     if name == "slurm":
-        from ma_boot.platforms import slurm
-
         return slurm.facts(around, problems), ()
     if name in ("kubeflow", "torchrun", "openmpi"):
-        from ma_boot.platforms import launchers
-
         read = {"kubeflow": launchers.kubeflow, "torchrun": launchers.torchrun, "openmpi": launchers.openmpi}
         names = launchers.of_openmpi if name == "openmpi" else launchers.of_torch
         return read[name](around, problems), names(around)

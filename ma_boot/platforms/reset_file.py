@@ -6,10 +6,9 @@ ClusterD and the device plugin write it, and mirror it into the container (Ascen
 from __future__ import annotations
 
 import json
-from typing import Any, Collection, FrozenSet, List, Mapping, Optional
+from typing import Any, Collection, FrozenSet, List, Mapping, NamedTuple, Optional
 
 from ma_boot.wording import ranks_text
-from path_mapping.named_tuple import NamedTuple
 
 RESET_FILE = "/user/restore/reset/config/reset.json"
 _UNSUPPORTED = "and RestartFaultProcess asks to restart that process alone, which ma_boot does not do"

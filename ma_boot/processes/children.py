@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import resource
 import signal
 import subprocess
 import time
-from typing import TYPE_CHECKING, Callable, Collection, List, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Callable, Collection, List, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.processes.leftovers import guarded
 from ma_boot.processes.orphan_guard import (
@@ -54,16 +55,21 @@ def run_child(
         )  # fmt: skip
         reminded = time.monotonic()
         try:
-            while process.poll() is None:
+            while not _has_ended(process.pid):
                 inbox.check()
                 if time.monotonic() - reminded >= REMIND_SECONDS:
                     reminded = time.monotonic()
                     remind()
                 inbox.wait(reminded + REMIND_SECONDS - time.monotonic())
         finally:
-            signal_group(process.pid, signal.SIGKILL)
+            signal_group(process.pid, signal.SIGKILL)  # its leader is not reaped yet
             process.wait()
     return process.returncode
+
+
+def _has_ended(child: int) -> bool:
+    """Whether a child has ended, which is not reaped by that."""
+    return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def adopt_orphans() -> None:
@@ -72,8 +78,6 @@ def adopt_orphans() -> None:
     Raises:
         OSError: the kernel refuses.
     """
-    import ctypes  # only the commands that start processes pay for it
-
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error))
@@ -100,19 +104,23 @@ def adopted_children(at: Optional[RunningProcesses] = None) -> List[int]:
     return found
 
 
-def reap_orphans(own: Collection[int]) -> None:
-    """Reaps adopted processes that have ended; the pids in `own` are left to whoever started them.
+def reap_orphans(own: Collection[int]) -> List[Tuple[int, int]]:
+    """Reaps adopted processes that have ended, and returns their pids and exit codes (128+n for signal n).
 
-    Call it from the main thread after polling `own`: the kernel shows one ended child at a time.
+    The pids in `own` are left to whoever started them. Call it from the main thread after polling `own`: the
+    kernel shows one ended child at a time.
     """
+    reaped: List[Tuple[int, int]] = []
     while True:
         try:
             ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT | _WNOTHREAD)
         except ChildProcessError:
-            return
+            return reaped
         if ended is None or ended.si_pid in own:
-            return
+            return reaped
         os.waitid(os.P_PID, ended.si_pid, os.WEXITED | os.WNOHANG)
+        by_signal = ended.si_code != os.CLD_EXITED
+        reaped.append((ended.si_pid, ended.si_status + (128 if by_signal else 0)))
 
 
 def forbid_core_files() -> None:

@@ -1,11 +1,9 @@
-"""Where the kernel counts the memory of this container, and whether it killed a process for want of it."""
+"""Where the kernel counts the memory and the processes of this container, and whether it killed any."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Iterator, Optional
-
-from path_mapping.named_tuple import NamedTuple
+from typing import Iterator, NamedTuple, Optional, Tuple
 
 
 class MemoryGroup(NamedTuple):
@@ -46,26 +44,39 @@ class OomCounters:
 
 
 def memory_groups(root: Path = Path("/")) -> Iterator[MemoryGroup]:
-    """Where the control group of this process may be, the likeliest place first; its files may not exist.
+    """Where the control group of this process may be, the likeliest place first; its files may not exist."""
+    for at, is_first_version in _directories("memory", root):
+        if is_first_version:
+            yield MemoryGroup(
+                at / "memory.oom_control", at / "memory.limit_in_bytes", at / "memory.usage_in_bytes",
+                at / "memory.stat",
+            )  # fmt: skip
+        else:
+            yield MemoryGroup(
+                at / "memory.events", at / "memory.max", at / "memory.current", at / "memory.stat"
+            )
+
+
+def process_groups(root: Path = Path("/")) -> Iterator[Path]:
+    """The directories that may have `pids.max` and `pids.current`, as `memory_groups`; each once."""
+    yield from dict.fromkeys(at for at, _ in _directories("pids", root))
+
+
+def _directories(controller: str, root: Path) -> Iterator[Tuple[Path, bool]]:
+    """Where a control group may be, and whether it is of the first version.
 
     In a container, the path in /proc/self/cgroup may be that of the host, while the group is mounted as root.
-    Sources: the kernel's Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst.
+    Sources: the kernel's Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/*.rst.
     """
     mounted = root / "sys/fs/cgroup"
     for line in file_text(root / "proc/self/cgroup").splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if controllers == "":
-            for at in (mounted / path.lstrip("/"), mounted):
-                yield MemoryGroup(
-                    at / "memory.events", at / "memory.max", at / "memory.current", at / "memory.stat"
-                )
-        elif "memory" in controllers.split(","):
-            for at in (mounted / "memory" / path.lstrip("/"), mounted / "memory"):
-                yield MemoryGroup(
-                    at / "memory.oom_control", at / "memory.limit_in_bytes", at / "memory.usage_in_bytes",
-                    at / "memory.stat",
-                )  # fmt: skip
+            yield from ((at, False) for at in (mounted / path.lstrip("/"), mounted))
+        elif controller in controllers.split(","):
+            of_controller = mounted / controller
+            yield from ((at, True) for at in (of_controller / path.lstrip("/"), of_controller))
 
 
 def _processes(count: int) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import Dict, List, Mapping, Sequence
+from typing import Dict, List, Mapping, NamedTuple, Sequence
 
 from ma_boot.processes.orphan_guard import process_stats
-from path_mapping.named_tuple import NamedTuple
 
 _TICK = 1 / os.sysconf("SC_CLK_TCK")  # seconds
 _PAGE = os.sysconf("SC_PAGE_SIZE")

@@ -48,6 +48,9 @@ def guarded(marker: str, environ: Mapping[str, str]) -> Iterator[int]:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
+    except BaseException:
+        os.close(write)
+        raise
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         os.close(read)

@@ -164,7 +164,7 @@ def guard(marker: str) -> None:
         now, started = time.monotonic(), _newest_process()
         if now >= looked + _WATCH_SECONDS or (started != newest and now >= due):
             looked, newest, spent = now, started, time.process_time()
-            known = _descendants(owner, known)
+            known = descendants(owner, known)
             due = now + (time.process_time() - spent) / _SHARE
     for _ in range(_POLLS):  # repeated: a process may start another one meanwhile
         running = running_processes()
@@ -196,8 +196,11 @@ def _newest_process() -> bytes:
     return _contents("/proc/loadavg").rpartition(b" ")[2]
 
 
-def _descendants(owner: int, known: Dict[int, str]) -> Dict[int, str]:
-    """All descendants of a process, and of those that are known, as far as they are running."""
+def descendants(owner: int, known: Mapping[int, str]) -> Dict[int, str]:
+    """All running descendants of a process, and of those that are known, with their start times.
+
+    This process is never among them.
+    """
     running = running_processes()
     found = {pid: start for pid, start in known.items() if _same(running, pid, start)}
     children: Dict[int, List[int]] = {}

@@ -12,74 +12,40 @@ pods, no ranks; older documents call it "v0.1"), template one is what HCCL and M
 ranks; "v1.0").
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from ma_boot.rank_table.identity import Identity, own_pod
-from ma_boot.rank_table.packing import is_packed, packed
-from ma_boot.rank_table.rank_order import convert
-from ma_boot.rank_table.read import NotYet, completed, completed_document, parse, parse_tor, whole_document
-from ma_boot.rank_table.rules import PRODUCTS, validate
-from ma_boot.rank_table.table import (
-    TOR,
-    TOR_NAME,
-    Device,
-    Pod,
-    RankTable,
-    TableFinding,
-    Unreadable,
-    errors,
+from ma_boot.rank_table.beside import (
+    GLOBAL_NAME as GLOBAL_NAME,
+    FilesBeside as FilesBeside,
+    is_tor as is_tor,
+    server_of as server_of,
 )
-from path_mapping.when_used import when_used
-
-if TYPE_CHECKING:
-    from ma_boot.rank_table.beside import GLOBAL_NAME, FilesBeside, is_tor, server_of
-    from ma_boot.rank_table.fake_table import fake
-    from ma_boot.rank_table.operations import SuperPod, machine_table, merged, moved, rows
-    from ma_boot.rank_table.writers import WRITERS
-else:  # a job only reads a table, checks and converts it
-    __getattr__ = when_used(
-        __name__,
-        {
-            "beside": ("GLOBAL_NAME", "FilesBeside", "is_tor", "server_of"),
-            "fake_table": ("fake",),
-            "operations": ("SuperPod", "machine_table", "merged", "moved", "rows"),
-            "writers": ("WRITERS",),
-        },
-    )
-
-__all__ = [
-    "GLOBAL_NAME",
-    "PRODUCTS",
-    "TOR",
-    "TOR_NAME",
-    "WRITERS",
-    "Device",
-    "FilesBeside",
-    "Identity",
-    "NotYet",
-    "Pod",
-    "RankTable",
-    "SuperPod",
-    "TableFinding",
-    "Unreadable",
-    "completed",
-    "completed_document",
-    "convert",
-    "errors",
-    "fake",
-    "is_packed",
-    "is_tor",
-    "machine_table",
-    "merged",
-    "moved",
-    "own_pod",
-    "packed",
-    "parse",
-    "parse_tor",
-    "rows",
-    "server_of",
-    "validate",
-    "whole_document",
-]
+from ma_boot.rank_table.fake_table import fake as fake
+from ma_boot.rank_table.identity import Identity as Identity, own_pod as own_pod
+from ma_boot.rank_table.operations import (
+    SuperPod as SuperPod,
+    machine_table as machine_table,
+    merged as merged,
+    moved as moved,
+    rows as rows,
+)
+from ma_boot.rank_table.packing import is_packed as is_packed, packed as packed
+from ma_boot.rank_table.rank_order import convert as convert
+from ma_boot.rank_table.read import (
+    NotYet as NotYet,
+    completed as completed,
+    completed_document as completed_document,
+    parse as parse,
+    parse_tor as parse_tor,
+    whole_document as whole_document,
+)
+from ma_boot.rank_table.rules import PRODUCTS as PRODUCTS, validate as validate
+from ma_boot.rank_table.table import (
+    TOR as TOR,
+    TOR_NAME as TOR_NAME,
+    Device as Device,
+    Pod as Pod,
+    RankTable as RankTable,
+    TableFinding as TableFinding,
+    Unreadable as Unreadable,
+    errors as errors,
+)
+from ma_boot.rank_table.writers import WRITERS as WRITERS

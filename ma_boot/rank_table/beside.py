@@ -8,12 +8,11 @@ has other ranks than the table of one cluster, and both are in a pod.
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.rank_table.operations import SWITCH, rows
 from ma_boot.rank_table.read import NotYet, whole_document
 from ma_boot.rank_table.table import TOR_NAME, RankTable, TableFinding
-from path_mapping.named_tuple import NamedTuple
 
 GLOBAL_NAME = "global-ranktable/jobstart_hccl.json"
 _EARLIER = "one of the two files is of an earlier attempt"

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import FrozenSet, List, Optional, Set, Tuple
+from typing import FrozenSet, List, NamedTuple, Optional, Set, Tuple
 
 from ma_boot.errors import ConfigError, listed
 from ma_boot.rank_table.table import Pod, RankTable
-from path_mapping.named_tuple import NamedTuple
 
 
 class Identity(NamedTuple):

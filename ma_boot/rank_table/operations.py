@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.rank_table.table import RankTable, TableFinding, is_number
-from path_mapping.named_tuple import NamedTuple
 
 SWITCH = ("tor_ip", "tor_port")  # the switch and its port, in files of switches
 

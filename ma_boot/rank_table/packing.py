@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import zlib
+
 PREFIX = b"H4sI"  # of gzip's first bytes (1f 8b 08) in base64
 LARGEST = 256 * 1024 * 1024  # bytes of an unpacked table: a hundred times that of 100,000 cards
 
@@ -13,17 +17,11 @@ def is_packed(content: bytes) -> bool:
 
 def packed(text: bytes) -> bytes:
     """The text as the plugin packs it."""
-    import base64
-    import gzip
-
     return base64.b64encode(gzip.compress(text, mtime=0))
 
 
 def unpacked(content: bytes) -> bytes:
     """The JSON of a packed table; raises `ValueError` if it is incomplete or larger than `LARGEST`."""
-    import base64  # only a few jobs need them
-    import zlib
-
     data = base64.b64decode(b"".join(content.split()), validate=True)
     reader = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)  # of gzip
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from ma_boot.rank_table.packing import is_packed, unpacked
 from ma_boot.rank_table.rules import validate
@@ -20,7 +20,6 @@ from ma_boot.rank_table.table import (
     is_number,
 )
 from ma_boot.rank_table.versions import template_of
-from path_mapping.named_tuple import NamedTuple
 
 _DEVICE_FIELDS = {"device_id", "device_ip", "rank_id"}
 _POD_FIELDS = {"pod_name", "server_id", "devices", "device"}

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import re
 from json.encoder import encode_basestring
 from types import MappingProxyType
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
-
-from path_mapping.named_tuple import NamedTuple
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
 # Codes and texts of HCCL's parser of rank tables.
 MISSING = "EI0017"  # "Config ... is missing in the ranktable file", "property value ... is not string!"
@@ -48,7 +47,6 @@ def address_family(address: str) -> int:
     """4 or 6 for an IP address; raises `ValueError` for what is none."""
     if _IPV4.fullmatch(address):  # as nearly all are
         return 4
-    import ipaddress  # seldom needed, and slow to import
 
     return ipaddress.ip_address(address).version
 

@@ -6,10 +6,9 @@ volcano-global's plugin globalranktable, and MindCluster's ascend-operator.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
 from ma_boot.rank_table.fake_table import device_ip, fake
-from path_mapping.named_tuple import NamedTuple
 
 Document = Dict[str, Any]
 

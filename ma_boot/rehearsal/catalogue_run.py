@@ -13,10 +13,10 @@ import time
 import uuid
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import List, Mapping, Optional, Sequence
+from typing import List, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.errors import CannotCreate, UsageError
-from ma_boot.node import World, as_options
+from ma_boot.node import World, as_options, shown
 from ma_boot.processes import MARKER_VARIABLE, guarded, own_marker, signal_group
 from ma_boot.rehearsal.faults import (
     CASES,
@@ -27,8 +27,10 @@ from ma_boot.rehearsal.faults import (
     deviations,
     parse_faults,
 )
+from ma_boot.rehearsal.kept import sandbox
 from ma_boot.rehearsal.requested import Rehearsal
 from ma_boot.rehearsal.sandbox import is_installed
+from ma_boot.rehearsal.summary import NOT_AS_EXPECTED
 from ma_boot.rehearsal.verdicts import FILE, read_verdicts
 
 _AT_A_TIME = 2  # rehearsals per core: they mostly wait
@@ -90,12 +92,17 @@ class _RunningCase:
         if self._process.poll() is None:
             self._stop_if_late(seconds)
             return None
-        found = sorted(self._directory.glob(f"*/{FILE}"))
-        verdict = read_verdicts(found[0].parent)[0] if found else None
+        verdict = self._verdict()
         if verdict is not None and self._stopped:
             late = f"stopped after {_CASE_SECONDS:.0f} s: neither the fault nor the training ended the job"
             verdict = replace(verdict, wrong=(late, *(verdict.wrong or ())))
         return _CaseResult(self.case, seconds, verdict, log=str(self._log))
+
+    def _verdict(self) -> Optional[FaultVerdict]:
+        try:
+            return read_verdicts(next(self._directory.glob(f"*/{FILE}")).parent)[0]
+        except (StopIteration, OSError, ValueError):  # it did not start, or was killed while it wrote them
+            return None
 
     def stop(self, signum: int) -> None:
         """Forwards a stop signal."""
@@ -115,9 +122,22 @@ def run_all(rehearsal: Rehearsal, world: World) -> int:
     Without a command, a trivial training with its own inputs and outputs is used.
 
     Raises:
-        CannotCreate: the files of the trivial training cannot be created.
+        CannotCreate: the files of the trivial training, or of a case, cannot be created.
     """
     directory = Path(world.cwd, rehearsal.rehearsal_dir, f"faults-{uuid.uuid4().hex[:8]}")
+    command = shown(rehearsal.typed)
+    events = directory / "log" / "faults-events.jsonl"
+    with sandbox(directory, command, events):
+        world.journal.open(events, None)
+        world.journal.event("rehearsal", command=command)
+        code, text = _run_in(directory, rehearsal, world)
+        world.journal.event("job-end", exit_code=code, by=None, cause=text, label=None, signal=None)
+        world.journal.close()
+    return code
+
+
+def _run_in(directory: Path, rehearsal: Rehearsal, world: World) -> Tuple[int, str]:
+    """Runs all cases; returns the exit code, and the totals in words."""
     if not rehearsal.request.command:
         rehearsal = _trivial(rehearsal, directory)
     started = time.monotonic()
@@ -128,18 +148,36 @@ def run_all(rehearsal: Rehearsal, world: World) -> int:
     with guarded(own_marker(""), world.environ):  # if we are killed, all rehearsals are
         done += _run_cases(runnable, rehearsal, directory, world)
     stops = world.inbox.stops
-    world.journal.say("\n".join(_table(done, time.monotonic() - started)))
-    if stops:
-        return 128 + stops[0]
-    return 0 if all(one.is_good for one in done) else 1
+    table = _table(done, time.monotonic() - started)
+    world.journal.say("\n".join(table))
+    code = 0 if all(one.is_good for one in done) else NOT_AS_EXPECTED
+    return 128 + stops[0] if stops else code, table[-1]
 
 
 def _run_cases(
     cases: Sequence[Case], rehearsal: Rehearsal, directory: Path, world: World
 ) -> List[_CaseResult]:
-    """Runs some cases at a time; starts no new ones after a stop signal."""
-    waiting = list(enumerate(cases))
+    """Runs some cases at a time; starts no new ones after a stop signal.
+
+    Raises:
+        CannotCreate: the files of a case cannot be created; those that ran have been killed.
+    """
     running: List[_RunningCase] = []
+    try:
+        return _run_some(cases, rehearsal, directory, world, running)
+    except OSError as error:
+        raise CannotCreate(
+            f"cannot create {error.filename or directory}: {error.strerror or error}"
+        ) from error
+    finally:
+        for one in running:
+            one.stop(signal.SIGKILL)
+
+
+def _run_some(
+    cases: Sequence[Case], rehearsal: Rehearsal, directory: Path, world: World, running: List[_RunningCase]
+) -> List[_CaseResult]:
+    waiting = list(enumerate(cases))
     done: List[_CaseResult] = []
     most, heard = _AT_A_TIME * max(1, len(os.sched_getaffinity(0))), 0
     while running or (waiting and not world.inbox.stops):

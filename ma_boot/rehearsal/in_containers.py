@@ -23,20 +23,34 @@ from ma_boot.rehearsal.containers import (
     create_containers,
     removing,
 )
+from ma_boot.rehearsal.form_transfers import download_inputs, uploading_outputs
 from ma_boot.rehearsal.live_view import live_view
 from ma_boot.rehearsal.platform import (
     SimulatedJob,
+    at_start,
+    channel_arguments,
+    channel_variables,
     code_directory,
     command_in,
+    first_start,
     rank_table,
     write_tables,
     writes,
 )
-from ma_boot.rehearsal.rehearse import begun, finish, node_limits
+from ma_boot.rehearsal.rehearse import begin, finish, node_limits, sandbox_of
 from ma_boot.rehearsal.requested import Rehearsal
-from ma_boot.rehearsal.setup import check_platform, files_of, make_directories, new_job, of_simulated_table
+from ma_boot.rehearsal.setup import (
+    check_platform,
+    files_of,
+    make_directories,
+    new_job,
+    obs_note,
+    of_simulated_table,
+    store_of_form,
+)
 from ma_boot.reporting import RunResult
 from ma_boot.supervisor import supervise
+from path_mapping.stores import Store
 
 
 def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, world: World) -> int:
@@ -53,35 +67,47 @@ def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, worl
     os.umask(0o022)  # another user, that of the nodes, reads the rank table
     job = new_job(rehearsal, world)
     job = replace(job, machine=f"job-{job.uuid[:8]}")  # the name of the job in those of its pods
-    with engine(world.environ) as client:
+    with sandbox_of(job, rehearsal, world), engine(world.environ) as client:
         check_runs_here(client, options.image)
         code, command = _code_of(rehearsal, world.cwd)
         request = _request_inside(rehearsal.request, code, command, world.cwd)
         files = files_of(code, rehearsal, world.cwd)
+        obs_root = rehearsal.request.transfers.obs_root
+        root = Path(world.cwd, obs_root).resolve() if obs_root else None
+        store = store_of_form(world.environ, root) if rehearsal.channels else None
         make_directories(job, range(job.nodes), code, files, world.inbox)
-        _give_to_platform_user(Path(job.root))
+        if store is not None:
+            download_inputs(rehearsal.channels, job, range(job.nodes), store, world.inbox)
+        for node in range(job.nodes):
+            _give_to_platform_user(job.sandbox_root(node))
+        inside = at_start(job, first_start(job.nodes), exact_paths=True)
+        arguments = (*channel_arguments(rehearsal.channels, inside, 0), *rehearsal.appended)
         with removing(job.uuid, world.environ) as remover:
-            obs_root = rehearsal.request.transfers.obs_root
             created = create_containers(
                 client,
                 job,
                 options,
-                as_options(request),
+                (*as_options(request), *arguments),
+                channel_variables(rehearsal.channels, inside, 0),  # their paths are the same on all nodes
                 code.name if code else "code",
-                Path(world.cwd, obs_root).resolve() if obs_root else None,
+                root,
                 world.environ,
             )
-            with begun(job, rehearsal, world):
-                run = _run_nodes(rehearsal, job, created, world)
-                exit_code = finish(rehearsal, job, run, world, started)
+            begin(job, rehearsal, world)
+            if note := obs_note(code, rehearsal, world.cwd):
+                world.journal.say(note)
+            run = _run_nodes(rehearsal, job, created, store, world)
+            exit_code = finish(rehearsal, job, run, world, started)
             if options.keep:
                 world.journal.say(created.kept_note())
                 remover.keep = True
     return exit_code
 
 
-def _run_nodes(rehearsal: Rehearsal, job: SimulatedJob, created: JobContainers, world: World) -> RunResult:
-    """Runs the containers of the nodes, and writes the rank table after its delay."""
+def _run_nodes(
+    rehearsal: Rehearsal, job: SimulatedJob, created: JobContainers, store: Optional[Store], world: World
+) -> RunResult:
+    """Runs the nodes, and does what the platform does: writes the rank table, uploads the form's outputs."""
     specs = [
         WorkerSpec(f"node {node}", created.attach_command(node), world.cwd, world.environ, job.node_log(node))
         for node in range(job.nodes)
@@ -93,23 +119,26 @@ def _run_nodes(rehearsal: Rehearsal, job: SimulatedJob, created: JobContainers, 
         world.inbox,
     )
     limits, container = node_limits(rehearsal.request), instance_name(world.environ)
+    timeout, say = rehearsal.request.transfers.upload_timeout, world.journal.say
     try:
-        with live_view(job, world.journal.console):
+        with (
+            uploading_outputs(rehearsal.channels, job, store, timeout, world.inbox, say),
+            live_view(job, world.journal.console),
+        ):
             return supervise(specs, limits, world.inbox, world.journal, world.environ, container)
     finally:
         writer.cancel()
 
 
-def _give_to_platform_user(root: Path) -> None:
-    """Makes the platform's user the owner of the sandbox; without root, makes it writable for everybody."""
+def _give_to_platform_user(root: str) -> None:
+    """Makes the platform's user the owner of a node's directory; without root, makes it writable for all."""
     is_root = os.geteuid() == 0
-    for directory, directories, files in os.walk(root):
-        for name in (*directories, *files):
-            path = os.path.join(directory, name)
+    for directory, _, files in os.walk(root):
+        for path in (directory, *(os.path.join(directory, name) for name in files)):
             if is_root:
                 os.chown(path, PLATFORM_UID, PLATFORM_GID)
             else:
-                os.chmod(path, 0o777 if name in directories else 0o666)
+                os.chmod(path, 0o777 if path == directory else 0o666)
 
 
 def _code_of(rehearsal: Rehearsal, cwd: str) -> Tuple[Optional[Path], Tuple[str, ...]]:

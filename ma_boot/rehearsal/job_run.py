@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import threading
@@ -13,12 +14,11 @@ from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 from ma_boot.errors import CannotCreate
 from ma_boot.modelarts import instance_name
 from ma_boot.node import World
-from ma_boot.processes import Task, processes_with, reap_orphans, signal_process
+from ma_boot.processes import Task, descendants, file_text, reap_orphans, signal_process
 from ma_boot.rehearsal.faults import Fault, InjectedFault
 from ma_boot.rehearsal.injection import Injector, Watch, why_not_injected
 from ma_boot.rehearsal.node_specs import node_spec
 from ma_boot.rehearsal.platform import (
-    SimulatedJob,
     StartCounts,
     StartedJob,
     TableWrite,
@@ -35,11 +35,13 @@ from ma_boot.rehearsal.platform import (
 from ma_boot.rehearsal.setup import Setup
 from ma_boot.reporting import RunResult
 from ma_boot.supervisor import Limits, supervise
+from ma_boot.wording import counted
 
 _POLL_SECONDS = 0.01
 _FROM_THE_START = ("absent", "disk-full", "table-late")
 _CANCEL_SECONDS = 10.0  # tasks check for cancellation every few milliseconds
 _LEFTOVER_SECONDS = 10.0  # the guard of a lost node needs only milliseconds
+_MOST_NAMED = 5
 
 
 class JobRun:
@@ -62,6 +64,7 @@ class JobRun:
         self._lock = threading.Lock()
         self._written: Dict[int, str] = {}
         self._injector = Injector(setup.rehearsal.faults, self._note)
+        self._older = set(descendants(os.getpid(), {}))  # of a shell that `exec` has replaced
 
     def run(self) -> RunResult:
         """Starts the job, and again after each fault that makes the platform do so; the last start's result.
@@ -74,10 +77,12 @@ class JobRun:
         kept: Sequence[int] = ()
         while True:
             watch = self._new_watch()
-            run = self._run_start(counts, kept, watch)
-            self.ended = time.monotonic()
-            self.starts += 1
-            self.left += _kill_leftovers(self._setup.job)
+            try:
+                run = self._run_start(counts, kept, watch)
+            finally:
+                self.ended = time.monotonic()
+                self.starts += 1
+                self._kill_leftovers()
             self._note_missed(watch)
             fault, self._injector.restarts_job = self._injector.restarts_job, None
             if fault is None or run.succeeded or self._world.inbox.stops:
@@ -179,17 +184,36 @@ class JobRun:
             shutil.rmtree(self._setup.job.sandbox_root(node), ignore_errors=True)
         self._setup.make_nodes(nodes, self._world.inbox)
 
-
-def _kill_leftovers(job: SimulatedJob) -> List[int]:
-    """Waits for the processes of all nodes to end, and kills those that do not; returns their PIDs."""
-    until = time.monotonic() + _LEFTOVER_SECONDS
-    while True:
-        reap_orphans([])
-        found = [pid for pid, name in processes_with("MA_VJ_NAME") if name == job.name]
-        if not found:
-            return found
-        if time.monotonic() > until:
-            for pid in found:
+    def _kill_leftovers(self) -> None:
+        """Waits for all that the nodes have started to end, and kills what does not."""
+        left = self._left_after(_LEFTOVER_SECONDS)
+        if not left:
+            return
+        named = ", ".join(f"{pid} ({_program(pid)})" for pid in left[:_MOST_NAMED])
+        more = f" and {len(left) - _MOST_NAMED} more" if len(left) > _MOST_NAMED else ""
+        count = counted(len(left), "process", "processes")
+        self._world.journal.say(
+            f"{count} outlived the nodes and {'is' if len(left) == 1 else 'are'} killed: {named}{more}"
+        )
+        self.left += left
+        until = time.monotonic() + _LEFTOVER_SECONDS
+        while left and time.monotonic() < until:  # again: one may start another meanwhile
+            for pid in left:
                 signal_process(pid, signal.SIGKILL)
-            return found
-        time.sleep(_POLL_SECONDS)
+            left = self._left_after(_POLL_SECONDS)
+
+    def _left_after(self, seconds: float) -> List[int]:
+        """What of the nodes still runs after so many seconds: all orphans of theirs are ours, in whatever
+        environment and session."""
+        until = time.monotonic() + seconds
+        while True:
+            reap_orphans([])
+            left = sorted(set(descendants(os.getpid(), {})) - self._older)
+            if not left or time.monotonic() > until:
+                return left
+            time.sleep(_POLL_SECONDS)
+
+
+def _program(pid: int) -> str:
+    """The name of a process's program."""
+    return file_text(Path(f"/proc/{pid}/comm")).strip() or "ended"

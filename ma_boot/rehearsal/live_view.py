@@ -40,7 +40,7 @@ def live_view(job: SimulatedJob, console: Console) -> Iterator[None]:
 
 
 def _watch(job: SimulatedJob, console: Console, show: Show, over: threading.Event) -> None:
-    events = _Events(job)
+    events = NodeEvents(job)
     began = time.monotonic()
     with suppress(Exception):  # without the view, the rehearsal goes on
         while not over.wait(POLL_SECONDS):
@@ -50,22 +50,27 @@ def _watch(job: SimulatedJob, console: Console, show: Show, over: threading.Even
             show(painted(rows, size.columns, most))
 
 
-class _Events:
-    """The events of the job's nodes; only files that have grown are read again."""
+class NodeEvents:
+    """The events of the job's nodes; only files that have changed are read again."""
 
     def __init__(self, job: SimulatedJob) -> None:
         self._job = job
-        self._known: Dict[Path, Tuple[int, EventFile]] = {}
+        self._known: Dict[Path, Tuple[Tuple[int, int, int], EventFile]] = {}
 
     def now(self) -> Timeline:
-        """The time line so far."""
+        """The time line so far; of a node whose files have vanished it is what was read before."""
         for node in range(self._job.nodes):
-            for file in events_of(self._job, node):
-                size = file.stat().st_size
-                if self._known.get(file, (-1,))[0] != size:
-                    text = file.read_text(encoding="utf-8", errors="replace")
-                    self._known[file] = (size, read_events(text, str))
+            with suppress(OSError):  # a rescheduled node loses its directory, at any moment
+                for file in events_of(self._job, node):
+                    self._read(file)
         return timeline_of([events for _, events in self._known.values()])
+
+    def _read(self, file: Path) -> None:
+        found = file.stat()
+        state = (found.st_ino, found.st_size, found.st_mtime_ns)
+        if file not in self._known or self._known[file][0] != state:
+            text = file.read_text(encoding="utf-8", errors="replace")
+            self._known[file] = (state, read_events(text, str))
 
 
 Row = Tuple[str, str, str]

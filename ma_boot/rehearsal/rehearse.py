@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import subprocess
 import time
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Dict, Iterator, List
+from typing import Any, ContextManager, Dict, List, Sequence
 
 from ma_boot.errors import BootError
 from ma_boot.launch import WorkerSpec
 from ma_boot.node import BootRequest, World, shown
+from ma_boot.rehearsal.faults import FaultVerdict
 from ma_boot.rehearsal.form_transfers import uploading_outputs
 from ma_boot.rehearsal.job_run import JobRun
-from ma_boot.rehearsal.kept import marked, pruned
+from ma_boot.rehearsal.kept import pruned, sandbox
 from ma_boot.rehearsal.live_view import live_view
 from ma_boot.rehearsal.node_specs import node_spec, rerooted_paths, rerooting_note
 from ma_boot.rehearsal.platform import SimulatedJob, at_start, first_start, rank_table
 from ma_boot.rehearsal.requested import Rehearsal
-from ma_boot.rehearsal.setup import set_up
-from ma_boot.rehearsal.summary import cause, events_of, job_end_event, job_exit_code, summary_lines
+from ma_boot.rehearsal.setup import new_job, obs_note, set_up
+from ma_boot.rehearsal.summary import (
+    cause,
+    events_of,
+    job_end_event,
+    job_exit_code,
+    rehearsal_end,
+    summary_lines,
+)
 from ma_boot.rehearsal.verdicts import verdicts_of, write_verdicts
 from ma_boot.reporting import RunResult
 from ma_boot.supervisor import Limits
@@ -38,18 +44,22 @@ _KILL_SECONDS = 30.0  # beyond the time that a stopped node needs by its own opt
 def rehearse(rehearsal: Rehearsal, world: World) -> int:
     """Runs the job on simulated nodes and returns its exit code: that of the node that failed first.
 
+    Where a fault, or what came of it, is not as expected, it returns `NOT_AS_EXPECTED`.
+
     Raises:
         BootError: something was wrong before the nodes were started.
         Stopped: a stop signal arrived before that.
     """
     started = time.monotonic()
     request = rehearsal.request
-    with ExitStack() as stack:
-        with set_up(rehearsal, world) as setup:
-            job, say = setup.job, world.journal.say
-            stack.enter_context(begun(job, rehearsal, world))
+    job, say = new_job(rehearsal, world), world.journal.say
+    with sandbox_of(job, rehearsal, world):
+        with set_up(rehearsal, job, world) as setup:
+            begin(job, rehearsal, world)
             if setup.code is None:
                 say(NO_CODE)
+            if note := obs_note(setup.code, rehearsal, world.cwd):
+                say(note)
             if rerooted_paths(setup):
                 say(rerooting_note(rerooted_paths(setup)))
             timeout = request.transfers.upload_timeout
@@ -65,18 +75,22 @@ def rehearse(rehearsal: Rehearsal, world: World) -> int:
                 write_verdicts(job.root, verdicts)
             except OSError as error:  # a full disk does not change how the job ended
                 say(f"cannot write {error.filename or job.root}: {error.strerror}")
-        return finish(rehearsal, job, run, world, started)
+        whole_stops = [one for one in job_run.injected if one.fault.kind == "stop" and one.fault.node is None]
+        by_user = len(world.inbox.stops) > len(whole_stops)  # then it is no wonder that faults did not come
+        return finish(rehearsal, job, run, world, started, () if by_user else verdicts)
 
 
-@contextmanager
-def begun(job: SimulatedJob, rehearsal: Rehearsal, world: World) -> Iterator[None]:
-    """Opens the journal of the rehearsal, whose directory has the mark of one that runs during the block."""
-    command = shown(rehearsal.typed, world.environ)
+def sandbox_of(job: SimulatedJob, rehearsal: Rehearsal, world: World) -> ContextManager[None]:
+    """The directory of a job, which exists with the mark of a rehearsal that runs during the block; it is
+    removed if the job does not begin."""
+    return sandbox(Path(job.root), shown(rehearsal.typed), Path(job.events_file))
+
+
+def begin(job: SimulatedJob, rehearsal: Rehearsal, world: World) -> None:
+    """Opens the journal of the rehearsal."""
     world.journal.open(Path(job.events_file), None)
-    world.journal.event("rehearsal", command=command)
+    world.journal.event("rehearsal", command=shown(rehearsal.typed))
     world.journal.say(f"rehearsing {job.name}: {job.shape} in {job.root}")
-    with marked(Path(job.root), command):
-        yield
 
 
 def node_limits(request: BootRequest) -> Limits:
@@ -85,25 +99,34 @@ def node_limits(request: BootRequest) -> Limits:
     return Limits(seconds, hurry=signal.SIGTERM)
 
 
-def finish(rehearsal: Rehearsal, job: SimulatedJob, run: RunResult, world: World, started: float) -> int:
-    """Writes the page of the whole job and the summary; returns the exit code of the job.
+def finish(
+    rehearsal: Rehearsal,
+    job: SimulatedJob,
+    run: RunResult,
+    world: World,
+    started: float,
+    verdicts: Sequence[FaultVerdict] = (),
+) -> int:
+    """Writes the page of the whole job and the summary; returns the exit code of the rehearsal.
 
     `started` is when the rehearsal started, on the monotonic clock.
     """
     from ma_boot.reporting.page import write_in_time  # only needed at the end
 
     journal = world.journal
-    journal.event("job-end", **job_end_event(job, run, world.inbox.stops))
-    journal.close()
     code = job_exit_code(run, world.inbox.stops)
+    why = cause(job, run, code)
+    end = rehearsal_end(code, why, verdicts)
+    journal.event("job-end", **job_end_event(job, run, world.inbox.stops, end[0]))
+    journal.close()
     events = [Path(job.events_file), *(file for node in range(job.nodes) for file in events_of(job, node))]
-    made = write_in_time(events, Path(job.page_file), world.environ, world.inbox, journal.say, PAGE_SECONDS)
+    made = write_in_time(events, Path(job.page_file), world.inbox, journal.say, PAGE_SECONDS)
     removed, problems = pruned(Path(job.root).parent, rehearsal.keep)
     if removed or problems:
         journal.say("\n".join([f"{removed} old rehearsals were removed (--keep-rehearsals)", *problems]))
     page, obs_root = job.page_file if made else None, rehearsal.request.transfers.obs_root
-    journal.say("\n".join(summary_lines(job, run, code, time.monotonic() - started, obs_root, page)))
-    return code
+    journal.say("\n".join(summary_lines(job, run, why, time.monotonic() - started, obs_root, page, end)))
+    return end[0]
 
 
 def plan_rehearsal(rehearsal: Rehearsal, world: World) -> List[Dict[str, Any]]:
@@ -115,17 +138,14 @@ def plan_rehearsal(rehearsal: Rehearsal, world: World) -> List[Dict[str, Any]]:
         BootError: something is wrong, here or on a node.
         Stopped: a stop signal arrived.
     """
-    with set_up(rehearsal, world) as setup:
-        job = setup.job
-        try:
-            start = at_start(job, first_start(job.nodes), setup.exact_paths)
-            table = json.dumps(rank_table(start))
-            for node in range(job.nodes):
-                job.table_file(node).write_text(table, encoding="utf-8")
-            specs = [node_spec(setup, start, node, world.environ, world.cwd) for node in range(job.nodes)]
-            return [_plan_of_node(spec, job.home(node)) for node, spec in enumerate(specs)]
-        finally:
-            shutil.rmtree(job.root, ignore_errors=True)
+    job = new_job(rehearsal, world)
+    with sandbox_of(job, rehearsal, world), set_up(rehearsal, job, world) as setup:
+        start = at_start(job, first_start(job.nodes), setup.exact_paths)
+        table = json.dumps(rank_table(start))
+        for node in range(job.nodes):
+            job.table_file(node).write_text(table, encoding="utf-8")
+        specs = [node_spec(setup, start, node, world.environ, world.cwd) for node in range(job.nodes)]
+        return [_plan_of_node(spec, job.home(node)) for node, spec in enumerate(specs)]
 
 
 def _plan_of_node(spec: WorkerSpec, cwd: str) -> Dict[str, Any]:

@@ -20,7 +20,7 @@ from ma_boot.rehearsal.requested import Rehearsal
 from ma_boot.rehearsal.sandbox import check_installed
 from ma_boot.rehearsal.served_obs import ServedObs, served
 from path_mapping.errors import CredentialsMissing, MappingInvalid
-from path_mapping.mapping import read_mapping
+from path_mapping.mapping import read_mapping, selected
 from path_mapping.stores import Store, open_store
 
 
@@ -58,7 +58,7 @@ class Setup:
 
 
 @contextmanager
-def set_up(rehearsal: Rehearsal, world: World) -> Iterator[Setup]:
+def set_up(rehearsal: Rehearsal, job: SimulatedJob, world: World) -> Iterator[Setup]:
     """Sets a rehearsal up; OBS is served during the block.
 
     Raises:
@@ -68,7 +68,6 @@ def set_up(rehearsal: Rehearsal, world: World) -> Iterator[Setup]:
     check_needs(rehearsal, world.environ)
     code, command = code_directory(rehearsal.request.command, rehearsal.code_dir, world.cwd)
     _check_files(rehearsal.request, code, world.cwd)
-    job = new_job(rehearsal, world)
     files = files_of(code, rehearsal, world.cwd)
     launch, transfers = rehearsal.request.launch, rehearsal.request.transfers
     mapping = transfers.path_mapping
@@ -85,7 +84,7 @@ def set_up(rehearsal: Rehearsal, world: World) -> Iterator[Setup]:
         obs = None
         if rehearsal.obs_server and root is not None:
             obs = stack.enter_context(served(root, rehearsal.faults_of("obs")))
-        store = _store_of_form(world.environ, root) if rehearsal.channels else None
+        store = store_of_form(world.environ, root) if rehearsal.channels else None
         setup = Setup(rehearsal, request, job, code, files, store, obs)
         setup.make_nodes(range(job.nodes), world.inbox)
         yield setup
@@ -133,9 +132,10 @@ def check_needs(rehearsal: Rehearsal, environ: Mapping[str, str]) -> None:
     check_platform(rehearsal.request)
     of_ranks = [f"--fault '{fault}'" for fault in rehearsal.faults_of("rank")]
     if of_ranks and not launch.starts_ranks:
+        per_node = rehearsal.request.ranks_start or "--per-node"
         raise UsageError(
             f"{', '.join(of_ranks)}: expected ranks that ma_boot starts, found "
-            f"{'--per-node' if launch.per_node else '--rendezvous mpi'}, with which one process per node "
+            f"{per_node if launch.per_node else '--rendezvous mpi'}, with which one process per node "
             "starts them: use faults of nodes, of the rank table, of OBS or of disks"
         )
     if rehearsal.sandbox is not None:
@@ -179,6 +179,24 @@ def files_of(code: Optional[Path], rehearsal: Rehearsal, cwd: str) -> Tuple[Path
     return code_files(code, [Path(cwd, place).resolve() for place in places if place], rehearsal.exclude)
 
 
+def obs_note(code: Optional[Path], rehearsal: Rehearsal, cwd: str) -> str:
+    """What to do about an `--obs-root` in the code of a job file, which is submitted; mostly empty."""
+    obs_root = rehearsal.request.transfers.obs_root
+    if rehearsal.job_file is None or obs_root is None or code is None:
+        return ""
+    root = Path(cwd, obs_root).resolve()
+    if code not in root.parents:
+        return ""
+    name = f"{root.relative_to(code).as_posix()}/"
+    is_selected = selected((), rehearsal.exclude)
+    if is_selected and not is_selected(name):
+        return ""
+    return (
+        f"{obs_root} stands for OBS, and is no code here; `ma_boot job submit` would upload it: "
+        f"add {name} to `exclude`"
+    )
+
+
 def make_directories(
     job: SimulatedJob, nodes: Sequence[int], code: Optional[Path], files: Sequence[Path], inbox: SignalInbox
 ) -> None:
@@ -199,7 +217,12 @@ def make_directories(
             copy_code(code, files, Path(job.job_dir(node), code.name))
 
 
-def _store_of_form(environ: Mapping[str, str], root: Optional[Path]) -> Store:
+def store_of_form(environ: Mapping[str, str], root: Optional[Path]) -> Store:
+    """OBS for the inputs and outputs of the job form: the directory `root`, or that of `environ`.
+
+    Raises:
+        ConfigError: `root` is None, and credentials are missing.
+    """
     try:
         return open_store(environ, root)
     except CredentialsMissing as error:

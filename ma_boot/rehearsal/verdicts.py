@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
+from ma_boot.redact import masked
 from ma_boot.rehearsal.faults import FaultVerdict, JobEnd, OutputFiles, Patience, expected, verdict_on
 from ma_boot.rehearsal.job_run import JobRun
 from ma_boot.rehearsal.node_specs import node_mapping
@@ -93,8 +94,13 @@ def _files(local: Path) -> List[Path]:
 
 
 def write_verdicts(root: str, verdicts: Sequence[FaultVerdict]) -> None:
-    """Writes the verdicts into the directory of the rehearsal; raises `OSError` if it cannot."""
-    text = json.dumps([dataclasses.asdict(verdict) for verdict in verdicts], indent=2, ensure_ascii=False)
+    """Writes the verdicts into the directory of the rehearsal, without secrets.
+
+    Raises `OSError` if it cannot.
+    """
+    text = json.dumps(
+        masked([dataclasses.asdict(verdict) for verdict in verdicts]), indent=2, ensure_ascii=False
+    )
     Path(root, FILE).write_text(text + "\n", encoding="utf-8")
 
 

@@ -1,68 +1,38 @@
 """What a run reports: output, events, and how it ended."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from ma_boot.reporting.console import Console, Show, has_colours, is_interactive, print_bytes, print_lines
+from ma_boot.reporting.console import (
+    Console as Console,
+    Show as Show,
+    has_colours as has_colours,
+    is_interactive as is_interactive,
+    print_bytes as print_bytes,
+    print_lines as print_lines,
+)
 from ma_boot.reporting.exit_report import (
-    Ending,
-    below,
-    end_event,
-    exit_code,
-    exit_status,
-    report_lines,
-    write_failure,
+    Ending as Ending,
+    below as below,
+    end_event as end_event,
+    exit_code as exit_code,
+    exit_status as exit_status,
+    report_lines as report_lines,
+    write_failure as write_failure,
 )
 from ma_boot.reporting.explain import (
-    EXIT_CODES,
-    last_exception,
-    last_words,
-    missing_files,
-    output_of_failed_rank,
-    own_words,
-    tells_of_sigkill,
+    last_exception as last_exception,
+    last_words as last_words,
+    meaning_of as meaning_of,
+    missing_files as missing_files,
+    output_of_failed_rank as output_of_failed_rank,
+    own_words as own_words,
+    tells_of_sigkill as tells_of_sigkill,
 )
-from ma_boot.reporting.files import keep_earlier, write_atomically
-from ma_boot.reporting.hints import hints_for, with_store_hint
-from ma_boot.reporting.journal import Journal
-from ma_boot.reporting.result import STOP_CODES, HangSuspect, RunResult, WorkerExit
-from path_mapping.when_used import when_used
-
-if TYPE_CHECKING:
-    from ma_boot.reporting.terminal import rendered
-else:  # only a terminal
-    __getattr__ = when_used(__name__, {"terminal": ("rendered",)})
-
-__all__ = [
-    "EXIT_CODES",
-    "STOP_CODES",
-    "Console",
-    "Ending",
-    "HangSuspect",
-    "Journal",
-    "RunResult",
-    "Show",
-    "WorkerExit",
-    "below",
-    "end_event",
-    "exit_code",
-    "exit_status",
-    "has_colours",
-    "hints_for",
-    "is_interactive",
-    "keep_earlier",
-    "last_exception",
-    "last_words",
-    "missing_files",
-    "output_of_failed_rank",
-    "own_words",
-    "print_bytes",
-    "print_lines",
-    "rendered",
-    "report_lines",
-    "tells_of_sigkill",
-    "with_store_hint",
-    "write_atomically",
-    "write_failure",
-]
+from ma_boot.reporting.files import keep_earlier as keep_earlier, write_atomically as write_atomically
+from ma_boot.reporting.hints import hints_for as hints_for, with_store_hint as with_store_hint
+from ma_boot.reporting.journal import Journal as Journal
+from ma_boot.reporting.result import (
+    STOP_CODES as STOP_CODES,
+    HangSuspect as HangSuspect,
+    RunResult as RunResult,
+    WorkerExit as WorkerExit,
+)
+from ma_boot.reporting.terminal import rendered as rendered

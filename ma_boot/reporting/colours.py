@@ -16,8 +16,8 @@ _OF_NUMBERS = (
     b"94",
 )  # not red and yellow, which mean something
 _LOOKED_AT = 400  # bytes of a line, for what it tells
-_PREFIX = re.compile(rb"(?:\[(?:node|rank) \d+\] |\[(?:scheduler|command|ma_boot)\] ?)+")
-_TAG = re.compile(rb"\[([a-z_]+)(?: (\d+))?\]")
+_PREFIX = re.compile(rb"(?:\[(?:node|rank) \d{1,9}\] |\[(?:scheduler|command|ma_boot)\] ?)+")
+_TAG = re.compile(rb"\[([a-z_]+)(?: (\d{1,9}))?\]")
 _FAILURE = re.compile(
     rb"\bexit code (?!0\b)\d+:|\bfailed\b +(in )?\d|\bfailed first|\bthe cause: |was killed by|\bhung\b"
     rb"|^(  \| )?(Traceback \(most|\w+(\.\w+)*(Error|Exception)\b)|\b(ERROR|CRITICAL|FATAL)\b"

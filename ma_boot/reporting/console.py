@@ -11,6 +11,8 @@ from collections import deque
 from typing import Callable, Deque, Iterator, Mapping, Optional, Sequence, Union
 
 from ma_boot.errors import CannotCreate
+from ma_boot.redact import without_secrets
+from ma_boot.reporting.colours import painted
 
 QUEUE_BYTES = 4 << 20
 PATIENCE_SECONDS = 5.0
@@ -97,7 +99,7 @@ class Console:
         def show(lines: Sequence[str]) -> None:
             with self._changed:
                 if not over:
-                    self._below = lines
+                    self._below = [without_secrets(line) for line in lines]
                     self.write(b"")
 
         try:
@@ -108,11 +110,11 @@ class Console:
                 over = True
 
     def line(self, text: str) -> None:
-        """Prints each line of the text."""
-        self.write(text.encode("utf-8", "backslashreplace") + b"\n")
+        """Prints each line of the text, without secrets."""
+        self.write(without_secrets(text).encode("utf-8", "backslashreplace") + b"\n")
 
     def write(self, data: bytes) -> None:
-        """Queues bytes that end with a newline; returns at once."""
+        """Queues bytes that end with a newline, as they are; returns at once."""
         with self._changed:
             if self._gone or (self._queued > QUEUE_BYTES and self._stuck()):
                 self._drop(data)
@@ -175,8 +177,6 @@ class Console:
             data, last = self._queue[0], len(self._queue) == 1
         shown = data
         if self._colours:
-            from ma_boot.reporting.colours import painted  # only for a terminal
-
             shown = painted(data)
         whole = self._put(self._with_below(shown, last))
         with self._changed:
@@ -232,8 +232,8 @@ class Console:
 
 
 def print_lines(text: str, descriptor: int = 1) -> None:
-    """Prints the text and a newline by `print_bytes`."""
-    print_bytes(text.encode("utf-8", "backslashreplace") + b"\n", descriptor)
+    """Prints the text, without secrets, and a newline by `print_bytes`."""
+    print_bytes(without_secrets(text).encode("utf-8", "backslashreplace") + b"\n", descriptor)
 
 
 def print_bytes(data: Union[bytes, memoryview], descriptor: int = 1) -> None:

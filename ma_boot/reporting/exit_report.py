@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.errors import BootError, ExitCode, InternalError, OutputLost, Stopped, listed, signal_name
+from ma_boot.modelarts import ChannelContent, JobEnvironment
+from ma_boot.redact import masked, without_secrets
 from ma_boot.reporting.explain import (
     KILLED,
     explanation,
@@ -22,10 +24,6 @@ from ma_boot.reporting.hints import hints_for
 from ma_boot.reporting.journal import PhaseRecord
 from ma_boot.reporting.result import RunResult, WorkerExit
 from ma_boot.wording import counted, size
-from path_mapping.named_tuple import NamedTuple
-
-if TYPE_CHECKING:
-    from ma_boot.modelarts import ChannelContent, JobEnvironment
 
 MOST_OTHERS = 8  # fits on a screen
 MOST_OF_SUMMARY = 15  # lines
@@ -120,7 +118,12 @@ def words_of(failure: WorkerExit) -> str:
     """
     if failure.code in KILLED:
         return ""
-    return (own_words(output_of_failed_rank(failure.output)) or "")[:LONGEST_LINE]
+    return _shortened(own_words(output_of_failed_rank(failure.output)) or "")
+
+
+def _shortened(line: str) -> str:
+    """A line that is not too long; of a secret that was cut nobody could tell that it is one."""
+    return without_secrets(line)[:LONGEST_LINE]
 
 
 def exit_code(ending: Ending) -> int:
@@ -201,7 +204,7 @@ def _failure_lines(ending: Ending, failure: WorkerExit) -> List[str]:
     device = "" if failure.device is None else f", device {failure.device}"
     lines = [f"the cause: {failure.label}{device}{host}, pid {failure.pid}; its log: {failure.log_file}"]
     output = output_of_failed_rank(failure.output)
-    lines += [f"  | {line[:LONGEST_LINE]}" for line in last_words(output)]
+    lines += [f"  | {_shortened(line)}" for line in last_words(output)]
     return lines + [f"hint: {hint}" for hint in hints_for(output)]
 
 
@@ -215,7 +218,7 @@ def _lines_of_others(run: RunResult) -> List[str]:
     shown = sorted((end for end in ends if run.first_failure or end[1]), key=lambda end: end[1] is None)
     lines = [
         f"{ended.label} {ended.how()} after {ended.seconds:.1f} s: {run.role(ended)}"
-        + (f"; its last exception: {exception[:LONGEST_LINE]}" if exception else "")
+        + (f"; its last exception: {_shortened(exception)}" if exception else "")
         for ended, exception in shown[:MOST_OTHERS]
     ]
     if len(shown) > MOST_OTHERS:
@@ -236,7 +239,7 @@ def failure_document(ending: Ending) -> Dict[str, Any]:
     code, _, cause = exit_status(ending)
     return {
         "exit_code": code,
-        "summary": cause[:SUMMARY_CHARACTERS],
+        "summary": without_secrets(cause)[:SUMMARY_CHARACTERS],
         "host": ending.job.host if ending.job else None,
         "first_failure": _as_json(run, failure) if run and failure else None,
         "last_words": last_words(output),
@@ -253,7 +256,7 @@ def _as_json(run: RunResult, ended: WorkerExit) -> Dict[str, Any]:
 
 
 def write_failure(ending: Ending) -> None:
-    """Writes `<job>-node-<i>-failure.json` to the log directory after a failure.
+    """Writes `<job>-node-<i>-failure.json` to the log directory after a failure, without secrets.
 
     A file that the training wrote there (`MABOOT_FAILURE_FILE`) is kept, and ours put beside it. Errors are
     ignored: the report on the screen has everything.
@@ -264,6 +267,7 @@ def write_failure(ending: Ending) -> None:
     try:
         if path.exists():  # raises where the directory cannot be entered
             path = path.with_name(path.stem + "-ma_boot.json")
-        write_atomically(path, json.dumps(failure_document(ending), indent=2, ensure_ascii=False) + "\n")
+        document = masked(failure_document(ending))
+        write_atomically(path, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     except Exception:  # how the job ended is what counts
         return

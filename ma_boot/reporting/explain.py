@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+import signal
 from typing import List, Mapping, Optional, Sequence, Tuple
 
+from ma_boot.errors import signal_name
 from ma_boot.reporting.result import WorkerExit
 
 TAIL_LINES = 20
 MOST_TRACEBACK_LINES = 30
 MOST_MESSAGE_LINES = 20
 KILLED = (137, 247)  # by SIGKILL; 247 is -9 as a launcher in between passes it on
+_PASSED_ON = {241: signal.SIGTERM, 247: signal.SIGKILL}  # -15 and -9, as the exit code of a launcher
 # What a shell or the kernel means by these codes, in English and Chinese; 134 and 139 as in ModelArts'
-# troubleshooting guide.
+# troubleshooting guide. Those above 128 are of processes that died by a signal.
 EXIT_CODES: Mapping[int, Tuple[str, str]] = {
     126: ("the command cannot be executed", "命令无法执行"),
     127: ("the command, or one that it runs, does not exist", "命令或其调用的命令不存在"),
@@ -37,8 +40,8 @@ _TELLS_OF_AN_ERROR = (
     r"|terminate called|no such file|not found$|permission denied|cannot )"
 )
 _MISSING_FILES = (  # of Python, of programs such as cat, and of shells
-    r"No such file or directory: b?(['\"])(?P<file>.+?)\1",
-    r"can't open file (['\"])(?P<file>.+?)\1: \[Errno 2\]",
+    r"No such file or directory: b?(['\"])(?P<file>.{1,4096}?)\1",
+    r"can't open file (['\"])(?P<file>.{1,4096}?)\1: \[Errno 2\]",
     r"(?:^|[: ])['\"]?(?P<file>[^:'\" ]+)['\"]?: No such file or directory$",
 )
 _SIGKILL_BELOW = (  # of torchrun and accelerate; of PyTorch's DataLoader; of DeepSpeed
@@ -47,25 +50,42 @@ _SIGKILL_BELOW = (  # of torchrun and accelerate; of PyTorch's DataLoader; of De
 )
 _MPIRUN_TAG = r"\[\d+,{}\]<(?:stdout|stderr)>: ?"
 _MPIRUN_FAILURES = (  # Open MPI 4
-    r"The first process to do so was:\s+Process name: \[\[\d+,\d+\],\s?(\d+)\]",
-    r"mpirun noticed that process rank (\d+) with PID \d+ on node \S+ exited on signal",
+    r"The first process to do so was:\s+Process name: \[\[\d+,\d+\],\s?(\d{1,9})\]",
+    r"mpirun noticed that process rank (\d{1,9}) with PID \d+ on node \S+ exited on signal",
 )
 _MPIRUN_FAILURE_OF_A_RANK = r"Primary job\s+terminated normally, but \d+ process"
 
 
 def explanation(ended: WorkerExit) -> Optional[str]:
-    """What the exit code means; None where it is the program's own.
+    """What the end means; None where its code is the program's own.
 
     ModelArts' guide takes both codes of SIGKILL for out of memory: here
     the kernel's counters decide.
     """
     if ended.oom is not None:
         return f"out of memory: {ended.oom}"
-    if ended.code not in KILLED:
-        return EXIT_CODES.get(ended.code, (None,))[0]
+    if ended.signal == signal.SIGKILL:
+        return (
+            "SIGKILL, not from ma_boot, and the kernel counted no OOM kill: look for the sender in the job's "
+            "events and in the logs of the other nodes"
+        )
+    meaning, _ = meaning_of(ended.code, ended.signal) or (None, None)
+    return f"{meaning}; the kernel counted no OOM kill" if ended.code in KILLED else meaning
+
+
+def meaning_of(code: int, by: Optional[int]) -> Optional[Tuple[str, str]]:
+    """What an exit code means, in English and Chinese; None where it is the program's own.
+
+    `by` is the signal that ended the process, None if none was seen: then a code is no more than what shells
+    and launchers use for a signal, and may be the program's own all the same.
+    """
+    number = _PASSED_ON.get(code, code - 128)
+    if by is not None or not 0 < number < 32:
+        return EXIT_CODES.get(code)
+    named = f"{int(number)}, {signal_name(number)}"
     return (
-        "SIGKILL, not from ma_boot, and the kernel counted no OOM kill: look for the sender in the job's "
-        "events and in the logs of the other nodes"
+        f"a shell or launcher uses this code for signal {named}",
+        f"shell 或启动器用该退出码表示信号 {named}",
     )
 
 
@@ -138,7 +158,7 @@ def output_of_failed_rank(output: str) -> str:
     """
     rank = failed_mpi_rank(output)
     if rank is None and one_of_mpiruns_ranks_failed(output):
-        raised = re.search(_MPIRUN_TAG.format(r"(\d+)") + re.escape(_TRACEBACK), output)
+        raised = re.search(_MPIRUN_TAG.format(r"(\d{1,9})") + re.escape(_TRACEBACK), output)
         rank = int(raised.group(1)) if raised else None
     if rank is None:
         return output

@@ -1,8 +1,8 @@
 """Hints for known errors, by texts in a process's output or in an error of OBS. Pure.
 
-To add one: a pattern of the text, and a sentence that says what to do. Sources: ModelArts' troubleshooting
-guide, CANN's HCCL fault diagnosis (EI and EJ codes), ModelArts' own launcher, the error codes of the OBS API
-reference.
+To add one: a pattern of the text, with bounded repetitions (an output may have its beginning a thousand
+times), and a sentence that says what to do. Sources: ModelArts' troubleshooting guide, CANN's HCCL fault
+diagnosis (EI and EJ codes), ModelArts' own launcher, the error codes of the OBS API reference.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OUTPUT_HINTS: Tuple[Tuple[str, str], ...] = (
         "a process of an earlier run still held the NPU: wait about 15 s, or find it with `npu-smi info`",
     ),
     (
-        r"Connection (closed|reset) by (remote )?peer|remote worker crashing|Socket Timeout.*store",
+        r"Connection (closed|reset) by (remote )?peer|remote worker crashing|Socket Timeout.{0,400}store",
         "this rank lost its peer, so another one probably failed first: look for exceptions of the other "
         "ranks, here and in the reports of the other nodes",
     ),
@@ -61,11 +61,11 @@ OUTPUT_HINTS: Tuple[Tuple[str, str], ...] = (
         "MindSpore's scheduler lost a worker: the cause is in that worker's log",
     ),
     (
-        rf"unrecognized arguments?: .*{_OWN_OPTIONS}",
+        rf"unrecognized arguments?: .{{0,2000}}{_OWN_OPTIONS}",
         "options of ma_boot go before COMMAND: everything after it belongs to the training",
     ),
     (
-        rf"unrecognized arguments?: (?!.*{_OWN_OPTIONS}).*",
+        rf"unrecognized arguments?: (?!.{{0,2000}}{_OWN_OPTIONS}).*",
         "ModelArts appends inputs, outputs and hyper-parameters of the job form to the command: let the "
         "script use `parse_known_args()` in place of `parse_args()`",
     ),
@@ -93,7 +93,7 @@ OUTPUT_HINTS: Tuple[Tuple[str, str], ...] = (
         "there",
     ),
     (
-        r"\$'\\r': command not found|\^M: bad interpreter|env: .*\\r",
+        r"\$'\\r': command not found|\^M: bad interpreter|env: .{0,400}\\r",
         "the script has Windows line ends (CRLF): convert it by `sed -i 's/\\r$//' FILE`, and set `git "
         "config core.autocrlf false` before the next clone",
     ),
@@ -127,7 +127,7 @@ STORE_HINTS: Tuple[Tuple[str, str], ...] = (  # the first match counts
     ),
     (r"RequestTimeTooSkewed", "the node's clock is off by more than 15 minutes: see `ma_boot doctor`"),
     (
-        r"HTTP 30[127]|HTTP 405|PermanentRedirect",
+        r"HTTP 30[1278]|PermanentRedirect",
         "the bucket is in another region: OBS_ENDPOINT must be that of the bucket's region, and the job must "
         "run in the same one",
     ),
@@ -141,6 +141,11 @@ STORE_HINTS: Tuple[Tuple[str, str], ...] = (  # the first match counts
         "or the bucket policy); a bucket of another account or region gives the same error",
     ),
     (
+        r"HTTP 4(00|05|09|16)",
+        "neither other credentials nor another try help: the error code says what OBS does not do; is "
+        "OBS_ENDPOINT an endpoint of OBS, and the bucket an ordinary one?",
+    ),
+    (
         r"HTTP 429|HTTP 503|SlowDown",
         "OBS had too many requests: start again; finished files are not transferred again",
     ),
@@ -150,7 +155,7 @@ STORE_HINTS: Tuple[Tuple[str, str], ...] = (  # the first match counts
         "does the job's network resolve the name?",
     ),
     (
-        r"obs://[^/\s]+\.[^/\s]+[/\s][\s\S]*Hostname mismatch",
+        r"obs://[^/\s.]{1,63}\.[^/\s]{1,255}[/\s][\s\S]{0,2000}Hostname mismatch",
         "the bucket's name has a dot, and the certificate of OBS (*.obs.REGION...) is not valid for such "
         "names: use a bucket without dots; SSL_CERT_FILE does not help",
     ),

@@ -8,11 +8,11 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, TextIO
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, TextIO
 
 from ma_boot.errors import CannotCreate, PhaseCancelled, Stopped, described
+from ma_boot.redact import masked
 from ma_boot.reporting.console import Console
-from path_mapping.named_tuple import NamedTuple
 
 NOT_UTF8 = "backslashreplace"  # what a path has in place of a byte that is not UTF-8 becomes JSON's \\udcXX
 
@@ -84,7 +84,7 @@ class Journal:
         self.console.line("[ma_boot] " + text.replace("\n", "\n[ma_boot] "))
 
     def event(self, kind: str, **fields: Any) -> None:
-        """Records an event with these fields, which must be JSON values."""
+        """Records an event with these fields, which must be JSON values; secrets in them are masked."""
         entry = {"time": time.time(), "monotonic_ns": time.monotonic_ns(), "kind": kind, **fields}
         if not self._opened:
             self._waiting.append(entry)
@@ -96,13 +96,21 @@ class Journal:
             if self._file is None:
                 return
             try:
-                self._file.write(json.dumps({**entry, "node": self._node}, ensure_ascii=False) + "\n")
+                self._file.write(json.dumps(masked({**entry, "node": self._node}), ensure_ascii=False) + "\n")
             except Exception as error:  # no event is worth a training
                 broken, self._file = self._file, None
                 with suppress(OSError):  # what it still holds, it cannot write now either
                     broken.close()
                 why = error.strerror if isinstance(error, OSError) else described(error)
                 self.say(f"events are no longer written: {why}")
+
+    @contextmanager
+    def only_helps(self, what: str) -> Iterator[None]:
+        """What the block raises is said, with `what` goes without it, and has no other effect."""
+        try:
+            yield
+        except Exception as error:
+            self.say(f"{what}: {described(error)}")
 
     @contextmanager
     def phase(self, name: str) -> Iterator[RunningPhase]:

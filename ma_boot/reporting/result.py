@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Optional, Tuple
+from typing import NamedTuple, Optional, Tuple
 
 from ma_boot.errors import BootError, signal_name
 from ma_boot.wording import counted
-from path_mapping.named_tuple import NamedTuple
 
 CAUSE = "the cause"
 FOLLOWED = "failed after it"
@@ -60,9 +59,9 @@ class HangSuspect(NamedTuple):
 class RunResult(NamedTuple):
     """How all processes ended, in the order of their ends.
 
-    `not_started` is why a process could not be spawned; `hung` are the labels of those whose hang ended the
-    run, and `left` of those that even SIGKILL did not end; `advice` is what to do about the first failure,
-    and `suspect` who is suspected of the last hang.
+    `not_started` is why a process could not be spawned, or none should have been; `hung` are the labels of
+    those whose hang ended the run, and `left` of those that even SIGKILL did not end; `advice` is what to do
+    about the first failure, and `suspect` who is suspected of the last hang.
     """
 
     exits: Tuple[WorkerExit, ...]

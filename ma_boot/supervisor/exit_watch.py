@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
 import selectors
 import time
 from typing import Callable, List, Optional, Sequence
 
 from ma_boot.processes import OomCounters, SignalInbox, reap_orphans
 from ma_boot.reporting import WorkerExit, tells_of_sigkill
+from ma_boot.supervisor.background import Background
 from ma_boot.supervisor.output import OutputPump
 from ma_boot.supervisor.worker import Worker
 
@@ -24,6 +26,7 @@ class ExitWatch:
         self._inbox = inbox
         self._event = event
         self._running: List[Worker] = []
+        self._background: List[Background] = []
         self._oom = OomCounters()
         self._selector = selectors.EpollSelector()  # reports descriptors in the order of their events
         self._selector.register(inbox, selectors.EVENT_READ)
@@ -59,11 +62,28 @@ class ExitWatch:
                 self._inbox.drain()
             else:
                 self._pump.pump()
-        ended += [worker for worker in self._running if worker.pidfd is None]
+        ended += [one for one in self._running if one.pidfd is None and one.process.returncode is None]
         for worker in ended:
             if worker.process.poll() is not None:
-                self._record(worker, now_ns or time.monotonic_ns(), stopping)
-        reap_orphans([worker.pid for worker in self._running])
+                if worker.spec.leaves_ranks and worker.process.returncode == 0 and not stopping:
+                    self._background.append(self._in_background(worker))
+                else:
+                    self._record(worker, now_ns or time.monotonic_ns(), stopping)
+        reaped = reap_orphans([worker.pid for worker in self._running])
+        for left in list(self._background):
+            failure = left.failure(reaped)
+            if failure is not None or left.is_over():
+                self._background.remove(left)
+                left.worker.process.returncode = failure or 0  # as if it had waited for them
+                self._record(left.worker, now_ns or time.monotonic_ns(), stopping)
+
+    def _in_background(self, worker: Worker) -> Background:
+        """What goes on of a worker that has ended: nothing else will tell of that."""
+        if worker.pidfd is not None:
+            self._selector.unregister(worker.pidfd)
+            os.close(worker.pidfd)
+            worker.pidfd = None
+        return Background(worker)
 
     def _timeout(self, seconds: float) -> Optional[float]:
         """For `select`, which listens to the output unless the pump pauses."""
@@ -73,7 +93,7 @@ class ExitWatch:
         elif not pause and not self._reading:
             self._selector.register(self._pump, selectors.EVENT_READ)
         self._reading = not pause
-        soonest = min(seconds, pause or math.inf)
+        soonest = min(seconds, pause or math.inf, *(left.patience() for left in self._background))
         return None if soonest == math.inf else soonest
 
     def _record(self, worker: Worker, now_ns: int, stopping: bool) -> None:

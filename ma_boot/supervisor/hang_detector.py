@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Sequence
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 from ma_boot.errors import described
 from ma_boot.processes import (
@@ -18,12 +18,9 @@ from ma_boot.processes import (
 )
 from ma_boot.reporting import HangSuspect, Journal
 from ma_boot.supervisor.peers import ALONE, PeerMessage, Peers
+from ma_boot.supervisor.quiet_life import QuietLife
+from ma_boot.supervisor.stacks_round import StacksRound
 from ma_boot.supervisor.worker import Worker
-from path_mapping.named_tuple import NamedTuple
-
-if TYPE_CHECKING:
-    from ma_boot.supervisor.quiet_life import QuietLife
-    from ma_boot.supervisor.stacks_round import StacksRound
 
 CHECKS = 8  # within the timeout
 LONGEST_INTERVAL = 30.0  # seconds
@@ -178,7 +175,6 @@ class HangDetector:
         """Whether those that neither print nor use CPU time show life otherwise."""
         if not quiet or self._timeout is None:
             return
-        from ma_boot.supervisor.quiet_life import QuietLife  # only for quiet workers
 
         self._life = self._life or QuietLife(self._inbox)
         self._life.look_at_data({worker.pid: self._meters[worker.pid].members for worker in quiet})
@@ -213,8 +209,6 @@ class HangDetector:
             self._ask([], workers)
 
     def _ask(self, found: List[str], workers: Sequence[Worker]) -> List[str]:
-        from ma_boot.supervisor.stacks_round import StacksRound  # only for a hang
-
         now = time.monotonic()
         active = {pid: one.when for pid, one in self._activities.items()}
         quiet = {worker.pid: now - active.get(worker.pid, worker.output.heard) for worker in workers}

@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 import os
 import time
-from typing import TYPE_CHECKING, Optional, Sequence, Tuple
+from threading import Event
+from typing import TYPE_CHECKING, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.processes import SignalInbox, Task
 from ma_boot.reporting import Journal
 from ma_boot.supervisor.worker import Worker
-from path_mapping.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from threading import Event
-
     from ma_boot.metrics import Watched
 
 FINISH_SECONDS = 0.5  # for the last lines; a disk that does not answer may hold the thread forever

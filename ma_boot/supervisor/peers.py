@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Collection, List, Mapping, Protocol
+from typing import Any, Collection, List, Mapping, NamedTuple, Protocol
 
 from ma_boot.reporting import RunResult
-from path_mapping.named_tuple import NamedTuple
 
 
 class PeerMessage(NamedTuple):

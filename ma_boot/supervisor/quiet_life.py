@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import time
+from threading import Event
 from typing import TYPE_CHECKING, Collection, Dict, Mapping, Optional, Sequence, Set, Tuple
 
 from ma_boot.processes import SignalInbox, Task, io_counters
 from ma_boot.supervisor.worker import Worker
 
 if TYPE_CHECKING:
-    from threading import Event
-
     from ma_boot.metrics import CardTools
 
 

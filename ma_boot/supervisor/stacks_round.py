@@ -8,19 +8,18 @@ import sys
 import time
 from collections import Counter
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ma_boot.errors import described
+from ma_boot.hangs import RankAtHang, folded, suspect, waited_for, waits_text
 from ma_boot.processes import SignalInbox, Task, process_stat
 from ma_boot.supervisor.peers import PeerMessage, Peers
 from ma_boot.supervisor.stacks import Asked, ranks_below, stacks_of
 from ma_boot.supervisor.worker import Worker
-from path_mapping.named_tuple import NamedTuple
-
-if TYPE_CHECKING:
-    from ma_boot.hangs import RankAtHang
+from ma_boot.wording import ranks_text
 
 ANSWER_SECONDS = 9.0  # py-spy's time, and a second for the way
+OWN_SECONDS = 12.0  # for the own stacks: a process in uninterruptible sleep may hold up who looks at it
 SILENT_SECONDS = 4.0  # if all that have not answered yet cannot be reached either
 LONGEST_STACK = 12_000  # characters, for the way between nodes and the events
 MOST_PLOGS = 2  # of a rank: CANN begins a new file after some megabytes
@@ -49,6 +48,7 @@ class StacksRound:
         self._ranks: List[RankAtHang] = []
         self._unnamed: List[Tuple[str, str]] = []
         running = [worker for worker in workers if worker.exit is None]
+        self._running = [worker.spec.label for worker in running]
         ended = [worker for worker in workers if worker.exit is not None]
 
         def take(_: object) -> Tuple[List[RankAtHang], List[Tuple[str, str]]]:
@@ -69,14 +69,16 @@ class StacksRound:
             self._ranks += ranks
 
     def patience(self) -> float:
-        """Seconds until the others count as silent."""
-        return max(0.0, self.began + ANSWER_SECONDS - time.monotonic())
+        """Seconds until the others count as silent, or the own stacks are given up."""
+        limit = ANSWER_SECONDS if self._told else OWN_SECONDS
+        return max(0.0, self.began + limit - time.monotonic())
 
     def finished(self) -> bool:
-        """Whether the own stacks are there, and those of the others or their time is over."""
-        if not self._told and self._task.finished:
+        """Whether all stacks are there, the own and those of the others, or their time is over."""
+        if not self._told and (self._task.finished or self.patience() == 0):
             self._told = True
-            ranks, self._unnamed = self._task.result()
+            no_stacks = [(", ".join(self._running), f"no stacks within {OWN_SECONDS:.0f} s")]
+            ranks, self._unnamed = self._task.result() if self._task.finished else ([], no_stacks)
             self._ranks += ranks
             self._peers.tell("stacks", {"ranks": [one._asdict() for one in ranks]})
         silent = self._waiting <= set(self._peers.unreached)
@@ -102,8 +104,9 @@ class _Process(NamedTuple):
 
     def asked(self) -> Asked:
         """What is asked for its stacks; the output of a launcher is that of all its ranks."""
-        path = f"{self.worker.spec.environ.get('PATH', '')}:{os.path.dirname(sys.executable)}"
-        return Asked(self.pid, path, self.worker.output if self.pid == self.worker.pid else None)
+        environ = self.worker.spec.environ
+        path = f"{environ.get('PATH', '')}:{os.path.dirname(sys.executable)}"
+        return Asked(self.pid, path, self.worker.output if self.pid == self.worker.pid else None, environ)
 
     def words(self) -> str:
         """What it has said of its waits."""
@@ -123,8 +126,6 @@ def _taken(
     running: Sequence[Worker], ended: Sequence[Worker], quiet: Mapping[int, float], node: int
 ) -> Tuple[List[RankAtHang], List[Tuple[str, str]]]:
     """The ranks of this node, and the stacks of processes that are no rank."""
-    from ma_boot.hangs import RankAtHang, waited_for
-
     processes = [one for worker in running for one in _processes_of(worker)]
     states = [(process_stat(one.pid) or [""])[0] for one in processes]
     try:
@@ -173,9 +174,6 @@ def _modified(file: str) -> float:
 def _reported(
     ranks: Sequence[RankAtHang], unnamed: Sequence[Tuple[str, str]], silent: Sequence[int]
 ) -> Tuple[List[str], Dict[str, Any]]:
-    from ma_boot.hangs import folded, suspect, waits_text
-    from ma_boot.wording import ranks_text
-
     folds, waits = folded(ranks), waits_text({one.rank: one.waits_for for one in ranks})
     found = suspect(ranks, silent)
     shown = [(ranks_text(fold.ranks), fold.stack) for fold in folds[:MOST_SHOWN]]
@@ -201,8 +199,6 @@ def _indented(head: str, text: str) -> str:
 
 def ranks_heard(body: Mapping[str, Any], node: int, own: Set[int]) -> Optional[List[RankAtHang]]:
     """The ranks of another node by its message; None if it is none, or names ranks of this node (`own`)."""
-    from ma_boot.hangs import RankAtHang
-
     try:
         ranks = [
             RankAtHang(
@@ -219,8 +215,6 @@ def ranks_heard(body: Mapping[str, Any], node: int, own: Set[int]) -> Optional[L
 
 def ends_heard(body: Mapping[str, Any], node: int, own: Set[int]) -> Optional[List[RankAtHang]]:
     """The ranks of another node that have ended, by its message, as `ranks_heard`."""
-    from ma_boot.hangs import RankAtHang
-
     try:
         ranks = [RankAtHang(int(rank), node, ended=int(code)) for rank, code in body["codes"][:MOST_RANKS]]
     except (KeyError, TypeError, ValueError, OverflowError):

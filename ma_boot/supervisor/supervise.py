@@ -5,8 +5,10 @@ One thread sleeps in the kernel, which wakes it for output, for the end of a pro
 
 from __future__ import annotations
 
+import math
 import signal
-from typing import Callable, List, Mapping, Optional, Sequence
+import time
+from typing import Callable, Mapping, NamedTuple, Optional, Sequence
 
 from ma_boot.errors import signal_name
 from ma_boot.launch import WorkerSpec
@@ -17,10 +19,12 @@ from ma_boot.supervisor.hang_detector import HangDetector
 from ma_boot.supervisor.metrics import NOT_SAMPLED, Metrics, MetricsTask
 from ma_boot.supervisor.output import OutputPump
 from ma_boot.supervisor.peers import ALONE, Peers
+from ma_boot.supervisor.started_twice import StartedTwice
 from ma_boot.supervisor.stop_ladder import StopLadder
 from ma_boot.supervisor.worker import Worker
 from ma_boot.supervisor.worker_group import WorkerGroup
-from path_mapping.named_tuple import NamedTuple
+
+RANKS_LEFT_SECONDS = 1.0  # in which a process that a shell has just forked becomes the training
 
 
 class Limits(NamedTuple):
@@ -63,7 +67,7 @@ def supervise(
     """
     marker = own_marker(container)
     group = WorkerGroup(marker)  # before the guard, which is a child, too: mostly the first one
-    hung: List[str] = []
+    twice, hung = StartedTwice(), list[str]()
     with (
         guarded(marker, environ),
         OutputPump(journal, inbox, limits.quiet_bytes, limits.silent_bytes) as pump,
@@ -78,8 +82,8 @@ def supervise(
         if not_started is not None:
             stop.begin(str(not_started), group.labels())
         while group.running() and not stop.survivors:
-            patience = min(hangs.patience(), metrics.patience())
-            watch.wait(stop.patience() if stop.begun else patience, stop.begun)
+            looks = hangs.patience(), metrics.patience(), twice.patience()
+            watch.wait(stop.patience() if stop.begun else min(looks), stop.begun)
             metrics.check(group.workers)
             _hear(peers, hangs, group.workers, watch.exits)
             if stop.begun:
@@ -88,16 +92,18 @@ def supervise(
                 watch.wait(0)  # processes that have ended by now have ended by themselves
                 stop.begin(_reason(inbox.stops, watch.exits) or why, group.labels())
                 peers.tell_failures(RunResult(tuple(watch.exits)))
+            elif twice.check(group.workers):
+                stop.begin(str(twice.error), group.labels())
             elif (found := hangs.check(group.workers)) and limits.hang_action == "stop":
                 hung = found
                 stop.begin(f"{', '.join(hung)} hung for {limits.hang_timeout:.0f} s", group.labels())
+        _look_at_what_is_left(twice, group, watch, stop)
         _stop_rest(group, watch, stop, journal)
-        if peers.others:
-            codes = [[ended.rank, ended.code] for ended in watch.exits if ended.rank is not None]
-            peers.tell("ended", {"codes": codes})
+        _tell_ends(peers, watch.exits)
         return RunResult(
-            tuple(watch.exits), not_started, tuple(hung), tuple(stop.survivors), suspect=hangs.suspect
-        )
+            tuple(watch.exits), not_started or twice.error, tuple(hung), tuple(stop.survivors),
+            suspect=hangs.suspect,
+        )  # fmt: skip
 
 
 def _hear(peers: Peers, hangs: HangDetector, workers: Sequence[Worker], exits: Sequence[WorkerExit]) -> None:
@@ -110,12 +116,29 @@ def _hear(peers: Peers, hangs: HangDetector, workers: Sequence[Worker], exits: S
             hangs.hear(message, workers)
 
 
+def _tell_ends(peers: Peers, exits: Sequence[WorkerExit]) -> None:
+    if peers.others:
+        codes = [[ended.rank, ended.code] for ended in exits if ended.rank is not None]
+        peers.tell("ended", {"codes": codes})
+
+
 def _reason(stops: Sequence[int], exits: Sequence[WorkerExit]) -> str:
     """Why everything should be stopped; empty if nothing has happened."""
     if stops:
         return f"{signal_name(stops[0])} received"
     failed = RunResult(tuple(exits)).first_failure
     return f"{failed.label} {failed.how()}" if failed is not None else ""
+
+
+def _look_at_what_is_left(
+    twice: StartedTwice, group: WorkerGroup, watch: ExitWatch, stop: StopLadder
+) -> None:
+    """Looks whether what the ranks have left behind are ranks, which may have been started just now."""
+    until = time.monotonic() + RANKS_LEFT_SECONDS
+    while not stop.begun and twice.patience() < math.inf and group.left_behind() and time.monotonic() < until:
+        if twice.check(group.workers, is_last=True):
+            return
+        watch.wait(RANKS_LEFT_SECONDS / 10)
 
 
 def _stop_rest(group: WorkerGroup, watch: ExitWatch, stop: StopLadder, journal: Journal) -> None:

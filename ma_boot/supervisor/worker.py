@@ -31,7 +31,6 @@ class Worker:
         """
         self.spec = spec
         self.exit: Optional[WorkerExit] = None
-        self._gone = False
         with _affinity(spec.cores):
             self.process = subprocess.Popen(
                 spec.argv,
@@ -56,15 +55,8 @@ class Worker:
 
     @property
     def pid(self) -> int:
-        """The process, and the group and session that it leads."""
+        """The process, and the group and session that it leads; another one's once its end is recorded."""
         return self.process.pid
-
-    @property
-    def gone(self) -> bool:
-        """Whether the process and its whole group have ended: their number may be reused from now on."""
-        if not self._gone and self.exit is not None:
-            self._gone = not signal_group(self.pid, 0)
-        return self._gone
 
     def so_far(self) -> WorkerExit:
         """The end of the process if it were stopped now, with its last output."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import os
 import signal
+import time
 from typing import List, Optional, Sequence
 
 from ma_boot.errors import BootError, CannotCreate, CommandNotFound, NotExecutable
@@ -12,6 +14,7 @@ from ma_boot.processes import (
     MARKER_VARIABLE,
     SignalInbox,
     adopted_children,
+    limit_reached,
     processes_of,
     reap_orphans,
     running_processes,
@@ -19,7 +22,10 @@ from ma_boot.processes import (
     signal_process,
 )
 from ma_boot.reporting import Journal
+from ma_boot.supervisor.stop_ladder import UNKILLABLE_SECONDS
 from ma_boot.supervisor.worker import Worker
+
+_POLL_SECONDS = 0.01
 
 
 class WorkerGroup:
@@ -27,7 +33,7 @@ class WorkerGroup:
 
     That is what carries `marker` in its environment, what descends from the workers, and what this process
     has adopted since the creation of the group, with its descendants.
-    What is left at the end of the `with` block is killed.
+    What is left at the end of the `with` block is killed; if the block raises, its end is waited for.
     """
 
     def __init__(self, marker: str) -> None:
@@ -42,6 +48,10 @@ class WorkerGroup:
     def __exit__(self, *exc: object) -> None:
         if not self._over:
             self.signal(signal.SIGKILL, detached=True)
+        until = time.monotonic() + (UNKILLABLE_SECONDS if exc[0] is not None else 0.0)
+        while time.monotonic() < until and (self.running() or self._processes()):
+            self._collect_ended()
+            time.sleep(_POLL_SECONDS)
         for worker in self.workers:
             worker.output.close()
         reap_orphans([worker.pid for worker in self.running()])
@@ -60,6 +70,9 @@ class WorkerGroup:
             except CannotCreate as error:
                 return error
             except OSError as error:
+                if limit := limit_reached(error):
+                    who = f"{spec.label}, one of the {len(specs)} processes of this node,"
+                    return type(limit)(f"{who} could not be started: {limit}")
                 kind = CommandNotFound if error.errno == errno.ENOENT else NotExecutable
                 what = error.filename or spec.argv[0]
                 return kind(f"{spec.label} could not be started: {what}: {error.strerror}")
@@ -80,21 +93,44 @@ class WorkerGroup:
 
     def left_behind(self) -> List[str]:
         """What is left of the workers' process groups, or else of what they started outside of them."""
-        groups = [f"children of {worker.spec.label}" for worker in self.workers if not worker.gone]
-        detached = 0 if groups else len(self._processes())
-        self._over = not groups and not detached
-        return groups or ([f"{detached} detached process{'es' if detached > 1 else ''}"] if detached else [])
+        left = self._processes()
+        self._over = not left
+        groups = set(map(_group_of, left))
+        of_groups = [f"children of {worker.spec.label}" for worker in self.workers if worker.pid in groups]
+        return of_groups or ([f"{len(left)} detached process{'es' if len(left) > 1 else ''}"] if left else [])
 
     def signal(self, signum: int, detached: bool = False) -> None:
-        """Signals the process groups; if `detached`, or once all workers have ended, also other processes."""
-        for worker in self.workers:
-            if not worker.gone:
-                signal_group(worker.pid, signum)
-        if detached or not self.running():
-            for pid in self._processes():
+        """Signals the process groups; if `detached`, or once all workers have ended, also other processes.
+
+        A group whose leader was reaped may be another one of that number: of it only those get the signal
+        that the workers have started.
+        """
+        running = {worker.pid for worker in self.running()}
+        for pid in running:
+            signal_group(pid, signum)
+        ended = {worker.pid for worker in self.workers} - running
+        if running and not ended and not detached:
+            return
+        for pid in self._processes():
+            if detached or not running or _group_of(pid) in ended:
                 signal_process(pid, signum)
+
+    def _collect_ended(self) -> None:
+        """Records the workers that have ended, and reaps what they have left to this process."""
+        for worker in self.running():
+            if worker.process.poll() is not None:
+                worker.collect(time.monotonic_ns(), stopped=True)
+        reap_orphans([worker.pid for worker in self.running()])
 
     def _processes(self) -> List[int]:
         """All running processes that the workers have started, and themselves."""
         running = running_processes()
         return processes_of(self._marker, adopted_children(running), apart=self._older, at=running)
+
+
+def _group_of(pid: int) -> int:
+    """The process group of a process; 0 if it has ended."""
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return 0

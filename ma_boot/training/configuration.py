@@ -10,6 +10,8 @@ import sys
 from types import SimpleNamespace
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
+from ma_boot.redact import masked
+
 CONFIG_PATH = "config_path"
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
@@ -19,8 +21,6 @@ class Config(SimpleNamespace):
 
     def __str__(self) -> str:
         """Lines of `name: value` with secrets masked: the model zoo's scripts print their configuration."""
-        from ma_boot.redact import masked
-
         flat = {name: str(value) for name, value in _leaves(self)}
         return "\n".join(f"{name}: {value}" for name, value in masked(flat).items())
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Callable, Mapping, NamedTuple, Optional, Tuple
 
 from ma_boot.errors import CommandNotFound, ConfigError, listed
 from ma_boot.modelarts import JobEnvironment
+from ma_boot.redact import remember_secrets
 from ma_boot.reporting import Journal, with_store_hint
 from path_mapping import errors as mapping_errors
-from path_mapping.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from path_mapping.mapping import PathMapping, Route, Shard
@@ -154,10 +154,17 @@ def configured_store(
 
     Raises `ConfigError` with all that is missing.
     """
-    from path_mapping.stores import open_store
+    from path_mapping.stores import Credentials, open_store, read_credentials
+
+    def read_and_remember(file: Path) -> Credentials:
+        keys = read_credentials(file)
+        remember_secrets({"SK": keys.secret_key, "AK": keys.access_key, "TOKEN": keys.token or ""})
+        return keys
 
     root = Path(cwd, options.obs_root) if options.obs_root else None
     try:
-        return open_store(environ, root, stall_timeout=options.stall_timeout, announce=announce)
+        return open_store(
+            environ, root, stall_timeout=options.stall_timeout, announce=announce, read_file=read_and_remember
+        )
     except mapping_errors.PathMappingError as error:
         raise ConfigError(with_store_hint(str(error))) from error

@@ -7,7 +7,7 @@ import time
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Callable, Iterator, Optional
 
-from ma_boot.reporting import Console, Journal
+from ma_boot.reporting import Console, Journal, rendered
 from ma_boot.wording import counted
 
 if TYPE_CHECKING:
@@ -98,8 +98,6 @@ class TransferProgress:
 @contextmanager
 def _bar(what: str, console: Console) -> Iterator[Update]:
     import rich.progress as bars  # only a terminal needs this and what it is rendered by
-
-    from ma_boot.reporting import rendered
 
     columns = (
         bars.TextColumn("[bold]{task.description}"),

@@ -19,7 +19,7 @@ from ma_boot.errors import (
     described,
     listed,
 )
-from ma_boot.processes import SignalInbox, Task
+from ma_boot.processes import SignalInbox, Task, limit_reached, no_more_processes
 from ma_boot.reporting import Journal, with_store_hint
 from ma_boot.transfers.mapping import NodeTransfers, inputs_of, outputs_of
 from ma_boot.transfers.progress import TransferProgress, record, summary
@@ -208,11 +208,18 @@ def upload_outputs(
     except OutputLost as lost:
         cancelled_soon(task)
         return lost
-    except (mapping_errors.PathMappingError, OSError) as error:
-        return OutputLost(with_store_hint(f"not every output was uploaded: {error}"))
     except Exception as error:
-        return OutputLost(f"not every output was uploaded: {InternalError.of(error)}")
+        return OutputLost(with_store_hint(f"not every output was uploaded: {_explained(error)}"))
     return None
+
+
+def _explained(error: Exception) -> Exception:
+    """The error of an upload in words that need no traceback, where they are known."""
+    if isinstance(error, mapping_errors.NoWorkers):
+        return no_more_processes(str(error))
+    if isinstance(error, (mapping_errors.PathMappingError, OSError)):
+        return limit_reached(error) or error
+    return limit_reached(error) or InternalError.of(error)
 
 
 def sent_one_by_one(routes: Sequence[Route], base: Path) -> Callable[[str], bool]:
@@ -267,6 +274,8 @@ def boot_error(
     """The error of a download from `store` as one with an exit code; `PhaseCancelled` for a cancelled one."""
     if isinstance(error, mapping_errors.Cancelled):
         return PhaseCancelled("cancelled")
+    if isinstance(error, mapping_errors.NoWorkers):
+        return no_more_processes(f"{what}: {error}")
     failed = error.failures if isinstance(error, mapping_errors.TransferFailed) else ()
     causes = [failure.error for failure in failed] or [error]
     local = (OSError, mapping_errors.UnsafeTarget, mapping_errors.NoSpace, mapping_errors.TargetRemoved)

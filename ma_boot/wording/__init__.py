@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Iterable, List
 
-__all__ = ["counted", "duration", "ranges", "ranks_text", "size"]
-
 
 def duration(seconds: float) -> str:
     """`0.4 s`, `12.3 s`, `4:05 min` or `2:04:05 h`."""

@@ -1,7 +1,9 @@
 """Checkpoint sets in a store: only whole ones count, and a job goes on from the newest."""
 
-from path_mapping.checkpoints.examine import SetRow, SetsByHand
-from path_mapping.checkpoints.foreseen import Foreseen, foreseen
-from path_mapping.checkpoints.output import CheckpointOutput, Restored, files_of_no_set
-
-__all__ = ["CheckpointOutput", "Foreseen", "Restored", "SetRow", "SetsByHand", "files_of_no_set", "foreseen"]
+from path_mapping.checkpoints.examine import SetRow as SetRow, SetsByHand as SetsByHand
+from path_mapping.checkpoints.foreseen import Foreseen as Foreseen, foreseen as foreseen
+from path_mapping.checkpoints.output import (
+    CheckpointOutput as CheckpointOutput,
+    Restored as Restored,
+    files_of_no_set as files_of_no_set,
+)

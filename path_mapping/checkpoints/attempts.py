@@ -10,10 +10,9 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from path_mapping.errors import Cancelled, NodesMissing, SetDamaged, SetUnusable
-from path_mapping.named_tuple import NamedTuple
 from path_mapping.sets import (
     Attempt,
     CheckpointSet,

@@ -7,14 +7,13 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Optional, Sequence, Set
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set
 
 from path_mapping.checkpoints.restoring import Restorer
 from path_mapping.checkpoints.upkeep import SPARED_SECONDS
 from path_mapping.errors import Cancelled, NotFound, SetDamaged, SetUnusable
 from path_mapping.localfs import crc64
 from path_mapping.mapping import ObsUrl
-from path_mapping.named_tuple import NamedTuple
 from path_mapping.sets import (
     CheckpointSet,
     Documents,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Iterator, Optional
+from typing import Iterator, NamedTuple, Optional
 
 from path_mapping.checkpoints.examine import SetsByHand
 from path_mapping.checkpoints.local_files import local_files
 from path_mapping.layouts import layout_of
 from path_mapping.mapping import Route
-from path_mapping.named_tuple import NamedTuple
 from path_mapping.sets import CheckpointSet
 
 

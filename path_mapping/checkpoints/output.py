@@ -8,7 +8,7 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import AbstractSet, Callable, Dict, Iterator, Optional, Sequence, Tuple
+from typing import AbstractSet, Callable, Dict, Iterator, NamedTuple, Optional, Sequence, Tuple
 
 from path_mapping.checkpoints.attempts import Begun, Member, Start
 from path_mapping.checkpoints.local_files import local_files, scratch_of
@@ -20,7 +20,6 @@ from path_mapping.errors import Cancelled
 from path_mapping.layouts import LAYOUTS, layout_of, said_steps
 from path_mapping.localfs import make_directories
 from path_mapping.mapping import Route
-from path_mapping.named_tuple import NamedTuple
 from path_mapping.sets import OWN, CheckpointSet, Documents, Place
 from path_mapping.stores import FileStore
 from path_mapping.transfer import Progress, RetryPolicy, abort_unfinished, be_nice, settle_seconds

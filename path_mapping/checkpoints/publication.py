@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Optional, Tuple
+from typing import Callable, NamedTuple, Optional, Tuple
 
 from path_mapping.checkpoints.step_watch import LocalStep
 from path_mapping.mapping import Route
-from path_mapping.named_tuple import NamedTuple
 from path_mapping.sets import Attempt, Part, Place, SetName
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import AbstractSet, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import AbstractSet, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from path_mapping.layouts import Layout, TrainingStep, completeness, layout_of
 from path_mapping.localfs import FileState
-from path_mapping.named_tuple import NamedTuple
 
 LONGER = 6  # times as long as what is known to be complete must stay as it is what may not be
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Dict, Iterable, List, Match, Optional, Pattern, Tuple
-
-from path_mapping.named_tuple import NamedTuple
+from typing import Dict, Iterable, List, Match, NamedTuple, Optional, Pattern, Tuple
 
 BASE = r"(?P<base>(?:[^/]+/)*?)"  # the directories above those that the layout knows
 HIGHEST = 10**18  # no number of a step is as high: what looks like one is something else
@@ -165,8 +164,6 @@ def _fields(found: Match[str]) -> Dict[str, str]:
 
 
 def _quoted(text: str) -> str:
-    import json
-
     return json.dumps(text)
 
 

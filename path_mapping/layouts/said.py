@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Collection, Dict, Iterable, List, Optional, Set
+from typing import Collection, Dict, Iterable, List, NamedTuple, Optional, Set
 
 from path_mapping.layouts.layout import EPOCH, HIGHEST
-from path_mapping.named_tuple import NamedTuple
 
 
 class _Note(NamedTuple):

@@ -6,6 +6,7 @@ import io
 import json
 from struct import error as StructError
 from typing import Any, Callable, Optional
+from zipfile import BadZipFile, ZipFile
 
 Read = Callable[[int, int], bytes]  # offset and length -> bytes; fewer only at the end of the file
 
@@ -65,8 +66,6 @@ def _json(size: int, read: Read) -> str:
 
 def _zip(size: int, read: Read) -> str:
     """The directory at its end, which `torch.save` writes last; the records it names are inside the file."""
-    from zipfile import BadZipFile, ZipFile
-
     try:
         with ZipFile(io.BufferedReader(_Reader(size, read))) as archive:
             outside = [

@@ -10,8 +10,7 @@ from typing import Iterable, List, Optional, Tuple
 
 from path_mapping.errors import Unreachable, UnsafeTarget
 from path_mapping.localfs.checksums import new_md5
-from path_mapping.localfs.names import TEMPORARY
-from path_mapping.localfs.unfinished import lock, stem_of
+from path_mapping.localfs.unfinished import lock, unfinished_name
 
 
 def contained(target: Path, root: Path) -> None:
@@ -64,23 +63,45 @@ class TargetDir:
             with suppress(OSError):
                 directory.rmdir()
 
-    def create(self, name: str) -> Tuple[str, int]:
-        """Creates an unfinished file for `name`, locked while it is open. Returns its name and descriptor."""
-        temporary = f".{stem_of(name)}.{os.urandom(6).hex()}{TEMPORARY}"
+    def create(self, name: str, temporary: str = "") -> Tuple[str, int]:
+        """Creates an unfinished file for `name`, locked while it is open. Returns its name and descriptor.
+
+        Without a `temporary` name it gets one that nobody else has. Raises `FileExistsError`.
+        """
+        temporary = temporary or unfinished_name(name)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
         file = os.open(temporary, flags, 0o640, dir_fd=self.handle)
         lock(file)
         return temporary, file
 
-    def resume(self, temporary: str) -> int:
-        """Opens and locks an unfinished file of an earlier run, which is created if it does not exist."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
-        file = os.open(temporary, flags, 0o640, dir_fd=self.handle)
-        lock(file)
-        return file
+    def resume(self, temporary: str, size: int) -> Optional[int]:
+        """Opens and locks an unfinished file of an earlier run; one of another size in bytes is removed.
 
-    def settle(self, temporary: str, name: str) -> None:
-        """Moves an unfinished file into its place."""
+        None if there is none, or it may be that of another process.
+        """
+        try:
+            file = os.open(temporary, os.O_RDWR | os.O_NOFOLLOW, dir_fd=self.handle)
+        except OSError:
+            return None
+        if lock(file) and self.has(temporary, file):
+            if os.fstat(file).st_size == size:
+                return file
+            self.discard(temporary)
+        os.close(file)
+        return None
+
+    def has(self, temporary: str, file: int) -> bool:
+        """Whether this is still the name of the open file: nobody has moved, replaced or removed it."""
+        try:
+            named = os.stat(temporary, dir_fd=self.handle, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return os.path.samestat(named, os.fstat(file))
+
+    def settle(self, temporary: str, name: str, file: int) -> None:
+        """Moves an unfinished file into its place. Raises `FileNotFoundError` if it has lost its name."""
+        if not self.has(temporary, file):
+            raise FileNotFoundError(errno.ENOENT, "another process took the unfinished file", temporary)
         os.rename(temporary, name, src_dir_fd=self.handle, dst_dir_fd=self.handle)
 
     def discard(self, temporary: str) -> None:
@@ -111,7 +132,7 @@ def write_verified(target: Path, pieces: Iterable[bytes], size: int, md5: Option
         temporary, file = directory.create(target.name)
         try:
             _fill(file, pieces, size, md5)
-            directory.settle(temporary, target.name)
+            directory.settle(temporary, target.name, file)
         except BaseException:
             directory.discard(temporary)
             raise
@@ -127,6 +148,8 @@ def write_verified(target: Path, pieces: Iterable[bytes], size: int, md5: Option
 def _fill(file: int, pieces: Iterable[bytes], size: int, md5: Optional[str]) -> None:
     digest, written = new_md5(), 0
     for piece in pieces:
+        if written + len(piece) > size:
+            raise Unreachable(f"more than the expected {size} bytes arrived")
         write_all(file, memoryview(piece), written)
         if md5 is not None:
             digest.update(piece)

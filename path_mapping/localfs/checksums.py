@@ -5,8 +5,10 @@ The CRC is computed by liblzma where the system has it (6 GB/s), else by crcmod 
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import sys
+from ctypes import util
 from functools import lru_cache
 from typing import Any, Callable, Iterable, List, Optional, Union
 
@@ -44,8 +46,6 @@ def _fastest() -> Update:
 
 def by_liblzma() -> Optional[Update]:
     """`crc64` by liblzma, None if it is not installed; it releases the GIL."""
-    import ctypes  # slow to import, and not needed where nothing is transferred
-
     native = _lzma_crc64("liblzma.so.5") or _lzma_crc64(_found_lzma())
     if native is None:
         return None
@@ -64,14 +64,10 @@ def by_liblzma() -> Optional[Update]:
 
 
 def _found_lzma() -> Optional[str]:
-    from ctypes import util
-
     return util.find_library("lzma")
 
 
 def _lzma_crc64(name: Optional[str]) -> Any:
-    import ctypes
-
     try:
         return ctypes.CDLL(name).lzma_crc64 if name else None
     except (OSError, AttributeError):

@@ -7,9 +7,7 @@ without its mark. On file systems without extended attributes, such files are do
 from __future__ import annotations
 
 import os
-from typing import Optional, Union
-
-from path_mapping.named_tuple import NamedTuple
+from typing import NamedTuple, Optional, Union
 
 ATTRIBUTE = "user.path_mapping"
 

@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 from typing import List, Optional, Set
 
+from path_mapping.errors import printable
+
 LONGEST_NAME = 255  # bytes of one component of a path: NAME_MAX of Linux
 LONGEST_PATH = 4095  # bytes: PATH_MAX of Linux, without the final NUL
 LONGEST_KEY = 1024  # bytes, of OBS
@@ -59,14 +61,6 @@ def key_problem(key: str) -> Optional[str]:
 def shown(path: Path) -> str:
     """The path as printable text, whatever bytes its name has."""
     return printable(os.fsencode(path).decode("utf-8", "backslashreplace"))
-
-
-def printable(text: str) -> str:
-    """The key or name on one line, without characters that control a terminal."""
-    if text.isprintable():  # nearly always
-        return text
-    clean = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
-    return clean.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 class Clashes:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import BinaryIO, Callable, Iterator, Optional
+from typing import BinaryIO, Callable, Iterator, NamedTuple, Optional
 
 from path_mapping.errors import Unreachable
 from path_mapping.localfs.checksums import crc64, md5_of
-from path_mapping.named_tuple import NamedTuple
 
 CHUNK = 1 << 20  # bytes that are read at once
 CHANGED_ATTEMPTS = 3  # uploads of a file that changes meanwhile, until it has failed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import List, Mapping, Optional, Tuple
 
+from path_mapping.layouts import AUTO, LAYOUTS, layout_of
 from path_mapping.mapping.document import ListValue, ScalarValue, Value
 
 LATEST = "latest"
@@ -11,8 +12,6 @@ LATEST = "latest"
 
 def checkpoint(value: Value, where: str, problems: List[str]) -> Tuple[str, ...]:
     """`auto`, the name of a layout, a pattern, or a list of patterns."""
-    from path_mapping.layouts import AUTO, LAYOUTS, layout_of  # few mappings need them
-
     items = value.items if isinstance(value, ListValue) else (value,)
     texts = [item.value for item in items if isinstance(item, ScalarValue) and isinstance(item.value, str)]
     names = ", ".join([AUTO, *sorted(LAYOUTS)])

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import unicodedata
 from pathlib import Path
-from typing import Mapping, Optional, Tuple
-
-from path_mapping.named_tuple import NamedTuple
+from typing import Mapping, NamedTuple, Optional, Tuple
 
 PLACEHOLDERS = ("job", "node", "rank")
 _URL = re.compile(r"(?:obs|s3)://([^/]*)(?:/(.*))?", re.DOTALL)
@@ -37,6 +36,15 @@ class ObsUrl(NamedTuple):
         if not is_text(key):
             raise ValueError(f"found {text!r}, expected a path without NUL, in Unicode")
         return cls(bucket, key)
+
+    @classmethod
+    def typed(cls, text: str) -> ObsUrl:
+        """The URL that a person wrote: the same without characters that nobody sees. Raises `ValueError`."""
+        url = cls.parse(text)
+        unseen = _unseen(url.key)
+        if unseen:
+            raise ValueError(f"found {text!r}, expected a path without {unseen}")
+        return url
 
     def __str__(self) -> str:
         return f"obs://{self.bucket}/{self.key}"
@@ -99,6 +107,21 @@ def expanded(text: str, placeholders: Mapping[str, str]) -> str:
         return placeholders[name]
 
     return _BRACES.sub(replacement, text)
+
+
+def _unseen(key: str) -> str:
+    """The name of the first control, format or separating character, or of a blank at the end; or empty."""
+    if key.isprintable() and not key.endswith(" "):
+        return ""
+
+    categories = ("Cc", "Cf", "Zl", "Zp")
+    blank = key[len(key.rstrip()) :]
+    unseen = [one for one in key if unicodedata.category(one) in categories] or list(blank)
+    if not unseen:
+        return ""
+    control = {"\n": "LINE FEED", "\r": "CARRIAGE RETURN", "\t": "TAB", "\x7f": "DELETE"}
+    name = unicodedata.name(unseen[0], "") or control.get(unseen[0], "a control character")
+    return f"{name} (U+{ord(unseen[0]):04X})"
 
 
 def is_text(text: str) -> bool:

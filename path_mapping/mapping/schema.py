@@ -122,7 +122,7 @@ def _url(value: Value, where: str, placeholders: Mapping[str, str], problems: Li
         problems.append(f"{where}found {value.shown}, expected 'obs://bucket/path'")
         return None
     try:
-        return ObsUrl.parse(expanded(text, placeholders))
+        return ObsUrl.typed(expanded(text, placeholders))
     except ValueError as error:
         problems.append(f"{where}{error}")
         return None

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, List, Optional, Set, Tuple
 
 from path_mapping.mapping.document import DictValue, ListValue, ScalarValue, Value, brief
 
+_COLLECTIONS = {"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
+
 
 def read_json(text: str, problems: List[str]) -> Optional[Value]:
     """The document, without lines, which the JSON reader does not report; None, and a problem, if invalid."""
-    import json  # slow to import, and few mappings are JSON
-
     try:
         return _from_json(json.loads(text, object_pairs_hook=_Object, parse_constant=_refuse_constant))
     except json.JSONDecodeError as error:
@@ -54,7 +55,9 @@ def read_yaml(text: str, problems: List[str]) -> Optional[Value]:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         problems.append(f"line {line}: not YAML: {error.problem}")
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except RecursionError:
+        problems.append(f"line {loader.line + 1}: not YAML: nested too deeply")
+    except yaml.YAMLError as error:
         problems.append(f"not YAML: {error}")
     finally:
         loader.dispose()
@@ -67,6 +70,8 @@ def _from_yaml(node: Any, loader: Any, seen: Set[int], problems: List[str]) -> V
         problems.append(f"line {line}: found an alias of this value, expected each value written out")
         return ScalarValue(line, shown, None)
     seen.add(id(node))
+    if node.id != "scalar" and node.tag not in _COLLECTIONS:
+        problems.append(f"line {line}: found the tag {node.tag}, expected none")
     if node.id == "mapping":
         pairs = [
             (_from_yaml(name, loader, seen, problems), _from_yaml(item, loader, seen, problems))
@@ -76,7 +81,13 @@ def _from_yaml(node: Any, loader: Any, seen: Set[int], problems: List[str]) -> V
     if node.id == "sequence":
         items = [_from_yaml(item, loader, seen, problems) for item in node.value]
         return ListValue(line, shown, tuple(items))
-    value = loader.construct_object(node)
+    try:
+        value = loader.construct_object(node)
+    except (ArithmeticError, AttributeError, LookupError, ValueError):  # what PyYAML's converters let through
+        problems.append(
+            f"line {line}: not YAML: found {shown}, expected a value of its tag, or quotes around it"
+        )
+        return ScalarValue(line, shown, None)
     if isinstance(value, (str, int, float, type(None))):
         return ScalarValue(line, shown, value)
     return Value(line, shown)  # a date, or bytes

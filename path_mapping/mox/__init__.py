@@ -1,7 +1,7 @@
 """The functions of MoXing's `mox.file` on local paths and OBS; `path_mapping.file` publishes them."""
 
 from path_mapping.mox.copying import copy, copy_parallel
-from path_mapping.mox.file_object import File, append, append_remote, read, write
+from path_mapping.mox.file_object import append, append_remote, open_file as File, read, write
 from path_mapping.mox.file_tree import (
     Entry,
     MoxFileNameDuplicateException,

@@ -6,6 +6,7 @@ import os
 import posixpath
 import re
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, Callable, List, Optional, Sequence, Set, Tuple
@@ -23,8 +24,10 @@ from path_mapping.mox.file_tree import (
     url_of,
 )
 from path_mapping.mox.own_store import store
+from path_mapping.stores import StoredObject
 from path_mapping.transfer import UploadChoice, download, download_file, upload, upload_file
 
+COPIES = 16  # requests at a time
 MOST_NAMED = 20  # missing files in a message
 
 
@@ -53,7 +56,7 @@ def copy(src_url: str, dst_url: str, **_: Any) -> None:
         local = Path(os.path.abspath(target))
         download_file(store().store, source.bucket, source.key, found, local)
     else:
-        store().copy(source.bucket, source.key, to.bucket, to.key)
+        store().copy(source.bucket, source.key, found.size, to.bucket, to.key)
 
 
 def target_of(src_url: str, dst_url: str) -> str:
@@ -84,9 +87,7 @@ def copy_parallel(src_url: str, dst_url: str, file_list: Optional[Sequence[str]]
         if not names:
             return
     if source is not None and target is not None:
-        for name in filter(partial(_is_chosen, names), _names_below(source)):
-            key, to = prefix_of(source) + name, prefix_of(target) + name
-            store().copy(source.bucket, key, target.bucket, to)
+        _copy_within(source, target, names)
     elif source is not None:
         below = ObsUrl(source.bucket, prefix_of(source))
         fetch = partial(download, recorded=False)
@@ -102,6 +103,20 @@ def copy_parallel(src_url: str, dst_url: str, file_list: Optional[Sequence[str]]
             partial(_is_chosen, names), list_directory(src_url, recursive=True, skip_dir=True)
         ):
             copy(os.path.join(src_url, name), os.path.join(dst_url, name))
+
+
+def _copy_within(source: ObsUrl, target: ObsUrl, names: Optional[Set[str]]) -> None:
+    """Copies objects by requests in parallel; the first that fails ends it after those in progress."""
+    start, used = len(prefix_of(source)), store()
+
+    def copy_one(found: StoredObject) -> None:
+        to_key = prefix_of(target) + found.key[start:]
+        used.copy(source.bucket, found.key, found.size, target.bucket, to_key)
+
+    below = used.list(source.bucket, prefix_of(source))
+    chosen = [found for found in below if _is_chosen(names, found.key[start:])]
+    with ThreadPoolExecutor(COPIES) as pool:
+        list(pool.map(copy_one, chosen))
 
 
 def _patterns(names: Optional[Set[str]]) -> Tuple[str, ...]:
@@ -121,9 +136,13 @@ def _check_existence(src_url: str, names: Set[str]) -> None:
     else:
         absent = sorted(names - {one for name in _names_below(source) for one in _with_parents(name)})
     if absent:
-        more = f" and {len(absent) - MOST_NAMED} more" if len(absent) > MOST_NAMED else ""
-        shown = ", ".join(absent[:MOST_NAMED]) + more
-        raise MoxFileNotExistsException(f"{src_url}: found no {shown}; nothing was copied")
+        raise MoxFileNotExistsException(f"{src_url}: found no {shown(absent)}; nothing was copied")
+
+
+def shown(names: List[str]) -> str:
+    """The first names, as a message lists them."""
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more
 
 
 def _names_below(place: ObsUrl) -> List[str]:

@@ -9,13 +9,12 @@ import posixpath
 import re
 import shutil
 from pathlib import Path
-from typing import Any, Iterator, List, Optional, Tuple, Union
+from typing import Any, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 from path_mapping.errors import NotFound, StoreError, Unreachable, UnsafeTarget
 from path_mapping.localfs import new_md5
 from path_mapping.mapping import ObsUrl
 from path_mapping.mox.own_store import store
-from path_mapping.named_tuple import NamedTuple
 from path_mapping.stores import ObjectState
 
 MoxFileRespException = StoreError
@@ -81,6 +80,13 @@ def stat(url: str, **_: Any) -> Stat:
     if _is_prefix(place):
         return Stat(0, 0, True)
     raise missing(url)
+
+
+def status(path: str, **_: Any) -> os.stat_result:
+    """What `stat` says, as `os.stat` does."""
+    known = stat(path)
+    mode, seconds = 0o040750 if known.is_directory else 0o100640, known.mtime_nsec // 10**9
+    return os.stat_result((mode, 0, 0, 1, 0, 0, known.length, seconds, seconds, seconds))
 
 
 def get_size(url: str, recursive: bool = False, **_: Any) -> int:
@@ -172,25 +178,46 @@ class Entry(NamedTuple):
         """Always false: OBS has no symbolic links."""
         return False
 
-    def stat(self, follow_symlinks: bool = True) -> Stat:
-        """The same as `stat(entry.path)`."""
-        return stat(self.path)
+    def stat(self, follow_symlinks: bool = True) -> os.stat_result:
+        """The same as `os.stat(entry.path)`, after `shift`."""
+        return status(self.path)
+
+    def __fspath__(self) -> str:
+        return self.path
 
 
-def scan_dir(url: str) -> Iterator[Any]:
-    """Like `os.scandir`.
+class Entries(Iterator[Entry]):
+    """The iterator of `scan_dir`, which may be closed early, as that of `os.scandir`."""
+
+    def __init__(self, entries: List[Entry]) -> None:
+        self._left = iter(entries)
+
+    def __next__(self) -> Entry:
+        return next(self._left)
+
+    def close(self) -> None:
+        """Ends the iteration."""
+        self._left = iter(())
+
+    def __enter__(self) -> Entries:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def scan_dir(url: str) -> Any:
+    """Like `os.scandir`: an iterator of what `os.DirEntry` has, and a context manager with `close`.
 
     Raises:
         MoxFileNotExistsException: there is no such directory.
     """
     if url_of(url) is None:
-        yield from os.scandir(url)
-        return
-    for _, directories, files in walk(url):
-        found = [(name, True) for name in directories] + [(name, False) for name in files]
-        for name, directory in sorted(found):  # an object and a directory may have the same name
-            yield Entry(name, posixpath.join(url, name), directory)
-        return
+        return os.scandir(url)
+    _, directories, files = next(walk(url))
+    found = [(name, True) for name in directories] + [(name, False) for name in files]
+    # Sorted by both, as an object and a directory may have the same name.
+    return Entries([Entry(name, posixpath.join(url, name), directory) for name, directory in sorted(found)])
 
 
 def glob(url: str) -> List[str]:
@@ -254,8 +281,8 @@ def remove(url: str, recursive: bool = False, **_: Any) -> None:
     elif recursive:
         if not place.key:
             raise ValueError(f"found {url!r}, expected a path in the bucket: a whole bucket is not deleted")
-        for one in list(store().list(place.bucket, prefix_of(place))):
-            store().delete(place.bucket, one.key)
+        keys = [one.key for one in store().list(place.bucket, prefix_of(place))]
+        store().delete_all(place.bucket, keys)
 
 
 def prefix_of(place: ObsUrl) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Dict, List
 from path_mapping.errors import Replaced
 from path_mapping.localfs import FileState, state_of
 from path_mapping.mapping import ObsUrl
-from path_mapping.mox.copying import MOST_NAMED, copy, copy_parallel, target_of
+from path_mapping.mox.copying import copy, copy_parallel, shown, target_of
 from path_mapping.mox.file_tree import is_directory, missing, prefix_of, state_of_object, url_of
 from path_mapping.mox.own_store import store
 
@@ -70,14 +70,15 @@ def _move_objects(source: ObsUrl, src_url: str, dst_url: str) -> None:
     copy_parallel(src_url, dst_url)
     after = {one.key: one for one in store().list(source.bucket, prefix_of(source))}
     to_local = url_of(dst_url) is None
-    kept: List[str] = []
-    for one in before:
-        if after.get(one.key) != one or (to_local and one.key.endswith("/") and one.size):
-            kept += [one.key] if one.key in after else []
-        else:
-            store().delete(source.bucket, one.key)
+    moved = {
+        one.key
+        for one in before
+        if after.get(one.key) == one and not (to_local and one.key.endswith("/") and one.size)
+    }
+    store().delete_all(source.bucket, sorted(moved))
+    kept = [one.key for one in before if one.key in after and one.key not in moved]
     if kept:
-        raise Replaced(f"{src_url}: not moved, as they were replaced or are no files: {_shown(kept)}")
+        raise Replaced(f"{src_url}: not moved, as they were replaced or are no files: {shown(kept)}")
 
 
 def _upload_and_delete(src_url: str, dst_url: str) -> None:
@@ -105,7 +106,7 @@ def _upload_and_delete(src_url: str, dst_url: str) -> None:
         except OSError:
             kept += [path for path in map(partial(os.path.join, top), os.listdir(top)) if not _is_dir(path)]
     if os.path.isdir(src_url):
-        raise OSError(errno.EBUSY, f"not moved, as they changed or are no files: {_shown(kept)}", src_url)
+        raise OSError(errno.EBUSY, f"not moved, as they changed or are no files: {shown(kept)}", src_url)
 
 
 def _is_dir(path: str) -> bool:
@@ -119,8 +120,3 @@ def _states(paths: List[str]) -> Dict[str, FileState]:
         with suppress(FileNotFoundError):
             found[path] = state_of(os.stat(path))
     return found
-
-
-def _shown(names: List[str]) -> str:
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(names[:MOST_NAMED]) + more

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import os
+import tempfile
+import warnings
 from typing import Any, BinaryIO, Callable, Iterator, List, Optional, TypeVar
 
 from path_mapping.errors import Unreachable
@@ -81,9 +83,12 @@ class ObjectReader(io.RawIOBase):
     the last bytes if all were read in their order, and they are not those that were stored.
     """
 
-    def __init__(self, url: ObsUrl, state: ObjectState) -> None:
-        self._url, self._state = url, state
+    mode = "rb"
+
+    def __init__(self, url: ObsUrl, state: ObjectState, name: str) -> None:
+        self._url, self._state, self.name = url, state, name
         self._position = 0
+        self._copy: Optional[BinaryIO] = None  # for who reads by a descriptor
         self._pieces: Optional[Iterator[bytes]] = None
         self._rest = b""
         self._seen: List[int] = []
@@ -110,6 +115,20 @@ class ObjectReader(io.RawIOBase):
 
     def seekable(self) -> bool:
         return True
+
+    def size(self) -> int:
+        """The size in bytes of the version that is read."""
+        return self._state.size
+
+    def fileno(self) -> int:
+        """The descriptor of a local copy, downloaded for `mmap`, `numpy.load` and other programs."""
+        if self._copy is None:
+            self._copy = tempfile.TemporaryFile(prefix="path_mapping.")  # noqa: SIM115
+            with ObjectReader(self._url, self._state, self.name) as reader:
+                reader.copy_to(self._copy)
+            self._copy.flush()
+            self._copy.seek(self._position)
+        return self._copy.fileno()
 
     def tell(self) -> int:
         return self._position
@@ -201,4 +220,14 @@ class ObjectReader(io.RawIOBase):
 
     def close(self) -> None:
         self._end_request()
+        if self._copy is not None:
+            self._copy.close()
         super().close()
+
+    def _dealloc_warn(self, source: object) -> None:
+        warn_unclosed(self.name, source)
+
+
+def warn_unclosed(name: str, source: object) -> None:
+    """Warns as Python does of its own files, of what is dropped without `close`."""
+    warnings.warn(f"{name} was never closed", ResourceWarning, stacklevel=3, source=source)

@@ -16,12 +16,6 @@ _SCHEMES = ("obs://", "s3://")
 _originals: Dict[Tuple[Any, str], Any] = {}
 
 
-def _stat(path: str, **settings: Any) -> os.stat_result:
-    found = file_tree.stat(path)
-    mode, seconds = 0o040750 if found.is_directory else 0o100640, found.mtime_nsec // 10**9
-    return os.stat_result((mode, 0, 0, 1, 0, 0, found.length, seconds, seconds, seconds))
-
-
 def _is_file(path: str) -> bool:
     place = file_tree.url_of(path)
     return place is not None and file_tree.is_object(place)
@@ -47,8 +41,8 @@ def _open(
     errors: Optional[str] = None,
     newline: Optional[str] = None,
     **settings: Any,
-) -> file_object.File:
-    return file_object.File(file, mode, encoding, errors, newline)
+) -> Any:
+    return file_object.open_file(file, mode, encoding, errors, newline)
 
 
 def _remove(path: str, **settings: Any) -> None:
@@ -102,8 +96,8 @@ _FUNCTIONS: Tuple[Tuple[Any, str, Callable[..., Any]], ...] = (
     (os, "remove", _remove),
     (os, "rename", lambda src, dst, **settings: moving.rename(src, dst)),
     (os, "replace", lambda src, dst, **settings: moving.rename(src, dst)),
-    (os, "scandir", lambda path: file_tree.scan_dir(path)),
-    (os, "stat", _stat),
+    (os, "scandir", file_tree.scan_dir),
+    (os, "stat", file_tree.status),
     (os, "unlink", _remove),
     (os, "walk", lambda top, topdown=True, **settings: file_tree.walk(top, topdown)),
     (os.path, "exists", lambda path: file_tree.exists(path)),

@@ -24,13 +24,20 @@ def set_auth(
     is_secure: bool = True,
     **_: Any,
 ) -> None:
-    """Sets the credentials and the server for this process; what is not given comes from the environment."""
+    """Sets the credentials and the server for all threads of this process.
+
+    What is not given comes from the environment; with keys that are given, neither its token nor its file of
+    credentials is used.
+    """
+    global _local
     given = {"OBS_ACCESS_KEY_ID": ak, "OBS_SECRET_ACCESS_KEY": sk}
     if server is not None:
         host = server.partition("://")[2] or server
         given["OBS_ENDPOINT"] = f"{'https' if is_secure else 'http'}://{host}" + (f":{port}" if port else "")
+    if ak is not None or sk is not None:
+        given.update(OBS_SECURITY_TOKEN="", OBS_CREDENTIALS_FILE="")
     _settings.update({name: value for name, value in given.items() if value is not None})
-    _local.__dict__.clear()
+    _local = threading.local()
 
 
 def store() -> RetriedStore:
@@ -43,9 +50,10 @@ def store() -> RetriedStore:
     Raises:
         CredentialsMissing: the environment names neither.
     """
-    if getattr(_local, "owner", None) != os.getpid():
-        environ = {**os.environ, **_settings}
+    local = _local  # as `set_auth` may replace it now
+    if getattr(local, "owner", None) != os.getpid():
+        environ = {name: value for name, value in {**os.environ, **_settings}.items() if value}
         root = environ.get(OBS_ROOT)
-        _local.store = RetriedStore(open_store(environ, Path(root) if root else None))
-        _local.owner = os.getpid()
-    return cast(RetriedStore, _local.store)
+        local.store = RetriedStore(open_store(environ, Path(root) if root else None))
+        local.owner = os.getpid()
+    return cast(RetriedStore, local.store)

@@ -6,10 +6,10 @@ import threading
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Callable, Iterator, List, Optional, Tuple, TypeVar
+from typing import Callable, Iterator, List, Optional, Sequence, Tuple, TypeVar
 
 from path_mapping.errors import Expired, Unreachable
-from path_mapping.stores import FileStore, ObjectState, StoredObject
+from path_mapping.stores import MOST_DELETED, FileStore, ObjectState, StoredObject
 from path_mapping.workers import retrying
 
 Result = TypeVar("Result")
@@ -56,8 +56,13 @@ class RetriedStore:
     def find(self, bucket: str, key: str) -> Optional[ObjectState]:
         return self.retrying(partial(self.store.find, bucket, key))
 
-    def copy(self, bucket: str, key: str, to_bucket: str, to_key: str) -> None:
-        self.retrying(partial(self.store.copy, bucket, key, to_bucket, to_key))
+    def copy(self, bucket: str, key: str, size: int, to_bucket: str, to_key: str) -> None:
+        self.retrying(partial(self.store.copy, bucket, key, size, to_bucket, to_key))
 
     def delete(self, bucket: str, key: str) -> None:
         self.retrying(partial(self.store.delete, bucket, key))
+
+    def delete_all(self, bucket: str, keys: Sequence[str]) -> None:
+        """Deletes any number of objects, which need not exist."""
+        for start in range(0, len(keys), MOST_DELETED):
+            self.retrying(partial(self.store.delete_all, bucket, keys[start : start + MOST_DELETED]))

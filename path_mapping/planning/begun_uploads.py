@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import Dict, FrozenSet, List, Optional, Set, Tuple
+from typing import Dict, FrozenSet, List, NamedTuple, Optional, Set, Tuple
 
 from path_mapping.localfs import is_locked, stem_of
-from path_mapping.named_tuple import NamedTuple
 
 _SUFFIX = ".uploads.ma_sync"  # also the suffix of a record: such files are never uploaded
 
@@ -119,8 +119,6 @@ class BegunUploads:
 
     def _note(self, entry: Dict[str, str]) -> None:
         """Adds a line. A newline comes first, as the last line may be torn."""
-        import json  # slow to import: hardly any transfer begins one
-
         with self._lock, suppress(OSError):
             if self._file is None:
                 self._create()
@@ -158,8 +156,6 @@ def _files(directory: Path, prefix: str) -> List[Path]:
 
 def _unfinished(content: bytes) -> List[BegunUpload]:
     """The uploads in a file that were begun and not ended, in this order; torn lines are ignored."""
-    import json
-
     found: Dict[str, BegunUpload] = {}
     for line in content.splitlines():
         with suppress(ValueError, KeyError, TypeError):

@@ -6,9 +6,8 @@ What a local file would be in OBS comes from a function, which is called at most
 from __future__ import annotations
 
 from functools import partial
-from typing import Callable, Optional, Sequence, Tuple
+from typing import Callable, NamedTuple, Optional, Sequence, Tuple
 
-from path_mapping.named_tuple import NamedTuple
 from path_mapping.stores import StoredObject, part_sizes_of
 
 Etags = Callable[[str, Tuple[int, ...]], Sequence[str]]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import Iterable, Iterator, Optional, Tuple
+from typing import Iterable, Iterator, NamedTuple, Optional, Tuple
 
 from path_mapping.mapping import Route
-from path_mapping.named_tuple import NamedTuple
 from path_mapping.stores import StoredObject
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Callable, List, Sequence
+from typing import Callable, List, NamedTuple, Sequence
 
 from path_mapping.errors import MissingInputs, NoSpace, UnsafeTarget
 from path_mapping.mapping import PathMapping, Route, Shard, overlaps
-from path_mapping.named_tuple import NamedTuple
 from path_mapping.planning.compare import LocalEntry
 from path_mapping.planning.prepared_transfer import PreparedTransfer
 from path_mapping.planning.route_scan import (

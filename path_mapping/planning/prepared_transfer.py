@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 import os
 from pathlib import Path
-from typing import Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from path_mapping.errors import Failure
 from path_mapping.localfs import chunks, md5_of, printable, shown
 from path_mapping.mapping import Route
-from path_mapping.named_tuple import NamedTuple
 from path_mapping.planning.compare import COPY, DELETE, MAKE, REFUSE, SKIP, RecordEntry, Step, unquoted
 from path_mapping.planning.ends import Copy, Ends
 from path_mapping.planning.local_tree import look
@@ -96,9 +95,10 @@ class PreparedTransfer:
 
     def newest_first(self) -> Iterator[Copy]:
         """What is to be copied, the most urgent first, for when there may not be enough time."""
-        tasks = [task for task in self._tasks if task.action == COPY]
-        newest = max((task.mtime_ns for task in tasks), default=0)
-        tasks.sort(key=lambda task: urgency(task.size, newest - task.mtime_ns))
+        newest = max((task.mtime_ns for task in self._tasks if task.action == COPY), default=0)
+        tasks = self._tasks.in_order_of(
+            lambda task: urgency(task.size, newest - task.mtime_ns), lambda task: task.action == COPY
+        )
         return map(self._copy, tasks)
 
     def directories(self) -> Iterator[Copy]:

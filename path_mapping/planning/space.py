@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
-from path_mapping.named_tuple import NamedTuple
 from path_mapping.planning.local_tree import existing
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import AbstractSet, List, Optional
+from typing import AbstractSet, List, NamedTuple, Optional
 
 from path_mapping.errors import SetDamaged
-from path_mapping.named_tuple import NamedTuple
 from path_mapping.sets.documents import Documents
 from path_mapping.sets.manifest import CheckpointSet, read_part, whole_set
 from path_mapping.sets.names import KnownSet, Place, SetName

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 import threading
 from functools import partial
-from pathlib import Path
 from typing import Any, Iterator, Optional, Tuple
 
 from path_mapping.errors import NotFound
-from path_mapping.localfs import new_md5
 from path_mapping.stores import FileStore
 from path_mapping.transfer import RetryPolicy, listing
 from path_mapping.workers import retrying
@@ -55,18 +51,7 @@ class Documents:
 
     def write_bytes(self, key: str, content: bytes) -> None:
         """Stores an object of these bytes."""
-        digest = new_md5()
-        digest.update(content)
-        handle, name = tempfile.mkstemp(prefix="ma_boot-")
-        try:
-            with open(handle, "wb") as file:
-                file.write(content)
-            write = partial(
-                self.store.write, self.bucket, key, Path(name), digest.hexdigest(), lambda size: None
-            )
-            retrying(write, self.cancel, self.patience)
-        finally:
-            os.unlink(name)
+        retrying(partial(self.store.write_bytes, self.bucket, key, content), self.cancel, self.patience)
 
     def delete(self, key: str) -> None:
         """Deletes an object; it need not exist."""

@@ -7,11 +7,10 @@ tag of which a document of ours tells, and has the name of a file of a step with
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Callable, Dict, Iterator, List, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Set, Tuple
 
 from path_mapping.errors import SetDamaged
 from path_mapping.layouts import AUTO, LAYOUTS, Layout, layout_of
-from path_mapping.named_tuple import NamedTuple
 from path_mapping.sets.documents import Documents
 from path_mapping.sets.manifest import read_part
 from path_mapping.sets.names import Attempt, Place, SetName

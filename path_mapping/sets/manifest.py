@@ -7,11 +7,10 @@ output, keys below their attempt.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from path_mapping.errors import SetDamaged
 from path_mapping.localfs import printable, unsafe
-from path_mapping.named_tuple import NamedTuple
 from path_mapping.sets.names import OWN, Attempt, SetName
 
 FORMAT = 1

@@ -7,11 +7,10 @@ two nodes, or by two attempts.
 from __future__ import annotations
 
 import re
-from typing import Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 from path_mapping.layouts import EPOCH, HIGHEST
 from path_mapping.mapping import ObsUrl
-from path_mapping.named_tuple import NamedTuple
 
 OWN = ".ma_boot"  # the directory of ours below an output's URL, and in its local directory
 _LAST_ATTEMPT = 999_999

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Iterable, List, Optional, Sequence
+from typing import Iterable, List, NamedTuple, Optional, Sequence
 
 from path_mapping.errors import SetDamaged
 from path_mapping.localfs import unsafe
-from path_mapping.named_tuple import NamedTuple
 from path_mapping.sets.documents import Documents
 from path_mapping.sets.manifest import read_part
 from path_mapping.sets.names import KnownSet, Place, SetName

@@ -106,7 +106,13 @@ class DirectoryStore(FileStore):
             raise _store_error(error, f"writing obs://{bucket}/{key}") from error
         return f'"{md5}"'
 
-    def copy(self, bucket: str, key: str, to_bucket: str, to_key: str) -> None:
+    def write_bytes(self, bucket: str, key: str, content: bytes) -> None:
+        try:
+            write_verified(self._path(bucket, key), [content], len(content), None)
+        except OSError as error:
+            raise _store_error(error, f"writing obs://{bucket}/{key}") from error
+
+    def copy(self, bucket: str, key: str, size: int, to_bucket: str, to_key: str) -> None:
         if self.find(bucket, key) is None:
             raise NotFound(f"copying obs://{bucket}/{key}: no such object")
         source = self._path(bucket, key.rstrip("/"))

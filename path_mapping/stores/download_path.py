@@ -7,7 +7,7 @@ from typing import Callable, Dict, Optional, Sequence, Tuple, Union
 
 from path_mapping.errors import TargetRemoved, Unreachable
 from path_mapping.localfs import RangeReader, TargetDir, crc64, put_mark, write_all
-from path_mapping.stores.exchange import Exchange, Request, SentAhead
+from path_mapping.stores.exchange import Exchange, Request, SentAhead, limited
 from path_mapping.stores.units import (
     RIGHT,
     UNKNOWN,
@@ -85,7 +85,7 @@ class DownloadPath:
                 match = _SAME if checked else self._match(unit, received[0], file, None)
                 self._exchange.check()
                 if match.verdict != UNSURE or match.crc in unit.seen:
-                    _settle(doing, directory, temporary, name)
+                    _settle(doing, directory, temporary, name, file)
                 else:
                     directory.discard(temporary)
                 return match
@@ -96,8 +96,11 @@ class DownloadPath:
             finally:
                 os.close(file)
 
-    def get_range(self, unit: GetRange, moved: Moved) -> FetchedRange:
-        file = os.open(unit.path, os.O_RDWR | os.O_NOFOLLOW)
+    def get_range(self, unit: GetRange, moved: Moved) -> Optional[FetchedRange]:
+        try:
+            file = os.open(unit.path, os.O_RDWR | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return None
         try:
             if unit.known is not None and self._reader.crc_of(file, unit.offset, unit.length) == unit.known:
                 moved(unit.length)
@@ -109,7 +112,7 @@ class DownloadPath:
     def _fetch_range(self, unit: GetRange, file: int, moved: Moved) -> FetchedRange:
         last = unit.offset + unit.length - 1
         doing = f"reading obs://{unit.bucket}/{unit.key}, bytes {unit.offset} to {last}"
-        plain = f"Range: bytes={unit.offset}-{last}\r\n" + (f"If-Match: {unit.etag}\r\n" if unit.etag else "")
+        plain = {"Range": f"bytes={unit.offset}-{last}", **_if_match(unit.etag)}
         request = Request(doing, "GET", unit.bucket, unit.key, plain=plain)
         with self._exchange.ask(request, HttpConnection.send) as (response, connection):
             promised = response.text("content-range")
@@ -117,9 +120,7 @@ class DownloadPath:
                 found = f"HTTP {response.status}, Content-Range {promised!r}"
                 raise Unreachable(f"{doing}: found {found}, expected 206 and this range of {unit.total}")
             crc, done = 0, 0
-            for piece in connection.body(response):
-                if done + len(piece) > unit.length:
-                    break
+            for piece in limited(doing, connection.body(response), unit.length):
                 write_all(file, piece, unit.offset + done)
                 crc = crc64(piece, crc)
                 done += len(piece)
@@ -128,15 +129,17 @@ class DownloadPath:
                 raise Unreachable(f"{doing}: {done} bytes arrived, expected {unit.length}")
             return FetchedRange(crc, False)
 
-    def check_file(self, unit: CheckFile, moved: Moved) -> ContentMatch:
+    def check_file(self, unit: CheckFile, moved: Moved) -> Optional[ContentMatch]:
         """Asks for the object's checksum: what the response to a range states may be that of the range."""
         doing = f"checking obs://{unit.bucket}/{unit.key}"
-        plain = f"If-Match: {unit.etag}\r\n" if unit.etag else ""
-        request = Request(doing, "HEAD", unit.bucket, unit.key, plain=plain)
+        request = Request(doing, "HEAD", unit.bucket, unit.key, plain=_if_match(unit.etag))
         response = self._exchange.head(request)
         if response.length not in (None, unit.size):
             raise Unreachable(f"{doing}: found {response.length} bytes, expected {unit.size}")
-        file = os.open(unit.path, os.O_RDONLY | os.O_NOFOLLOW)
+        try:
+            file = os.open(unit.path, os.O_RDONLY | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return None
         try:
             return self._match(unit, response, file, unit.crc)
         finally:
@@ -165,14 +168,19 @@ class DownloadPath:
         return ContentMatch(UNSURE, crc, f"the ETag in OBS is {etag}, no usual part size gives it here")
 
 
+def _if_match(etag: str) -> Dict[str, str]:
+    """The header that asks for one version of an object, whichever it is without an ETag."""
+    return {"If-Match": etag} if etag else {}
+
+
 def _request(unit: GetFile) -> Request:
     return Request(f"reading obs://{unit.bucket}/{unit.key}", "GET", unit.bucket, unit.key)
 
 
-def _settle(doing: str, directory: TargetDir, temporary: str, name: str) -> None:
+def _settle(doing: str, directory: TargetDir, temporary: str, name: str, file: int) -> None:
     """Moves an unfinished file into its place."""
     try:
-        directory.settle(temporary, name)
+        directory.settle(temporary, name, file)
     except FileNotFoundError as error:
         raise TargetRemoved(f"{doing}: another process removed the unfinished file") from error
 
@@ -190,7 +198,7 @@ def _fill(
     response, connection = received
     check, offset = ContentCheck(response.headers), 0
     content = ContentSum(check.kind)
-    for piece in connection.body(response):
+    for piece in limited(doing, connection.body(response), unit.size):
         write_all(file, piece, offset)
         content.add(piece)
         offset += len(piece)

@@ -6,13 +6,14 @@ import re
 import threading
 from contextlib import contextmanager, suppress
 from itertools import chain
-from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from path_mapping.errors import Cancelled, PathMappingError, Refused, Unreachable
-from path_mapping.named_tuple import NamedTuple
 from path_mapping.stores.signer import Signer, server_of
 from path_mapping.wire import (
+    MOST_REDIRECTS,
     OBS,
+    REDIRECTS,
     S3,
     BucketAddress,
     ConnectionFailed,
@@ -23,10 +24,12 @@ from path_mapping.wire import (
     Response,
     error_of_status,
     is_untrusted,
+    request_head,
     seconds_to_wait,
 )
 
 LONGEST_ERROR = 64 << 10  # bytes
+LONGEST_DOCUMENT = 32 << 20  # bytes: the largest is a page of 1,000 keys of 1,024 bytes, each as %XX
 _CODE = re.compile(rb"<Code>\s*([A-Za-z0-9.]{1,64})\s*</Code>")
 
 NOTHING: Dict[str, str] = {}
@@ -37,7 +40,7 @@ Send = Callable[[HttpConnection, bytes], None]
 class Request(NamedTuple):
     """An HTTP request; `doing` names the operation in errors.
 
-    The signature covers `headers`; `plain` are header lines that it does not cover.
+    The signature covers `headers`, but not those of `plain`.
     """
 
     doing: str
@@ -46,7 +49,7 @@ class Request(NamedTuple):
     key: str
     query: Dict[str, str] = NOTHING
     headers: Dict[str, str] = NOTHING
-    plain: str = ""
+    plain: Dict[str, str] = NOTHING
 
 
 class SentAhead(NamedTuple):
@@ -91,10 +94,11 @@ class Exchange:
         """
         try:
             address = self._address(requests[0])
+            heads = [self._head(address, request) for request in requests]
         except PathMappingError:
             return [None] * len(requests)
         self._open(address.origin, len(requests))
-        return [self._sent_ahead(*self._head(address, request)) for request in requests]
+        return [self._sent_ahead(*head) for head in heads]
 
     def _sent_ahead(self, origin: Origin, head: bytes) -> Optional[SentAhead]:
         """On an idle connection only: to open another one may take as long as a dead server is waited for."""
@@ -141,7 +145,7 @@ class Exchange:
         """The whole body of the response to a request with this body; raises what `ask` raises."""
         begun, self._begun = self._begun, None
         if body:
-            request = request._replace(plain=f"{request.plain}Content-Length: {len(body)}\r\n")
+            request = request._replace(plain={**request.plain, "Content-Length": str(len(body))})
         try:
             return self._content(request, body, begun)
         except Unreachable as error:
@@ -154,7 +158,8 @@ class Exchange:
             connection.send(head, body)
 
         with self.ask(request, send, asked) as (response, connection):
-            return b"".join([bytes(piece) for piece in connection.body(response)])
+            pieces = limited(request.doing, connection.body(response), LONGEST_DOCUMENT)
+            return b"".join([bytes(piece) for piece in pieces])
 
     def head(self, request: Request) -> Response:
         """The head of the response to a HEAD; raises what `ask` raises."""
@@ -182,13 +187,17 @@ class Exchange:
             if asked is not None and answered is not None:
                 origin, (connection, response) = asked.origin, answered
             else:
-                origin, head = self._head(self._address(request), request)
-                connection, response = self._exchanged(origin, head, send)
+                origin, connection, response = self._sent(request, send)
+            for _ in range(MOST_REDIRECTS):
+                if not self._follows(request, response):
+                    break
+                self._connections.drop(connection)
+                origin, connection, response = self._sent(request, send)
             if response.status >= 300:
                 after = seconds_to_wait(response.text("retry-after"))
                 only_head = request.method == "HEAD"  # its response has no body, whatever its length says
                 if only_head and response.status in (401, 403):
-                    self._refused(request)
+                    self._refused(request, response.status)
                 code = None if only_head else _code(connection, response)
                 raise error_of_status(request.doing, response.status, code, after)
             yield response, connection
@@ -201,12 +210,24 @@ class Exchange:
             if connection is not None:
                 self._connections.drop(connection)
 
+    def _sent(self, request: Request, send: Send) -> Tuple[Origin, HttpConnection, Response]:
+        origin, head = self._head(self._address(request), request)
+        return (origin, *self._exchanged(origin, head, send))
+
+    def _follows(self, request: Request, response: Response) -> bool:
+        """Whether the same request is to be sent again, to where a redirect leads. Raises `Rejected`."""
+        location = response.text("location")
+        if response.status not in REDIRECTS or not location:
+            return False
+        self._signer.follow(request.doing, response.status, request.bucket, request.key, location)
+        return True
+
     def _head(self, address: BucketAddress, request: Request) -> Tuple[Origin, bytes]:
         """The server, and the signed head of the request."""
-        origin, path, lines = self._signer.sign(
+        origin, path, headers = self._signer.sign(
             address, request.method, request.key, request.query, request.headers
         )
-        return origin, f"{request.method} {path} HTTP/1.1\r\n{lines}{request.plain}\r\n".encode("latin-1")
+        return origin, request_head(request.doing, request.method, path, {**headers, **request.plain})
 
     def _failed(self, doing: str, error: ConnectionFailed) -> PathMappingError:
         """What a failed connection means."""
@@ -231,27 +252,32 @@ class Exchange:
             known = self._signer.bucket(request.bucket)
             if known is not None:
                 return known
-            doing, address = (
-                f"querying the signature of obs://{request.bucket}",
-                self._signer.address(request.bucket),
-            )
-            head = f"HEAD /?apiversion HTTP/1.1\r\nHost: {address.host}\r\n\r\n".encode("latin-1")
-            try:
-                connection, response = self._exchanged(address.origin, head, HttpConnection.send)
-            except ConnectionFailed as error:
-                raise self._failed(doing, error) from error
-            self._connections.drop(connection)
+            asking = Request(f"querying the signature of obs://{request.bucket}", "HEAD", request.bucket, "")
+            doing, response = asking.doing, self._api_version(asking)
+            for _ in range(MOST_REDIRECTS):
+                if not self._follows(asking, response):
+                    break
+                response = self._api_version(asking)
             if response.status in (404, 408, 429) or response.status >= 500:
                 raise error_of_status(doing, response.status, None)
             is_obs = (response.text("x-obs-api") or response.text("api")) >= "3.0"
             return self._signer.learn(request.bucket, OBS if is_obs else S3)
 
-    def _refused(self, request: Request) -> None:
+    def _api_version(self, asking: Request) -> Response:
+        address = self._signer.address(asking.bucket)
+        head = request_head(asking.doing, "HEAD", "/?apiversion", {"Host": address.host})
+        try:
+            connection, response = self._exchanged(address.origin, head, HttpConnection.send)
+        except ConnectionFailed as error:
+            raise self._failed(asking.doing, error) from error
+        self._connections.drop(connection)
+        return response
+
+    def _refused(self, request: Request, status: int) -> None:
         """Raises what a GET of one byte is refused with: the refusal of a HEAD has no error code."""
-        probe = request._replace(method="GET", plain=f"{request.plain}Range: bytes=0-0\r\n")
-        with self.ask(probe, HttpConnection.send) as (response, connection):
-            for _ in connection.body(response):
-                pass
+        probe = request._replace(method="GET", plain={**request.plain, "Range": "bytes=0-0"})
+        with self.ask(probe, HttpConnection.send):
+            raise error_of_status(request.doing, status, None)  # its body is not read: it may be the object
 
     def _exchanged(self, origin: Origin, head: bytes, send: Send) -> Tuple[HttpConnection, Response]:
         """Sends on an idle connection, which the server may have closed by now, or on a new one."""
@@ -310,6 +336,16 @@ def _response(connection: HttpConnection, head: bytes, send: Send) -> Response:
             raise
         return early._replace(closes=True)
     return connection.response()
+
+
+def limited(doing: str, pieces: Iterable[memoryview], size: int) -> Iterator[memoryview]:
+    """The pieces of a body; raises `Unreachable` instead of what is beyond so many bytes."""
+    left = size
+    for piece in pieces:
+        left -= len(piece)
+        if left < 0:
+            raise Unreachable(f"{doing}: more than the expected {size} bytes arrived")
+        yield piece
 
 
 def _code(connection: HttpConnection, response: Response) -> Optional[str]:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 from contextlib import closing, contextmanager, suppress
 from functools import partial
+from io import BytesIO
 from pathlib import Path
-from typing import Any, Callable, Dict, Generator, Iterator, Optional, Tuple, TypeVar
+from typing import Any, Callable, Dict, Generator, Iterator, Optional, Sequence, Set, Tuple, TypeVar
 
 from path_mapping.errors import Corrupted, Expired, NotFound, Refused, Unreachable
-from path_mapping.localfs import CHUNK, Section, new_md5
+from path_mapping.localfs import CHUNK, Section, md5_of, new_md5
 from path_mapping.stores.exchange import Exchange, Pages, Request
 from path_mapping.stores.obs_sdk import (
     PAGE,
     ObsSdk,
     completed_by_sdk,
+    delete_by_sdk,
     page_by_sdk,
     put_by_sdk,
     put_part_by_sdk,
@@ -34,6 +36,7 @@ from path_mapping.wire import (
     Pause,
     StoredObject,
     check_order,
+    checked_size,
     compare,
     etag_of_parts,
     object_state,
@@ -105,8 +108,10 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
                 found += [StoredObject(one, 0, None) for one in page.prefixes]
                 found = sorted((one for one in found if one.key > marker), key=lambda one: one.key)
                 yield from (one for one in found if one.key != prefix)
-                if not found or not (page.truncated or len(found) >= PAGE):
+                if not (page.truncated or len(found) >= PAGE):
                     return
+                if not found:
+                    raise Unreachable(f"{doing}: the next page has nothing that comes after {marker!r}")
                 marker = found[-1].key
 
     @contextmanager
@@ -132,7 +137,9 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
             exchange.close()
 
     def region(self, bucket: str) -> str:
-        answer = self.sdk.call(f"looking up obs://{bucket}", lambda sdk: sdk.getBucketMetadata(bucket))
+        answer = self.sdk.call(
+            f"looking up obs://{bucket}", bucket, "", lambda sdk: sdk.getBucketMetadata(bucket)
+        )
         return str(getattr(answer.body, "location", None) or "")
 
     def find(self, bucket: str, key: str) -> Optional[ObjectState]:
@@ -146,7 +153,7 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
             return None
         if found.length is None:
             raise Corrupted(f"{doing}: the response is damaged, it has no Content-Length")
-        return object_state(found.length, found.headers)
+        return object_state(doing, found.length, found.headers)
 
     def read(self, bucket: str, key: str) -> Generator[bytes, None, bool]:
         doing, digest = f"reading obs://{bucket}/{key}", new_md5()
@@ -176,7 +183,11 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
 
     def _object(self, doing: str, bucket: str, key: str, **settings: Any) -> Any:
         return self.sdk.call(
-            doing, lambda sdk: sdk.getObject(bucket, key, loadStreamInMemory=False, **settings), "response"
+            doing,
+            bucket,
+            key,
+            lambda sdk: sdk.getObject(bucket, key, loadStreamInMemory=False, **settings),
+            "response",
         )
 
     def _pieces(self, doing: str, answer: Any) -> Generator[bytes, None, None]:
@@ -190,30 +201,45 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
         finally:
             response.close()
 
-    def copy(self, bucket: str, key: str, to_bucket: str, to_key: str) -> None:
+    def copy(self, bucket: str, key: str, size: int, to_bucket: str, to_key: str) -> None:
         """See `FileStore.copy`. An object of more than 5 GiB is refused."""
         doing = f"copying obs://{bucket}/{key} to obs://{to_bucket}/{to_key}"
-        found = self.find(bucket, key)
-        if found is None:
-            raise NotFound(f"{doing}: no such object")
-        if found.size > LARGEST_COPY:
-            raise Refused(
-                f"{doing}: found {found.size} bytes, expected at most 5 GiB: copy it via a local file"
-            )
-        self.sdk.call(doing, lambda sdk: sdk.copyObject(bucket, key, to_bucket, to_key), "etag")
+        if size > LARGEST_COPY:
+            raise Refused(f"{doing}: found {size} bytes, expected at most 5 GiB: copy it via a local file")
+        self.sdk.call(
+            doing, to_bucket, to_key, lambda sdk: sdk.copyObject(bucket, key, to_bucket, to_key), "etag"
+        )
 
     def delete(self, bucket: str, key: str) -> None:
-        self.sdk.call(f"deleting obs://{bucket}/{key}", lambda sdk: sdk.deleteObject(bucket, key))
+        self.sdk.call(
+            f"deleting obs://{bucket}/{key}", bucket, key, lambda sdk: sdk.deleteObject(bucket, key)
+        )
+
+    def delete_all(self, bucket: str, keys: Sequence[str]) -> None:
+        """See `FileStore.delete_all`. Characters that no XML can carry, or not unchanged, go one by one."""
+        listed = [key for key in keys if key.isprintable()]
+        if listed:
+            delete_by_sdk(self.sdk, bucket, listed)
+        for key in set(keys).difference(listed):
+            self.delete(bucket, key)
 
     def write(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> str:
         """See `Store.write`. It takes one request, whose MD5 OBS verifies; a large file is for `put_part`."""
-        doing = f"writing obs://{bucket}/{key}"
         with source.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
-            answer = put_by_sdk(self.sdk, doing, bucket, key, Section(file, 0, size, sent), md5)
+            return self._put(bucket, key, Section(file, 0, size, sent), md5)
+
+    def write_bytes(self, bucket: str, key: str, content: bytes) -> None:
+        section = Section(BytesIO(content), 0, len(content), lambda size: None)
+        self._put(bucket, key, section, md5_of([content]))
+
+    def _put(self, bucket: str, key: str, section: Section, md5: str) -> str:
+        """Stores an object by one request; returns its ETag."""
+        doing = f"writing obs://{bucket}/{key}"
+        answer = put_by_sdk(self.sdk, doing, bucket, key, section, md5)
         etag = str(getattr(answer.body, "etag", None) or "")
         if not compare(doing, answer, md5):
-            self._look(doing, bucket, key, etag, size)
+            self._look(doing, bucket, key, etag, section.size)
         return etag
 
     def _look(self, doing: str, bucket: str, key: str, etag: str, size: int) -> None:
@@ -247,9 +273,11 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
             with suppress(NotFound):
                 return MultipartUpload(upload, tuple(self._parts(doing, bucket, key, upload)))
         if self.sdk.proxy is not None:
-            created = self.sdk.call(doing, lambda sdk: sdk.initiateMultipartUpload(bucket, key), "uploadId")
+            created = self.sdk.call(
+                doing, bucket, key, lambda sdk: sdk.initiateMultipartUpload(bucket, key), "uploadId"
+            )
             return MultipartUpload(created.body.uploadId, ())
-        begin = Request(doing, "POST", bucket, key, {"uploads": ""}, plain="Content-Length: 0\r\n")
+        begin = Request(doing, "POST", bucket, key, {"uploads": ""}, plain={"Content-Length": "0"})
         return MultipartUpload(parsed_upload(doing, self._content_of(begin)), ())
 
     def _by_request(self, ask: Callable[[Exchange], Answer]) -> Answer:
@@ -270,10 +298,13 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
             return sdk.listParts(bucket, key, upload, PAGE, after or None)
 
         while True:
-            body = self.sdk.call(doing, page, "parts").body
+            body = self.sdk.call(doing, bucket, key, page, "parts").body
             for part in body.parts:
-                yield int(part.partNumber), int(part.size), part.etag or ""
-                after = int(part.partNumber)
+                number = checked_size(doing, part.partNumber)
+                if number <= after:
+                    raise Unreachable(f"{doing}: the service lists part {number} after part {after}")
+                yield number, checked_size(doing, part.size), part.etag or ""
+                after = number
             if not body.isTruncated or not body.parts:
                 return
 
@@ -324,25 +355,26 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
             if self.sdk.proxy is None:
                 self._content_of(Request(doing, "DELETE", bucket, key, {"uploadId": upload}))
             else:
-                self.sdk.call(doing, lambda sdk: sdk.abortMultipartUpload(bucket, key, upload))
+                self.sdk.call(doing, bucket, key, lambda sdk: sdk.abortMultipartUpload(bucket, key, upload))
 
     def unfinished(self, bucket: str, prefix: str) -> Iterator[UnfinishedUpload]:
         doing = f"listing the multipart uploads of obs://{bucket}/{prefix}"
         from obs import ListMultipartUploadsRequest
 
         key = upload = ""
-        while True:
+        asked: Set[Tuple[str, str]] = set()
+        while (key, upload) not in asked:
+            asked.add((key, upload))
             wanted = ListMultipartUploadsRequest(
                 prefix=prefix or None,
                 max_uploads=PAGE,
                 key_marker=key or None,
                 upload_id_marker=upload or None,
             )
-            body = self.sdk.call(doing, partial(uploads_by_sdk, bucket, wanted), "upload").body
+            body = self.sdk.call(doing, bucket, "", partial(uploads_by_sdk, bucket, wanted), "upload").body
             for found in body.upload:
                 if found.key and found.uploadId and found.key.startswith(prefix):
                     yield UnfinishedUpload(found.key, found.uploadId, seconds_of(found.initiated))
-            before = (key, upload)
             key, upload = body.nextKeyMarker or "", body.nextUploadIdMarker or ""
-            if not body.isTruncated or (key, upload) == before:
+            if not body.isTruncated:
                 return

@@ -33,6 +33,7 @@ def open_store(
     renew: Optional[Callable[[], Credentials]] = None,
     stall_timeout: float = STALL_SECONDS,
     announce: Optional[Callable[[str], None]] = None,
+    read_file: Callable[[Path], Credentials] = read_credentials,
 ) -> FileStore:
     """OBS with the environment's credentials, or the directory `obs_root` in its place.
 
@@ -44,7 +45,7 @@ def open_store(
 
     `renew` returns new credentials after the current ones have expired, and takes the place of that file. A
     request without progress for `stall_timeout` seconds fails. `announce` is told when new credentials are
-    waited for; without it, a warning is logged.
+    waited for; without it, a warning is logged. `read_file` reads OBS_CREDENTIALS_FILE, each time.
 
     Raises:
         CredentialsMissing: variables are not set, all of them named, or one of their values is unusable.
@@ -55,7 +56,7 @@ def open_store(
         return DirectoryStore(obs_root)
     endpoint = endpoint_of(environ)
     file = environ.get("OBS_CREDENTIALS_FILE")
-    keys = read_credentials(Path(file)) if file else credentials_of(environ)
+    keys = read_file(Path(file)) if file else credentials_of(environ)
     if not endpoint or keys is None:
         wanted = {"OBS_ENDPOINT (or S3_ENDPOINT)": endpoint}
         if keys is None:
@@ -65,7 +66,7 @@ def open_store(
     access = Access(endpoint, keys, environ.get("SSL_CERT_FILE"), stall_timeout)
     patience = 0.0
     if renew is None and file:
-        renew, patience = partial(read_credentials, Path(file)), patience_of(environ)
+        renew, patience = partial(read_file, Path(file)), patience_of(environ)
     proxy = proxy_for(address_of(endpoint), environ)
     from path_mapping.stores.obs_store import ObsStore  # imports the SDK: slow
 

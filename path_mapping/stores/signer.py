@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from functools import partial
 from typing import Callable, Dict, Optional, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
-from path_mapping.errors import CredentialsMissing, Expired, Refused
+from path_mapping.errors import CredentialsMissing, Expired, Refused, Rejected
+from path_mapping.localfs import printable
 from path_mapping.wire import (
     OBS,
     S3,
@@ -21,10 +23,12 @@ from path_mapping.wire import (
     SignedRequest,
     address_of,
     bucket_in_path,
+    redirected,
     signed,
     verifying,
 )
 
+LONGEST_SHOWN = 200  # characters of a place in an error
 LOOK_SECONDS = 0.2  # between two looks for new credentials
 EXPIRED = "OBS refused the credentials as expired; waiting up to {:g} s for new ones{}"
 
@@ -33,8 +37,6 @@ Result = TypeVar("Result")
 
 def warned(text: str) -> None:
     """Logs a warning, where nobody else wants to know."""
-    import logging  # slow to import
-
     logging.getLogger("path_mapping").warning(text)
 
 
@@ -58,7 +60,7 @@ class Signer:
     ) -> None:
         address = address_of(access.endpoint)
         self.access = access._replace(endpoint=f"{address.scheme}://{address.netloc}")
-        self.in_path = bucket_in_path(address.hostname or "")
+        self._moved: Dict[str, SplitResult] = {}  # by bucket: the endpoint to which a redirect led
         self._address = address
         self._renew, self._patience, self._announce = renew, patience, announce
         self._until = 0.0  # how long new credentials are waited for, after the current ones were refused
@@ -126,7 +128,7 @@ class Signer:
 
     def bucket(self, bucket: str) -> Optional[BucketAddress]:
         """Where a bucket is; None as long as its kind of signature is not known: `learn` has to be called."""
-        if bucket not in self._buckets and self.in_path:
+        if bucket not in self._buckets and bucket_in_path(self._endpoint(bucket).hostname or ""):
             self.learn(bucket, S3)  # as the SDK does
         return self._buckets.get(bucket)
 
@@ -136,14 +138,40 @@ class Signer:
 
     def address(self, bucket: str, kind: SignatureKind = OBS) -> BucketAddress:
         """The address of a bucket with this kind of signature."""
-        secure, host = self._address.scheme == "https", self._address.hostname or ""
-        port = self._address.port or (443 if secure else 80)
-        host = host if self.in_path else f"{bucket}.{host}"
+        endpoint = self._endpoint(bucket)
+        secure, host = endpoint.scheme == "https", endpoint.hostname or ""
+        port, in_path = endpoint.port or (443 if secure else 80), bucket_in_path(host)
+        host = host if in_path else f"{bucket}.{host}"
         shown = f"[{host}]" if ":" in host else host
         origin = Origin(host, port, secure)
-        return BucketAddress(
-            bucket, origin, shown if port in (80, 443) else f"{shown}:{port}", self.in_path, kind
-        )
+        return BucketAddress(bucket, origin, shown if port in (80, 443) else f"{shown}:{port}", in_path, kind)
+
+    def _endpoint(self, bucket: str) -> SplitResult:
+        return self._moved.get(bucket, self._address)
+
+    def endpoint(self, bucket: str) -> str:
+        """The URL of the endpoint that has the bucket."""
+        found = self._endpoint(bucket)
+        return f"{found.scheme}://{found.netloc}"
+
+    def follow(self, doing: str, status: int, bucket: str, key: str, location: str) -> None:
+        """Takes note of the endpoint to which a redirect leads: requests to the bucket go there from now on.
+
+        Raises:
+            Rejected: our credentials must not go there.
+        """
+        with self._lock:
+            try:
+                there = redirected(self._endpoint(bucket), bucket, key, location)
+            except ValueError as error:
+                place = printable(location.partition("?")[0][:LONGEST_SHOWN])
+                raise Rejected(f"{doing}: HTTP {status} to {place} is not followed: {error}") from error
+            if there.scheme == "https" and self.context is None:
+                self.context = verifying(self.access.bundle)
+            self._moved[bucket] = there
+            known = self._buckets.pop(bucket, None)
+            if known is not None:
+                self.learn(bucket, known.kind)
 
     def sign(
         self, address: BucketAddress, method: str, key: str, query: Dict[str, str], headers: Dict[str, str]

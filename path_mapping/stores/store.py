@@ -8,12 +8,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from pathlib import Path
-from typing import Callable, Iterator, Optional, Tuple
+from typing import Callable, Iterator, NamedTuple, Optional, Sequence, Tuple
 
 from path_mapping.errors import StoreError
-from path_mapping.named_tuple import NamedTuple
 from path_mapping.stores.units import MultipartUpload
 from path_mapping.wire import Access, Credentials, ObjectState, Pause, StoredObject
+
+MOST_DELETED = 1000  # objects by one request (API reference, "Batch Deleting Objects")
 
 
 class Store(ABC):
@@ -94,8 +95,16 @@ class FileStore(Store):
         """
 
     @abstractmethod
-    def copy(self, bucket: str, key: str, to_bucket: str, to_key: str) -> None:
-        """Copies an object within the store.
+    def write_bytes(self, bucket: str, key: str, content: bytes) -> None:
+        """Stores a small object, completely or not at all; needs no space on a disk here.
+
+        Raises:
+            Unreachable: the content that arrived is not the one that was sent.
+        """
+
+    @abstractmethod
+    def copy(self, bucket: str, key: str, size: int, to_bucket: str, to_key: str) -> None:
+        """Copies an object of `size` bytes within the store.
 
         Raises:
             NotFound: there is no such object.
@@ -105,6 +114,15 @@ class FileStore(Store):
     @abstractmethod
     def delete(self, bucket: str, key: str) -> None:
         """Deletes an object; it need not exist."""
+
+    def delete_all(self, bucket: str, keys: Sequence[str]) -> None:
+        """Deletes at most `MOST_DELETED` objects, which need not exist.
+
+        Raises:
+            StoreError: some could not be deleted, of which it names one.
+        """
+        for key in keys:
+            self.delete(bucket, key)
 
 
 class UnfinishedUpload(NamedTuple):

@@ -6,9 +6,7 @@ Each has a `number`, by which its outcome is told from others. Sizes, offsets an
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Callable, Optional, Sequence, Tuple, Union
-
-from path_mapping.named_tuple import NamedTuple
+from typing import Any, Callable, NamedTuple, Optional, Sequence, Tuple, Union
 
 
 class GetFile(NamedTuple):
@@ -30,6 +28,7 @@ class GetFile(NamedTuple):
 class GetRange(NamedTuple):
     """Download a range of an object to the same place in a file: the result is a `FetchedRange`.
 
+    It is None if the file has gone: another process has moved or removed it.
     `total` is the size of the object, `known` the CRC-64 that an earlier run noted for this range: if the
     file still has it, nothing is downloaded.
     """
@@ -48,7 +47,7 @@ class GetRange(NamedTuple):
 class CheckFile(NamedTuple):
     """Compare a file with the checksum of the object: the result is a `ContentMatch`.
 
-    `crc` is the file's CRC-64.
+    It is None if the file has gone. `crc` is the file's CRC-64.
     """
 
     number: int

@@ -7,7 +7,7 @@ from typing import Callable, Dict, Optional, Union
 
 from path_mapping.errors import Cancelled, Corrupted, Expired, NotFound, Refused, StoreError, Unreachable
 from path_mapping.localfs import FileChanged, FileState, RangeReader, check_unchanged, state_of
-from path_mapping.stores.exchange import NOTHING, Exchange, Request
+from path_mapping.stores.exchange import LONGEST_ERROR, NOTHING, Exchange, Request, limited
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.stores.store_path import send_unchanged
 from path_mapping.stores.units import (
@@ -98,7 +98,7 @@ class UploadPath:
     ) -> Request:
         md5 = self._reader.md5_of(file, offset, size) if unit.checked else ""
         headers = {"Content-MD5": base64_of_md5(md5)} if md5 else NOTHING
-        return Request(doing, "PUT", unit.bucket, unit.key, query, headers, f"Content-Length: {size}\r\n")
+        return Request(doing, "PUT", unit.bucket, unit.key, query, headers, {"Content-Length": str(size)})
 
     def _sent(
         self, request: Request, file: int, offset: int, size: int, moved: Moved,
@@ -131,7 +131,9 @@ class UploadPath:
                 connection.send(head)
 
         with self._exchange.ask(request, send) as (response, connection):
-            b"".join(connection.body(response))  # nothing, but the connection is used again
+            b"".join(
+                limited(request.doing, connection.body(response), LONGEST_ERROR)
+            )  # nothing, but the connection is used again
         check, etag = ContentCheck(response.headers), response.text("etag")
         self._stated = check.kind
         if not check.kind:

@@ -6,10 +6,9 @@ import os
 import sys
 import threading
 from pathlib import Path
-from typing import Callable, Iterable, List
+from typing import Callable, Iterable, List, NamedTuple
 
 from path_mapping.mapping import ObsUrl, Route
-from path_mapping.named_tuple import NamedTuple
 from path_mapping.planning import Copy
 from path_mapping.stores import FileStore, MultipartStore, ObjectState, SignedAccess
 from path_mapping.transfer.download_jobs import LargeDownload, SmallDownload

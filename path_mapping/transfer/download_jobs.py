@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, Iterable, Iterator, List, Sequence
+from contextlib import suppress
+from typing import Any, Dict, Iterable, Iterator, List, Sequence, Tuple
 
-from path_mapping.errors import Unreachable
+from path_mapping.errors import TargetRemoved, Unreachable
 from path_mapping.localfs import (
     TEMPORARY,
     PartJournal,
     TargetDir,
     allocate,
     crc64_of_parts,
-    is_locked,
+    host_mark,
+    locks_are_local,
     put_mark,
     stem_of,
 )
@@ -32,6 +34,7 @@ from path_mapping.transfer.jobs import ByLength, Job, Number
 from path_mapping.transfer.parts import RANGE, identity, part_size, spans
 
 MOST_READINGS = {WRONG: 2, UNSURE: 3}
+MOST_FILES = 3  # unfinished ones that other processes may take from a large download
 
 
 def is_good(match: ContentMatch, crc: int, seen: Sequence[int]) -> bool:
@@ -80,8 +83,13 @@ class SmallDownload(Job):
 
 
 def temporary_of(copy: Copy) -> str:
-    """The name of the temporary file of a large download, by which a later run finds it."""
+    """The name of the temporary file of a large download, by which a later run finds it.
+
+    Where no lock tells whether another host works on it, only a later run on this host.
+    """
     version = identity(copy.bucket, copy.key, copy.etag, copy.size, part_size(copy.size, RANGE))
+    if locks_are_local(copy.root):
+        version = host_mark() + version[:8]
     return f".{stem_of(copy.local.name)}.{version}{TEMPORARY}"
 
 
@@ -101,6 +109,7 @@ class LargeDownload(Job):
         self._spans = spans(copy.size, self._part)
         self._crcs: Dict[int, int] = {}
         self._seen: List[int] = []  # the CRC-64 of each reading so far
+        self._files = 0  # how many unfinished ones it has had
         self._is_open = False
 
     def begin(self) -> Iterable[Unit]:
@@ -113,18 +122,18 @@ class LargeDownload(Job):
             self._directory.close()
             raise
         self._is_open = True
-        return self._units(known)
+        self._files += 1
+        return self._units(known, self._path)
+
+    @property
+    def _path(self) -> str:
+        return os.path.join(self._directory.path, self._temporary)
 
     def _open(self) -> Dict[int, int]:
-        """Opens the temporary file of an earlier run, or a new one if another run is working on that."""
-        name = temporary_of(self.copy)
-        if not self.copy.etag or is_locked(os.path.join(self._directory.path, name), missing=False):
-            name, self._file = self._directory.create(self.copy.local.name)
-        else:
-            self._file = self._directory.resume(name)
-        self._temporary = name
+        """Opens the temporary file of an earlier run, or a new one if another run may be working on that."""
+        self._temporary, self._file = self._unfinished()
         try:
-            self._journal = PartJournal(journal_of(name), self._directory.handle)
+            self._journal = PartJournal(journal_of(self._temporary), self._directory.handle)
             try:
                 return self._known()
             except BaseException:
@@ -135,8 +144,19 @@ class LargeDownload(Job):
             os.close(self._file)
             raise
 
+    def _unfinished(self) -> Tuple[str, int]:
+        """The name and descriptor of the temporary file: the common name only for one that is locked."""
+        name, common = self.copy.local.name, temporary_of(self.copy)
+        if self.copy.etag and not self._files:
+            file = self._directory.resume(common, self.copy.size)
+            if file is not None:
+                return common, file
+            with suppress(FileExistsError):
+                return self._directory.create(name, common)
+        return self._directory.create(name)
+
     def _known(self) -> Dict[int, int]:
-        """The journal of a file that has its full size; any other file gets that now, and has no journal."""
+        """The journal of a file that has its full size; a new one gets that now, and has no journal."""
         if os.fstat(self._file).st_size == self.copy.size:
             return self._journal.known()
         self._journal.forget()
@@ -144,21 +164,31 @@ class LargeDownload(Job):
         return {}
 
     def _discard(self) -> None:
-        self._directory.discard(self._temporary)
-        self._directory.discard(journal_of(self._temporary))
+        if self._directory.has(self._temporary, self._file):
+            self._directory.discard(self._temporary)
+            self._directory.discard(journal_of(self._temporary))
 
-    def _units(self, known: Dict[int, int]) -> Iterator[Unit]:
-        copy, path = self.copy, os.path.join(self._directory.path, self._temporary)
+    def _units(self, known: Dict[int, int], path: str) -> Iterator[Unit]:
+        copy = self.copy
         for index, span in enumerate(self._spans):
+            if path != self._path:
+                return
             yield GetRange(
                 self._number(), copy.bucket, copy.key, copy.etag, copy.size, *span, path, known.get(index)
             )
 
     def proceed(self, unit: Unit, value: Any) -> Iterable[Unit]:
-        """Notes the range; after the last one the file is checked, and then moves into its place."""
+        """Notes the range; after the last one the file is checked, and then moves into its place.
+
+        It begins anew in a file of its own, if another process has taken the common one.
+        """
+        assert isinstance(unit, (GetRange, CheckFile))
+        if unit.path != self._path:
+            return ()  # of a file that was taken
+        if value is None:
+            return self._again()
         if isinstance(unit, CheckFile):
             return self._checked(unit.crc, value)
-        assert isinstance(unit, GetRange)
         fetched: FetchedRange = value
         index = unit.offset // self._part
         if not fetched.kept:
@@ -167,7 +197,7 @@ class LargeDownload(Job):
         return (self._check(),) if len(self._crcs) == len(self._spans) else ()
 
     def _check(self) -> CheckFile:
-        copy, path = self.copy, os.path.join(self._directory.path, self._temporary)
+        copy, path = self.copy, self._path
         lengths = [span.length for span in self._spans]
         crc = crc64_of_parts([self._crcs[index] for index in range(len(lengths))], lengths)
         return CheckFile(self._number(), copy.bucket, copy.key, copy.etag, copy.size, path, crc)
@@ -182,15 +212,26 @@ class LargeDownload(Job):
             self._seen.append(crc)
             self._journal.forget()
             self._crcs = {}
-            return self._units({})
+            return self._units({}, self._path)
         os.fchmod(self._file, 0o640)
         put_mark(self._file, self.copy.size, self.copy.etag)
-        self._directory.settle(self._temporary, self.copy.local.name)
+        try:
+            self._directory.settle(self._temporary, self.copy.local.name, self._file)
+        except FileNotFoundError:
+            return self._again()
         self._directory.discard(journal_of(self._temporary))
         self._close()
         if match.verdict != RIGHT:
             self._by_length(self.copy)
         return ()
+
+    def _again(self) -> Iterable[Unit]:
+        if self._files == MOST_FILES:
+            took = f"other processes took each of {MOST_FILES} unfinished files"
+            raise TargetRemoved(f"reading {self.copy.url}: {took}")
+        self._close()
+        self._crcs, self._seen = {}, []
+        return self.begin()
 
     def failed(self, error: BaseException) -> Iterable[Unit]:
         """Keeps what was downloaded for the next run, but not on a full disk, which needs the space."""

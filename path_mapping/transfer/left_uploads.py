@@ -8,12 +8,11 @@ import time
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Iterator, List, Optional, Sequence, Tuple
+from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from path_mapping.errors import Refused, StoreError
 from path_mapping.localfs import printable
 from path_mapping.mapping import Route
-from path_mapping.named_tuple import NamedTuple
 from path_mapping.planning import BegunUploads, noted_uploads
 from path_mapping.stores import MultipartStore, Store, UnfinishedUpload
 from path_mapping.workers import RetryPolicy, retrying

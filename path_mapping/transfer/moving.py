@@ -7,9 +7,8 @@ import os
 import threading
 import time
 from contextlib import contextmanager
-from typing import Callable, Iterable, Iterator, List, Optional, Sequence, Tuple
+from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from path_mapping.named_tuple import NamedTuple
 from path_mapping.planning import Copy
 from path_mapping.stores import Credentials, SignedAccess, Store
 from path_mapping.transfer.jobs import Job

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from typing import List, Tuple
-
-from path_mapping.named_tuple import NamedTuple
+from typing import List, NamedTuple, Tuple
 
 MIB = 1 << 20
 RANGES_FROM = 32 * MIB  # larger objects are downloaded in ranges

@@ -7,11 +7,10 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import AbstractSet, Callable, Dict, Iterable, Mapping, Optional, Sequence, Set, Tuple
+from typing import AbstractSet, Callable, Dict, Iterable, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from path_mapping.errors import Cancelled
 from path_mapping.mapping import Route
-from path_mapping.named_tuple import NamedTuple
 from path_mapping.planning import LocalEntry, UploadChoice, files_below, look
 from path_mapping.stores import Store
 from path_mapping.transfer.transfer import Transferred, upload

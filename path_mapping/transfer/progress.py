@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import threading
-from typing import Callable, Dict, Iterable, List
+from typing import Callable, Dict, Iterable, List, NamedTuple
 
 from path_mapping.errors import Cancelled
-from path_mapping.named_tuple import NamedTuple
 
 
 class Progress(NamedTuple):

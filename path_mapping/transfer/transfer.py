@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Callable, Iterator, List, Sequence, Set, Tuple
+from typing import Callable, Iterator, List, NamedTuple, Sequence, Set, Tuple
 
 from path_mapping.errors import (
     Cancelled,
@@ -31,7 +31,6 @@ from path_mapping.localfs import (
     shown,
 )
 from path_mapping.mapping import Route, Shard
-from path_mapping.named_tuple import NamedTuple
 from path_mapping.planning import (
     Copy,
     PreparedTransfer,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Mapping, Optional
 from urllib.parse import SplitResult, urlsplit
@@ -88,8 +90,6 @@ def read_credentials(file: Path) -> Credentials:
     Raises:
         CredentialsMissing: the file cannot be read; the message does not show its content.
     """
-    import json
-
     expected = 'expected {"credential": {"access": ..., "secret": ..., "securitytoken": ...}}'
     try:
         found: Any = json.loads(file.read_text(encoding="utf-8"))
@@ -107,8 +107,6 @@ def read_credentials(file: Path) -> Credentials:
 
 def bucket_in_path(host: str) -> bool:
     """True if the bucket cannot be a subdomain of the host: an IP address, or localhost."""
-    import ipaddress
-
     try:
         ipaddress.ip_address(host)
     except ValueError:

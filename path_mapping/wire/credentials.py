@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, Optional
-
-from path_mapping.named_tuple import NamedTuple
+from typing import Callable, NamedTuple, Optional
 
 STALL_SECONDS = 60.0  # without progress, after which a request has failed
 PART = 16 << 20  # bytes

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional, Tuple
-
-from path_mapping.named_tuple import NamedTuple
+from typing import NamedTuple, Optional, Tuple
 
 
 class ObjectState(NamedTuple):

@@ -17,23 +17,25 @@ from typing import (
     Dict,
     Iterator,
     List,
+    NamedTuple,
     Optional,
     Tuple,
     Type,
     Union,
 )
 
-from path_mapping.named_tuple import NamedTuple
-
 if TYPE_CHECKING:
     import ssl
 
 LONGEST_HEAD = 64 << 10  # bytes
+MOST_INTERIM = MOST_TRAILERS = 100
 LONGEST_CONNECT = 20.0  # seconds
 LOWEST_RATE = 4096.0  # bytes per second, averaged over the stall timeout
 
 Bytes = Union[bytes, bytearray, memoryview]
 _HEX = re.compile(rb"[0-9A-Fa-f]{1,16}")
+_STATUS = re.compile(rb"[1-9][0-9]{2}")
+_LENGTH = re.compile(rb"[0-9]{1,18}")
 
 
 class ConnectionFailed(Exception):
@@ -129,7 +131,7 @@ class HttpConnection:
 
     def response(self) -> Response:
         """The head of the next response; interim responses (1xx) are skipped."""
-        while True:
+        for _ in range(MOST_INTERIM):
             end = self._head_end()
             lines = bytes(self._view[self._start : end]).split(b"\r\n")
             self._start = end + 4
@@ -137,6 +139,7 @@ class HttpConnection:
             if parsed.status >= 200:
                 self._responses += 1
                 return parsed
+        raise ConnectionFailed(f"{MOST_INTERIM} interim responses, and no other")
 
     def _head_end(self) -> int:
         while True:
@@ -196,8 +199,10 @@ class HttpConnection:
                 if self._text_line():
                     raise ConnectionFailed("a chunk of the response is longer than it says")
                 size = self._chunk_size()
-        while self._text_line():
-            pass  # trailers
+        for _ in range(MOST_TRAILERS):
+            if not self._text_line():
+                return
+        raise ConnectionFailed(f"more than {MOST_TRAILERS} lines follow the response")
 
     def _chunk_size(self) -> int:
         line = self._text_line()
@@ -281,7 +286,7 @@ def _connected(origin: Origin, context: Optional[ssl.SSLContext], stall: float) 
 
 def _parsed(lines: List[bytes]) -> Response:
     first = lines[0].split(b" ", 2)
-    if len(first) < 2 or not first[0].startswith(b"HTTP/1.") or not first[1].isdigit():
+    if len(first) < 2 or not first[0].startswith(b"HTTP/1.") or not _STATUS.fullmatch(first[1]):
         raise ConnectionFailed(f"not an HTTP response, it begins with {lines[0][:40]!r}")
     headers: Dict[bytes, bytes] = {}
     for line in lines[1:]:
@@ -294,7 +299,7 @@ def _parsed(lines: List[bytes]) -> Response:
     length: Optional[int] = None
     text = headers.get(b"content-length")
     if text is not None:
-        if not text.isdigit():
+        if not _LENGTH.fullmatch(text):
             raise ConnectionFailed(f"the response has the length {text[:20]!r}")
         length = int(text)
     elif status in (204, 304):

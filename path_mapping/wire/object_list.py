@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import pyexpat
 import re
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 from urllib.parse import unquote_plus
 
 from path_mapping.errors import Corrupted, Unreachable
-from path_mapping.named_tuple import NamedTuple
 from path_mapping.wire.found_object import StoredObject
-from path_mapping.wire.obs_responses import md5_of_etag
+from path_mapping.wire.obs_responses import checked_size, md5_of_etag
 
 _OF_OBJECTS = frozenset(("Key", "Size", "ETag", "Type"))
 _OF_PAGES = frozenset(("IsTruncated", "EncodingType", "Prefix"))
@@ -74,9 +73,10 @@ def parsed_page(doing: str, document: bytes) -> ObjectPage:
     parser.buffer_text = parser.ordered_attributes = True  # few calls, and no dictionary for each element
     parser.StartElementHandler, parser.EndElementHandler = start, end
     parser.CharacterDataHandler = text.append
+    parser.StartDoctypeDeclHandler = _refuse_doctype
     try:
         parser.Parse(document, True)
-        return _page(found, prefixes, page)
+        return _page(doing, found, prefixes, page)
     except KeyError as error:
         raise Corrupted(f"{doing}: the response is damaged, it has no {error.args[0]}") from None
     except _DAMAGED as error:
@@ -170,6 +170,7 @@ def _elements(doing: str, document: bytes) -> Dict[str, str]:
     parser.buffer_text = True
     parser.StartElementHandler, parser.EndElementHandler = start, end
     parser.CharacterDataHandler = text.append
+    parser.StartDoctypeDeclHandler = _refuse_doctype
     try:
         parser.Parse(document, True)
     except _DAMAGED as error:
@@ -177,14 +178,19 @@ def _elements(doing: str, document: bytes) -> Dict[str, str]:
     return found
 
 
-def _page(found: List[_Found], prefixes: List[str], page: Dict[str, str]) -> ObjectPage:
+def _refuse_doctype(*declared: object) -> None:
+    """No response of OBS has one; it could define entities that fill the memory."""
+    raise ValueError("it has a document type")
+
+
+def _page(doing: str, found: List[_Found], prefixes: List[str], page: Dict[str, str]) -> ObjectPage:
     """Raises `KeyError` or `ValueError` for what is missing or no number."""
     truncated = page["IsTruncated"].strip().lower() == "true"
     coded = page.get("EncodingType") == "url"
     objects = [
         StoredObject(
             unquote_plus(key) if coded and ("%" in key or "+" in key) else key,
-            int(size),
+            checked_size(doing, size),
             None if kind == "Appendable" else md5_of_etag(etag),
             etag,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from email.utils import parsedate_to_datetime
 from typing import Any, Iterable, Mapping, Optional, Tuple, Union
 
 from path_mapping.errors import (
@@ -11,6 +12,7 @@ from path_mapping.errors import (
     Expired,
     NotFound,
     Refused,
+    Rejected,
     Replaced,
     SlowDown,
     StoreError,
@@ -26,7 +28,16 @@ EXPIRED_CODES = {"ExpiredToken", "InvalidAccessKeyId", "InvalidToken", "TokenRef
 CRC64_HEADERS = ("x-obs-checksum-crc64ecma", "x-amz-checksum-crc64ecma", "x-obs-hash-crc64ecma")
 _CRC64_NAMES = tuple(name.encode("ascii") for name in CRC64_HEADERS)
 _MD5 = re.compile(r"[0-9a-f]{32}")
+_NUMBER = re.compile(r"[0-9]{1,18}")  # `int` takes signs, blanks, `_` and the digits of all scripts, too
+_CRC = re.compile(rb"[0-9]{1,20}")
 CRC64, MD5 = "CRC-64", "MD5"  # kinds of checksums, as errors name them
+MEANINGS = {  # of a status that is about the request, not about who sends it
+    302: "redirected too often, or without a place: OBS_ENDPOINT must be that of the bucket's region",
+    400: "the service takes the request for an invalid one",
+    405: "the service does not permit this for anybody here",
+    409: "it conflicts with the state of the bucket or object, or with another request",
+    416: "the object is shorter than what was asked of it",
+}
 LONGEST_WAIT = 60.0  # seconds, whatever Retry-After asks for
 
 
@@ -49,12 +60,24 @@ def error_of_status(
         return SlowDown(message, after)
     if status == 408 or status >= 500 or code in NETWORK_CODES:
         return Unreachable(message)
-    return Expired(message) if code in EXPIRED_CODES else Refused(message)
+    if code in EXPIRED_CODES:
+        return Expired(message)
+    if status in (401, 403):
+        return Refused(message)
+    meaning = MEANINGS.get(status, MEANINGS[302] if status < 400 else "")
+    return Rejected(f"{message}: {meaning}" if meaning else message)
 
 
 def seconds_to_wait(header: str) -> Optional[float]:
     """The seconds in a Retry-After header, at most 60; None if it is not a number."""
-    return min(float(header), LONGEST_WAIT) if header.isdigit() else None
+    return min(float(header), LONGEST_WAIT) if _NUMBER.fullmatch(header) else None
+
+
+def checked_size(doing: str, text: object) -> int:
+    """A number in a response, such as a size in bytes. Raises `Corrupted` for any other text."""
+    if not _NUMBER.fullmatch(str(text)):
+        raise Corrupted(f"{doing}: the response is damaged: found {str(text)[:40]!r}, expected a number")
+    return int(str(text))
 
 
 def md5_of_etag(etag: Optional[str]) -> Optional[str]:
@@ -90,7 +113,7 @@ def crc64_of_content(headers: Mapping[bytes, bytes]) -> Optional[int]:
     """The CRC-64 of the object, by the headers of a response; None if the service does not send it."""
     for name in _CRC64_NAMES:
         text = headers.get(name)
-        if text is not None and text.isdigit():
+        if text is not None and _CRC.fullmatch(text):
             return int(text)
     return None
 
@@ -169,13 +192,18 @@ def etag_of_parts(etags: Tuple[str, ...]) -> str:
     return f"{md5_of([whole])}-{len(etags)}"
 
 
-def object_state(size: int, headers: Mapping[bytes, bytes]) -> ObjectState:
-    """The state of an object of this size in bytes, by the headers of the response to a HEAD."""
-    from email.utils import parsedate_to_datetime  # slow to import
+def object_state(doing: str, size: int, headers: Mapping[bytes, bytes]) -> ObjectState:
+    """The state of an object of this size in bytes, by the headers of the response to a HEAD.
 
+    Raises:
+        Corrupted: its modification time is no date.
+    """
     etag = headers.get(b"etag", b"").decode("latin-1")
     date = headers.get(b"last-modified", b"").decode("latin-1")
-    modified = parsedate_to_datetime(date).timestamp() if date else 0.0
+    try:
+        modified = parsedate_to_datetime(date).timestamp() if date else 0.0
+    except (ValueError, TypeError, OverflowError):  # TypeError before Python 3.10
+        raise Corrupted(f"{doing}: the response is damaged: Last-Modified is {date[:40]!r}") from None
     state, crc64 = ObjectState(size, int(modified * 1e9), etag), crc64_of_content(headers)
     if crc64 is not None:
         return state._replace(crc64=crc64)

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import base64
 import hmac
+import re
 import time
 from functools import lru_cache
-from typing import Dict
+from typing import Dict, Mapping, NamedTuple
 from urllib.parse import quote
 
-from path_mapping.named_tuple import NamedTuple
+from path_mapping.errors import Rejected
 from path_mapping.wire.credentials import Credentials
 from path_mapping.wire.http_connection import Origin
 
 SIGNED_QUERY = ("partNumber", "uploadId", "uploads")  # of those that we use, in this order
+_UNSENDABLE = re.compile(r"[^ -~\x80-\xff]")  # control characters, and what is not in Latin-1
+_NAME = re.compile(r"[A-Za-z0-9-]+")
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
@@ -44,11 +47,35 @@ class BucketAddress(NamedTuple):
 
 
 class SignedRequest(NamedTuple):
-    """What goes to `origin`: the path with its query, and the header lines."""
+    """What goes to `origin`: the path with its query, and the headers."""
 
     origin: Origin
     path: str
-    lines: str
+    headers: Dict[str, str]
+
+
+def request_head(doing: str, method: str, path: str, headers: Mapping[str, str]) -> bytes:
+    """The head of a request.
+
+    Raises:
+        Rejected: a header, or the path, has what would end it, or a head cannot have. The value is not shown:
+            it may be a secret.
+    """
+    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+    if _UNSENDABLE.search("".join(lines)) or path.count(" ") or not all(map(_NAME.fullmatch, headers)):
+        raise Rejected(f"{doing}: not sent: {_unsendable(path, headers)}")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+
+def _unsendable(path: str, headers: Mapping[str, str]) -> str:
+    """What is wrong with a head."""
+    for name, value in headers.items():
+        if not _NAME.fullmatch(name):
+            return f"found the header {name!r}, expected letters, digits and '-' in its name"
+        wrong = _UNSENDABLE.search(value)
+        if wrong:
+            return f"the header {name} has the character {wrong[0]!r}, expected no control characters"
+    return f"found the path {path!r}, expected no blanks and no control characters"
 
 
 def signed(
@@ -74,15 +101,11 @@ def signed(
     covered_token = f"{token}:{keys.token}\n" if keys.token else ""
     text = f"{method}\n{headers.get('Content-MD5', '')}\n\n{date}\n{covered_token}{resource}"
     digest = hmac.digest(keys.secret_key.encode(), text.encode(), "sha1")
-    lines = (
-        f"Host: {address.host}\r\nDate: {date}\r\n"
-        f"Authorization: {kind.scheme} {keys.access_key}:{base64.b64encode(digest).decode('ascii')}\r\n"
-    )
-    if headers:
-        lines += "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    authorization = f"{kind.scheme} {keys.access_key}:{base64.b64encode(digest).decode('ascii')}"
+    found = {"Host": address.host, "Date": date, "Authorization": authorization, **headers}
     if keys.token:
-        lines += f"{token}: {keys.token}\r\n"
-    return SignedRequest(address.origin, path, lines)
+        found[token] = keys.token
+    return SignedRequest(address.origin, path, found)
 
 
 def _parameter(name: str, value: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from typing import Callable, Optional
@@ -74,8 +75,6 @@ class RateLimiter:
         with self._lock:
             seconds = self._rate.begin(time.monotonic())
         if seconds > 0:
-            import random  # slow to import, and few are refused
-
             cancel.wait(seconds * random.uniform(1.0, 1.2))
 
     def refused(self, after: Optional[float]) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
+import random
 import threading
 import time
-from typing import TYPE_CHECKING, Callable, List, Optional, TypeVar
+from typing import TYPE_CHECKING, Callable, List, NamedTuple, Optional, TypeVar
 
 from path_mapping.errors import Cancelled, Corrupted, Expired, SlowDown, TargetRemoved, Unreachable
-from path_mapping.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     import tenacity
@@ -133,8 +133,6 @@ def _policy(cancel: threading.Event, patience: RetryPolicy, since: float) -> ten
 
 
 def _seconds(state: tenacity.RetryCallState) -> float:
-    import random  # slow to import, and hardly anything is retried
-
     error = state.outcome.exception() if state.outcome is not None else None
     asked = error.after if isinstance(error, SlowDown) and error.after else 0.0
     longest = min(LONGEST_WAIT, 0.3 * 2.0 ** min(state.attempt_number - 1, 10))

@@ -7,15 +7,15 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from typing import Any, Callable, Deque, List, Optional
+from typing import Any, Callable, Deque, List, NamedTuple, Optional
 
-from path_mapping.errors import Cancelled, SlowDown, StoreError, Unreachable, WorkersLost
-from path_mapping.named_tuple import NamedTuple
+from path_mapping.errors import Cancelled, NoWorkers, SlowDown, StoreError, Unreachable
 from path_mapping.stores import Access, Credentials, Unit, UnitRunner, open_data_paths
 from path_mapping.workers.rate_limit import RateLimiter
 from path_mapping.workers.retry import RetryPolicy, Troubled, retrying, untold
 
 END_SECONDS = 1.0
+NO_THREADS = 73  # the exit code of a worker process that cannot start its threads
 
 
 class Outcome(NamedTuple):
@@ -104,7 +104,7 @@ class ThreadPool(Pool):
                 thread.start()
             except RuntimeError as error:  # the limit of threads, of the user or of the container
                 if not begun:
-                    raise WorkersLost(f"no thread can be started for the transfer: {error}") from error
+                    raise NoWorkers(f"no thread can be started for the transfer: {error}") from error
                 self._threads = self._threads[:begun]
                 return
 

@@ -10,11 +10,12 @@ import socket
 import threading
 from typing import Tuple
 
+from path_mapping.errors import NoWorkers
 from path_mapping.stores import Access, Credentials
 from path_mapping.workers.message_socket import MessageSocket
 from path_mapping.workers.rate_limit import RateLimiter
 from path_mapping.workers.retry import RetryPolicy
-from path_mapping.workers.thread_pool import Batch, Outcomes, ThreadPool, data_path_threads
+from path_mapping.workers.thread_pool import NO_THREADS, Batch, Outcomes, ThreadPool, data_path_threads
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 REPORT_SECONDS = 0.5  # between two reports of what long batches have done
@@ -36,8 +37,11 @@ def main(handle: int) -> None:
     setup: Tuple[Access, int, int, RetryPolicy] = connection.receive()
     access, threads, ahead, patience = setup
     limiter = RateLimiter(told=send)
-    pool = data_path_threads(access, threads, ahead, lambda number, size: None, limiter, patience, send)
-    threading.Thread(target=_listen, args=(connection, pool, limiter), daemon=True).start()
+    try:
+        pool = data_path_threads(access, threads, ahead, lambda number, size: None, limiter, patience, send)
+        threading.Thread(target=_listen, args=(connection, pool, limiter), daemon=True).start()
+    except (NoWorkers, RuntimeError):  # the limit of threads, of the user or of the container
+        os._exit(NO_THREADS)
     while True:
         done: Outcomes = pool.outcomes(REPORT_SECONDS)
         if done:

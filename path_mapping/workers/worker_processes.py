@@ -11,11 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Dict, List, Set
 
-from path_mapping.errors import WorkersLost
+from path_mapping.errors import NoWorkers, WorkersLost
 from path_mapping.stores import Access, Credentials, Unit
 from path_mapping.workers.message_socket import MessageSocket
 from path_mapping.workers.retry import RetryPolicy, Trouble, Troubled
-from path_mapping.workers.thread_pool import Batch, Outcomes, Pool
+from path_mapping.workers.thread_pool import NO_THREADS, Batch, Outcomes, Pool
 
 END_SECONDS = 5.0
 HERE = os.fspath(Path(__file__).parents[2])  # not in `sys.path` if an import hook finds the package
@@ -93,7 +93,7 @@ class ProcessPool(Pool):
                 self._ready.register(worker.connection, selectors.EVENT_READ, worker)
         except OSError as error:  # the limit of processes: fewer will do
             if not self._workers:
-                raise WorkersLost(f"no worker process can be started for the transfer: {error}") from error
+                raise NoWorkers(f"no worker process can be started for the transfer: {error}") from error
         except BaseException:
             self.close()
             raise
@@ -135,6 +135,8 @@ class ProcessPool(Pool):
         worker.end()
         if not self._workers:
             code = worker.process.returncode
+            if code == NO_THREADS:
+                raise NoWorkers("no worker process of the transfer can start its threads")
             raise WorkersLost(
                 f"all worker processes of the transfer died, the last one with exit code {code}"
             )

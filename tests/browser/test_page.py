@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import List
 
 import pytest
 from playwright.sync_api import expect
@@ -302,12 +303,22 @@ def test_an_oom_kill_is_readable_without_scrolling(
 
 
 def test_a_broken_page_is_noticed(large: str, opened: Open, tmp_path: Path) -> None:
-    """The checks above notice an error in a script, and an image from another host, which the page's policy blocks."""
-    broken = tmp_path / "broken.html"
+    """The checks above notice an error in a script, and what the page's policy blocks: an image from another
+    host, a script that is not the page's own, and one of its own that was changed."""
     text = Path(large).read_text()
-    broken.write_text(
-        text.replace("</main>", '<img src="http://127.0.0.1:9/x.png"></main><script>oops()</script>')
-    )
-    complaints = opened(str(broken)).complaints
-    assert any("oops" in complaint for complaint in complaints)
-    assert any("Content Security Policy" in complaint for complaint in complaints)
+
+    def complaints(changed: str) -> List[str]:
+        assert changed != text
+        broken = tmp_path / "broken.html"
+        broken.write_text(changed)
+        return opened(str(broken)).complaints
+
+    image = '<img src="http://127.0.0.1:9/x.png" onerror="oops()"></main><script>oops()</script>'
+    blocked = complaints(text.replace("</main>", image))
+    for what in ("Loading the image", "inline event handler", "inline script"):
+        assert any(what in one and "Content Security Policy" in one for one in blocked), "\n".join(blocked)
+    assert not any("oops is not defined" in one for one in blocked)
+    (changed,) = complaints(text.replace("zh-CN' : 'en'", "zh-CN' : 'de'"))
+    assert "inline script" in changed
+    unrestricted = re.sub(r"script-src [^;]*", "script-src 'unsafe-inline'", text)
+    assert any("oops" in one for one in complaints(unrestricted.replace("</main>", image)))

@@ -21,6 +21,9 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import pytest
 
+from ma_boot.rehearsal.obs_server import ObsServer
+from path_mapping.stores import open_store
+from tests.conftest import CREDENTIALS
 from tests.container.conftest import ROOT, SESSION, Built
 from tests.functional.frameworks.checkpoint_jobs import whole_sets
 from tests.functional.node import eventually
@@ -56,6 +59,24 @@ print("seen", json.dumps(seen), flush=True)
 for peer in peers:
     peer.sendall(b"x")
     peer.recv(1)
+"""
+OF_A_FORM = """
+import os, sys
+given = dict(word[2:].split("=", 1) for word in sys.argv[1:])
+text = open(os.path.join(given["data_url"], "x")).read()
+with open(os.path.join(os.environ["train_url"], os.environ["RANK_ID"]), "w") as file:
+    file.write(text)
+print("of the form", " ".join(sys.argv[1:]), os.environ["train_url"], flush=True)
+"""
+OF_A_JOB_FILE = """
+command: project/form.py
+nodes: 2
+inputs:
+  data_url: obs://bucket/data/
+outputs:
+  train_url@env: obs://bucket/out/
+parameters:
+  lr: 0.10
 """
 RANKS = """
 import json, os
@@ -260,6 +281,30 @@ def test_nodes_in_containers_tell_each_other_of_hangs_and_failures(laptop: Lapto
     assert hung.output.count(cause) == 2, hung.output
     failed = laptop.rehearse(*shape, "project/train.py", "exit:7:3", "sleep")
     assert failed.output.count("the job's cause: node 1, rank 3: ") == 2, failed.output
+
+
+@pytest.mark.parametrize("is_real", [False, True])
+def test_the_inputs_and_outputs_of_a_job_file(laptop: Laptop, obs: ObsServer, is_real: bool) -> None:
+    """The platform moves them, so the nodes need no way to OBS, and no keys."""
+    (laptop.root / "project" / "form.py").write_text(OF_A_FORM)
+    (laptop.root / "job.yaml").write_text(OF_A_JOB_FILE)
+    if is_real:
+        (laptop.root / "put").write_text("input")
+        store = open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
+        store.write(
+            "bucket", "data/x", laptop.root / "put", hashlib.md5(b"input").hexdigest(), lambda sent: None
+        )
+        more = {"OBS_ENDPOINT": obs.url, **CREDENTIALS}
+        ended = laptop.rehearse("--offline", "--job", "job.yaml", more=more)
+        stored = {key: b"".join(store.read("bucket", key)).decode() for key in ("out/0", "out/1")}
+    else:
+        ended = laptop.rehearse("--obs-root", "obs", "--job", "job.yaml")
+        place = laptop.root / "obs" / "bucket"
+        stored = {key: (place / key).read_text() for key in ("out/0", "out/1")}
+    assert ended.code == 0, ended.output
+    assert stored == {"out/0": "input", "out/1": "input"}
+    places = "--data_url=/home/ma-user/modelarts/inputs/data_url_0 --lr=0.10 /home/ma-user/modelarts/outputs/train_url_0"
+    assert ended.output.count(f"of the form {places}") == 2
 
 
 def test_the_rank_table_arrives_late_and_in_pieces(laptop: Laptop) -> None:

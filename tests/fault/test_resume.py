@@ -12,8 +12,7 @@ from typing import List, Optional
 
 import pytest
 
-from ma_boot.rehearsal.obs_server import KeyPair as Known
-from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
+from ma_boot.rehearsal.obs_server import KeyPair as Known, ObsFault, ObsServer
 from path_mapping.errors import Cancelled, Refused, Replaced, TransferFailed
 from path_mapping.planning import BegunUploads
 from path_mapping.stores import Access, Credentials

@@ -17,6 +17,7 @@ from path_mapping.errors import (
     MissingInputs,
     NotFound,
     Refused,
+    Rejected,
     SlowDown,
     TransferFailed,
     Unreachable,
@@ -254,7 +255,8 @@ download([Route("in", ObsUrl("bucket", "in/"))], Path({str(tmp_path)!r}), store,
 
 @pytest.mark.parametrize(
     ("status", "error"),
-    [(400, Refused), (401, Refused), (403, Refused), (404, NotFound), (408, Unreachable), (429, SlowDown),
+    [(301, Rejected), (400, Rejected), (401, Refused), (403, Refused), (404, NotFound), (405, Rejected),
+     (408, Unreachable), (409, Rejected), (416, Rejected), (429, SlowDown),
      (500, Unreachable), (503, SlowDown)],
 )  # fmt: skip
 def test_each_status_maps_to_an_error(status: int, error: type) -> None:

@@ -1,5 +1,3 @@
 """`ma_boot checkpoint ...`: the checkpoint sets in OBS, by hand."""
 
-from ma_boot.cli.checkpoint.commands import checkpoint
-
-__all__ = ["checkpoint"]
+from ma_boot.cli.checkpoint.commands import checkpoint as checkpoint

@@ -7,7 +7,7 @@ import os
 import threading
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.errors import (
     CannotCreate,
@@ -25,7 +25,6 @@ from ma_boot.wording import size
 from path_mapping.checkpoints import SetRow, SetsByHand
 from path_mapping.errors import PathMappingError, SetDamaged, SetUnusable
 from path_mapping.mapping import ObsUrl
-from path_mapping.named_tuple import NamedTuple
 from path_mapping.sets import CheckpointSet, Leftover
 from path_mapping.stores import FileStore
 from path_mapping.transfer import RetryPolicy
@@ -147,7 +146,7 @@ def _places(request: SetsRequest) -> List[_Place]:
     outputs: List[Tuple[ObsUrl, Optional[int]]]
     if "://" in request.where:
         try:
-            outputs = [(ObsUrl.parse(request.where), None)]
+            outputs = [(ObsUrl.typed(request.where), None)]
         except ValueError as error:
             raise UsageError(str(error)) from error
     else:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional
+from typing import Any, Callable, Mapping, Optional
 
 import click
 
-if TYPE_CHECKING:
-    from ma_boot.job_service import JobApi, PatientApi
+from ma_boot.job_service import JobApi, PatientApi, api_access
+from ma_boot.reporting import print_lines
 
 
 def with_access(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -22,8 +22,6 @@ def with_access(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def opened(environ: Mapping[str, str], region: Optional[str], endpoint: Optional[str]) -> JobApi:
     """The API. Raises `ConfigError` with all that is missing."""
-    from ma_boot.job_service import JobApi, api_access
-
     return JobApi(api_access(environ, region, endpoint))
 
 
@@ -31,13 +29,9 @@ def patient(
     environ: Mapping[str, str], region: Optional[str], endpoint: Optional[str], interval: float
 ) -> PatientApi:
     """The API, asked again for as long as the service does not answer, which is said on standard error."""
-    from ma_boot.job_service import PatientApi
-
     return PatientApi(lambda: opened(environ, region, endpoint), note, time.sleep, min(1.0, interval))
 
 
 def note(text: str) -> None:
     """Prints a line that is no result to standard error."""
-    from ma_boot.reporting import print_lines
-
     print_lines(f"ma_boot: {text}", 2)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 import click
 
 from ma_boot.cli.options import DIR, RunOption, of_job
-
-if TYPE_CHECKING:
-    from ma_boot.job import JobFile, JobProblem
+from ma_boot.job import JobFile, JobProblem, overridden, read_job_file, read_text
+from ma_boot.redact import remember_secrets
 
 _OPTIONS = (  # option, key of the file, metavar, help
     ("--name", "name", "NAME", "Name of the job."),
@@ -53,8 +52,6 @@ def described_job(ctx: click.Context, words: Sequence[str]) -> Tuple[JobFile, Li
     Raises:
         ConfigError: the job file cannot be read.
     """
-    from ma_boot.job import JobFile, JobProblem, overridden, read_job_file, read_text
-
     run = run_of(ctx)
     is_file = bool(words) and words[0].endswith((".yaml", ".yml"))
     job, problems = read_job_file(words[0]) if is_file else (JobFile(), [])
@@ -69,6 +66,7 @@ def described_job(ctx: click.Context, words: Sequence[str]) -> Tuple[JobFile, Li
     more = {name: value for name, value in (("options", options), ("command", command)) if value}
     changed = overridden(job, {**given, **more})
     problems += [JobProblem(None, f"--{found.option}", found.text) for found in of_job(run, options).problems]
+    remember_secrets({**ctx.obj, **changed.environment}, changed.secrets)
     return changed, problems
 
 

@@ -11,6 +11,8 @@ import click
 
 from ma_boot.cli.options import FILE, files
 from ma_boot.errors import CannotCreate
+from ma_boot.job import Answers, first_job_file, first_mapping
+from ma_boot.reporting import print_lines
 
 _MAPPING = "path_mapping_config.py"
 
@@ -48,9 +50,6 @@ def init(
     Example:
       ma_boot job init --nodes 2 --devices-per-node 8 train.py --epochs 90
     """
-    from ma_boot.job import Answers, first_job_file, first_mapping
-    from ma_boot.reporting import print_lines
-
     targets = [output, _MAPPING] if mapping else [output]
     _refuse_existing(targets)
     ask = sys.stdin.isatty() and sys.stderr.isatty()

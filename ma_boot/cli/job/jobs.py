@@ -10,6 +10,11 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 import click
 
 from ma_boot.cli.job.access import opened, with_access
+from ma_boot.errors import UsageError
+from ma_boot.job import MAY_BE_STOPPED, STATES, state_of
+from ma_boot.job_service import job_id, row_of
+from ma_boot.reporting import print_lines
+from ma_boot.wording import duration
 
 _STATES = ["Creating", "Pending", "Running", "Terminating", "Completed", "Failed", "Terminated", "Abnormal"]
 
@@ -43,9 +48,6 @@ def list_jobs(
     Example:
       ma_boot job list --state Running
     """
-    from ma_boot.job_service import row_of
-    from ma_boot.reporting import print_lines
-
     filters: List[Dict[str, Any]] = []
     if states:
         filters.append({"key": "phase", "operator": "in", "value": list(states)})
@@ -57,8 +59,6 @@ def list_jobs(
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:
-    from ma_boot.wording import duration
-
     lines = [f"{'ID':36}  {'STATE':11}  {'CREATED':16}  {'TIME':>8}  {'NODES':>5}  NAME"]
     for row in rows:
         created = time.localtime((row["created"] or 0) / 1000)
@@ -83,11 +83,6 @@ def stop(
     Example:
       ma_boot job stop resnet-2x8 --yes
     """
-    from ma_boot.errors import UsageError
-    from ma_boot.job import MAY_BE_STOPPED, STATES, state_of
-    from ma_boot.job_service import job_id
-    from ma_boot.reporting import print_lines
-
     api = opened(environ, region, endpoint)
     found = job_id(api, job)
     details = api.details(found)

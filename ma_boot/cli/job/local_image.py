@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, List, Mapping, Optional, Tuple
 
+from ma_boot.cli.image import stopped_by_sigterm
+from ma_boot.errors import BootError, InputMissing
+from ma_boot.image import check_image, engine, image_attributes
+from ma_boot.job import JobFile, JobProblem, image_url
+
 if TYPE_CHECKING:
     from docker import DockerClient
-
-    from ma_boot.job import JobFile, JobProblem
 
 
 def image_findings(
     job: JobFile, region: str, environ: Mapping[str, str]
 ) -> Tuple[List[JobProblem], List[str]]:
     """What is wrong with the image, and what is worth a note; nothing where no engine has it."""
-    from ma_boot.cli.image import stopped_by_sigterm
-    from ma_boot.errors import BootError
-    from ma_boot.image import check_image, engine
-
     try:
         with stopped_by_sigterm(), engine(environ) as client:
             name = _local_name(client, job, region)
@@ -33,10 +32,6 @@ def image_findings(
 
 def _local_name(client: DockerClient, job: JobFile, region: str) -> Optional[str]:
     """The name of the image on the engine: as in the job, as SWR has it, or without its registry."""
-    from ma_boot.errors import InputMissing
-    from ma_boot.image import image_attributes
-    from ma_boot.job import image_url
-
     url = image_url(job.image)
     in_swr = f"swr.{region}.myhuaweicloud.com/{url}" if region else url
     for name in dict.fromkeys((job.image, in_swr, url)):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import Any, List, Mapping, Optional, Sequence, Tuple
+from dataclasses import replace
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import click
 
@@ -11,6 +12,19 @@ from ma_boot.cli.job.access import note
 from ma_boot.cli.job.fields import described_job, of_a_job, run_of
 from ma_boot.cli.options import files, of_job
 from ma_boot.errors import ConfigError, listed
+from ma_boot.job import (
+    CLUSTERS,
+    JobFile,
+    PodJob,
+    as_yaml,
+    documents,
+    exposed_secrets,
+    in_order,
+    manifest_problems,
+)
+from ma_boot.job_service import JobCode, job_code, upload_code
+from ma_boot.redact import MASK, is_secret, masked, without_secrets
+from ma_boot.reporting import print_lines
 
 KILL_SECONDS = 30  # beyond the time that a stopped node needs by its own options
 _PLATFORMS = ("volcano", "mindcluster")
@@ -46,10 +60,6 @@ def manifest(
     Example:
       ma_boot job manifest job.yaml --platform volcano
     """
-    from ma_boot.job import CLUSTERS, PodJob, as_yaml, documents, exposed_secrets, in_order, manifest_problems
-    from ma_boot.job_service import JobCode, job_code, upload_code
-    from ma_boot.reporting import print_lines
-
     environ: Mapping[str, str] = ctx.obj
     job, problems = described_job(ctx, words)
     problems += manifest_problems(job)
@@ -62,8 +72,9 @@ def manifest(
         problems.append(job.problem("code-url", "missing, expected where the code goes"))
     if problems:
         raise ConfigError(listed("there is no manifest of this job:", in_order(problems)))
+    exposed = list(map(str, exposed_secrets(job)))
     pods = PodJob(
-        job=job,
+        job=_with_secrets_apart(job),
         image=image,
         options=code.options if code else job.options,
         command=code.command if code else job.command,
@@ -74,12 +85,35 @@ def manifest(
         namespace=namespace or "",
         pull_secret=pull_secret or "",
     )
+    text = _text_of(documents(pods, CLUSTERS[platform]))
     if code and upload:
         note(f"code: {upload_code(code, environ)} of {len(code.files)} files uploaded to {code.url}")
-    for text in (*map(str, exposed_secrets(job)), *_to_do(pods, bool(code) and not upload)):
-        note(text)
-    print_lines(as_yaml(documents(pods, CLUSTERS[platform])).rstrip())
+    for told in (*exposed, *_to_do(pods, bool(code) and not upload)):
+        note(told)
+    print_lines(text)
     return 0
+
+
+def _with_secrets_apart(job: JobFile) -> JobFile:
+    """The job with the names of its secret variables in `secrets`: their values come from the Secret."""
+    names = [name for name, value in job.environment.items() if is_secret(name, value)]
+    plain = {name: value for name, value in job.environment.items() if name not in names}
+    return replace(job, environment=plain, secrets=(*job.secrets, *names))
+
+
+def _text_of(found: Sequence[Dict[str, Any]]) -> str:
+    """The manifest. Raises `ConfigError` if it would show a secret: masked, it would be another job."""
+    text, shown = as_yaml(found).rstrip(), without_secrets(as_yaml(masked(found)).rstrip())
+    if text != shown:
+        lines = [line.strip() for line in shown.splitlines() if MASK in line]
+        raise ConfigError(
+            listed(
+                "there is no manifest of this job: it would show secrets; name variables in `secrets`, and "
+                "let the training read these",
+                lines,
+            )
+        )
+    return text
 
 
 def image_with_registry(image: str, region: str) -> str:

@@ -9,6 +9,8 @@ import click
 
 from ma_boot.cli.job.access import opened, with_access
 from ma_boot.cli.options import DIR
+from ma_boot.job_service import fetched_logs, job_id, log_place
+from ma_boot.reporting import print_lines, write_atomically
 
 
 @click.command("report")
@@ -30,8 +32,6 @@ def report(
     Example:
       ma_boot job report resnet-2x8
     """
-    from ma_boot.job_service import fetched_logs, job_id, log_place
-    from ma_boot.reporting import print_lines, write_atomically
     from ma_boot.reporting.page import page_of
 
     api = opened(environ, region, endpoint)
@@ -41,6 +41,6 @@ def report(
     target = Path(output or Path("ma_boot-report", name)).absolute()  # which is no code of the next job
     events = fetched_logs(log_place(details), found, target, environ)
     page = target / "report.html"
-    write_atomically(page, page_of(events, environ, page))
+    write_atomically(page, page_of(events, page))
     print_lines(str(page))
     return 0

@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 import time
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import click
 
@@ -16,11 +16,29 @@ from ma_boot.cli.job.local_image import image_findings
 from ma_boot.cli.job.watch import watched
 from ma_boot.cli.options import SECONDS_ABOVE_0, files
 from ma_boot.errors import ConfigError, listed
-from path_mapping.named_tuple import NamedTuple
-
-if TYPE_CHECKING:
-    from ma_boot.job import JobFile, JobProblem
-    from ma_boot.job_service import JobApi, JobCode
+from ma_boot.job import (
+    JobFile,
+    JobProblem,
+    boot_command,
+    exposed_secrets,
+    form_problems,
+    image_region,
+    in_order,
+    keys_missing,
+    missing_fields,
+    request_body,
+    shown_body,
+)
+from ma_boot.job_service import (
+    Following,
+    JobApi,
+    JobCode,
+    checked_by_services,
+    created,
+    job_code,
+    upload_code,
+)
+from ma_boot.reporting import print_lines
 
 
 class Planned(NamedTuple):
@@ -66,8 +84,6 @@ def submit(
       ma_boot job submit job.yaml --watch
       ma_boot job submit job.yaml --nodes 4 -- --tee first train.py --epochs 3
     """
-    from ma_boot.reporting import print_lines
-
     planned = planned_submission(ctx, words)
     if plan:
         print_lines(_as_json(planned) if as_json else _as_text(planned))
@@ -75,8 +91,6 @@ def submit(
     job = _submitted(planned, ctx.obj, opened(ctx.obj, region, endpoint), skip_checks)
     print_lines(json.dumps({"id": job, "name": planned.body["metadata"]["name"]}) if as_json else job)
     if follow:
-        from ma_boot.job_service import Following
-
         return watched(
             ctx.obj, patient(ctx.obj, region, endpoint, interval), Following(job, interval=interval)
         )
@@ -87,8 +101,6 @@ def submit(
 
 def _submitted(planned: Planned, environ: Mapping[str, str], api: JobApi, skip_checks: bool) -> str:
     """Uploads the code and creates the job; returns its id."""
-    from ma_boot.job_service import created, upload_code
-
     notes = [*planned.notes, *([] if skip_checks else _checked(planned.job, environ, api))]
     for text in notes:
         note(text)
@@ -108,9 +120,6 @@ def _checked(job: JobFile, environ: Mapping[str, str], api: JobApi) -> List[str]
     Raises:
         ConfigError: it cannot, for all of these reasons.
     """
-    from ma_boot.job import image_region, in_order
-    from ma_boot.job_service import checked_by_services
-
     problems, notes = checked_by_services(job, api, environ)
     region = image_region(job.image)
     if region and api.access.region and region != api.access.region:
@@ -125,17 +134,6 @@ def _checked(job: JobFile, environ: Mapping[str, str], api: JobApi) -> List[str]
 
 def planned_submission(ctx: click.Context, words: Sequence[str]) -> Planned:
     """What a submission will do. Raises `ConfigError` with every rule of the form that is broken."""
-    from ma_boot.job import (
-        boot_command,
-        exposed_secrets,
-        form_problems,
-        in_order,
-        keys_missing,
-        missing_fields,
-        request_body,
-    )
-    from ma_boot.job_service import job_code
-
     job, problems = described_job(ctx, words)
     code = job_code(job, os.getcwd(), problems)
     secrets = _secrets(job, ctx.obj, problems)
@@ -154,8 +152,6 @@ def _secrets(job: JobFile, environ: Mapping[str, str], problems: List[JobProblem
 
 
 def _as_json(planned: Planned) -> str:
-    from ma_boot.job import shown_body
-
     code = planned.code
     found = {
         "request": shown_body(planned.body, planned.secrets),
@@ -171,8 +167,6 @@ def _as_json(planned: Planned) -> str:
 
 
 def _as_text(planned: Planned) -> str:
-    from ma_boot.job import shown_body
-
     code = planned.code
     return "\n".join(
         [

@@ -7,15 +7,16 @@ import signal
 import time
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence
+from typing import Any, List, Mapping, Optional, Sequence
 
 import click
 
 from ma_boot.cli.job.access import note, patient, with_access
 from ma_boot.cli.options import SECONDS_ABOVE_0, age
-
-if TYPE_CHECKING:
-    from ma_boot.job_service import Following, JobFollower, PatientApi
+from ma_boot.job import ENDED, cause_of, exit_code_of, state_of
+from ma_boot.job_service import Following, JobFollower, PatientApi, Recent, job_id
+from ma_boot.reporting import Console, is_interactive
+from ma_boot.wording import duration
 
 _INTERVAL = click.option(
     "--interval", **SECONDS_ABOVE_0, default=10, show_default=True, help="Time between polls."
@@ -36,8 +37,6 @@ def watch(environ: Mapping[str, str], /, job: str, interval: float, **access: An
     Example:
       ma_boot job watch resnet-2x8
     """
-    from ma_boot.job_service import Following
-
     api = patient(environ, access["region"], access["endpoint"], interval)
     return watched(environ, api, Following(job, interval=interval))
 
@@ -81,8 +80,6 @@ def logs(
     Example:
       ma_boot job logs resnet-2x8 --node 1 --since 10m --follow
     """
-    from ma_boot.job_service import Following, Recent
-
     api = patient(environ, access["region"], access["endpoint"], interval)
     seconds = since if math.isfinite(since) else None
     recent = None if tail is None and seconds is None else Recent(tail, seconds)
@@ -95,9 +92,6 @@ def watched(environ: Mapping[str, str], api: PatientApi, following: Following) -
 
     Logs alone have no exit code of the job: 0.
     """
-    from ma_boot.job import ENDED, cause_of, exit_code_of, state_of
-    from ma_boot.job_service import job_id
-
     try:
         following = replace(following, job=api.call(job_id, following.job))
         details = _printed(environ, api, following)
@@ -118,10 +112,6 @@ _TICK = 1.0  # seconds between two changes of the line on a terminal
 
 def _printed(environ: Mapping[str, str], api: PatientApi, following: Following) -> Mapping[str, Any]:
     """Prints all that is told of a job; returns its details at the end."""
-    from ma_boot.job import state_of
-    from ma_boot.job_service import JobFollower
-    from ma_boot.reporting import Console, is_interactive
-
     with ExitStack() as stack:
         console = stack.enter_context(Console(interactive=is_interactive(environ), patience=_PATIENCE))
         show = stack.enter_context(console.below())
@@ -155,9 +145,6 @@ def _view(follower: JobFollower, later: float) -> List[str]:
 
     `later` is the time since the service was asked, in seconds.
     """
-    from ma_boot.job import state_of
-    from ma_boot.wording import duration
-
     status, state = follower.details.get("status") or {}, state_of(follower.details)
     name = (follower.details.get("metadata") or {}).get("name", "")
     seconds = (status.get("duration") or 0) / 1000 + (later if state == "Running" else 0)

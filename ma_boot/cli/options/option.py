@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import click
 from click.core import ParameterSource
 
 from ma_boot.cli.options.advice import did_you_mean
-from path_mapping.named_tuple import NamedTuple
 
 SECONDS: Dict[str, Any] = {"type": click.FloatRange(min=0), "metavar": "SECONDS"}
 SECONDS_ABOVE_0: Dict[str, Any] = {"type": click.FloatRange(min=0, min_open=True), "metavar": "SECONDS"}

@@ -78,20 +78,20 @@ REHEARSAL = Topic(
             "--input",
             multiple=True,
             metavar="NAME=OBS",
-            requires=(LOCAL, PROCESS),
+            requires=(LOCAL,),
             help="An input of the job form, e.g. data_url=obs://bucket/data/.",
         ),
         RunOption(
             "--output",
             multiple=True,
             metavar="NAME=OBS",
-            requires=(LOCAL, PROCESS),
+            requires=(LOCAL,),
             help="An output of the job form.",
         ),
         RunOption(
             "--append-args",
             metavar="ARGS",
-            requires=(LOCAL, PROCESS),
+            requires=(LOCAL,),
             help="Arguments that the platform appends to COMMAND.",
         ),
         RunOption(

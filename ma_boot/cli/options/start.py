@@ -44,6 +44,11 @@ START = Topic(
             "$MABOOT_MASTER_ADDR and $MABOOT_MASTER_PORT.",
         ),
         RunOption(
+            "--per-device",
+            is_flag=True,
+            help="Start COMMAND once per device, though it looks as if it starts the processes itself.",
+        ),
+        RunOption(
             "--non-sink",
             is_flag=True,
             help="MindSpore's non-sink mode, for mpi: GRAPH_OP_RUN=1, HCCL_WHITELIST_DISABLE=1.",

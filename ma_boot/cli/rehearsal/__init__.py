@@ -1,5 +1,3 @@
 """`ma_boot rehearsal ...`: the rehearsals that are kept on this machine."""
 
-from ma_boot.cli.rehearsal.kept import rehearsal
-
-__all__ = ["rehearsal"]
+from ma_boot.cli.rehearsal.kept import rehearsal as rehearsal

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Mapping, Optional, Sequence
+from typing import Mapping, Optional, Sequence
 
 import click
 
 from ma_boot.cli.help import Group
 from ma_boot.cli.options import REHEARSAL_DIR
-
-if TYPE_CHECKING:
-    from ma_boot.rehearsal.kept import KeptRehearsal
+from ma_boot.errors import CannotCreate, ConfigError
+from ma_boot.rehearsal.kept import KeptRehearsal, kept_in, named, pruned, remove
+from ma_boot.reporting import print_lines
+from ma_boot.wording import size
 
 _directory = click.option(
     "--rehearsal-dir",
@@ -47,13 +49,8 @@ def list_all(rehearsal_dir: Path, as_json: bool) -> int:
     Example:
       ma_boot rehearsal list
     """
-    from ma_boot.rehearsal.kept import kept_in
-    from ma_boot.reporting import print_lines
-
     found = kept_in(rehearsal_dir)
     if as_json:
-        import json
-
         values = [{**one._asdict(), "path": str(one.path), "bytes": one.bytes()} for one in found]
         print_lines(json.dumps(values, indent=2, ensure_ascii=False, default=str))
     elif not found:
@@ -64,13 +61,10 @@ def list_all(rehearsal_dir: Path, as_json: bool) -> int:
 
 
 def _line(one: KeptRehearsal) -> str:
-    from ma_boot.wording import size
-
     began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one.began))
     code = "no end" if one.exit_code is None else f"exit code {one.exit_code}"
-    return (
-        f"{one.name}  {began}  {'running' if one.running else code:13}  {size(one.bytes()):>8}  {one.command}"
-    )
+    command = one.command.replace("\n", "\\n")
+    return f"{one.name}  {began}  {'running' if one.running else code:13}  {size(one.bytes()):>8}  {command}"
 
 
 @rehearsal.command("open")
@@ -86,10 +80,6 @@ def open_page(environ: Mapping[str, str], name: Optional[str], rehearsal_dir: Pa
     Example:
       ma_boot rehearsal open
     """
-    from ma_boot.errors import ConfigError
-    from ma_boot.rehearsal.kept import kept_in, named
-    from ma_boot.reporting import print_lines
-
     found = named(rehearsal_dir, [name]) if name else kept_in(rehearsal_dir)
     page = next((one.page for one in found if one.page is not None), None)
     if page is None:
@@ -119,10 +109,6 @@ def clean(names: Sequence[str], rehearsal_dir: Path, keep: Optional[int]) -> int
     Example:
       ma_boot rehearsal clean --keep 5
     """
-    from ma_boot.errors import CannotCreate
-    from ma_boot.rehearsal.kept import named, pruned, remove
-    from ma_boot.reporting import print_lines
-
     if bool(names) == (keep is not None):
         raise click.UsageError("expected either NAMES, or --keep N: how many of the newest stay (0: none)")
     if keep is not None:

@@ -1,27 +1,14 @@
 """What is known about an image, and ModelArts' rules for it: facts in, findings out. Pure."""
 
-from ma_boot.image.rules.boot import this_toolkit
+from ma_boot.image.rules.boot import this_toolkit as this_toolkit
 from ma_boot.image.rules.facts import (
-    ARCHITECTURES,
-    GB,
-    LABEL,
-    ImageFacts,
-    Started,
-    docker_platform,
-    from_metadata,
-    parsed_probe,
+    ARCHITECTURES as ARCHITECTURES,
+    GB as GB,
+    LABEL as LABEL,
+    ImageFacts as ImageFacts,
+    Started as Started,
+    docker_platform as docker_platform,
+    from_metadata as from_metadata,
+    parsed_probe as parsed_probe,
 )
-from ma_boot.image.rules.judgement import judged
-
-__all__ = [
-    "ARCHITECTURES",
-    "GB",
-    "LABEL",
-    "ImageFacts",
-    "Started",
-    "docker_platform",
-    "from_metadata",
-    "judged",
-    "parsed_probe",
-    "this_toolkit",
-]
+from ma_boot.image.rules.judgement import judged as judged

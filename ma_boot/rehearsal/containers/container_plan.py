@@ -121,9 +121,10 @@ def plan_node(
     options: ContainerOptions,
     boot_options: Tuple[str, ...],
     code_name: str,
-    obs: Mapping[str, str],
+    more: Mapping[str, str],
 ) -> ContainerPlan:
-    """The container of a node: `boot_options` are those of `ma_boot run`, `obs` the variables of OBS."""
+    """The container of a node: `boot_options` are those of `ma_boot run`, `more` the variables of OBS and of
+    the job form."""
     root = job.sandbox_root(node)
     variables = node_environment(job, node, code_name, {})
     del variables["HOME"]  # the image's: from its ENV, else from its /etc/passwd
@@ -131,7 +132,7 @@ def plan_node(
         name=f"{short_name(job)}-node-{node}",
         image=options.image,
         argv=_boot_command(options, ("ma_boot", "run", *boot_options)),
-        environ={**variables, **obs},
+        environ={**variables, **more},
         user=str(PLATFORM_UID),  # the image determines the group
         hostname=f"{job.log_name}-worker-{node}",
         network=short_name(job),

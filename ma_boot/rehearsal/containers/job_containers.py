@@ -50,14 +50,15 @@ def create_containers(
     job: SimulatedJob,
     options: ContainerOptions,
     boot_options: Tuple[str, ...],
+    form_variables: Mapping[str, str],
     code_name: str,
     obs_root: Optional[Path],
     environ: Mapping[str, str],
 ) -> JobContainers:
     """Creates everything on the engine, and starts to serve OBS.
 
-    `boot_options` are those of `ma_boot run` on every node. Without `obs_root`, the nodes use the OBS that
-    `environ` configures.
+    `boot_options` are those of `ma_boot run` on every node, `form_variables` those of the job form.
+    Without `obs_root`, the nodes use the OBS that `environ` configures.
 
     Raises:
         BootError: something cannot be created, or OBS does not start.
@@ -65,7 +66,7 @@ def create_containers(
     subnet = create_network(client, short_name(job), run_labels(job), options.offline)
     inside = job_on_network(job, subnet)
     obs = None if obs_root is None else _start_obs(client, obs_root, inside, options.image)
-    variables = obs.environ if obs else own_obs(environ)
+    variables = {**(obs.environ if obs else own_obs(environ)), **form_variables}
     nodes = tuple(
         plan_node(inside, node, options, boot_options, code_name, variables) for node in range(job.nodes)
     )

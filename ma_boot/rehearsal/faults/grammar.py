@@ -16,10 +16,9 @@ import itertools
 import re
 import signal
 from dataclasses import dataclass, fields
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.errors import UsageError, listed
-from path_mapping.named_tuple import NamedTuple
 
 ALL_FAULTS = ("all",)  # the value of --fault that stands for the whole catalogue
 PHASES = ("job", "environment", "inputs", "rank table", "launch", "run", "outputs")

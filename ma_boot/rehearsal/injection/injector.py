@@ -10,12 +10,11 @@ import threading
 import time
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, Callable, List, Mapping, Optional, Sequence, Tuple
+from typing import BinaryIO, Callable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.processes import process_stat, signal_group, signal_process
 from ma_boot.rehearsal.faults import Fault
 from ma_boot.rehearsal.injection.watch import StartedNode, StartedRank, Watch
-from path_mapping.named_tuple import NamedTuple
 
 _POLL_SECONDS = 0.01
 _STOP_SECONDS = 5.0

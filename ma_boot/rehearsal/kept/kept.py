@@ -15,14 +15,13 @@ import stat
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.errors import CannotCreate, ConfigError, listed
-from path_mapping.named_tuple import NamedTuple
 
 KEEP = 20  # so many stay by default
 MARK = "rehearsal.json"
-_NAME = r"ma-job-[0-9a-f]{8}"
+_NAME = r"(ma-job|faults)-[0-9a-f]{8}"  # a job, or all of the catalogue of faults
 _END_BYTES = 16_000  # the end of the events, where the last one is
 
 
@@ -62,17 +61,42 @@ def marked(root: Path, command: str) -> Iterator[None]:
     Raises:
         CannotCreate: The mark cannot be written.
     """
+    mark = {"rehearsal": root.name, "command": command, "began": time.time()}
+    descriptor = -1
     try:
         descriptor = os.open(root / MARK, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o640)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        os.write(descriptor, (json.dumps(mark) + "\n").encode("utf-8", "backslashreplace"))
     except OSError as error:
+        if descriptor >= 0:
+            os.close(descriptor)
         raise CannotCreate(f"cannot write {root / MARK}: {error.strerror}") from error
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        mark = {"rehearsal": root.name, "command": command, "began": time.time()}
-        os.write(descriptor, (json.dumps(mark) + "\n").encode("utf-8", "backslashreplace"))
         yield
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def sandbox(root: Path, command: str, begun: Path) -> Iterator[None]:
+    """Creates the directory of a rehearsal, with its mark, for the block; removes it if the rehearsal has not
+    begun by then: if the file `begun` is not there. The directory around it goes with it if it is empty.
+
+    Raises:
+        CannotCreate: The directory or its mark cannot be created.
+    """
+    try:
+        root.mkdir(parents=True)
+    except OSError as error:
+        raise CannotCreate(f"cannot create the sandbox {root}: {error.strerror}") from error
+    try:
+        with marked(root, command):
+            yield
+    finally:
+        if not begun.exists():
+            shutil.rmtree(root, ignore_errors=True)
+            with suppress(OSError):  # others are in there, which is why rmdir
+                root.parent.rmdir()
 
 
 def kept_in(directory: Path) -> List[KeptRehearsal]:
@@ -81,7 +105,10 @@ def kept_in(directory: Path) -> List[KeptRehearsal]:
         names = [name for name in os.listdir(directory) if re.fullmatch(_NAME, name)]
     except OSError:
         return []
-    found = [one for name in names for one in [_kept(directory / name)] if one is not None]
+    found = []
+    for name in names:
+        with suppress(FileNotFoundError):  # another rehearsal has just removed it
+            found += [one for one in [_kept(directory / name)] if one is not None]
     return sorted(found, key=lambda one: one.began, reverse=True)
 
 
@@ -151,7 +178,7 @@ def _kept(path: Path) -> Optional[KeptRehearsal]:
     with _locked(path) as free:
         running = not free
     end = {} if running else _end_of(path)
-    code, began = end.get("exit_code"), mark.get("began")
+    code, began = end.get("rehearsal_exit_code", end.get("exit_code")), mark.get("began")
     pages = sorted(path.glob("*-report.html"))
     return KeptRehearsal(
         path=path,

@@ -15,7 +15,7 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Iterable, List, Optional, Set, Tuple
+from typing import Iterable, List, NamedTuple, Optional, Set, Tuple
 
 from ma_boot.rehearsal.obs_server.call import Call
 from ma_boot.rehearsal.obs_server.operations import perform
@@ -32,7 +32,6 @@ from ma_boot.rehearsal.obs_server.wire import (
     take,
     verify,
 )
-from path_mapping.named_tuple import NamedTuple
 
 PAUSES = {"drip": (0.1, 1 << 18), "trickle": (0.05, 100)}  # seconds, and bytes sent after them
 _SIGNING = re.compile(

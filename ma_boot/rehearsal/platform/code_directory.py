@@ -7,13 +7,15 @@ import re
 import shutil
 from collections import Counter
 from pathlib import Path
-from typing import Collection, List, Optional, Sequence, Tuple
+from typing import Collection, List, Optional, Sequence, Set, Tuple
 
 from ma_boot.environment import Script, command_parts, no_such_file
 from ma_boot.errors import CannotCreate, ConfigError
+from path_mapping.localfs import is_temporary
 from path_mapping.mapping import selected
 
-MOST_FILES = 1000
+MOST_ENTRIES = 1000  # files and directories
+DEEPEST = 32  # levels
 MOST_BYTES = 5 << 30
 _MOST_NAMED = 3  # directories in the message
 NOT_CODE = {
@@ -72,15 +74,17 @@ def _with_script(command: Sequence[str], script: Script, name: str) -> Tuple[str
 
 
 def code_files(code: Path, apart: Collection[Path], exclude: Sequence[str] = ()) -> Tuple[Path, ...]:
-    """The files of the code, relative to it.
+    """The files of the code, relative to it: those that a rehearsal copies and a submission uploads.
 
     Left out are the directories `apart`, those of rehearsals, virtual environments, which nobody uploads
-    as code, and what matches a pattern of `exclude`, as in .gitignore.
+    as code, unfinished downloads, and what matches a pattern of `exclude`, as in .gitignore.
 
     Raises:
-        ConfigError: they exceed the platform's limits, 1,000 files and 5 GB.
+        ConfigError: they exceed the platform's limits (1,000 files and directories, 32 levels, 5 GB), or are
+            links to files outside, which are not uploaded.
     """
     files: List[Path] = []
+    parents: Set[Path] = set()
     size = 0
     is_selected = selected((), exclude) if exclude else None
     for directory, directories, names in os.walk(code):
@@ -92,20 +96,41 @@ def code_files(code: Path, apart: Collection[Path], exclude: Sequence[str] = ())
             and here / name not in apart
             and (not is_selected or is_selected(f"{(here / name).relative_to(code).as_posix()}/"))
         )
-        for path in (here / name for name in sorted(names)):
+        for path in (here / name for name in sorted(names) if not is_temporary(name)):
             if path.is_file() and (not is_selected or is_selected(path.relative_to(code).as_posix())):
+                _check_inside(path, code)
                 files.append(path.relative_to(code))
+                parents.update(set(files[-1].parents) - {Path()})
                 size += path.stat().st_size
-        if len(files) > MOST_FILES or size > MOST_BYTES:
-            parts = Counter(file.parts[0] for file in files if len(file.parts) > 1)
-            most = ", ".join(f"{part}/ ({count} files)" for part, count in parts.most_common(_MOST_NAMED))
-            raise ConfigError(
-                f"{code} exceeds the limits of ModelArts for a code directory ({MOST_FILES} files, 5 GB); "
-                f"found at least {len(files)} files of {size / 1e9:.1f} GB"
-                f"{', most of them in ' + most if most else ''}; "
-                "move other files out of it, or name the part that the job needs with --code-dir"
-            )
+        if len(files) + len(parents) > MOST_ENTRIES or size > MOST_BYTES or _levels(files) > DEEPEST:
+            raise ConfigError(_beyond_limits(code, files, len(parents), size))
     return tuple(files)
+
+
+def _levels(files: Sequence[Path]) -> int:
+    """The levels of the last file, which is in the directory that was read last."""
+    return len(files[-1].parts) if files else 0
+
+
+def _check_inside(path: Path, code: Path) -> None:
+    if path.is_symlink() and code.resolve() not in path.resolve().parents:
+        raise ConfigError(
+            f"{path} is a link out of the code directory, to {path.resolve()}: put a copy there, or leave it "
+            "out with `exclude`"
+        )
+
+
+def _beyond_limits(code: Path, files: Sequence[Path], directories: int, size: int) -> str:
+    parts = Counter(file.parts[0] for file in files if len(file.parts) > 1)
+    most = ", ".join(f"{part}/ ({count} files)" for part, count in parts.most_common(_MOST_NAMED))
+    deep = f", and {files[-1]}, which is on level {_levels(files)}" if _levels(files) > DEEPEST else ""
+    return (
+        f"{code} exceeds the limits of ModelArts for a code directory ({MOST_ENTRIES} files and directories, "
+        f"{DEEPEST} levels, 5 GB); found at least {len(files)} files and {directories} directories of "
+        f"{size / 1e9:.1f} GB{', most of them in ' + most if most else ''}{deep}; "
+        "move other files out of it, leave them out with `exclude`, or name the part that the job needs with "
+        "--code-dir"
+    )
 
 
 def _is_code(directory: Path) -> bool:

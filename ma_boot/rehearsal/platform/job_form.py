@@ -68,7 +68,7 @@ def parse_channels(inputs: Sequence[str], outputs: Sequence[str]) -> Tuple[FormC
                 if match is None:
                     raise ValueError("expected NAME=obs://bucket/path, or NAME@env=obs://bucket/path")
                 name, by_variable, url = match.groups()
-                found.append(FormChannel(name, ObsUrl.parse(url), option == "--input", bool(by_variable)))
+                found.append(FormChannel(name, ObsUrl.typed(url), option == "--input", bool(by_variable)))
             except ValueError as error:
                 problems.append(f"{option} {text}: {error}")
     names = [channel.name for channel in found]

@@ -6,12 +6,10 @@ import copy
 import itertools
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.rank_table import WRITERS
-
-if TYPE_CHECKING:
-    from ma_boot.rehearsal.faults import Fault
+from ma_boot.rehearsal.faults import Fault
 
 _STEPS = 3  # equal parts of the delay: missing, initializing, half written
 _SWAP_SECONDS = 0.02

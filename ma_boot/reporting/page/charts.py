@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
 
 from ma_boot.reporting.page.drawing import UNITS, figure, place
 from ma_boot.reporting.page.language import Text, same
 from ma_boot.reporting.timeline import Measurement, Timeline
 from ma_boot.wording import duration, size
-from path_mapping.named_tuple import NamedTuple
 
 HEIGHT = 52  # pixels
 MOST_POINTS = 240  # of a line

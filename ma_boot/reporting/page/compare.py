@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from ma_boot.reporting.page.headline import headline
 from ma_boot.reporting.page.language import PHASES, Text, phase_name, same
 from ma_boot.reporting.timeline import Timeline
 from ma_boot.wording import duration, size
-from path_mapping.named_tuple import NamedTuple
 
 MOST_TIMES = 100
 SAME = 0.02  # a smaller part is no difference

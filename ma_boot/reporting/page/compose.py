@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Dict, Iterable, List, Mapping, Optional, Sequence
 
 from ma_boot import __version__
+from ma_boot.reporting.page.charts import charts, marked
 from ma_boot.reporting.page.drawing import Chart, lane, scale
 from ma_boot.reporting.page.fill import NOTHING, Html, files, fill
 from ma_boot.reporting.page.language import Text
@@ -21,6 +22,7 @@ from ma_boot.reporting.page.layout import (
     start_part,
     timeline_part,
 )
+from ma_boot.reporting.page.measured import charts_part, comparison_part, stacks_part
 from ma_boot.reporting.page.sections import (
     MOST_INCIDENTS,
     commands,
@@ -93,8 +95,6 @@ def _fixed(timeline: Timeline, tails: Mapping[str, str]) -> Dict[str, object]:
 
 def _comparison(this: Timeline, other: Timeline) -> Html:
     """Both runs, drawn on one axis: the longer one fills it."""
-    from ma_boot.reporting.page.measured import comparison_part
-
     seconds = max(this.seconds, other.seconds)
     drawn = []
     names = (Text("This run", "本次运行"), Text("The other run", "另一次运行"))
@@ -112,8 +112,6 @@ def _of_running(timeline: Timeline) -> Dict[str, object]:
     runs = [run for _, run in timeline.all_runs()]
     if not any(run.samples or run.stacks for run in runs):
         return {"charts": NOTHING, "stacks": NOTHING}
-    from ma_boot.reporting.page.charts import charts, marked
-    from ma_boot.reporting.page.measured import charts_part, stacks_part
 
     drawn = charts_part(charts(timeline), marked(timeline), scale(timeline.seconds))
     return {"charts": drawn, "stacks": stacks_part(timeline)}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from binascii import b2a_base64
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Dict, Iterable, Mapping
 
@@ -62,9 +64,14 @@ def _templates() -> Mapping[str, str]:
 
 @cache
 def files() -> Mapping[str, Html]:
-    """Style sheet and scripts of the page."""
+    """Style sheet and scripts of the page, and the hashes by which its policy allows these scripts alone."""
     scripts = {name: Html(_text(f"{name}.js")) for name in ("choose_language", "behaviour")}
-    return {"style": Html(_text("page.css")), **scripts}
+    hashes = Html(" ".join(f"'sha256-{_hash(script)}'" for script in scripts.values()))
+    return {"style": Html(_text("page.css")), "script_hashes": hashes, **scripts}
+
+
+def _hash(text: str) -> str:
+    return b2a_base64(sha256(text.encode()).digest(), newline=False).decode()
 
 
 def _text(name: str) -> str:

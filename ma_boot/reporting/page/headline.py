@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import List, Optional
 
 from ma_boot.errors import ExitCode, signal_name
-from ma_boot.reporting import EXIT_CODES, own_words
+from ma_boot.reporting import meaning_of, own_words
 from ma_boot.reporting.page.language import OUR_CODE, OUR_CODES, TRAINING_CODE, Text, in_both, same
 from ma_boot.reporting.timeline import JobOutcome, ProcessSpan, Timeline
 from ma_boot.wording import duration
@@ -136,7 +136,8 @@ def meaning(outcome: JobOutcome) -> Optional[Text]:
     if outcome.by == "signal":
         return Text("128 + the number of the stop signal", "128 + 停止信号的编号")
     if outcome.by in ("training", "node"):
-        return Text(*EXIT_CODES[code]) if code in EXIT_CODES else TRAINING_CODE
+        found = meaning_of(code, outcome.process.signal if outcome.process is not None else None)
+        return Text(*found) if found is not None else TRAINING_CODE
     return OUR_CODE if outcome.by in ("ma_boot", "output") else OUR_CODES.get(code)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Callable, Mapping, Sequence
+from typing import Callable, Sequence
 
 from ma_boot.errors import BootError, described
 from ma_boot.processes import SignalInbox, Task
@@ -17,19 +17,17 @@ PATIENCE_SECONDS = 5.0
 def write_in_time(
     events: Sequence[Path],
     page: Path,
-    environ: Mapping[str, str],
     inbox: SignalInbox,
     say: Callable[[str], None],
     patience: float = PATIENCE_SECONDS,
 ) -> bool:
     """Writes the page of these event files, and keeps an earlier one; True if it was written.
 
-    It takes at most `patience` seconds. An error is reported by `say` and otherwise ignored. `environ` has
-    the secrets that are masked in the page.
+    It takes at most `patience` seconds. An error is reported by `say` and otherwise ignored.
     """
 
     def work(cancel: object) -> None:
-        text = page_of(events, environ, page)
+        text = page_of(events, page)
         keep_earlier(page)
         write_atomically(page, text)
 

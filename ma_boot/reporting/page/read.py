@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import stat
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
-from typing import Callable, Dict, Mapping, Optional, Sequence
+from typing import Dict, Mapping, Optional, Sequence
 
 from ma_boot.errors import ConfigError, listed
-from ma_boot.redact import secret_values, without_secrets
+from ma_boot.redact import without_secrets
 from ma_boot.reporting.page.compose import page_text
 from ma_boot.reporting.page.sections import logs_to_read
 from ma_boot.reporting.timeline import CAUSE, EventFile, Timeline, job_names, read_events, timeline_of
@@ -23,13 +24,8 @@ _IN_URLS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~/"
 _ESCAPES = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])"
 
 
-def page_of(
-    events: Sequence[Path],
-    environ: Mapping[str, str],
-    page: Optional[Path] = None,
-    compare: Sequence[Path] = (),
-) -> str:
-    """The page of the job that wrote these event files; the secrets of `environ` are masked.
+def page_of(events: Sequence[Path], page: Optional[Path] = None, compare: Sequence[Path] = ()) -> str:
+    """The page of the job that wrote these event files, without secrets.
 
     `page` is where it will be: its links to whole logs are relative to that. `compare` are the event files of
     another job, to which this one is compared.
@@ -37,17 +33,16 @@ def page_of(
     Raises:
         ConfigError: A file cannot be read, there are no events, or they are of several jobs.
     """
-    hide = partial(without_secrets, values=secret_values(environ))
-    timeline = _timeline(events, hide)
-    other = _timeline(compare, hide) if compare else None
+    timeline = _timeline(events)
+    other = _timeline(compare) if compare else None
     found = places_of_logs(timeline, events)
     links = {file: relative_url(place, page) for file, place in found.items()} if page else {}
-    return page_text(timeline, tails(timeline, found, hide), links, other)
+    return page_text(timeline, tails(timeline, found), links, other)
 
 
-def _timeline(events: Sequence[Path], hide: Callable[[str], str]) -> Timeline:
+def _timeline(events: Sequence[Path]) -> Timeline:
     try:
-        files = [_read(path, hide) for path in events]
+        files = [_read(path) for path in events]
     except OSError as error:
         raise ConfigError(f"cannot read the events {error.filename}: {error.strerror}") from error
     if not any(file.events for file in files):
@@ -58,22 +53,24 @@ def _timeline(events: Sequence[Path], hide: Callable[[str], str]) -> Timeline:
     return timeline_of(files)
 
 
-def _read(path: Path, hide: Callable[[str], str]) -> EventFile:
-    return read_events(_end_of(path, MOST_EVENT_BYTES), hide)
+def _read(path: Path) -> EventFile:
+    return read_events(_end_of(path, MOST_EVENT_BYTES), without_secrets)
 
 
 def places_of_logs(timeline: Timeline, events: Sequence[Path]) -> Dict[str, Path]:
     """Where the logs that the page shows are, by log file as in the events: there, or beside the events.
 
-    They may have been copied with them. Those that are nowhere are left out.
+    They may have been copied with them. Those that are nowhere are left out, and so is what does not lie
+    below a directory of the events, wherever a link to it is: events of another machine may name any file.
     """
     beside = list(dict.fromkeys(path.parent for path in events))
+    allowed = [os.path.join(os.path.realpath(parent), "") for parent in beside]
     found: Dict[str, Path] = {}
     for process in logs_to_read(timeline):
         name = Path(process.log_file).name
         for place in (Path(process.log_file), *(parent / name for parent in beside)):
             with suppress(OSError, ValueError):  # not on this machine, or not a path at all
-                if place.is_file():
+                if place.is_file() and os.path.realpath(place).startswith(tuple(allowed)):
                     found[process.log_file] = place
                     break
     return found
@@ -87,21 +84,23 @@ def relative_url(place: Path, page: Path) -> str:
     )
 
 
-def tails(timeline: Timeline, places: Mapping[str, Path], hide: Callable[[str], str]) -> Dict[str, str]:
-    """The ends of the logs that the page shows, by log file as in the events."""
+def tails(timeline: Timeline, places: Mapping[str, Path]) -> Dict[str, str]:
+    """The ends of the logs that the page shows, by log file as in the events; without secrets."""
     wanted = [process for process in logs_to_read(timeline) if process.log_file in places]
     each = min(LARGEST_TAIL, ALL_TAILS // max(1, len(wanted)))
     found: Dict[str, str] = {}
     for process in wanted:
         size = CAUSE_TAIL if process.role == CAUSE else each
         with suppress(OSError):
-            found[process.log_file] = hide(_plain(_end_of(places[process.log_file], size)))
+            found[process.log_file] = without_secrets(_plain(_end_of(places[process.log_file], size)))
     return found
 
 
 def _end_of(path: Path, most: int) -> str:
-    """The last whole lines of a file, at most this number of bytes."""
-    with path.open("rb") as file:
+    """The last whole lines of a regular file, at most this number of bytes. Raises `OSError`."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # a FIFO would be waited for
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - most))
         data = file.read(most)

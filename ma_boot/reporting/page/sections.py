@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.reporting import hints_for, last_words
 from ma_boot.reporting.page.headline import headline, meaning, missing_nodes, node_list, said
@@ -18,7 +18,6 @@ from ma_boot.reporting.page.language import (
 )
 from ma_boot.reporting.timeline import STOPPED, WELL, Incident, JobOutcome, PlaceOfData, ProcessSpan, Timeline
 from ma_boot.wording import duration, size
-from path_mapping.named_tuple import NamedTuple
 
 MOST_INCIDENTS = 60
 MOST_LOGS = 256

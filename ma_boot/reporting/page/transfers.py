@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Iterator, List, Sequence, Tuple
+from typing import Iterator, List, NamedTuple, Sequence, Tuple
 
 from ma_boot.reporting.page.drawing import UNITS, figure
 from ma_boot.reporting.page.language import Text, ranges, same
 from ma_boot.reporting.timeline import Timeline, TransferSpan
 from ma_boot.wording import duration, size
-from path_mapping.named_tuple import NamedTuple
 
 BINS = 200
 HEIGHT = 72  # pixels

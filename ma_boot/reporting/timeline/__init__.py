@@ -1,47 +1,27 @@
 """The events of a job's nodes as one `Timeline`: values, from whatever events there are."""
 
-from ma_boot.reporting.timeline.events import Event, EventFile, printable, read_events
-from ma_boot.reporting.timeline.job_timeline import (
-    CAUSE,
-    FOLLOWED,
-    STOPPED,
-    WELL,
-    BootRun,
-    HangStacks,
-    Incident,
-    JobOutcome,
-    Measurement,
-    NodeTimeline,
-    PhaseSpan,
-    PlaceOfData,
-    ProcessSpan,
-    StackGroup,
-    Timeline,
-    TransferSpan,
+from ma_boot.reporting.timeline.events import (
+    Event as Event,
+    EventFile as EventFile,
+    printable as printable,
+    read_events as read_events,
 )
-from ma_boot.reporting.timeline.merge import job_names, timeline_of
-
-__all__ = [
-    "CAUSE",
-    "FOLLOWED",
-    "STOPPED",
-    "WELL",
-    "BootRun",
-    "Event",
-    "EventFile",
-    "HangStacks",
-    "Incident",
-    "JobOutcome",
-    "Measurement",
-    "NodeTimeline",
-    "PhaseSpan",
-    "PlaceOfData",
-    "ProcessSpan",
-    "StackGroup",
-    "Timeline",
-    "TransferSpan",
-    "job_names",
-    "printable",
-    "read_events",
-    "timeline_of",
-]
+from ma_boot.reporting.timeline.job_timeline import (
+    CAUSE as CAUSE,
+    FOLLOWED as FOLLOWED,
+    STOPPED as STOPPED,
+    WELL as WELL,
+    BootRun as BootRun,
+    HangStacks as HangStacks,
+    Incident as Incident,
+    JobOutcome as JobOutcome,
+    Measurement as Measurement,
+    NodeTimeline as NodeTimeline,
+    PhaseSpan as PhaseSpan,
+    PlaceOfData as PlaceOfData,
+    ProcessSpan as ProcessSpan,
+    StackGroup as StackGroup,
+    Timeline as Timeline,
+    TransferSpan as TransferSpan,
+)
+from ma_boot.reporting.timeline.merge import job_names as job_names, timeline_of as timeline_of

@@ -15,6 +15,7 @@ from ma_boot.reporting.timeline.job_timeline import (
     ProcessSpan,
     TransferSpan,
 )
+from ma_boot.reporting.timeline.measured import hang_stacks, job_cause, sample
 from ma_boot.wording import duration
 
 MOST_PROCESSES = 1200  # of one run: with restarts a node has more processes than ranks
@@ -229,18 +230,12 @@ class _Story:
         )
 
     def _stacks(self, at: float, event: Event) -> None:
-        from ma_boot.reporting.timeline.measured import hang_stacks
-
         self.stacks.append(hang_stacks(at, event))
 
     def _job_cause(self, at: float, event: Event) -> None:
-        from ma_boot.reporting.timeline.measured import job_cause  # most jobs have no such events
-
         self.job_cause = job_cause(event)
 
     def _metrics(self, at: float, event: Event) -> None:
-        from ma_boot.reporting.timeline.measured import sample
-
         self.samples.append(sample(at, event))
 
 

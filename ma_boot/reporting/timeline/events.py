@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
-
-from path_mapping.named_tuple import NamedTuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 MOST_CHARACTERS = 4000  # of one string
 MOST_PARTS = 4096  # of one list: so many ranks may hang at one place

@@ -5,9 +5,7 @@ Named tuples: eight frozen dataclasses take 5 ms to define, at the end of every 
 
 from __future__ import annotations
 
-from typing import Iterator, Mapping, Optional, Tuple
-
-from path_mapping.named_tuple import NamedTuple
+from typing import Iterator, Mapping, NamedTuple, Optional, Tuple
 
 CAUSE = "cause"
 FOLLOWED = "followed"

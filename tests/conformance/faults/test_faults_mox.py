@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterator, List
 import pytest
 
 import path_mapping as mox
-from path_mapping.errors import Replaced, TransferFailed, Unreachable
+from path_mapping.errors import Refused, Replaced, TransferFailed, Unreachable
 from path_mapping.mox import own_store
 from tests.conformance.clients import Account, Boto
 from tests.conformance.fault_proxy import Fault, FaultProxy, Seen, operation
@@ -123,6 +123,26 @@ def test_a_copy_answered_with_an_error_in_a_200_is_retried(
     )
     mox.file.copy(f"{url}/a", f"{url}/b")
     assert boto.get("b").content == b"hello"
+
+
+def test_a_directory_is_deleted_in_bulk_and_what_fails_is_tried_again(
+    bucket: tuple[Boto, str], proxy: FaultProxy
+) -> None:
+    boto, url = bucket
+    keys = ["d/a b+%&<>\"'ü中.", "d/end ", "d/line\r\n", "d/plain"]
+    for key in keys:
+        boto.put(key, b"x")
+    failed = b"<DeleteResult><Error><Key>d/plain</Key><Code>%s</Code></Error></DeleteResult>"
+    for code in (b"InternalError", b"SlowDown", b"ServiceUnavailable"):
+        proxy.faults.append(Fault(operation("DeleteObjects"), status=200, body=failed % code))
+    proxy.faults.append(Fault(operation("DeleteObjects"), reset=True))
+    mox.file.remove(f"{url}/d", recursive=True)
+    assert boto.page().keys == []
+    assert proxy.count("DeleteObjects") == 5
+    boto.put("d/plain", b"x")
+    proxy.faults.append(Fault(operation("DeleteObjects"), status=200, body=failed % b"AccessDenied"))
+    with pytest.raises(Refused, match=r"deleting obs://.*/d/plain: HTTP 403 AccessDenied"):
+        mox.file.remove(f"{url}/d", recursive=True)
 
 
 @pytest.mark.parametrize("broken", [{"cut_answer": 1_500_000}, {"cut_answer": 1_500_000, "reset": True}, {"flip_answer": 1_500_000}])  # fmt: skip

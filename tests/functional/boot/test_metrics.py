@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import sys
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -98,7 +99,7 @@ def test_the_variable_has_a_pattern_in_each_line(node: Node) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--metric", "loss=(a+)+b"], "repeats a group, which can take forever"),
+        (["--metric", "loss=(a+"], "is no regular expression"),
         (["--metric", "loss"], "expected NAME=REGEX"),
         (["--metrics", "never"], "found 'never', expected 1 to 3600 seconds, or off"),
         (["--metrics", "0.1"], "found '0.1', expected 1 to 3600 seconds, or off"),
@@ -108,6 +109,19 @@ def test_what_is_wrong_is_said_before_the_job(node: Node, options: List[str], sa
     ended = node.boot(*options, "true")
     assert ended.code == 64
     assert said in ended.output
+
+
+def test_a_pattern_that_never_ends_delays_no_stop(node: Node) -> None:
+    endless = ["--metrics", "1", "--metric", "acc=.*,.*,.*,.*;", "--metric", "loss=total: ([0-9.]+)"]
+    program = "printf ',%.0s' {1..480}; echo; echo total: 2.5; exec sleep 600"
+    booting = node.start(*endless, "--", "bash", "-c", program)
+    booting.until("[ma_boot] --metric acc is no longer looked for: a search for .*,.*,.*,.*; took more than")
+    eventually(lambda: metrics(node), "a sample")
+    stopped = time.monotonic()
+    booting.signal()
+    assert booting.end().code == 143
+    assert time.monotonic() - stopped < 20
+    assert metrics(node)[0]["ranks"]["loss"] == [2.5] * 4
 
 
 WAIT = ["--", "bash", "-c", 'echo "epoch: 1 step: 3, loss is 9"; until [[ -e $0 ]]; do sleep 0.1; done']

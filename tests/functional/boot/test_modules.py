@@ -10,46 +10,12 @@ from typing import Set
 
 from tests.functional.node import Node, eventually
 
-# Of files that move, of images, rehearsals and checks, and what only those need of the standard library.
+# Of files that move, of images, rehearsals and checks: what is heavy, and what only those need.
 NEVER = {
-    *(
-        "path_mapping.checkpoints",
-        "path_mapping.layouts",
-        "path_mapping.localfs",
-        "path_mapping.mapping",
-        "path_mapping.planning",
-        "path_mapping.stores",
-        "path_mapping.transfer",
-    ),
-    *("path_mapping.workers", "path_mapping.mox", "path_mapping.file", "obs", "pathspec", "tenacity", "yaml"),
+    *("path_mapping.checkpoints", "path_mapping.planning", "path_mapping.stores", "path_mapping.transfer"),
+    *("path_mapping.workers", "path_mapping.mox", "obs", "pathspec", "tenacity", "yaml", "multiprocessing"),
     *("ma_boot.doctor", "ma_boot.image", "ma_boot.rehearsal", "ma_boot.training", "docker", "rich"),
-    *(
-        "ma_boot.channel",
-        "ma_boot.hangs",
-        "ma_boot.supervisor.stacks",
-        "ma_boot.supervisor.stacks_round",
-        "ma_boot.metrics",
-    ),
-    *("ma_boot.job", "ma_boot.job_service", "ma_boot.cli.job", "huaweicloudsdkcore", "requests"),
-    *("inspect", "dataclasses", "socket", "tempfile", "random", "base64", "gzip"),
-    *(
-        "http",
-        "ssl",
-        "email",
-        "urllib.request",
-        "sqlite3",
-        "multiprocessing",
-        "concurrent",
-        "asyncio",
-        "jinja2",
-    ),
-    *(
-        "ma_boot.cli.doctor",
-        "ma_boot.cli.image",
-        "ma_boot.cli.rank_table",
-        "ma_boot.cli.report",
-        "ma_boot.cli.sync",
-    ),
+    *("ma_boot.channel", "ma_boot.metrics", "ma_boot.job_service", "huaweicloudsdkcore", "requests", "ssl"),
 }
 ONLY_AT_THE_END = {"ma_boot.reporting.page", "ma_boot.reporting.timeline"}
 

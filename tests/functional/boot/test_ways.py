@@ -107,6 +107,15 @@ class TestTorch:
         assert f"rendezvous port {port}: in use by another process" in ended.output
         assert "started" not in ended.output
 
+    @pytest.mark.parametrize("hosts", ["::1,::1", "[::1],[fd00::2]"])
+    @pytest.mark.parametrize("rendezvous", ["torch", "mindspore"])
+    def test_addresses_of_ipv6(self, node: Node, hosts: str, rendezvous: str) -> None:
+        """Without brackets, as `socket.getaddrinfo` and `torch.distributed.TCPStore` take them."""
+        node.variables.update(two_nodes(1, VC_WORKER_HOSTS=hosts), RANK_TABLE_FILE="")
+        seen = environments(node.boot("--rendezvous", rendezvous, *SEE))
+        name = {"torch": "MASTER_ADDR", "mindspore": "MS_SCHED_HOST"}[rendezvous]
+        assert [one[name] for one in seen] == ["::1", "::1"]
+
     def test_without_names_of_the_nodes(self, node: Node) -> None:
         node.variables.update(two_nodes(0, VC_WORKER_HOSTS=""), RANK_TABLE_FILE="")
         ended = node.boot("--rendezvous", "torch", *SEE)

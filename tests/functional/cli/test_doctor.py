@@ -36,7 +36,7 @@ def doctor(node: Node, *arguments: str, code: int = 0) -> Dict[str, List[Dict[st
     """The findings by their check."""
     done = subprocess.run(
         [sys.executable, "-m", "ma_boot", "doctor", "--json", *arguments],
-        cwd=node.home, env=node.environ(), capture_output=True, text=True, check=False,
+        cwd=node.home, env=node.environ(), capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
     assert done.returncode == code, done.stdout + done.stderr
     document = json.loads(done.stdout)
@@ -97,6 +97,18 @@ def test_contradictions_are_errors(node: Node, variables: Dict[str, str], check:
     node.variables.update(variables)
     found = doctor(node, code=78)
     assert any(f["severity"] == "error" and evidence in f["evidence"] for f in found[check]), found[check]
+
+
+@pytest.mark.parametrize(
+    ("variable", "check"),
+    [("MA_LOG_DIR", "log"), ("MA_MOUNT_PATH", "mount"), ("MA_HOME", "home"), ("HOME", "home")],
+)
+def test_a_relative_path_is_looked_for_from_here_on(node: Node, variable: str, check: str) -> None:
+    """`--preflight` asks the same."""
+    node.variables[variable] = "not/there"
+    if variable == "HOME":
+        node.variables["MA_HOME"] = ""
+    assert one(doctor(node), check)["evidence"] == "not/there can be created"
 
 
 def test_old_variables_and_names_without_an_address_are_warnings(node: Node) -> None:

@@ -144,5 +144,12 @@ def test_a_code_directory_has_limits(project: Path) -> None:
         (project / "src" / f"{number}").write_text("")
     ended = ma_boot(project, "job", "submit", "job.yaml", "--plan", more=SECRET)
     assert ended.code == 78
-    assert "code-dir: found 1016 files and directories, expected at most 1000" in ended.output
-    assert "expected at most 32 levels" in ended.output
+    limits = (
+        "exceeds the limits of ModelArts for a code directory (1000 files and directories, 32 levels, 5 GB)"
+    )
+    assert f"code-dir: {project}/src {limits}; found at least 98" in ended.output
+    assert "/d/x, which is on level 33; " in ended.output
+    rehearsed = ma_boot(project, "--local", "--code-dir", "src", "true")
+    assert rehearsed.code == 78
+    assert f"{project}/src {limits}; found at least 98" in rehearsed.output
+    assert "/d/x, which is on level 33; " in rehearsed.output

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Dict, Optional
+from typing import Dict, List, Optional
 
 import pytest
 
+from ma_boot.job import JobFile, JobProblem
+from ma_boot.job_service import job_code, upload_code
+from ma_boot.rehearsal.obs_server import ObsServer
+from ma_boot.rehearsal.platform import code_files, copy_code
+from path_mapping.mapping import ObsUrl
+from path_mapping.stores import open_store
+from tests.conftest import CREDENTIALS
 from tests.functional.node import Ended
 
 TRAIN = """
@@ -139,3 +147,71 @@ def test_a_job_file_is_for_rehearsals(project: Path) -> None:
     ended = ma_boot(project, "--local", "--job", "missing.yaml", "train.py")
     assert ended.code == 78
     assert "cannot read the job file missing.yaml: No such file or directory" in ended.output
+
+
+ODD_NAMES = (
+    *(
+        ".hidden",
+        "a b",
+        "a\nb",
+        "[x]",
+        "*",
+        "!x",
+        "#x",
+        "back\\slash",
+        " edge ",
+        "中文",
+        "dir.git/x",
+        "sub/.git",
+        "x~",
+    ),
+    *("obs/bucket/own", "Ma_boot-rehearsal/x", "data.ckpt/x", ".x.0123456789ab.ma_part", "sub/" + "n" * 200),
+)
+
+
+def test_the_rehearsed_code_is_that_which_is_submitted(tmp_path: Path, obs: ObsServer) -> None:
+    """The same files, whatever they are called and whatever they are."""
+    code = tmp_path / "code"
+    for name in (*ODD_NAMES, "train.py", "__pycache__/x", ".git/x", "old.ckpt"):
+        (code / name).parent.mkdir(parents=True, exist_ok=True)
+        (code / name).write_text(name)
+    (code / "linked").symlink_to("train.py")
+    (code / "dangling").symlink_to("nowhere")
+    (code / "directory").symlink_to("sub")
+    os.mkfifo(code / "pipe")
+    job = JobFile(name="x", command=("train.py",), code_url=ObsUrl("bucket", "jobs"), exclude=("*.ckpt",))
+    problems: List[JobProblem] = []
+    found = job_code(job, str(code), problems)
+    assert problems == []
+    environ = {"OBS_ENDPOINT": obs.url, **CREDENTIALS}
+    assert upload_code(found, environ) == len(found.files)
+    store = open_store(environ, None)
+    uploaded = {
+        one.key[len("jobs/x/code/") :]: b"".join(store.read("bucket", one.key))
+        for one in store.list("bucket", "")
+    }
+    copy_code(code, code_files(code, (), job.exclude), tmp_path / "node")
+    copied = {path.relative_to(tmp_path / "node").as_posix(): path for path in (tmp_path / "node").rglob("*")}
+    assert uploaded == {name: path.read_bytes() for name, path in copied.items() if path.is_file()}
+    assert {"train.py", "linked", "a\nb", "back\\slash"} <= set(uploaded)
+
+
+def test_a_link_out_of_the_code_is_refused_before_anything_is_sent(project: Path) -> None:
+    (project.parent / "beside").write_text("")
+    (project / "outside").symlink_to(project.parent / "beside")
+    text = (
+        f"{project}/outside is a link out of the code directory, to {project.parent}/beside: put a copy there"
+    )
+    for words in (REHEARSE, ["job", "submit", "job.yaml", "--plan"]):
+        ended = ma_boot(project, *words)
+        assert (ended.code, text in ended.output) == (78, True), ended.output
+
+
+def test_the_directory_that_stands_for_obs_is_pointed_out(project: Path) -> None:
+    """The rehearsal does not copy it; a submission does not know of it."""
+    note = (
+        "obs stands for OBS, and is no code here; `ma_boot job submit` would upload it: add obs/ to `exclude`"
+    )
+    assert note in ma_boot(project, *REHEARSE).output
+    (project / "job.yaml").write_text(JOB.replace('["*.ckpt"]', '["*.ckpt", obs/]'))
+    assert "stands for OBS" not in ma_boot(project, *REHEARSE).output

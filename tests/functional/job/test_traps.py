@@ -10,8 +10,7 @@ import pytest
 
 from ma_boot import __version__
 from ma_boot.errors import BootError, ConfigError, InputMissing, StoreUnavailable
-from ma_boot.job_service import JobApi, created
-from ma_boot.job_service import api as api_module
+from ma_boot.job_service import JobApi, api as api_module, created
 from ma_boot.job_service.api import ServiceBusy, ServiceRefused
 from tests.functional.job.conftest import Desk
 from tests.functional.job.test_faults import BODY, opened

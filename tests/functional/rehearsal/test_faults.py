@@ -14,6 +14,7 @@ from typing import Any, Dict, List, Tuple
 import pytest
 
 from ma_boot.rehearsal.injection.injector import force_exit
+from ma_boot.rehearsal.kept import kept_in, pruned
 from ma_boot.rehearsal.verdicts import FILE
 from tests.functional.node import Ended, alive, eventually
 from tests.functional.rehearsal.test_rehearsal import (
@@ -100,8 +101,89 @@ def test_an_exit_code_cannot_be_forced_on_what_is_gone() -> None:
 
 def test_a_fault_that_is_not_injected_is_a_deviation(laptop: Path) -> None:
     ended = with_fault(laptop, "--fault", "kill rank=1 at=10m", "project/train.py")
-    assert ended.code == 0
-    assert verdicts(laptop)[0]["wrong"] == ["the fault was not injected: rank 1 had already ended"]
+    why = "the fault was not injected: rank 1 had already ended"
+    assert ended.code == 1, ended.output
+    assert ended.output.splitlines()[-1] == (
+        f"[ma_boot] exit code 1: not as expected: {why} (kill rank=1 at=600s); the job's own exit code is 0"
+    )
+    assert (verdicts(laptop)[0]["wrong"], verdicts(laptop)[0]["code"]) == ([why], 0)
+    (listed,) = kept_in(laptop / "ma_boot-rehearsal")
+    assert listed.exit_code == 1
+
+
+def test_every_kind_whose_moment_never_comes_is_a_deviation(laptop: Path) -> None:
+    late = (
+        "lost node=0",
+        "restart",
+        "rescheduled node=1",
+        "stop",
+        "stop node=1",
+        "hang rank=0",
+        "flood rank=2",
+    )
+    faults = [f"{fault} at=10m" for fault in late]
+    faults += [
+        "exit rank=1 line=1000000",
+        "kill rank=3 line=99",
+        "obs-404 key=elsewhere",
+    ]
+    words = [word for fault in faults for word in ("--fault", fault)]
+    ended = with_fault(laptop, *MAPPING, *words, "project/train.py")
+    assert ended.code == 1, ended.output
+    assert [one["fault"] for one in verdicts(laptop) if not one["wrong"]] == []
+    assert f"(and {len(faults) - 1} more)" in ended.output.splitlines()[-1]
+
+
+def test_a_job_that_fails_and_a_fault_that_does_not_come_is_a_deviation_too(laptop: Path) -> None:
+    ended = with_fault(laptop, "--fault", "kill rank=1 at=10m", "project/train.py", "exit:7:all")
+    assert ended.code == 1, ended.output
+    assert ended.output.splitlines()[-1].endswith("; the job's own exit code is 7")
+
+
+def test_the_catalogue_is_listed_while_it_runs_and_removed_with_all_it_made(laptop: Path) -> None:
+    place = laptop / "ma_boot-rehearsal"
+    running = start(laptop, "--fault", "all")
+    try:
+        (catalogue,) = eventually(lambda: kept_in(place), "a line of the list")
+        assert catalogue.running
+        assert catalogue.command.endswith("--fault all")
+        eventually(lambda: list(place.glob("*/*/*/*/*-events.jsonl")), "a case")
+    finally:
+        running.send_signal(signal.SIGTERM)
+        ended = end(running)
+    assert ended.code == 143, ended.output
+    assert [one.exit_code for one in kept_in(place)] == [143]
+    assert pruned(place, 0) == (1, [])
+    assert list(place.iterdir()) == []
+    assert processes(laptop) == []
+
+
+@pytest.mark.parametrize("words", [["--input", "x=obs://bucket/none/", "--obs-root", "obs"], ["--plan"]])
+def test_a_rehearsal_that_did_not_begin_leaves_nothing(laptop: Path, words: List[str]) -> None:
+    ended = rehearse(laptop, *words, "project/train.py")
+    assert ended.code == (0 if words == ["--plan"] else 66), ended.output
+    assert not (laptop / "ma_boot-rehearsal").exists()
+
+
+def test_a_rehearsal_is_known_however_early_it_is_killed(laptop: Path) -> None:
+    (laptop / "project" / "large").write_bytes(bytes(300 << 20))  # its copies take a while
+    running = start(laptop, "--nodes", "4", "project/train.py")
+    place = laptop / "ma_boot-rehearsal"
+    eventually(lambda: list(place.glob("ma-job-*/node-*")), "the directory of a node")
+    running.kill()
+    running.communicate()
+    assert [(one.running, one.exit_code) for one in kept_in(place)] == [(False, None)]
+    assert pruned(place, 0) == (1, [])
+    assert list(place.iterdir()) == []
+
+
+def test_after_a_stop_by_the_user_nothing_particular_is_expected(laptop: Path) -> None:
+    running = start(
+        laptop, "--fault", "kill rank=0 at=10m", "project/train.py", f"ready:{laptop}/ready", "sleep"
+    )
+    eventually(lambda: list(laptop.glob("ready*")), "the rank")
+    running.send_signal(signal.SIGTERM)
+    assert end(running).code == 143
 
 
 @pytest.mark.parametrize(("fault", "code"), [("kill rank=1 line=1", 137), ("rescheduled node=0 at=8s", 0)])
@@ -115,7 +197,8 @@ def test_a_process_that_outlives_the_job_is_a_deviation(laptop: Path, fault: str
         "time.sleep(600)\n"
     )
     ended = with_fault(laptop, "--fault", fault, "project/train.py")
-    assert ended.code == code, ended.output
+    assert ended.code == 1, ended.output
+    assert verdicts(laptop)[0]["code"] == code
     (wrong,) = verdicts(laptop)[0]["wrong"]
     assert wrong.startswith("processes still running at the end: ")
     left = [int(pid) for pid in wrong.rpartition(": ")[2].split(", ")]
@@ -225,7 +308,8 @@ def test_a_full_disk_does_not_change_how_the_job_ended(laptop: Path) -> None:
         "sys.exit(3)\n"
     )
     ended = rehearse(laptop, "--fault", "stop at=10m", "project/train.py")
-    assert ended.code == 3, ended.output
+    assert ended.code == 1, ended.output  # of the fault that did not come
+    assert ended.output.splitlines()[-1].endswith("; the job's own exit code is 3")
     assert "verdicts.json: Is a directory" in ended.output
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import threading
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import Dict, List
 
 import pytest
 
-from ma_boot.rehearsal.live_view import painted, view
+from ma_boot.rehearsal.live_view import NodeEvents, painted, view
+from ma_boot.rehearsal.platform import SimulatedJob
 from ma_boot.reporting.console import Console
 from ma_boot.reporting.timeline.events import read_events
 from ma_boot.reporting.timeline.merge import timeline_of
@@ -91,3 +93,28 @@ def test_it_is_never_larger_than_its_part_of_the_terminal(nodes: int, most: int)
     assert len(lines) == min(nodes + 1, most)
     assert "71.0 s" in lines[0]
     assert f"{nodes} of {nodes} nodes" in lines[0]
+
+
+def test_it_goes_on_where_a_file_vanishes_or_is_another_one(tmp_path: Path) -> None:
+    """A node that is rescheduled loses its directory, at any moment."""
+    job = SimulatedJob("uuid", str(tmp_path), 2, 8)
+    texts = synthetic_job(2, 8, fails=9)[-2:]
+    files = [Path(job.log_dir(node), "x-events.jsonl") for node in (0, 1)]
+    for file, text in zip(files, texts):
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
+    events = NodeEvents(job)
+    assert len(events.now().nodes) == 2
+    files[1].unlink()
+    files[1].symlink_to("vanished")
+    assert len(events.now().nodes) == 2
+    files[1].unlink()
+    files[1].mkdir()
+    assert len(events.now().nodes) == 2
+    files[1].rmdir()
+    shutil.rmtree(job.sandbox_root(1))
+    assert len(events.now().nodes) == 2
+    files[1].parent.mkdir(parents=True)
+    files[1].write_text(texts[1].split("\n")[0].ljust(len(texts[1]) - 1) + "\n")
+    (node,) = [node for node in events.now().nodes if node.number == 1]
+    assert not node.runs[-1].processes

@@ -10,6 +10,8 @@ from typing import Any, Dict, List
 
 import pytest
 
+from tests.functional.node import alive
+
 PROGRAM = """
 import json, os
 names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "RANK_ID", "RANK_SIZE", "DEVICE_ID", "MASTER_ADDR",
@@ -18,11 +20,13 @@ print("SEEN", json.dumps({name: os.environ.get(name) for name in names}))
 """
 
 
-def rehearse(place: Path, platform: str, *options: str) -> subprocess.CompletedProcess[str]:
+def rehearse(
+    place: Path, platform: str, *options: str, program: str = PROGRAM
+) -> subprocess.CompletedProcess[str]:
     """A rehearsal of two nodes with two ranks each."""
     code = place / "code"
     code.mkdir(exist_ok=True)
-    (code / "train.py").write_text(PROGRAM)
+    (code / "train.py").write_text(program)
     job = ("--local", "--platform", platform, "--nodes", "2", "--devices-per-node", "2")
     argv = (sys.executable, "-m", "ma_boot", *job, "--rank-table-delay", "0.3", *options, "code/train.py")
     return subprocess.run(argv, cwd=place, capture_output=True, text=True, timeout=120, check=False)
@@ -61,3 +65,24 @@ def test_a_platform_that_is_not_simulated_is_refused(tmp_path: Path) -> None:
     assert (
         "--platform slurm: expected modelarts, volcano, mindcluster with --local" in done.stderr + done.stdout
     )
+
+
+LEAVES = """
+import os, subprocess
+for kept in ({**os.environ, "MABOOT_RUN": "another"}, {"MABOOT_RUN": "another"}):
+    left = subprocess.Popen(["/bin/sleep", "600"], env=kept, stdout=-3, start_new_session=True)
+    print("LEFT", left.pid, flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("platform", ["modelarts", "volcano", "mindcluster"])
+def test_what_a_node_leaves_behind_is_removed_and_said(tmp_path: Path, platform: str) -> None:
+    """Whatever its environment is, and without a fault: here the marker is that of another ma_boot."""
+    done = rehearse(tmp_path, platform, program=LEAVES)
+    left = [int(line.split()[-1]) for line in done.stdout.splitlines() if "LEFT " in line]
+    assert len(left) == 8, done.stdout + done.stderr
+    assert [pid for pid in left if alive(pid)] == []
+    (line,) = [line for line in done.stdout.splitlines() if "outlived the nodes" in line]
+    assert "8 processes" in line
+    assert done.returncode == 0

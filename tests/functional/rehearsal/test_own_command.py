@@ -88,7 +88,7 @@ def test_a_launcher_is_started_once_per_node(project: Path) -> None:
     ended = local(project, "--devices-per-node", "2", "torchrun", "--nproc_per_node", "2", "train.py")
     assert ended.code == 0, ended.output
     assert ended.output.count("trained beside in ma-user") == 1
-    assert "torchrun starts the ranks of this node (--per-node)" in ended.output
+    assert "torchrun starts the ranks of this node: started once" in ended.output
     assert "WARNING" not in ended.output
 
 

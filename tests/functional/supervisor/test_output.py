@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import List
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from ma_boot.launch import WorkerSpec
 from ma_boot.reporting import Console, Journal

@@ -51,8 +51,8 @@ def test_it_waits_for_the_others_nine_seconds_at_most() -> None:
     peers = Others()
     with SignalInbox() as inbox:
         taken = StacksRound([], {}, peers, inbox)
-        assert 8 < taken.patience() <= 9
         eventually(lambda: bool(taken.finished() or peers.told), "the own stacks")
+        assert 8 < taken.patience() <= 9
         assert peers.told == [("stacks", {"ranks": []})]
         assert not taken.finished()
         for node, rank in ((1, 4), (1, 5), (7, 6)):  # again, and of no node that was asked
@@ -83,6 +83,25 @@ def test_it_waits_for_the_others_nine_seconds_at_most() -> None:
         assert unheard.finished(), "nobody who has not answered was reached"
         alone = StacksRound([], {}, Alone(), inbox)
         eventually(alone.finished, "nobody else is waited for")
+
+
+def test_own_stacks_that_do_not_come_are_given_up(
+    tmp_path: Path, inbox: SignalInbox, journal: EventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log of CANN that does not answer, here a FIFO: the hang is what counts."""
+    monkeypatch.setattr(stacks_round, "OWN_SECONDS", 1.0)
+    plogs = tmp_path / "debug" / "plog"
+    plogs.mkdir(parents=True)
+    os.mkfifo(plogs / "plog-1.log")
+    spec = shell(tmp_path, 0, "exec sleep 600")
+    spec = spec._replace(environ={**spec.environ, "ASCEND_PROCESS_LOG_PATH": str(tmp_path)})
+    with started(spec, inbox=inbox, journal=journal) as group:
+        taken = StacksRound(group.workers, {}, Alone(), inbox)
+        eventually(taken.finished, "the time of the own stacks is over")
+        lines, event = taken.report()
+        os.close(os.open(plogs / "plog-1.log", os.O_RDWR | os.O_NONBLOCK))  # ends the thread
+    assert lines[0] == "rank 0:\n  no stacks within 1 s"
+    assert event["suspect"] is None
 
 
 def test_equal_stacks_are_shown_once_and_at_most_six() -> None:

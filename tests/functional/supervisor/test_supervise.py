@@ -47,9 +47,8 @@ class TestStart:
         node.complete_table()
         running = start_limited(node, resource.RLIMIT_NOFILE, 40, RANK, f"ready:{node.root}/pid", "sleep")
         ended = running.end()
-        assert ended.code == 126, ended.output
-        assert "could not be started" in ended.output
-        assert "Too many open files" in ended.output
+        assert ended.code == 73, ended.output
+        assert "could not be started: Too many open files: ulimit -n is 40" in ended.output
         started = list(node.root.glob("pid.*"))
         assert len(started) < 16
         assert not any(alive(int(file.read_text() or "0")) for file in started)
@@ -292,6 +291,24 @@ class TestVerdict:
         ended = node.boot(RANK, "crash:1", "sleep")
         assert ended.code == 139
         assert "segmentation fault" in ended.output.splitlines()[-1]
+
+    def test_a_code_of_a_launcher_is_no_signal(self, node: Node) -> None:
+        """Whatever died below it: that was no child of ours, and 132 may as well be the program's own."""
+        node.devices = 1
+        node.complete_table()
+        (node.home / "launcher.sh").write_text("exit 132\n")
+        ended = node.boot("launcher.sh")
+        text = "a shell or launcher uses this code for signal 4, SIGILL"
+        assert ended.code == 132
+        assert f"ended with exit code 132 after 0.0 s (the training's own code): {text}" in ended.output
+        failure = json.loads((node.log_dir / "modelarts-job-test-node-0-failure.json").read_text())
+        page = (node.log_dir / "modelarts-job-test-node-0-report.html").read_text()
+        (end,) = [event for event in node.events() if event["kind"] == "end"]
+        assert text in failure["summary"]
+        assert text in end["cause"]
+        assert text in page
+        for told in (ended.output, json.dumps(failure), json.dumps(end), page):
+            assert "llegal instruction" not in told
 
     def test_a_sigkill_from_elsewhere_is_not_called_out_of_memory(self, node: Node) -> None:
         ended = node.boot(RANK, "kill:0", "sleep")

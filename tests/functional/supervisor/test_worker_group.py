@@ -140,17 +140,6 @@ class TestEnd:
             assert found.log_file == str(tmp_path / "rank_3.txt")
             assert worker.exit is None
 
-    def test_a_number_that_is_used_again_is_not_a_worker_that_has_gone(
-        self, tmp_path: Path, inbox: SignalInbox, journal: EventLog
-    ) -> None:
-        with started(shell(tmp_path, 0, ""), inbox=inbox, journal=journal) as group:
-            (worker,) = group.workers
-            assert not worker.gone
-            end(group)
-            eventually(lambda: worker.gone, "it has gone")
-            worker.process.pid = os.getpgrp()
-            assert worker.gone
-
     @pytest.mark.parametrize("script", ["sleep 600 & echo $! > pid", "setsid sleep 600 & echo $! > pid"])
     def test_what_was_found_to_be_left_does_not_survive_the_block(
         self, tmp_path: Path, inbox: SignalInbox, journal: EventLog, script: str
@@ -159,6 +148,26 @@ class TestEnd:
             end(group)
             eventually(lambda: bool(group.left_behind()) and _runs(tmp_path / "pid"), "it is left")
         eventually(lambda: not _runs(tmp_path / "pid"), "it is gone")
+
+    def test_when_the_supervisor_raises_everything_is_reaped(
+        self, tmp_path: Path, inbox: SignalInbox, journal: EventLog
+    ) -> None:
+        """So the devices are free, and nobody writes any more, when outputs are uploaded."""
+        (tmp_path / "deaf.sh").write_text("trap '' TERM; echo $$ > $1; while :; do sleep 0.05; done")
+        script = "echo wakes the supervisor; setsid bash deaf.sh detached & exec bash deaf.sh rank"
+        files = [tmp_path / "detached", tmp_path / "rank"]
+
+        def broken() -> str:
+            if all(file.exists() and file.read_text() for file in files):
+                raise ZeroDivisionError("broken")
+            inbox.wake()
+            return ""
+
+        open_before = len(os.listdir("/proc/self/fd"))
+        with pytest.raises(ZeroDivisionError):
+            supervise([shell(tmp_path, 0, script)], Limits(), inbox, journal, os.environ, "x", halted=broken)
+        assert [Path(f"/proc/{file.read_text().strip()}").exists() for file in files] == [False, False]
+        assert len(os.listdir("/proc/self/fd")) == open_before
 
     def test_what_is_left_has_time_to_end(
         self, tmp_path: Path, inbox: SignalInbox, journal: EventLog

@@ -1,19 +1,22 @@
-"""Files of `path_mapping.file` that nobody closes: whole ones are uploaded, those that an exception cut short are not."""
+"""Files of `path_mapping.file` that nobody closes are uploaded as Python writes its own; a `with` that fails uploads nothing."""
 
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Dict, List
+from typing import Dict
 
 import pytest
 
+from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
+from tests.functional.transfer.test_everyday_files import environment, pythons
 from tests.unit.project.imports import ROOT
 
 PRELUDE = """
-import contextlib, gc, json, sys, threading
+import contextlib, gc, io, json, os, sys, threading
 import path_mapping as mox
 mox.file.shift("os", "mox")
 url, bad = "obs://bucket/" + name, {"one": 1, "two": object()}
@@ -22,50 +25,77 @@ def save(content):
 def keep(content):
     file = open(url, "w")
     json.dump(content, file)
-def log(error):
-    try:
-        raise KeyError(error)
-    except KeyError as again:
-        return str(again)
+def lines():
+    with open(url, "w") as file:
+        while True:
+            file.write((yield))
 """
-WHOLE: Dict[str, str] = {
+HALF = '{"one": 1, "two": '
+OLD = "as it was"
+CLOSED: Dict[str, str] = {
+    "closed in its with": "with open(url, 'w') as file:\n    file.write('{}')\n    file.close()",
+}
+DROPPED: Dict[str, str] = {  # uploaded while the program runs
     "temporary": "save({})",
     "called on": "open(url, 'w').write('{}')",
+    "bytes": "open(url, 'wb').write(b'{}')",
+    "updated": "open(url, 'r+').write('{}       ')",
     "local": "keep({})",
     "deleted": "file = open(url, 'w')\nfile.write('{}')\ndel file",
-    "rebound": "file = open(url, 'w')\nfile.write('{}')\nfile = None\nprint(file)",
-    "open at the end": "file = open(url, 'w')\nfile.write('{}')",
     "in a handler": "try:\n    [][0]\nexcept IndexError as error:\n    save({})",
-    "in a handler of a function": "def f():\n    try:\n        [][0]\n    except IndexError:\n        keep({})\nf()",
-    "handled inside": "def f():\n    file = open(url, 'w')\n    log(1)\n    file.write('{}')\n    log(2)\nf()",
-    "beside a handler": "file = open(url, 'w')\nlog(1)\nfile.write('{}')\nlog(2)",
-    "collected in a handler": "cycle = [open(url, 'w')]\ncycle[0].write('{}')\ncycle.append(cycle)\ndel cycle\n"
-    "try:\n    [][0]\nexcept IndexError:\n    gc.collect()",
     "in a thread": "thread = threading.Thread(target=keep, args=[{}])\nthread.start()\nthread.join()",
-    "at the end, after an error": "log(1)\nfile = open(url, 'w')\nfile.write('{}')",
-    "closed in spite of an error": "def f():\n    file = open(url, 'w')\n    try:\n        file.write('{}')\n"
-    "        [][0]\n    except IndexError:\n        file.close()\nf()",
+    "in a cycle": "cycle = [open(url, 'w')]\ncycle[0].write('{}')\ncycle.append(cycle)\ndel cycle\ngc.collect()",
+    "in a cycle, bytes": "cycle = [open(url, 'wb')]\ncycle[0].write(b'{}')\ncycle.append(cycle)\ndel cycle\ngc.collect()",
+    "in a cycle, in a handler": "cycle = [open(url, 'w')]\ncycle[0].write('{}')\ncycle.append(cycle)\ndel cycle\n"
+    "try:\n    [][0]\nexcept IndexError:\n    gc.collect()",
+    "in a frame of a cycle": "def f():\n    file = open(url, 'w')\n    file.write('{}')\n    me = lambda: (file, me)\nf()\ngc.collect()",
 }
-HALF: Dict[str, str] = {
-    "except": "try:\n    save(bad)\nexcept TypeError:\n    pass",
-    "except as": "try:\n    save(bad)\nexcept TypeError as error:\n    print(error)",
-    "except as, in a function": "def f():\n    try:\n        keep(bad)\n    except TypeError as error:\n        print(error)\nf()",
-    "in the same function": "def f():\n    try:\n        json.dump(bad, open(url, 'w'))\n    except TypeError:\n        return 1\nf()",
-    "in a loop": "for _ in range(1):\n    try:\n        save(bad)\n    except TypeError:\n        continue",
-    "suppress": "with contextlib.suppress(TypeError): json.dump(bad, open(url, 'w'))",
-    "another error": "try:\n    try:\n        save(bad)\n    except TypeError as error:\n        raise OSError from error\n"
-    "except OSError:\n    pass",
-    "deleted in the handler": "try:\n    file = open(url, 'w')\n    json.dump(bad, file)\nexcept TypeError:\n    del file",
-    "cut short in a thread": "threading.excepthook = print\nthread = threading.Thread(target=save, args=[bad])\n"
-    "thread.start()\nthread.join()",
-    "uncaught": "save(bad)",
-    "uncaught, open": "file = open(url, 'w')\njson.dump(bad, file)",
-    "exit in a handler": "try:\n    save(bad)\nexcept TypeError:\n    sys.exit(1)",
-    "exception kept": "kept = []\ntry:\n    save(bad)\nexcept TypeError as error:\n    kept.append(error)",
+AS_IT_IS: Dict[str, str] = {  # an exception drops it: what there is goes up, as Python flushes its own
+    "an exception": "try:\n    save(bad)\nexcept TypeError:\n    pass",
+    "an exception, kept": "try:\n    save(bad)\nexcept TypeError as error:\n    print(error)",
+    "an exception, suppressed": "with contextlib.suppress(TypeError): json.dump(bad, open(url, 'w'))",
+    "an exception in a function": "def f():\n    try:\n        json.dump(bad, open(url, 'w'))\n    except TypeError:\n        return 1\nf()",
+    "a generator without with": "def f():\n    file = open(url, 'w')\n    file.write('"
+    + HALF
+    + "')\n    yield\n"
+    "once = f()\nnext(once)\nonce.close()",
 }
-
-
-AT_THE_END = ("open at the end", "at the end, after an error", "uncaught", "uncaught, open", "exit in a handler", "exception kept")  # fmt: skip
+AT_EXIT: Dict[str, str] = {  # each in a program of its own
+    "open at the end": "file = open(url, 'w')\nfile.write('{}')",
+    "open in a module": "sys.file = open(url, 'wb')\nsys.file.write(b'{}')",
+    "open in a cycle": "cycle = [open(url, 'w')]\ncycle[0].write('{}')\ncycle.append(cycle)",
+    "detached": "file = open(url, 'w')\nfile.write('{}')\nbuffer = file.detach()",
+    "exit": "file = open(url, 'w')\nfile.write('{}')\nsys.exit(3)",
+    "uncaught": "file = open(url, 'w')\nfile.write('{}')\n[][0]",
+    "in a forked child": "file = open(url, 'w')\nfile.write('{}')\nif os.fork() == 0: sys.exit()\nos.wait()",
+    "dropped in a forked child": "file = open(url, 'w')\nfile.write('{}')\nif os.fork() == 0:\n    del file\n    os._exit(0)\nos.wait()",
+}
+FAILED: Dict[str, str] = {  # a `with` that ends by an exception replaces nothing
+    "with": "with contextlib.suppress(TypeError), open(url, 'w') as file:\n    json.dump(bad, file)",
+    "with, bytes": "with contextlib.suppress(TypeError), open(url, 'wb') as file:\n    file.write(b'{')\n    file.write(1)",
+    "with, appended": "with contextlib.suppress(TypeError), open(url, 'a') as file:\n    json.dump(bad, file)",
+    "with, updated": "with contextlib.suppress(TypeError), open(url, 'r+') as file:\n    json.dump(bad, file)",
+    "with, much": "with contextlib.suppress(TypeError), open(url, 'w') as file:\n    file.write('x' * 100000)\n    raise TypeError",
+    "with, interrupted": "with contextlib.suppress(KeyboardInterrupt), open(url, 'w') as file:\n    file.write('{')\n    raise KeyboardInterrupt",
+    "with, in an exit stack": "with contextlib.suppress(TypeError), contextlib.ExitStack() as stack:\n"
+    "    json.dump(bad, stack.enter_context(open(url, 'w')))",
+    "with, in a generator that is closed": "once = lines()\nnext(once)\nonce.send('{')\nonce.close()",
+    "with, in a generator that is dropped": "once = lines()\nnext(once)\nonce.send('{')\ndel once",
+    "with, in a generator that fails": "once = lines()\nnext(once)\nonce.send('{')\nwith contextlib.suppress(KeyError): once.throw(KeyError())",
+}
+FAILED_AT_EXIT: Dict[str, str] = {
+    "with, in a daemon thread": "def f():\n    with open(url, 'w') as file:\n        file.write('{')\n        begun.set()\n"
+    "        threading.Event().wait()\nbegun = threading.Event()\nthreading.Thread(target=f, daemon=True).start()\nbegun.wait()",
+    "with, at exit": "with open(url, 'w') as file:\n    file.write('{')\n    sys.exit(1)",
+    "with, uncaught": "with open(url, 'w') as file:\n    json.dump(bad, file)",
+}
+CASES = {**CLOSED, **DROPPED, **AS_IT_IS, **AT_EXIT, **FAILED, **FAILED_AT_EXIT}
+CONTENTS = {
+    **dict.fromkeys([*CLOSED, *DROPPED, *AT_EXIT], "{}"),
+    **dict.fromkeys(AS_IT_IS, HALF),
+    **dict.fromkeys([*FAILED, *FAILED_AT_EXIT], OLD),
+    "updated": "{}       ",
+}
 PROGRAM = """
 import json, sys
 prelude, cases = json.loads(sys.argv[1])
@@ -74,31 +104,100 @@ for name, code in cases.items():
 """
 
 
-def pythons() -> List[str]:
-    """This interpreter, and one of each other version from 3.7 on that pyenv has: their bytecodes differ."""
-    found = {sys.version_info[1]: sys.executable}
-    for python in sorted(Path.home().glob(".pyenv/versions/3.*/bin/python")):
-        found.setdefault(int(python.parts[-3].split(".")[1]), str(python))
-    return [python for minor, python in found.items() if minor >= 7]
-
-
 @pytest.mark.parametrize("python", pythons(), ids=lambda python: "-".join(Path(python).parts[-3:-2]))
-def test_what_an_exception_cut_short_is_not_uploaded(tmp_path: Path, python: str) -> None:
-    everything = {**WHOLE, **HALF}
-    runs = [{name: code for name, code in everything.items() if name not in AT_THE_END}]
-    runs += [{name: everything[name]} for name in AT_THE_END]
+def test_what_nobody_closes_is_uploaded_and_what_a_with_gave_up_is_not(tmp_path: Path, python: str) -> None:
+    runs = [{name: CASES[name] for name in [*CLOSED, *DROPPED, *AS_IT_IS, *FAILED]}]
+    runs += [{name: CASES[name]} for name in [*AT_EXIT, *FAILED_AT_EXIT]]
     bucket = tmp_path / "bucket"
     bucket.mkdir()
-    environ = {"PYTHONPATH": str(ROOT / "ma_boot" / "for_training")}
-    environ["PATH_MAPPING_OBS_ROOT"] = str(tmp_path)
+    environ = {"PYTHONPATH": str(ROOT / "ma_boot" / "for_training"), "PATH_MAPPING_OBS_ROOT": str(tmp_path)}
+    environ["PYTHONDONTWRITEBYTECODE"] = "1"
     said = ""
     for cases in runs:
         for name in cases:
-            (bucket / name).write_text("as it was")
-        argv = [python, "-c", PROGRAM, json.dumps([PRELUDE, cases])]
+            (bucket / name).write_text(OLD)
+        argv = [python, "-W", "default::ResourceWarning", "-c", PROGRAM, json.dumps([PRELUDE, cases])]
         done = subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=110, check=False)
         said += done.stderr
-    stored = {name: (bucket / name).read_text() for name in everything}
-    assert stored == {**dict.fromkeys(WHOLE, "{}"), **dict.fromkeys(HALF, "as it was")}, said
-    warned = {name for name in everything if f"obs://bucket/{name} was not uploaded" in said}
-    assert warned == set(HALF), said
+    assert {name: (bucket / name).read_text() for name in CASES} == CONTENTS, said
+    dropped = {*DROPPED, *AS_IT_IS, *AT_EXIT}
+    expected = {
+        "never closed; it is uploaded": dropped - {"detached"},  # its text was uploaded when it was detached
+        "ResourceWarning": {*dropped, "with, in a daemon thread"},
+        "was not uploaded: its `with` block": {*FAILED, *FAILED_AT_EXIT},
+    }
+    lines = said.splitlines()
+    for words, names in expected.items():
+        assert {
+            name
+            for name in CASES
+            if any(f"obs://bucket/{name} was" in line and words in line for line in lines)
+        } == names, said
+
+
+def run(server: ObsServer, python: str, program: str) -> subprocess.CompletedProcess[str]:
+    argv = [python, "-W", "ignore", "-c", program]
+    return subprocess.run(
+        argv, env=environment(server), capture_output=True, text=True, timeout=110, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    "python",
+    [python for python in pythons() if not {"3.7", "3.8", "3.9"} & {part[:3] for part in Path(python).parts}],
+    ids=lambda python: "-".join(Path(python).parts[-3:-2]),
+)
+def test_a_large_file_is_uploaded_at_exit(obs: ObsServer, python: str) -> None:
+    """In parts, by threads: Python 3.12 starts none once the interpreter ends."""
+    program = "import path_mapping as mox; file = mox.file.File('obs://bucket/large', 'wb'); file.write(bytes(70 << 20))"
+    done = run(obs, python, program)
+    assert done.returncode == 0, done.stderr
+    program = "import path_mapping as mox; print(mox.file.get_size('obs://bucket/large'))"
+    assert run(obs, sys.executable, program).stdout == f"{70 << 20}\n", done.stderr
+
+
+@pytest.mark.parametrize("end", ["del file", ""])
+def test_a_dropped_file_that_cannot_be_uploaded_says_so(obs: ObsServer, end: str) -> None:
+    obs.faults.append(ObsFault("403", "PUT"))
+    program = (
+        f"import path_mapping as mox; file = mox.file.File('obs://bucket/x', 'w'); file.write('x'); {end}"
+    )
+    done = run(obs, sys.executable, program)
+    assert "obs://bucket/x was not uploaded: writing obs://bucket/x: HTTP 403" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_what_does_not_fit_into_the_temporary_file_is_not_uploaded(obs: ObsServer) -> None:
+    program = """
+import resource, signal, path_mapping as mox
+mox.file.write("obs://bucket/x", "good")
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+for mode in ("w", "wb"):
+    file = mox.file.File("obs://bucket/x", mode)
+    file.write("x" * 2000 if mode == "w" else b"x" * 2000)
+    try:
+        file.close()
+    except OSError as error:
+        print(error.errno, mox.file.read("obs://bucket/x"))
+file = mox.file.File("obs://bucket/x", "w")
+file.write("x" * 2000)
+del file
+print(mox.file.read("obs://bucket/x"))
+"""
+    done = run(obs, sys.executable, program)
+    assert done.stdout == "27 good\n27 good\ngood\n", done.stderr
+    assert done.stderr.count("x was not uploaded: not all of it could be written") == 3
+
+
+def test_a_program_that_is_killed_replaces_nothing(obs: ObsServer) -> None:
+    program = """
+import os, signal, path_mapping as mox
+mox.file.write("obs://bucket/x", "good")
+file = mox.file.File("obs://bucket/x", "w")
+file.write("half" * 10000)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    assert run(obs, sys.executable, program).returncode == -signal.SIGKILL
+    read = "import path_mapping as mox; print(mox.file.read('obs://bucket/x'))"
+    assert run(obs, sys.executable, read).stdout == "good\n"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Dict, Iterator, List
@@ -128,7 +130,7 @@ class TestEverywhere:
             assert file.size() == 13
             assert (file.name, file.mode, file.readable(), file.seekable()) == (
                 f"{base}/lines",
-                mode,
+                mode.replace("br", "rb"),
                 True,
                 True,
             )
@@ -286,6 +288,95 @@ class TestUrls:
             mox.file.copy_parallel(where, str(tmp_path / "in"))
         assert not [path for method, path in obs.requests if path == "/bucket/base/x"]
 
+    @pytest.mark.parametrize("mode", ["r+", "+r", "rb+", "+br"])
+    def test_what_was_only_read_is_not_uploaded(self, obs_base: str, obs: ObsServer, mode: str) -> None:
+        mox.file.write(f"{obs_base}/x", "old")
+        obs.seen.clear()
+        with mox.file.File(f"{obs_base}/x", mode) as file:
+            file.read()
+            file.seek(0)
+            file.flush()
+        assert [one.method for one in obs.seen if one.method != "HEAD"] == ["GET"]
+
+    def test_a_place_in_a_text_is_no_upload(self, obs_base: str, obs: ObsServer) -> None:
+        obs.seen.clear()
+        with mox.file.File(f"{obs_base}/x", "w") as file:
+            for number in range(5):
+                file.write("line\n")
+                assert (file.tell(), file.size()) == (5 * number + 5, 5 * number + 5)
+            file.seek(0)
+            file.truncate(5)
+        assert [one.method for one in obs.seen].count("PUT") == 1
+        assert mox.file.read(f"{obs_base}/x") == "line\n"
+
+    def test_objects_are_copied_by_one_request_each(self, obs_base: str, obs: ObsServer) -> None:
+        keys = [f"{number:02}" for number in range(20)]
+        for key in keys:
+            mox.file.write(f"{obs_base}/from/{key}", key)
+        obs.seen.clear()
+        mox.file.copy_parallel(f"{obs_base}/from", f"{obs_base}/to")
+        assert [method for method, _ in obs.requests if method != "GET"] == ["PUT"] * 20
+        assert len(obs.seen) == 22, "two listings"
+        assert [mox.file.read(f"{obs_base}/to/{key}") for key in keys] == keys
+
+    def test_objects_are_copied_in_parallel(self, obs_base: str, obs: ObsServer) -> None:
+        for number in range(20):
+            mox.file.write(f"{obs_base}/from/{number:02}", "x")
+        obs.faults.append(ObsFault("hang", "PUT", "to/00", times=1))
+        with ThreadPoolExecutor(1) as pool:
+            copying = pool.submit(mox.file.copy_parallel, f"{obs_base}/from", f"{obs_base}/to")
+            try:
+                while len(mox.file.list_directory(obs_base, recursive=True, skip_dir=True)) < 39:
+                    assert not copying.done()
+            finally:
+                obs.release.set()
+        copying.result()
+        assert len(mox.file.list_directory(f"{obs_base}/to")) == 20
+
+    def test_a_copy_that_is_refused_ends_all(self, obs_base: str, obs: ObsServer) -> None:
+        for number in range(100):
+            mox.file.write(f"{obs_base}/from/{number:02}", "x")
+        obs.faults.append(ObsFault("403", "PUT", "to/0"))
+        obs.seen.clear()
+        with pytest.raises(mox.file.MoxFileRespException, match="HTTP 403"):
+            mox.file.copy_parallel(f"{obs_base}/from", f"{obs_base}/to")
+        assert len(obs.seen) < 100
+
+    def test_directories_are_deleted_a_thousand_objects_at_a_time(
+        self, obs_base: str, obs: ObsServer
+    ) -> None:
+        odd = ["a b+%&<>\"'ü中.", "end ", "tab\t", "line\r\n", "\x01"]
+        names = [*odd, *(f"{number:04}" for number in range(1005))]
+        for name in names:
+            own_store.store().store.write_bytes("bucket", f"base/d/{name}", b"")
+        mox.file.write(f"{obs_base}/kept", "x")
+        obs.seen.clear()
+        mox.file.remove(f"{obs_base}/d", recursive=True)
+        assert mox.file.list_directory(obs_base, recursive=True) == ["kept"]
+        sent = [(one.method, one.query) for one in obs.seen if one.method in ("POST", "DELETE")]
+        assert sorted((method for method, _ in sent), reverse=True) == [
+            "POST",
+            "POST",
+            "DELETE",
+            "DELETE",
+            "DELETE",
+        ]
+
+    def test_a_rename_deletes_by_one_request(self, obs_base: str, obs: ObsServer) -> None:
+        for number in range(20):
+            mox.file.write(f"{obs_base}/d/{number:02}", "x")
+        obs.seen.clear()
+        mox.file.rename(f"{obs_base}/d", f"{obs_base}/e")
+        methods = [one.method for one in obs.seen]
+        assert (methods.count("POST"), methods.count("DELETE")) == (1, 0)
+        assert mox.file.list_directory(obs_base) == ["e"]
+
+    def test_a_bulk_deletion_that_is_refused_raises(self, obs_base: str, obs: ObsServer) -> None:
+        mox.file.write(f"{obs_base}/d/x", "x")
+        obs.faults.append(ObsFault("403", "POST", "delete"))
+        with pytest.raises(Refused, match="HTTP 403"):
+            mox.file.remove(f"{obs_base}/d", recursive=True)
+
     def test_a_local_file_behaves_as_with_open(self, tmp_path: Path) -> None:
         with mox.file.File(str(tmp_path / "f"), "w") as file:
             assert file.write("x") == 1
@@ -330,6 +421,44 @@ class TestUrls:
         )
         mox.file.write("obs://bucket/auth", "x")
         assert mox.file.exists("obs://bucket/auth")
+
+    @pytest.mark.parametrize("others", ["file", "token", "file and token"])
+    def test_set_auth_wins_over_all_credentials_of_the_environment(
+        self, obs_base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: str
+    ) -> None:
+        monkeypatch.setenv("OBS_ACCESS_KEY_ID", "AKOTHER")
+        monkeypatch.setenv("OBS_CREDENTIALS_WAIT", "0")
+        if "token" in others:
+            monkeypatch.setenv("OBS_SECURITY_TOKEN", "TOKENOTHER")
+        if "file" in others:
+            keys = {"access": "AKFILE", "secret": "SKFILE", "securitytoken": "TOKENFILE"}
+            (tmp_path / "keys.json").write_text(json.dumps({"credential": keys}))
+            monkeypatch.setenv("OBS_CREDENTIALS_FILE", str(tmp_path / "keys.json"))
+        with pytest.raises(Refused):
+            mox.file.exists(f"{obs_base}/x")
+        mox.file.set_auth(ak="AKPLANTED", sk="SKPLANTED")
+        mox.file.write(f"{obs_base}/x", "x")
+        assert mox.file.read(f"{obs_base}/x") == "x"
+
+    def test_a_server_alone_leaves_the_credentials_of_the_environment(
+        self, obs: ObsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        keys = {"access": "AKPLANTED", "secret": "SKPLANTED", "securitytoken": "TOKENPLANTED"}
+        (tmp_path / "keys.json").write_text(json.dumps({"credential": keys}))
+        monkeypatch.setenv("OBS_CREDENTIALS_FILE", str(tmp_path / "keys.json"))
+        mox.file.set_auth(server=obs.url.partition("://")[2], is_secure=False)
+        mox.file.write("obs://bucket/auth", "x")
+        assert mox.file.exists("obs://bucket/auth")
+
+    def test_set_auth_reaches_threads_that_have_a_store(
+        self, obs_base: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("OBS_ACCESS_KEY_ID", "AKOTHER")
+        with ThreadPoolExecutor(1) as pool:
+            with pytest.raises(Refused):
+                pool.submit(mox.file.exists, f"{obs_base}/x").result()
+            mox.file.set_auth(ak="AKPLANTED", sk="SKPLANTED")
+            assert not pool.submit(mox.file.exists, f"{obs_base}/x").result()
 
     def test_shift_takes_only_os_and_mox(self) -> None:
         with pytest.raises(ValueError, match="expected shift"):

@@ -9,7 +9,7 @@ from typing import Callable, Iterator
 import pytest
 
 from path_mapping.errors import CredentialsMissing, NotFound, Refused, Unreachable
-from path_mapping.stores import Store, open_store
+from path_mapping.stores import FileStore, Store, open_store
 from path_mapping.wire.obs_responses import error_of_status
 from tests.conftest import CREDENTIALS
 from tests.functional.transfer.test_stores import put
@@ -18,6 +18,15 @@ from tests.transfers import obs_store
 
 def keys(store: Store, prefix: str = "") -> Iterator[str]:
     return (found.key for found in store.list("bucket", prefix))
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", bytes(range(256)) * 9000])
+def test_bytes_are_written_without_a_file(store: FileStore, tmp_path: Path, content: bytes) -> None:
+    put(store, "doc", b"earlier", tmp_path)
+    store.write_bytes("bucket", "doc", content)
+    assert b"".join(store.read("bucket", "doc")) == content
+    store.write_bytes("bucket", "deeper/doc", content)
+    assert b"".join(store.read("bucket", "deeper/doc")) == content
 
 
 def test_writing_again_replaces_an_object(store: Store, tmp_path: Path) -> None:

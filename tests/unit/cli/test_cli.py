@@ -6,8 +6,7 @@ from typing import Dict, List
 
 import click
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from ma_boot.cli.app import main
 from ma_boot.cli.options import from_environment
@@ -22,6 +21,7 @@ from ma_boot.node.request import BootRequest, as_options, boot_command, requeste
 from ma_boot.node.run_phase import RunOptions
 from ma_boot.platforms import PLATFORMS
 from ma_boot.rank_table import PRODUCTS
+from ma_boot.redact import remember_secrets
 from ma_boot.transfers.mapping import TransferOptions
 
 
@@ -77,9 +77,10 @@ def test_all_that_does_not_go_together_is_said_at_once(capfd: pytest.CaptureFixt
 
 def test_a_variable_has_the_requirements_of_its_option(capfd: pytest.CaptureFixture[str]) -> None:
     assert (
-        main(["--runner", "docker", "--image", "i", "x"], {"MABOOT_LOCAL": "1", "MABOOT_INPUT": "a=b"}) == 64
+        main(["--runner", "docker", "--image", "i", "x"], {"MABOOT_LOCAL": "1", "MABOOT_SANDBOX": "bwrap"})
+        == 64
     )
-    assert "MABOOT_INPUT: only with --runner process." in capfd.readouterr().err
+    assert "MABOOT_SANDBOX: only with --runner process." in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["--version"]])
@@ -184,6 +185,7 @@ SECONDS_ABOVE_0 = st.floats(0.001, 1e6)
             rendezvous=st.sampled_from(["rank-table", "mindspore"]),
             rendezvous_port=st.none() | st.integers(1, 65535),
             per_node=st.booleans(),
+            per_device=st.booleans(),
             workdir=st.sampled_from(["shared", "per-rank"]),
             copy_code=st.lists(TEXT).map(tuple),
             device_id=st.sampled_from(["logical", "physical"]),
@@ -203,6 +205,7 @@ SECONDS_ABOVE_0 = st.floats(0.001, 1e6)
             metrics_port=st.none() | st.sampled_from(["0", "127.0.0.1:9400", "[::1]:65535"]),
             channel_port=st.integers(1, 65535),
         ),
+        script=st.none(),
     )
 )
 def test_a_request_survives_the_way_through_a_command_line(request: BootRequest) -> None:
@@ -222,6 +225,6 @@ def test_the_boot_command_has_what_differs_from_the_defaults_and_no_secret() -> 
     request = requested(
         ("train.py", "--lr", "0.1", "--token", "abc"), parsed(["--stop-timeout", "5", "x.py"], {})
     )
-    environ = {"MY_SECRET": "planted-0815"}
-    assert boot_command(request, environ) == "ma_boot --stop-timeout 5.0 train.py --lr 0.1 --token '******'"
-    assert shown(["--local", "train.py", "planted-0815"], environ) == "ma_boot --local train.py ******"
+    remember_secrets({"MY_SECRET": "planted-0815"}, afresh=True)
+    assert boot_command(request) == "ma_boot --stop-timeout 5.0 train.py --lr 0.1 --token '******'"
+    assert shown(["--local", "train.py", "planted-0815"]) == "ma_boot --local train.py '******'"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import List, Optional, Tuple
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from ma_boot.environment.command_words import PROGRAMS, Script, command_parts
 

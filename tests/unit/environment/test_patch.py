@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Dict
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from ma_boot.environment.patch import applied, difference, put_first, without
 

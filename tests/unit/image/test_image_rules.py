@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any, List, Tuple
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from ma_boot import __version__
 from ma_boot.image.check import CheckedImage, ImageRejected, findings_json, findings_text, reject_errors

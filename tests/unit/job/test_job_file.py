@@ -5,10 +5,19 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from ma_boot.job import KEYS, Answers, JobFile, first_job_file, form_problems, overridden, parse_job
+from ma_boot.job import (
+    KEYS,
+    Answers,
+    JobFile,
+    first_job_file,
+    form_problems,
+    overridden,
+    parse_job,
+    request_body,
+    shown_body,
+)
 from ma_boot.job.job_file import JobChannel
 from path_mapping.mapping import ObsUrl
 
@@ -137,11 +146,98 @@ def test_all_mistakes_are_said_at_once_with_their_lines() -> None:
         ("environment: {" + ", ".join(f"A{i}: 1" for i in range(101)) + "}", "found 101 variables"),
         ("environment: {A: x}\nsecrets: [A]", "line 2: secrets: A has a value in `environment`, too"),
         ('command: [train.py, "a\\nb"]', "found a line break"),
+        ("environment: {A: " + "9" * 5000 + "}", "line 1: not YAML: found 999"),
+        ("environment: {A: 0." + "3" * 90 + "}", "line 1: environment: A: found 0.333"),
+        ('environment: {A: "\\ud800"}', "line 1: environment: A: found '\\ud800', expected"),
+        ('environment: {A: "a\\0b"}', "line 1: environment: A: found 'a\\x00b', expected"),
+        ("nodes: !!int abc", "line 1: not YAML: found abc, expected"),
         ("parameters: {'a b': 1}", "expected a name of letters"),
     ],
 )
 def test_mistake(text: str, problem: str) -> None:
     assert problem in "\n".join(told(text))
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("5", "request: found 5"),
+        ("[1]", "request: found a list"),
+        ("2026-01-01", "request: found 2026-01-01"),
+        (".nan", "request: found .nan"),
+        ("{algorithm: 5}", "request: algorithm: found a number, expected fields"),
+        ("{algorithm: null}", "request: algorithm: found null, expected fields"),
+        ("{metadata: x}", "request: metadata: found a text, expected fields"),
+        ("{metadata: {name: null}}", "request: metadata: name: found null, expected a text"),
+        ("{spec: [x]}", "request: spec: found a list, expected fields"),
+        ("{spec: {x: 2026-01-01}}", "request: spec: x: found 2026-01-01"),
+        ("{spec: {x: .nan}}", "request: spec: x: found .nan"),
+        ("{spec: {x: [-.inf]}}", "request: spec: x: found -.inf"),
+        ("{spec: {x: " + "9" * 5000 + "}}", "not YAML: found 999"),
+        ("{spec: {x: " + "9" * 30 + "}}", "request: spec: x: found 999"),
+        ("{spec: {x: 0x" + "f" * 5000 + "}}", "request: spec: x: found 0xfff"),
+        ("{spec: {x: 1:30}}", "request: spec: x: found 1:30"),
+        ("{spec: {x: 010}}", "request: spec: x: found 010"),
+        ("{spec: {x: 0x_}}", "not YAML: found 0x_"),
+        ("{spec: {x: 2026-13-45}}", "not YAML: found 2026-13-45"),
+        ('{spec: {x: "\\ud800"}}', "request: spec: x: found '\\ud800'"),
+        ('{spec: {"\\ud800": x}}', "request: spec: found '\\ud800', expected a name"),
+        ("{algorithm: {parameters: [5]}}", "request: algorithm: parameters: expected `name"),
+        ("{algorithm: {parameters: [{value: 1}]}}", "request: algorithm: parameters: expected `name"),
+        ("{algorithm: {parameters: [{name: 5}]}}", "request: algorithm: parameters: expected `name"),
+        (
+            "{algorithm: {environments: [1]}}",
+            "request: algorithm: environments: found a list, expected fields",
+        ),
+        (
+            "{algorithm: {environments: {A: 1}}}",
+            "request: algorithm: environments: A: found a number, expected a text",
+        ),
+        ("{null: 2}", "request: found null, expected a name"),
+        ("{[a]: 2}", "request: found a list, expected a name"),
+        ("{2026-01-01: 2}", "request: found 2026-01-01, expected a name"),
+        ("{a: !!python/object/apply:os.system ['echo x']}", "found the tag"),
+        ("{a: !!python/name:os.system }", "could not determine a constructor"),
+        ("{a: !x [y]}", "found the tag !x"),
+        ("{a: !!set {y, z}}", "found the tag"),
+        ("{a: !!bool maybe}", "not YAML: found maybe, expected a value of its tag"),
+        ("{a: !!timestamp x}", "not YAML: found x, expected a value of its tag"),
+        ("{a: !!int ''}", "expected a value of its tag"),
+        ("{a: &x {b: c}, d: *x}", "found an alias"),
+        ("{<<: {a: b}, c: d}", "merge"),
+        ("{a: 1, a: 2}", "request: a: is already on line"),
+        ("{1: 2, '1': 3}", "request: 1: is already on line"),
+        ("{a: " + "[" * 5000 + "]" * 5000 + "}", "not YAML: nested too deeply"),
+        ("{a: " + "[" * 500 + "]" * 500 + "}", "not YAML: nested too deeply"),
+    ],
+)
+def test_an_odd_value_of_the_request_is_an_error_with_its_line(value: str, problem: str) -> None:
+    (text, *more) = told(f"name: x\nrequest: {value}\n")
+    assert text.startswith("line 2: ")
+    assert problem in text
+    assert more == []
+
+
+@pytest.mark.parametrize(
+    ("value", "request_part"),
+    [
+        ("{1: 2, true: -3}", {"1": 2, "true": -3}),
+        (
+            "{a: 0.10, b: yes, c: null, d: '1:30', e: \"2026-01-01\"}",
+            {"a": 0.1, "b": True, "c": None, "d": "1:30", "e": "2026-01-01"},
+        ),
+        ("{a: !!str 5, b: &x [1, [2, []]]}", {"a": "5", "b": [1, [2, []]]}),
+        (
+            "{algorithm: {environments: {TOKEN: '1'}, parameters: [{name: a, value: 1}]}}",
+            {"algorithm": {"environments": {"TOKEN": "1"}, "parameters": [{"name": "a", "value": 1}]}},
+        ),
+    ],
+)
+def test_a_value_of_the_request_is_sent_as_it_is(value: str, request_part: object) -> None:
+    job, problems = parse_job(f"request: {value}")
+    assert [*problems, *form_problems(job)] == []
+    assert job.request == request_part
+    shown_body(request_body(job, "x", ObsUrl("bucket", ""), {}), {})
 
 
 def test_an_image_may_be_written_with_its_registry() -> None:

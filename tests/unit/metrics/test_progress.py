@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Optional, Tuple
+import time
+from typing import Callable, Iterator, Optional, Tuple
 
 import pytest
 
-from ma_boot.metrics.patterns import given
+from ma_boot.metrics.pattern_search import PatternSearch
+from ma_boot.metrics.patterns import KNOWN, Pattern, given
 from ma_boot.metrics.progress import Reading, TrainingProgress
 
 Expected = Tuple[Optional[int], Optional[float], Optional[float]]  # step, step time, loss
@@ -130,11 +132,22 @@ def test_an_incomplete_line_is_left_to_the_next_look() -> None:
     assert progress.read(len(text), text[progress.position :], 2.0).loss == 2.4567
 
 
-def test_the_rest_of_a_line_whose_beginning_is_lost_is_no_line() -> None:
+Searched = Callable[[Pattern], TrainingProgress]
+
+
+@pytest.fixture
+def searched() -> Iterator[Searched]:
+    """Progress with a pattern of the user's."""
+    search = PatternSearch(pytest.fail)
+    yield lambda pattern: TrainingProgress((pattern,), search.last_value)
+    search.close()
+
+
+def test_the_rest_of_a_line_whose_beginning_is_lost_is_no_line(searched: Searched) -> None:
     text = b"3.0\nx\n"
-    own = (given("loss=([0-9.]+)"),)
-    assert TrainingProgress(own).read(len(text), text, 1.0).loss == 3.0
-    assert TrainingProgress(own).read(1000, text, 1.0).loss is None
+    own = given("loss=([0-9.]+)")
+    assert searched(own).read(len(text), text, 1.0).loss == 3.0
+    assert searched(own).read(1000, text, 1.0).loss is None
 
 
 def test_a_line_without_end_does_not_stay_forever() -> None:
@@ -153,20 +166,21 @@ def test_a_line_without_end_does_not_stay_forever() -> None:
         ("step_time=took ([0-9.]+) s", b"took 0.5 s\n", Reading(step_time=0.5)),
         ("step_time_ms=took ([0-9.]+) ms", b"took 500 ms\n", Reading(step_time=0.5)),
         ("lr=lr ([0-9.e-]+)", b"lr 1e-4\n", Reading(values={"lr": 1e-4})),
+        ("step=it (\\S+)", b"it nan\n", Reading()),
+        ("loss=(?:(a|b)+,)+ (?P<v>[0-9]+)", b"ab,b, 7\n", Reading()),
+        ("loss=(?:(?:a|b)+,)+ ([0-9]+)", b"ab,b, 7\n", Reading(loss=7.0)),
         ("lr=lr (\\S+)", b"lr 1e-4\nlr none\n", Reading(values={"lr": 1e-4})),
     ],
 )
-def test_own_patterns(pattern: str, line: bytes, expected: Reading) -> None:
-    assert TrainingProgress((given(pattern),)).read(len(line), line, 1.0) == expected
+def test_own_patterns(searched: Searched, pattern: str, line: bytes, expected: Reading) -> None:
+    assert searched(given(pattern)).read(len(line), line, 1.0) == expected
 
 
-def test_an_own_pattern_replaces_what_is_known_of_its_name() -> None:
+def test_an_own_pattern_replaces_what_is_known_of_its_name(searched: Searched) -> None:
     text = b"total 9.0\nepoch: 1 step: 2, loss is 2.0\n"
-    assert TrainingProgress((given("loss=total ([0-9.]+)"),)).read(len(text), text, 1.0) == Reading(
-        2, None, 9.0
-    )
+    assert searched(given("loss=total ([0-9.]+)")).read(len(text), text, 1.0) == Reading(2, None, 9.0)
     other = b"epoch: 1 step: 2, loss is 2.0\n"
-    assert TrainingProgress((given("loss=total ([0-9.]+)"),)).read(len(other), other, 1.0) == Reading(2)
+    assert searched(given("loss=total ([0-9.]+)")).read(len(other), other, 1.0) == Reading(2)
 
 
 @pytest.mark.parametrize(
@@ -177,10 +191,8 @@ def test_an_own_pattern_replaces_what_is_known_of_its_name() -> None:
         ("a loss=x", "expected NAME=REGEX"),
         ("loss=", "expected NAME=REGEX"),
         ("loss=([0-9", "is no regular expression"),
-        ("loss=(a+)+b", "repeats a group"),
-        ("loss=(a|b)*b", "repeats a group"),
-        ("loss=(a|b){2,}b", "repeats a group"),
-        ("loss=.*a.*b.*c.*d.*e", "more than 4 repetitions"),
+        ("loss=a{99999999999}", "is no regular expression"),
+        ("loss=" + "(" * 10_000 + ")" * 10_000, "is no regular expression"),
     ],
 )
 def test_what_is_no_pattern_is_refused(text: str, wrong: str) -> None:
@@ -189,7 +201,36 @@ def test_what_is_no_pattern_is_refused(text: str, wrong: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["loss=\\(x\\)+ ([0-9]+)", "loss=[()*+]+ ([0-9]+)", "loss=(-)?([0-9]+)", "loss=[]+]+"]
+    ("pattern", "line"),
+    [("acc=.*,.*,.*,.*;", b"," * 480), ("acc=(a+)+b", b"a" * 480), ("acc=(?:a|aa)+$", b"a" * 480 + b"b")],
 )
-def test_what_only_looks_like_a_repeated_group_is_not_refused(text: str) -> None:
-    given(text)
+def test_a_pattern_that_takes_too_long_is_dropped_and_costs_the_others_nothing(
+    pattern: str, line: bytes
+) -> None:
+    said: list[str] = []
+    search = PatternSearch(said.append)
+    own = (given(pattern), given("loss=total ([0-9.]+)"))
+    progress, text = TrainingProgress(own, search.last_value), line + b"\ntotal 3.5\n"
+    assert progress.read(len(text), text, 1.0).loss == 3.5
+    assert progress.read(2 * len(text), text, 2.0).loss == 3.5
+    search.close()
+    assert said == [
+        f"--metric acc is no longer looked for: a search for {pattern[4:]} took more than 0.1 s of CPU time"
+    ]
+
+
+@pytest.mark.parametrize("filling", [b"1", b" ", b"1:", b".", b"[", b"1/", b"|", b"e"])
+def test_whatever_is_printed_the_known_lines_take_little_time(filling: bytes) -> None:
+    """64 KiB of one thing after each part of each expression: quadratic time would be 20 s and more."""
+    printed = [
+        b"epoch: 2 step: 5, loss is ", b"per step time: ", b"{ Epoch:[  1/  2], step:[  120/  500], loss: ",
+        b"per_step_time: ", b" iteration  5/ 10 |", b"elapsed time per iteration (ms): ", b"| lm loss: ",
+        b"{'loss': ", b"| 7/10 [00:01<00:02,  1.5s/it", b"| 7/10 [00:01<00:02,  1.5it/s",
+    ]  # fmt: skip
+    assert len(printed) == len(KNOWN)
+    began = time.process_time()
+    for start, pattern in zip(printed, KNOWN):
+        for cut in range(len(start) + 1):
+            text = pattern.marker + b"\n" + start[:cut] + filling * (65536 // len(filling)) + b"\n"
+            list(pattern.expression.finditer(text))
+    assert time.process_time() - began < 10

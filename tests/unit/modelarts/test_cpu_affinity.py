@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Sequence, Tuple
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from ma_boot.modelarts.cpu_affinity import Machine, bound_cores, cores_of, read_machine
 

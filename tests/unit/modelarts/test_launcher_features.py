@@ -6,8 +6,7 @@ import json
 from typing import Dict
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from ma_boot.launch import LaunchOptions, Node, Placement, plan_launch
 from ma_boot.launch.diagnosis import diagnosis

@@ -6,8 +6,7 @@ import math
 from typing import Dict, List, Optional, Tuple
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from path_mapping.errors import Unreachable
 from path_mapping.stores import RIGHT, UNKNOWN, UNSURE, WRONG, ContentMatch

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes.util
+import fcntl
 import os
 import resource
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Iterator, List, Optional
 
@@ -25,6 +27,7 @@ from path_mapping.localfs import (
     chunks,
     contained,
     crc64,
+    host_mark,
     is_locked,
     is_temporary,
     leftovers,
@@ -33,13 +36,14 @@ from path_mapping.localfs import (
     read_mark,
     state_of,
     stem_of,
+    unfinished,
     unsafe,
     write_all,
     write_verified,
 )
 from path_mapping.localfs.checksums import _lzma_crc64, by_liblzma
 from path_mapping.localfs.marks import FileMark
-from path_mapping.localfs.unfinished import lock
+from path_mapping.localfs.unfinished import _are_local, lock
 from tests.requirement import unavailable
 
 ROOT = Path(__file__).parents[3]
@@ -122,18 +126,21 @@ class TestUnfinishedFiles:
         before = os.umask(0)
         try:
             temporary, file = opened.create("a")
-            resumed = opened.resume(".b.0123456789abcdef.ma_part")
+            common, other = opened.create("b", ".b.0123456789abcdef.ma_part")
         finally:
             os.umask(before)
         assert is_temporary(temporary)
-        for name, descriptor in ((temporary, file), (".b.0123456789abcdef.ma_part", resumed)):
+        assert common == ".b.0123456789abcdef.ma_part"
+        with pytest.raises(FileExistsError):
+            opened.create("b", common)
+        for name, descriptor in ((temporary, file), (common, other)):
             path = tmp_path / "in" / name
             assert mode(path) == 0o640
             assert is_locked(str(path))
             assert list(leftovers(str(tmp_path / "in"))) == []
             os.write(descriptor, b"content")
             assert os.pread(descriptor, 7, 0) == b"content"
-        for descriptor in (file, resumed):
+        for descriptor in (file, other):
             os.close(descriptor)
         assert not is_locked(str(tmp_path / "in" / temporary))
         assert len(list(leftovers(str(tmp_path / "in")))) == 2
@@ -143,19 +150,96 @@ class TestUnfinishedFiles:
     ) -> None:
         name = ".a.0123456789abcdef.ma_part"
         (tmp_path / "in" / name).write_bytes(b"half")
-        file = opened.resume(name)
+        file = opened.resume(name, 4)
+        assert file is not None
         assert os.pread(file, 10, 0) == b"half"
+        opened.settle(name, "a", file)
         os.close(file)
-        opened.settle(name, "a")
         assert [path.name for path in (tmp_path / "in").iterdir()] == ["a"]
         opened.discard(name)
+
+    def test_one_of_another_size_is_removed(self, tmp_path: Path, opened: TargetDir) -> None:
+        name = ".a.0123456789abcdef.ma_part"
+        (tmp_path / "in" / name).write_bytes(b"half")
+        assert opened.resume(name, 5) is None
+        assert list((tmp_path / "in").iterdir()) == []
+        assert opened.resume(name, 5) is None
+
+    def test_one_that_is_locked_is_left_alone(self, tmp_path: Path, opened: TargetDir) -> None:
+        name = ".a.0123456789abcdef.ma_part"
+        with (tmp_path / "in" / name).open("wb") as file:
+            assert lock(file.fileno())
+            assert opened.resume(name, 0) is None
+            assert opened.resume(name, 7) is None
+        assert (tmp_path / "in" / name).exists()
+
+    def test_one_that_lost_its_name_before_it_was_locked_is_not_resumed(
+        self, tmp_path: Path, opened: TargetDir, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        name = ".a.0123456789abcdef.ma_part"
+        (tmp_path / "in" / name).write_bytes(b"whole")
+
+        def moved_before(file: int, operation: int) -> None:
+            (tmp_path / "in" / name).rename(tmp_path / "in" / "a")
+
+        monkeypatch.setattr(fcntl, "flock", moved_before)
+        assert opened.resume(name, 5) is None
+        assert (tmp_path / "in" / "a").read_bytes() == b"whole"
+
+    @pytest.mark.parametrize("replaced", [True, False])
+    def test_one_that_another_process_took_does_not_move_into_place(
+        self, tmp_path: Path, opened: TargetDir, replaced: bool
+    ) -> None:
+        temporary, file = opened.create("a")
+        (tmp_path / "in" / temporary).rename(tmp_path / "in" / "a")
+        if replaced:
+            (tmp_path / "in" / temporary).write_bytes(b"of another process")
+        with pytest.raises(FileNotFoundError, match="another process took the unfinished file"):
+            opened.settle(temporary, "a", file)
+        os.close(file)
+        assert (tmp_path / "in" / "a").read_bytes() == b""
+
+    def test_where_locks_are_local_another_hosts_are_kept_for_a_day(
+        self, tmp_path: Path, opened: TargetDir, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        own, file = opened.create("a")
+        os.close(file)
+        journal = tmp_path / "in" / f".a.{host_mark()}01234567.parts.ma_part"
+        theirs, old = (tmp_path / "in" / f".a.{mark}.ma_part" for mark in ("0" * 16, "1" * 16))
+        for path in (journal, theirs, old):
+            path.touch()
+        yesterday = time.time() - 86_500
+        os.utime(old, (yesterday, yesterday))
+        directory = tmp_path / "in"
+        assert sorted(leftovers(str(directory))) == sorted(map(str, directory.iterdir()))
+        monkeypatch.setattr(unfinished, "locks_are_local", lambda path: True)
+        assert sorted(leftovers(str(directory))) == sorted(map(str, (directory / own, journal, old)))
+
+    @pytest.mark.parametrize(
+        ("mount", "local"),
+        [
+            (
+                "/ /sfs rw,noatime shared:9 - nfs sfs.example.com:/ rw,vers=3,nolock,proto=tcp,local_lock=all",
+                True,
+            ),
+            ("/ /sfs rw - nfs 192.0.2.7:/ rw,vers=3,local_lock=flock,addr=192.0.2.7", True),
+            ("/ /sfs rw - nfs4 192.0.2.7:/ rw,vers=4.1,local_lock=none,addr=192.0.2.7", False),
+            ("/ /mnt rw - fuse.obsfs obsfs rw,user_id=0", True),
+            ("/ /mnt rw - lustre 192.0.2.7@tcp:/fs rw,localflock", True),
+            ("/ /mnt rw - lustre 192.0.2.7@tcp:/fs rw,flock", False),
+            ("/nolock /mnt/nolock rw - ext4 /dev/vdb rw", False),
+        ],
+    )
+    def test_whose_locks_are_local_is_an_option_of_the_mount(self, mount: str, local: bool) -> None:
+        mounts = f"21 1 8:1 / / rw - ext4 /dev/vda rw\n30 21 0:53 {mount}\n31 21 0:54 / /x rw - fuse.x x rw\n"
+        assert _are_local(mounts, os.makedev(0, 53)) is local
+        assert not _are_local(mounts, os.makedev(8, 1))
 
     def test_a_link_in_its_place_is_not_followed(self, tmp_path: Path, opened: TargetDir) -> None:
         (tmp_path / "theirs").write_text("theirs")
         link = tmp_path / "in" / ".a.0123456789abcdef.ma_part"
         link.symlink_to(tmp_path / "theirs")
-        with pytest.raises(OSError, match="symbolic links"):
-            opened.resume(link.name)
+        assert opened.resume(link.name, 6) is None
         assert is_locked(str(link)), "unknown: it is left alone"
         handle = os.open(tmp_path / "in", os.O_RDONLY)
         with pytest.raises(OSError, match="symbolic links"):
@@ -167,11 +251,7 @@ class TestUnfinishedFiles:
         os.mkfifo(tmp_path / "pipe")
         assert not is_locked(str(tmp_path / "pipe"))
 
-    @pytest.mark.parametrize("missing", [True, False])
-    def test_whether_one_that_does_not_exist_counts_as_locked_is_chosen(
-        self, tmp_path: Path, missing: bool
-    ) -> None:
-        assert is_locked(str(tmp_path / "not here"), missing) is missing
+    def test_one_that_does_not_exist_counts_as_locked(self, tmp_path: Path) -> None:
         assert is_locked(str(tmp_path / "not here"))
 
     def test_there_are_no_leftovers_without_a_directory(self, tmp_path: Path) -> None:
@@ -184,8 +264,8 @@ class TestUnfinishedFiles:
     ) -> None:
         assert os.fsencode(name).startswith(os.fsencode(stem_of(name)))
         temporary, file = opened.create(name)
+        opened.settle(temporary, name, file)
         os.close(file)
-        opened.settle(temporary, name)
         assert [path.name for path in (tmp_path / "in").iterdir()] == [name]
 
     @pytest.mark.parametrize(
@@ -246,7 +326,7 @@ class TestWriting:
         ("pieces", "md5", "said"),
         [
             ([b"ab"], None, "2 bytes arrived, expected 3"),
-            ([b"abc", b"d"], None, "4 bytes arrived, expected 3"),
+            ([b"abc", b"d"], None, "more than the expected 3 bytes arrived"),
             ([b"abd"], MD5_OF_ABC, f"expected {MD5_OF_ABC}"),
         ],
     )
@@ -260,10 +340,8 @@ class TestWriting:
         assert [path.name for path in tmp_path.iterdir()] == ["a"]
         assert (tmp_path / "a").read_text() == "earlier"
 
-    def test_an_allocated_file_has_nothing_of_its_earlier_content(self, tmp_path: Path) -> None:
+    def test_an_allocated_file_has_its_size(self, tmp_path: Path) -> None:
         with (tmp_path / "file").open("w+b") as file:
-            file.write(b"earlier")
-            file.flush()
             allocate(file.fileno(), 3)
         assert (tmp_path / "file").read_bytes() == bytes(3)
 
@@ -418,6 +496,6 @@ def test_the_journal_of_parts(tmp_path: Path) -> None:
 
 def test_a_lock_of_another_process_is_no_error(tmp_path: Path) -> None:
     with (tmp_path / "file").open("wb") as first, (tmp_path / "file").open("wb") as second:
-        lock(first.fileno())
-        lock(second.fileno())
+        assert lock(first.fileno())
+        assert not lock(second.fileno())
         assert is_locked(str(tmp_path / "file"))

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import List, Tuple
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from path_mapping.localfs.checksums import by_crcmod, by_liblzma, crc64, crc64_of_parts
 from path_mapping.localfs.marks import FileMark, put_mark, read_mark

@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 from typing import Dict, List
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from path_mapping.planning import LocalEntry
 from path_mapping.transfer.periodic import Schedule, open_for_writing, settle_seconds, settled

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from types import FrameType
 from typing import Any, Dict, List, Optional, Union
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from obs import const
 from obs.auth import Authentication
 from obs.convertor import Adapter
 
-from path_mapping.errors import Corrupted
+from path_mapping.errors import Corrupted, Rejected
 from path_mapping.wire import (
     OBS,
     S3,
@@ -27,6 +27,7 @@ from path_mapping.wire import (
     parsed_page,
     parsed_upload,
     parts_document,
+    request_head,
     signed,
 )
 
@@ -67,12 +68,7 @@ def test_a_signature_is_that_of_the_sdk(
     headers: Dict[str, str],
 ) -> None:
     address = BucketAddress("bucket", HOST, "obs.example.com", in_path, kind)
-    ours = dict(
-        line.split(": ", 1)
-        for line in signed(
-            address, Credentials("AK", "SK", token), method, key, query, headers
-        ).lines.splitlines()
-    )
+    ours = signed(address, Credentials("AK", "SK", token), method, key, query, headers).headers
     signature = ours.pop("Authorization")
     words: Any = Adapter(const.OBS_SIGNATURE if kind is OBS else const.V2_SIGNATURE)
     theirs = Authentication("AK", "SK", in_path, words, "obs.example.com", False)
@@ -83,6 +79,37 @@ def test_the_path_of_a_request_is_escaped() -> None:
     address = BucketAddress("bucket", HOST, "obs.example.com", True, OBS)
     asked = signed(address, Credentials("AK", "SK"), "GET", "a b/中%", {"uploadId": "x/+="}, {})
     assert asked.path == "/bucket/a%20b/%E4%B8%AD%25?uploadId=x%2F%2B%3D"
+
+
+@pytest.mark.parametrize(
+    ("headers", "named"),
+    [
+        ({"If-Match": '"a"\r\nx-obs-acl: public-read'}, r"the header If-Match has the character '\r'"),
+        ({"If-Match": "a\nb"}, r"the header If-Match has the character '\n'"),
+        ({"Authorization": "OBS AK\0:SIGNATURE"}, r"the header Authorization has the character '\x00'"),
+        ({"x-obs-security-token": "SECRET\x7f"}, r"the header x-obs-security-token has the character '\x7f'"),
+        ({"If-Match": "a\u4e2d"}, "the header If-Match has the character '中'"),
+        ({"Range\r\nX": "1"}, r"found the header 'Range\r\nX'"),
+        ({"": "1"}, "found the header ''"),
+        ({"a b": "1"}, "found the header 'a b'"),
+    ],
+)
+def test_what_would_end_a_header_is_never_sent(headers: Dict[str, str], named: str) -> None:
+    with pytest.raises(Rejected, match=f"^reading: not sent: {re.escape(named)}") as raised:
+        request_head("reading", "GET", "/a", headers)
+    assert "SECRET" not in str(raised.value)
+    assert "SIGNATURE" not in str(raised.value)
+
+
+@pytest.mark.parametrize("path", ["/a b", "/a\r\nX: y", "/a\n", "/\u4e2d"])
+def test_what_would_end_the_request_line_is_never_sent(path: str) -> None:
+    with pytest.raises(Rejected, match=r"found the path .*, expected no blanks and no control characters"):
+        request_head("reading", "GET", path, {"Host": "obs.example.com"})
+
+
+def test_the_head_of_a_request() -> None:
+    head = request_head("reading", "GET", "/a%20b", {"Host": "obs.example.com", "If-Match": '"\xfc"'})
+    assert head == b'GET /a%20b HTTP/1.1\r\nHost: obs.example.com\r\nIf-Match: "\xfc"\r\n\r\n'
 
 
 def test_a_page_is_read() -> None:

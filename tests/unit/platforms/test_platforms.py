@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, Tuple
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from ma_boot.cli.options import PLATFORMS as OPTIONS
 from ma_boot.errors import ConfigError

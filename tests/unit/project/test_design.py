@@ -7,8 +7,7 @@ import re
 from pathlib import Path
 from typing import List, Set
 
-from tests.unit.project.imports import ROOMS
-from tests.unit.project.imports import ROOT as CODE
+from tests.unit.project.imports import ROOMS, ROOT as CODE
 
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "docs" / "design.md").read_text()

@@ -10,8 +10,7 @@ import random
 from typing import Any, Dict, List, Optional, Sequence, Union
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from ma_boot.errors import ConfigError
 from ma_boot.rank_table import (

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, Dict, Set, Tuple
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from ma_boot.cli.rank_table import WRITERS as OPTIONS
 from ma_boot.rank_table import (

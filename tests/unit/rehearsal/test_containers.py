@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import Mapping, Optional, Tuple
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from ma_boot.errors import ConfigError
 from ma_boot.modelarts.job import read_job

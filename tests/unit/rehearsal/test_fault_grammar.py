@@ -6,8 +6,7 @@ import signal
 from typing import Any, Dict, Optional
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from ma_boot.errors import UsageError
 from ma_boot.rehearsal.faults import KINDS, Fault, parse_faults

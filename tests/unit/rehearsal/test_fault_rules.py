@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Union
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from ma_boot.rank_table import Identity, NotYet, completed_document, convert, errors, own_pod, parse, validate
 from ma_boot.rehearsal.faults import (

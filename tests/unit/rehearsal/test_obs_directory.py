@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 from typing import Iterator
 
@@ -11,7 +12,7 @@ import pytest
 from ma_boot.rehearsal.obs_server import ObsServer
 from ma_boot.rehearsal.obs_server.storage.directory_buckets import DirectoryBuckets
 from path_mapping.errors import NotFound, StoreError
-from path_mapping.stores import Store, open_store
+from path_mapping.stores import FileStore, Store, open_store
 from tests.conftest import CREDENTIALS, KNOWN
 
 
@@ -65,6 +66,51 @@ def test_a_file_that_has_gone_is_no_object(served: Store, root: Path) -> None:
     (root / "bucket" / "data" / "x").unlink()
     with pytest.raises(NotFound):
         list(served.read("bucket", "data/x"))
+
+
+def test_files_that_others_write_meanwhile_are_objects(served: Store, root: Path, tmp_path: Path) -> None:
+    assert b"".join(served.read("bucket", "data/x")) == b"input"
+    write(served, tmp_path, "data/mine", b"mine")
+    (root / "bucket" / "data" / "x").write_bytes(b"changed")
+    (root / "bucket" / "data" / "mine").write_bytes(b"theirs")
+    (root / "bucket" / "data" / "new").write_bytes(b"new")
+    (root / "bucket" / "data" / "empty").rmdir()
+    (root / "later").mkdir()
+    (root / "later" / "y").write_bytes(b"there")
+    listed = {one.key: (one.size, one.md5) for one in served.list("bucket", "data/")}
+    expected = {"data/x": b"changed", "data/mine": b"theirs", "data/new": b"new"}
+    assert listed == {key: (len(text), hashlib.md5(text).hexdigest()) for key, text in expected.items()}
+    assert {key: b"".join(served.read("bucket", key)) for key in expected} == expected
+    assert [one.key for one in served.list("later", "")] == ["y"]
+    (root / "later" / "y").unlink()
+    (root / "later").rmdir()
+    with pytest.raises(NotFound):
+        list(served.list("later", ""))
+
+
+def test_a_directory_that_was_put_stays_an_object_and_one_that_became_empty_is_none(
+    served: Store, root: Path, tmp_path: Path
+) -> None:
+    write(served, tmp_path, "put/", b"")
+    write(served, tmp_path, "put/x", b"x")
+    write(served, tmp_path, "made/by/x", b"x")
+    assert {one.key for one in served.list("bucket", "put")} == {"put/", "put/x"}
+    assert isinstance(served, FileStore)
+    for key in ("put/x", "made/by/x"):
+        served.delete("bucket", key)
+    assert {one.key for one in served.list("bucket", "")} == {"data/empty/", "data/x", "put/"}
+    assert not (root / "bucket" / "made").exists()
+
+
+def test_what_is_no_file_is_no_object(served: Store, root: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(b"secret")
+    (root / "bucket" / "out").symlink_to(tmp_path)
+    os.mkfifo(root / "bucket" / "pipe")
+    assert {one.key for one in served.list("bucket", "")} == {"data/x", "data/empty/"}
+    assert list(served.list("bucket", "out/")) == []
+    for key in ("out/secret", "pipe", "data", "data/x/y", "../../secret"):
+        with pytest.raises(StoreError):
+            list(served.read("bucket", key))
 
 
 @pytest.mark.parametrize("key", ["../escaped", "a//b", "data/x/below", "data", "link/file"])

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import List, Tuple
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from ma_boot.rehearsal.obs_server.storage.buckets import list_page
 from ma_boot.rehearsal.obs_server.storage.refusals import Refusal

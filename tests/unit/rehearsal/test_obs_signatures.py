@@ -8,8 +8,7 @@ from typing import Any, Dict, Optional, Sequence
 from urllib.parse import urlsplit
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from obs import ObsClient, auth, const, convertor
 
 from ma_boot.rehearsal.obs_server.storage.refusals import Refusal

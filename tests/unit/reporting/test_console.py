@@ -243,12 +243,6 @@ def test_by_default_it_is_standard_output_and_ends_with_the_program() -> None:
         os.close(descriptor)
 
 
-def test_what_serves_types_only_is_not_loaded() -> None:
-    """rich and the rank tables take longer than a start."""
-    script = "import sys, ma_boot.reporting, ma_boot.reporting.exit_report; print({'rich', 'ma_boot.modelarts'} & {*sys.modules})"
-    assert subprocess.check_output([sys.executable, "-c", script], text=True) == "set()\n"
-
-
 def test_lines_below_the_output_are_drawn_last_and_taken_away(tmp_path: Path) -> None:
     descriptor = os.open(tmp_path / "screen", os.O_CREAT | os.O_WRONLY)
     with Console(descriptor, interactive=True) as console:

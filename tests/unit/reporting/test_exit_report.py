@@ -18,8 +18,7 @@ from ma_boot.reporting.exit_report import (
     report_lines,
 )
 from ma_boot.reporting.journal import PhaseRecord
-from ma_boot.reporting.result import CAUSE, FOLLOWED, RunResult, WorkerExit
-from ma_boot.reporting.result import STOPPED as STOPPED_BY_US
+from ma_boot.reporting.result import CAUSE, FOLLOWED, STOPPED as STOPPED_BY_US, RunResult, WorkerExit
 
 
 def ended(rank: int, code: int, stopped: bool = False, signum: Optional[int] = None) -> WorkerExit:
@@ -147,7 +146,7 @@ def test_the_summary_for_programs_is_short() -> None:
         (127, "run.sh: line 1: trian: command not found\n", "or one that it runs, does not exist: run.sh: line 1: trian: command not found"),
         (1, '  File "x.py", line 1\n    x y\nSyntaxError: invalid syntax\n', "SyntaxError: invalid syntax"),
         (3, "step 1, error 0.25\nbye\n", "(the training's own code)"),
-        (137, "[ERROR] a retry\n", "and in the logs of the other nodes"),
+        (137, "[ERROR] a retry\n", "the kernel counted no OOM kill"),
     ],
 )  # fmt: skip
 def test_the_last_line_has_what_the_process_said_of_its_end(code: int, output: str, last: str) -> None:

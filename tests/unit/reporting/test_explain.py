@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import List, Optional
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from ma_boot.reporting.explain import (
     EXIT_CODES,
@@ -36,8 +35,8 @@ Traceback (most recent call last):
 OSError: [Errno 28] No space left on device"""
 
 
-def ended(code: int, oom: Optional[str] = None) -> WorkerExit:
-    return WorkerExit("rank 0", 0, 0, 1, code, None, 0, 1.0, False, "/log", oom=oom)
+def ended(code: int, oom: Optional[str] = None, by: Optional[int] = None) -> WorkerExit:
+    return WorkerExit("rank 0", 0, 0, 1, code, by, 0, 1.0, False, "/log", oom=oom)
 
 
 @pytest.mark.parametrize(
@@ -103,14 +102,37 @@ def test_the_last_words_of_any_output_fit_on_a_screen(output: str) -> None:
         (137, "the kernel killed 1 processes", "out of memory: the kernel killed 1 processes"),
         (247, "the kernel killed 1 processes", "out of memory"),
         (1, "the kernel killed 1 processes", "out of memory"),
-        (137, None, "no OOM kill"),
-        (247, None, "no OOM kill"),
-        (139, None, "segmentation fault"),
-        (134, None, "abort"),
+        (127, None, "does not exist"),
     ],
 )
 def test_a_code_with_a_meaning_is_explained(code: int, oom: Optional[str], part: str) -> None:
     assert part in (explanation(ended(code, oom)) or "")
+
+
+@pytest.mark.parametrize(
+    ("signum", "part"), [(4, "illegal instruction"), (9, "SIGKILL, not from ma_boot, and the kernel counted no OOM"),
+                         (11, "segmentation fault"), (6, "abort"), (7, "bus error")],
+)  # fmt: skip
+def test_a_signal_is_explained_where_it_was_seen(signum: int, part: str) -> None:
+    assert (explanation(ended(128 + signum, by=signum)) or "").startswith(part)
+    by_code = explanation(ended(128 + signum)) or ""
+    assert by_code.startswith(f"a shell or launcher uses this code for signal {signum}, SIG"), by_code
+    assert part not in by_code
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (247, "a shell or launcher uses this code for signal 9, SIGKILL; the kernel counted no OOM kill"),
+        (241, "a shell or launcher uses this code for signal 15, SIGTERM"),
+        (130, "a shell or launcher uses this code for signal 2, SIGINT"),
+        (128, None),
+        (160, None),
+        (255, None),
+    ],
+)
+def test_a_code_that_others_use_for_a_signal(code: int, said: Optional[str]) -> None:
+    assert explanation(ended(code)) == said
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from ma_boot.errors import StoreUnavailable
 from ma_boot.reporting.hints import MOST_HINTS, OUTPUT_HINTS, STORE_HINTS, hints_for, with_store_hint

@@ -6,10 +6,17 @@ import time
 import timeit
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from ma_boot.redact import MASK, masked, secret_values, without_secret_words, without_secrets
+from ma_boot.redact import (
+    MASK,
+    is_secret,
+    masked,
+    remember_secrets,
+    secret_values,
+    without_secret_words,
+    without_secrets,
+)
 
 SECRET = ["OBS_SECRET_ACCESS_KEY", "OBS_ACCESS_KEY_ID", "OBS_SECURITY_TOKEN", "AK", "MY_SK", "PASSWORD"]
 SECRET += ["db_passwd", "WANDB_API_KEY", "AWS_ACCESS_KEY_ID", "X_SIGNATURE", "GIT_CREDENTIALS", "PRIVATE_KEY"]
@@ -24,6 +31,101 @@ def test_a_secret_is_masked(name: str) -> None:
 @pytest.mark.parametrize("name", PLAIN)
 def test_a_plain_variable_is_shown(name: str) -> None:
     assert masked({name: "shown"}) == {name: "shown"}
+
+
+@pytest.mark.parametrize(
+    "name", ["wandb key", "api key", "access key", "ak", "sk", "secret key", "hf token", "db password"]
+)
+@pytest.mark.parametrize("between", ["_", "-", ".", "camelCase", "UPPER_CASE"])
+def test_the_words_of_a_name_tell(name: str, between: str) -> None:
+    first, *others = name.split()
+    if between == "camelCase":
+        name = "".join([first, *map(str.capitalize, others)])
+    else:
+        name = (
+            "_".join([first, *others]).upper() if between == "UPPER_CASE" else between.join([first, *others])
+        )
+    for spelt in (name, f"--{name}", f"my{between}{name}" if between in "_-." else name):
+        assert is_secret(spelt, "planted")
+        assert "planted" not in without_secrets(
+            f'x {spelt}=planted y {spelt}: planted; "{spelt}": "planted",'
+        )
+        assert "planted" not in without_secrets(f"x --{name} planted, '--{name}', 'planted'")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("MAX_TOKENS", "131072"), ("tokens_per_batch", "1.5e6"), ("BUILD_TOKENS", "4"), ("token_budget", "128k"),
+        ("TOKENIZERS_PARALLELISM", "false"), ("use_auth_token", "True"), ("token", "None"), ("tokenizer_path", "/m/x"),
+        ("PASSWORD_FILE", "pw"), ("GOOGLE_APPLICATION_CREDENTIALS", "/run/keys/google.json"), ("pad_token", "<pad>"),
+        ("TOKEN_URL", "https://x/y"), ("HF_TOKEN", "$HF_TOKEN"), ("TOKEN", "$(cat /run/secrets/token)"),
+        ("monkey", "x"), ("sort_key", "loss"), ("image-key", "png"), ("disk", "x"), ("--mask", "x"), ("risk", "x"),
+        ("taskSize", "x"), ("secrets", "OBS_SK"), ("primary_key", "id"), ("num_key_value_heads", "x"),
+    ],
+)  # fmt: skip
+def test_figures_and_paths_are_no_secrets(name: str, value: str) -> None:
+    assert not is_secret(name, value)
+    for text in (
+        f"{name}={value} lr=1",
+        f"--{name.strip('-')} {value}",
+        f'"{name}": "{value}"',
+        f"{name}: {value}",
+    ):
+        assert without_secrets(text) == text
+
+
+def test_a_number_may_be_a_password_and_a_key_may_look_like_a_path() -> None:
+    assert is_secret("db_password", "123456")
+    assert is_secret("AWS_SECRET_ACCESS_KEY", "/bPxRfiCY/K7MDENG")
+    assert without_secrets("--password 123456 --lr 1") == f"--password {MASK} --lr 1"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("token: expected 16 characters", None), ("no password: set one", None), ("sk: planted and", "sk: ****** and"),
+        ("https://a:p@ss/x", "https://******@ss/x"), ("https://a:p@s@s/x", "https://******@s/x"),
+        ("a:p@s@host", "a:******@host"), ("org/image:tag@sha256:0815", None), ("max_tokens=5,sk=x", "max_tokens=5,sk=******"),
+        ("password='a, b' c", "password='******' c"), ('sk="cut off', 'sk="******'), ('{\\"sk\\": \\"x\\"}', '{\\"sk\\": \\"******\\"}'),
+        ('token: "a\\"b" c', 'token: "******" c'), ("token == other", None), ("Bearer abcdefgh1", "Bearer ******"),
+        ("--secret --lr 0.1", None), ("me@host.example", None),
+    ],
+)  # fmt: skip
+def test_what_is_shown_of_a_text(text: str, shown: str | None) -> None:
+    assert without_secrets(text) == (text if shown is None else shown)
+
+
+def test_json_is_masked_by_names_and_as_command_lines() -> None:
+    document = {
+        "argv": ["train.py", "--sk", "x1", "--max-tokens", "4", "--config", '{"sk": "x2"}'],
+        "env": [{"name": "WANDB_KEY", "value": "x3"}, {"name": "LR", "value": "1"}],
+        "tokens": 4096, "token": "x4", "credentials": ["x5", "x6"], "nothing": None, "done": True,
+    }  # fmt: skip
+    assert masked(document) == {
+        "argv": ["train.py", "--sk", MASK, "--max-tokens", "4", "--config", f'{{"sk": "{MASK}"}}'],
+        "env": [{"name": "WANDB_KEY", "value": MASK}, {"name": "LR", "value": "1"}],
+        "tokens": 4096, "token": MASK, "credentials": [MASK, MASK], "nothing": None, "done": True,
+    }  # fmt: skip
+
+
+def test_known_values_are_masked_wherever_they_stand() -> None:
+    key = "-----BEGIN KEY-----\nplanted-line-1\n-----END KEY-----"
+    environ = {
+        "SK": "planted-value",
+        "X_TOKEN": "planted/a+b=",
+        "SSH_KEY": key,
+        "PLAIN": "planted-plain",
+        "LR": "0.125000",
+    }
+    remember_secrets(environ, ["PLAIN"], afresh=True)
+    text = f"planted-value planted/a+b= ?x=planted%2Fa%2Bb%3D {key} planted-line-1 planted-plain 0.125000"
+    assert "planted" not in without_secrets(text)
+    assert "0.125000" in without_secrets(text)
+    remember_secrets({"SK": "another-value"})
+    assert without_secrets("planted-value another-value") == f"{MASK} {MASK}"
+    remember_secrets({}, afresh=True)
+    assert without_secrets("planted-value") == "planted-value"
 
 
 @pytest.mark.parametrize("value", [None, ""])
@@ -54,7 +156,7 @@ def test_a_secret_in_a_text_is_masked(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["tokens: 4096", "tokens/s = 12345678.9", "token: short", "secretary = some", "epoch 3 loss: 0.12345678", "a@b.example"],
+    ["tokens: 4096", "tokens/s = 12345678.9", "token: expected 16 characters", "secretary = some", "epoch 3 loss: 0.12345678", "a@b.example"],
 )  # fmt: skip
 def test_other_text_is_kept(text: str) -> None:
     assert without_secrets(text, []) == text
@@ -71,7 +173,26 @@ def test_secret_values_of_the_environment_have_a_minimum_length() -> None:
 
 
 @pytest.mark.parametrize(
-    "part", ["a", "token", "token=", "://", "?sig=", "secret ", "access_key:1", "=", "\"'"]
+    "part",
+    [
+        "a",
+        "token",
+        "token=",
+        "://",
+        "?sig=",
+        "secret ",
+        "access_key:1",
+        "=",
+        "\"'",
+        "--sk ",
+        "-",
+        "a:@",
+        'sk="',
+        'sk=\\"',
+        ":@a",
+        "a.",
+        "Bearer ",
+    ],
 )
 def test_masking_takes_linear_time(part: str) -> None:
     """Otherwise a long log would hold up the page."""

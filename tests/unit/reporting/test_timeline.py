@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, List, Optional
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from ma_boot.reporting.timeline import BootRun, Timeline, printable, read_events, timeline_of
 from ma_boot.reporting.timeline.events import clocked, moment, number

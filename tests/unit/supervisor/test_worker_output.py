@@ -277,6 +277,48 @@ def test_a_py_spy_that_hangs_costs_the_others_nothing(
     assert answers[1] == f"stack of {other.pid}\n"
 
 
+@pytest.mark.parametrize("hang", ["sleep 600", "setsid sh -c 'echo $$ > PID; exec sleep 600'"])
+def test_what_a_py_spy_has_started_costs_no_more_than_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hang: str
+) -> None:
+    """A wrapper whose child keeps its output open; one in a session of its own outlives the wrapper's group."""
+    monkeypatch.setattr(stacks, "PYTHON_SECONDS", 1.0)
+    script = hang.replace("PID", str(tmp_path / "pid"))
+    (tmp_path / "py-spy").write_text(f"#!/bin/sh\n{script}\necho never\n")
+    (tmp_path / "py-spy").chmod(0o755)
+    began = time.monotonic()
+    (answer,) = stacks_of([Asked(1, f"{tmp_path}:/usr/bin:/bin")])
+    assert time.monotonic() - began < 30
+    if "setsid" in hang:
+        os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+    assert answer.startswith("no stacks: py-spy did not answer within 1 s, and")
+
+
+def test_of_a_py_spy_that_prints_without_end_a_mebibyte_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "py-spy").write_text("#!/bin/sh\nyes stack\nexit 0\n")
+    (tmp_path / "py-spy").chmod(0o755)
+    (answer,) = stacks_of([Asked(1, f"{tmp_path}:/usr/bin:/bin")])
+    assert answer.startswith("stack\n")
+    assert len(answer) == stacks.LONGEST_ANSWER
+
+
+def test_a_rank_that_ends_as_it_is_asked_has_no_effect_on_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ends_first(pid: int) -> bool:
+        if pid == ending.pid:
+            ending.kill()
+            ending.wait()
+        return pid == ending.pid
+
+    monkeypatch.setattr(stacks, "_catches_sigusr1", ends_first)
+    with subprocess.Popen(["sleep", "600"]) as ending, subprocess.Popen(["sleep", "600"]) as other:
+        answers = stacks_of([Asked(ending.pid, ""), Asked(other.pid, "")])
+        other.kill()
+    assert answers[0] == "no stacks: py-spy is not installed, and SIGUSR1 was not sent: No such process"
+    assert answers[1].startswith("no stacks: py-spy is not installed, and the script does not call")
+
+
 def test_the_times_of_a_process_are_fields_of_proc() -> None:
     """proc(5) counts from 1, the pid and the name are before them: 4 is ppid, 6 session, 14 to 17 times, 22 starttime."""
     tick = os.sysconf("SC_CLK_TCK")

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Dict, List, Optional
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import ma_boot
 from path_mapping.layouts import EPOCH, said_steps

@@ -32,11 +32,11 @@ class Bucket:
 
     region = ""
 
-    def __init__(self, directory: Path, objects: Iterable[BucketObject] = ()) -> None:
+    def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._lock = threading.Lock()
         self.appending = threading.Lock()
-        self._objects: Dict[str, BucketObject] = {found.key: found for found in objects}
+        self._objects: Dict[str, BucketObject] = {}
         self._sorted: Optional[List[str]] = None
 
     def new_file(self) -> Path:
@@ -46,16 +46,13 @@ class Bucket:
     def put(self, new: BucketObject) -> BucketObject:
         """Stores what was written to `new.path` as the object of its key."""
         with self._lock:
-            self._index(new)
+            earlier = self._objects.get(new.key)
+            self._objects[new.key] = new
+            if earlier is None:
+                self._sorted = None
+            else:
+                os.unlink(earlier.path)  # readers have it open already
         return new
-
-    def _index(self, new: BucketObject) -> None:
-        earlier = self._objects.get(new.key)
-        self._objects[new.key] = new
-        if earlier is None:
-            self._sorted = None
-        elif earlier.path != new.path:
-            os.unlink(earlier.path)  # readers have it open already
 
     def get(self, key: str) -> BucketObject:
         """The object of a key; raises `Refusal` if there is none."""
@@ -78,10 +75,7 @@ class Bucket:
             found = self._objects.pop(key, None)
             if found is not None:
                 self._sorted = None
-                self._unlink(found)
-
-    def _unlink(self, deleted: BucketObject) -> None:
-        os.unlink(deleted.path)
+                os.unlink(found.path)
 
     def page(
         self, prefix: str, marker: str, delimiter: str, limit: int
@@ -127,7 +121,7 @@ class Buckets:
         if not 3 <= len(name) <= 63 or not letters.isalnum() or not name.isascii() or name != name.lower():
             raise Refusal("InvalidBucketName", "expected 3 to 63 lowercase letters, digits, hyphens and dots")
         if name not in self._buckets:
-            (self._root / name).mkdir()
+            (self._root / name).mkdir(exist_ok=True)
             self._buckets[name] = self._bucket(self._root / name)
             self._buckets[name].region = region
 

@@ -8,26 +8,28 @@ import os
 import uuid
 from dataclasses import replace
 from pathlib import Path
-from typing import Iterator, List, Tuple
+from typing import BinaryIO, Dict, Iterable, Iterator, List, Tuple
 
-from ma_boot.rehearsal.obs_server.storage.buckets import Bucket, Buckets, ListingPage
+from ma_boot.rehearsal.obs_server.storage.buckets import Bucket, Buckets, ListingPage, list_page
 from ma_boot.rehearsal.obs_server.storage.objects import BucketObject
 from ma_boot.rehearsal.obs_server.storage.refusals import Refusal
 from path_mapping.errors import UnsafeTarget
-from path_mapping.localfs import TEMPORARY, chunks, contained, crc64, is_temporary, unsafe
+from path_mapping.localfs import CHUNK, TEMPORARY, contained, crc64, is_temporary, unsafe
 
-_NO_CONTENT = os.devnull  # the file of an object `key/`, which is an empty directory
+_NO_CONTENT = os.devnull  # the file of an object `key/`, which is a directory
+_FileState = Tuple[int, int, int]  # inode, size, time of the last change
 
 
 class DirectoryBucket(Bucket):
-    """The files that a directory had when the server started, and the objects that were put since.
+    """The files and empty directories of a directory, as they are at each request: others write there, too.
 
-    Checksums are computed on the first access. Headers and metadata last as long as the server, since a file
-    has no place for them.
+    Checksums are computed on the first access, and kept while the file stays the same. So are headers and
+    metadata, since a file has no place for them.
     """
 
     def __init__(self, directory: Path) -> None:
-        super().__init__(directory, _found(directory))
+        super().__init__(directory)
+        self._known: Dict[str, Tuple[_FileState, BucketObject]] = {}
 
     def new_file(self) -> Path:
         """A new file on the bucket's own file system, with a name that listings skip."""
@@ -35,18 +37,14 @@ class DirectoryBucket(Bucket):
 
     def put(self, new: BucketObject) -> BucketObject:
         """Moves what was written to the file of its key; raises `Refusal` if that is not a valid path."""
-        name = new.key[:-1] if new.key.endswith("/") else new.key
-        target = self._directory / name
         try:
-            if unsafe(name):
-                raise Refusal("InvalidArgument", f"no file can have this key: {unsafe(name)}")
-            contained(target, self._directory)
-            moved = replace(new, path=self._move(new, target))
-        except (OSError, UnsafeTarget, Refusal) as error:
+            state = _state(os.stat(new.path))
+            with self._lock:
+                moved = replace(new, path=self._move(new, self._path(new.key)))
+                self._known[new.key] = (state, moved)
+        except (OSError, Refusal) as error:
             os.unlink(new.path)
             raise error if isinstance(error, Refusal) else Refusal("InvalidArgument", str(error)) from error
-        with self._lock:
-            self._index(moved)
         return moved
 
     def _move(self, new: BucketObject, target: Path) -> str:
@@ -62,58 +60,139 @@ class DirectoryBucket(Bucket):
 
     def get(self, key: str) -> BucketObject:
         """The object of a key, with its checksums; raises `Refusal` if there is none."""
-        found = super().get(key)
-        return found if found.etag else self._with_checksums(found)
+        if key in self._known and not key.endswith("/"):
+            state, found = self._known[key]
+            with contextlib.suppress(OSError):
+                if _state(os.stat(found.path)) == state:
+                    return found
+        found, file = self.open(key)
+        file.close()
+        return found
 
-    def _with_checksums(self, found: BucketObject) -> BucketObject:
+    def open(self, key: str) -> Tuple[BucketObject, BinaryIO]:
+        """An object and its content, consistent with each other; raises `Refusal` if there is none."""
         try:
-            checked = _with_checksums(found)
-        except FileNotFoundError:
+            path = self._path(key)
+            if key.endswith("/"):
+                return self._directory_object(key, path), open(_NO_CONTENT, "rb", buffering=0)
+            if not path.is_file():
+                raise Refusal("NoSuchKey", "there is no such file")
+            file: BinaryIO = open(path, "rb", buffering=0)  # noqa: SIM115 -- the response closes it
+        except (FileNotFoundError, NotADirectoryError):
             raise Refusal("NoSuchKey", "the file of this object no longer exists") from None
-        with self._lock:
-            if self._objects.get(found.key) is found:
-                self._objects[found.key] = checked
-        return checked
+        except Refusal as error:
+            self._known.pop(key, None)
+            raise Refusal("NoSuchKey", str(error)) from None
+        try:
+            return self._described(key, path, file), file
+        except BaseException:
+            file.close()
+            raise
 
-    def _unlink(self, deleted: BucketObject) -> None:
-        with contextlib.suppress(OSError):  # it no longer exists, or is a directory that has files by now
-            if deleted.key.endswith("/"):
-                os.rmdir(self._directory / deleted.key)
-            else:
-                os.unlink(deleted.path)
+    def _directory_object(self, key: str, path: Path) -> BucketObject:
+        """The object of a directory that was put, or is empty."""
+        if not path.is_dir() or (key not in self._known and any(path.iterdir())):
+            raise Refusal("NoSuchKey", "there is no such directory, or it has files")
+        if key in self._known:
+            return self._known[key][1]
+        nothing = hashlib.md5().hexdigest()
+        return BucketObject(key, 0, nothing, 0, path.stat().st_mtime, path=_NO_CONTENT)
+
+    def _described(self, key: str, path: Path, file: BinaryIO) -> BucketObject:
+        now = os.fstat(file.fileno())
+        if key in self._known and self._known[key][0] == _state(now):
+            return self._known[key][1]
+        md5, crc, size = hashlib.md5(), 0, 0
+        while piece := file.read(CHUNK):
+            md5.update(piece)
+            crc = crc64(piece, crc)
+            size += len(piece)
+        file.seek(0)
+        found = BucketObject(key, size, md5.hexdigest(), crc, now.st_mtime, path=str(path))
+        self._known[key] = (_state(now), found)
+        return found
+
+    def delete(self, key: str) -> None:
+        """Deletes an object; as in OBS, a missing one is not an error, and no empty directory stays."""
+        with self._lock, contextlib.suppress(OSError, Refusal):  # a directory may have files by now
+            path = self._path(key)
+            self._known.pop(key, None)
+            path.rmdir() if key.endswith("/") else path.unlink()
+            while (path := path.parent) != self._directory:
+                if f"{path.relative_to(self._directory).as_posix()}/" in self._known:
+                    break
+                path.rmdir()
 
     def page(
         self, prefix: str, marker: str, delimiter: str, limit: int
     ) -> Tuple[ListingPage, List[BucketObject]]:
         """One page of the listing, and the objects on it with their checksums."""
-        found, listed = super().page(prefix, marker, delimiter, limit)
-        return found, [one if one.etag else self._with_checksums(one) for one in listed]
+        found = list_page(sorted(self._keys(prefix)), prefix, marker, delimiter, limit)
+        listed = []
+        for key in found.keys:
+            with contextlib.suppress(Refusal):  # it has been removed meanwhile
+                listed.append(self.get(key))
+        return replace(found, keys=tuple(one.key for one in listed)), listed
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the bucket has no objects."""
+        return next(self._keys(""), None) is None
+
+    def _keys(self, prefix: str) -> Iterator[str]:
+        """The keys of the files and empty directories in the directory of a prefix, and below it."""
+        start = prefix[: prefix.rfind("/") + 1]
+        try:
+            top = self._path(f"{start}x").parent
+        except Refusal:
+            return
+        yield from self._below(str(top), start)
+
+    def _below(self, directory: str, start: str) -> Iterator[str]:
+        is_object = bool(start)
+        try:
+            with os.scandir(directory) as entries:
+                for entry in entries:
+                    is_object = start in self._known
+                    if entry.is_dir(follow_symlinks=False):
+                        yield from self._below(entry.path, f"{start}{entry.name}/")
+                    elif entry.is_file() and not is_temporary(entry.name):
+                        yield start + entry.name
+        except (FileNotFoundError, NotADirectoryError):  # it has been removed meanwhile
+            return
+        if is_object:
+            yield start
+
+    def _path(self, key: str) -> Path:
+        """The file of a key; raises `Refusal` if no file of the bucket can have it."""
+        name = key[:-1] if key.endswith("/") else key
+        if problem := unsafe(name):
+            raise Refusal("InvalidArgument", f"no file can have this key: {problem}")
+        try:
+            contained(self._directory / name, self._directory)
+        except UnsafeTarget as error:
+            raise Refusal("InvalidArgument", str(error)) from error
+        return self._directory / name
 
 
 class DirectoryBuckets(Buckets):
-    """The directories below ROOT."""
+    """The directories below ROOT, as they are at each request."""
 
     def _bucket(self, directory: Path) -> Bucket:
         return DirectoryBucket(directory)
 
+    def names(self) -> Iterable[str]:
+        """The sorted names."""
+        return sorted(path.name for path in self._root.iterdir() if path.is_dir())
 
-def _found(root: Path) -> Iterator[BucketObject]:
-    """An object for each file and each empty directory, as `DirectoryStore` lists them."""
-    for directory, directories, files in os.walk(root):
-        here = Path(directory).relative_to(root).as_posix()
-        start = "" if here == "." else here + "/"
-        if start and not files and not directories:
-            yield BucketObject(start, 0, "", 0, os.stat(directory).st_mtime, path=_NO_CONTENT)
-        for path in (Path(directory, name) for name in files if not is_temporary(name)):
-            if path.is_file():
-                state = path.stat()
-                yield BucketObject(start + path.name, state.st_size, "", 0, state.st_mtime, path=str(path))
+    def get(self, name: str) -> Bucket:
+        """The bucket of this name; raises `Refusal` if there is none."""
+        if name not in self.names():
+            self._buckets.pop(name, None)
+        elif name not in self._buckets:
+            self._buckets.setdefault(name, self._bucket(self._root / name))
+        return super().get(name)
 
 
-def _with_checksums(found: BucketObject) -> BucketObject:
-    md5, crc, size = hashlib.md5(), 0, 0
-    for piece in chunks(Path(found.path)):
-        md5.update(piece)
-        crc = crc64(piece, crc)
-        size += len(piece)
-    return replace(found, size=size, etag=md5.hexdigest(), crc64=crc)
+def _state(state: os.stat_result) -> _FileState:
+    return state.st_ino, state.st_size, state.st_mtime_ns

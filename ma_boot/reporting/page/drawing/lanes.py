@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, Iterator, List, Tuple
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Tuple
 
 from ma_boot.reporting.page.drawing.scale import figure, place
 from ma_boot.reporting.page.language import INCIDENTS, PHASES, ROLES, Text, code_shown, phase_name, ranges
 from ma_boot.reporting.timeline import CAUSE, BootRun, NodeTimeline, PhaseSpan, ProcessSpan, Timeline
 from ma_boot.wording import duration
-from path_mapping.named_tuple import NamedTuple
 
 NARROWEST = 1.0  # of UNITS: the shortest spans stay visible
 SMALLEST_PHASE = 2.0  # of UNITS: shorter phases are left out of a dense drawing

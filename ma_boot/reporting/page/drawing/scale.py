@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Tuple
-
-from path_mapping.named_tuple import NamedTuple
+from typing import List, NamedTuple, Tuple
 
 UNITS = 1000.0  # the width of every drawing, which the browser stretches
 MOST_TICKS = 8

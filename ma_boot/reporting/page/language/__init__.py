@@ -1,32 +1,16 @@
 """The texts of the page in English and Chinese."""
 
-from ma_boot.reporting.page.language.translated import hint_in_both, in_both
+from ma_boot.reporting.page.language.translated import hint_in_both as hint_in_both, in_both as in_both
 from ma_boot.reporting.page.language.words import (
-    INCIDENTS,
-    OUR_CODE,
-    OUR_CODES,
-    PHASES,
-    ROLES,
-    TRAINING_CODE,
-    Text,
-    code_shown,
-    phase_name,
-    ranges,
-    same,
+    INCIDENTS as INCIDENTS,
+    OUR_CODE as OUR_CODE,
+    OUR_CODES as OUR_CODES,
+    PHASES as PHASES,
+    ROLES as ROLES,
+    TRAINING_CODE as TRAINING_CODE,
+    Text as Text,
+    code_shown as code_shown,
+    phase_name as phase_name,
+    ranges as ranges,
+    same as same,
 )
-
-__all__ = [
-    "INCIDENTS",
-    "OUR_CODE",
-    "OUR_CODES",
-    "PHASES",
-    "ROLES",
-    "TRAINING_CODE",
-    "Text",
-    "code_shown",
-    "hint_in_both",
-    "in_both",
-    "phase_name",
-    "ranges",
-    "same",
-]

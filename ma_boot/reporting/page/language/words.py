@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Dict, Optional, Sequence
+from typing import Dict, NamedTuple, Optional, Sequence
 
 from ma_boot import wording
 from ma_boot.errors import signal_name
-from path_mapping.named_tuple import NamedTuple
 
 
 class Text(NamedTuple):

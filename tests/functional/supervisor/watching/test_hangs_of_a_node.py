@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -117,11 +115,3 @@ def test_an_unexpected_error_over_a_message_ends_the_detection(inbox: SignalInbo
     detector.hear(PeerMessage(1, "hanging", {}, 0.0), [cast(Worker, Broken())])
     assert detector.patience() == math.inf
     assert "[ma_boot] hangs are no longer detected: " in journal.screen()
-
-
-def test_nothing_of_a_hang_is_loaded_before_one() -> None:
-    script = (
-        "import sys, ma_boot.supervisor; "
-        "print({'ma_boot.hangs', 'ma_boot.metrics', 'ma_boot.supervisor.stacks_round'} & {*sys.modules})"
-    )
-    assert subprocess.check_output([sys.executable, "-c", script], text=True) == "set()\n"

@@ -9,8 +9,7 @@ import zipfile
 from typing import Dict, List
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from path_mapping.layouts import damage
 

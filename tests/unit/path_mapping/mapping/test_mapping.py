@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import List, Optional
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from path_mapping.errors import CredentialsMissing, MappingInvalid
 from path_mapping.mapping.mapping_file import parse_mapping, read_mapping

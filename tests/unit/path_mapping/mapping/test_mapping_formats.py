@@ -7,8 +7,7 @@ from typing import Any, Dict, List, Sequence
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from path_mapping.errors import MappingInvalid
 from path_mapping.mapping.mapping_file import parse_mapping

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Sequence
+import re
+from typing import List, Sequence
 
 import pytest
 
+from ma_boot.job.job_file import JobProblem
+from ma_boot.job.keys import KEYS
 from path_mapping.errors import MappingInvalid
+from path_mapping.mapping.document import ScalarValue
 from path_mapping.mapping.mapping_file import parse_mapping
 from path_mapping.mapping.routes import ObsUrl
 
@@ -42,6 +46,36 @@ def test_a_url_is_a_bucket_and_a_key(text: str, bucket: str, key: str, shown: st
 def test_an_invalid_url_says_what_was_expected(text: str) -> None:
     with pytest.raises(ValueError, match="expected"):
         ObsUrl.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("obs://bucket/data\n", "LINE FEED (U+000A)"),
+        ("obs://bucket/da\r\nta", "CARRIAGE RETURN (U+000D)"),
+        ("obs://bucket/data\u200b/", "ZERO WIDTH SPACE (U+200B)"),
+        ("obs://bucket/\ufeffdata", "ZERO WIDTH NO-BREAK SPACE (U+FEFF)"),
+        ("obs://bucket/da\x7fta", "DELETE (U+007F)"),
+        ("obs://bucket/data\u2028", "LINE SEPARATOR (U+2028)"),
+        ("obs://bucket/data\u00a0", "NO-BREAK SPACE (U+00A0)"),
+        ("obs://bucket/data ", "SPACE (U+0020)"),
+    ],
+)
+def test_what_nobody_sees_in_a_typed_url_is_named(text: str, name: str) -> None:
+    """The mapping, the job file and the command line; objects with such names are read by other ways."""
+    with pytest.raises(ValueError, match=re.escape(name)):
+        ObsUrl.typed(text)
+    assert ObsUrl.parse(text).bucket == "bucket"
+    (problem,) = problems_of(f"PATH_MAPPING_CONFIG = {{'input': {{'a': {text!r}}}}}")
+    assert f"line 1: input: found {text!r}, expected a path without {name}" in problem
+    problems: List[JobProblem] = []
+    assert KEYS["code-url"]("code-url", ScalarValue(3, repr(text), text), problems) is None
+    assert name in str(problems[0])
+
+
+def test_what_is_seen_in_a_typed_url_is_no_problem() -> None:
+    for key in ("a b/c", "数据/集", "naïve", "\u3042"):
+        assert ObsUrl.typed(f"obs://bucket/{key}").key == key
 
 
 @pytest.mark.parametrize("other", ["./a", "a/", "x/../a", ".//a"])

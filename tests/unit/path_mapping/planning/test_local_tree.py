@@ -180,10 +180,10 @@ def test_space_that_there_is_not_is_an_error_with_its_number(tmp_path: Path, siz
     with (tmp_path / "file").open("wb") as file:
         allocate(file.fileno(), size)
         assert os.fstat(file.fileno()).st_size == size
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size // 2, before[1]))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
         try:
             with pytest.raises(OSError, match="File too large") as raised:
-                allocate(file.fileno(), size)
+                allocate(file.fileno(), 2 * size)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert raised.value.errno == errno.EFBIG

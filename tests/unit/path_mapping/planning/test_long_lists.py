@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import resource
 import tempfile
+import tracemalloc
 from pathlib import Path
 from typing import List, Tuple
 
@@ -50,10 +52,62 @@ def test_nearly_every_transfer_needs_no_temporary_file(
     assert list(spool) == [(0,), (1,), (2,)]
     spool.close()
     assert list(spool) == []
-    for number in range(4):
-        spool.add((number,))
-    with pytest.raises(FileNotFoundError):
-        list(spool)
+
+
+def test_without_room_for_a_temporary_file_the_items_stay_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    items = [(number,) for number in range(3500)]
+    spool: Spool[Tuple[int]] = Spool(in_memory=3)
+    for item in items[:1500]:
+        spool.add(item)
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5000, limit[1]))
+    try:
+        for item in items[1500:]:
+            spool.add(item)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert [list(spool), list(spool)] == [items, items]
+    spool.close()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "not here"))
+    nowhere: Spool[Tuple[int]] = Spool(in_memory=3)
+    for item in items:
+        nowhere.add(item)
+    assert list(nowhere) == items
+    assert list(nowhere.in_order_of(lambda item: -item[0], lambda item: item[0] > 5)) == items[:5:-1]
+    nowhere.close()
+
+
+@pytest.mark.parametrize("in_memory", [3, 1200, 2500, 3001, 10_000])
+def test_items_are_sorted_wherever_they_are(in_memory: int) -> None:
+    items = [(number * 7919 % 3001, number) for number in range(3001)]
+    spool: Spool[Tuple[int, int]] = Spool(in_memory)
+    for item in items:
+        spool.add(item)
+    wanted = [item for item in items if item[1] % 30]
+    assert list(spool.in_order_of(lambda item: item[0], lambda item: item[1] % 30 > 0)) == sorted(wanted)
+    assert list(spool) == items, "nothing has changed"
+    spool.close()
+    assert list(spool.in_order_of(lambda item: item[0], lambda item: True)) == []
+
+
+def test_the_most_urgent_of_many_files_take_little_memory(tmp_path: Path) -> None:
+    items: Spool[Tuple[int, str]] = Spool(in_memory=1000)
+    count = 40_000
+    for number in range(count):
+        items.add((number * 7919 % count, f"name-of-a-file-{number:010}"))
+    tracemalloc.start()
+    try:
+        found = items.in_order_of(lambda item: item[0], lambda item: True)
+        numbers = [next(found)[0] for _ in range(10)]
+        rest = sum(1 for _ in found)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        items.close()
+    assert (numbers, rest) == (list(range(10)), count - 10)
+    assert peak < 2_500_000, "a batch of each part, of the 7 MB that all are"
 
 
 def test_a_missing_directory_is_looked_at_once(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from path_mapping.localfs.names import Clashes, key_problem, printable, unsafe
+from path_mapping.errors import printable
+from path_mapping.localfs.names import Clashes, key_problem, unsafe
 from path_mapping.mapping.routes import ObsUrl, Route
 from path_mapping.mapping.selection import FILE_COST, Shard, selected, sharer
 from path_mapping.planning.compare import (

@@ -7,8 +7,7 @@ import threading
 from typing import Iterator, Tuple
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from path_mapping.workers.message_socket import MessageSocket
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from ma_boot.reporting.page.compose import page_text
 from ma_boot.reporting.page.drawing.scale import MOST_TICKS, ticks

@@ -252,7 +252,7 @@ class TestWords:
             ({"exit_code": 143, "by": "signal", "signal": 15}, "The job was stopped by SIGTERM from outside.", "128 + the number"),
             ({"exit_code": 130, "by": "signal"}, "The job was stopped by SIGINT from outside.", "128 + the number"),
             ({"exit_code": 5, "by": "training"}, "The job failed with exit code 5.", "the training's own"),
-            ({"exit_code": 139, "by": "training"}, "The job failed with exit code 139.", "segmentation fault"),
+            ({"exit_code": 139, "by": "training"}, "The job failed with exit code 139.", "a shell or launcher uses this code for signal 11, SIGSEGV"),
             ({"exit_code": 66, "by": "ma_boot"}, "An input does not exist in OBS on node 0.", "of ma_boot"),
             ({"exit_code": 99, "by": "ma_boot"}, "The job failed with exit code 99.", "of ma_boot"),
         ],

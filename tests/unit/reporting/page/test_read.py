@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Callable, Dict, List, Sequence
+from typing import Dict, List, Sequence
 
 import pytest
 
@@ -36,15 +36,13 @@ def line_of(node: Writer) -> Timeline:
     return timeline_of([read_events(node.text(), lambda text: text)])
 
 
-def found_tails(
-    timeline: Timeline, events: Sequence[Path] = (), hide: Callable[[str], str] = lambda text: text
-) -> Dict[str, str]:
-    return tails(timeline, places_of_logs(timeline, events), hide)
+def found_tails(timeline: Timeline, events: Sequence[Path]) -> Dict[str, str]:
+    return tails(timeline, places_of_logs(timeline, events))
 
 
 def tail_of(directory: Path, content: bytes, code: int = 0) -> str:
     (directory / "0.txt").write_bytes(content)
-    (text,) = found_tails(line_of(node_with_logs(directory, 1, code))).values()
+    (text,) = found_tails(line_of(node_with_logs(directory, 1, code)), [directory / "events"]).values()
     return text
 
 
@@ -68,7 +66,7 @@ class TestTails:
     def test_all_logs_share_the_room(self, tmp_path: Path, count: int, each: int) -> None:
         for rank in range(count):
             (tmp_path / f"{rank}.txt").write_bytes(b"xx\n" * 10_000)
-        found = found_tails(line_of(node_with_logs(tmp_path, count)))
+        found = found_tails(line_of(node_with_logs(tmp_path, count)), [tmp_path / "events"])
         assert len(found) == count
         assert {len(text) for text in found.values()} == {each}, (
             "16,000, 1,000,000 / 64 and / 250, whole lines of these"
@@ -76,14 +74,33 @@ class TestTails:
 
     def test_they_are_found_beside_the_events_too_and_secrets_are_masked(self, tmp_path: Path) -> None:
         node = node_with_logs(Path("/not/here"), 1)
-        (tmp_path / "0.txt").write_text("the SECRET word")
-        found = found_tails(line_of(node), [tmp_path / "e"], lambda text: text.replace("SECRET", "***"))
-        assert found == {"/not/here/0.txt": "the *** word"}
+        (tmp_path / "0.txt").write_text("with --sk planted")
+        found = found_tails(line_of(node), [tmp_path / "e"])
+        assert found == {"/not/here/0.txt": "with --sk ******"}
         (tmp_path / "own").mkdir()
         (tmp_path / "own" / "0.txt").write_text("of the node itself")
         (found_here,) = found_tails(line_of(node_with_logs(tmp_path / "own", 1)), [tmp_path / "e"]).values()
         assert found_here == "of the node itself"
-        assert found_tails(line_of(node)) == {}
+        assert found_tails(line_of(node), [tmp_path / "own" / "sub" / "e"]) == {}
+
+    def test_only_what_lies_below_the_events_is_read_wherever_links_are(self, tmp_path: Path) -> None:
+        """Events that were fetched may name any file of the machine that makes the page."""
+        (tmp_path / "id_rsa").write_text("planted")
+        log = tmp_path / "log"
+        log.mkdir()
+        node, events = node_with_logs(tmp_path, 1), [log / "events"]
+        files = {"absolute": tmp_path / "id_rsa", "upwards": log / ".." / "id_rsa", "link": log / "link"}
+        (log / "link").symlink_to("../id_rsa")
+        (log / "inside").symlink_to("real")
+        (log / "real").write_text("words")
+        os.mkfifo(log / "fifo")
+        (log / "null").symlink_to("/dev/zero")
+        files.update(fifo=log / "fifo", device=log / "null", directory=log, inside=log / "inside")
+        found = {}
+        for kind, file in files.items():
+            text = node.text().replace(str(tmp_path / "0.txt"), str(file))
+            found[kind] = list(found_tails(timeline_of([read_events(text, str)]), events).values())
+        assert {kind: texts for kind, texts in found.items() if texts} == {"inside": ["words"]}
 
 
 @pytest.mark.parametrize(
@@ -104,10 +121,10 @@ def test_a_log_is_linked_where_it_is(tmp_path: Path) -> None:
     (tmp_path / "0.txt").write_text("words")
     events = tmp_path / "x-events.jsonl"
     events.write_text(node_with_logs(tmp_path, 2, code=3).text())
-    page = page_of([events], {}, tmp_path / "page.html")
+    page = page_of([events], tmp_path / "page.html")
     assert '<a href="./0.txt">' in page
     assert "1.txt" not in page
-    assert "<a href" not in page_of([events], {})
+    assert "<a href" not in page_of([events])
 
 
 class TestFiles:
@@ -115,17 +132,20 @@ class TestFiles:
 
     def test_it_names_what_it_cannot_read(self, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=r"cannot read the events .*none: No such file"):
-            page_of([tmp_path / "none"], {})
+            page_of([tmp_path / "none"])
+        os.mkfifo(tmp_path / "fifo")  # nobody writes to it
+        with pytest.raises(ConfigError, match=r"cannot read the events .*fifo: not a regular file"):
+            page_of([tmp_path / "fifo"])
         (tmp_path / "empty").write_text("\n")
         with pytest.raises(ConfigError, match=r"no events in .*empty"):
-            page_of([tmp_path / "empty"], {})
+            page_of([tmp_path / "empty"])
         for name in "ab":
             node = Writer(0, 10**12)
             node.at(0, "job", name=f"job {name}")
             (tmp_path / name).write_text(node.text())
         with pytest.raises(ConfigError, match=r"several:\n  - job a\n  - job b"):
-            page_of([tmp_path / "a", tmp_path / "b"], {})
-        assert "job a" in page_of([tmp_path / "a"], {})
+            page_of([tmp_path / "a", tmp_path / "b"])
+        assert "job a" in page_of([tmp_path / "a"])
 
     def test_the_page_is_written_beside_an_earlier_one(self, tmp_path: Path) -> None:
         node = node_with_logs(tmp_path, 1)
@@ -133,23 +153,22 @@ class TestFiles:
         (tmp_path / "page.html").write_text("earlier")
         said: List[str] = []
         with SignalInbox() as inbox:
-            assert write_in_time([tmp_path / "events"], tmp_path / "page.html", {}, inbox, said.append, 60)
+            assert write_in_time([tmp_path / "events"], tmp_path / "page.html", inbox, said.append, 60)
             assert (tmp_path / "page.1.html").read_text() == "earlier"
             assert "succeeded" in (tmp_path / "page.html").read_text()
-            assert not write_in_time([tmp_path / "none"], tmp_path / "page.html", {}, inbox, said.append, 60)
+            assert not write_in_time([tmp_path / "none"], tmp_path / "page.html", inbox, said.append, 60)
         assert said == [
             f"no page was made: cannot read the events {tmp_path / 'none'}: No such file or directory"
         ]
 
     def test_a_page_that_takes_too_long_is_given_up_and_said(self, tmp_path: Path) -> None:
-        os.mkfifo(tmp_path / "events")  # nobody writes to it
+        (tmp_path / "events").write_text(node_with_logs(tmp_path, 20_000).text())
         said: List[str] = []
         with SignalInbox() as inbox:
             assert not write_in_time(
-                [tmp_path / "events"], tmp_path / "page.html", {}, inbox, said.append, patience=0.01
+                [tmp_path / "events"], tmp_path / "page.html", inbox, said.append, patience=0.01
             )
         assert said == [f"no page was made: 0 s were not enough for {tmp_path / 'page.html'}"]
-        os.close(os.open(tmp_path / "events", os.O_WRONLY))  # its thread ends
         assert f"takes at most {PATIENCE_SECONDS:.0f} s" in (DOCS / "report.md").read_text()
 
     @pytest.mark.parametrize(("begin", "end"), [("[", "]"), ('{"a": ', "}")])

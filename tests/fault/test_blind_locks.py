@@ -1,0 +1,61 @@
+"""Two nodes that download to one directory, on a file system where neither sees the locks of the other."""
+
+from __future__ import annotations
+
+import fcntl
+import threading
+from pathlib import Path
+from typing import List
+
+import pytest
+
+from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
+from path_mapping.localfs import allocate
+from path_mapping.transfer import Transferred, download_jobs
+from tests.fault.test_resume import LARGE, asked, names, put
+from tests.functional.node import eventually
+from tests.transfers import fetch, obs_store
+
+
+@pytest.fixture(autouse=True)
+def blind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on NFS with `nolock`: to lock a file succeeds on each node."""
+    monkeypatch.setattr(fcntl, "flock", lambda file, operation: None)
+
+
+def test_the_second_node_has_the_whole_file_after_the_first_moved_the_common_one(
+    obs: ObsServer, tmp_path: Path
+) -> None:
+    put(obs, "in/large", LARGE, tmp_path)
+    obs.faults.append(ObsFault("hang", "GET", "/in/large", times=1))
+    done: List[Transferred] = []
+    second = threading.Thread(target=lambda: done.append(fetch(obs_store(obs.url), tmp_path)))
+    second.start()
+    eventually(lambda: asked(obs, "GET", "/in/large"), "the second node asks for its first range")
+    fetch(obs_store(obs.url), tmp_path)
+    assert (tmp_path / "in" / "large").read_bytes() == LARGE
+    obs.release.set()
+    second.join()
+    assert [one.files for one in done] == [1]
+    assert (tmp_path / "in" / "large").read_bytes() == LARGE
+    assert names(tmp_path / "in") == ["large"]
+
+
+def test_a_finished_file_is_never_emptied(
+    obs: ObsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first node does all its work between the look of the second at its file and what follows from that."""
+    put(obs, "in/large", LARGE, tmp_path)
+    contents: List[bytes] = []
+
+    def late(file: int, size: int) -> None:
+        monkeypatch.setattr(download_jobs, "allocate", allocate)
+        fetch(obs_store(obs.url), tmp_path)
+        allocate(file, size)
+        contents.append((tmp_path / "in" / "large").read_bytes())
+
+    monkeypatch.setattr(download_jobs, "allocate", late)
+    fetch(obs_store(obs.url), tmp_path)
+    assert contents == [LARGE]
+    assert (tmp_path / "in" / "large").read_bytes() == LARGE
+    assert names(tmp_path / "in") == ["large"]

@@ -1,0 +1,163 @@
+"""Stop signals before the first phase and after the last one: never lost, never a success, never a traceback."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import IO, List
+
+import pytest
+
+from tests.functional.node import RANK, Node, alive, eventually
+from tests.requirement import unavailable
+
+# Runs ma_boot as `python -m ma_boot`, but stops at the import of a module, the second argument.
+WATCHED = """
+import os, runpy, sys
+wanted = sys.argv.pop(1)
+def look(event, args):
+    if event == "import" and args[0] == wanted and sys.argv:
+        os.write(1, b"maboot-test: stopped\\n")
+        os.read(0, 1)
+sys.addaudithook(look)
+runpy.run_module("ma_boot", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    node = Node(tmp_path, devices=1)
+    node.complete_table()
+    return node
+
+
+def as_pid_1() -> List[str]:
+    """What runs a program as the first process of a container."""
+    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    own = ["unshare", *user, "--pid", "--fork", "--kill-child", "--mount-proc"]
+    if subprocess.run([*own, "true"], capture_output=True, check=False).returncode != 0:
+        unavailable("a PID namespace cannot be made here")
+    return own
+
+
+def child_of(pid: int) -> int:
+    """The only child of a process; 0 if it has none yet."""
+    try:
+        return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+    except (OSError, IndexError):
+        return 0
+
+
+def read_until(output: IO[bytes], text: bytes) -> None:
+    """Reads lines until one has the text."""
+    assert any(text in line for line in iter(output.readline, b"")), f"ended without {text!r}"
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
+@pytest.mark.parametrize(
+    "module", ["ma_boot.cli.app", "click", "ma_boot.cli.options", "ma_boot.node", "subprocess"]
+)
+def test_as_pid_1_while_modules_are_imported(node: Node, module: str, signum: int) -> None:
+    """The kernel drops a signal to the first process of a container that has no handler for it."""
+    process = subprocess.Popen(
+        [*as_pid_1(), sys.executable, "-c", WATCHED, module, RANK, "print:trained"], cwd=node.home,
+        env=node.environ(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    with process:
+        assert process.stdout is not None
+        read_until(process.stdout, b"maboot-test: stopped")
+        os.kill(child_of(process.pid), signum)
+        output, _ = process.communicate(b"g", timeout=60)
+    assert process.returncode == 128 + signum, output
+    assert b"Traceback" not in output
+    assert b"trained" not in output
+
+
+@pytest.mark.parametrize("module", ["ma_boot.cli.app", "ma_boot.cli.options"])
+def test_ctrl_c_while_modules_are_imported(node: Node, module: str) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", WATCHED, module, RANK], cwd=node.home,
+        env=node.environ(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    with process:
+        assert process.stdout is not None
+        read_until(process.stdout, b"maboot-test: stopped")
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(b"g", timeout=60)
+    assert process.returncode == 130, output
+    assert b"Traceback" not in output
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["PID 1", "a child"])
+def test_at_many_moments_from_the_first_to_the_last(node: Node, first: bool) -> None:
+    """From the moment at which the kernel knows a handler; before it, the interpreter itself starts."""
+    prefix = as_pid_1() if first else []
+    for step in range(12):
+        process = subprocess.Popen(
+            [*prefix, sys.executable, "-m", "ma_boot", RANK, "print:trained"], cwd=node.home,
+            env=node.environ(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        with process:
+            pid = eventually(lambda: child_of(process.pid), "it runs") if first else process.pid  # noqa: B023
+            if first:
+                eventually(lambda: catches(pid, signal.SIGTERM) or not alive(pid), "it has a handler")  # noqa: B023
+            time.sleep(0.03 * step)
+            sent = alive(pid)
+            if sent:
+                os.kill(pid, signal.SIGTERM)
+            output, _ = process.communicate(timeout=60)
+        assert process.returncode in ((143, -signal.SIGTERM) if sent else (0,)), (step, output)
+        assert b"Traceback" not in output, output
+
+
+def catches(pid: int, signum: int) -> bool:
+    """Whether a process has a handler for the signal."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return False
+    caught = next((line.split()[1] for line in lines if line.startswith("SigCgt:")), "0")
+    return bool(int(caught, 16) >> (signum - 1) & 1)
+
+
+@pytest.mark.parametrize("mark", ["ma_boot.reporting.page", "ma_boot.reporting.page.in_time"])
+def test_while_the_page_is_made(node: Node, mark: str) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", WATCHED, mark, RANK, "print:trained"], cwd=node.home,
+        env=node.environ(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    with process:
+        assert process.stdout is not None
+        read_until(process.stdout, b"maboot-test: stopped")
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate(b"g", timeout=60)
+    assert process.returncode == 143, output
+    assert output.splitlines()[-1] == b"[ma_boot] exit code 143: stopped by SIGTERM"
+    ends = [event["exit_code"] for event in node.events() if event["kind"] == "end"]
+    assert ends[-1] == 143
+    assert list(node.log_dir.glob("*-failure.json"))
+
+
+def test_while_the_last_lines_are_printed(node: Node) -> None:
+    """A reader that has stalled is waited for, 5 s at most."""
+    read, write = os.pipe()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ma_boot", RANK, "print:trained"], cwd=node.home, env=node.environ(),
+        stdin=subprocess.DEVNULL, stdout=write, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    os.set_blocking(write, False)
+    try:
+        while os.write(write, b"x" * 4096):
+            pass
+    except BlockingIOError:
+        os.set_blocking(write, True)
+    eventually(lambda: any(event["kind"] == "end" for event in node.events()), "the job has ended")
+    process.send_signal(signal.SIGTERM)
+    code = process.wait(timeout=60)
+    os.close(read)
+    os.close(write)
+    assert code == 143

@@ -1,0 +1,86 @@
+"""Whatever only helps never changes how a job ends: the way to other nodes, the report, the page, what comes after the ranks."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.functional.node import RANK, Booting, Ended, Node
+
+# Runs ma_boot with one function that raises what nobody has foreseen.
+BROKEN = """
+import sys
+from importlib import import_module
+module, *names = sys.argv.pop(1).split(":")
+def broken(*arguments, **more):
+    raise ZeroDivisionError("planted")
+place = import_module(module)
+for name in names[:-1]:
+    place = getattr(place, name)
+setattr(place, names[-1], broken)
+from ma_boot.__main__ import run
+run()
+"""
+
+
+def booted(node: Node, broken: str, code: int) -> Ended:
+    """A job of two nodes, of which the other one is not there; its output goes home."""
+    node.variables.update(
+        MA_NUM_HOSTS="2", VC_TASK_INDEX="0", VC_WORKER_HOSTS="127.77.1.1,127.77.1.2", RANK_TABLE_FILE="",
+        MABOOT_JOB_TOKEN="9f1c0a2e55d04c7fa3c1",
+    )  # fmt: skip
+    (node.home / "out").mkdir()
+    options = [*node.mapping({}, {"out": "obs://bucket/out/"}), "--rendezvous", "torch"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", BROKEN, broken, *options, RANK, "write:out/file:x", f"exit:{code}:-"],
+        cwd=node.home, env=node.environ(), stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    return Booting(node, process).end()
+
+
+@pytest.mark.parametrize("code", [0, 5])
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "ma_boot.channel:first_failure_of",
+        "ma_boot.channel:failures_of",
+        "ma_boot.channel:NodeChannel:tell",
+        "ma_boot.channel:NodeChannel:heard",
+        "ma_boot.channel:NodeChannel:meet",
+        "ma_boot.channel:NodeChannel:flush",
+        "ma_boot.channel:NodeChannel:close",
+        "ma_boot.channel.channel:listener",
+        "ma_boot.node.boot:stop_setup",
+        "ma_boot.node.boot:form_channels",
+        "ma_boot.node.boot:empty_outputs",
+        "ma_boot.node.boot:call_post_stop",
+        "ma_boot.node.run_phase:_advice_on_files",
+        "ma_boot.cli.execute:end_event",
+        "ma_boot.cli.execute:write_failure",
+        "ma_boot.cli.execute:report_lines",
+        "ma_boot.reporting:Journal:close",
+    ],
+)
+def test_the_end_of_the_job_is_as_without_it(node: Node, broken: str, code: int) -> None:
+    ended = booted(node, broken, code)
+    assert ended.code == code, ended.output
+    assert "Traceback" not in ended.output
+    assert f"exit code {code}" in ended.output.splitlines()[-1] or "Journal" in broken, ended.output
+    assert (node.obs / "bucket" / "out" / "file").exists()
+    assert ended.output.count("ZeroDivisionError: planted") <= 2, ended.output
+
+
+def test_a_channel_that_fails_is_said_once_and_the_job_goes_on(node: Node) -> None:
+    ended = booted(node, "ma_boot.channel:NodeChannel:heard", 0)
+    assert ended.output.count("this node goes on without the others: ZeroDivisionError: planted") == 1
+    events = [json.loads(line)["kind"] for line in (node.log_dir / _events(node)).read_text().splitlines()]
+    assert events[-1] == "end"
+
+
+def _events(node: Node) -> str:
+    (file,) = node.log_dir.glob("*-events.jsonl")
+    return file.name

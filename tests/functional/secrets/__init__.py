@@ -1,0 +1,1 @@
+"""No way out of the product shows a secret."""

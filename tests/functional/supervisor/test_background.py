@@ -1,0 +1,60 @@
+"""How long what a command has left in the background holds the job."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Iterator
+
+import pytest
+
+from ma_boot.launch import WorkerSpec
+from ma_boot.processes import signal_group
+from ma_boot.reporting import Console, Journal
+from ma_boot.supervisor.background import Background
+from ma_boot.supervisor.worker import Worker
+
+GIVEN = {"PATH": os.environ["PATH"], "RANK": "0"}  # of the node, as MindCluster has it
+
+
+@pytest.fixture
+def console(tmp_path: Path) -> Iterator[Console]:
+    descriptor = os.open(tmp_path / "screen", os.O_CREAT | os.O_WRONLY)
+    with Console(descriptor) as console:
+        yield console
+    os.close(descriptor)
+
+
+def left_by(text: str, root: Path, console: Console) -> Worker:
+    """A command that has ended."""
+    spec = WorkerSpec("command", ("bash", "-c", text), str(root), GIVEN, str(root / "log"), leaves_ranks=True)
+    worker = Worker(spec, {}, Journal(console))
+    assert worker.process.wait(30) == 0
+    return worker
+
+
+@pytest.mark.parametrize(
+    ("job", "holds"),
+    [
+        ("RANK_ID=0 sleep 600", True),
+        ("OMPI_COMM_WORLD_RANK=1 sleep 600", True),
+        ("RANK=1 sleep 600", True),
+        ("sleep 600", False),  # a monitor; RANK=0 is the node's
+        ("while true; do sleep 600; done", False),
+    ],
+)
+def test_a_rank_holds_the_job_and_a_monitor_only_for_a_minute(
+    tmp_path: Path, console: Console, job: str, holds: bool
+) -> None:
+    worker = left_by(f"({job}) & sleep 0.2", tmp_path, console)
+    try:
+        assert not Background(worker).is_over(), "in the first minute everything does"
+        left = Background(worker, settle=0.0)
+        assert left.is_over() is not holds
+        if holds:
+            assert left.patience() > 0, "it does not look all the time"
+    finally:
+        signal_group(worker.pid, signal.SIGKILL)
+        worker.collect(0, stopped=True)
+        worker.output.close()

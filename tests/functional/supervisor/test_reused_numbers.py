@@ -1,0 +1,71 @@
+"""The number of a process that was reaped may be another one's: nobody signals it, nor a group of that number."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from ma_boot.processes import SignalInbox
+from tests.functional.node import PROGRAMS, Node, alive, eventually
+from tests.functional.processes.reused import with_number
+from tests.functional.supervisor.conftest import EventLog, shell, started
+
+RANKS = """
+import os, sys, time
+rank = os.environ["RANK_ID"]
+with open(f"pid.{rank}", "w") as file:
+    file.write(str(os.getpid()))
+while rank == "1" and not os.path.exists("go"):
+    time.sleep(0.01)
+sys.exit(3 if rank == "1" else 0)
+"""
+# Runs a program as the setup does, and says which groups get a signal after their leader was reaped.
+SETUP = """
+import os, sys
+from ma_boot.processes import SignalInbox, run_child
+
+def look(event, args):
+    if event == "os.killpg" and not os.path.exists(f"/proc/{args[0]}"):
+        print("a group without its leader:", event)
+
+sys.addaudithook(look)
+with SignalInbox() as inbox:
+    for script in ("exit 3", "sleep 600 & exit 3", "kill -9 $$"):
+        print(run_child(["sh", "-c", script], os.environ, inbox, print))
+"""
+
+
+def test_a_stranger_with_the_number_of_a_rank_that_has_ended(node: Node) -> None:
+    argv = [sys.executable, str(PROGRAMS / "supervisor.py"), str(node.root), "{}", "adopt", "-c", RANKS]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as supervisor:
+        first = node.root / "pid.0"
+        pid = int(eventually(lambda: first.exists() and first.read_text(), "rank 0 runs"))
+        eventually(lambda: not Path(f"/proc/{pid}").exists(), "rank 0 has been reaped")
+        with with_number(pid, ["sleep", "600"]) as stranger:
+            assert os.getpgid(stranger.pid) == pid
+            (node.root / "go").touch()
+            output, _ = supervisor.communicate(timeout=60)
+            assert "rank 1 ended with exit code 3" in output
+            assert stranger.poll() is None, "it got a signal that was not for it"
+
+
+def test_the_group_of_a_program_that_has_ended() -> None:
+    done = subprocess.run([sys.executable, "-c", SETUP], capture_output=True, text=True, timeout=60)
+    assert (done.stdout.split("\n")[:-1], done.stderr) == (["3", "3", "-9"], ""), done
+
+
+def test_what_a_rank_that_has_ended_left_in_its_group_is_stopped_with_the_others(
+    tmp_path: Path, inbox: SignalInbox, journal: EventLog
+) -> None:
+    specs = [shell(tmp_path, 0, "sleep 600 & echo $! > pid"), shell(tmp_path, 1, "exec sleep 600")]
+    with started(*specs, inbox=inbox, journal=journal) as group:
+        first, second = group.workers
+        first.process.wait(timeout=30)
+        first.collect(first.started_ns, stopped=False)
+        left = int((tmp_path / "pid").read_text())
+        assert group.labels() == ["rank 1"]
+        group.signal(signal.SIGTERM)
+        eventually(lambda: not alive(left) and not alive(second.pid), "both have ended")

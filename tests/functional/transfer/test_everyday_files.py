@@ -1,0 +1,62 @@
+"""Files in OBS behave as Python's own: the same code on a local file and on a URL, in every Python from 3.7 on."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, List
+
+import obs
+import pytest
+
+from ma_boot.rehearsal.obs_server import ObsServer
+from tests.conftest import CREDENTIALS, KNOWN
+from tests.functional.transfer import everyday_uses
+from tests.unit.project.imports import ROOT
+
+Results = Dict[str, Dict[str, Any]]
+
+
+def pythons() -> List[str]:
+    """This interpreter, and one of each other version from 3.7 on that pyenv has."""
+    found = {sys.version_info[1]: sys.executable}
+    for python in sorted(Path.home().glob(".pyenv/versions/3.*/bin/python")):
+        found.setdefault(int(python.parts[-3].split(".")[1]), str(python))
+    return [python for minor, python in sorted(found.items()) if minor >= 7]
+
+
+def environment(server: ObsServer) -> Dict[str, str]:
+    """What training code needs to reach the server; of the packages beside the SDK only those that it has."""
+    paths = [ROOT / "ma_boot" / "for_training", Path(obs.__file__).parents[1]]
+    return {
+        "PYTHONPATH": os.pathsep.join(map(str, paths)),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "OBS_ENDPOINT": server.url,
+        **CREDENTIALS,
+    }
+
+
+@pytest.fixture(scope="module", params=pythons(), ids=lambda python: "-".join(Path(python).parts[-3:-2]))
+def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """What all uses return in one Python."""
+    with ObsServer(tmp_path_factory.mktemp("obs-server"), KNOWN) as server:
+        server.create_bucket("bucket")
+        local = tmp_path_factory.mktemp("local")
+        argv = [request.param, everyday_uses.__file__, str(local), "obs://bucket/uses"]
+        done = subprocess.run(
+            argv, env=environment(server), capture_output=True, text=True, timeout=110, check=False
+        )
+    assert done.returncode == 0, done.stderr
+    found: Results = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("use", [use.__name__ for use in everyday_uses.USES])
+def test_a_file_in_obs_behaves_as_a_local_one(results: Results, use: str) -> None:
+    assert results["url"][use] == results["local"][use]
+    assert "Error" not in str(results["local"][use])[:40] or use in ("unsupported", "wrong_modes"), (
+        "the use itself fails"
+    )

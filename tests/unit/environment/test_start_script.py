@@ -1,0 +1,90 @@
+"""What a shell script says of the ranks that it starts itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Optional
+
+import pytest
+from hypothesis import given, strategies as st
+
+from ma_boot.environment.start_script import ranks_started_in
+
+LOOP = "for ((i = 0; i < 8; i++)); do\n    export RANK_ID=$i\n    python train.py &\ndone\n"
+OWN = Path(__file__).parents[2] / "functional" / "start_scripts"
+
+
+def numbered(text: str) -> Optional[int]:
+    found = ranks_started_in(text)
+    return None if found is None else found.line
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        (LOOP, 2),
+        (LOOP.replace("RANK_ID", "DEVICE_ID"), 2),
+        (LOOP.replace("export RANK_ID=$i\n    ", "LOCAL_RANK=$i "), 2),
+        ("for RANK_ID in 0 1; do python train.py & done; wait", 1),
+        ("for((RANK_ID=0;RANK_ID<8;RANK_ID++)); do\nnohup python train.py &\ndone\n", 1),
+        (
+            "i=0\nwhile [ $i -lt 8 ]\ndo\n  env RANK_ID=$i DEVICE_ID=$i python train.py > $i.log 2>&1 &\ndone",
+            4,
+        ),
+        ("set -e\ntorchrun --nproc_per_node 8 train.py", 2),
+        ("cd code && mpirun -n 8 python train.py", 1),
+        ("  nohup /opt/bin/msrun --worker_num=8 \\\n train.py &", 1),
+        ("python -m torch.distributed.launch train.py", 1),
+        ("python3 -m torch.distributed.run train.py", 1),
+        ("LAUNCH='torchrun --standalone'\n$LAUNCH train.py", 1),
+        ("accelerate launch train.py", 1),
+        ("deepspeed --num_gpus 8 train.py", 1),
+    ],
+)
+def test_a_script_that_starts_ranks(text: str, number: int) -> None:
+    assert numbered(text) == number
+    assert numbered(text.replace("\n", "\r\n")) == number
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "python train.py",
+        "export DEVICE_ID=$RANK_ID\npython train.py &\nwait\n",  # of one rank
+        "export RANK_ID=0\nfor f in a b; do cp $f /cache & done\nwait\npython train.py",
+        LOOP.replace(" &", ""),  # one after the other
+        LOOP.replace(" &", " && true"),
+        LOOP.replace(" &", " > log 2>&1"),
+        "# torchrun train.py\npython train.py  # not with torchrun",
+        "echo 'start it by torchrun train.py'\npython train.py",
+        "pip install deepspeed\npython -m pip install torchrun\npython train.py --deepspeed ds.json",
+        "accelerate config\npython train.py --launcher=torchrun.json",
+        "command -v mpirun || exit\npython train.py",
+        "echo for RANK_ID= &\n",
+        "",
+    ],
+)
+def test_a_script_that_starts_none(text: str) -> None:
+    assert ranks_started_in(text) is None
+
+
+@pytest.mark.parametrize("script", sorted(OWN.glob("*.sh")), ids=lambda script: script.name)
+def test_the_start_scripts_of_the_guides(script: Path) -> None:
+    assert ranks_started_in(script.read_text()) is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (LOOP, "line 2 sets RANK_ID in a loop"),
+        ("python -m  torch.distributed.run a.py", "line 1 runs -m torch.distributed.run"),
+    ],
+)
+def test_what_it_says(text: str, said: str) -> None:
+    assert str(ranks_started_in(text)) == said
+
+
+@given(st.lists(st.sampled_from([*"\n;&#'\" ", "for ", "done", "RANK_ID=", "torchrun", "do ", "\\"])))
+def test_no_text_breaks_it(words: list[str]) -> None:
+    found = ranks_started_in("".join(words))
+    assert found is None or found.line >= 1
