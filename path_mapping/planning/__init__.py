@@ -19,6 +19,7 @@ from path_mapping.planning.prepare import (
     prepare_uploads as prepare_uploads,
 )
 from path_mapping.planning.prepared_transfer import PreparedTransfer as PreparedTransfer
+from path_mapping.planning.record import is_record as is_record
 from path_mapping.planning.route_scan import (
     RouteScan as RouteScan,
     scan_download as scan_download,

@@ -13,6 +13,7 @@ from ma_boot.environment import Script, command_parts, no_such_file
 from ma_boot.errors import CannotCreate, ConfigError
 from path_mapping.localfs import is_temporary
 from path_mapping.mapping import selected
+from path_mapping.planning import is_record
 
 MOST_ENTRIES = 1000  # files and directories
 DEEPEST = 32  # levels
@@ -77,7 +78,8 @@ def code_files(code: Path, apart: Collection[Path], exclude: Sequence[str] = ())
     """The files of the code, relative to it: those that a rehearsal copies and a submission uploads.
 
     Left out are the directories `apart`, those of rehearsals, virtual environments, which nobody uploads
-    as code, unfinished downloads, and what matches a pattern of `exclude`, as in .gitignore.
+    as code, unfinished downloads and records of transfers, and what matches a pattern of `exclude`, as in
+    .gitignore.
 
     Raises:
         ConfigError: they exceed the platform's limits (1,000 files and directories, 32 levels, 5 GB), or are
@@ -96,7 +98,9 @@ def code_files(code: Path, apart: Collection[Path], exclude: Sequence[str] = ())
             and here / name not in apart
             and (not is_selected or is_selected(f"{(here / name).relative_to(code).as_posix()}/"))
         )
-        for path in (here / name for name in sorted(names) if not is_temporary(name)):
+        for path in (here / name for name in sorted(names)):
+            if is_temporary(path.name) or is_record(path.name):
+                continue
             if path.is_file() and (not is_selected or is_selected(path.relative_to(code).as_posix())):
                 _check_inside(path, code)
                 files.append(path.relative_to(code))

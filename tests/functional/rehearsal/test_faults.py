@@ -8,14 +8,19 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
 import pytest
 
-from ma_boot.rehearsal.injection.injector import force_exit
+from ma_boot.rehearsal.faults import parse_faults
+from ma_boot.rehearsal.injection.injector import Injector, force_exit
+from ma_boot.rehearsal.injection.watch import StartedNode, Watch
 from ma_boot.rehearsal.kept import kept_in, pruned
+from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
 from ma_boot.rehearsal.verdicts import FILE
+from tests.conftest import CREDENTIALS
 from tests.functional.node import Ended, alive, eventually
 from tests.functional.rehearsal.test_rehearsal import (
     MAPPING,
@@ -385,6 +390,45 @@ def test_all_nodes_outputs_of_the_job_form_meet_in_one_place(laptop: Path) -> No
 def test_an_input_of_the_job_form_that_is_missing_ends_it_before_a_node_starts(laptop: Path) -> None:
     ended = rehearse(laptop, "--obs-root", "obs", "--input", "d=obs://bucket/none/", "project/train.py")
     assert ended.code == 66, ended.output
+
+
+def test_a_stop_during_the_platforms_last_upload_ends_it(laptop: Path, obs: ObsServer) -> None:
+    """Else a request without an answer would hold up the rehearsal for `--upload-timeout`, 10 minutes."""
+    obs.faults.append(ObsFault("hang", "PUT"))
+    (laptop / "project" / "train.py").write_text(
+        "import pathlib, sys\npathlib.Path(sys.argv[1].partition('=')[2], 'x').write_text('x')\n"
+    )
+    reachable = {"OBS_ENDPOINT": obs.url, **CREDENTIALS}
+    running = start(laptop, "--output", "train_url=obs://bucket/out/", "project/train.py", more=reachable)
+    eventually(lambda: any(method == "PUT" for method, _ in obs.requests), "the last upload")
+    running.send_signal(signal.SIGTERM)
+    ended = end(running)
+    assert ended.code == 143, ended.output
+
+
+@pytest.mark.parametrize(("grace", "deaf", "code"), [("1s", True, -signal.SIGKILL), ("20s", False, 0)])
+def test_a_stopped_node_is_killed_after_its_grace_period(
+    tmp_path: Path, grace: str, deaf: bool, code: int
+) -> None:
+    """A node that ends within it is not killed; the default of 30 s counts only without one."""
+    ends = "lambda *_: None" if deaf else "lambda *_: (time.sleep(2), sys.exit(0))"
+    program = f"import signal, sys, time; signal.signal(15, {ends}); print(flush=True); time.sleep(600)"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as node:
+        assert node.stdout is not None
+        node.stdout.readline()
+        (fault,) = parse_faults([f"stop node=0 grace={grace}"], 1, 1)
+        watch = Watch(tmp_path / "none", {0: tmp_path / "none"})
+        watch.nodes[0] = StartedNode(node.pid, time.monotonic())
+        cancel = threading.Event()
+        run = Injector([fault], lambda *_: None).run
+        injector = threading.Thread(target=run, args=(watch, cancel))
+        injector.start()
+        try:
+            assert node.wait(20) == code
+        finally:
+            cancel.set()
+            injector.join()
+            node.kill()
 
 
 ABSOLUTE = "PATH_MAPPING_CONFIG = {'input': {'/cache/data': 'obs://bucket/data/'}, 'output': {'/cache/out': 'obs://bucket/out/'}}"

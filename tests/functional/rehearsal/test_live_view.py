@@ -84,6 +84,17 @@ def test_what_is_written_meanwhile_is_whole_and_in_order() -> None:
     assert b"too late" not in b"".join(taken)
 
 
+def test_a_view_that_fails_disturbs_nothing(tmp_path: Path) -> None:
+    (tmp_path / "broken" / "rich").mkdir(parents=True)
+    (tmp_path / "broken" / "rich" / "__init__.py").write_text("")
+    (tmp_path / "broken" / "rich" / "table.py").write_text("raise ZeroDivisionError('planted')")
+    shown = rehearse(tmp_path, {"TERM": "xterm", "PYTHONPATH": str(tmp_path / "broken")})
+    assert shown.code == 0
+    assert b"2 of 2 nodes" not in shown.written
+    assert b"planted" not in shown.written
+    assert [line for line in shown.lines if line][-1] == "[ma_boot] exit code 0: success"
+
+
 @pytest.mark.parametrize(("nodes", "most"), [(2, 17), (64, 17), (64, 2)])
 def test_it_is_never_larger_than_its_part_of_the_terminal(nodes: int, most: int) -> None:
     rows = view(

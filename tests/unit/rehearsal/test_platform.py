@@ -145,6 +145,8 @@ class TestCode:
             "runs/faults-0a1b2c3d/00-kill/x",
             "env/pyvenv.cfg",
             "env/lib/x.py",
+            "pkg/.x.0123456789abcdef.ma_part",
+            "pkg/.data.ma_sync",
         ],
     )
     def test_its_own_leftovers_are_no_code(self, project: Path, name: str) -> None:
