@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import List
+from typing import Dict, List, Tuple
 
 from tests.functional.job.conftest import FAST, Desk
 from tests.functional.node import eventually
@@ -45,6 +45,22 @@ def test_the_exit_code_is_that_of_the_first_failing_task(desk: Desk) -> None:
     )
     assert done.code == 7, done
     assert "the job is Failed: worker-1 ended with 7" in done.err
+
+
+def test_each_end_of_a_job_has_its_exit_code(desk: Desk) -> None:
+    desk.api.rehearse = False
+    job = desk.api.jobs[desk.job("submit", "job.yaml").out.strip()]
+    ends: List[Tuple[str, List[Dict[str, object]], int]] = [
+        ("Completed", [], 0),
+        ("Failed", [], 1),
+        ("Failed", [{"task": "worker-0", "exit_code": 0}, {"task": "worker-1", "exit_code": 137}], 137),
+        ("Terminated", [], 143),
+        ("Abnormal", [], 69),
+    ]
+    for job.phase, job.task_statuses, code in ends:
+        done = desk.job("watch", job.id, *FAST)
+        assert (done.code, done.out) == (code, f"[job] {job.phase}\n"), done
+        assert done.err.endswith(f"; exit code {code}\n"), done
 
 
 def test_a_job_is_stopped_and_says_so(desk: Desk) -> None:
