@@ -142,9 +142,18 @@ soak: $(VENV)/made ## random faults, kills, renewals, rotations, two writers and
 fuzz: $(VENV)/made ## 200,000 random and mutated rank tables, of every writer
 	$(VENV)/bin/python -m pytest tests/unit/rank_table -k "breaks_the_library or break_the_library" --hypothesis-profile=fuzz --timeout=0
 
-mutants: $(VENV)/made ## breaks the code of a room in many places, and looks whether its tests notice: ROOM=rank_table
+# In a copy of the tree, which mutmut configures by its setup.cfg. The tests are those whose folder has the room's name.
+MUTATED = $(wildcard ma_boot/$(ROOM) path_mapping/$(ROOM))
+mutants: ROOM ?= rank_table
+mutants: TESTS ?= $(wildcard tests/unit/$(ROOM) tests/unit/path_mapping/$(ROOM) tests/functional/$(ROOM))
+mutants: $(VENV)/made ## breaks the code of a room in many places, and looks whether its tests notice: ROOM=rank_table TESTS='tests/...'
+	@[ -n "$(MUTATED)" ] && [ -n "$(TESTS)" ] || { echo "make mutants: expected ROOM, a folder of the product, and TESTS" >&2; exit 64; }
 	$(VENV)/bin/python $(INSTALL) ".[dev,mutation]"
-	nice -n 10 $(VENV)/bin/python -m tests.mutation $(or $(ROOM),rank_table) $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES))
+	rm -rf .mutants/$(ROOM)/* && mkdir -p .mutants/$(ROOM)
+	git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t .mutants/$(ROOM)
+	printf '%s\n' '[mutmut]' source_paths= '  ma_boot' '  path_mapping' 'only_mutate=$(MUTATED)/*' \
+		pytest_add_cli_args= '  --hypothesis-profile=mutants' pytest_add_cli_args_test_selection= $(TESTS:%='  %') >.mutants/$(ROOM)/setup.cfg
+	cd .mutants/$(ROOM) && { nice -n 10 $(abspath $(VENV))/bin/mutmut run; $(abspath $(VENV))/bin/mutmut results; }
 
 bench: $(BENCH)/made ## the benchmarks, beside their peers (7 minutes)
 	$(BENCH)/bin/python -m pip install --quiet --no-deps --force-reinstall .
@@ -173,12 +182,13 @@ bench-image: $(VENV)/made ## size of the image, time of builds and of the check;
 guard: $(VENV)/made ## whether a start, a stop or a transfer costs more than its budget (a minute)
 	$(VENV)/bin/python benchmarks/guard.py
 
-check: $(VENV)/made ## ruff, mypy, shellcheck, hadolint
+check: $(VENV)/made ## ruff, mypy, shellcheck, hadolint, and how large the project is
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/shellcheck $(SCRIPTS)
 	$(VENV)/bin/hadolint --no-color Dockerfile $(EXAMPLE)/base.Dockerfile
+	$(VENV)/bin/python -m tests.budget
 
 release-check: ## build sdist and wheel of HEAD, and test the wheel in an environment that has nothing else
 	rm -rf $(RELEASE) && mkdir -p $(RELEASE)/source $(RELEASE)/tree
