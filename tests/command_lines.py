@@ -17,6 +17,20 @@ _BLOCK = re.compile(r"^```(?:\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(r"(?:\$ |exec |\w+=\S+ )*(ma_boot(?: .*)?)")
 
 
+def all_commands(group: click.Command, *names: str) -> Iterator[Tuple[str, click.Command]]:
+    """Each command that is no group, by its words after `ma_boot`."""
+    if isinstance(group, click.Group):
+        for name, command in group.commands.items():
+            yield from all_commands(command, *names, name)
+    else:
+        yield " ".join(names), group
+
+
+def options_of(command: click.Command) -> List[click.Option]:
+    """The options of a command; those that only a variable sets are none."""
+    return [param for param in command.params if isinstance(param, click.Option) and not param.hidden]
+
+
 def parsed(line: str) -> click.Context:
     """What click makes of a command line; raises what it refuses."""
     words = shlex.split(line)[1:]

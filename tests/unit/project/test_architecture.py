@@ -9,6 +9,8 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Dict, Iterator, List, Set, Tuple
 
+import pytest
+
 from tests.unit.project.imports import (
     MODULES,
     ROOMS,
@@ -22,69 +24,6 @@ from tests.unit.project.imports import (
     tree,
 )
 
-# Who may import whom: what a row names stands further up, so there is no circle. `ma_boot.` and `path_mapping.` are left out.
-ALLOWED_IN_PATH_MAPPING: Dict[str, str] = {
-    "errors": "",
-    "layouts": "errors",
-    "mapping": "errors layouts",
-    "localfs": "errors",
-    "wire": "errors localfs",
-    "stores": "errors localfs wire",
-    "planning": "errors mapping localfs stores",
-    "workers": "errors localfs stores",
-    "transfer": "errors mapping localfs stores planning workers",
-    "sets": "errors layouts mapping localfs stores workers transfer",
-    "checkpoints": "errors layouts mapping localfs stores planning workers transfer sets",
-    "mox": "errors mapping localfs stores workers transfer",
-    "file": "errors mapping localfs stores workers transfer mox",
-}
-ALLOWED_IN_MA_BOOT: Dict[str, str] = {
-    "errors": "",
-    "redact": "",
-    "wording": "",
-    "hangs": "wording",
-    "rank_table": "errors",
-    "platforms": "errors wording",
-    "processes": "errors",
-    "metrics": "redact processes",
-    "modelarts": "errors redact platforms processes rank_table",
-    "environment": "errors processes",
-    "job": "errors redact path_mapping",
-    "launch": "errors redact wording modelarts environment",
-    "reporting": "errors redact wording modelarts",
-    "reporting.timeline": "wording reporting",
-    "reporting.page.language": "errors wording",
-    "reporting.page.drawing": "wording reporting reporting.timeline reporting.page.language",
-    "reporting.page": "errors redact wording processes reporting reporting.timeline reporting.page.language reporting.page.drawing",
-    "supervisor": "errors redact wording hangs processes metrics launch reporting",
-    "channel": "redact processes reporting supervisor",
-    "transfers": "errors redact wording processes modelarts environment reporting path_mapping",
-    "image.rules": "redact modelarts",
-    "image": "errors redact modelarts processes reporting image.rules",
-    "doctor": "errors redact wording rank_table metrics modelarts environment launch reporting image path_mapping",
-    "training": "redact path_mapping.file",
-    "node": "errors wording channel redact platforms rank_table processes modelarts environment launch reporting transfers supervisor doctor path_mapping",
-    "rehearsal.faults": "errors",
-    "rehearsal.injection": "processes reporting.timeline rehearsal.faults",
-    "rehearsal.obs_server.storage": "path_mapping.errors path_mapping.localfs",
-    "rehearsal.obs_server.wire": "rehearsal.obs_server.storage path_mapping.localfs",
-    "rehearsal.obs_server": "rehearsal.obs_server.storage rehearsal.obs_server.wire reporting path_mapping.localfs",
-    "rehearsal.platform": "errors wording rank_table modelarts environment rehearsal.faults path_mapping",
-    "rehearsal.sandbox": "errors processes",
-    "rehearsal.kept": "errors",
-    "rehearsal.containers": "errors modelarts processes reporting image rehearsal.platform",
-    "rehearsal": "errors redact wording processes modelarts environment launch reporting reporting.timeline reporting.page transfers supervisor image node "
-    "rehearsal.faults rehearsal.injection rehearsal.obs_server rehearsal.obs_server.storage rehearsal.platform "
-    "rehearsal.sandbox rehearsal.kept rehearsal.containers path_mapping",
-    "job_service": "errors redact job reporting rehearsal.platform path_mapping",
-    "cli.options": "errors rank_table metrics modelarts launch rehearsal.faults path_mapping",
-    "cli": "errors redact job rank_table processes modelarts environment launch reporting reporting.timeline reporting.page "
-    "transfers supervisor image doctor node rehearsal rehearsal.faults cli.options path_mapping",
-    "cli.job": "errors redact wording job job_service image reporting reporting.page cli.options cli",
-    "cli.checkpoint": "errors wording modelarts reporting transfers cli.options cli path_mapping",
-    "cli.rehearsal": "errors wording reporting rehearsal.kept cli.options cli",
-    "__main__": "cli",
-}
 OUTSIDE = {"ma_boot.__main__", "ma_boot.for_training.ma_boot", "ma_boot.for_training.path_mapping"}
 HOLD_ROOMS = {"ma_boot", "ma_boot.cli", "ma_boot.rehearsal", "ma_boot.rehearsal.obs_server", "path_mapping"}
 
@@ -230,47 +169,12 @@ def pure_modules() -> List[str]:
     return sorted((PURE - ROOMS | in_rooms) - set(NOT_PURE))
 
 
-def forbidden_imports() -> Iterator[str]:
-    """Each import that the tables do not allow, with its place."""
-    allowed = {
-        f"{package}.{room}": {
-            name if name.partition(".")[0] == "path_mapping" else f"{package}.{name}"
-            for name in names.split()
-        }
-        for package, table in (("ma_boot", ALLOWED_IN_MA_BOOT), ("path_mapping", ALLOWED_IN_PATH_MAPPING))
-        for room, names in table.items()
-    }
-    for module, path in MODULES.items():
-        room = room_of(module)
-        if module in OUTSIDE or module in HOLD_ROOMS:
-            continue
-        for found in own_imports(path):
-            to = room_of(target(found))
-            wide = {"path_mapping"} & allowed[room] and to.startswith("path_mapping.")
-            if to not in {room, "ma_boot"} and not wide and to not in allowed[room]:
-                yield f"{path.relative_to(ROOT)}:{found.line}: {room} may not import {to}"
-
-
-def test_rooms_import_only_what_the_table_allows() -> None:
-    assert list(forbidden_imports()) == []
-
-
-def test_the_tables_have_every_room_in_an_order_without_circles() -> None:
-    for package, table in (("ma_boot", ALLOWED_IN_MA_BOOT), ("path_mapping", ALLOWED_IN_PATH_MAPPING)):
-        rooms = {room_of(name) for name in MODULES if name.startswith(package + ".")} - HOLD_ROOMS - OUTSIDE
-        assert rooms - {f"{package}.{room}" for room in table} == set()
-        above: List[str] = []
-        for room, names in table.items():
-            own = [name for name in names.split() if not name.startswith("path_mapping")]
-            assert [name for name in own if name not in above] == [], (
-                f"{room} names rooms that stand below it"
-            )
-            above.append(room)
-
-
-def test_modules_import_each_other_without_circles() -> None:
-    circles = [name for name in MODULES if name not in ROOMS and name in reached(name)]
-    assert circles == []
+def test_rooms_import_only_what_stands_below_them() -> None:
+    """The layers in pyproject.toml, without circles of rooms or modules."""
+    pytest.importorskip("importlinter", reason="import-linter needs Python 3.10")
+    program = [str(Path(sys.executable).parent / "lint-imports"), "--no-cache", "--no-logo"]
+    done = subprocess.run(program, cwd=Path(__file__).parents[3], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
 
 
 def test_a_room_is_entered_by_its_door() -> None:

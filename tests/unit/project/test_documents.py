@@ -14,7 +14,7 @@ import pytest
 from ma_boot.cli.app import commands
 from ma_boot.errors import ExitCode
 from ma_boot.reporting.hints import OUTPUT_HINTS, STORE_HINTS
-from tests.command_lines import in_blocks, wrong_command_lines
+from tests.command_lines import all_commands, in_blocks, wrong_command_lines
 from tests.unit.project.imports import SOURCES, tree
 
 ROOT = Path(__file__).parents[3]
@@ -52,14 +52,6 @@ def in_tables(text: str) -> List[str]:
         if line.startswith("| `-")
         for one in sorted(options_in(line.split("|")[1]))
     ]
-
-
-def all_commands(group: click.Command, *names: str) -> Iterator[Tuple[str, click.Command]]:
-    if isinstance(group, click.Group):
-        for name, command in group.commands.items():
-            yield from all_commands(command, *names, name)
-    else:
-        yield " ".join(names), group
 
 
 def long_options(command: click.Command) -> Set[str]:
