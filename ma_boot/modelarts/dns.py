@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 import threading
 import time
@@ -17,9 +18,12 @@ if TYPE_CHECKING:
 def address_of(host: str, timeout: float, say: Callable[[str], None], inbox: SignalInbox) -> str:
     """The host's address, that of IPv4 if it has both, retried for `timeout` seconds.
 
-    An address of IPv6 comes without brackets, as `torch.distributed.TCPStore` and MindSpore take it. Raises
-    `ConfigError` if it has none by then, `Stopped` at a stop signal.
+    An address is returned as it is, with the interface of a local one (`fe80::1%eth0`); one of IPv6 has no
+    brackets, as `torch.distributed.TCPStore` and MindSpore take it. Raises `ConfigError` if the host has none
+    by then, `Stopped` at a stop signal.
     """
+    if _is_address(host):
+        return host
     import tenacity
 
     def tell(state: RetryCallState) -> None:
@@ -53,6 +57,14 @@ def address_of(host: str, timeout: float, say: Callable[[str], None], inbox: Sig
         raise ConfigError(f"{missing}: {error}") from error
     finally:
         task.cancel()
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def own_address() -> str:

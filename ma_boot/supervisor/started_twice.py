@@ -50,10 +50,11 @@ class StartedTwice:
         for name in _NUMBERS if len(below) > 1 and all(below) else ():
             common = set.intersection(*(_values(name, pids) for pids in below))
             if len(common) > 1:
+                remedy = "--per-node" if name == "LOCAL_RANK" else "--per-node --rendezvous rank-table"
                 self.error = ConfigError(
                     f"COMMAND starts the ranks itself, and was started for each of {len(ranks)} ranks: "
                     f"each has processes with {name} {', '.join(sorted(common, key=int))}; start it once per "
-                    "node by --per-node (or, if this is meant, --per-device)"
+                    f"node: {remedy} (or, if this is meant, --per-device)"
                 )
                 return True
         return False

@@ -152,11 +152,12 @@ def test_a_host_that_is_no_name_for_dns_is_a_mistake_not_a_traceback(pod: Volcan
     assert "Traceback" not in ended.output
 
 
-def test_a_master_at_an_address_of_ipv6(pod: VolcanoPod) -> None:
-    pod.variables.update(MASTER_ADDR="[::1]", VC_WORKER_HOSTS="::1,::1")
+@pytest.mark.parametrize("address", ["::1", "fe80::1%lo"])
+def test_a_master_at_an_address_of_ipv6(pod: VolcanoPod, address: str) -> None:
+    pod.variables.update(MASTER_ADDR=f"[{address}]", VC_WORKER_HOSTS=f"{address},::1")
     pod.table.write_text(json.dumps(table(0, 1)))
     plan = pod.plan("--rendezvous", "torch")
-    assert {one["environment"]["MASTER_ADDR"] for one in plan["workers"]} == {"::1"}
+    assert {worker["environment"]["MASTER_ADDR"] for worker in plan["workers"]} == {address}
 
 
 def test_a_table_that_a_config_map_swaps_is_found_when_it_is_completed(pod: VolcanoPod) -> None:

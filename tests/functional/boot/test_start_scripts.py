@@ -186,8 +186,8 @@ class TestStartedTwice:
         assert ended.code == 78, ended.output
         assert re.fullmatch(
             r"\[ma_boot\] exit code 78: COMMAND starts the ranks itself, and was started for each of 3 ranks: "
-            r"each has processes with RANK_ID \d, \d(, \d)?; start it once per node by --per-node \(or, if "
-            r"this is meant, --per-device\)",
+            r"each has processes with RANK_ID \d, \d(, \d)?; start it once per node: --per-node --rendezvous "
+            r"rank-table \(or, if this is meant, --per-device\)",
             ended.output.splitlines()[-1],
         )
 
