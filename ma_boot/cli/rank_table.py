@@ -15,7 +15,6 @@ from ma_boot.cli.table_files import (
     checked,
     print_json,
     ranked,
-    read_shown,
     read_table,
     refuse,
     write_table,
@@ -23,14 +22,8 @@ from ma_boot.cli.table_files import (
 from ma_boot.errors import ConfigError, ExitCode, InputMissing
 from ma_boot.modelarts import card_addresses, own_address, own_super_pod, wait_until_completed
 from ma_boot.processes import SignalInbox
-from ma_boot.rank_table import errors, machine_table, merged, moved, rows
+from ma_boot.rank_table import errors, fake, machine_table, merged, moved, rows
 from ma_boot.reporting import print_lines
-
-# Of the room rank_table, which the help does not load; a test compares them.
-WRITERS = [
-    *("modelarts", "volcano", "hyperjob-1.2", "hyperjob-1.3", "volcano-global"),
-    *("mindcluster", "mindcluster-1.2", "mindcluster-2.0"),
-]
 
 _COLUMNS = ("rank", "pod", "server_id", "device_id", "device_ip")
 
@@ -65,21 +58,17 @@ def rank_table() -> None:
 @_order
 @_json
 def show(file: str, rank_order: str, as_json: bool) -> None:
-    """Prints a line for each rank of the table in FILE, or for each device of a file of switches.
-
-    Pods and switches are shown if ranktable_tor.json is beside FILE.
+    """Prints a line for each rank of the table in FILE.
 
     \b
     Example:
       ma_boot rank-table show jobstart_hccl.json
     """
-    table, beside = read_shown(file)
-    found = beside.added(rows(ranked(table, rank_order)))
+    ranks = rows(ranked(read_table(file), rank_order))
     if as_json:
-        print_json(found)
+        print_json(ranks)
         return
-    names = tuple(dict.fromkeys([*_COLUMNS, *(name for row in found for name in row)]))
-    lines = [names, *(tuple(_cell(row.get(name)) for name in names) for row in found)]
+    lines = [_COLUMNS, *(tuple(_cell(row[name]) for name in _COLUMNS) for row in ranks)]
     widths = [max(map(len, column)) for column in zip(*lines)]
     padded = ("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
     print_lines("\n".join(padded))
@@ -91,8 +80,6 @@ def show(file: str, rank_order: str, as_json: bool) -> None:
 @_json
 def validate_command(file: str, product: Optional[str], as_json: bool) -> int:
     """Checks the table in FILE against HCCL's rules and prints all findings; exits with 65 if one is fatal.
-
-    What differs in ranktable_tor.json and in the table of all clusters beside FILE is a warning.
 
     \b
     Example:
@@ -200,39 +187,23 @@ def generate(
 @click.option(
     "--template", type=click.Choice(["one", "two"]), default="two", show_default=True, help="Its template."
 )
-@click.option(
-    "--writer",
-    type=click.Choice(WRITERS),
-    default="modelarts",
-    metavar="NAME",
-    help="Whose table: modelarts (the default), volcano, hyperjob-1.2 or -1.3, volcano-global, mindcluster, "
-    "mindcluster-1.2 or -2.0.",
-)
-@click.option("--packed", is_flag=True, help="Pack it, as CCE's plugin does with --rank-table-compress.")
 @_output
 @_product
 def fake_command(
     nodes: int,
     devices_per_node: int,
     template: str,
-    writer: str,
-    packed: bool,
     output: str,
     product: Optional[str],
 ) -> None:
-    """Generates the table of a job that does not exist.
+    """Generates ModelArts' table of a job that does not exist.
 
     \b
     Example:
       ma_boot rank-table fake --nodes 2 -o jobstart_hccl.json
-      ma_boot rank-table fake --nodes 2 --writer hyperjob-1.3 --packed
     """
-    from ma_boot.rank_table import WRITERS
-
-    if template == "one" and writer != "modelarts":
-        raise click.UsageError("--template is of ModelArts' table only: the others have ranks already")
-    table = checked(WRITERS[writer].document(nodes, devices_per_node), product)
-    write_table(ranked(table, "pod") if template == "one" else table, output, packed)
+    table = checked(fake(nodes, devices_per_node), product)
+    write_table(ranked(table, "pod") if template == "one" else table, output)
 
 
 @rank_table.command()

@@ -5,52 +5,32 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Mapping, Optional, Sequence
 
 from ma_boot.errors import InputMissing, RankTableInvalid, listed
 from ma_boot.rank_table import (
-    GLOBAL_NAME,
-    TOR_NAME,
-    FilesBeside,
     NotYet,
     RankTable,
     TableFinding,
     Unreadable,
-    completed,
+    completed_document,
     convert,
     errors,
-    is_tor,
-    packed,
     parse,
-    parse_tor,
     validate,
-    whole_document,
 )
 from ma_boot.reporting import print_lines, write_atomically
 
 
 def all_findings(file: str, product: Optional[str]) -> Sequence[TableFinding]:
-    """Everything that is wrong with the table, or the file of switches, and with what is beside it.
+    """Everything that is wrong with the table.
 
     Raises `InputMissing` if the file cannot be read, `RankTableInvalid` if the table is not completed.
     """
-    document = _document(file)
     try:
-        table = _parsed(document, product)
+        return validate(parse(_document(file), product), product)
     except Unreadable as error:
         return error.findings
-    return [*validate(table, product), *_files_beside(file, table)[1]]
-
-
-def read_shown(file: str) -> Tuple[RankTable, FilesBeside]:
-    """The valid table, or the file of switches, and what is beside it; warnings go to standard error.
-
-    Raises `InputMissing` if the file cannot be read, `RankTableInvalid` if the table is not valid.
-    """
-    table = checked(_document(file), None, file)
-    beside, findings = _files_beside(file, table)
-    refuse(findings)
-    return table, beside
 
 
 def read_table(file: str, product: Optional[str] = None) -> RankTable:
@@ -58,19 +38,13 @@ def read_table(file: str, product: Optional[str] = None) -> RankTable:
 
     Raises `InputMissing` if the file cannot be read, `RankTableInvalid` if the table is not valid.
     """
-    document = _document(file)
-    if is_tor(document):
-        raise RankTableInvalid(
-            f"{file} is no rank table: it is the file of switches ({TOR_NAME}) beside one; "
-            "show and validate take it"
-        )
-    return checked(document, product, file)
+    return checked(_document(file), product, file)
 
 
 def checked(document: Mapping[str, Any], product: Optional[str], name: str = "the table") -> RankTable:
     """The valid table; warnings go to standard error. Raises `RankTableInvalid` with every error."""
     try:
-        table = _parsed(document, product)
+        table = parse(document, product)
     except Unreadable as error:
         refuse(error.findings, name)
         raise
@@ -94,11 +68,9 @@ def ranked(table: RankTable, rank_order: str, host_nic_ip: str = "") -> RankTabl
     return converted
 
 
-def write_table(table: RankTable, output: str, in_base64: bool = False) -> None:
-    """Writes the table to a file, packed or as it is; raises `CannotCreate` if that fails."""
+def write_table(table: RankTable, output: str) -> None:
+    """Writes the table to a file; raises `CannotCreate` if that fails."""
     text = table.dumps()
-    if in_base64:
-        text = packed(text.encode()).decode() + "\n"
     if output == "-":
         print_lines(text.rstrip("\n"))
     else:
@@ -115,35 +87,7 @@ def _document(file: str) -> Mapping[str, Any]:
         content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
         raise InputMissing(f"{file}: {error.strerror}") from error
-    document = whole_document(content)
-    if not isinstance(document, NotYet) and not is_tor(document):  # whose status stays "initializing"
-        document = completed(document)
+    document = completed_document(content)
     if isinstance(document, NotYet):
         raise RankTableInvalid(f"{file}: {document.reason}")
     return document
-
-
-def _parsed(document: Mapping[str, Any], product: Optional[str] = None) -> RankTable:
-    return parse_tor(document) if is_tor(document) else parse(document, product)
-
-
-def _files_beside(file: str, table: RankTable) -> Tuple[FilesBeside, Sequence[TableFinding]]:
-    """What Volcano's controllers wrote beside a table, and warnings about it."""
-    if file == "-" or table.template not in ("1.0", "1.2"):
-        return FilesBeside(), ()
-    found: Dict[str, RankTable] = {}
-    findings: List[TableFinding] = []
-    for name in (TOR_NAME, GLOBAL_NAME):
-        other = Path(file).parent / name
-        if not other.is_file():
-            continue
-        try:
-            found[name] = _parsed(_document(str(other)))
-            wrong: Sequence[TableFinding] = errors(validate(found[name]))
-        except (InputMissing, RankTableInvalid) as error:
-            wrong = [TableFinding("$", str(error), "a completed file")]
-        except Unreadable as error:
-            wrong = error.findings
-        findings += [one._replace(path=f"{name}: {one.path}", fatal=False) for one in wrong]
-    beside = FilesBeside(found.get(TOR_NAME), found.get(GLOBAL_NAME))
-    return beside, [*findings, *beside.differences(table)]

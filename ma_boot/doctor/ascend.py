@@ -80,7 +80,7 @@ def card_network(
     if tool is None or table is None or not table.pods:
         return
     try:
-        own = own_pod(table, with_machine(job.identity, job.rank_table))
+        own = own_pod(table, with_machine(job.identity))
     except ConfigError:  # reported with the table
         return
 

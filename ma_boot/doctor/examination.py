@@ -41,7 +41,7 @@ def examine(
         *_environment(system, job, python, conda_env),
         *platform.channels(system.environ),
         *findings,
-        *platform.table(job, with_machine(job.identity, job.rank_table), table),
+        *platform.table(job, with_machine(job.identity), table),
         *network.names(system, job),
         *network.ports(system, job),
         *network.obs(system, job),

@@ -6,11 +6,11 @@ import ipaddress
 import os
 import re
 from pathlib import Path
-from typing import Dict, FrozenSet, List, Mapping, Optional, Tuple
+from typing import Dict, FrozenSet, List, Mapping, Tuple
 
 from ma_boot.platforms import Around
 from ma_boot.processes import file_text
-from ma_boot.rank_table import TOR_NAME, Identity, server_of
+from ma_boot.rank_table import Identity
 
 _CARD = "davinci"
 _LOCAL = r"\|-- (\S+)\n\s+/32 host LOCAL"
@@ -35,22 +35,10 @@ def _hosts_of_tasks(directory: str) -> Dict[str, Tuple[str, ...]]:
     return {name[: -len(".host")]: tuple(file_text(Path(directory, name)).split()) for name in files}
 
 
-def with_machine(who: Identity, table: Optional[str] = None) -> Identity:
-    """The identity, and what this machine and the file of switches beside the table tell of it."""
-    known = (*who.addresses, *_server_of_switches(table, who.name or os.uname().nodename), *own_addresses())
+def with_machine(who: Identity) -> Identity:
+    """The identity, with the addresses and cards of this machine."""
+    known = (*who.addresses, *own_addresses())
     return who._replace(addresses=tuple(dict.fromkeys(known)), devices=own_devices())
-
-
-def _server_of_switches(table: Optional[str], pod: str) -> List[str]:
-    if table is None:
-        return []
-    try:
-        content = Path(os.path.dirname(table), TOR_NAME).read_bytes()
-    except OSError:
-        return []
-
-    found = server_of(pod, content)
-    return [found] if found else []
 
 
 def own_addresses(proc: str = "/proc") -> Tuple[str, ...]:

@@ -230,7 +230,7 @@ def _own_pod(table: RankTable, job: JobEnvironment) -> Optional[Pod]:
     if not table.pods:
         return None
     named = table.pods[0].name is not None
-    return own_pod(table, job.identity if named else with_machine(job.identity, job.rank_table))
+    return own_pod(table, job.identity if named else with_machine(job.identity))
 
 
 def _with_nodes_of(table: RankTable, job: JobEnvironment) -> JobEnvironment:

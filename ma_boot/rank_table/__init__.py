@@ -12,13 +12,7 @@ pods, no ranks; older documents call it "v0.1"), template one is what HCCL and M
 ranks; "v1.0").
 """
 
-from ma_boot.rank_table.beside import (
-    GLOBAL_NAME as GLOBAL_NAME,
-    FilesBeside as FilesBeside,
-    is_tor as is_tor,
-    server_of as server_of,
-)
-from ma_boot.rank_table.fake_table import fake as fake
+from ma_boot.rank_table.fake_table import WRITERS as WRITERS, fake as fake
 from ma_boot.rank_table.identity import Identity as Identity, own_pod as own_pod
 from ma_boot.rank_table.operations import (
     SuperPod as SuperPod,
@@ -27,20 +21,17 @@ from ma_boot.rank_table.operations import (
     moved as moved,
     rows as rows,
 )
-from ma_boot.rank_table.packing import is_packed as is_packed, packed as packed
 from ma_boot.rank_table.rank_order import convert as convert
 from ma_boot.rank_table.read import (
     NotYet as NotYet,
     completed as completed,
     completed_document as completed_document,
+    is_packed as is_packed,
     parse as parse,
-    parse_tor as parse_tor,
     whole_document as whole_document,
 )
 from ma_boot.rank_table.rules import PRODUCTS as PRODUCTS, validate as validate
 from ma_boot.rank_table.table import (
-    TOR as TOR,
-    TOR_NAME as TOR_NAME,
     Device as Device,
     Pod as Pod,
     RankTable as RankTable,
@@ -48,4 +39,3 @@ from ma_boot.rank_table.table import (
     Unreadable as Unreadable,
     errors as errors,
 )
-from ma_boot.rank_table.writers import WRITERS as WRITERS

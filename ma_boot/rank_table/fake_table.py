@@ -1,8 +1,14 @@
-"""Generates tables for jobs that do not exist: for rehearsals, tests and experiments."""
+"""Generates tables for jobs that do not exist, as each platform writes them: for rehearsals and tests.
+
+The fields are those of the writers' sources: ModelArts, Volcano's plugin configmap1980, and MindCluster's
+ascend-operator.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, NamedTuple, Tuple
+
+Document = Dict[str, Any]
 
 
 def fake(
@@ -10,7 +16,7 @@ def fake(
     devices_per_node: int,
     pod_name: Callable[[int], str] = "ma-job-fake-worker-{}".format,
     server_id: Callable[[int], str] = lambda node: f"192.168.{node // 250}.{1 + node % 250}",
-) -> Dict[str, Any]:
+) -> Document:
     """A completed document of template two; the pods are in reverse order, since no order is guaranteed."""
     instances: List[Dict[str, Any]] = [
         {
@@ -35,3 +41,50 @@ def fake(
 def device_ip(node: int, device: int) -> str:
     """An address for a card: each card of a server is in its own network, as in ModelArts' samples."""
     return f"192.{1 + device}.{node // 250}.{1 + node % 250}"
+
+
+def _volcano(nodes: int, devices: int) -> Document:
+    servers = [
+        {
+            "server_id": f"192.168.{node // 250}.{1 + node % 250}",
+            "device": [
+                {
+                    "device_id": str(device),
+                    "device_ip": device_ip(node, device),
+                    "rank_id": str(node * devices + device),
+                }
+                for device in range(devices)
+            ],
+        }
+        for node in range(nodes)
+    ]
+    count = {"server_count": str(nodes)}
+    return {"status": "completed", "version": "1.0", **count, "server_list": servers}
+
+
+def _mindcluster(nodes: int, devices: int) -> Document:
+    document = _volcano(nodes, devices)
+    for node, server in enumerate(document["server_list"]):
+        server.update(
+            server_id=f"6f1c0a2e-0000-4000-8000-{node:012d}",
+            host_ip=server["server_id"],
+            container_ip=f"172.16.{node // 250}.{1 + node % 250}",
+        )
+    return document
+
+
+class Writer(NamedTuple):
+    """Who writes a table: its completed document for so many nodes and devices, and the states before it."""
+
+    document: Callable[[int, int], Document]
+    before: Tuple[Document, ...]
+
+
+_ONLY_STATUS = {"status": "initializing"}
+_WITHOUT_DATA = {"status": "initializing", "version": "1.0", "server_count": "", "server_list": None}
+
+WRITERS: Dict[str, Writer] = {  # by platform
+    "modelarts": Writer(fake, (_ONLY_STATUS,)),
+    "volcano": Writer(_volcano, (_ONLY_STATUS, _WITHOUT_DATA)),
+    "mindcluster": Writer(_mindcluster, ({"status": "initializing", "version": "1.0"},)),
+}

@@ -7,8 +7,6 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Seq
 
 from ma_boot.rank_table.table import RankTable, TableFinding, is_number
 
-SWITCH = ("tor_ip", "tor_port")  # the switch and its port, in files of switches
-
 
 def merged(tables: Sequence[RankTable]) -> Tuple[Dict[str, Any], List[TableFinding]]:
     """One document from tables of version 1.0 or 1.2, with ranks renumbered, and the findings about them.
@@ -171,7 +169,6 @@ def _device_rows(table: RankTable) -> List[Dict[str, Any]]:
             "server_id": pod.server_id,
             "device_id": device.device_id,
             "device_ip": device.device_ip,
-            **{key: device.more[key] for key in SWITCH if key in device.more},
         }
         for pod in table.pods
         for device in pod.devices

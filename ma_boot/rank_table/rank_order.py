@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Sequence, Tuple
 
-from ma_boot.rank_table.table import TOR, Device, Pod, RankTable, TableFinding, is_number
-from ma_boot.rank_table.versions import for_hccl
+from ma_boot.rank_table.table import Device, Pod, RankTable, TableFinding, for_hccl, is_number
 
 
 def convert(table: RankTable, rank_order: str = "pod", host_nic_ip: str = "") -> RankTable:
@@ -20,7 +19,7 @@ def convert(table: RankTable, rank_order: str = "pod", host_nic_ip: str = "") ->
     not empty, is written into each server ("reserve", for MindSpore 1.x). Unknown fields are kept, and all
     values are strings.
     """
-    if table.template in ("2.0", TOR):
+    if table.template == "2.0":
         return table
     if table.template != "two":
         document = for_hccl(table)

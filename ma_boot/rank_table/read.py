@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import zlib
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
-from ma_boot.rank_table.packing import is_packed, unpacked
 from ma_boot.rank_table.rules import validate
 from ma_boot.rank_table.table import (
     INVALID,
     MISSING,
-    TOR,
     Device,
     Pod,
     RankTable,
@@ -18,13 +18,15 @@ from ma_boot.rank_table.table import (
     Unreadable,
     errors,
     is_number,
+    template_of,
 )
-from ma_boot.rank_table.versions import template_of
 
 _DEVICE_FIELDS = {"device_id", "device_ip", "rank_id"}
 _POD_FIELDS = {"pod_name", "server_id", "devices", "device"}
 _COUNTERS = {"data_version", "data_Version"}  # numbers in every table that has them; HCCL does not read them
 _COMPLETED = ("completed", "complete")  # "complete" is what MindCluster's ClusterD writes
+PREFIX = b"H4sI"  # of gzip's first bytes (1f 8b 08) in base64
+LARGEST = 256 * 1024 * 1024  # bytes of an unpacked table: a hundred times that of 100,000 cards
 
 
 class NotYet(NamedTuple):
@@ -80,6 +82,26 @@ def whole_document(content: Union[str, bytes]) -> Union[Dict[str, Any], NotYet]:
     return document
 
 
+def is_packed(content: bytes) -> bool:
+    """Whether Volcano's plugin has packed the file (`--rank-table-compress`): gzip in base64."""
+    return content.lstrip()[: len(PREFIX)] == PREFIX
+
+
+def unpacked(content: bytes) -> bytes:
+    """The JSON of a packed table; raises `ValueError` if it is incomplete or larger than `LARGEST`."""
+    data = base64.b64decode(b"".join(content.split()), validate=True)
+    reader = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)  # of gzip
+    try:
+        text = reader.decompress(data, LARGEST)
+    except zlib.error as error:
+        raise ValueError(str(error)) from error
+    if reader.unconsumed_tail:
+        raise ValueError(f"more than {LARGEST} bytes when unpacked")
+    if not reader.eof:
+        raise ValueError("the end is missing")
+    return text
+
+
 def parse(document: Mapping[str, Any], product: Optional[str] = None) -> RankTable:
     """Reads a document of any template; wrong values (counts, duplicates, ranks) are left to `validate`.
 
@@ -98,20 +120,6 @@ def parse(document: Mapping[str, Any], product: Optional[str] = None) -> RankTab
         reading.report("$", "no known list", expected, MISSING)
         return reading.table("", (), strings)
     return reading.table("two", reading.groups(strings), strings)
-
-
-def parse_tor(document: Mapping[str, Any]) -> RankTable:
-    """Reads a file of switches: its devices have `tor_ip` and `tor_port` in `more`.
-
-    Raises `Unreadable` as `parse` does.
-    """
-    reading = _Reading(None)
-    strings: Mapping[str, Any] = reading.strings(document, "")
-    pods = [
-        reading.pod(server, at, reading.text(server, "pod_name", at), "device", ranked=False)
-        for at, server in reading.objects(strings, "server_list", "")
-    ]
-    return reading.table(TOR, pods, strings)
 
 
 class _Reading:

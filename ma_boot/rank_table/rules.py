@@ -13,16 +13,15 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 from ma_boot.rank_table.table import (
     INVALID,
     MISSING,
-    TOR,
     Device,
     Pod,
     RankTable,
     TableFinding,
     address_family,
     errors,
+    findings_about_version,
     is_number,
 )
-from ma_boot.rank_table.versions import findings_about_version
 
 _HIGHEST_DEVICE = {"910a": 7, "910b": 15, "a3": 15}
 PRODUCTS = tuple(_HIGHEST_DEVICE)
@@ -38,8 +37,6 @@ def validate(table: RankTable, product: Optional[str] = None) -> List[TableFindi
     findings = list(table.findings)
     if table.template in ("", "2.0"):
         return findings
-    if table.template == TOR:
-        return [*findings, *_switches(table)]
     complete = not errors(findings)  # else a part could not be read: no rule about the whole table applies
     if table.template == "two":
         findings += _counts_of_template_two(table.document)
@@ -51,7 +48,7 @@ def validate(table: RankTable, product: Optional[str] = None) -> List[TableFindi
     findings += _addresses(table)
     findings += _devices(table, product)
     if complete:
-        findings += [*_super_pods(table), *_clusters(table)] if table.template != "two" else ()
+        findings += _super_pods(table) if table.template != "two" else ()
         findings += _shape(table, product or _product_of(table))
         if table.world_size == 0:
             findings.append(TableFinding("$", "no device in the whole table", "at least one", MISSING))
@@ -185,33 +182,10 @@ def _devices(table: RankTable, product: Optional[str]) -> Iterator[TableFinding]
         for port in ("device_port", "host_port"):
             if device.more.get(port) is not None:
                 yield from _port(str(device.more[port]), _place(pod, device, port))
-    yield from _devices_of_servers(table)
-
-
-def _devices_of_servers(table: RankTable) -> Iterator[TableFinding]:
     for server, devices in table.servers().items():
         if server:
             ids = [str(int(device.device_id)) for device in devices]
             yield from _unique(f"server {server}: device_id", ids)
-
-
-def _switches(table: RankTable) -> Iterator[TableFinding]:
-    """A file of switches: no rule of HCCL, which does not read it; a pod finds its server by its name."""
-    yield from _unique("pod_name", [pod.name or "" for pod in table.pods])
-    yield from _devices_of_servers(table)
-    for pod, device in _located(table):
-        for key, address in (("device_ip", device.device_ip), ("tor_ip", device.more.get("tor_ip"))):
-            if address and not _is_address(str(address)):
-                at, expected = _place(pod, device, key), "an IPv4 or IPv6 address"
-                yield TableFinding(at, repr(address), expected, fatal=False)
-
-
-def _is_address(text: str) -> bool:
-    try:
-        address_family(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _port(value: str, at: str) -> Iterator[TableFinding]:
@@ -293,31 +267,6 @@ def _super_pod_servers(table: RankTable, owners: Sequence[Tuple[str, str]]) -> I
                 ids.setdefault(pod_of.get(pod.server_id, ""), []).append(str(device.more["super_device_id"]))
     for super_pod, found in ids.items():
         yield from _unique(f"super pod {super_pod}: super_device_id", found)
-
-
-def _clusters(table: RankTable) -> Iterator[TableFinding]:
-    """volcano-global's `cluster_list`, which HCCL does not read: each super pod is in one cluster."""
-    listed = table.document.get("cluster_list")
-    clusters = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-    if not clusters:
-        return
-    named = [name for cluster in clusters for name in _super_pod_ids(cluster)]
-    known = _super_pod_ids(table.document)
-    for name, times in Counter(named).items():
-        if times > 1:
-            yield TableFinding("cluster_list", f"super pod {name} {times} times", "each once", fatal=False)
-    for name in sorted(set(named) - set(known)):
-        expected = "one of super_pod_list"
-        yield TableFinding("cluster_list", f"super pod {name}", expected, fatal=False)
-    for name in sorted(set(known) - set(named)):
-        expected = "every super pod of super_pod_list"
-        yield TableFinding("cluster_list", f"no super pod {name}", expected, fatal=False)
-
-
-def _super_pod_ids(holder: Mapping[str, Any]) -> List[str]:
-    listed = holder.get("super_pod_list")
-    entries = listed if isinstance(listed, list) else []
-    return [str(one.get("super_pod_id")) for one in entries if isinstance(one, dict)]
 
 
 def _located(table: RankTable) -> Iterator[Tuple[Pod, Device]]:

@@ -7,14 +7,18 @@ import json
 import re
 from json.encoder import encode_basestring
 from types import MappingProxyType
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 # Codes and texts of HCCL's parser of rank tables.
 MISSING = "EI0017"  # "Config ... is missing in the ranktable file", "property value ... is not string!"
 INVALID = "EI0014"  # "Value [...] for ranktable variable [...] is invalid"
 
-TOR = "tor"  # the template of a file of switches, which has pods and no ranks
-TOR_NAME = "ranktable_tor.json"  # the name of this file, beside a table
+# HCCL's parser knows "1.0", "1.1" (heterogeneous) and "1.2" (super pods) and refuses any other text (EI0014,
+# formerly EI0004). Volcano's plugin configmap1980 writes what its user passes to it ("v1", "1.3" or nothing),
+# volcano-global "1.4". Their fields are those of 1.2 if there is a `super_pod_list`, else of 1.0, and more
+# that HCCL does not read.
+READ_BY_HCCL = ("1.0", "1.1", "1.2")
+RENAMED = ("1.3", "1.4", "v1", "v2", "")
 
 _NOTHING_MORE: Mapping[str, Any] = MappingProxyType({})
 _IPV4 = re.compile(r"(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?!$)|$)){4}", re.ASCII)
@@ -89,7 +93,7 @@ class Pod(NamedTuple):
 
 
 class RankTable(NamedTuple):
-    """A completed table; `template` is "two", "1.0", "1.2", "2.0", or `TOR` for a file of switches.
+    """A completed table; `template` is "two", "1.0", "1.2" or "2.0".
 
     `document` is the JSON it was read from, with numbers replaced by strings (HCCL rejects numbers);
     `findings` are those made while reading. A 2.0 table is passed through: it has no `pods`, and its
@@ -118,6 +122,40 @@ class RankTable(NamedTuple):
         for pod in self.pods:
             devices.setdefault(pod.server_id, []).extend(pod.devices)
         return devices
+
+
+def template_of(document: Mapping[str, Any]) -> str:
+    """ "1.2" for a table with super pods, else "1.0"."""
+    return "1.2" if document.get("super_pod_list") or _version(document) == "1.2" else "1.0"
+
+
+def for_hccl(table: RankTable) -> Dict[str, Any]:
+    """The document as HCCL reads it: with a version that it knows, and without an empty list of super pods.
+
+    A version that nobody knows stays: the HCCL that reads it may know it.
+    """
+    document = dict(table.document)
+    if _version(document) in RENAMED:
+        document["version"] = table.template
+    if not document.get("super_pod_list", True):
+        del document["super_pod_list"]
+    return {**document, "status": "completed"}
+
+
+def findings_about_version(table: RankTable) -> Iterator[TableFinding]:
+    """A warning for a version that HCCL does not know."""
+    version = _version(table.document)
+    if version in READ_BY_HCCL:
+        return
+    written = f'written as "{table.template}"' if version in RENAMED else "left as it is"
+    found = "nothing" if table.document.get("version") is None else repr(version)
+    expected = f'"1.0", "1.1" or "1.2", which HCCL reads; it is {written}'
+    yield TableFinding("version", found, expected, fatal=False)
+
+
+def _version(document: Mapping[str, Any]) -> str:
+    version = document.get("version")
+    return "" if version is None else str(version)
 
 
 def _indented(value: Any, newline: str) -> str:

@@ -6,7 +6,6 @@ import base64
 import gzip
 import json
 import os
-import platform
 import sys
 from pathlib import Path
 from typing import Any, Dict, List
@@ -104,17 +103,6 @@ def test_a_child_of_a_hyperjob_believes_the_table_and_finds_itself_by_address(po
 
 def test_ranks_stay_with_servers_that_have_changed_their_places(pod: VolcanoPod) -> None:
     pod.table.write_text(json.dumps(table(1, 0)))
-    assert ranks(pod.plan()) == [0, 1]
-
-
-def test_the_file_of_switches_tells_a_pod_which_server_it_is_on(pod: VolcanoPod) -> None:
-    """It alone has names of pods; a host name is that of the pod."""
-    names = {platform.node(): "10.0.0.1", "other": "10.0.0.2"}
-    servers = [{"pod_name": name, "server_id": server, "device": []} for name, server in names.items()]
-    switches = {"status": "initializing", "version": "1.0", "server_list": servers}
-    packed = base64.b64encode(gzip.compress(json.dumps(switches).encode()))
-    (pod.config / "ranktable_tor.json").write_bytes(packed)
-    pod.table.write_text(json.dumps(table(0, 1)))
     assert ranks(pod.plan()) == [0, 1]
 
 

@@ -9,9 +9,10 @@ from typing import Any, Dict
 import pytest
 
 from ma_boot.errors import ConfigError
-from ma_boot.rank_table import WRITERS, Identity, fake, own_pod, packed, parse, rows, validate
-from ma_boot.rank_table.packing import unpacked
+from ma_boot.rank_table import Identity, fake, own_pod, parse, rows, validate
+from ma_boot.rank_table.read import unpacked
 from tests.unit.rank_table.test_rank_table import a3
+from tests.unit.rank_table.writers import WRITERS, packed
 
 
 def servers(*ids: str, cards: int = 1) -> Dict[str, Any]:

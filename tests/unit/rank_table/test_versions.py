@@ -18,7 +18,6 @@ from ma_boot.rank_table import (
     convert,
     errors,
     own_pod,
-    packing,
     parse,
     validate,
 )
@@ -124,7 +123,7 @@ class TestPacked:
         assert completed_document(packed(initializing)) == NotYet('status is "initializing"')
 
     def test_a_small_file_does_not_fill_the_memory(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(packing, "LARGEST", 1000)
+        monkeypatch.setattr("ma_boot.rank_table.read.LARGEST", 1000)
         found = completed_document(packed(servers(40)))
         assert isinstance(found, NotYet)
         assert "more than 1000 bytes when unpacked" in found.reason

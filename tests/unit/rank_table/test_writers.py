@@ -12,9 +12,7 @@ from typing import Any, Dict, Set, Tuple
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.cli.rank_table import WRITERS as OPTIONS
 from ma_boot.rank_table import (
-    WRITERS,
     NotYet,
     RankTable,
     Unreadable,
@@ -22,12 +20,11 @@ from ma_boot.rank_table import (
     convert,
     errors,
     moved,
-    packed,
     parse,
     rows,
-    server_of,
     validate,
 )
+from tests.unit.rank_table.writers import WRITERS, packed
 
 GOLDEN = Path(__file__).parent / "golden"
 HCCL = {"1.0", "1.1", "1.2", "2.0"}
@@ -38,10 +35,6 @@ JOBS = (st.sampled_from(sorted(WRITERS)), st.integers(1, 9), st.integers(1, 16))
 def devices(table: RankTable) -> Set[Tuple[Any, ...]]:
     """Every device of the table, by what tells it from the others."""
     return {(row["server_id"], row["device_id"], row["device_ip"]) for row in rows(table)}
-
-
-def test_the_command_offers_every_writer() -> None:
-    assert list(WRITERS) == OPTIONS
 
 
 @pytest.mark.parametrize("writer", WRITERS)
@@ -131,29 +124,6 @@ def test_no_mutation_of_any_writers_table_breaks_the_library(
 @given(st.binary() | st.binary().map(lambda data: b"H4sI" + data) | st.binary().map(packed))
 def test_no_packed_bytes_break_the_library(content: bytes) -> None:
     assert isinstance(completed_document(content), (NotYet, dict))
-    server_of("pod", content)
-
-
-SWITCHES = {
-    "status": "initializing",
-    "version": "1.0",
-    "server_list": [
-        {"pod_name": f"job-train-{i}", "server_id": f"10.0.0.{i + 1}", "device": []} for i in range(2)
-    ],
-}
-
-
-class TestSwitches:
-    """The file with the names of pods."""
-
-    def test_a_pod_finds_its_server(self) -> None:
-        for content in (json.dumps(SWITCHES).encode(), packed(json.dumps(SWITCHES).encode())):
-            assert server_of("job-train-1", content) == "10.0.0.2"
-            assert server_of("job-train-7", content) is None
-
-    @pytest.mark.parametrize("content", [b"", b"{}", b"[]", b'{"server_list": [7]}', b"H4sI", b"\xff"])
-    def test_a_file_that_is_not_whole_tells_nothing(self, content: bytes) -> None:
-        assert server_of("job-train-1", content) is None
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Tables as the controllers of other clusters than ModelArts write them: for rehearsals and tests.
+"""Tables as other writers make them than those that are rehearsed; and tables as they are packed.
 
 The fields are those of the writers' sources: Volcano's plugin configmap1980 with its HyperJob,
 volcano-global's plugin globalranktable, and MindCluster's ascend-operator.
@@ -6,36 +6,25 @@ volcano-global's plugin globalranktable, and MindCluster's ascend-operator.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, NamedTuple, Tuple
+import base64
+import gzip
+from typing import Any, Callable, Dict, List
 
-from ma_boot.rank_table.fake_table import device_ip, fake
-
-Document = Dict[str, Any]
-
-
-class Writer(NamedTuple):
-    """Who writes a table: its completed document for so many nodes and devices, and the states before it."""
-
-    document: Callable[[int, int], Document]
-    before: Tuple[Document, ...]
+from ma_boot.rank_table.fake_table import WRITERS as REHEARSED, Document, Writer
 
 
-def _server_id(node: int) -> str:
-    return f"192.168.{node // 250}.{1 + node % 250}"
+def packed(text: bytes) -> bytes:
+    """The text as Volcano's plugin packs it."""
+    return base64.b64encode(gzip.compress(text, mtime=0))
 
 
-def _servers(nodes: int, devices: int, of_super_pods: bool = False) -> List[Document]:
-    """Servers in the order of pods, ranks in that order."""
-    listed = []
-    for node in range(nodes):
-        found: List[Document] = []
-        for device in range(devices):
-            rank = node * devices + device
-            super_device = {"super_device_id": str(16 * rank + 1)} if of_super_pods else {}
-            address = {"device_ip": device_ip(node, device), "rank_id": str(rank)}
-            found.append({"device_id": str(device), **super_device, **address})
-        listed.append({"server_id": _server_id(node), "device": found})
-    return listed
+def _of_super_pods(nodes: int, devices: int) -> List[Document]:
+    """Volcano's servers with the ids of A3s."""
+    servers: List[Document] = REHEARSED["volcano"].document(nodes, devices)["server_list"]
+    for server in servers:
+        for device in server["device"]:
+            device["super_device_id"] = str(16 * int(device["rank_id"]) + 1)
+    return servers
 
 
 def _completed(version: str, servers: List[Document], **more: Any) -> Document:
@@ -51,13 +40,9 @@ def _super_pods(servers: List[Document]) -> List[Document]:
     ]
 
 
-def _volcano(nodes: int, devices: int) -> Document:
-    return _completed("1.0", _servers(nodes, devices))
-
-
 def _hyperjob(version: str) -> Callable[[int, int], Document]:
     def document(nodes: int, devices: int) -> Document:
-        servers = _servers(nodes, devices, of_super_pods=True)
+        servers = _of_super_pods(nodes, devices)
         counter = {} if version == "1.2" else {"data_Version": 2}
         return _completed(version, servers, **counter, super_pod_list=_super_pods(servers))
 
@@ -65,7 +50,7 @@ def _hyperjob(version: str) -> Callable[[int, int], Document]:
 
 
 def _volcano_global(nodes: int, devices: int) -> Document:
-    servers = _servers(nodes, devices, of_super_pods=True)
+    servers = _of_super_pods(nodes, devices)
     for server in servers:
         for device in server["device"]:
             device.update(dpu_ip=f"10.{device['rank_id']}.0.1", numa_id="0")
@@ -75,19 +60,8 @@ def _volcano_global(nodes: int, devices: int) -> Document:
     return _completed("1.4", servers, data_version=2, super_pod_list=pods, cluster_list=[cluster])
 
 
-def _mindcluster(nodes: int, devices: int) -> Document:
-    servers = _servers(nodes, devices)
-    for node, server in enumerate(servers):
-        server.update(
-            server_id=f"6f1c0a2e-0000-4000-8000-{node:012d}",
-            host_ip=_server_id(node),
-            container_ip=f"172.16.{node // 250}.{1 + node % 250}",
-        )
-    return _completed("1.0", servers)
-
-
 def _mindcluster_super_pods(nodes: int, devices: int) -> Document:
-    document = _mindcluster(nodes, devices)
+    document = REHEARSED["mindcluster"].document(nodes, devices)
     for server in document["server_list"]:
         for device in server["device"]:
             device["super_device_id"] = str(16 * int(device["rank_id"]) + 1)
@@ -118,17 +92,14 @@ def _level(
     return {**of_net, "rank_addr_list": [found]}
 
 
-_WITHOUT_DATA = {"status": "initializing", "version": "1.0", "server_count": "", "server_list": None}
-_ONLY_STATUS = {"status": "initializing"}
-_OPERATOR = {"status": "initializing", "version": "1.0"}
+_WITHOUT_DATA = REHEARSED["volcano"].before[-1:]
+_OPERATOR = REHEARSED["mindcluster"].before
 
 WRITERS: Dict[str, Writer] = {
-    "modelarts": Writer(fake, (_ONLY_STATUS,)),
-    "volcano": Writer(_volcano, (_ONLY_STATUS, _WITHOUT_DATA)),
-    "hyperjob-1.2": Writer(_hyperjob("1.2"), (_WITHOUT_DATA,)),
-    "hyperjob-1.3": Writer(_hyperjob("1.3"), (_WITHOUT_DATA,)),
+    **REHEARSED,
+    "hyperjob-1.2": Writer(_hyperjob("1.2"), _WITHOUT_DATA),
+    "hyperjob-1.3": Writer(_hyperjob("1.3"), _WITHOUT_DATA),
     "volcano-global": Writer(_volcano_global, ()),
-    "mindcluster": Writer(_mindcluster, (_OPERATOR,)),
-    "mindcluster-1.2": Writer(_mindcluster_super_pods, (_OPERATOR,)),
-    "mindcluster-2.0": Writer(_mindcluster_levels, (_OPERATOR,)),
+    "mindcluster-1.2": Writer(_mindcluster_super_pods, _OPERATOR),
+    "mindcluster-2.0": Writer(_mindcluster_levels, _OPERATOR),
 }
