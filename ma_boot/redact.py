@@ -13,12 +13,13 @@ from urllib.parse import quote
 
 MASK = "******"
 _SHORTEST_SECRET = 6  # a shorter value would match too much text that is not secret
+_SHORTEST_NUMBER = 4  # digits of a password; `pass: 3` is a figure
 _PASSWORD, _KEY, _OTHER = "password", "key", "other"
 # Patterns are compiled by `re` where they are used first: not at every start.
 _WORDS = r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+"  # of a name: between `_`, `-`, `.` and digits, and in camelCase
 _PASSWORDS = ("password", "passwd", "passphrase")  # of a word: how it ends
 _SECRETS = ("secret", "credential", "token")
-_SINGLE = ("signature", "sig", "authorization")
+_SINGLE = ("signature", "sig", "authorization", "cookie", "jwt")
 _KEYS = ("apikey", "accesskey", "secretkey", "privatekey")
 # `key` after one of these words is a secret, and after `sort` or `image` none.
 _KEYS_OF = {
@@ -53,7 +54,7 @@ _BEARER = r"\b(Bearer +)[\w.~+/=-]{8,}"
 _URL_LOGIN = r"(?<=://)[^/\s\"'<>]+(?=@)"
 # `user:password@host`, and not the digest of an image.
 _LOGIN = r"(?<![\w.+%-])([\w.+%-]{1,64}:)(?!//)[^/\s\"'<>]{1,128}(?=@(?!sha\d)[\w\[])"
-_STEMS = ("key", "pass", "pwd", "secret", "credential", "token", "sig", "authorization")
+_STEMS = ("key", "pass", "pwd", "secret", "credential", "token", "sig", "authorization", "cookie", "jwt")
 _SHORT_STEMS = r"(?<![A-Za-z])[as]k(?![a-z])|[AS][Kk](?![a-z])"
 
 _known: Tuple[str, ...] = ()  # values that are masked wherever they stand, the longest first
@@ -77,13 +78,13 @@ def is_secret(name: str, value: str) -> bool:
 
     The words of the name tell: `OBS_SK`, `--api-key`, `wandb.apiKey`. Numbers (`MAX_TOKENS=4096`), booleans,
     paths (`PASSWORD_FILE=/run/secrets/pw`), references of a shell (`$HF_TOKEN`) and tokenizers are none. A
-    number may be a password, and what looks like a path may be a key.
+    number of four digits or more may be a password or a key, and what looks like a path may be a key.
     """
     kind, value = _kind(name), value.strip(" \t[](){},")
     if not kind or not value or re.fullmatch(_PLAIN, value):
         return False
-    if kind != _PASSWORD and re.fullmatch(_NUMBER, value):
-        return False
+    if re.fullmatch(_NUMBER, value):
+        return kind != _OTHER and len(value) >= _SHORTEST_NUMBER
     return kind == _KEY or not re.fullmatch(_PATH, value)
 
 
@@ -132,10 +133,12 @@ def masked(value: Any, name: str = "") -> Any:
     """A JSON value without secrets: in a dict by the names, in a list as words of a command line, in texts.
 
     `name` is that of the value itself. A dict with `name` and `value`, as in lists of variables, counts as
-    one variable. Numbers, booleans and None stay.
+    one variable. Booleans, None, and numbers that are no secret stay.
     """
+    if isinstance(value, (str, int, float)) and is_secret(name, str(value)):
+        return MASK
     if isinstance(value, str):
-        return MASK if is_secret(name, value) else without_secrets(value)
+        return without_secrets(value)
     if isinstance(value, Mapping):
         variable = value.get("name")
         names = {"value": variable} if isinstance(variable, str) else {}

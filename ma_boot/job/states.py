@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, List, Mapping, Sequence, Tuple
 
+from ma_boot.redact import without_secrets
+
 STATES = ("Creating", "Pending", "Running", "Terminating", "Completed", "Failed", "Terminated", "Abnormal")
 ENDED = {"Completed", "Failed", "Terminated", "Abnormal"}
 MAY_BE_STOPPED = {"Creating", "Pending", "Running"}
@@ -53,6 +55,6 @@ def cause_of(details: Mapping[str, Any]) -> str:
     """The first task that failed, and the last line of what it said; empty if none is known."""
     for task in (details.get("status") or {}).get("task_statuses") or []:
         lines = [line for line in str(task.get("message") or "").splitlines() if line.strip()]
-        said = f": {lines[-1].strip()[:200]}" if lines else ""
+        said = f": {without_secrets(lines[-1].strip())[:200]}" if lines else ""
         return f"{task.get('task', 'a task')} ended with {task.get('exit_code')}{said}"
     return ""

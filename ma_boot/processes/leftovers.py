@@ -36,13 +36,14 @@ def guarded(marker: str, environ: Mapping[str, str]) -> Iterator[int]:
     Raises:
         OSError: the guard cannot be started.
     """
+    python_needs = {name: environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in environ}
     read, write = os.pipe()
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # the guard inherits it
     try:
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-B", "-c", _GUARD, orphan_guard.__file__, marker],
             cwd="/",
-            env={**environ, orphan_guard.MARKER_VARIABLE: orphan_guard.GUARD},
+            env={**python_needs, orphan_guard.MARKER_VARIABLE: orphan_guard.GUARD},
             stdin=read,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

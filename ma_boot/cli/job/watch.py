@@ -128,12 +128,13 @@ def _printed(environ: Mapping[str, str], api: PatientApi, following: Following) 
             if seen.kind == "note":
                 note("\n".join(seen.lines))
                 continue
-            mark = f"[{seen.source}] " if seen.kind == "log" else "[job] "
             while console.pause():
                 time.sleep(0.01)
-            console.write(
-                "".join(f"{mark}{line}\n" for line in seen.lines).encode("utf-8", "backslashreplace")
-            )
+            if seen.kind == "log":  # is the training's, as it is
+                text = "".join(f"[{seen.source}] {line}\n" for line in seen.lines)
+                console.write(text.encode("utf-8", "backslashreplace"))
+            else:
+                console.line("\n".join(f"[job] {line}" for line in seen.lines))
             show(_view(follower, 0))
     if following.logs_only and not any(log.count for log in follower.logs.values()):
         note(f"the job is {state_of(follower.details)}; there is no log yet")

@@ -21,13 +21,13 @@ def write_in_time(
     say: Callable[[str], None],
     patience: float = PATIENCE_SECONDS,
 ) -> bool:
-    """Writes the page of these event files, and keeps an earlier one; True if it was written.
+    """Writes the page of events that this process wrote, and keeps an earlier one; True if it was written.
 
     It takes at most `patience` seconds. An error is reported by `say` and otherwise ignored.
     """
 
     def work(cancel: object) -> None:
-        text = page_of(events, page)
+        text = page_of(events, page, own=True)
         keep_earlier(page)
         write_atomically(page, text)
 

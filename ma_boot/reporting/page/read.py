@@ -20,22 +20,26 @@ MOST_EVENT_BYTES = 64 << 20  # from the end of each file
 CAUSE_TAIL = 64_000  # bytes of the log of the process that failed first
 ALL_TAILS = 1_000_000  # of all others together
 LARGEST_TAIL = 16_000  # of each of them
+LOGS = (".txt", ".log")
 _IN_URLS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~/"
 _ESCAPES = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])"
 
 
-def page_of(events: Sequence[Path], page: Optional[Path] = None, compare: Sequence[Path] = ()) -> str:
+def page_of(
+    events: Sequence[Path], page: Optional[Path] = None, compare: Sequence[Path] = (), own: bool = False
+) -> str:
     """The page of the job that wrote these event files, without secrets.
 
     `page` is where it will be: its links to whole logs are relative to that. `compare` are the event files of
-    another job, to which this one is compared.
+    another job, to which this one is compared. `own` are events that this process wrote: the logs that they
+    name are read wherever they are.
 
     Raises:
         ConfigError: A file cannot be read, there are no events, or they are of several jobs.
     """
     timeline = _timeline(events)
     other = _timeline(compare) if compare else None
-    found = places_of_logs(timeline, events)
+    found = places_of_logs(timeline, events, own)
     links = {file: relative_url(place, page) for file, place in found.items()} if page else {}
     return page_text(timeline, tails(timeline, found), links, other)
 
@@ -57,20 +61,22 @@ def _read(path: Path) -> EventFile:
     return read_events(_end_of(path, MOST_EVENT_BYTES), without_secrets)
 
 
-def places_of_logs(timeline: Timeline, events: Sequence[Path]) -> Dict[str, Path]:
+def places_of_logs(timeline: Timeline, events: Sequence[Path], own: bool = False) -> Dict[str, Path]:
     """Where the logs that the page shows are, by log file as in the events: there, or beside the events.
 
-    They may have been copied with them. Those that are nowhere are left out, and so is what does not lie
-    below a directory of the events, wherever a link to it is: events of another machine may name any file.
+    They may have been copied with them. Those that do not exist are left out. Events of another machine may
+    name any file: unless they are our `own`, only logs (`.txt`, `.log`) that lie below a directory of the
+    events count, after links are resolved.
     """
     beside = list(dict.fromkeys(path.parent for path in events))
-    allowed = [os.path.join(os.path.realpath(parent), "") for parent in beside]
+    allowed = tuple(os.path.join(os.path.realpath(parent), "") for parent in beside)
     found: Dict[str, Path] = {}
     for process in logs_to_read(timeline):
         name = Path(process.log_file).name
         for place in (Path(process.log_file), *(parent / name for parent in beside)):
             with suppress(OSError, ValueError):  # not on this machine, or not a path at all
-                if place.is_file() and os.path.realpath(place).startswith(tuple(allowed)):
+                real = os.path.realpath(place)
+                if place.is_file() and (own or (real.startswith(allowed) and real.endswith(LOGS))):
                     found[process.log_file] = place
                     break
     return found
@@ -92,7 +98,7 @@ def tails(timeline: Timeline, places: Mapping[str, Path]) -> Dict[str, str]:
     for process in wanted:
         size = CAUSE_TAIL if process.role == CAUSE else each
         with suppress(OSError):
-            found[process.log_file] = without_secrets(_plain(_end_of(places[process.log_file], size)))
+            found[process.log_file] = _plain(_end_of(places[process.log_file], size))
     return found
 
 
@@ -110,6 +116,6 @@ def _end_of(path: Path, most: int) -> str:
 
 
 def _plain(text: str) -> str:
-    """The text without colours, and of a progress bar only its last state."""
-    lines = re.sub(_ESCAPES, "", text).replace("\r\n", "\n").split("\n")
+    """The text without colours and secrets, and of a progress bar only its last state."""
+    lines = without_secrets(re.sub(_ESCAPES, "", text)).replace("\r\n", "\n").split("\n")
     return "\n".join(line.rstrip("\r").rpartition("\r")[2][:2000] for line in lines).rstrip("\n")

@@ -159,3 +159,7 @@ def test_the_layout_of_the_script(node: Node) -> None:
         log = (node.home / f"device_{rank}" / f"train{rank}.log").read_text()
         seen = json.loads(log.splitlines()[1])
         assert (seen["RANK_ID"], seen["DEVICE_ID"], seen["RANK_SIZE"]) == (rank, rank, "2")
+    (page,) = node.log_dir.glob("*-report.html")
+    assert page.read_text().count("<pre>trained\n") == 2, (
+        "its own logs, though they are not beside the events"
+    )

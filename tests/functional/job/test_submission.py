@@ -84,6 +84,17 @@ def test_a_job_is_stopped_and_says_so(desk: Desk) -> None:
     assert again.out == f"{job} is Terminated already: nothing to stop\n"
 
 
+def test_what_the_service_says_shows_no_secret_and_logs_are_as_they_are(desk: Desk) -> None:
+    desk.api.rehearse = False
+    job = desk.api.jobs[desk.job("submit", "job.yaml").out.strip()]
+    job.say("starts train.py --sk planted")
+    job.logs["worker-0"].add("--sk as-printed")
+    job.phase = "Completed"
+    lines = desk.job("watch", job.id, *FAST).out.splitlines()
+    assert "[job] starts train.py --sk ******" in lines
+    assert "[node 0] --sk as-printed" in lines
+
+
 def test_ctrl_c_leaves_the_job_running(desk: Desk) -> None:
     job = desk.job("submit", "job.yaml", "--", "train.py", "print:running", "sleep").out.strip()
     watching = desk.start("watch", job, *FAST)

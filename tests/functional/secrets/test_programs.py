@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Dict
 
-from tests.functional.node import Node
+from tests.functional.node import RANK, Node
 
 SECRETS = {
     "OBS_ACCESS_KEY_ID": "planted-AK",
@@ -48,6 +48,21 @@ def test_tools_get_the_trainings_environment_without_secrets(node: Node) -> None
         assert found["HCCL_CONNECT_TIMEOUT"] == "77"
         assert found["RANK_ID"] in {"0", "1"}
         assert [value for value in found.values() if "planted" in value] == []
+
+
+def test_the_guard_has_no_secret(node: Node) -> None:
+    node.complete_table()
+    node.variables.update(SECRETS)
+    running = node.start(RANK, "print:here", "sleep")
+    running.until("here")
+    children = Path(f"/proc/{running.process.pid}/task").glob("*/children")
+    pids = [pid for file in children for pid in file.read_text().split()]
+    (guard,) = [pid for pid in pids if "orphan_guard" in Path(f"/proc/{pid}/cmdline").read_text()]
+    environ = variables(Path(f"/proc/{guard}/environ").read_text().replace("\0", "\n"))
+    running.signal()
+    assert running.end().code == 143
+    assert environ["PATH"] == node.environ()["PATH"]
+    assert [value for value in environ.values() if "planted" in value] == []
 
 
 def test_the_doctor_gives_its_tools_no_secret(tmp_path: Path) -> None:

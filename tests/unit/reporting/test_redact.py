@@ -77,6 +77,11 @@ def test_figures_and_paths_are_no_secrets(name: str, value: str) -> None:
 
 def test_a_number_may_be_a_password_and_a_key_may_look_like_a_path() -> None:
     assert is_secret("db_password", "123456")
+    assert is_secret("api_key", "1234567890")
+    assert masked({"db_password": 123456, "pass": 12, "max_tokens": 123456}) == {
+        "db_password": MASK, "pass": 12, "max_tokens": 123456,
+    }  # fmt: skip
+    assert without_secrets("pass: 12, fail: 3, Cookie: planted") == f"pass: 12, fail: 3, Cookie: {MASK}"
     assert is_secret("AWS_SECRET_ACCESS_KEY", "/bPxRfiCY/K7MDENG")
     assert without_secrets("--password 123456 --lr 1") == f"--password {MASK} --lr 1"
 

@@ -91,16 +91,27 @@ class TestTails:
         node, events = node_with_logs(tmp_path, 1), [log / "events"]
         files = {"absolute": tmp_path / "id_rsa", "upwards": log / ".." / "id_rsa", "link": log / "link"}
         (log / "link").symlink_to("../id_rsa")
-        (log / "inside").symlink_to("real")
-        (log / "real").write_text("words")
-        os.mkfifo(log / "fifo")
-        (log / "null").symlink_to("/dev/zero")
-        files.update(fifo=log / "fifo", device=log / "null", directory=log, inside=log / "inside")
-        found = {}
+        (log / "inside").symlink_to("real.log")
+        (log / "real.log").write_text("words")
+        (log / ".netrc").write_text("planted")
+        (log / "link.log").symlink_to(".netrc")
+        os.mkfifo(log / "fifo.txt")
+        (log / "null.txt").symlink_to("/dev/zero")
+        files.update(fifo=log / "fifo.txt", device=log / "null.txt", directory=log, inside=log / "inside")
+        files.update(not_a_log=log / ".netrc", link_to_it=log / "link.log")
+        found, of_own = {}, {}
         for kind, file in files.items():
             text = node.text().replace(str(tmp_path / "0.txt"), str(file))
-            found[kind] = list(found_tails(timeline_of([read_events(text, str)]), events).values())
+            timeline = timeline_of([read_events(text, str)])
+            found[kind] = list(found_tails(timeline, events).values())
+            of_own[kind] = list(tails(timeline, places_of_logs(timeline, events, own=True)).values())
         assert {kind: texts for kind, texts in found.items() if texts} == {"inside": ["words"]}
+        assert of_own["absolute"] == ["planted"], "the node itself knows what it has started"
+        assert of_own["fifo"] == of_own["device"] == of_own["directory"] == []
+
+    def test_a_secret_at_the_end_of_a_long_line_is_masked_before_it_is_cut(self, tmp_path: Path) -> None:
+        for before in range(1980, 2000):
+            assert "plan" not in tail_of(tmp_path, b"x" * before + b" --sk planted-and-more")
 
 
 @pytest.mark.parametrize(
