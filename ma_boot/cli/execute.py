@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Iterator, Mapping, Optional, Sequence
@@ -11,7 +12,7 @@ from typing import Any, Iterator, Mapping, Optional, Sequence
 from ma_boot.errors import ExitCode
 from ma_boot.launch import described, plan_text
 from ma_boot.node import BootRequest, World, boot, plan_only
-from ma_boot.processes import SignalInbox, adopt_orphans, forbid_core_files
+from ma_boot.processes import SignalInbox, Task, adopt_orphans, forbid_core_files
 from ma_boot.reporting import (
     Console,
     Ending,
@@ -24,6 +25,8 @@ from ma_boot.reporting import (
     report_lines,
     write_failure,
 )
+
+FAILURE_FILE_SECONDS = 5.0  # a file system that does not answer is not waited for any longer
 
 
 def boot_here(request: BootRequest, environ: Mapping[str, str]) -> int:
@@ -47,7 +50,9 @@ def _report(ending: Ending, world: World) -> None:
     with journal.only_helps("the events have no end"):
         journal.event("end", **end_event(ending))
     with journal.only_helps("no failure file was written"):
-        write_failure(ending)
+        written = Task("failure file", lambda cancel: write_failure(ending), world.inbox)
+        written.wait(lambda: None, time.monotonic() + FAILURE_FILE_SECONDS)
+    journal.logs.flush()  # the page reads them
     with journal.only_helps("no page was made"):
         page = _page_here(ending, world)
     lines = [f"exit code {exit_code(ending)}"]

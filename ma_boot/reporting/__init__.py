@@ -29,6 +29,7 @@ from ma_boot.reporting.explain import (
 from ma_boot.reporting.files import keep_earlier as keep_earlier, write_atomically as write_atomically
 from ma_boot.reporting.hints import hints_for as hints_for, with_store_hint as with_store_hint
 from ma_boot.reporting.journal import Journal as Journal
+from ma_boot.reporting.log_writer import LogFile as LogFile
 from ma_boot.reporting.result import (
     STOP_CODES as STOP_CODES,
     HangSuspect as HangSuspect,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, TextIO
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional
 
 from ma_boot.errors import CannotCreate, PhaseCancelled, Stopped, described
 from ma_boot.redact import masked
 from ma_boot.reporting.console import Console
+from ma_boot.reporting.log_writer import LogFile, LogWriter
 
 NOT_UTF8 = "backslashreplace"  # what a path has in place of a byte that is not UTF-8 becomes JSON's \\udcXX
 
@@ -38,17 +38,18 @@ class Journal:
     """Prints lines on the console, and writes events to a file as soon as its path is known.
 
     Events have the wall clock for people and the monotonic clock (nanoseconds) for durations. An event file
-    that can no longer be written does not end a training: it is reported once.
+    that can no longer be written does not end a training: it is reported once. `logs` writes it, and the
+    other logs of the node, in the background.
     """
 
     def __init__(self, console: Console) -> None:
         self.phases: List[PhaseRecord] = []
         self.console = console
         self._waiting: List[Dict[str, Any]] = []
-        self._file: Optional[TextIO] = None
+        self.logs = LogWriter()
+        self._file: Optional[LogFile] = None
         self._node: Optional[int] = None
         self._opened = False
-        self._writing = threading.Lock()  # transfers write events from threads of their own
 
     def open(self, path: Path, node: Optional[int]) -> None:
         """Appends events to this file from now on, beginning with those so far.
@@ -62,22 +63,24 @@ class Journal:
         self._opened = True
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("a", encoding="utf-8", errors=NOT_UTF8, buffering=1)
+            file = path.open("ab", buffering=0)
         except OSError as error:
             raise CannotCreate(
                 f"cannot write to the log directory: {path}: {error.strerror}; MA_LOG_DIR names it, and "
                 f"uid {os.geteuid()} must be able to enter and write it: in the image, no such directory or "
                 "`RUN chown -R 1000:100 DIR`, and no ENV MA_LOG_DIR"
             ) from error
+        self._file = LogFile(file, lambda reason: self.say(f"events are no longer written: {reason}"))
         for entry in self._waiting:
             self._write(entry)
         self._waiting.clear()
 
     def close(self) -> None:
-        """Closes the event file; later events are dropped."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        """Writes what is left and closes the event file; later events are dropped."""
+        file, self._file = self._file, None
+        if file is not None:
+            self.logs.close(file)
+        self.logs.flush()
 
     def say(self, text: str) -> None:
         """Prints a message of ma_boot, each of its lines with the prefix `[ma_boot] `."""
@@ -92,17 +95,15 @@ class Journal:
             self._write(entry)
 
     def _write(self, entry: Dict[str, Any]) -> None:
-        with self._writing:
-            if self._file is None:
-                return
-            try:
-                self._file.write(json.dumps(masked({**entry, "node": self._node}), ensure_ascii=False) + "\n")
-            except Exception as error:  # no event is worth a training
-                broken, self._file = self._file, None
-                with suppress(OSError):  # what it still holds, it cannot write now either
-                    broken.close()
-                why = error.strerror if isinstance(error, OSError) else described(error)
-                self.say(f"events are no longer written: {why}")
+        file = self._file
+        if file is None:
+            return
+        try:
+            line = json.dumps(masked({**entry, "node": self._node}), ensure_ascii=False) + "\n"
+            self.logs.append(file, line.encode("utf-8", NOT_UTF8))
+        except Exception as error:  # no event is worth a training
+            self._file = None
+            self.say(f"events are no longer written: {described(error)}")
 
     @contextmanager
     def only_helps(self, what: str) -> Iterator[None]:

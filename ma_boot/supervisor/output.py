@@ -14,7 +14,7 @@ from typing import BinaryIO, List, Optional, Tuple
 from ma_boot.errors import CannotCreate
 from ma_boot.launch import WorkerSpec
 from ma_boot.processes import SignalInbox
-from ma_boot.reporting import Journal, keep_earlier
+from ma_boot.reporting import Journal, LogFile, keep_earlier
 
 READ_BYTES = 1 << 18  # larger pieces do not stay in the cache: ten times the time for each byte
 READS = 4  # of one output in a row
@@ -30,8 +30,8 @@ _F_SETPIPE_SZ = 1031  # linux/fcntl.h; Python has the name since 3.10
 class WorkerOutput:
     """Reads the pipe of a worker; never blocks, and never fails because of what is printed or of a full disk.
 
-    `shown` says whether the console gets the output; the log file always gets it, byte for byte. `lost`
-    counts the bytes that the log file did not take, `heard` is when the last output came (monotonic seconds).
+    `shown` says whether the console gets the output; the log file always gets it, byte for byte. `heard` is
+    when the last output came (monotonic seconds).
     """
 
     def __init__(self, source: BinaryIO, spec: WorkerSpec, journal: Journal) -> None:
@@ -41,7 +41,6 @@ class WorkerOutput:
             CannotCreate: the log file cannot be created.
         """
         self.shown = spec.shown
-        self.lost = 0
         self.heard = time.monotonic()
         self._source = source
         self._spec = spec
@@ -56,7 +55,13 @@ class WorkerOutput:
         os.set_blocking(source.fileno(), False)
         with contextlib.suppress(OSError):  # over this user's limit (pipe(7)): the pipe keeps its 64 KiB
             fcntl.fcntl(source.fileno(), _F_SETPIPE_SZ, PIPE_BYTES)
-        self._log: Optional[BinaryIO] = _new_log(Path(spec.log_file))
+        where = f"{spec.label}: its log file is incomplete from here on: {spec.log_file}"
+        self._log = LogFile(_new_log(Path(spec.log_file)), lambda reason: journal.say(f"{where}: {reason}"))
+
+    @property
+    def lost(self) -> int:
+        """The bytes that the log file did not take so far."""
+        return self._log.lost
 
     def fileno(self) -> int:
         """The read end of the pipe, for a selector."""
@@ -76,7 +81,7 @@ class WorkerOutput:
             self._journal.event(
                 "first-output", label=self._spec.label, rank=self._spec.rank, first_ns=time.monotonic_ns()
             )
-        self._write(data)
+        self._journal.logs.append(self._log, data)
         with self._reading:
             self._received += len(data)
             self._tail += data[-TAIL_BYTES:]
@@ -115,21 +120,7 @@ class WorkerOutput:
         self.take()
         self._print_rest()
         self._source.close()
-        if self._log is not None:
-            self._log.close()
-
-    def _write(self, data: bytes) -> None:
-        rest = memoryview(data)
-        while rest and self._log is not None:
-            try:
-                rest = rest[os.write(self._log.fileno(), rest) :]
-            except OSError as error:  # a full disk must not stop the training
-                self._log.close()
-                self._log = None
-                self._journal.say(
-                    f"{self._spec.label}: its log file ends here: {self._spec.log_file}: {error.strerror}"
-                )
-        self.lost += len(rest)
+        self._journal.logs.close(self._log)
 
     def _print(self, data: bytes) -> None:
         """Prints complete lines, and a line that gets too long in pieces: memory is bounded."""
@@ -199,13 +190,13 @@ class OutputPump:
         self._epoll = selectors.EpollSelector()
         self._read_again = 0.0
         self._thresholds = [silent_bytes, quiet_bytes]
-        self._console.room_again = inbox.wake
+        self._console.room_again = journal.logs.room_again = inbox.wake
 
     def __enter__(self) -> OutputPump:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._console.room_again = lambda: None
+        self._console.room_again = self._journal.logs.room_again = lambda: None
         self._epoll.close()
         if self._console.dropped_lines:
             self._journal.event("dropped", lines=self._console.dropped_lines)
@@ -222,10 +213,11 @@ class OutputPump:
     def pause(self) -> float:
         """Seconds for which the output should stay in the pipes; 0 to read it now.
 
-        It stays while the console has no room, and for a moment after each read, so that the output of
-        processes that print at full speed is read in large pieces.
+        It stays while console or log files have no room, and for a moment after each read, so that the output
+        of processes that print at full speed is read in large pieces.
         """
-        return self._console.pause() or max(0.0, self._read_again - time.monotonic())
+        room = self._console.pause() or self._journal.logs.pause()
+        return room or max(0.0, self._read_again - time.monotonic())
 
     def pump(self) -> None:
         """Reads each output, as far as there is any, and no more of it than a pipe holds."""

@@ -53,10 +53,10 @@ class StopLadder:
         """Sends SIGTERM; `running` are the labels of what it is sent to."""
         self._deadline = self.clock() + self.stop_timeout
         self._stops_seen = max(1, len(self.stops))
+        self.send(signal.SIGTERM)
         if running:
             self.journal.say(f"{reason}: stopping {', '.join(running)}{self._of_a_second_one()}")
         self.journal.event("stop", reason=reason, running=running)
-        self.send(signal.SIGTERM)
 
     def _of_a_second_one(self) -> str:
         """What a further Ctrl-C does, for whoever has pressed it once."""
@@ -89,5 +89,5 @@ class StopLadder:
         if signum == signal.SIGKILL:
             self._killed = True
             self._deadline = self.clock() + UNKILLABLE_SECONDS
-        self.journal.event("kill", signal=signum, left=left)
         self.send(signum)
+        self.journal.event("kill", signal=signum, left=left)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import signal
 import time
-from typing import Callable, Mapping, NamedTuple, Optional, Sequence
+from typing import Callable, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.errors import signal_name
 from ma_boot.launch import WorkerSpec
@@ -100,10 +100,19 @@ def supervise(
         _look_at_what_is_left(twice, group, watch, stop)
         _stop_rest(group, watch, stop, journal)
         _tell_ends(peers, watch.exits)
-        return RunResult(
-            tuple(watch.exits), not_started or twice.error, tuple(hung), tuple(stop.survivors),
-            suspect=hangs.suspect,
-        )  # fmt: skip
+    exits = _with_losses(watch.exits, group.workers, journal)
+    return RunResult(
+        exits, not_started or twice.error, tuple(hung), tuple(stop.survivors), suspect=hangs.suspect
+    )
+
+
+def _with_losses(
+    exits: Sequence[WorkerExit], workers: Sequence[Worker], journal: Journal
+) -> Tuple[WorkerExit, ...]:
+    """The ends, with what the log files did not take, once they are written."""
+    journal.logs.flush()
+    lost = {worker.spec.label: worker.output.lost for worker in workers}
+    return tuple(ended._replace(log_lost=lost[ended.label]) for ended in exits)
 
 
 def _hear(peers: Peers, hangs: HangDetector, workers: Sequence[Worker], exits: Sequence[WorkerExit]) -> None:

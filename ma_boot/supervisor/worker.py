@@ -95,7 +95,6 @@ class Worker:
             stopped=stopped,
             log_file=self.spec.log_file,
             output=self.output.tail(),
-            log_lost=self.output.lost,
         )
         return self.exit
 

@@ -105,7 +105,7 @@ class WorkerGroup:
         A group whose leader was reaped may be another one of that number: of it only those get the signal
         that the workers have started.
         """
-        running = {worker.pid for worker in self.running()}
+        running = {worker.pid for worker in self.workers if worker.process.returncode is None}
         for pid in running:
             signal_group(pid, signum)
         ended = {worker.pid for worker in self.workers} - running

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import signal
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -172,3 +174,23 @@ def test_a_stop_before_the_first_line(node: Node) -> None:
         143,
         -signal.SIGTERM,
     )
+
+
+def test_while_the_logs_are_on_a_file_system_that_does_not_answer(node: Node) -> None:
+    """The events go to a full pipe: whoever writes to it waits forever. The ranks print on meanwhile."""
+    node.complete_table()
+    node.log_dir.mkdir(parents=True)
+    file = node.log_dir / "modelarts-job-test-node-0-events.jsonl"
+    os.mkfifo(file)
+    events = os.open(file, os.O_RDWR | os.O_NONBLOCK)
+    with suppress(BlockingIOError):
+        while os.write(events, b"x" * 4096):
+            pass
+    running = node.start(*outputs(node), RANK, f"ready:{node.root}/pid", "lines:100000", "sleep")
+    found = pids(node.root, "pid.*", 2)
+    sent = time.monotonic()
+    running.signal()
+    eventually(lambda: not any(alive(pid) for pid in found), "the ranks have ended")
+    assert time.monotonic() - sent < 5, "nothing is written before the signal is passed on"
+    stopped_well(node, running.end())
+    os.close(events)

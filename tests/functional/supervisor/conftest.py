@@ -36,6 +36,7 @@ class EventLog(Journal):
         return self._screen.read_text()
 
     def events(self, kind: str) -> List[Dict[str, Any]]:
+        self.logs.flush()
         found = map(json.loads, self._events.read_text().splitlines())
         return [event for event in found if event["kind"] == kind]
 

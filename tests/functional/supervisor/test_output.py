@@ -30,12 +30,14 @@ def printed(pieces: List[bytes], directory: Path) -> bytes:
     source, sink = os.pipe()
     spec = WorkerSpec("rank 3", (), "", {}, str(directory / "log.txt"), 3)
     with Console(screen) as console:
-        output = WorkerOutput(os.fdopen(source, "rb", 0), spec, Journal(console))
+        journal = Journal(console)
+        output = WorkerOutput(os.fdopen(source, "rb", 0), spec, journal)
         for piece in pieces:
             os.write(sink, piece)
             output.pump()
         os.close(sink)
         output.close()
+        journal.logs.flush()
     os.close(screen)
     assert (directory / "log.txt").read_bytes() == b"".join(pieces)
     return (directory / "screen").read_bytes()
@@ -175,7 +177,7 @@ class TestLimits:
         running = start_limited(node, resource.RLIMIT_FSIZE, 20_000, RANK, "lines:1000", "print:the end")
         ended = running.end()
         assert ended.code == 0, ended.output
-        assert "rank 0: its log file ends here" in ended.output
+        assert "rank 0: its log file is incomplete from here on" in ended.output
         assert "[rank 0] the end\n" in ended.output
         assert re.search(r"\d+ bytes are missing in the log files of 2 processes", ended.output)
         assert len(node.logs()[LOG.format(0)]) == 20_000

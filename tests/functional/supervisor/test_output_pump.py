@@ -73,6 +73,7 @@ def test_near_the_platforms_limit_only_log_files_are_written(
     assert ["all processes but the first" in line for line in said] == [True, False]
     shown = {rank: journal.screen().count(f"[rank {rank}] line") for rank in range(2)}
     assert 0 < shown[1] < shown[0] - 10 < 80
+    journal.logs.flush()
     assert [len((tmp_path / f"rank_{rank}.txt").read_text().splitlines()) for rank in range(2)] == [100, 100]
 
 

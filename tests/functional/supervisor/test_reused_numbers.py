@@ -22,9 +22,10 @@ while rank == "1" and not os.path.exists("go"):
     time.sleep(0.01)
 sys.exit(3 if rank == "1" else 0)
 """
-# Runs a program as the setup does, and says which groups get a signal after their leader was reaped.
-SETUP = """
+# Says which groups get a signal after their leader was reaped.
+LOOK = """
 import os, sys
+from pathlib import Path
 from ma_boot.processes import SignalInbox, run_child
 
 def look(event, args):
@@ -32,9 +33,19 @@ def look(event, args):
         print("a group without its leader:", event)
 
 sys.addaudithook(look)
+"""
+SETUP = f"""{LOOK}
 with SignalInbox() as inbox:
     for script in ("exit 3", "sleep 600 & exit 3", "kill -9 $$"):
         print(run_child(["sh", "-c", script], os.environ, inbox, print))
+"""
+BACKGROUND = f"""{LOOK}
+from tests.functional.supervisor.conftest import EventLog, shell, started
+place = Path(sys.argv[1])
+with SignalInbox() as inbox, started(shell(place, 0, "exit 0"), inbox=inbox, journal=EventLog(place)) as group:
+    group.workers[0].process.wait()
+    print(group.labels())
+    group.signal(15)
 """
 
 
@@ -69,3 +80,10 @@ def test_what_a_rank_that_has_ended_left_in_its_group_is_stopped_with_the_others
         assert group.labels() == ["rank 1"]
         group.signal(signal.SIGTERM)
         eventually(lambda: not alive(left) and not alive(second.pid), "both have ended")
+
+
+def test_the_group_of_a_command_that_left_processes_in_the_background(tmp_path: Path) -> None:
+    """Such a command counts as running, although its process was reaped."""
+    program = [sys.executable, "-c", BACKGROUND, str(tmp_path)]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("['rank 0']\n", ""), done

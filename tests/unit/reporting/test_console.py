@@ -319,6 +319,7 @@ class TestJournal:
             journal.open(Path("/dev/full"), None)
             for _ in range(3):
                 journal.event("x")
+            journal.close()
         os.close(descriptor)
         said = "[ma_boot] events are no longer written: No space left on device\n"
         assert (tmp_path / "screen").read_text() == said

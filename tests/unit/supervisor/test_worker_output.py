@@ -43,6 +43,7 @@ class Pipe:
         """What is on the screen afterwards."""
         assert os.write(self.sink, data) == len(data)
         self.output.take()
+        self.journal.logs.flush()
         return self.journal.screen()
 
 
