@@ -26,7 +26,7 @@ SOURCES := Dockerfile .dockerignore entrypoint pyproject.toml README.md LICENSE 
 SCRIPTS := entrypoint .ci/run image/try_toolkit $(wildcard image/make_* ma_boot/image/*.sh)
 EXAMPLE_IMAGE := ma-boot-example
 
-.PHONY: help image image-check push push-values test-container setup rehearse resume rehearse-docker test test-conformance test-browser test-mindspore test-torch test-rehearsals test-hangs faults test-kill soak fuzz mutants bench bench-large bench-sync bench-image guard check release-check clean
+.PHONY: help image image-check push push-values test-container setup rehearse resume rehearse-docker test test-conformance test-browser test-mindspore test-torch test-rehearsals test-hangs test-kill soak fuzz mutants bench bench-large bench-sync bench-image guard check release-check clean
 .DELETE_ON_ERROR:
 
 help: ## show the targets
@@ -116,11 +116,8 @@ test-container: $(VENV)/made ## the tests that build images and run them: need r
 test-mindspore: $(VENV)/made $(TRAINING)/made ## the tests that train with MindSpore
 	$(VENV)/bin/python -m pytest -m "mindspore and not kill"
 
-test-rehearsals: $(VENV)/made ## the catalogue of faults, and a job of 32 nodes with 8 ranks each
-	$(VENV)/bin/python -m pytest -m rehearsals --durations=0
-
-faults: $(VENV)/made ## every fault of the catalogue in a rehearsal of its own, and a table of verdicts
-	$(VENV)/bin/ma_boot --local --rehearsal-dir $(REHEARSAL)/jobs --fault all
+test-rehearsals: $(VENV)/made ## every fault in a rehearsal of its own, and a job of 32 nodes with 8 ranks each
+	$(VENV)/bin/python -m pytest $(PARALLEL) -m rehearsals --durations=0
 
 test-torch: $(VENV)/made $(TORCH)/made ## the tests that train with PyTorch
 	$(VENV)/bin/python -m pytest -m "torch and not kill"

@@ -93,11 +93,10 @@ def print_plan(request: BootRequest, options: Mapping[str, Any], environ: Mappin
 def rehearse_job(
     request: BootRequest, options: Mapping[str, Any], environ: Mapping[str, str], typed: Sequence[str]
 ) -> int:
-    """Rehearses a job in processes or containers, or every fault of the catalogue; returns the exit code.
+    """Rehearses a job in processes or containers; returns the exit code.
 
     `typed` are the words of the command line, for the page.
     """
-    from ma_boot.rehearsal.faults import ALL_FAULTS
     from ma_boot.rehearsal.requested import containers_of, rehearsal_of
 
     rehearsal = rehearsal_of(request, options, typed)
@@ -107,10 +106,6 @@ def rehearse_job(
             from ma_boot.rehearsal.in_containers import rehearse_in_containers
 
             return rehearse_in_containers(rehearsal, containers_of(options), world)
-        if options["fault"] == ALL_FAULTS:
-            from ma_boot.rehearsal.catalogue_run import run_all
-
-            return run_all(rehearsal, world)
         from ma_boot.rehearsal.rehearse import rehearse
 
         return rehearse(rehearsal, world)

@@ -225,14 +225,8 @@ def _missing(ctx: click.Context) -> List[str]:
     """Required arguments and options that are missing."""
     options = ctx.params
     missing = []
-    if not options["command"] and (options["plan"] or not _has_own_training(options["fault"])):
+    if not options["command"]:
         missing.append("Missing argument 'COMMAND [ARGS]...'.")
     if options["local"] and options["runner"] == "docker" and options["image"] is None:
         missing.append("--runner docker: name the job's image with --image.")
     return missing
-
-
-def _has_own_training(faults: Sequence[str]) -> bool:
-    from ma_boot.rehearsal.faults import ALL_FAULTS
-
-    return faults == ALL_FAULTS

@@ -9,13 +9,13 @@ import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.errors import CannotCreate
 from ma_boot.modelarts import instance_name
 from ma_boot.node import World
 from ma_boot.processes import Task, descendants, file_text, reap_orphans, signal_process
-from ma_boot.rehearsal.faults import Fault, InjectedFault
+from ma_boot.rehearsal.faults import Fault
 from ma_boot.rehearsal.injection import Injector, Watch, why_not_injected
 from ma_boot.rehearsal.node_specs import node_spec
 from ma_boot.rehearsal.platform import (
@@ -44,19 +44,26 @@ _LEFTOVER_SECONDS = 10.0  # the guard of a lost node needs only milliseconds
 _MOST_NAMED = 5
 
 
+class InjectedFault(NamedTuple):
+    """A fault, and when it was injected (seconds on the monotonic clock); `problem` says why that failed."""
+
+    fault: Fault
+    at: float
+    problem: Optional[str] = None
+
+
 class JobRun:
     """`run` runs all starts of the job; then the attributes tell what happened.
 
     `injected` has the faults in their order, `missed` why the others were not injected. `ended` is the end of
-    the last start on the monotonic clock, `starts` their number; `left` are the PIDs of processes of the job
-    that outlived their start.
+    the last start on the monotonic clock; `left` are the PIDs of processes of the job that outlived their
+    start.
     """
 
     def __init__(self, setup: Setup, limits: Limits, world: World) -> None:
         self.injected: List[InjectedFault] = []
         self.missed: Dict[Fault, str] = {}
         self.ended = 0.0
-        self.starts = 0
         self.left: List[int] = []
         self._setup = setup
         self._limits = limits
@@ -81,7 +88,6 @@ class JobRun:
                 run = self._run_start(counts, kept, watch)
             finally:
                 self.ended = time.monotonic()
-                self.starts += 1
                 self._kill_leftovers()
             self._note_missed(watch)
             fault, self._injector.restarts_job = self._injector.restarts_job, None

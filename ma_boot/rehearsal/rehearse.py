@@ -12,7 +12,6 @@ from typing import Any, ContextManager, Dict, List, Sequence
 from ma_boot.errors import BootError
 from ma_boot.launch import WorkerSpec
 from ma_boot.node import BootRequest, World, shown
-from ma_boot.rehearsal.faults import FaultVerdict
 from ma_boot.rehearsal.form_transfers import uploading_outputs
 from ma_boot.rehearsal.job_run import JobRun
 from ma_boot.rehearsal.kept import pruned, sandbox
@@ -77,7 +76,8 @@ def rehearse(rehearsal: Rehearsal, world: World) -> int:
                 say(f"cannot write {error.filename or job.root}: {error.strerror}")
         whole_stops = [one for one in job_run.injected if one.fault.kind == "stop" and one.fault.node is None]
         by_user = len(world.inbox.stops) > len(whole_stops)  # then it is no wonder that faults did not come
-        return finish(rehearsal, job, run, world, started, () if by_user else verdicts)
+        wrong = [f"{problem} ({verdict.fault})" for verdict in verdicts for problem in verdict.wrong]
+        return finish(rehearsal, job, run, world, started, () if by_user else wrong)
 
 
 def sandbox_of(job: SimulatedJob, rehearsal: Rehearsal, world: World) -> ContextManager[None]:
@@ -105,18 +105,18 @@ def finish(
     run: RunResult,
     world: World,
     started: float,
-    verdicts: Sequence[FaultVerdict] = (),
+    wrong: Sequence[str] = (),
 ) -> int:
     """Writes the page of the whole job and the summary; returns the exit code of the rehearsal.
 
-    `started` is when the rehearsal started, on the monotonic clock.
+    `started` is when the rehearsal started, on the monotonic clock, `wrong` what was not as expected.
     """
     from ma_boot.reporting.page import write_in_time  # only needed at the end
 
     journal = world.journal
     code = job_exit_code(run, world.inbox.stops)
     why = cause(job, run, code)
-    end = rehearsal_end(code, why, verdicts)
+    end = rehearsal_end(code, why, wrong)
     journal.event("job-end", **job_end_event(job, run, world.inbox.stops, end[0]))
     journal.close()
     events = [Path(job.events_file), *(file for node in range(job.nodes) for file in events_of(job, node))]

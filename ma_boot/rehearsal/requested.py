@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from ma_boot.errors import UsageError
 from ma_boot.node import BootRequest
 from ma_boot.rehearsal.containers import ContainerOptions
-from ma_boot.rehearsal.faults import ALL_FAULTS, Fault, parse_faults
+from ma_boot.rehearsal.faults import Fault, parse_faults
 from ma_boot.rehearsal.kept import KEEP
 from ma_boot.rehearsal.platform import FormChannel, parse_channels
 
@@ -53,10 +53,9 @@ class Rehearsal:
 def rehearsal_of(request: BootRequest, options: Mapping[str, Any], typed: Sequence[str] = ()) -> Rehearsal:
     """What to rehearse; raises `UsageError` if an option is invalid, or contradicts others."""
     nodes, devices = options["nodes"], options["devices_per_node"]
-    all_faults = options["fault"] == ALL_FAULTS
-    faults: Tuple[Fault, ...] = () if all_faults else parse_faults(options["fault"], nodes, devices)
+    faults = parse_faults(options["fault"], nodes, devices)
     served = options["obs_server"] or any(fault.stage == "obs" for fault in faults)
-    if served and request.transfers.obs_root is None and not all_faults:
+    if served and request.transfers.obs_root is None:
         raise UsageError("--obs-server and faults of OBS need --obs-root: the directory to serve")
     try:
         appended = tuple(shlex.split(options["append_args"] or ""))

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from ma_boot.errors import signal_name
-from ma_boot.rehearsal.faults import FaultVerdict
 from ma_boot.rehearsal.platform import SimulatedJob
 from ma_boot.reporting import RunResult, below
 from ma_boot.reporting.timeline import Event, read_events
@@ -27,9 +26,8 @@ def job_exit_code(run: RunResult, stops: Sequence[int]) -> int:
     return run.first_failure.code if run.first_failure else 0
 
 
-def rehearsal_end(code: int, why: str, verdicts: Sequence[FaultVerdict]) -> Tuple[int, str]:
-    """The exit code of the rehearsal and its cause: those of the job, unless a fault was not as expected."""
-    wrong = [f"{problem} ({verdict.fault})" for verdict in verdicts for problem in verdict.wrong or ()]
+def rehearsal_end(code: int, why: str, wrong: Sequence[str]) -> Tuple[int, str]:
+    """The exit code of the rehearsal and its cause: those of the job, unless something is `wrong`."""
     if not wrong:
         return code, why
     more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""

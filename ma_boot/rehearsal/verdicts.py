@@ -7,38 +7,85 @@ import filecmp
 import json
 import os
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Iterator, List, Optional, Sequence, Tuple
 
 from ma_boot.redact import masked
-from ma_boot.rehearsal.faults import FaultVerdict, JobEnd, OutputFiles, Patience, expected, verdict_on
+from ma_boot.rehearsal.faults import Fault
 from ma_boot.rehearsal.job_run import JobRun
 from ma_boot.rehearsal.node_specs import node_mapping
 from ma_boot.rehearsal.setup import Setup
 from path_mapping.mapping import Route
 
 FILE = "verdicts.json"
+COLUMNS = 88  # leaves room for the prefix of each line on a terminal of 100 columns
+
+
+@dataclasses.dataclass(frozen=True)
+class FaultVerdict:
+    """What came of one fault; the fields are those of `verdicts.json`.
+
+    `seconds` passed between the fault and the end of the job, None if the fault was not injected. `files` and
+    `lost` count output files, None if unknown. `wrong` lists what was not as expected: that the fault was not
+    injected, and processes that outlived the job.
+    """
+
+    fault: str
+    came: bool
+    code: int
+    cause: str
+    seconds: Optional[float]
+    files: Optional[int]
+    lost: Optional[int]
+    wrong: Tuple[str, ...]
+
+    def lines(self) -> List[str]:
+        """The verdict as the rehearsal prints it."""
+        story = [f"NOT as expected: {problem}" for problem in self.wrong]
+        if self.seconds is not None:
+            ended = f"the job ended {self.seconds:.1f} s after it with exit code {self.code}"
+            story = [ended, f"the cause: {self.cause}", self._outputs(), *story]
+        return [f"fault: {self.fault}", *(f"  {_shortened(line)}" for line in story)]
+
+    def _outputs(self) -> str:
+        if self.files is None or self.lost is None:
+            return "outputs: not checked"
+        if not self.files:
+            return "outputs: no files"
+        if self.lost:
+            return f"outputs: {self.lost} of {self.files} files are not in OBS"
+        return f"outputs: all {self.files} files are in OBS"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= COLUMNS else text[: COLUMNS - 1] + "\N{HORIZONTAL ELLIPSIS}"
 
 
 def verdicts_of(setup: Setup, job_run: JobRun, code: int, cause: str) -> List[FaultVerdict]:
-    """A verdict on each fault; nothing particular is expected of several faults at once."""
-    faults, run = setup.rehearsal.faults, setup.request.run
-    ends_hangs = run.hang_timeout is not None and run.hang_action == "stop"
-    patience = Patience(run.stop_timeout, setup.request.ranks.rank_table_timeout, ends_hangs)
-    end = JobEnd(code, cause, job_run.ended, job_run.starts, _output_files(setup), tuple(job_run.left))
+    """A verdict on each fault of a job that has ended with an exit code, for a cause."""
+    left = ", ".join(map(str, job_run.left))
+    outlived = (f"processes still running at the end: {left}",) if left else ()
+    count, missing = _output_files(setup) or (None, ())
     injected = {one.fault: one for one in job_run.injected}
-    return [
-        verdict_on(
-            fault,
-            injected.get(fault) or job_run.missed[fault],
-            end,
-            expected(fault, patience) if len(faults) == 1 else None,
+
+    def verdict(fault: Fault) -> FaultVerdict:
+        injection = injected.get(fault)
+        problem = injection.problem if injection else f"the fault was not injected: {job_run.missed[fault]}"
+        return FaultVerdict(
+            fault=str(fault),
+            came=problem is None,
+            code=code,
+            cause=cause,
+            seconds=max(0.0, job_run.ended - injection.at) if injection else None,
+            files=count,
+            lost=None if count is None else len(missing),
+            wrong=((problem,) if problem else ()) + outlived,
         )
-        for fault in faults
-    ]
+
+    return [verdict(fault) for fault in setup.rehearsal.faults]
 
 
-def _output_files(setup: Setup) -> Optional[OutputFiles]:
-    """The outputs of all nodes, by the mapping and the job form.
+def _output_files(setup: Setup) -> Optional[Tuple[int, Sequence[str]]]:
+    """The outputs of all nodes, by the mapping and the job form, as `compared_outputs` returns them.
 
     None where OBS is not a directory here, and where an output was on a small disk, which no longer exists.
     """
@@ -67,11 +114,13 @@ def _outputs(setup: Setup, node: int) -> Iterator[Tuple[Route, Path]]:
             yield channel.route(setup.job, node), Path(root)
 
 
-def compared_outputs(places: Sequence[Tuple[Route, Path]], obs_root: Path) -> Optional[OutputFiles]:
-    """Compares the nodes' outputs with the directory that stands for OBS.
+def compared_outputs(
+    places: Sequence[Tuple[Route, Path]], obs_root: Path
+) -> Optional[Tuple[int, Sequence[str]]]:
+    """How many files the nodes have at their output paths, and those that OBS lacks or has otherwise.
 
-    `places` are routes, each with the directory to which its local path is relative. None if there are no
-    outputs, or if patterns select which files to upload.
+    `places` are routes, each with the directory to which its local path is relative; the directory `obs_root`
+    stands for OBS. None if there are no outputs, or if patterns select which files to upload.
     """
     if not places or any(route.include or route.exclude for route, _ in places):
         return None
@@ -84,7 +133,7 @@ def compared_outputs(places: Sequence[Tuple[Route, Path]], obs_root: Path) -> Op
             stored = obs_root / route.remote.bucket / route.remote.key / below
             if not stored.is_file() or not filecmp.cmp(stored, path, shallow=False):
                 missing.append(str(path))
-    return OutputFiles(count, tuple(missing))
+    return count, missing
 
 
 def _files(local: Path) -> List[Path]:
@@ -102,13 +151,3 @@ def write_verdicts(root: str, verdicts: Sequence[FaultVerdict]) -> None:
         masked([dataclasses.asdict(verdict) for verdict in verdicts]), indent=2, ensure_ascii=False
     )
     Path(root, FILE).write_text(text + "\n", encoding="utf-8")
-
-
-def read_verdicts(root: Path) -> List[FaultVerdict]:
-    """Reads what `write_verdicts` has written."""
-    found: List[Mapping[str, Any]] = json.loads((root / FILE).read_text(encoding="utf-8"))
-    return [FaultVerdict(**_with_tuples(one)) for one in found]
-
-
-def _with_tuples(values: Mapping[str, Any]) -> Dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}

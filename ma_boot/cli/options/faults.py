@@ -12,7 +12,7 @@ from ma_boot.cli.options.option import LOCAL, PROCESS, RunOption, Topic
 def _kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> List[str]:
     from ma_boot.rehearsal.faults import KINDS  # needed for completion only
 
-    return [kind for kind in ("all", *KINDS) if kind.startswith(incomplete)]
+    return [kind for kind in KINDS if kind.startswith(incomplete)]
 
 
 FAULTS = Topic(
@@ -21,7 +21,6 @@ FAULTS = Topic(
     (
         "ma_boot --local --devices-per-node 4 --fault 'kill rank=3 at=5s' train.py",
         "ma_boot --local --nodes 2 --fault 'lost node=1 phase=run' train.py",
-        "ma_boot --local --fault all",
     ),
     (
         RunOption(
@@ -30,8 +29,7 @@ FAULTS = Topic(
             metavar="FAULT",
             requires=(LOCAL, PROCESS),
             shell_complete=_kinds,
-            help="A fault to inject; may be repeated. all: one rehearsal for each fault of the catalogue, "
-            "and a table of the results.",
+            help="A fault to inject; may be repeated.",
         ),
     ),
     """\

@@ -20,7 +20,6 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 
 from ma_boot.errors import UsageError, listed
 
-ALL_FAULTS = ("all",)  # the value of --fault that stands for the whole catalogue
 PHASES = ("job", "environment", "inputs", "rank table", "launch", "run", "outputs")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "": 1.0}
 _SIZES = {"g": 30, "m": 20, "k": 10, "": 0}
@@ -141,8 +140,6 @@ def parse_faults(texts: Sequence[str], nodes: int, devices_per_node: int) -> Tup
 def _parsed(text: str) -> Tuple[Optional[Fault], List[str]]:
     """The fault, or None and its mistakes."""
     kind, *pairs = text.split() or [""]
-    if text == "all":
-        return None, ["expected on its own: it runs the whole catalogue, each fault in a separate rehearsal"]
     if kind not in KINDS:
         return None, [f"found {kind!r}, expected one of {', '.join(KINDS)}"]
     allowed = (*KINDS[kind].needs, *KINDS[kind].takes)

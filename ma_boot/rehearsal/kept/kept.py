@@ -21,7 +21,7 @@ from ma_boot.errors import CannotCreate, ConfigError, listed
 
 KEEP = 20  # so many stay by default
 MARK = "rehearsal.json"
-_NAME = r"(ma-job|faults)-[0-9a-f]{8}"  # a job, or all of the catalogue of faults
+_NAME = r"ma-job-[0-9a-f]{8}"
 _END_BYTES = 16_000  # the end of the events, where the last one is
 
 

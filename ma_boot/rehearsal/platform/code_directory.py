@@ -23,7 +23,7 @@ NOT_CODE = {
     *(".git", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"),
     *("ma_boot-rehearsal", "ma_boot-report"),
 }
-_REHEARSAL = re.compile(r"(ma-job|faults)-[0-9a-f]{8}")  # in any --rehearsal-dir, also of an earlier run
+_REHEARSAL = re.compile(r"ma-job-[0-9a-f]{8}")  # in any --rehearsal-dir, also of an earlier run
 
 
 def code_directory(

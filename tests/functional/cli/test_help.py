@@ -168,7 +168,7 @@ def test_an_example_works(line: str, job_directory: Path) -> None:
 PLANNED = [line for topic in TOPICS for line in topic.examples if "--local" in line and "docker" not in line]
 
 
-@pytest.mark.parametrize("line", [line for line in PLANNED if "--fault all" not in line])
+@pytest.mark.parametrize("line", PLANNED)
 def test_an_example_of_a_rehearsal_has_a_plan(
     line: str, job_directory: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -145,24 +145,6 @@ def test_a_job_that_fails_and_a_fault_that_does_not_come_is_a_deviation_too(lapt
     assert ended.output.splitlines()[-1].endswith("; the job's own exit code is 7")
 
 
-def test_the_catalogue_is_listed_while_it_runs_and_removed_with_all_it_made(laptop: Path) -> None:
-    place = laptop / "ma_boot-rehearsal"
-    running = start(laptop, "--fault", "all")
-    try:
-        (catalogue,) = eventually(lambda: kept_in(place), "a line of the list")
-        assert catalogue.running
-        assert catalogue.command.endswith("--fault all")
-        eventually(lambda: list(place.glob("*/*/*/*/*-events.jsonl")), "a case")
-    finally:
-        running.send_signal(signal.SIGTERM)
-        ended = end(running)
-    assert ended.code == 143, ended.output
-    assert [one.exit_code for one in kept_in(place)] == [143]
-    assert pruned(place, 0) == (1, [])
-    assert list(place.iterdir()) == []
-    assert processes(laptop) == []
-
-
 @pytest.mark.parametrize("words", [["--input", "x=obs://bucket/none/", "--obs-root", "obs"], ["--plan"]])
 def test_a_rehearsal_that_did_not_begin_leaves_nothing(laptop: Path, words: List[str]) -> None:
     ended = rehearse(laptop, *words, "project/train.py")

@@ -47,8 +47,8 @@ def start(
     return subprocess.Popen(argv, cwd=laptop, env=environ, stdout=subprocess.PIPE, stderr=errors)
 
 
-def end(process: subprocess.Popen[bytes]) -> Ended:
-    output, _ = process.communicate(timeout=60)
+def end(process: subprocess.Popen[bytes], seconds: float = 60) -> Ended:
+    output, _ = process.communicate(timeout=seconds)
     return Ended(process.returncode, output.decode())
 
 

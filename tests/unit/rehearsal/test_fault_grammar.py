@@ -104,7 +104,6 @@ def test_all_mistakes_are_told_at_once_with_what_was_expected() -> None:
         (["table-torn node=1", "table-late for=1s node=1"], "expected at most one fault per rank table"),
         (["absent node=1", "table-torn node=0"], "expected at most one fault per rank table"),
         (["absent node=1", "absent node=0"], "expected fewer than the job's 2 nodes"),
-        (["all", "kill rank=1"], "--fault 'all': expected on its own"),
     ],
 )
 def test_faults_that_exclude_each_other_are_refused(texts: list[str], said: Optional[str]) -> None:

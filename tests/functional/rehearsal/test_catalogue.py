@@ -1,0 +1,145 @@
+"""Every kind of fault in a rehearsal of its own: two nodes with two ranks each, inputs and outputs in OBS."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import NamedTuple, Optional, Tuple
+
+import pytest
+
+from ma_boot.errors import ExitCode
+from ma_boot.rehearsal.faults import KINDS
+from ma_boot.rehearsal.verdicts import FILE
+from tests.functional.node import PROGRAMS
+from tests.functional.rehearsal.test_rehearsal import end, laptop, processes, start
+
+__all__ = ["laptop"]
+pytestmark = [pytest.mark.rehearsals, pytest.mark.timeout(300)]
+
+
+class Outcome(NamedTuple):
+    """The end of a job: its exit code, words in its cause, whether every output is in OBS (None: not promised),
+    and how many times the platform has started it."""
+
+    code: int
+    cause: str
+    uploaded: Optional[bool] = True
+    starts: int = 1
+
+
+SUCCESS = Outcome(0, "success")
+AGAIN = Outcome(0, "success", starts=2)
+STOPPED = Outcome(143, "SIGTERM")
+NO_TABLE = Outcome(ExitCode.RANK_TABLE_TIMEOUT, "the rank table was not completed", None)
+REFUSED = Outcome(ExitCode.STORE_UNAVAILABLE, "obs://")  # outputs are looked at first
+LOST = Outcome(ExitCode.OUTPUT_LOST, "not every output was uploaded", False)
+STALL = ("--stall-timeout", "1")
+STOP_HANG = ("--hang-timeout", "1.5", "--hang-action", "stop", "--stop-timeout", "1")
+CASES: Tuple[Tuple[str, Outcome, Tuple[str, ...]], ...] = (
+    ("kill rank=1", Outcome(137, "rank 1 was killed by SIGKILL"), ()),
+    ("kill rank=3 at=1s", Outcome(137, "rank 3 was killed by SIGKILL"), ()),
+    ("kill rank=0 line=5", Outcome(137, "rank 0 was killed by SIGKILL"), ()),
+    ("kill rank=1 signal=SEGV line=3", Outcome(139, "rank 1 was killed by SIGSEGV"), ()),
+    ("kill rank=2 signal=ABRT at=500ms", Outcome(134, "rank 2 was killed by SIGABRT"), ()),
+    ("kill rank=1 signal=TERM at=1s", Outcome(143, "rank 1 was killed by SIGTERM"), ()),
+    ("exit rank=1 code=3 at=500ms", Outcome(3, "rank 1 ended with exit code 3"), ()),
+    ("exit rank=2 code=255 line=4", Outcome(255, "rank 2 ended with exit code 255"), ()),
+    ("hang rank=1 at=500ms", Outcome(ExitCode.HUNG, "hung"), STOP_HANG),
+    ("hang rank=0 at=500ms for=1s", SUCCESS, ()),
+    ("flood rank=1 size=32m at=500ms", SUCCESS, ()),
+    ("absent node=1", NO_TABLE, ()),
+    ("absent node=0", NO_TABLE, ()),
+    ("lost node=0 at=2s", Outcome(137, "node 0 was killed by SIGKILL", None), ()),
+    ("lost node=1 phase=run", Outcome(137, "node 1 was killed by SIGKILL", None), ()),
+    ("lost node=1 phase=rank-table", Outcome(137, "node 1 was killed by SIGKILL", None), ()),
+    ("rescheduled node=1 phase=run", AGAIN, ()),
+    ("rescheduled node=0 at=2s", AGAIN, ()),
+    ("rescheduled phase=run", AGAIN, ()),
+    ("restart phase=run", AGAIN, ()),
+    ("restart phase=run signal=TERM", AGAIN, ()),
+    ("restart phase=rank-table", AGAIN, ()),
+    ("stop phase=job", STOPPED, ()),
+    ("stop phase=inputs", STOPPED, ()),
+    ("stop phase=rank-table", STOPPED, ()),
+    ("stop phase=launch", STOPPED, ()),
+    ("stop phase=run", STOPPED, ()),
+    ("stop at=3s", STOPPED, ()),
+    ("stop phase=outputs", STOPPED, ()),
+    ("stop node=1 phase=run", STOPPED, ()),
+    ("table-late for=3s", SUCCESS, ()),
+    ("table-late for=60m", NO_TABLE, ()),
+    ("table-never", NO_TABLE, ()),
+    ("table-never node=1", NO_TABLE, ()),
+    ("table-torn for=1s", SUCCESS, ()),
+    ("table-torn", NO_TABLE, ()),
+    ("table-empty for=1s", SUCCESS, ()),
+    ("table-regresses for=1s", SUCCESS, ()),
+    ("table-lacks pod=1 for=1s", SUCCESS, ()),
+    ("table-lacks pod=1", NO_TABLE, ()),
+    ("table-stale for=1s", SUCCESS, ()),
+    ("table-stale", NO_TABLE, ()),
+    ("table-wrong", Outcome(ExitCode.RANK_TABLE_INVALID, "completed, but invalid", None), ()),
+    ("table-rewritten for=1s", SUCCESS, ()),
+    ("obs-403", REFUSED, ()),
+    ("obs-404 key=data/", Outcome(ExitCode.INPUT_MISSING, "inputs"), ()),
+    ("obs-503 times=2", SUCCESS, ()),
+    ("obs-503", REFUSED, (*STALL, "--download-timeout", "3")),
+    ("obs-500 times=1", SUCCESS, ()),
+    ("obs-expired", REFUSED, ()),
+    ("obs-reset key=data/ times=2", SUCCESS, ()),
+    ("obs-cut key=data/ times=2", SUCCESS, ()),
+    ("obs-corrupt key=data/ times=1", SUCCESS, ()),
+    ("obs-slow key=data/", SUCCESS, ()),
+    ("obs-stall key=data/ times=1", SUCCESS, STALL),
+    ("obs-hang times=1", SUCCESS, STALL),
+    ("obs-503 method=PUT times=2", SUCCESS, ()),
+    ("obs-403 method=PUT", LOST, ()),
+    ("obs-hang method=PUT", LOST, (*STALL, "--upload-timeout", "3")),
+    (
+        "disk-full node=1 path=/home/ma-user/data size=8k",
+        Outcome(ExitCode.CANNOT_CREATE, "inputs", None),
+        (),
+    ),
+    ("disk-full node=0 path=/home/ma-user/modelarts/log size=8k", SUCCESS, ()),
+)
+KILLED = ("kill", "exit", "lost", "stop", "hang")  # which end the job, so that the training outlasts it
+
+
+@pytest.mark.usefixtures("bubblewrap")
+@pytest.mark.parametrize(("fault", "outcome", "options"), CASES, ids=[fault for fault, _, _ in CASES])
+def test_a_fault_ends_as_it_should(
+    laptop: Path, fault: str, outcome: Outcome, options: Tuple[str, ...]
+) -> None:
+    content = os.urandom(16 << 10)
+    (laptop / "obs" / "bucket" / "data" / "x").write_bytes(content)
+    shutil.copyfile(PROGRAMS / "trivial_training.py", laptop / "project" / "train.py")
+    in_outputs = "phase=outputs" in fault
+    outlasts = fault.split()[0] in KILLED and outcome != SUCCESS and not in_outputs
+    training = (
+        "project/train.py",
+        "600" if outlasts else "3",  # seconds
+        "1000" if in_outputs else "1",  # files of a rank, so that the stop interrupts their upload
+        hashlib.sha256(content).hexdigest(), "2", "2",
+    )  # fmt: skip
+    shape = ("--nodes", "2", "--devices-per-node", "2", "--rank-table-timeout", "6", "--obs-root", "obs")
+    patient = (
+        () if "--stop-timeout" in options else ("--stop-timeout", "600")
+    )  # one that SIGTERM does not end shows
+    mapping = ("--path-mapping", "project/mapping.py")
+    ended = end(start(laptop, *shape, *mapping, *patient, *options, "--fault", fault, *training), 240)
+    (verdict,) = json.loads(next(laptop.glob(f"ma_boot-rehearsal/*/{FILE}")).read_text())
+    assert (verdict["came"], verdict["wrong"]) == (True, []), ended.output
+    assert (ended.code, verdict["code"]) == (outcome.code, outcome.code), ended.output
+    assert outcome.cause in verdict["cause"]
+    assert ended.output.count("the platform starts the job again") == outcome.starts - 1
+    if outcome.uploaded is not None and verdict["files"] is not None:
+        assert (verdict["lost"] == 0) == outcome.uploaded, ended.output
+    assert processes(laptop) == []
+
+
+def test_every_kind_has_a_case() -> None:
+    assert {fault.split()[0] for fault, _, _ in CASES} == set(KINDS)
