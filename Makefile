@@ -57,7 +57,7 @@ resume: $(VENV)/made $(TRAINING)/made $(REHEARSAL)/images.made ## go on from the
 		$(EXAMPLE)/train.py --data data --checkpoints checkpoints --epochs 4
 
 rehearse-docker: $(VENV)/made $(REHEARSAL)/images.made $(if $(IMAGE),,$(REHEARSAL)/image.made) ## the same with eight ranks in two containers, of IMAGE or of one that it builds
-	$(VENV)/bin/ma_boot --local --runner docker --image $(or $(IMAGE),$(EXAMPLE_IMAGE)) --offline \
+	$(VENV)/bin/ma_boot --local --runner docker --image $(or $(IMAGE),$(EXAMPLE_IMAGE)) \
 		--nodes 2 --devices-per-node 4 --rank-table-delay 3 --rendezvous mindspore \
 		--rehearsal-dir $(REHEARSAL)/jobs --obs-root $(OBS) --path-mapping $(EXAMPLE)/path_mapping_config.py \
 		$(EXAMPLE)/train.py --data data --checkpoints checkpoints

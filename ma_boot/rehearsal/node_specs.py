@@ -65,13 +65,12 @@ def _request_on_node(setup: Setup, start: StartedJob, node: int, cwd: str) -> Bo
     place = os.path.join(start.job_dir(node), code.name if code else "")
     command = command_in(request.command, code, place)
     environment, transfers = request.environment, request.transfers
-    root = transfers.obs_root
     return request._replace(
         command=(*command, *channel_arguments(rehearsal.channels, start, node), *rehearsal.appended),
         environment=environment._replace(source=tuple(_source(cwd, file) for file in environment.source)),
         transfers=transfers._replace(
             path_mapping=_rerooted_mapping(setup, node) or transfers.path_mapping,
-            obs_root=None if setup.obs or root is None else str(Path(cwd, root)),
+            obs_root=None,  # which is served
         ),
     )
 

@@ -18,10 +18,9 @@ from ma_boot.rehearsal.platform import FormChannel, parse_channels
 class Rehearsal:
     """What to rehearse: paths as the user wrote them, the delay in seconds.
 
-    `channels` are the inputs and outputs of the job form, `appended` further arguments; with `obs_server` the
-    directory `--obs-root` is served as OBS; `sandbox` is None or `bwrap`; the nodes
-    get no code that matches a pattern of `exclude`. `typed` are the words of the command line.
-    Of the rehearsals in `rehearsal_dir`, the `keep` newest stay. `job_file` is None without one.
+    `channels` are the inputs and outputs of the job form, `appended` further arguments; `sandbox` is None or
+    `bwrap`; the nodes get no code that matches a pattern of `exclude`. `typed` are the words of the command
+    line. Of the rehearsals in `rehearsal_dir`, the `keep` newest stay. `job_file` is None without one.
     """
 
     request: BootRequest
@@ -33,7 +32,6 @@ class Rehearsal:
     faults: Tuple[Fault, ...] = ()
     appended: Tuple[str, ...] = ()
     channels: Tuple[FormChannel, ...] = ()
-    obs_server: bool = False
     sandbox: Optional[str] = None
     exclude: Tuple[str, ...] = ()
     typed: Tuple[str, ...] = ()
@@ -54,9 +52,8 @@ def rehearsal_of(request: BootRequest, options: Mapping[str, Any], typed: Sequen
     """What to rehearse; raises `UsageError` if an option is invalid, or contradicts others."""
     nodes, devices = options["nodes"], options["devices_per_node"]
     faults = parse_faults(options["fault"], nodes, devices)
-    served = options["obs_server"] or any(fault.stage == "obs" for fault in faults)
-    if served and request.transfers.obs_root is None:
-        raise UsageError("--obs-server and faults of OBS need --obs-root: the directory to serve")
+    if request.transfers.obs_root is None and any(fault.stage == "obs" for fault in faults):
+        raise UsageError("faults of OBS need --obs-root: the directory that is served as OBS")
     try:
         appended = tuple(shlex.split(options["append_args"] or ""))
     except ValueError as error:
@@ -71,7 +68,6 @@ def rehearsal_of(request: BootRequest, options: Mapping[str, Any], typed: Sequen
         faults=faults,
         appended=appended,
         channels=parse_channels(options["input"], options["output"]),
-        obs_server=served,
         sandbox=options["sandbox"],
         exclude=tuple(options["exclude"]),
         typed=tuple(typed),

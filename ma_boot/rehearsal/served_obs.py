@@ -1,4 +1,4 @@
-"""`--obs-server`: serves the directory `--obs-root` as an OBS that a job on this machine can reach."""
+"""Serves the directory `--obs-root` as an OBS that a job on this machine can reach."""
 
 from __future__ import annotations
 

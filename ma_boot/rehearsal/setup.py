@@ -29,7 +29,7 @@ class Setup:
     """A rehearsal that is ready to run.
 
     `request` has the command as it is on the nodes; `code` and its `files` are on every node. The platform's
-    transfers use `store` (None if the job form has no inputs or outputs); `obs` is the served OBS.
+    transfers use `store` (None if the job form has no inputs or outputs); `obs` is `--obs-root`, served.
     """
 
     rehearsal: Rehearsal
@@ -82,7 +82,7 @@ def set_up(rehearsal: Rehearsal, job: SimulatedJob, world: World) -> Iterator[Se
     root = Path(world.cwd, transfers.obs_root) if transfers.obs_root else None
     with ExitStack() as stack:
         obs = None
-        if rehearsal.obs_server and root is not None:
+        if root is not None:
             obs = stack.enter_context(served(root, rehearsal.faults_of("obs")))
         store = store_of_form(world.environ, root) if rehearsal.channels else None
         setup = Setup(rehearsal, request, job, code, files, store, obs)

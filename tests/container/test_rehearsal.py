@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
 import json
@@ -10,11 +9,9 @@ import os
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tarfile
-import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional
@@ -82,20 +79,6 @@ RANKS = """
 import json, os
 names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "RANK_ID", "RANK_SIZE", "DEVICE_ID", "RANK_TABLE_FILE")
 print("ranks", json.dumps({name: os.environ.get(name) for name in names}), flush=True)
-"""
-REACH = """
-import os, socket, sys
-for line in open("/proc/net/route").read().splitlines()[1:]:
-    gateway = line.split()[2]
-    if gateway != "00000000":
-        engine = ".".join(str(int(gateway[i : i + 2], 16)) for i in (6, 4, 2, 0))
-obs = os.environ["OBS_ENDPOINT"].rpartition("/")[2].split(":")
-for name, place in (("machine", (engine, int(sys.argv[1]))), ("obs", (obs[0], int(obs[1])))):
-    try:
-        socket.create_connection(place, 5).close()
-        print(name, "reached", flush=True)
-    except OSError as error:
-        print(name, "not reached", error, flush=True)
 """
 
 
@@ -188,7 +171,6 @@ def laptop(tmp_path: Path, engine: Any, good: Built) -> Iterator[Laptop]:
     shutil.copy(RANK, project / "train.py")
     (project / "mapping.py").write_text(f"PATH_MAPPING_CONFIG = {MAPPING!r}\n")
     (project / "look.py").write_text(LOOK)
-    (project / "reach.py").write_text(REACH)
     (tmp_path / "obs" / "bucket" / "data").mkdir(parents=True)
     (tmp_path / "obs" / "bucket" / "data" / "x").write_text("input")
     laptop = Laptop(tmp_path, engine, good.tag)
@@ -211,7 +193,7 @@ def test_eight_ranks_on_two_nodes_train_and_their_checkpoints_arrive(laptop: Lap
     records = [bytes([dice.randrange(10)]) + dice.randbytes(3 * 32 * 32) for _ in range(320)]
     (images / "data_batch_1.bin").write_bytes(b"".join(records))
     arguments = [
-        "--offline", "--nodes", "2", "--devices-per-node", "4", "--rendezvous", "mindspore",
+        "--nodes", "2", "--devices-per-node", "4", "--rendezvous", "mindspore",
         "--path-mapping", str(EXAMPLE / "path_mapping_config.py"), "--obs-root", "obs",
         str(EXAMPLE / "train.py"), "--data", "data", "--checkpoints", "checkpoints",
         "--batch-size", "20", "--epochs", "1",
@@ -295,7 +277,7 @@ def test_the_inputs_and_outputs_of_a_job_file(laptop: Laptop, obs: ObsServer, is
             "bucket", "data/x", laptop.root / "put", hashlib.md5(b"input").hexdigest(), lambda sent: None
         )
         more = {"OBS_ENDPOINT": obs.url, **CREDENTIALS}
-        ended = laptop.rehearse("--offline", "--job", "job.yaml", more=more)
+        ended = laptop.rehearse("--job", "job.yaml", more=more)
         stored = {key: b"".join(store.read("bucket", key)).decode() for key in ("out/0", "out/1")}
     else:
         ended = laptop.rehearse("--obs-root", "obs", "--job", "job.yaml")
@@ -404,31 +386,6 @@ def test_keep_leaves_everything_and_prints_how_to_inspect_it(laptop: Laptop) -> 
 def _shell(command: str) -> str:
     """The output of the line when a user pastes it."""
     return subprocess.run(["sh", "-c", command], stdout=subprocess.PIPE, text=True, check=True).stdout
-
-
-@pytest.fixture
-def listening() -> Iterator[int]:
-    """The port of a service on all addresses of this machine."""
-    with socket.create_server(("0.0.0.0", 0)) as server:
-
-        def accept() -> None:
-            with contextlib.suppress(OSError):
-                while True:
-                    server.accept()[0].close()
-
-        threading.Thread(target=accept, daemon=True).start()
-        yield server.getsockname()[1]
-        server.shutdown(socket.SHUT_RDWR)
-
-
-@pytest.mark.parametrize(("options", "machine"), [([], "reached"), (["--offline"], "not reached")])
-def test_offline_only_obs_is_reachable(
-    laptop: Laptop, listening: int, options: List[str], machine: str
-) -> None:
-    ended = laptop.rehearse(*options, *WITH_OBS, "project/reach.py", str(listening))
-    assert f"machine {machine}" in ended.output, ended.output
-    assert "obs reached" in ended.output
-    assert "inputs: done" in ended.output
 
 
 def test_a_rank_beyond_the_nodes_memory_is_reported_as_oom_killed(laptop: Laptop) -> None:

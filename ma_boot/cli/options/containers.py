@@ -36,12 +36,6 @@ CONTAINERS = Topic(
         ),
         RunOption("--image", metavar="IMAGE", requires=(LOCAL, DOCKER), help="The job's image."),
         RunOption(
-            "--offline",
-            is_flag=True,
-            requires=(LOCAL, DOCKER),
-            help="No Internet access for the nodes; serve --obs-root as OBS.",
-        ),
-        RunOption(
             "--memory",
             callback=_bytes,
             metavar="SIZE",

@@ -95,12 +95,6 @@ REHEARSAL = Topic(
             help="Arguments that the platform appends to COMMAND.",
         ),
         RunOption(
-            "--obs-server",
-            is_flag=True,
-            requires=(LOCAL, PROCESS),
-            help="Serve --obs-root as OBS, with keys for this run.",
-        ),
-        RunOption(
             "--sandbox",
             type=click.Choice(["bwrap"]),
             requires=(LOCAL, PROCESS),

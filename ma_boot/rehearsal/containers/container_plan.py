@@ -49,7 +49,6 @@ class ContainerOptions:
     """
 
     image: str
-    offline: bool
     memory: Optional[int]
     shm_size: int
     boot_shell: str

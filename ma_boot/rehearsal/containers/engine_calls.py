@@ -72,8 +72,8 @@ def _refusal(name: str, text: str) -> BootError:
     return EngineRefused(f"{name} could not be started: {text}")
 
 
-def create_network(client: DockerClient, name: str, labels: Mapping[str, str], internal: bool) -> str:
-    """Creates a network, without access to the outside if it is `internal`; returns its subnet.
+def create_network(client: DockerClient, name: str, labels: Mapping[str, str]) -> str:
+    """Creates a network and returns its subnet.
 
     The engine assigns fixed addresses only in a subnet that was specified, and only the engine knows a free
     one: so a first network finds one, and a second network specifies it.
@@ -84,14 +84,8 @@ def create_network(client: DockerClient, name: str, labels: Mapping[str, str], i
     from docker.errors import APIError
     from docker.types import IPAMConfig, IPAMPool
 
-    # Without this option, even an internal network reaches the engine's own address, and so the services of
-    # this machine, such as a proxy.
-    options = {"com.docker.network.bridge.inhibit_ipv4": "true"} if internal else {}
-
     def created(ipam: Optional[IPAMConfig] = None) -> Any:
-        return client.networks.create(
-            name, driver="bridge", internal=internal, labels=dict(labels), options=options, ipam=ipam
-        )
+        return client.networks.create(name, driver="bridge", labels=dict(labels), ipam=ipam)
 
     attempts = 0
     while True:

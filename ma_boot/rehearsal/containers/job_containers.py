@@ -63,7 +63,7 @@ def create_containers(
     Raises:
         BootError: something cannot be created, or OBS does not start.
     """
-    subnet = create_network(client, short_name(job), run_labels(job), options.offline)
+    subnet = create_network(client, short_name(job), run_labels(job))
     inside = job_on_network(job, subnet)
     obs = None if obs_root is None else _start_obs(client, obs_root, inside, options.image)
     variables = {**(obs.environ if obs else own_obs(environ)), **form_variables}

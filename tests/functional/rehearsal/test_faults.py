@@ -272,7 +272,7 @@ client.put_object(Bucket="bucket", Key="from-boto3", Body=open("here/x", "rb").r
 def test_training_code_that_talks_to_obs_runs_unchanged(laptop: Path) -> None:
     (laptop / "project" / "train.py").write_text(SPEAKS_TO_OBS)
     python = ["--python", sys.executable]
-    ended = rehearse(laptop, *python, "--obs-root", "obs", "--obs-server", "project/train.py")
+    ended = rehearse(laptop, *python, "--obs-root", "obs", "project/train.py")
     assert ended.code == 0, ended.output
     assert (laptop / "obs" / "bucket" / "from-boto3").read_text() == "input"
 
@@ -313,7 +313,7 @@ def test_the_users_own_obs_is_not_that_of_the_rehearsal(laptop: Path) -> None:
     keys = {"OBS_ACCESS_KEY_ID": "a", "OBS_SECRET_ACCESS_KEY": "b", "OBS_SECURITY_TOKEN": "c"}
     away = {"OBS_CREDENTIALS_FILE": "/none", "http_proxy": "http://127.0.0.1:9", "no_proxy": "example.com"}
     python = ["--python", sys.executable]
-    served = [*python, "--obs-root", "obs", "--obs-server", "project/train.py"]
+    served = [*python, "--obs-root", "obs", "project/train.py"]
     ended = end(start(laptop, *served, more={**keys, **away}))
     assert ended.code == 0, ended.output
 
@@ -328,7 +328,7 @@ def test_a_fault_of_an_object_with_a_name_that_is_not_ascii(laptop: Path) -> Non
 
 def test_wrong_places_of_obs_bring_no_traceback(laptop: Path) -> None:
     form = ["--input", "data_url=obs://bucket/data/", "project/train.py"]
-    nowhere, a_file = rehearse(laptop, *form), ["--obs-root", "project/train.py", "--obs-server"]
+    nowhere, a_file = rehearse(laptop, *form), ["--obs-root", "project/train.py"]
     assert (nowhere.code, "--obs-root" in nowhere.output) == (78, True), nowhere.output
     refused = rehearse(laptop, *a_file, "project/train.py")
     assert (refused.code, "project/train.py: File exists" in refused.output) == (73, True), refused.output
@@ -491,7 +491,7 @@ def test_a_full_disk_where_the_inputs_go(laptop: Path) -> None:
 def test_all_mistakes_of_the_command_line(laptop: Path) -> None:
     for arguments, said in (
         (["--fault", "kill", "project/train.py"], "rank= is missing"),
-        (["--obs-server", "project/train.py"], "need --obs-root"),
+        (["--fault", "obs-403", "project/train.py"], "need --obs-root"),
         (["--append-args", "'", "project/train.py"], "--append-args"),
     ):
         ended = rehearse(laptop, *arguments)

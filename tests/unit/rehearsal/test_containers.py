@@ -28,7 +28,6 @@ from ma_boot.rehearsal.platform import SimulatedJob, rank_table
 JOB = SimulatedJob("12345678-90ab", "/laptop/ma-job-12345678", nodes=3, devices_per_node=2)
 OPTIONS = ContainerOptions(
     "training:1",
-    offline=False,
     memory=3 << 30,
     shm_size=1 << 30,
     boot_shell="none",
