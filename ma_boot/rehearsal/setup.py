@@ -83,6 +83,8 @@ def set_up(rehearsal: Rehearsal, job: SimulatedJob, world: World) -> Iterator[Se
     with ExitStack() as stack:
         obs = None
         if root is not None:
+            if not root.exists():
+                world.journal.say(f"--obs-root {root}: no such directory, so it is made, and OBS is empty")
             obs = stack.enter_context(served(root, rehearsal.faults_of("obs")))
         store = store_of_form(world.environ, root) if rehearsal.channels else None
         setup = Setup(rehearsal, request, job, code, files, store, obs)

@@ -147,7 +147,7 @@ def test_the_other_shells_are_told_the_same(tmp_path: Path, words: List[str], ex
 
 
 def test_every_fault_is_offered(tmp_path: Path) -> None:
-    assert told(tmp_path, "--fault", "''") == [f"plain {kind}" for kind in ("all", *KINDS)]
+    assert told(tmp_path, "--fault", "''") == [f"plain {kind}" for kind in KINDS]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -212,9 +212,10 @@ def test_a_misspelt_variable_is_noted(project: Path) -> None:
 
 def test_an_obs_root_that_does_not_exist_is_looked_for_somewhere(project: Path) -> None:
     (project / "map.json").write_text('{"input": {"data": "obs://bucket/data/"}}')
-    mapping = ["--obs-root", "obs", "--path-mapping", "map.json"]
+    ended = ma_boot(project, "--local", "--obs-root", "obs", "--path-mapping", "map.json", "train.py")
+    assert ended.code == 66, ended.output
+    assert f"--obs-root {project}/obs: no such directory, so it is made, and OBS is empty" in ended.output
     for arguments in (
-        ["--local", *mapping, "train.py"],
         ["--local", "--obs-root", "obs", "--input", "data=obs://bucket/data/", "train.py"],
         ["sync", "download", "--obs-root", "obs", "map.json"],
         ["sync", "plan", "--obs-root", "obs", "map.json"],

@@ -142,7 +142,6 @@ class TestCode:
         [
             "ma_boot-rehearsal/ma-job-0a1b2c3d/node-0/x",
             "runs/ma-job-0a1b2c3d/node-0/x",
-            "runs/faults-0a1b2c3d/00-kill/x",
             "env/pyvenv.cfg",
             "env/lib/x.py",
             "pkg/.x.0123456789abcdef.ma_part",
