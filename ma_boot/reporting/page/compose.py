@@ -8,7 +8,6 @@ from ma_boot import __version__
 from ma_boot.reporting.page.charts import charts, marked
 from ma_boot.reporting.page.drawing import Chart, lane, scale
 from ma_boot.reporting.page.fill import NOTHING, Html, files, fill
-from ma_boot.reporting.page.language import Text
 from ma_boot.reporting.page.layout import (
     data_part,
     facts_part,
@@ -22,7 +21,7 @@ from ma_boot.reporting.page.layout import (
     start_part,
     timeline_part,
 )
-from ma_boot.reporting.page.measured import charts_part, comparison_part, stacks_part
+from ma_boot.reporting.page.measured import charts_part, stacks_part
 from ma_boot.reporting.page.sections import (
     MOST_INCIDENTS,
     commands,
@@ -38,24 +37,21 @@ from ma_boot.reporting.timeline import CAUSE, FOLLOWED, NodeTimeline, Timeline, 
 
 MOST_BYTES = 1_990_000  # and the heading of the logs
 BYTES_FOR_LOGS = 20_000
-MOST_COMPARED = 32  # nodes
 
 
 def page_text(
     timeline: Timeline,
     tails: Mapping[str, str],
     links: Optional[Mapping[str, str]] = None,
-    other: Optional[Timeline] = None,
 ) -> str:
     """The whole page in English and Chinese, less than 2 MB for any job.
 
-    `tails` are ends of logs, `links` the relative URLs of whole logs, both by file; `other` is a run to
-    compare this one with. The page loads nothing. Without a script it shows all that it has, in English;
-    only search and copying need one.
+    `tails` are ends of logs, `links` the relative URLs of whole logs, both by file. The page loads nothing.
+    Without a script it shows all that it has, in English; only search and copying need one.
     """
     tails = {file: printable(text) for file, text in tails.items()}
     chart, axis, count = Chart.of(timeline), scale(timeline.seconds), len(timeline.nodes)
-    fixed = {**_fixed(timeline, tails), "comparison": _comparison(timeline, other) if other else NOTHING}
+    fixed = _fixed(timeline, tails)
     frame = fill("page", **fixed, timeline=timeline_part(chart, axis, (), count), logs="")
     room = MOST_BYTES - _bytes(frame)
 
@@ -91,20 +87,6 @@ def _fixed(timeline: Timeline, tails: Mapping[str, str]) -> Dict[str, object]:
         **files(),
         "version": __version__,
     }
-
-
-def _comparison(this: Timeline, other: Timeline) -> Html:
-    """Both runs, drawn on one axis: the longer one fills it."""
-    seconds = max(this.seconds, other.seconds)
-    drawn = []
-    names = (Text("This run", "本次运行"), Text("The other run", "另一次运行"))
-    for line, heading, place in zip((this, other), names, ("this-run", "other-run")):
-        chart, nodes = Chart.of(line), line.nodes[:MOST_COMPARED]
-        lanes = [lane_part(lane(node, seconds, chart)) for node in nodes]
-        drawn.append(
-            timeline_part(chart, scale(seconds), lanes, len(line.nodes) - len(nodes), heading, place)
-        )
-    return comparison_part(this, other, drawn, (this.job, other.job))
 
 
 def _of_running(timeline: Timeline) -> Dict[str, object]:

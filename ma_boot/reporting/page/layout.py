@@ -12,7 +12,6 @@ from ma_boot.reporting.page.sections import Facts, Header, IncidentRow, LogEnd, 
 from ma_boot.reporting.page.transfers import TransferSection
 from ma_boot.wording import size
 
-TIMELINE = Text("Timeline", "时间线")
 _TRANSFERS = (
     Text("direction", "方向"),
     Text("node", "节点"),
@@ -129,14 +128,7 @@ def _notice(text: Text) -> Html:
     return fill("notice", text=text)
 
 
-def timeline_part(
-    chart: Chart,
-    scale: Scale,
-    lanes: Sequence[Html],
-    nodes_left: int,
-    heading: Text = TIMELINE,
-    anchor: str = "time",
-) -> Html:
+def timeline_part(chart: Chart, scale: Scale, lanes: Sequence[Html], nodes_left: int) -> Html:
     """The lanes of the nodes below an axis; `nodes_left` do not fit on the page."""
     if not lanes and not nodes_left:
         return NOTHING
@@ -145,8 +137,7 @@ def timeline_part(
     )
     return fill(
         "timeline",
-        heading=heading,
-        anchor=anchor,
+        heading=Text("Timeline", "时间线"),
         legend=joined((fill("legend-entry", kind=one.kind, name=one.name) for one in chart.legend), "\n"),
         kind=(" many" if chart.many else "") + (" dense" if chart.dense else ""),
         bar=chart.bar,

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Mapping, Optional, Sequence, Tuple
+from typing import Mapping, Optional, Sequence
 
 from ma_boot.reporting.page.charts import MetricChart
-from ma_boot.reporting.page.compare import compared
 from ma_boot.reporting.page.drawing import Scale
 from ma_boot.reporting.page.fill import NOTHING, Html, fill, joined
 from ma_boot.reporting.page.language import Text, in_both, ranges
-from ma_boot.reporting.page.layout import axis, box, table
-from ma_boot.reporting.page.sections import commands
+from ma_boot.reporting.page.layout import axis, box
 from ma_boot.reporting.timeline import HangStacks, StackGroup, Timeline
 
 MOST_GROUPS = 24
@@ -47,30 +45,6 @@ def _chart(chart: MetricChart) -> Html:
         height=chart.height,
         band=fill("band", path=chart.band) if chart.band else NOTHING,
         lines=joined(fill("line", kind=one.kind, name=one.name, path=one.path) for one in chart.lines),
-    )
-
-
-def comparison_part(this: Timeline, other: Timeline, lanes: Sequence[Html], names: Tuple[str, str]) -> Html:
-    """The figures of both runs beside each other, and their `lanes` below each other on one axis."""
-    columns = (
-        Text("", ""),
-        Text("this run", "本次运行"),
-        Text("the other run", "另一次运行"),
-        Text("the other", "另一次"),
-    )
-    started = [next((command for _, command in commands(line)), "") for line in (this, other)]
-    differ = started[0] != started[1] and all(started)
-    headings = (Text("this run", "本次运行"), Text("the other run", "另一次运行"))
-    return fill(
-        "comparison",
-        heading=Text(f"Compared with {names[1]}", f"与 {names[1]} 对比"),
-        table=table(columns, compared(this, other)),
-        lanes=joined(lanes, "\n"),
-        commands=joined(
-            fill("command", heading=heading, box=box(command))
-            for heading, command in zip(headings, started)
-            if differ
-        ),
     )
 
 

@@ -25,23 +25,19 @@ _IN_URLS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~/"
 _ESCAPES = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])"
 
 
-def page_of(
-    events: Sequence[Path], page: Optional[Path] = None, compare: Sequence[Path] = (), own: bool = False
-) -> str:
+def page_of(events: Sequence[Path], page: Optional[Path] = None, own: bool = False) -> str:
     """The page of the job that wrote these event files, without secrets.
 
-    `page` is where it will be: its links to whole logs are relative to that. `compare` are the event files of
-    another job, to which this one is compared. `own` are events that this process wrote: the logs that they
-    name are read wherever they are.
+    `page` is where it will be: its links to whole logs are relative to that. `own` are events that this
+    process wrote: the logs that they name are read wherever they are.
 
     Raises:
         ConfigError: A file cannot be read, there are no events, or they are of several jobs.
     """
     timeline = _timeline(events)
-    other = _timeline(compare) if compare else None
     found = places_of_logs(timeline, events, own)
     links = {file: relative_url(place, page) for file, place in found.items()} if page else {}
-    return page_text(timeline, tails(timeline, found), links, other)
+    return page_text(timeline, tails(timeline, found), links)
 
 
 def _timeline(events: Sequence[Path]) -> Timeline:

@@ -52,9 +52,8 @@
 
   // A line through everything that is drawn over time
   const span = document.querySelector('main').dataset, seconds = Number(span.seconds), began = Number(span.began);
-  const drawings = all('.lanes .drawing').filter((drawing) => !drawing.closest('#comparison'));
   const label = (at) => (seconds < 100 ? `${at.toFixed(1)} s` : new Date(at * 1000).toISOString().slice(11, 19));
-  for (const drawing of drawings) {
+  for (const drawing of all('.lanes .drawing')) {
     drawing.onpointermove = (event) => {
       const box = drawing.getBoundingClientRect(), share = (event.clientX - box.left) / box.width;
       if (share < 0 || share > 1) return;

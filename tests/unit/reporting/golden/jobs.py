@@ -201,7 +201,7 @@ def measured(turn: int, first: int = 0, count: int = 4) -> Dict[str, Any]:
 
 
 def succeeded() -> List[str]:
-    """One node, nine transfers, all well; its page is compared with that of `failed_again`."""
+    """One node, nine transfers, all well."""
     node = Writer(0, 10**12)
     node.phase("job", 0, 0.5)
     node.at(0, "job", name="roses", nodes=1, command="ma_boot -- python train.py --fast")

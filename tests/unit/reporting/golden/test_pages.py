@@ -12,7 +12,6 @@ from ma_boot.reporting.timeline import Timeline, read_events, timeline_of
 from tests.unit.reporting.golden.jobs import jobs, tails
 from tests.unit.reporting.golden.kept import golden
 
-COMPARED = {"succeeded": "failed_again"}
 JOBS = jobs()
 
 
@@ -22,8 +21,7 @@ def line_of(files: List[str]) -> Timeline:
 
 @pytest.mark.parametrize("name", JOBS)
 def test_a_page_is_as_it_was(name: str) -> None:
-    other = line_of(JOBS[COMPARED[name]]) if name in COMPARED else None
-    page = page_text(line_of(JOBS[name]), tails(), {"/log/rank-3": "./rank-3"}, other)
+    page = page_text(line_of(JOBS[name]), tails(), {"/log/rank-3": "./rank-3"})
     head = page[page.index("<link") : page.index("<style>")]
     shown = head + page[page.index("<main") : page.index("<footer>")]
     assert shown == golden(Path(__file__).with_name("pages") / f"{name}.html", shown)

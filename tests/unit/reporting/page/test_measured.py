@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any, Dict, List
 
 import pytest
 
-from ma_boot.cli.app import main
 from ma_boot.reporting.page.charts import HEIGHT, MOST_POINTS, MetricChart, charts, marked
-from ma_boot.reporting.page.compare import compared
 from ma_boot.reporting.page.compose import page_text
 from ma_boot.reporting.timeline import Timeline, read_events, timeline_of
-from tests.synthetic import Writer, measured_job, small_job, synthetic_job
+from tests.synthetic import Writer, measured_job
 
 
 def line_of(*files: str) -> Timeline:
@@ -205,137 +202,3 @@ def test_a_node_that_others_ended_says_who_did(fields: Dict[str, Any], said: str
     assert "The job was stopped by SIGTERM" in heading
     assert said in heading
     assert ("said" in heading) is bool(said)
-
-
-class TestComparison:
-    """Two runs side by side."""
-
-    def test_commands_are_shown_where_both_are_known_and_differ(self) -> None:
-        def started(name: str, command: str) -> Timeline:
-            node = Writer(0, 10**12)
-            node.at(0, "job", name=name, command=command)
-            return line_of(node.text())
-
-        def shown(this: str, other: str) -> List[str]:
-            page = page_text(started("new", this), {}, None, started("old", other))
-            assert "Compared with old" in page
-            assert "与 old 对比" in page
-            return re.findall(
-                r'<h3><span class="en">\S+ (?:other )?run</span>.*?</h3>.*?<pre>(.*?)</pre>', page
-            )
-
-        assert shown("a x", "a y") == ["a x", "a y"]
-        assert shown("a x", "a x") == []
-        assert shown("a x", "") == []
-
-    def test_the_command_of_a_run_that_was_repeated_is_that_of_the_last_time(self) -> None:
-        again = Writer(0, 10**12)
-        for number in range(2):
-            again.phase("job", 10 * number, 10 * number + 1)
-            again.at(10 * number + 1, "job", name="new", command=f"try {number}")
-        old = Writer(0, 10**12)
-        old.at(0, "job", name="old", command="try 0")
-        page = page_text(line_of(again.text()), {}, None, line_of(old.text()))
-        comparison = page[page.index('id="comparison"') :].partition('id="time"')[0]
-        assert re.findall("<pre>(.*?)</pre>", comparison) == ["try 1", "try 0"]
-
-    def test_of_many_nodes_32_are_compared(self) -> None:
-        for count in (32, 33):
-            line = line_of(*synthetic_job(count, 1))
-            page = page_text(line, {}, None, line)
-            assert page.count("1 more nodes do not fit on this page.") == (2 if count == 33 else 0)
-
-    def page(self, tmp_path: Path) -> str:
-        for name, nodes, slow in (("new", 1, 1), ("old", 2, None)):
-            for number, text in enumerate(measured_job(nodes, 2, slow=slow)):
-                (tmp_path / f"{name}-{number}-events.jsonl").write_text(text)
-        page = tmp_path / "job.html"
-        words = [
-            *("report", str(tmp_path / "new-0-events.jsonl"), "--compare"),
-            *(str(tmp_path / f"old-{number}-events.jsonl") for number in range(2)),
-            *("--output", str(page)),
-        ]
-        assert main(words, {}) == 0
-        return page.read_text()
-
-    def test_both_are_drawn_and_each_figure_has_its_difference(self, tmp_path: Path) -> None:
-        page = self.page(tmp_path)
-        section = page[page.index('id="comparison"') : page.index('id="time"', page.index("</table>"))]
-        assert "<td>2</td><td>x 2.0</td>" in section, "twice as many nodes"
-        rows = re.findall(r'<tr><td><span class="en">(.*?)</span>', section)
-        assert rows[0] == "end"
-        assert {"duration", "nodes", "run (slowest node)", "time of a step (median)", "loss (last)"} <= set(
-            rows
-        )
-        assert "The job succeeded: all 2 processes" in section
-        assert "The job succeeded: all 4 processes" in section
-        assert page.count("<title>rank 0: 0,") == 3, "this run, both beside each other"
-
-    def test_without_events_of_another_run_it_is_refused(self, tmp_path: Path) -> None:
-        events = tmp_path / "x-events.jsonl"
-        events.write_text(measured_job(1, 1)[0])
-        assert main(["report", str(events), "--compare", "--output", str(tmp_path / "page")], {}) == 64
-        assert main(["report", str(events), "--compare", str(tmp_path / "none")], {}) == 64
-
-    def test_without_another_run_there_is_none(self) -> None:
-        line = line_of(*measured_job(1, 2))
-        assert 'id="comparison"' not in page_text(line, {})
-
-    def test_a_run_of_which_little_is_known_has_gaps(self) -> None:
-        line, empty = line_of(*measured_job(1, 2)), timeline_of([])
-        for this, other in ((line, empty), (empty, line), (empty, empty)):
-            assert 'id="comparison"' in page_text(this, {}, None, other)
-        rows = {row.name.en: row for row in compared(line, empty)}
-        assert (rows["downloaded"].other.en, rows["downloaded"].difference) == ("–", "")
-
-    @pytest.mark.parametrize(
-        ("this", "other", "difference"),
-        [
-            (100, 101, "="),
-            (100, 102.1, "+2 %"),
-            (100, 98.1, "="),
-            (100, 97.9, "-2 %"),
-            (100, 140, "+40 %"),
-            (100, 60, "-40 %"),
-            (100, 0.4, "-99.6 %"),
-            (100, 0.01, "-99.9 %"),
-            (100, 199, "+99 %"),
-            (100, 200, "x 2.0"),
-            (100, 310, "x 3.1"),
-            (1, 99.9, "x 99.9"),
-            (1, 100, "> x 100"),
-        ],
-    )  # fmt: skip
-    def test_the_difference(self, this: float, other: float, difference: str) -> None:
-        line = line_of(*small_job())
-        rows = compared(line._replace(seconds=this), line._replace(seconds=other))
-        assert [row.difference for row in rows if row.name.en == "duration"] == [difference]
-
-    def test_each_figure_that_a_run_has_is_a_row(self) -> None:
-        line = line_of(*small_job())
-        rows = compared(line, timeline_of([]))
-        assert [(row.name.en, row.this.en) for row in rows[1:]] == [
-            ("duration", "1:40 min"),
-            ("nodes", "2"),
-            ("processes", "4"),
-            ("job (slowest node)", "0.5 s"),
-            ("inputs (slowest node)", "20.0 s"),
-            ("rank table (slowest node)", "30.0 s"),
-            ("run (slowest node)", "50.0 s"),
-            ("outputs (slowest node)", "10.0 s"),
-            ("until first output (slowest)", "9.0 s"),
-            ("downloaded", "1.0 kB"),
-            ("uploaded", "5.0 MB"),
-        ]
-        assert [row.other.en for row in rows[2:]] == ["0", "0", *["–"] * 8]
-
-    def test_of_what_was_measured_the_middle_the_last_or_the_highest_counts(self) -> None:
-        line = line_of(
-            node_with(
-                {"rank": [0, 1], "step_time": [1.0, 9.0], "loss": [4.0, 4.5], "cpu": [1.0, 3.0], "rss": [10, 900]},
-                {"rank": [0, 1], "step_time": [2.0, 3.0], "loss": [2.0, 2.5], "cpu": [2.0, 2.5], "rss": [500, 20]},
-            ).text()
-        )  # fmt: skip
-        found = {row.name.en: row.this.en for row in compared(line, line)}
-        assert (found["time of a step (median)"], found["loss (last)"]) == ("3 s", "2.5")
-        assert (found["CPU of a rank (median)"], found["memory of a rank (highest)"]) == ("2.5", "944 MB")

@@ -6,7 +6,6 @@ from typing import Callable, Optional
 
 import pytest
 
-from ma_boot.reporting.page.compare import compared
 from ma_boot.reporting.page.compose import _fitting, page_text
 from ma_boot.reporting.page.drawing.lanes import Chart, lane
 from ma_boot.reporting.page.fill import Html
@@ -49,14 +48,6 @@ def test_inputs_are_those_of_the_last_run() -> None:
         node.at(100 * number + 1, "routes", inputs=[[f"data-{number}", "obs://b/"]], outputs=[])
 
     assert [row.local for row in place_rows(run_twice(written))] == ["data-1"]
-
-
-def test_phases_are_compared_by_the_last_run() -> None:
-    def written(node: Writer, number: int) -> None:
-        node.phase("inputs", 100 * number + 1, 100 * number + (51 if number == 0 else 3))
-
-    line = run_twice(written)
-    assert {row.name.en: row.this.en for row in compared(line, line)}["inputs (slowest node)"] == "2.0 s"
 
 
 def test_a_phase_without_an_end_ends_with_its_run() -> None:
