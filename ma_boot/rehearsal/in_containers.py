@@ -23,7 +23,6 @@ from ma_boot.rehearsal.containers import (
     create_containers,
     removing,
 )
-from ma_boot.rehearsal.form_transfers import download_inputs, uploading_outputs
 from ma_boot.rehearsal.live_view import live_view
 from ma_boot.rehearsal.platform import (
     SimulatedJob,
@@ -34,9 +33,9 @@ from ma_boot.rehearsal.platform import (
     command_in,
     first_start,
     rank_table,
-    write_tables,
     writes,
 )
+from ma_boot.rehearsal.platform_side import download_inputs, uploading_outputs, write_tables
 from ma_boot.rehearsal.rehearse import begin, finish, node_limits, sandbox_of
 from ma_boot.rehearsal.requested import Rehearsal
 from ma_boot.rehearsal.setup import (

@@ -29,9 +29,9 @@ from ma_boot.rehearsal.platform import (
     rescheduled,
     restarted,
     stages,
-    write_tables,
     writes,
 )
+from ma_boot.rehearsal.platform_side import write_tables
 from ma_boot.rehearsal.setup import Setup
 from ma_boot.reporting import RunResult
 from ma_boot.supervisor import Limits, supervise

@@ -12,12 +12,12 @@ from typing import Any, ContextManager, Dict, List, Sequence
 from ma_boot.errors import BootError
 from ma_boot.launch import WorkerSpec
 from ma_boot.node import BootRequest, World, shown
-from ma_boot.rehearsal.form_transfers import uploading_outputs
 from ma_boot.rehearsal.job_run import JobRun
 from ma_boot.rehearsal.kept import pruned, sandbox
 from ma_boot.rehearsal.live_view import live_view
 from ma_boot.rehearsal.node_specs import node_spec, rerooted_paths, rerooting_note
 from ma_boot.rehearsal.platform import SimulatedJob, at_start, first_start, rank_table
+from ma_boot.rehearsal.platform_side import uploading_outputs
 from ma_boot.rehearsal.requested import Rehearsal
 from ma_boot.rehearsal.setup import new_job, obs_note, set_up
 from ma_boot.rehearsal.summary import (

@@ -14,8 +14,8 @@ from ma_boot.errors import CannotCreate, ConfigError, UsageError
 from ma_boot.modelarts import JOB_TOKEN, free_port
 from ma_boot.node import BootRequest, JobOptions, RankOptions, RunOptions, World
 from ma_boot.processes import SignalInbox
-from ma_boot.rehearsal.form_transfers import download_inputs
 from ma_boot.rehearsal.platform import PRODUCT, SIMULATED, SimulatedJob, code_directory, code_files, copy_code
+from ma_boot.rehearsal.platform_side import download_inputs
 from ma_boot.rehearsal.requested import Rehearsal
 from ma_boot.rehearsal.sandbox import check_installed
 from ma_boot.rehearsal.served_obs import ServedObs, served

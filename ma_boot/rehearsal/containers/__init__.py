@@ -4,9 +4,9 @@ from ma_boot.rehearsal.containers.container_plan import (
     CODE_DIRECTORY as CODE_DIRECTORY,
     ContainerOptions as ContainerOptions,
 )
-from ma_boot.rehearsal.containers.engine_calls import check_runs_here as check_runs_here
-from ma_boot.rehearsal.containers.guard import removing as removing
-from ma_boot.rehearsal.containers.job_containers import (
+from ma_boot.rehearsal.containers.engine_calls import (
     JobContainers as JobContainers,
+    check_runs_here as check_runs_here,
     create_containers as create_containers,
 )
+from ma_boot.rehearsal.containers.guard import removing as removing

@@ -1,12 +1,16 @@
-"""Calls of the container engine: creates and starts what was planned, and removes everything of a run."""
+"""Calls of the container engine: creates and starts the containers of a job, removes everything of a run."""
 
 from __future__ import annotations
 
 import contextlib
+import secrets
+import sys
 import time
-from typing import TYPE_CHECKING, Any, List, Mapping, Optional
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Tuple
 
-from ma_boot.errors import BootError, CommandNotFound, ConfigError, NotExecutable
+from ma_boot.errors import BootError, CannotCreate, CommandNotFound, ConfigError, NotExecutable
 from ma_boot.image import (
     ARCHITECTURES,
     EngineRefused,
@@ -15,7 +19,20 @@ from ma_boot.image import (
     run_inside,
     this_toolkit,
 )
-from ma_boot.rehearsal.containers.container_plan import RUN_LABEL, ContainerPlan
+from ma_boot.rehearsal.containers.container_plan import (
+    RUN_LABEL,
+    ContainerOptions,
+    ContainerPlan,
+    JobInContainers,
+    job_on_network,
+    kept_note,
+    own_obs,
+    plan_node,
+    plan_obs,
+    run_labels,
+    short_name,
+)
+from ma_boot.rehearsal.platform import SimulatedJob
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -70,6 +87,67 @@ def _refusal(name: str, text: str) -> BootError:
     if "permission denied" in text or "exec format error" in text:
         return NotExecutable(f"{name}: the image's ma_boot cannot be executed: {text}")
     return EngineRefused(f"{name} could not be started: {text}")
+
+
+@dataclass(frozen=True)
+class JobContainers:
+    """The created containers of a job; `job` is as they see it, `obs` is None without `--obs-root`."""
+
+    job: JobInContainers
+    nodes: Tuple[ContainerPlan, ...]
+    obs: Optional[ContainerPlan]
+
+    def attach_command(self, node: int) -> Tuple[str, ...]:
+        """The command that runs a node's container, and ends with it."""
+        return (sys.executable, "-m", "ma_boot.rehearsal.containers.attach", self.nodes[node].name)
+
+    def kept_note(self) -> str:
+        """How to inspect and remove the containers if they are kept."""
+        return kept_note(self.nodes, self.obs, self.job)
+
+
+def create_containers(
+    client: DockerClient,
+    job: SimulatedJob,
+    options: ContainerOptions,
+    boot_options: Tuple[str, ...],
+    form_variables: Mapping[str, str],
+    code_name: str,
+    obs_root: Optional[Path],
+    environ: Mapping[str, str],
+) -> JobContainers:
+    """Creates everything on the engine, and starts to serve OBS.
+
+    `boot_options` are those of `ma_boot run` on every node, `form_variables` those of the job form.
+    Without `obs_root`, the nodes use the OBS that `environ` configures.
+
+    Raises:
+        BootError: something cannot be created, or OBS does not start.
+    """
+    subnet = create_network(client, short_name(job), run_labels(job))
+    inside = job_on_network(job, subnet)
+    obs = None if obs_root is None else _start_obs(client, obs_root, inside, options.image)
+    variables = {**(obs.environ if obs else own_obs(environ)), **form_variables}
+    nodes = tuple(
+        plan_node(inside, node, options, boot_options, code_name, variables) for node in range(job.nodes)
+    )
+    for planned in nodes:
+        create_container(client, planned)
+    return JobContainers(inside, nodes, obs)
+
+
+def _start_obs(client: DockerClient, root: Path, inside: JobInContainers, image: str) -> ContainerPlan:
+    """Starts the container that serves a directory, as the owner of it."""
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        owner = root.stat()
+    except OSError as error:
+        raise CannotCreate(f"--obs-root {root}: {error.strerror}") from error
+    keys = secrets.token_hex(10), secrets.token_hex(20)
+    planned = plan_obs(inside, image, str(root), f"{owner.st_uid}:{owner.st_gid}", *keys)
+    create_container(client, planned)
+    start_serving(client, planned)
+    return planned
 
 
 def create_network(client: DockerClient, name: str, labels: Mapping[str, str]) -> str:

@@ -26,7 +26,6 @@ from ma_boot.rehearsal.platform.simulated_job import (
     rescheduled as rescheduled,
     restarted as restarted,
 )
-from ma_boot.rehearsal.platform.table_writer import write_tables as write_tables
 from ma_boot.rehearsal.platform.table_writes import (
     TableWrite as TableWrite,
     renewed as renewed,

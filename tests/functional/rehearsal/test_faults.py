@@ -15,8 +15,7 @@ from typing import Any, Dict, List, Tuple
 import pytest
 
 from ma_boot.rehearsal.faults import parse_faults
-from ma_boot.rehearsal.injection.injector import Injector, force_exit
-from ma_boot.rehearsal.injection.watch import StartedNode, Watch
+from ma_boot.rehearsal.injection import Injector, StartedNode, Watch, force_exit
 from ma_boot.rehearsal.kept import kept_in, pruned
 from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
 from ma_boot.rehearsal.verdicts import FILE

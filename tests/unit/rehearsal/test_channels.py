@@ -15,7 +15,7 @@ from ma_boot.rehearsal.platform import (
     channel_variables,
     parse_channels,
 )
-from ma_boot.rehearsal.sandbox.bubblewrap import exact_paths, small_disks
+from ma_boot.rehearsal.sandbox import exact_paths, small_disks
 from path_mapping.mapping.mapping_file import parse_mapping
 
 JOB = SimulatedJob("1234", "/sandbox", nodes=2, devices_per_node=2)

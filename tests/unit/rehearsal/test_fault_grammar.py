@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from ma_boot.errors import UsageError
-from ma_boot.rehearsal.faults import KINDS, Fault, parse_faults
-from ma_boot.rehearsal.faults.grammar import PHASES
+from ma_boot.rehearsal.faults import KINDS, PHASES, Fault, parse_faults
 
 SPANS = st.integers(0, 10**7).map(lambda milliseconds: milliseconds / 1000)
 VALUES: Dict[str, st.SearchStrategy[Any]] = {

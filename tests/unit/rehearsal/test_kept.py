@@ -13,7 +13,7 @@ import pytest
 
 from ma_boot.cli.app import main
 from ma_boot.errors import ConfigError
-from ma_boot.rehearsal.kept.kept import MARK, kept_in, marked, named, pruned, remove
+from ma_boot.rehearsal.kept import MARK, kept_in, marked, named, pruned, remove
 
 NAMES = [f"ma-job-{number:08x}" for number in range(25)]
 
@@ -51,7 +51,7 @@ def running(tmp_path: Path) -> Path:
 
 
 HOLD = (
-    "import sys; from pathlib import Path; from ma_boot.rehearsal.kept.kept import marked\n"
+    "import sys; from pathlib import Path; from ma_boot.rehearsal.kept import marked\n"
     "with marked(Path(sys.argv[1]), 'c'): print('held', flush=True); sys.stdin.read()"
 )
 

@@ -1,16 +1,25 @@
-"""The command line of bubblewrap: the platform's directories at their real paths, small disks."""
+"""A node in a mount namespace of its own, by bubblewrap: the platform's real paths, small disks.
+
+As a program it runs a node in its sandbox, forwards stop signals to the node alone, and exits with its code:
+`python -m ma_boot.rehearsal.sandbox BWRAP-OPTIONS -- COMMAND`. Bubblewrap stays the parent of the node, and
+would die of a signal to their process group: so it gets a group of its own.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import subprocess
 import sys
 from typing import Iterator, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.errors import ConfigError
+from ma_boot.processes import SignalInbox, signal_process
 
 PROGRAM = "bwrap"
 EXACT = ("/home/ma-user", "/cache", "/user/config")
+_WAIT_SECONDS = 3600.0
 
 
 def is_installed(environ: Mapping[str, str]) -> bool:
@@ -37,7 +46,7 @@ def sandboxed(
         options = small_disks({node_root + path: size for path, size in disks.items()})
     else:
         options = exact_paths(node_root, disks, user)
-    attach = (sys.executable, "-m", "ma_boot.rehearsal.sandbox.attach")
+    attach = (sys.executable, "-m", "ma_boot.rehearsal.sandbox")
     return (*attach, *options, "--chdir", cwd, "--", *argv)
 
 
@@ -80,3 +89,32 @@ def _tmpfs(disks: Mapping[str, int]) -> Tuple[str, ...]:
         for path, size in disks.items()
         for word in ("--perms", "0777", "--size", str(size), "--tmpfs", path)
     )
+
+
+def run_attached(options: Sequence[str], inbox: SignalInbox) -> int:
+    """Runs bubblewrap to its end; returns the exit code of the command inside."""
+    read, write = os.pipe()
+    argv = [PROGRAM, "--die-with-parent", "--info-fd", str(write), *options]
+    process = subprocess.Popen(argv, pass_fds=(write,), start_new_session=True)
+    os.close(write)
+    inside = _pid_inside(read)
+    heard = 0
+    while process.poll() is None:
+        for signum in inbox.stops[heard:]:
+            heard += 1
+            signal_process(inside or process.pid, signum)
+        inbox.wait(_WAIT_SECONDS)
+    code = process.returncode
+    return code if code >= 0 else 128 - code
+
+
+def _pid_inside(read: int) -> Optional[int]:
+    """The PID of the command inside; None if bubblewrap could not start it, and has reported why."""
+    with os.fdopen(read, encoding="utf-8") as file:
+        text = file.read()
+    return int(json.loads(text)["child-pid"]) if text else None
+
+
+if __name__ == "__main__":
+    with SignalInbox() as signals:
+        sys.exit(run_attached(sys.argv[1:], signals))

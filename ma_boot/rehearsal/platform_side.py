@@ -1,16 +1,18 @@
-"""The platform's own transfers: inputs of the job form before the boot command, outputs in and after it."""
+"""What the platform does around the nodes: writes rank tables, moves inputs and outputs of the job form."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Callable, Iterator, Optional, Sequence
 
+from ma_boot.errors import CannotCreate
 from ma_boot.processes import SignalInbox, Task
-from ma_boot.rehearsal.platform import FormChannel, SimulatedJob
+from ma_boot.rehearsal.platform import FormChannel, SimulatedJob, TableWrite
 from ma_boot.transfers import boot_error
 from path_mapping.errors import PathMappingError
 from path_mapping.mapping import Route
@@ -52,7 +54,7 @@ def download_inputs(
     task.check()
 
 
-@contextmanager
+@contextlib.contextmanager
 def uploading_outputs(
     channels: Sequence[FormChannel],
     job: SimulatedJob,
@@ -111,3 +113,48 @@ def _upload(
             upload(routes, base, store, cancel=give_up, progress=lambda now: None)
         except (PathMappingError, OSError) as error:
             say(f"the platform's last upload: {error}")
+
+
+def write_tables(
+    planned: Sequence[TableWrite],
+    file_of: Callable[[int], Path],
+    cancel: threading.Event,
+    note: Callable[[TableWrite], None],
+) -> None:
+    """Makes the writes, which are sorted by time, and calls `note` after each; returns early when cancelled.
+
+    Raises:
+        CannotCreate: a file cannot be written.
+    """
+    started = time.monotonic()
+    for write in planned:
+        if cancel.wait(max(0.0, started + write.at - time.monotonic())):
+            return
+        file = file_of(write.node)
+        try:
+            (_swap if write.swapped else _write)(file, write.text)
+        except OSError as error:
+            raise CannotCreate(f"cannot write the rank table {file}: {error.strerror}") from error
+        note(write)
+
+
+def _write(file: Path, text: str) -> None:
+    """In place, as the platform's controller does: a reader may see half of it."""
+    file.write_text(text, encoding="utf-8")
+
+
+def _swap(file: Path, text: str) -> None:
+    """As Kubernetes updates a mounted ConfigMap: the file is a link, which is switched to a new directory."""
+    number = time.monotonic_ns()
+    content = file.parent / f"..{number}"
+    content.mkdir()
+    (content / file.name).write_text(text, encoding="utf-8")
+    link = file.parent / f"..link-{number}"
+    link.symlink_to(Path(content.name, file.name))
+    earlier = os.readlink(file) if file.is_symlink() else None
+    os.replace(link, file)
+    if earlier is not None:
+        old = file.parent / Path(earlier).parent
+        with contextlib.suppress(OSError):
+            (old / file.name).unlink()
+            old.rmdir()
