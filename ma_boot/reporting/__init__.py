@@ -7,6 +7,7 @@ from ma_boot.reporting.console import (
     is_interactive as is_interactive,
     print_bytes as print_bytes,
     print_lines as print_lines,
+    rendered as rendered,
 )
 from ma_boot.reporting.exit_report import (
     Ending as Ending,
@@ -36,4 +37,3 @@ from ma_boot.reporting.result import (
     RunResult as RunResult,
     WorkerExit as WorkerExit,
 )
-from ma_boot.reporting.terminal import rendered as rendered

@@ -1,23 +1,52 @@
-"""Standard output, written by a thread of its own: a stalled reader never stops the training."""
+"""Standard output, written by a thread of its own: a stalled reader never stops the training.
+
+Also what lines look like on a terminal: their colours, and what rich makes of a table.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
+import re
 import select
 import threading
 import time
 from collections import deque
-from typing import Callable, Deque, Iterator, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Callable, Deque, Iterator, List, Mapping, Optional, Sequence, Union
 
 from ma_boot.errors import CannotCreate
 from ma_boot.redact import without_secrets
-from ma_boot.reporting.colours import painted
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 QUEUE_BYTES = 4 << 20
 PATIENCE_SECONDS = 5.0
 _WRITE_BYTES = 1 << 17
-_NO_WRAP, _WRAP, _NO_STYLE = b"\x1b[?7l", b"\x1b[?7h", b"\x1b[0m"
+_NO_WRAP, _WRAP = b"\x1b[?7l", b"\x1b[?7h"
+_RED, _YELLOW, _GREEN, _BOLD, _NO_STYLE = b"\x1b[31m", b"\x1b[33m", b"\x1b[32m", b"\x1b[1m", b"\x1b[0m"
+_OF_NUMBERS = (
+    b"36",
+    b"32",
+    b"35",
+    b"34",
+    b"96",
+    b"92",
+    b"95",
+    b"94",
+)  # red and yellow have a meaning
+_LOOKED_AT = 400  # bytes of a line, for what it tells
+_PREFIX = re.compile(rb"(?:\[(?:node|rank) \d{1,9}\] |\[(?:scheduler|command|ma_boot)\] ?)+")
+_TAG = re.compile(rb"\[([a-z_]+)(?: (\d{1,9}))?\]")
+_FAILURE = re.compile(
+    rb"\bexit code (?!0\b)\d+:|\bfailed\b +(in )?\d|\bfailed first|\bthe cause: |was killed by|\bhung\b"
+    rb"|^(  \| )?(Traceback \(most|\w+(\.\w+)*(Error|Exception)\b)|\b(ERROR|CRITICAL|FATAL)\b"
+)
+_WARNING = re.compile(
+    rb"\bWARN(ING)?\b|\w+Warning: |^(hint|warning|note): |\bretrying\b|\bhave ended badly\b"
+)
+_SUCCESS = re.compile(rb"\bexit code 0: ")
 
 Show = Callable[[Sequence[str]], None]
 
@@ -261,3 +290,44 @@ def _await_room(descriptor: int) -> None:
     poll = select.poll()  # select(2) knows no descriptor above 1023
     poll.register(descriptor, select.POLLOUT)
     poll.poll()
+
+
+def rendered(content: RenderableType, columns: int) -> List[str]:
+    """What rich makes of the content, as lines of at most that many columns."""
+    from rich.console import Console
+
+    text = io.StringIO()
+    Console(file=text, width=columns, color_system="standard").print(content)
+    return text.getvalue().rstrip("\n").split("\n")
+
+
+def painted(data: bytes) -> bytes:
+    """Whole lines with colours: their prefixes by node and rank, failures red, warnings yellow.
+
+    A line that brings colours of its own keeps them; only its prefix is painted.
+    """
+    return b"\n".join(map(_painted_line, data.split(b"\n")))
+
+
+def _painted_line(line: bytes) -> bytes:
+    found = _PREFIX.match(line)
+    if found is None:
+        return line
+    words = line[found.end() :]
+    return _TAG.sub(_painted_tag, found.group()) + _painted_words(words)
+
+
+def _painted_tag(tag: re.Match[bytes]) -> bytes:
+    number = tag.group(2)
+    style = _BOLD if number is None else b"\x1b[%sm" % _OF_NUMBERS[int(number) % len(_OF_NUMBERS)]
+    return style + tag.group() + _NO_STYLE
+
+
+def _painted_words(words: bytes) -> bytes:
+    start = words[:_LOOKED_AT]
+    if b"\x1b" in words:
+        return words
+    for pattern, style in ((_FAILURE, _RED), (_WARNING, _YELLOW), (_SUCCESS, _GREEN)):
+        if pattern.search(start):
+            return style + words + _NO_STYLE
+    return words

@@ -124,7 +124,7 @@ def catches(pid: int, signum: int) -> bool:
     return bool(int(caught, 16) >> (signum - 1) & 1)
 
 
-@pytest.mark.parametrize("mark", ["ma_boot.reporting.page", "ma_boot.reporting.page.in_time"])
+@pytest.mark.parametrize("mark", ["ma_boot.reporting.page", "ma_boot.reporting.page.read"])
 def test_while_the_page_is_made(node: Node, mark: str) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", WATCHED, mark, RANK, "print:trained"], cwd=node.home,

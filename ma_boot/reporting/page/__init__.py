@@ -1,4 +1,3 @@
 """A job's `Timeline` as one self-contained HTML page."""
 
-from ma_boot.reporting.page.in_time import write_in_time as write_in_time
-from ma_boot.reporting.page.read import page_of as page_of
+from ma_boot.reporting.page.read import page_of as page_of, write_in_time as write_in_time

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
 
-from ma_boot.reporting.page.drawing import UNITS, figure, place
+from ma_boot.reporting.page.lanes import UNITS, figure, place
 from ma_boot.reporting.page.language import Text, same
 from ma_boot.reporting.timeline import Measurement, Timeline
 from ma_boot.wording import duration, size

@@ -6,8 +6,8 @@ from typing import Dict, Iterable, List, Mapping, Optional, Sequence
 
 from ma_boot import __version__
 from ma_boot.reporting.page.charts import charts, marked
-from ma_boot.reporting.page.drawing import Chart, lane, scale
 from ma_boot.reporting.page.fill import NOTHING, Html, files, fill
+from ma_boot.reporting.page.lanes import Chart, lane, scale
 from ma_boot.reporting.page.layout import (
     data_part,
     facts_part,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import Iterable, Sequence, Tuple
 
-from ma_boot.reporting.page.drawing import Chart, Lane, Scale, Stroke
 from ma_boot.reporting.page.fill import NOTHING, Html, fill, joined
+from ma_boot.reporting.page.lanes import Chart, Lane, Scale, Stroke
 from ma_boot.reporting.page.language import Text
 from ma_boot.reporting.page.sections import Facts, Header, IncidentRow, LogEnd, PlaceRow, ProcessRow
 from ma_boot.reporting.page.transfers import TransferSection

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Mapping, Optional, Sequence
 
 from ma_boot.reporting.page.charts import MetricChart
-from ma_boot.reporting.page.drawing import Scale
 from ma_boot.reporting.page.fill import NOTHING, Html, fill, joined
+from ma_boot.reporting.page.lanes import Scale
 from ma_boot.reporting.page.language import Text, in_both, ranges
 from ma_boot.reporting.page.layout import axis, box
 from ma_boot.reporting.timeline import HangStacks, StackGroup, Timeline

@@ -1,4 +1,4 @@
-"""Reads events and the ends of logs, and makes the page of a job from them."""
+"""Reads events and the ends of logs, makes the page of a job from them, and writes it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import errno
 import os
 import re
 import stat
+import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Dict, Mapping, Optional, Sequence
+from typing import Callable, Dict, Mapping, Optional, Sequence
 
-from ma_boot.errors import ConfigError, listed
+from ma_boot.errors import BootError, ConfigError, described, listed
+from ma_boot.processes import SignalInbox, Task
 from ma_boot.redact import without_secrets
+from ma_boot.reporting import keep_earlier, write_atomically
 from ma_boot.reporting.page.compose import page_text
 from ma_boot.reporting.page.sections import logs_to_read
 from ma_boot.reporting.timeline import CAUSE, EventFile, Timeline, job_names, read_events, timeline_of
@@ -115,3 +118,34 @@ def _plain(text: str) -> str:
     """The text without colours and secrets, and of a progress bar only its last state."""
     lines = without_secrets(re.sub(_ESCAPES, "", text)).replace("\r\n", "\n").split("\n")
     return "\n".join(line.rstrip("\r").rpartition("\r")[2][:2000] for line in lines).rstrip("\n")
+
+
+PATIENCE_SECONDS = 5.0
+
+
+def write_in_time(
+    events: Sequence[Path],
+    page: Path,
+    inbox: SignalInbox,
+    say: Callable[[str], None],
+    patience: float = PATIENCE_SECONDS,
+) -> bool:
+    """Writes the page of events that this process wrote, and keeps an earlier one; True if it was written.
+
+    It takes at most `patience` seconds. An error is reported by `say` and otherwise ignored.
+    """
+
+    def work(cancel: object) -> None:
+        text = page_of(events, page, own=True)
+        keep_earlier(page)
+        write_atomically(page, text)
+
+    try:
+        task = Task("page", work, inbox)
+        if task.wait(lambda: None, time.monotonic() + patience):
+            task.result()
+            return True
+        say(f"no page was made: {patience:.0f} s were not enough for {page}")
+    except Exception as error:  # the job's own end is what counts
+        say(f"no page was made: {error if isinstance(error, BootError) else described(error)}")
+    return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Iterator, List, NamedTuple, Sequence, Tuple
 
-from ma_boot.reporting.page.drawing import UNITS, figure
+from ma_boot.reporting.page.lanes import UNITS, figure
 from ma_boot.reporting.page.language import Text, ranges, same
 from ma_boot.reporting.timeline import Timeline, TransferSpan
 from ma_boot.wording import duration, size

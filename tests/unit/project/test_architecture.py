@@ -53,7 +53,6 @@ PURE: Set[str] = {
     "ma_boot.reporting.result",
     "ma_boot.reporting.explain",
     "ma_boot.reporting.hints",
-    "ma_boot.reporting.colours",
     "ma_boot.modelarts.findings",
     "ma_boot.doctor.platform",
     "ma_boot.doctor.npu",

@@ -7,7 +7,7 @@ from typing import List, Tuple
 import pytest
 
 from ma_boot.reporting import rendered
-from ma_boot.reporting.page.drawing.scale import figure, place, scale, ticks
+from ma_boot.reporting.page.lanes import figure, place, scale, ticks
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 from rich.text import Text
 
-from ma_boot.reporting.colours import painted
-from ma_boot.reporting.console import Console
-from ma_boot.reporting.terminal import rendered
+from ma_boot.reporting.console import Console, painted, rendered
 
 RED, YELLOW, GREEN, PLAIN = b"\x1b[31m", b"\x1b[33m", b"\x1b[32m", b"\x1b[0m"
 SGR = re.compile(rb"\x1b\[\d*m")

@@ -9,7 +9,7 @@ import pytest
 
 from ma_boot.reporting.page.sections import place_rows
 from ma_boot.reporting.timeline import BootRun, read_events, timeline_of
-from ma_boot.reporting.timeline.measured import hang_stacks, is_figure, job_cause, sample
+from ma_boot.reporting.timeline.boot_run import hang_stacks, is_figure, job_cause, sample
 from tests.synthetic import Writer
 
 

@@ -15,7 +15,7 @@ from ma_boot.hangs.stacks import last_dump, threads_of
 from ma_boot.hangs.waits import waited_for
 from ma_boot.metrics.cards import link_state, npu_rows
 from ma_boot.redact import without_secrets
-from ma_boot.reporting.colours import painted
+from ma_boot.reporting.console import painted
 from ma_boot.reporting.explain import (
     failed_mpi_rank,
     last_exception,

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from ma_boot.reporting.page.compose import page_text
-from ma_boot.reporting.page.drawing.scale import MOST_TICKS, ticks
 from ma_boot.reporting.page.fill import TEMPLATES, _templates, fill
-from ma_boot.reporting.page.language.words import Text
+from ma_boot.reporting.page.lanes import MOST_TICKS, ticks
+from ma_boot.reporting.page.language import Text
 from ma_boot.reporting.page.transfers import rates
 from ma_boot.reporting.timeline.events import read_events
 from ma_boot.reporting.timeline.job_timeline import CAUSE, STOPPED, UNKNOWN, WELL, Timeline, TransferSpan

@@ -8,9 +8,9 @@ from typing import List, Optional
 import pytest
 
 from ma_boot.reporting.page.compose import page_text
-from ma_boot.reporting.page.drawing.lanes import Chart, lane
 from ma_boot.reporting.page.headline import headline, meaning, missing_nodes, node_list
-from ma_boot.reporting.page.language.words import Text, code_shown, ranges
+from ma_boot.reporting.page.lanes import Chart, lane
+from ma_boot.reporting.page.language import Text, code_shown, ranges
 from ma_boot.reporting.page.sections import facts, header, incident_rows, log_ends, logs_to_read, process_rows
 from ma_boot.reporting.page.transfers import transfers
 from ma_boot.reporting.timeline import Timeline, read_events, timeline_of

@@ -11,9 +11,15 @@ import pytest
 
 from ma_boot.errors import ConfigError
 from ma_boot.processes import SignalInbox
-from ma_boot.reporting.page.in_time import PATIENCE_SECONDS, write_in_time
 from ma_boot.reporting.page.language import Text, same
-from ma_boot.reporting.page.read import page_of, places_of_logs, relative_url, tails
+from ma_boot.reporting.page.read import (
+    PATIENCE_SECONDS,
+    page_of,
+    places_of_logs,
+    relative_url,
+    tails,
+    write_in_time,
+)
 from ma_boot.reporting.page.sections import place_rows
 from ma_boot.reporting.timeline import Timeline, read_events, timeline_of
 from ma_boot.reporting.timeline.events import number, several, whole

@@ -7,9 +7,9 @@ from typing import Callable, Optional
 import pytest
 
 from ma_boot.reporting.page.compose import _fitting, page_text
-from ma_boot.reporting.page.drawing.lanes import Chart, lane
 from ma_boot.reporting.page.fill import Html
 from ma_boot.reporting.page.headline import headline, said
+from ma_boot.reporting.page.lanes import Chart, lane
 from ma_boot.reporting.page.language import INCIDENTS
 from ma_boot.reporting.page.sections import commands, place_rows
 from ma_boot.reporting.timeline import Timeline, read_events, timeline_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ma_boot.reporting.page.drawing.lanes import Chart, lane
-from ma_boot.reporting.page.language.words import Text, same
+from ma_boot.reporting.page.lanes import Chart, lane
+from ma_boot.reporting.page.language import Text, same
 from ma_boot.reporting.page.sections import facts, header, incident_rows, log_ends, process_rows
 from ma_boot.reporting.page.transfers import transfers
 from ma_boot.reporting.timeline import Timeline, read_events, timeline_of

@@ -7,8 +7,8 @@ from typing import List, Optional, Tuple
 import pytest
 
 from ma_boot.reporting.page.compose import page_text
-from ma_boot.reporting.page.drawing.lanes import Chart, lane
 from ma_boot.reporting.page.headline import headline, missing_nodes, said
+from ma_boot.reporting.page.lanes import Chart, lane
 from ma_boot.reporting.page.language import in_both, same
 from ma_boot.reporting.page.sections import facts, header, incident_rows, logs_to_read, process_rows
 from ma_boot.reporting.page.transfers import transfers
