@@ -5,11 +5,11 @@ from __future__ import annotations
 import socket
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Union
 
 from path_mapping.mapping import ObsUrl, Route
 from path_mapping.planning.record import is_record
-from path_mapping.stores import Access, Credentials, Store
+from path_mapping.stores import Access, Credentials, ObjectState, Store, StoredObject
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.transfer import Progress, Transferred, download, upload
 from tests.functional.node import alive
@@ -23,6 +23,37 @@ KEYS = Credentials("AKPLANTED", "SKPLANTED")
 def obs_store(url: str, **settings: Any) -> ObsStore:
     """OBS at a test server, with the credentials that it knows; `settings` are those of `Access`."""
     return ObsStore(Access(url, KEYS, **settings))
+
+
+class PartialStore(Store):
+    """Has what a test gives it; anything else is an error."""
+
+    def list(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
+        raise NotImplementedError
+
+    def level(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
+        raise NotImplementedError
+
+    def find(self, bucket: str, key: str) -> Optional[ObjectState]:
+        raise NotImplementedError
+
+    def read(self, bucket: str, key: str) -> Iterator[bytes]:
+        raise NotImplementedError
+
+    def read_from(self, bucket: str, key: str, offset: int, version: str = "") -> Iterator[bytes]:
+        raise NotImplementedError
+
+    def write(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> str:
+        raise NotImplementedError
+
+    def write_bytes(self, bucket: str, key: str, content: bytes) -> str:
+        raise NotImplementedError
+
+    def copy(self, bucket: str, key: str, size: int, to_bucket: str, to_key: str) -> None:
+        raise NotImplementedError
+
+    def delete(self, bucket: str, key: str) -> None:
+        raise NotImplementedError
 
 
 def ignore(progress: Progress) -> None:

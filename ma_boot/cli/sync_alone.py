@@ -38,7 +38,7 @@ from path_mapping.planning import (
     scan_upload,
     space_problems,
 )
-from path_mapping.stores import FileStore, Store
+from path_mapping.stores import Store
 from path_mapping.transfer import LeftUpload, RetryPolicy, abort_uploads, left_uploads, listing
 
 _BATCH = 1000  # lines that are printed at once
@@ -177,7 +177,7 @@ class _SetLines(NamedTuple):
             return
         from path_mapping.checkpoints import SetsByHand, foreseen  # slow to import
 
-        assert isinstance(self.store, FileStore)
+        assert isinstance(self.store, Store)
         patience = RetryPolicy(min(self.timeout, PLAN_SECONDS))
         sets = SetsByHand(self.store, route.remote, threading.Event(), patience)
         for one in foreseen(sets, route, Path.cwd()):

@@ -9,7 +9,7 @@ from ma_boot.job import JobFile, JobProblem, flavor_problems, places_of, quota_p
 from ma_boot.job_service.api import JobApi, ServiceBusy
 from path_mapping.errors import CredentialsMissing, NotFound, StoreError, Unreachable
 from path_mapping.mapping import ObsUrl
-from path_mapping.stores import FileStore, open_store
+from path_mapping.stores import Store, open_store
 
 
 class Checked(NamedTuple):
@@ -49,7 +49,7 @@ def _ask_obs(job: JobFile, region: str, environ: Mapping[str, str], found: Check
             found.problems.extend(_empty(store, job, f"inputs: {channel.name}", channel.url, found))
 
 
-def _region(store: FileStore, bucket: str, at: JobProblem, found: Checked) -> str:
+def _region(store: Store, bucket: str, at: JobProblem, found: Checked) -> str:
     """The region of a bucket; empty if it is not known. A bucket that is not there is a problem."""
     try:
         return store.region(bucket)
@@ -71,7 +71,7 @@ def _far_away(job: JobFile, regions: Mapping[str, str], region: str) -> Iterator
             yield job.problem(key, f"{url} is in {there}, expected the region of the job, {here}")
 
 
-def _empty(store: FileStore, job: JobFile, key: str, url: ObsUrl, found: Checked) -> Iterator[JobProblem]:
+def _empty(store: Store, job: JobFile, key: str, url: ObsUrl, found: Checked) -> Iterator[JobProblem]:
     """An input where nothing is."""
     directory = f"{url.key.rstrip('/')}/" if url.key else ""
     try:

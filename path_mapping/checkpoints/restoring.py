@@ -19,7 +19,6 @@ from path_mapping.layouts import Layout, layout_of
 from path_mapping.localfs import contained, make_directories, printable
 from path_mapping.planning import Copy, SpaceNeed, free_space, look, shortages
 from path_mapping.sets import CheckpointSet, Documents, Place, SetFile
-from path_mapping.stores import SignedAccess
 from path_mapping.transfer import FailedCopy, Progress, fetch_files
 
 
@@ -103,7 +102,7 @@ class Restorer:
     def _fetch(self, wanted: Sequence[SetFile]) -> Tuple[int, int]:
         """Downloads and verifies files, beside their places; what an earlier run has fetched is used."""
         scratch, store = scratch_of(self.root, "restoring"), self.documents.store
-        by_requests = isinstance(store, SignedAccess) and store.access() is not None
+        by_requests = store.signer is not None
         copies = {}
         for one in wanted:
             path = scratch / one.path

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Callable, Iterable, Iterator, List, Optional, Tuple
 
 from path_mapping.errors import StoreError
-from path_mapping.localfs import chunks, new_md5, read_mark
+from path_mapping.localfs import chunks, read_mark
 from path_mapping.mapping import Route, Shard
 from path_mapping.planning.compare import COPY, SKIP, LocalEntry, RecordEntry, Step
 from path_mapping.planning.ends import Ends, Objects, directory_ends, find_input, uploaded_file_ends
@@ -17,7 +17,7 @@ from path_mapping.planning.local_tree import files_below, folds_case, look
 from path_mapping.planning.plan import plan_downloads, plan_uploads
 from path_mapping.planning.record import Record
 from path_mapping.planning.space import SpaceNeed, free_space, shortages
-from path_mapping.stores import PartDigests, StoredObject
+from path_mapping.stores import Checksums, ContentSum, StoredObject
 
 Lister = Callable[[str, str], Iterator[StoredObject]]
 """The objects of a bucket whose keys start with a prefix, in order; none if the bucket does not exist."""
@@ -162,11 +162,11 @@ def scan_upload(
 
 
 def _etags(check: Check, root: Path, name: str, sizes: Tuple[int, ...]) -> List[str]:
-    whole, parts = new_md5(), PartDigests(sizes)
+    content = ContentSum(Checksums(md5=None if sizes else "", etag="of parts", part_sizes=sizes))
     for piece in chunks(root / name):
         check()
-        parts.add(piece) if sizes else whole.update(piece)
-    return parts.etags() if sizes else [whole.hexdigest()]
+        content.add(piece)
+    return content.etags() if sizes else [content.md5()]
 
 
 def _look_at_output(local: Path) -> Optional[LocalEntry]:

@@ -3,24 +3,18 @@
 from path_mapping.stores.open_store import (
     open_data_paths as open_data_paths,
     open_store as open_store,
+    open_store_of as open_store_of,
     open_store_path as open_store_path,
 )
+from path_mapping.stores.signer import Signer as Signer
 from path_mapping.stores.store import (
     MOST_DELETED as MOST_DELETED,
-    FileStore as FileStore,
-    MultipartStore as MultipartStore,
-    SignedAccess as SignedAccess,
     Store as Store,
     UnfinishedUpload as UnfinishedUpload,
 )
 from path_mapping.stores.units import (
-    RIGHT as RIGHT,
-    UNKNOWN as UNKNOWN,
-    UNSURE as UNSURE,
-    WRONG as WRONG,
     BeginParts as BeginParts,
     CheckFile as CheckFile,
-    ContentMatch as ContentMatch,
     EndParts as EndParts,
     FetchedRange as FetchedRange,
     GetFile as GetFile,
@@ -36,14 +30,21 @@ from path_mapping.stores.units import (
 )
 from path_mapping.wire import (
     KEY_VARIABLES as KEY_VARIABLES,
+    RIGHT as RIGHT,
     STALL_SECONDS as STALL_SECONDS,
+    UNKNOWN as UNKNOWN,
+    UNSURE as UNSURE,
+    WRONG as WRONG,
     Access as Access,
+    Checksums as Checksums,
+    ContentMatch as ContentMatch,
+    ContentSum as ContentSum,
     Credentials as Credentials,
     ObjectState as ObjectState,
-    PartDigests as PartDigests,
     StoredObject as StoredObject,
     endpoint_of as endpoint_of,
-    etag_of_parts as etag_of_parts,
     part_sizes_of as part_sizes_of,
     read_credentials as read_credentials,
 )
+
+FileStore = Store

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Callable, Iterator, Optional
+from typing import Any, Callable, Iterator, Optional
 
-from path_mapping.errors import NotFound, Refused, Replaced, StoreError, Unreachable, UnsafeTarget
+from path_mapping.errors import Cancelled, NotFound, Refused, Replaced, StoreError, Unreachable, UnsafeTarget
 from path_mapping.localfs import (
     CHUNK,
     chunks,
@@ -20,11 +22,13 @@ from path_mapping.localfs import (
     unsafe,
     write_verified,
 )
-from path_mapping.stores.store import FileStore
-from path_mapping.wire import ObjectState, StoredObject
+from path_mapping.stores.data_path import send_unchanged
+from path_mapping.stores.store import Store
+from path_mapping.stores.units import GetFile, PutFile, StoredContent, Unit, UnitRunner
+from path_mapping.wire import RIGHT, UNKNOWN, ContentMatch, ObjectState, StoredObject
 
 
-class DirectoryStore(FileStore):
+class DirectoryStore(Store):
     """Files on a local disk or a mounted file system; `key/` is an empty directory."""
 
     def __init__(self, root: Path) -> None:
@@ -106,9 +110,12 @@ class DirectoryStore(FileStore):
             raise _store_error(error, f"writing obs://{bucket}/{key}") from error
         return f'"{md5}"'
 
-    def write_bytes(self, bucket: str, key: str, content: bytes) -> None:
+    def write_bytes(self, bucket: str, key: str, content: bytes) -> str:
+        if key.endswith("/"):
+            return self.write(bucket, key, Path(os.devnull), "", lambda size: None)
         try:
             write_verified(self._path(bucket, key), [content], len(content), None)
+            return f'"{md5_of([content])}"'
         except OSError as error:
             raise _store_error(error, f"writing obs://{bucket}/{key}") from error
 
@@ -120,7 +127,7 @@ class DirectoryStore(FileStore):
         self.write(to_bucket, to_key, source, md5, lambda size: None)
 
     def delete(self, bucket: str, key: str) -> None:
-        """See `FileStore.delete`. Parents that become empty go too: OBS has no directory without a marker."""
+        """See `Store.delete`. Parents that become empty go too: OBS has no directory without a marker."""
         path = self._path(bucket, key.rstrip("/"))
         top = self._path(bucket, "x").parent
         try:
@@ -191,3 +198,53 @@ def _store_error(error: OSError, doing: str) -> StoreError:
     if isinstance(error, PermissionError):
         return Refused(message)
     return StoreError(message) if error.errno in _PERMANENT else Unreachable(message)
+
+
+class StorePath(UnitRunner):
+    """Moves whole files by a store's own `read` and `write`, until `cancel` is set."""
+
+    def __init__(self, store: Store, cancel: threading.Event) -> None:
+        self._store = store
+        self._cancel = cancel
+
+    def run(self, unit: Unit, moved: Callable[[int], None]) -> Any:
+        moved(0)
+        if isinstance(unit, GetFile):
+            return self._fetch(unit, moved)
+        assert isinstance(unit, PutFile)
+        return send_unchanged(unit, partial(self._send, unit, moved))
+
+    def close(self) -> None:
+        """Holds nothing."""
+
+    def _fetch(self, unit: GetFile, moved: Callable[[int], None]) -> ContentMatch:
+        target, root = Path(unit.path), Path(unit.root)
+        contained(target, root)  # each time: a link may have been created since the last file
+        make_directories(root)  # kept even if the file fails, unlike directories below it
+        verdict = RIGHT
+
+        def pieces() -> Iterator[bytes]:
+            nonlocal verdict
+            source = self._store.read(unit.bucket, unit.key)
+            while True:
+                try:
+                    piece = next(source)
+                except StopIteration as end:
+                    verdict = UNKNOWN if end.value is False else RIGHT
+                    return
+                moved(len(piece))
+                yield piece
+
+        write_verified(target, pieces(), unit.size, None)  # the store compares the content
+        return ContentMatch(verdict)
+
+    def _send(self, unit: PutFile, moved: Callable[[int], None]) -> StoredContent:
+        source = Path(unit.path)
+        md5 = md5_of(self._until_cancelled(chunks(source)))
+        return StoredContent(self._store.write(unit.bucket, unit.key, source, md5, moved), True)
+
+    def _until_cancelled(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        for piece in pieces:
+            if self._cancel.is_set():
+                raise Cancelled
+            yield piece

@@ -8,24 +8,36 @@ from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from path_mapping.errors import Cancelled, PathMappingError, Refused, Unreachable
+from path_mapping.errors import (
+    Cancelled,
+    Corrupted,
+    Expired,
+    NotFound,
+    PathMappingError,
+    Refused,
+    Unreachable,
+)
 from path_mapping.stores.signer import Signer, server_of
+from path_mapping.stores.units import StoredContent
 from path_mapping.wire import (
     MOST_REDIRECTS,
     OBS,
     REDIRECTS,
     S3,
     BucketAddress,
+    Checksums,
     ConnectionFailed,
+    ContentSum,
     HttpConnection,
-    ObjectPage,
     OpenConnections,
     Origin,
+    Piece,
     Response,
     error_of_status,
     is_untrusted,
     request_head,
     seconds_to_wait,
+    summed,
 )
 
 LONGEST_ERROR = 64 << 10  # bytes
@@ -63,11 +75,14 @@ class Exchange:
     """The requests of one thread: their responses are read one after another."""
 
     def __init__(self, signer: Signer, connections: OpenConnections, buffer: bytearray) -> None:
-        self._signer = signer
+        self.signer = signer
         self._connections = connections
         self._buffer = buffer
         self._idle: Dict[Origin, List[HttpConnection]] = {}
         self._begun: Optional[SentAhead] = None
+        self._stated = Checksums(
+            crc64=0
+        )  # as the last upload's response had it: most likely the next one's kind
 
     def check(self) -> None:
         """Raises `Cancelled` after `OpenConnections.shut`: what arrived since must not be used."""
@@ -166,6 +181,75 @@ class Exchange:
         with self.ask(request, HttpConnection.send) as (response, _):
             return response
 
+    def put(
+        self, request: Request, body: Callable[[], Iterable[Piece]], size: int, sent: Callable[[int], None]
+    ) -> StoredContent:
+        """Sends a body of `size` bytes, and compares it with the checksum in the response, if that has one.
+
+        `body` returns its pieces: again if the server had closed the connection, and if the response has a
+        checksum of another kind than the last one had. `sent` is called with the size of each piece.
+
+        Raises what `ask` and `body` raise, and `Corrupted`, with the ETag of the wrong object as `stored`.
+        """
+        content = ContentSum(self._stated)
+
+        def send(connection: HttpConnection, head: bytes) -> None:
+            nonlocal content
+            content = ContentSum(self._stated)
+            for piece in body():
+                connection.send(head, piece)
+                content.add(piece)
+                sent(len(piece))
+                head = b""
+            if head:  # the body is empty
+                connection.send(head)
+
+        request = request._replace(plain={**request.plain, "Content-Length": str(size)})
+        with self.ask(request, send) as (response, connection):
+            for _ in limited(request.doing, connection.body(response), LONGEST_ERROR):
+                pass  # nothing, but the connection is used again
+        stated, etag = Checksums.stated(response.headers), response.text("etag")
+        if stated.kind not in ("CRC-64", "MD5"):
+            if not etag:  # of something between here and OBS, before the body was read
+                raise Unreachable(f"{request.doing}: the response has neither an ETag nor a checksum")
+            return StoredContent(etag, False)
+        self._stated = stated
+        if content.kind != stated.kind:
+            content = summed(stated, body())
+        try:
+            content.check(request.doing, stated)
+        except Corrupted as error:
+            error.stored = etag
+            raise
+        return StoredContent(etag, True)
+
+    def put_object(
+        self, request: Request, body: Callable[[], Iterable[Piece]], size: int, sent: Callable[[int], None]
+    ) -> StoredContent:
+        """See `put`. If no checksum tells, the object must be there, with the response's ETag and this size.
+
+        The response may be one of something between here and OBS, which has not read the body. Who may write
+        only is believed.
+        """
+        stored = self.put(request, body, size, sent)
+        if stored.compared:
+            return stored
+        try:
+            head = self.head(Request(request.doing, "HEAD", request.bucket, request.key))
+        except NotFound:
+            why = "the response has an ETag, but there is no such object"
+            raise Unreachable(f"{request.doing}: {why}") from None
+        except Expired:
+            raise
+        except Refused:
+            return stored
+        if head.text("etag") != stored.etag or head.length not in (None, size):
+            there = f"ETag {head.text('etag')} and {head.length} bytes"
+            raise Unreachable(
+                f"{request.doing}: found an object with {there}, expected {stored.etag} and {size}"
+            )
+        return stored
+
     @contextmanager
     def ask(
         self, request: Request, send: Send, asked: Optional[SentAhead] = None
@@ -219,12 +303,12 @@ class Exchange:
         location = response.text("location")
         if response.status not in REDIRECTS or not location:
             return False
-        self._signer.follow(request.doing, response.status, request.bucket, request.key, location)
+        self.signer.follow(request.doing, response.status, request.bucket, request.key, location)
         return True
 
     def _head(self, address: BucketAddress, request: Request) -> Tuple[Origin, bytes]:
         """The server, and the signed head of the request."""
-        origin, path, headers = self._signer.sign(
+        origin, path, headers = self.signer.sign(
             address, request.method, request.key, request.query, request.headers
         )
         return origin, request_head(request.doing, request.method, path, {**headers, **request.plain})
@@ -235,21 +319,21 @@ class Exchange:
             return Cancelled()
         cause = error.__cause__
         if is_untrusted(cause):  # the next attempt finds the same
-            server = server_of(self._signer.access.endpoint)
+            server = server_of(self.signer.access.endpoint)
             return Refused(f"{doing} at {server}: {type(cause).__name__}: {cause}")
         return Unreachable(f"{doing}: {error}")
 
     def _address(self, request: Request) -> BucketAddress:
         """Where the bucket of a request is. Raises what `ask` raises."""
-        return self._signer.bucket(request.bucket) or self._asked_for(request)
+        return self.signer.bucket(request.bucket) or self._asked_for(request)
 
     def _asked_for(self, request: Request) -> BucketAddress:
         """Asks the service, once for each bucket, whether it knows the signature of OBS.
 
         That request has none. It is the one by which the SDK asks, too.
         """
-        with self._signer.asking:
-            known = self._signer.bucket(request.bucket)
+        with self.signer.asking:
+            known = self.signer.bucket(request.bucket)
             if known is not None:
                 return known
             asking = Request(f"querying the signature of obs://{request.bucket}", "HEAD", request.bucket, "")
@@ -261,10 +345,10 @@ class Exchange:
             if response.status in (404, 408, 429) or response.status >= 500:
                 raise error_of_status(doing, response.status, None)
             is_obs = (response.text("x-obs-api") or response.text("api")) >= "3.0"
-            return self._signer.learn(request.bucket, OBS if is_obs else S3)
+            return self.signer.learn(request.bucket, OBS if is_obs else S3)
 
     def _api_version(self, asking: Request) -> Response:
-        address = self._signer.address(asking.bucket)
+        address = self.signer.address(asking.bucket)
         head = request_head(asking.doing, "HEAD", "/?apiversion", {"Host": address.host})
         try:
             connection, response = self._exchanged(address.origin, head, HttpConnection.send)
@@ -306,21 +390,11 @@ class Exchange:
         return idle.pop() if idle else self._new(origin)
 
     def _new(self, origin: Origin) -> HttpConnection:
-        context = self._signer.context if origin.secure else None
-        connection = HttpConnection(origin, context, self._signer.access.timeout, self._buffer)
+        context = self.signer.context if origin.secure else None
+        access = self.signer.access
+        connection = HttpConnection(origin, context, access.timeout, self._buffer, access.proxy)
         self._connections.add(connection)
         return connection
-
-
-class Pages(NamedTuple):
-    """How the pages of one listing are asked for, in turn.
-
-    `page` returns that of a query. `ask_ahead` sends a query with which `page` is called next: the page is on
-    its way while its predecessor is worked on.
-    """
-
-    page: Callable[[Dict[str, str]], ObjectPage]
-    ask_ahead: Callable[[Dict[str, str]], None]
 
 
 def _response(connection: HttpConnection, head: bytes, send: Send) -> Response:

@@ -1,43 +1,35 @@
-"""OBS as a store: by signed requests, or by Huawei's SDK (`obs_sdk`): behind a proxy, and what is rare."""
+"""OBS as a store: by signed requests; by Huawei's SDK (`obs_sdk`), what is rare."""
 
 from __future__ import annotations
 
 import os
-from contextlib import closing, contextmanager, suppress
-from functools import partial
-from io import BytesIO
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Callable, Dict, Generator, Iterator, Optional, Sequence, Set, Tuple, TypeVar
+from typing import Any, Callable, Generator, Iterable, Iterator, List, Optional, Sequence, Set, Tuple, TypeVar
 
-from path_mapping.errors import Corrupted, Expired, NotFound, Refused, Unreachable
-from path_mapping.localfs import CHUNK, Section, md5_of, new_md5
-from path_mapping.stores.exchange import Exchange, Pages, Request
-from path_mapping.stores.obs_sdk import (
-    PAGE,
-    ObsSdk,
-    completed_by_sdk,
-    delete_by_sdk,
-    page_by_sdk,
-    put_by_sdk,
-    put_part_by_sdk,
-    seconds_of,
-    state_by_sdk,
-    uploads_by_sdk,
-)
+from path_mapping.errors import NotFound, Refused, Unreachable
+from path_mapping.localfs import chunks, md5_of
+from path_mapping.stores.data_path import DataPath, if_match
+from path_mapping.stores.exchange import Exchange, Request
+from path_mapping.stores.obs_sdk import ObsSdk, delete_by_sdk, seconds_of
 from path_mapping.stores.signer import Signer, warned
-from path_mapping.stores.store import FileStore, MultipartStore, SignedAccess, UnfinishedUpload
+from path_mapping.stores.store import Store, UnfinishedUpload
 from path_mapping.stores.units import MultipartUpload
 from path_mapping.wire import (
+    RIGHT,
     Access,
+    Checksums,
+    ContentSum,
     Credentials,
+    HttpConnection,
     ObjectPage,
     ObjectState,
     OpenConnections,
-    Pause,
+    Piece,
+    Response,
     StoredObject,
-    check_order,
+    base64_of_md5,
     checked_size,
-    compare,
     etag_of_parts,
     object_state,
     parsed_completion,
@@ -46,224 +38,180 @@ from path_mapping.wire import (
     parts_document,
 )
 
+PAGE = 1000  # entries in one answer, the most that OBS returns (API reference, "Listing Objects in a Bucket")
 BUFFER = 1 << 20  # bytes: a page in one piece
 _ANSWER_BYTES = 1 << 16  # for any other response
 LARGEST_COPY = 5 << 30  # bytes that OBS copies in one request (API reference, "Copying Objects")
+# Bytes of a data path: a small object arrives in one piece, a large one with few system calls. Larger writes
+# are no faster, and take up to twice as long on a virtual machine: they become large folios, of memory that
+# the host has yet to give.
+DATA_BUFFER = 1 << 19
 
 Answer = TypeVar("Answer")
 
 
-class ObsStore(FileStore, SignedAccess, MultipartStore):
-    """Objects in OBS, or in a service with its interface; create it after a fork. See `ObsSdk`."""
+class ObsStore(Store):
+    """Objects in OBS, or in a service with its interface; create it after a fork. See `Signer`."""
+
+    signer: Signer
 
     def __init__(
         self,
         access: Access,
         renew: Optional[Callable[[], Credentials]] = None,
-        proxy: Optional[str] = None,
         patience: float = 0.0,
         announce: Callable[[str], None] = warned,
     ) -> None:
         self.signer = Signer(access, renew, patience, announce)
-        self.sdk = ObsSdk(self.signer, proxy)
         self.multipart_from, self.part = access.multipart_from, access.part
+        self._sdk = ObsSdk(self.signer)
 
     def __repr__(self) -> str:
         return f"ObsStore({self.signer.access.endpoint!r})"
 
-    def access(self) -> Optional[Access]:
-        return None if self.sdk.proxy else self.signer.access
-
-    def renewed(self, used: Credentials, pause: Optional[Pause] = None) -> bool:
-        return self.signer.renewed(used, pause)
-
     def list(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
-        """See `Store.list`. The next page is asked for while this one is worked on.
+        """See `Store.list`. The next page is asked for while this one is worked on."""
+        return self._entries(bucket, prefix, "")
+
+    def level(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
+        entries = self._entries(bucket, prefix, "/")
+        return (entry._replace(md5=None) for entry in entries if entry.key != prefix)
+
+    def _entries(self, bucket: str, prefix: str, delimiter: str) -> Iterator[StoredObject]:
+        """The objects and common prefixes of a listing.
 
         A full page is never taken for the last one: a service that forgets to say so would lose objects. Keys
         that do not ascend are an error: they would page forever.
         """
         doing, marker = f"listing obs://{bucket}/{prefix}", ""
-        with self._pages(doing, bucket) as pages:
-            page = pages.page({"prefix": prefix, "marker": marker})
-            while page.objects:
-                check_order(doing, marker, page)
-                marker = page.objects[-1].key
-                followed = page.truncated or len(page.objects) >= PAGE
-                following = {"prefix": prefix, "marker": marker}
-                yield page.objects[0]
+        with closing(self._exchange(BUFFER)) as exchange:
+
+            def request() -> Request:
+                query = {"prefix": prefix, "marker": marker, "delimiter": delimiter}
+                used = {name: value for name, value in query.items() if value}
+                return Request(
+                    doing, "GET", bucket, "", {**used, "max-keys": str(PAGE), "encoding-type": "url"}
+                )
+
+            while True:
+                content = self.signer.with_newest(lambda: exchange.content(request()))
+                page = parsed_page(doing, content)
+                entries = _in_order(marker, page) if delimiter else page.objects
+                check_order(doing, marker, entries)
+                followed = page.truncated or len(entries) >= PAGE
+                if followed and not entries:
+                    raise Unreachable(f"{doing}: the next page has nothing that comes after {marker!r}")
+                yield from entries[:1]
+                marker = entries[-1].key if entries else ""
                 if followed:  # not for who wants the first object only
-                    pages.ask_ahead(following)
-                yield from page.objects[1:]
+                    exchange.begin(request())
+                yield from entries[1:]
                 if not followed:
                     return
-                page = pages.page(following)
 
-    def level(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
-        doing, marker = f"listing obs://{bucket}/{prefix}", ""
-        with self._pages(doing, bucket) as pages:
-            while True:
-                page = pages.page({"prefix": prefix, "marker": marker, "delimiter": "/"})
-                found = [one._replace(md5=None) for one in page.objects]
-                found += [StoredObject(one, 0, None) for one in page.prefixes]
-                found = sorted((one for one in found if one.key > marker), key=lambda one: one.key)
-                yield from (one for one in found if one.key != prefix)
-                if not (page.truncated or len(found) >= PAGE):
-                    return
-                if not found:
-                    raise Unreachable(f"{doing}: the next page has nothing that comes after {marker!r}")
-                marker = found[-1].key
+    def _exchange(self, buffer: int = _ANSWER_BYTES) -> Exchange:
+        return Exchange(self.signer, OpenConnections(), bytearray(buffer))
 
-    @contextmanager
-    def _pages(self, doing: str, bucket: str) -> Iterator[Pages]:
-        """The pages of a listing, by signed requests on a connection of their own, or by the SDK."""
-        if self.sdk.proxy is not None:
-            yield Pages(partial(page_by_sdk, self.sdk, doing, bucket), lambda query: None)
-            return
-        exchange = Exchange(self.signer, OpenConnections(), bytearray(BUFFER))
+    def _by_request(self, ask: Callable[[Exchange], Answer]) -> Answer:
+        """What `ask` gets by a signed request on a connection of its own."""
+        with closing(self._exchange()) as exchange:
+            return self.signer.with_newest(lambda: ask(exchange))
 
-        def request(query: Dict[str, str]) -> Request:
-            wanted = {name: value for name, value in query.items() if value}
-            return Request(
-                doing, "GET", bucket, "", {**wanted, "max-keys": str(PAGE), "encoding-type": "url"}
-            )
-
-        def page(query: Dict[str, str]) -> ObjectPage:
-            return parsed_page(doing, self.signer.with_newest(partial(exchange.content, request(query))))
-
-        try:
-            yield Pages(page, lambda query: exchange.begin(request(query)))
-        finally:
-            exchange.close()
+    def _content_of(self, request: Request, body: bytes = b"") -> bytes:
+        return self._by_request(lambda exchange: exchange.content(request, body))
 
     def region(self, bucket: str) -> str:
-        answer = self.sdk.call(
+        answer = self._sdk.call(
             f"looking up obs://{bucket}", bucket, "", lambda sdk: sdk.getBucketMetadata(bucket)
         )
         return str(getattr(answer.body, "location", None) or "")
 
     def find(self, bucket: str, key: str) -> Optional[ObjectState]:
         doing = f"looking up obs://{bucket}/{key}"
+        request = Request(doing, "HEAD", bucket, key)
         try:
-            if self.sdk.proxy is not None:
-                return state_by_sdk(self.sdk, doing, bucket, key)
-            request = Request(doing, "HEAD", bucket, key)
-            found = self._by_request(lambda exchange: exchange.head(request))
+            response = self._by_request(lambda exchange: exchange.head(request))
         except NotFound:
             return None
-        if found.length is None:
-            raise Corrupted(f"{doing}: the response is damaged, it has no Content-Length")
-        return object_state(doing, found.length, found.headers)
+        return object_state(doing, response.length, response.headers)
 
     def read(self, bucket: str, key: str) -> Generator[bytes, None, bool]:
-        doing, digest = f"reading obs://{bucket}/{key}", new_md5()
-        answer = self._object(doing, bucket, key)
-        with closing(self._pieces(doing, answer)) as pieces:
-            for piece in pieces:
-                digest.update(piece)
-                yield piece
-        return compare(doing, answer, digest.hexdigest())
+        request = Request(f"reading obs://{bucket}/{key}", "GET", bucket, key)
+        with self._opened(request) as (response, connection):
+            stated = Checksums.stated(response.headers, response.length or 0)
+            content = ContentSum(stated)
+            for piece in connection.body(response):
+                content.add(piece)
+                yield bytes(piece)
+        return content.check(request.doing, stated).verdict == RIGHT
 
     def read_from(self, bucket: str, key: str, offset: int, version: str = "") -> Iterator[bytes]:
-        """See `FileStore.read_from`. The start is skipped here if the server ignores ranges."""
+        """See `Store.read_from`. The start is skipped here if the server ignores ranges."""
         doing = f"reading obs://{bucket}/{key}" + (f" from {offset}" if offset else "")
-        from obs import GetObjectHeader
-
-        plain = version.strip('"') or None  # the SDK would send quotes as %22
-        wanted = GetObjectHeader(range=f"{offset}-" if offset else None, if_match=plain)
-        answer = self._object(doing, bucket, key, headers=wanted)
-        left, skipped = answer.body.contentLength, 0 if answer.status == 206 else offset
-        with closing(self._pieces(doing, answer)) as pieces:
-            for piece in pieces:
-                left = None if left is None else int(left) - len(piece)
-                yield piece[skipped:]
+        plain = {"Range": f"bytes={offset}-"} if offset else {}
+        with self._opened(Request(doing, "GET", bucket, key, plain={**plain, **if_match(version)})) as (
+            response,
+            connection,
+        ):
+            promised = response.text("content-range")
+            if response.status == 206 and not promised.startswith(f"bytes {offset}-"):
+                raise Unreachable(f"{doing}: found Content-Range {promised!r}, expected one from {offset}")
+            skipped = 0 if response.status == 206 else offset
+            for piece in connection.body(response):
+                yield bytes(piece[skipped:])
                 skipped = max(0, skipped - len(piece))
-        if left:
-            raise Unreachable(f"{doing}: the response ended {left} bytes early")
 
-    def _object(self, doing: str, bucket: str, key: str, **settings: Any) -> Any:
-        return self.sdk.call(
-            doing,
-            bucket,
-            key,
-            lambda sdk: sdk.getObject(bucket, key, loadStreamInMemory=False, **settings),
-            "response",
-        )
-
-    def _pieces(self, doing: str, answer: Any) -> Generator[bytes, None, None]:
-        response = answer.body.response
-        try:
-            while True:
-                piece = self.sdk.guarded(doing, lambda: response.read(CHUNK))
-                if not piece:
-                    return
-                yield piece
-        finally:
-            response.close()
+    @contextmanager
+    def _opened(self, request: Request) -> Iterator[Tuple[Response, HttpConnection]]:
+        """The response to a GET, whose body is read in the block."""
+        with closing(self._exchange(BUFFER)) as exchange, ExitStack() as stack:
+            yield self.signer.with_newest(
+                lambda: stack.enter_context(exchange.ask(request, HttpConnection.send))
+            )
 
     def copy(self, bucket: str, key: str, size: int, to_bucket: str, to_key: str) -> None:
-        """See `FileStore.copy`. An object of more than 5 GiB is refused."""
+        """See `Store.copy`. An object of more than 5 GiB is refused."""
         doing = f"copying obs://{bucket}/{key} to obs://{to_bucket}/{to_key}"
         if size > LARGEST_COPY:
             raise Refused(f"{doing}: found {size} bytes, expected at most 5 GiB: copy it via a local file")
-        self.sdk.call(
+        self._sdk.call(
             doing, to_bucket, to_key, lambda sdk: sdk.copyObject(bucket, key, to_bucket, to_key), "etag"
         )
 
     def delete(self, bucket: str, key: str) -> None:
-        self.sdk.call(
+        self._sdk.call(
             f"deleting obs://{bucket}/{key}", bucket, key, lambda sdk: sdk.deleteObject(bucket, key)
         )
 
     def delete_all(self, bucket: str, keys: Sequence[str]) -> None:
-        """See `FileStore.delete_all`. Characters that no XML can carry, or not unchanged, go one by one."""
+        """See `Store.delete_all`. Characters that no XML can carry, or not unchanged, go one by one."""
         listed = [key for key in keys if key.isprintable()]
         if listed:
-            delete_by_sdk(self.sdk, bucket, listed)
+            delete_by_sdk(self._sdk, bucket, listed)
         for key in set(keys).difference(listed):
             self.delete(bucket, key)
 
     def write(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> str:
-        """See `Store.write`. It takes one request, whose MD5 OBS verifies; a large file is for `put_part`."""
-        with source.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            return self._put(bucket, key, Section(file, 0, size, sent), md5)
+        """See `Store.write`. It takes one request, whose MD5 OBS verifies; a large file is for parts."""
+        return self._put(bucket, key, lambda: chunks(source), os.stat(source).st_size, md5, sent)
 
-    def write_bytes(self, bucket: str, key: str, content: bytes) -> None:
-        section = Section(BytesIO(content), 0, len(content), lambda size: None)
-        self._put(bucket, key, section, md5_of([content]))
+    def write_bytes(self, bucket: str, key: str, content: bytes) -> str:
+        pieces = (content,) if content else ()
+        return self._put(bucket, key, lambda: pieces, len(content), md5_of(pieces), lambda size: None)
 
-    def _put(self, bucket: str, key: str, section: Section, md5: str) -> str:
+    def _put(
+        self,
+        bucket: str,
+        key: str,
+        body: Callable[[], Iterable[Piece]],
+        size: int,
+        md5: str,
+        sent: Callable[[int], None],
+    ) -> str:
         """Stores an object by one request; returns its ETag."""
-        doing = f"writing obs://{bucket}/{key}"
-        answer = put_by_sdk(self.sdk, doing, bucket, key, section, md5)
-        etag = str(getattr(answer.body, "etag", None) or "")
-        if not compare(doing, answer, md5):
-            self._look(doing, bucket, key, etag, section.size)
-        return etag
-
-    def _look(self, doing: str, bucket: str, key: str, etag: str, size: int) -> None:
-        """Makes sure that an object is there, when no checksum tells; who may write only is believed."""
-        try:
-            found = self.find(bucket, key)
-        except Expired:
-            raise
-        except Refused:
-            return
-        if found is None or (found.version, found.size) != (etag, size):
-            raise Unreachable(f"{doing}: the response has no checksum, and there is no such object")
-
-    def put_part(
-        self, bucket: str, key: str, upload: str, number: int,
-        source: Path, offset: int, size: int, sent: Callable[[int], None],
-    ) -> str:  # fmt: skip
-        doing = f"writing obs://{bucket}/{key}, part {number}"
-        with source.open("rb") as file:
-            section = Section(file, offset, size, sent)
-            md5 = section.md5()
-            answer = put_part_by_sdk(self.sdk, doing, bucket, key, upload, number, section, md5)
-        compare(doing, answer, md5)
-        return str(answer.body.etag)
+        headers = {"Content-MD5": base64_of_md5(md5)}
+        request = Request(f"writing obs://{bucket}/{key}", "PUT", bucket, key, headers=headers)
+        return self._by_request(lambda exchange: exchange.put_object(request, body, size, sent)).etag
 
     def begin_parts(self, bucket: str, key: str, left: Tuple[str, ...] = ()) -> MultipartUpload:
         doing = f"writing obs://{bucket}/{key}"
@@ -272,24 +220,8 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
         for upload in left[-1:]:
             with suppress(NotFound):
                 return MultipartUpload(upload, tuple(self._parts(doing, bucket, key, upload)))
-        if self.sdk.proxy is not None:
-            created = self.sdk.call(
-                doing, bucket, key, lambda sdk: sdk.initiateMultipartUpload(bucket, key), "uploadId"
-            )
-            return MultipartUpload(created.body.uploadId, ())
         begin = Request(doing, "POST", bucket, key, {"uploads": ""}, plain={"Content-Length": "0"})
         return MultipartUpload(parsed_upload(doing, self._content_of(begin)), ())
-
-    def _by_request(self, ask: Callable[[Exchange], Answer]) -> Answer:
-        """What `ask` gets by a signed request on a connection of its own."""
-        exchange = Exchange(self.signer, OpenConnections(), bytearray(_ANSWER_BYTES))
-        try:
-            return self.signer.with_newest(lambda: ask(exchange))
-        finally:
-            exchange.close()
-
-    def _content_of(self, request: Request, body: bytes = b"") -> bytes:
-        return self._by_request(lambda exchange: exchange.content(request, body))
 
     def _parts(self, doing: str, bucket: str, key: str, upload: str) -> Iterator[Tuple[int, int, str]]:
         after = 0
@@ -298,7 +230,7 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
             return sdk.listParts(bucket, key, upload, PAGE, after or None)
 
         while True:
-            body = self.sdk.call(doing, bucket, key, page, "parts").body
+            body = self._sdk.call(doing, bucket, key, page, "parts").body
             for part in body.parts:
                 number = checked_size(doing, part.partNumber)
                 if number <= after:
@@ -311,7 +243,7 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
     def end_parts(
         self, bucket: str, key: str, upload: str, etags: Tuple[str, ...], size: int, compared: bool = True
     ) -> Optional[str]:
-        """See `MultipartStore.end_parts`.
+        """See `Store.end_parts`.
 
         The response may get lost, or say nothing, after OBS made the object: then the upload has gone, and
         the object tells, by its size, and by its ETag, which is made of those of the parts; or which is
@@ -321,11 +253,8 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
         doing = f"writing obs://{bucket}/{key}"
         expected, before = etag_of_parts(etags), "" if compared else self._etag_of(bucket, key, None)
         try:
-            if self.sdk.proxy is not None:
-                etag = completed_by_sdk(self.sdk, doing, bucket, key, upload, etags)
-            else:
-                end = Request(doing, "POST", bucket, key, {"uploadId": upload})
-                etag = parsed_completion(doing, self._content_of(end, parts_document(etags)))
+            end = Request(doing, "POST", bucket, key, {"uploadId": upload})
+            etag = parsed_completion(doing, self._content_of(end, parts_document(etags)))
         except (NotFound, Unreachable) as error:
             if self._has_gone(doing, bucket, key, upload):
                 found = self._etag_of(bucket, key, size)
@@ -352,10 +281,7 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
     def abort_parts(self, bucket: str, key: str, upload: str) -> None:
         doing = f"aborting the upload of obs://{bucket}/{key}"
         with suppress(NotFound):
-            if self.sdk.proxy is None:
-                self._content_of(Request(doing, "DELETE", bucket, key, {"uploadId": upload}))
-            else:
-                self.sdk.call(doing, bucket, key, lambda sdk: sdk.abortMultipartUpload(bucket, key, upload))
+            self._content_of(Request(doing, "DELETE", bucket, key, {"uploadId": upload}))
 
     def unfinished(self, bucket: str, prefix: str) -> Iterator[UnfinishedUpload]:
         doing = f"listing the multipart uploads of obs://{bucket}/{prefix}"
@@ -371,10 +297,49 @@ class ObsStore(FileStore, SignedAccess, MultipartStore):
                 key_marker=key or None,
                 upload_id_marker=upload or None,
             )
-            body = self.sdk.call(doing, bucket, "", partial(uploads_by_sdk, bucket, wanted), "upload").body
-            for found in body.upload:
-                if found.key and found.uploadId and found.key.startswith(prefix):
-                    yield UnfinishedUpload(found.key, found.uploadId, seconds_of(found.initiated))
+
+            def page(sdk: Any, wanted: Any = wanted) -> Any:
+                return sdk.listMultipartUploads(bucket, wanted, encoding_type="url")
+
+            body = self._sdk.call(doing, bucket, "", page, "upload").body
+            for listed in body.upload:
+                if listed.key and listed.uploadId and listed.key.startswith(prefix):
+                    yield UnfinishedUpload(listed.key, listed.uploadId, seconds_of(listed.initiated))
             key, upload = body.nextKeyMarker or "", body.nextUploadIdMarker or ""
             if not body.isTruncated:
                 return
+
+
+class DataPaths:
+    """The data paths of a process, one for each thread; they share a store.
+
+    Raises:
+        CredentialsMissing: the endpoint or the CA bundle is unusable.
+    """
+
+    def __init__(self, store: ObsStore) -> None:
+        self._store = store
+        self._connections = OpenConnections()
+
+    def new(self) -> DataPath:
+        """A data path for one thread."""
+        buffer = bytearray(DATA_BUFFER)
+        return DataPath(self._store, Exchange(self._store.signer, self._connections, buffer), buffer)
+
+    def shut(self) -> None:
+        """Makes the requests of all threads fail with `Cancelled`, now and from now on."""
+        self._connections.shut()
+
+
+def _in_order(marker: str, page: ObjectPage) -> List[StoredObject]:
+    """The objects and common prefixes of a page in the order of their keys, without earlier ones."""
+    entries = page.objects + [StoredObject(prefix, 0, None) for prefix in page.prefixes]
+    return sorted((entry for entry in entries if entry.key > marker), key=lambda entry: entry.key)
+
+
+def check_order(doing: str, marker: str, entries: Sequence[StoredObject]) -> None:
+    """Raises `Unreachable` if the keys do not ascend from the marker."""
+    for entry in entries:
+        if entry.key <= marker:
+            raise Unreachable(f"{doing}: {entry.key!r} came after {marker!r}")
+        marker = entry.key

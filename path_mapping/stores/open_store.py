@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Callable, Mapping, Optional
 
 from path_mapping.errors import CredentialsMissing
-from path_mapping.stores.store import FileStore, Store
+from path_mapping.stores.signer import warned
+from path_mapping.stores.store import Store
 from path_mapping.stores.units import UnitRunner
 from path_mapping.wire import (
     KEY_VARIABLES,
@@ -24,7 +25,7 @@ from path_mapping.wire import (
 )
 
 if TYPE_CHECKING:
-    from path_mapping.stores.data_path import DataPaths
+    from path_mapping.stores.obs_store import DataPaths
 
 
 def open_store(
@@ -34,7 +35,7 @@ def open_store(
     stall_timeout: float = STALL_SECONDS,
     announce: Optional[Callable[[str], None]] = None,
     read_file: Callable[[Path], Credentials] = read_credentials,
-) -> FileStore:
+) -> Store:
     """OBS with the environment's credentials, or the directory `obs_root` in its place.
 
     The variables: OBS_ENDPOINT (else the platform's S3_ENDPOINT and S3_USE_HTTPS); OBS_ACCESS_KEY_ID,
@@ -63,31 +64,36 @@ def open_store(
             wanted.update({name: environ.get(name) for name in KEY_VARIABLES})
         missing = ", ".join(name for name, value in wanted.items() if not value)
         raise CredentialsMissing(f"the path mapping needs OBS, but the environment does not have {missing}")
-    access = Access(endpoint, keys, environ.get("SSL_CERT_FILE"), stall_timeout)
+    proxy = proxy_for(address_of(endpoint), environ)
+    access = Access(endpoint, keys, environ.get("SSL_CERT_FILE"), stall_timeout, proxy=proxy)
     patience = 0.0
     if renew is None and file:
         renew, patience = partial(read_file, Path(file)), patience_of(environ)
-    proxy = proxy_for(address_of(endpoint), environ)
-    from path_mapping.stores.obs_store import ObsStore  # imports the SDK: slow
-
-    if announce is None:
-        return ObsStore(access, renew, proxy, patience)
-    return ObsStore(access, renew, proxy, patience, announce)
+    return open_store_of(access, renew, patience, announce or warned)
 
 
-def open_data_paths(access: Access) -> DataPaths:
-    """What runs units by signed HTTP requests to OBS, for each thread of this process.
+def open_store_of(
+    access: Access,
+    renew: Optional[Callable[[], Credentials]],
+    patience: float,
+    announce: Callable[[str], None],
+) -> Store:
+    """OBS, reached as `access` says; for the others see `Signer`."""
+    from path_mapping.stores.obs_store import ObsStore  # slow to import
 
-    Raises:
-        CredentialsMissing: the endpoint or the CA bundle is unusable.
-    """
-    from path_mapping.stores.data_path import DataPaths  # imports the SDK: slow
+    return ObsStore(access, renew, patience, announce)
 
-    return DataPaths(access)
+
+def open_data_paths(store: Store) -> DataPaths:
+    """What runs units by signed HTTP requests to OBS, for each thread of this process."""
+    from path_mapping.stores.obs_store import DataPaths, ObsStore
+
+    assert isinstance(store, ObsStore)
+    return DataPaths(store)
 
 
 def open_store_path(store: Store, cancel: threading.Event) -> UnitRunner:
     """What runs units through the store's own methods, until `cancel` is set."""
-    from path_mapping.stores.store_path import StorePath
+    from path_mapping.stores.directory_store import StorePath
 
     return StorePath(store, cancel)

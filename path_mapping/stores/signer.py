@@ -62,21 +62,20 @@ class Signer:
         self.access = access._replace(endpoint=f"{address.scheme}://{address.netloc}")
         self._moved: Dict[str, SplitResult] = {}  # by bucket: the endpoint to which a redirect led
         self._address = address
-        self._renew, self._patience, self._announce = renew, patience, announce
+        self.patience = patience
+        self._renew, self._announce = renew, announce
         self._until = 0.0  # how long new credentials are waited for, after the current ones were refused
         self.context = verifying(access.bundle) if address.scheme == "https" else None
         self._buckets: Dict[str, BucketAddress] = {}
         self._lock = threading.RLock()  # for the credentials
         self.asking = threading.Lock()  # held while the service is asked for a bucket's kind of signature
 
-    def use(self, keys: Credentials) -> None:
-        """Signs with these credentials from now on."""
-        with self._lock:
-            self.access = self.access._replace(credentials=keys)
-            self._until = 0.0
-
     def renewed(self, used: Credentials, pause: Optional[Pause] = None) -> bool:
-        """See `SignedAccess.renewed`. The time of the wait is that of all threads together."""
+        """True if there are other credentials than `used`, with which a request was refused.
+
+        With `pause` they may be late: then this waits, or until `pause` returns True. The time of the wait is
+        that of all threads together.
+        """
         while True:
             with self._lock:  # several threads are refused at the same time
                 problem = self._look(used)
@@ -84,10 +83,10 @@ class Signer:
                     return True
                 if pause is None or self._renew is None:
                     return False
-                if not self._until and self._patience:
+                if not self._until and self.patience:
                     said = f" ({problem})" if problem else ""
-                    self._announce(EXPIRED.format(self._patience, said))
-                self._until = self._until or time.monotonic() + self._patience
+                    self._announce(EXPIRED.format(self.patience, said))
+                self._until = self._until or time.monotonic() + self.patience
                 left = self._until - time.monotonic()
             if left <= 0 or pause(min(LOOK_SECONDS, left)):
                 return False
@@ -101,7 +100,8 @@ class Signer:
         except CredentialsMissing as error:  # it is being replaced
             return str(error)
         if newest != used:
-            self.use(newest)
+            self.access = self.access._replace(credentials=newest)
+            self._until = 0.0
         return ""
 
     def with_newest(self, attempt: Callable[[], Result]) -> Result:
@@ -122,7 +122,7 @@ class Signer:
         try:
             return attempt()
         except Expired as error:
-            if self._patience:
+            if self.patience:
                 error.wait = partial(self.renewed, used)
             raise
 

@@ -1,24 +1,44 @@
 """What a transfer and `path_mapping.file` need of a place that holds objects.
 
-Abstract classes rather than protocols: Python 3.7, which training code may run on, has no `typing.Protocol`.
+An abstract class rather than a protocol: Python 3.7, which training code may run on, has no
+`typing.Protocol`.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from pathlib import Path
 from typing import Callable, Iterator, NamedTuple, Optional, Sequence, Tuple
 
 from path_mapping.errors import StoreError
+from path_mapping.stores.signer import Signer
 from path_mapping.stores.units import MultipartUpload
-from path_mapping.wire import Access, Credentials, ObjectState, Pause, StoredObject
+from path_mapping.wire import ObjectState, StoredObject
 
 MOST_DELETED = 1000  # objects by one request (API reference, "Batch Deleting Objects")
 
 
+class UnfinishedUpload(NamedTuple):
+    """A multipart upload in a bucket, by whomever: `began` is in seconds since the epoch, 0 if unknown."""
+
+    key: str
+    upload: str
+    began: float
+
+
 class Store(ABC):
-    """Holds objects. Its methods raise `StoreError` and nothing else of their own."""
+    """Holds objects. Its methods raise `StoreError` and nothing else of their own.
+
+    With a `signer`, its objects can be reached by signed HTTP requests, which other processes can make, too.
+    Files of `multipart_from` bytes or more are uploaded in parts of `part` bytes; without multipart uploads
+    that is infinite, and nothing is ever unfinished.
+    """
+
+    signer: Optional[Signer] = None
+    multipart_from: float = math.inf
+    part: int = 0
 
     @abstractmethod
     def list(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
@@ -30,6 +50,20 @@ class Store(ABC):
         """
 
     @abstractmethod
+    def level(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
+        """Yields the entries directly below the prefix, which is empty or ends with `/`.
+
+        A directory is a `StoredObject` whose key ends with `/`; the marker of the prefix itself is left out.
+
+        Raises:
+            NotFound: there is no such bucket.
+        """
+
+    @abstractmethod
+    def find(self, bucket: str, key: str) -> Optional[ObjectState]:
+        """The object's state; None if it does not exist."""
+
+    @abstractmethod
     def read(self, bucket: str, key: str) -> Iterator[bytes]:
         """Yields the object's bytes in pieces; closing the iterator ends the request.
 
@@ -38,48 +72,6 @@ class Store(ABC):
         Raises:
             NotFound: there is no such object.
             Unreachable: after the last piece at the latest, the bytes are not those that were stored.
-        """
-
-    @abstractmethod
-    def write(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> str:
-        """Stores a local file, completely or not at all; `md5` (hex) is that of its content.
-
-        Returns the ETag of the object as listings have it; it is empty if that is not known.
-        `sent` is called with the number of bytes of each piece sent, and may raise to abort.
-
-        Raises:
-            Unreachable: the content that arrived is not the one that was sent.
-        """
-
-    def place(self, bucket: str, key: str) -> str:
-        """Where this store keeps the object on this machine; empty if it is not here."""
-        return ""
-
-    def region(self, bucket: str) -> str:
-        """The region of a bucket; empty if the store has none.
-
-        Raises:
-            NotFound: there is no such bucket.
-            Refused: it is somebody else's, or its region must not be asked for.
-        """
-        return ""
-
-
-class FileStore(Store):
-    """A store on which single objects can be looked up, read in part, copied and deleted."""
-
-    @abstractmethod
-    def find(self, bucket: str, key: str) -> Optional[ObjectState]:
-        """The object's state; None if it does not exist."""
-
-    @abstractmethod
-    def level(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
-        """Yields the entries directly below the prefix, which is empty or ends with `/`.
-
-        A directory is a `StoredObject` whose key ends with `/`; the marker of the prefix itself is left out.
-
-        Raises:
-            NotFound: there is no such bucket.
         """
 
     @abstractmethod
@@ -95,8 +87,21 @@ class FileStore(Store):
         """
 
     @abstractmethod
-    def write_bytes(self, bucket: str, key: str, content: bytes) -> None:
+    def write(self, bucket: str, key: str, source: Path, md5: str, sent: Callable[[int], None]) -> str:
+        """Stores a local file, completely or not at all; `md5` (hex) is that of its content.
+
+        Returns the ETag of the object as listings have it; it is empty if that is not known.
+        `sent` is called with the number of bytes of each piece sent, and may raise to abort.
+
+        Raises:
+            Unreachable: the content that arrived is not the one that was sent.
+        """
+
+    @abstractmethod
+    def write_bytes(self, bucket: str, key: str, content: bytes) -> str:
         """Stores a small object, completely or not at all; needs no space on a disk here.
+
+        Returns what `write` returns.
 
         Raises:
             Unreachable: the content that arrived is not the one that was sent.
@@ -124,43 +129,27 @@ class FileStore(Store):
         for key in keys:
             self.delete(bucket, key)
 
+    def place(self, bucket: str, key: str) -> str:
+        """Where this store keeps the object on this machine; empty if it is not here."""
+        return ""
 
-class UnfinishedUpload(NamedTuple):
-    """A multipart upload in a bucket, by whomever: `began` is in seconds since the epoch, 0 if unknown."""
+    def region(self, bucket: str) -> str:
+        """The region of a bucket; empty if the store has none.
 
-    key: str
-    upload: str
-    began: float
+        Raises:
+            NotFound: there is no such bucket.
+            Refused: it is somebody else's, or its region must not be asked for.
+        """
+        return ""
 
-
-class MultipartStore(ABC):
-    """A store with multipart uploads, which no listing of objects shows.
-
-    Files of `multipart_from` bytes or more should be uploaded in parts of `part` bytes.
-    """
-
-    multipart_from: int
-    part: int
-
-    @abstractmethod
     def begin_parts(self, bucket: str, key: str, left: Tuple[str, ...] = ()) -> MultipartUpload:
         """Begins a multipart upload, or resumes one; those of anybody else are not touched.
 
         `left` are the ids of our own earlier uploads of this key, the oldest first. The last one is resumed,
         unless it has gone; the others are aborted.
         """
+        raise NotImplementedError
 
-    @abstractmethod
-    def put_part(
-        self, bucket: str, key: str, upload: str, number: int,
-        source: Path, offset: int, size: int, sent: Callable[[int], None],
-    ) -> str:  # fmt: skip
-        """Uploads a range of a local file as a part, whose MD5 the store verifies; returns its ETag.
-
-        `sent` is as for `Store.write`.
-        """
-
-    @abstractmethod
     def end_parts(
         self, bucket: str, key: str, upload: str, etags: Tuple[str, ...], size: int, compared: bool = True
     ) -> Optional[str]:
@@ -172,6 +161,15 @@ class MultipartStore(ABC):
         Raises:
             StoreError: the upload may still be completed, or the store refused.
         """
+        raise NotImplementedError
+
+    def abort_parts(self, bucket: str, key: str, upload: str) -> None:
+        """Aborts a multipart upload, which deletes its parts; it need not exist."""
+        raise NotImplementedError
+
+    def unfinished(self, bucket: str, prefix: str) -> Iterator[UnfinishedUpload]:
+        """Yields the multipart uploads, of anybody, whose keys begin with the prefix."""
+        return iter(())
 
     def try_write(self, bucket: str, key: str) -> None:
         """Asks for what a write of this key needs, and leaves nothing behind.
@@ -183,26 +181,3 @@ class MultipartStore(ABC):
         begun = self.begin_parts(bucket, key)
         with suppress(StoreError):  # not permitted: it has no parts that would cost anything
             self.abort_parts(bucket, key, begun.upload)
-
-    @abstractmethod
-    def abort_parts(self, bucket: str, key: str, upload: str) -> None:
-        """Aborts a multipart upload, which deletes its parts; it need not exist."""
-
-    @abstractmethod
-    def unfinished(self, bucket: str, prefix: str) -> Iterator[UnfinishedUpload]:
-        """Yields the multipart uploads, of anybody, whose keys begin with the prefix."""
-
-
-class SignedAccess(ABC):
-    """A store whose objects can also be reached by signed HTTP requests, which other processes can make."""
-
-    @abstractmethod
-    def access(self) -> Optional[Access]:
-        """What such requests need; None if they must go through the store, as behind a proxy."""
-
-    @abstractmethod
-    def renewed(self, used: Credentials, pause: Optional[Pause] = None) -> bool:
-        """True if there are other credentials than `used`, with which a request was refused.
-
-        With `pause` they may be late: then this waits for a bounded time, or until `pause` returns True.
-        """

@@ -133,22 +133,6 @@ class FetchedRange(NamedTuple):
     kept: bool
 
 
-RIGHT, WRONG, UNSURE, UNKNOWN = "right", "wrong", "unsure", "unknown"
-
-
-class ContentMatch(NamedTuple):
-    """How the content of a file compares with the checksum of its object.
-
-    `verdict` is RIGHT, WRONG, UNKNOWN if the object has no checksum that can be compared, or UNSURE: none of
-    the usual part sizes gives the ETag of this multipart object, so the content is wrong, or the part size is
-    another one. `crc` is the file's CRC-64 if it is UNSURE, `why` the difference.
-    """
-
-    verdict: str
-    crc: int = 0
-    why: str = ""
-
-
 class StoredContent(NamedTuple):
     """The answer to a body that was sent: its ETag, and whether the content was compared by a checksum."""
 

@@ -19,9 +19,9 @@ from path_mapping.transfer.left_uploads import (
     ABORT as ABORT,
     LeftUpload as LeftUpload,
     abort_uploads as abort_uploads,
+    check_outputs as check_outputs,
     left_uploads as left_uploads,
 )
-from path_mapping.transfer.outputs_check import check_outputs as check_outputs
 from path_mapping.transfer.periodic import (
     be_nice as be_nice,
     open_for_writing as open_for_writing,
@@ -35,4 +35,8 @@ from path_mapping.transfer.transfer import (
     listing as listing,
     upload as upload,
 )
-from path_mapping.workers import RetryPolicy as RetryPolicy, Trouble as Trouble
+from path_mapping.workers import (
+    RetriedStore as RetriedStore,
+    RetryPolicy as RetryPolicy,
+    Trouble as Trouble,
+)

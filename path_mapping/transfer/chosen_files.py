@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from pathlib import Path
 from typing import Callable, Iterable, List, NamedTuple
 
 from path_mapping.mapping import ObsUrl, Route
 from path_mapping.planning import Copy
-from path_mapping.stores import FileStore, MultipartStore, ObjectState, SignedAccess
-from path_mapping.transfer.download_jobs import LargeDownload, SmallDownload
+from path_mapping.stores import ObjectState, Store
+from path_mapping.transfer.download_jobs import LargeDownload, SmallDownload, ranges_of
 from path_mapping.transfer.jobs import Job, LargeUpload, SmallUpload
 from path_mapping.transfer.left_uploads import abort_left, unfinished_uploads
-from path_mapping.transfer.moving import StoreAccess, Work, move_files
-from path_mapping.transfer.parts import RANGES_FROM
+from path_mapping.transfer.moving import Work, move_files
 from path_mapping.transfer.progress import Progress
-from path_mapping.workers import RetryPolicy, Troubled, untold
+from path_mapping.workers import RetriedStore, RetryPolicy, Troubled, ignore_retry
 
 
 class FailedCopy(NamedTuple):
@@ -40,26 +38,25 @@ def ignored(progress: Progress) -> None:
 
 def fetch_files(
     copies: Iterable[Copy],
-    store: FileStore,
+    store: Store,
     cancel: threading.Event,
     progress: Callable[[Progress], None] = ignored,
     patience: RetryPolicy = RetryPolicy(),  # noqa: B008 -- a frozen value
-    troubled: Troubled = untold,
+    troubled: Troubled = ignore_retry,
 ) -> Moved:
     """Downloads objects, each completely or not at all. Raises `Cancelled` and `WorkersLost`."""
-    via = StoreAccess(store, patience, troubled)
-    ranges_from = RANGES_FROM if via.access is not None else sys.maxsize
+    ranges_from = ranges_of(store)
 
     def job(copy: Copy, number: Callable[[], int]) -> Job:
         kind = LargeDownload if copy.size > ranges_from else SmallDownload
         return kind(copy, number, lambda by_length: None)
 
-    return _moved(list(copies), job, via, cancel, progress)
+    return _moved(list(copies), job, RetriedStore(store, cancel, patience, troubled), progress)
 
 
 def send_files(
     copies: Iterable[Copy],
-    store: FileStore,
+    store: Store,
     way: Route,
     base: Path,
     cancel: threading.Event,
@@ -68,44 +65,42 @@ def send_files(
     settled: bool = False,
     progress: Callable[[Progress], None] = ignored,
     patience: RetryPolicy = RetryPolicy(),  # noqa: B008 -- a frozen value
-    troubled: Troubled = untold,
+    troubled: Troubled = ignore_retry,
 ) -> Moved:
     """Uploads files, each completely or not at all. Raises `Cancelled` and `WorkersLost`.
 
     Multipart uploads are noted beside the local path of `way`, relative to `base`: the next upload of the
     same key resumes what a killed one has left. `checked` and `settled` are those of `LargeUpload`.
     """
-    via = StoreAccess(store, patience, troubled)
 
     def job(copy: Copy, number: Callable[[], int]) -> Job:
-        if isinstance(store, MultipartStore) and copy.size >= store.multipart_from:
+        if copy.size >= store.multipart_from:
             return LargeUpload(copy, number, store.part, checked, settled, uploads, lambda by_length: None)
         return SmallUpload(copy, number, checked, settled, lambda by_length: None)
 
     with unfinished_uploads([way], base) as (uploads,):
-        return _moved(list(copies), job, via, cancel, progress)
+        return _moved(list(copies), job, RetriedStore(store, cancel, patience, troubled), progress)
 
 
-def abort_unfinished(store: FileStore, way: Route, base: Path, cancel: threading.Event) -> List[str]:
+def abort_unfinished(store: Store, way: Route, base: Path, cancel: threading.Event) -> List[str]:
     """Aborts the multipart uploads that killed runs of `send_files` have left; returns a notice for each."""
     with unfinished_uploads([way], base) as uploads:
-        return list(abort_left(uploads, store, cancel))
+        return list(abort_left(uploads, RetriedStore(store, cancel)))
 
 
-def download_file(store: FileStore, bucket: str, key: str, found: ObjectState, local: Path) -> None:
+def download_file(store: Store, bucket: str, key: str, found: ObjectState, local: Path) -> None:
     """Downloads an object, completely or not at all.
 
     Raises:
         StoreError: it failed, also after retries.
         OSError: the disk failed.
     """
-    by_requests = isinstance(store, SignedAccess) and store.access() is not None
-    etag = found.version if by_requests else ""
+    etag = found.version if store.signer is not None else ""
     copy = Copy(os.fspath(local), os.fspath(local.parent), bucket, key, found.size, etag)
     _raise_failure(fetch_files([copy], store, threading.Event()))
 
 
-def upload_file(store: FileStore, local: Path, bucket: str, key: str) -> None:
+def upload_file(store: Store, local: Path, bucket: str, key: str) -> None:
     """Uploads a file, completely or not at all. Raises what `download_file` raises."""
     status, parent = os.stat(local), os.fspath(local.parent)
     copy = Copy(os.fspath(local), parent, bucket, key, status.st_size, mtime_ns=status.st_mtime_ns)
@@ -121,8 +116,7 @@ def _raise_failure(moved: Moved) -> None:
 def _moved(
     copies: List[Copy],
     job: Callable[[Copy, Callable[[], int]], Job],
-    via: StoreAccess,
-    cancel: threading.Event,
+    to: RetriedStore,
     progress: Callable[[Progress], None],
 ) -> Moved:
     found = Moved([], [])
@@ -135,5 +129,5 @@ def _moved(
         lambda copy, error: found.failed.append(FailedCopy(copy, error)),
     )
     if copies:
-        move_files(work, via, cancel, progress)
+        move_files(work, to, progress)
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from contextlib import suppress
 from typing import Any, Dict, Iterable, Iterator, List, Sequence, Tuple
@@ -28,10 +29,11 @@ from path_mapping.stores import (
     FetchedRange,
     GetFile,
     GetRange,
+    Store,
     Unit,
 )
 from path_mapping.transfer.jobs import ByLength, Job, Number
-from path_mapping.transfer.parts import RANGE, identity, part_size, spans
+from path_mapping.transfer.parts import RANGE, RANGES_FROM, identity, part_size, spans
 
 MOST_READINGS = {WRONG: 2, UNSURE: 3}
 MOST_FILES = 3  # unfinished ones that other processes may take from a large download
@@ -80,6 +82,11 @@ class SmallDownload(Job):
             return self.begin()
         self._by_length(self.copy)
         return ()
+
+
+def ranges_of(store: Store) -> float:
+    """The size in bytes from which on objects of the store are downloaded in ranges."""
+    return RANGES_FROM if store.signer is not None else math.inf
 
 
 def temporary_of(copy: Copy) -> str:

@@ -1,4 +1,4 @@
-"""The multipart uploads that earlier, killed runs of an output left, and those of anybody else."""
+"""What is known of an output's target: may it be written, and which multipart uploads are unfinished."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from path_mapping.errors import Refused, StoreError
 from path_mapping.localfs import printable
 from path_mapping.mapping import Route
 from path_mapping.planning import BegunUploads, noted_uploads
-from path_mapping.stores import MultipartStore, Store, UnfinishedUpload
-from path_mapping.workers import RetryPolicy, retrying
+from path_mapping.stores import Store, UnfinishedUpload
+from path_mapping.workers import RetriedStore, RetryPolicy, retrying
 
 ABORT, KEEP = "abort", "keep"
+LONGEST_LOOK = 60.0  # seconds without an answer: the training must not wait for longer
 
 
 @contextmanager
@@ -33,15 +34,13 @@ def unfinished_uploads(routes: Sequence[Route], base: Path) -> Iterator[List[Beg
             uploads.close()
 
 
-def abort_left(uploads: Sequence[BegunUploads], store: Store, cancel: threading.Event) -> Iterator[str]:
+def abort_left(uploads: Sequence[BegunUploads], store: RetriedStore) -> Iterator[str]:
     """Aborts what earlier runs left and no file of this one needed; yields a notice for each."""
-    if not isinstance(store, MultipartStore):
-        return
     for of_route in uploads:
         for one in of_route.left():
             url = f"obs://{one.bucket}/{printable(one.key)}"
             try:
-                retrying(partial(store.abort_parts, *one), cancel)
+                store.abort_parts(*one)
             except StoreError as error:
                 yield f"the unfinished upload of {url} by an earlier run could not be aborted: {error}"
                 continue
@@ -77,8 +76,6 @@ def left_uploads(
     Raises:
         StoreError: they cannot be listed.
     """
-    if not isinstance(store, MultipartStore):
-        return
     noted = noted_uploads(route.path(base), f"upload {route.remote}")
     own = {one.upload: one for one in noted.left}
     now, bucket, key = time.time(), route.remote.bucket, route.remote.key
@@ -116,8 +113,7 @@ def abort_uploads(
     One that another run of this output has taken over meanwhile is kept. What is noted here and has gone is
     forgotten.
     """
-    if not isinstance(store, MultipartStore):
-        return
+    to = RetriedStore(store, cancel, patience)
     with unfinished_uploads([route], base) as (uploads,):
         taken = {one.upload for one in uploads.left()}
         for one in wanted:
@@ -125,8 +121,7 @@ def abort_uploads(
                 yield one._replace(action=KEEP), None
                 continue
             try:
-                abort = partial(store.abort_parts, route.remote.bucket, one.key, one.upload)
-                retrying(abort, cancel, patience)
+                to.abort_parts(route.remote.bucket, one.key, one.upload)
             except StoreError as error:
                 yield one, error
                 continue
@@ -134,3 +129,37 @@ def abort_uploads(
             yield one, None
         for gone in taken - {one.upload for one in wanted}:
             uploads.ended(gone)
+
+
+def check_outputs(routes: Sequence[Route], store: Store, cancel: threading.Event, seconds: float) -> None:
+    """Lists the target of each output, and tries to write there; no object is made or changed.
+
+    A refused listing is no error if the write is permitted: all files are uploaded then. A directory in the
+    place of OBS is not checked. A failing request is retried for `seconds`, but for a minute at most.
+
+    Raises:
+        NotFound: there is no such bucket.
+        Refused: the credentials are wrong, or do not permit to write.
+        Unreachable: OBS does not answer.
+        Cancelled: `cancel` is set.
+    """
+    if store.signer is None:
+        return
+    to = RetriedStore(store, cancel, RetryPolicy(min(seconds, LONGEST_LOOK)))
+    for bucket, key in dict.fromkeys((route.remote.bucket, route.remote.key) for route in routes):
+        refused: List[Refused] = []
+        try:
+            next(to.list(bucket, key), None)
+        except Refused as error:
+            refused.append(error)
+        below = f"{key}.ma_boot" if not key or key.endswith("/") else f"{key}/.ma_boot"
+        for name in dict.fromkeys((below, key or below)):  # a policy may permit one file, or a directory
+            if name.endswith("/"):
+                continue
+            try:
+                to.retrying(partial(store.try_write, bucket, name))
+                break
+            except Refused as error:
+                refused.append(error)
+        else:
+            raise refused[0]

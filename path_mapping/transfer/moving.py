@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import itertools
 import os
-import threading
 import time
 from contextlib import contextmanager
 from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from path_mapping.planning import Copy
-from path_mapping.stores import Credentials, SignedAccess, Store
 from path_mapping.transfer.jobs import Job
 from path_mapping.transfer.parts import DOWN_ABREAST, MIB, RANGE, PoolSize, is_small, pool_size
 from path_mapping.transfer.progress import Progress, Tally
 from path_mapping.transfer.scheduler import Scheduler
-from path_mapping.workers import Pool, RetryPolicy, Troubled, start_pool, start_store_thread, untold
+from path_mapping.workers import RetriedStore, start_pool
 
 PROBES = 2  # small files that go first, one by one: the time of the second is the round trip time
 PROBED = 500  # files among which the smallest are searched
@@ -36,43 +34,15 @@ class Work(NamedTuple):
     down: bool = False
 
 
-class StoreAccess:
-    """How a transfer reaches the store: by signed requests with `access`; if that is None, by its methods.
-
-    `patience` is for its requests, and `troubled` is called when one is retried.
-    """
-
-    def __init__(
-        self,
-        store: Store,
-        patience: RetryPolicy = RetryPolicy(),  # noqa: B008 -- a frozen value
-        troubled: Troubled = untold,
-    ) -> None:
-        self.store = store
-        self.patience, self.troubled = patience, troubled
-        self.access = store.access() if isinstance(store, SignedAccess) else None
-
-    def renewed(self, pause: Optional[Callable[[float], bool]]) -> Optional[Credentials]:
-        """Newer credentials than those of `access`, see `SignedAccess.renewed`; None if there are none."""
-        if self.access is None or not isinstance(self.store, SignedAccess):
-            return None
-        if not self.store.renewed(self.access.credentials, pause):
-            return None
-        self.access = self.store.access()
-        return None if self.access is None else self.access.credentials
-
-
-def move_files(
-    work: Work, via: StoreAccess, cancel: threading.Event, progress: Callable[[Progress], None]
-) -> Tuple[int, int]:
+def move_files(work: Work, to: RetriedStore, progress: Callable[[Progress], None]) -> Tuple[int, int]:
     """Moves all files; returns the number of complete files, and of retried requests.
 
     Raises:
-        Cancelled: soon after `cancel` is set.
+        Cancelled: soon after `cancel` of the store is set.
         WorkersLost: all worker processes died.
     """
     pieces = work.files + work.size // RANGE
-    tally = Tally(work.files, work.size, progress, cancel)
+    tally = Tally(work.files, work.size, progress, to.cancel)
     tally.report()
     number = itertools.count().__next__
     whole = retries = 0
@@ -81,11 +51,11 @@ def move_files(
     @contextmanager
     def scheduler(size: PoolSize) -> Iterator[Scheduler]:
         nonlocal whole, retries
-        pool = _started(via, size, cancel, tally)
+        pool = start_pool(to, size.processes, size.threads, size.ahead, tally.moved)
         running: Optional[Scheduler] = None
         try:
             running = Scheduler(
-                pool, tally, cancel, work.done, work.failed, via.renewed, size.processes > 0,
+                pool, tally, to.cancel, work.done, work.failed, size.processes > 0,
                 DOWN_ABREAST if work.down else 1,
             )  # fmt: skip
             yield running
@@ -99,7 +69,7 @@ def move_files(
         return (work.job_of(copy, number) for copy in copies)
 
     copies, left = work.copies, work.files
-    if via.access is not None and not is_small(pieces, work.size):
+    if to.store.signer is not None and not is_small(pieces, work.size):
         near = list(itertools.islice(copies, PROBED))
         probes = _smallest(near)
         copies = itertools.chain((copy for copy in near if copy not in probes), copies)
@@ -114,14 +84,6 @@ def move_files(
         with scheduler(size) as all_of_them:
             all_of_them.run(jobs(copies), left)
     return whole, retries
-
-
-def _started(via: StoreAccess, size: PoolSize, cancel: threading.Event, tally: Tally) -> Pool:
-    if via.access is None:
-        return start_store_thread(via.store, cancel, tally.moved, via.patience, via.troubled)
-    return start_pool(
-        via.access, size.processes, size.threads, size.ahead, tally.moved, via.patience, via.troubled
-    )
 
 
 def _smallest(copies: Sequence[Copy]) -> List[Copy]:

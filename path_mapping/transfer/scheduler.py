@@ -7,9 +7,9 @@ from collections import deque
 from operator import length_hint
 from typing import Callable, Deque, Dict, Iterable, Iterator, Optional, Set, Tuple
 
-from path_mapping.errors import Cancelled, Expired, PathMappingError, Refused
+from path_mapping.errors import Cancelled, PathMappingError
 from path_mapping.planning import Copy
-from path_mapping.stores import Credentials, Unit, bytes_of
+from path_mapping.stores import Unit, bytes_of
 from path_mapping.transfer.jobs import Job
 from path_mapping.transfer.parts import BATCH_BYTES, batch_limit
 from path_mapping.transfer.progress import Tally
@@ -35,10 +35,9 @@ class Scheduler:
     """The jobs of one transfer on one pool.
 
     Units are taken from so many files `abreast`, in turn. `done` is called with each file that is complete,
-    `failed` with each that is not. `renewed` returns new credentials, or None; given what sleeps, it waits
-    for them. `count_outcomes` counts the bytes of a unit when it ends, for pools that do not report them
-    earlier. Afterwards `whole` is the number of complete
-    files, `retries` that of retried requests.
+    `failed` with each that is not. `count_outcomes` counts the bytes of a unit when it ends, for pools that
+    do not report them earlier. Afterwards `whole` is the number of complete files, `retries` that of retried
+    requests.
     """
 
     def __init__(
@@ -48,19 +47,17 @@ class Scheduler:
         cancel: threading.Event,
         done: Callable[[Copy], None],
         failed: Callable[[Copy, Exception], None],
-        renewed: Callable[[Optional[Callable[[float], bool]]], Optional[Credentials]],
         count_outcomes: bool,
         abreast: int,
     ) -> None:
         self._pool, self._tally, self._cancel = pool, tally, cancel
-        self._done, self._failed, self._renewed = done, failed, renewed
+        self._done, self._failed = done, failed
         self._count_outcomes, self._abreast = count_outcomes, abreast
         self.whole = self.retries = 0
         self._running: Set[RunningJob] = set()
         self._ready: Deque[Tuple[RunningJob, Iterator[Unit]]] = deque()
-        self._known: Dict[int, Tuple[RunningJob, Unit, int]] = {}  # by unit: its job, itself, its epoch
+        self._known: Dict[int, Tuple[RunningJob, Unit]] = {}  # by unit: its job, and itself
         self._ends: Set[int] = set()  # the last unit of each batch in progress
-        self._epoch = 0  # of the credentials
 
     def run(self, jobs: Iterable[Job], left: int) -> None:
         """Runs all jobs; `left` is their number.
@@ -128,7 +125,7 @@ class Scheduler:
     def _handed_out(self, running: RunningJob, unit: Unit) -> Unit:
         running.outstanding += 1
         running.numbers.add(unit.number)
-        self._known[unit.number] = (running, unit, self._epoch)
+        self._known[unit.number] = (running, unit)
         self._tally.begin(unit.number, running.account)
         return unit
 
@@ -142,22 +139,16 @@ class Scheduler:
         if wanted == ():
             self._settle(running)
         else:
-            self._queue(running, iter(wanted))
-
-    def _queue(self, running: RunningJob, units: Iterator[Unit]) -> None:
-        running.waiting += 1
-        self._ready.append((running, units))
+            running.waiting += 1
+            self._ready.append((running, iter(wanted)))
 
     def _take(self, outcome: Outcome) -> None:
         """Gives an outcome to its job."""
-        running, unit, epoch = self._known.pop(outcome.number)
+        running, unit = self._known.pop(outcome.number)
         self.retries += outcome.retries
         running.outstanding -= 1
         error = outcome.error
         if self._cancel.is_set():
-            return
-        if isinstance(error, Refused) and self._renew(epoch, isinstance(error, Expired)):
-            self._queue(running, iter((unit,)))
             return
         if error is not None:
             if not isinstance(error, (PathMappingError, OSError)):
@@ -173,16 +164,6 @@ class Scheduler:
             self._settle(running)
         else:
             self._ask(running, lambda: running.job.proceed(unit, outcome.value))
-
-    def _renew(self, epoch: int, expired: bool) -> bool:
-        """True if there are newer credentials than those of that epoch; waits for them if they `expired`."""
-        if epoch == self._epoch:
-            keys = self._renewed(self._cancel.wait if expired else None)
-            if keys is None:
-                return False
-            self._pool.use(keys)
-            self._epoch += 1
-        return True
 
     def _settle(self, running: RunningJob) -> None:
         """Ends a job that has no unit left, neither handed out nor waiting."""

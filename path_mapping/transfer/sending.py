@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import threading
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Set
 
 from path_mapping.errors import Corrupted, Failure
 from path_mapping.localfs import CHANGED_ATTEMPTS, FileChanged, shown
 from path_mapping.planning import Copy, PreparedTransfer
-from path_mapping.transfer.moving import StoreAccess, Work, move_files
+from path_mapping.transfer.moving import Work, move_files
 from path_mapping.transfer.progress import Progress
+from path_mapping.workers import RetriedStore
 
 
 class Sending:
@@ -32,16 +32,14 @@ class Sending:
         self._others: Dict[str, Copy] = {}  # sent in another state than that in which they were listed
         self._unsent: Set[str] = set()
 
-    def run(
-        self, work: Work, via: StoreAccess, cancel: threading.Event, progress: Callable[[Progress], None]
-    ) -> int:
+    def run(self, work: Work, to: RetriedStore, progress: Callable[[Progress], None]) -> int:
         """Sends the files, and those again that have changed meanwhile; returns the number of retries.
 
         Raises what `move_files` raises.
         """
         retries = 0
         for attempt in range(1, CHANGED_ATTEMPTS + 1):
-            retries += move_files(work, via, cancel, progress)[1]
+            retries += move_files(work, to, progress)[1]
             changed = [] if self._settled else list(self._changed())
             if not changed:
                 break

@@ -3,33 +3,14 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 from contextlib import ExitStack, closing, contextmanager, suppress
-from functools import partial
-from itertools import chain, islice
 from pathlib import Path
 from typing import Callable, Iterator, List, NamedTuple, Sequence, Set, Tuple
 
-from path_mapping.errors import (
-    Cancelled,
-    Expired,
-    Failure,
-    NotFound,
-    StoreError,
-    TransferFailed,
-    Unreachable,
-    UnsafeTarget,
-)
-from path_mapping.localfs import (
-    contained,
-    leftovers,
-    make_directories,
-    new_md5,
-    printable,
-    shown,
-)
+from path_mapping.errors import Failure, StoreError, TransferFailed, UnsafeTarget
+from path_mapping.localfs import contained, leftovers, make_directories, printable, shown
 from path_mapping.mapping import Route, Shard
 from path_mapping.planning import (
     Copy,
@@ -39,15 +20,20 @@ from path_mapping.planning import (
     prepare_uploads,
     unquoted,
 )
-from path_mapping.stores import FileStore, MultipartStore, Store, StoredObject
-from path_mapping.transfer.download_jobs import LargeDownload, SmallDownload, journal_of, temporary_of
+from path_mapping.stores import Store, StoredObject
+from path_mapping.transfer.download_jobs import (
+    LargeDownload,
+    SmallDownload,
+    journal_of,
+    ranges_of,
+    temporary_of,
+)
 from path_mapping.transfer.jobs import Job, LargeUpload, SmallUpload
 from path_mapping.transfer.left_uploads import abort_left, unfinished_uploads
-from path_mapping.transfer.moving import StoreAccess, Work, move_files
-from path_mapping.transfer.parts import RANGES_FROM
+from path_mapping.transfer.moving import Work, move_files
 from path_mapping.transfer.progress import Progress
 from path_mapping.transfer.sending import Sending
-from path_mapping.workers import RetryPolicy, Troubled, retrying, untold
+from path_mapping.workers import RetriedStore, RetryPolicy, Troubled, ignore_retry
 
 
 class Transferred(NamedTuple):
@@ -80,7 +66,7 @@ def download(
     part: Shard = Shard(),  # noqa: B008 -- a frozen value
     recorded: bool = True,
     patience: RetryPolicy = RetryPolicy(),  # noqa: B008 -- a frozen value
-    troubled: Troubled = untold,
+    troubled: Troubled = ignore_retry,
 ) -> Transferred:
     """Downloads all inputs; files that are here already are skipped. Relative local paths start at `base`.
 
@@ -96,16 +82,11 @@ def download(
         WorkersLost: all worker processes died.
         Cancelled: soon after `cancel` is set.
     """
-    started = time.monotonic()
-    lister, check = (
-        partial(listing, store, cancel, patience=patience, troubled=troubled),
-        partial(_check, cancel),
-    )
-    with closing(prepare_downloads(routes, base, lister, part, check, recorded)) as prepared:
+    started, to = time.monotonic(), RetriedStore(store, cancel, patience, troubled)
+    with closing(prepare_downloads(routes, base, to.listing, part, to.check, recorded)) as prepared:
         failures = list(prepared.blocked)
         _change_directories(prepared, failures)
-        via = StoreAccess(store, patience, troubled)
-        ranges_from = RANGES_FROM if via.access is not None else sys.maxsize
+        ranges_from = ranges_of(store)
         by_length = 0
         uncompared: Set[Copy] = set()
 
@@ -127,7 +108,7 @@ def download(
         _sweep(own, places)
         try:
             work = Work(prepared.copies(), prepared.files, prepared.size, job, done, failed, True)
-            whole, retries = move_files(work, via, cancel, progress)
+            whole, retries = move_files(work, to, progress)
         finally:
             _sweep(own, places)  # a worker may have been killed in the middle of a file
         return _transferred(prepared, failures, whole, retries, started, by_length)
@@ -142,7 +123,7 @@ def upload(
     progress: Callable[[Progress], None],
     choice: UploadChoice = UploadChoice(),  # noqa: B008 -- a frozen value
     patience: RetryPolicy = RetryPolicy(),  # noqa: B008 -- a frozen value
-    troubled: Troubled = untold,
+    troubled: Troubled = ignore_retry,
 ) -> Transferred:
     """Uploads all outputs; files that are in OBS already are skipped. Relative local paths start at `base`.
 
@@ -154,21 +135,17 @@ def upload(
         WorkersLost: all worker processes died.
         Cancelled: soon after `cancel` is set; the next upload resumes a large file where this one stopped.
     """
-    started = time.monotonic()
-    lister, check = (
-        partial(listing, store, cancel, patience=patience, troubled=troubled),
-        partial(_check, cancel),
-    )
-    with closing(prepare_uploads(routes, base, lister, choice, check)) as prepared, ExitStack() as begun:
+    started, to = time.monotonic(), RetriedStore(store, cancel, patience, troubled)
+    with ExitStack() as stack:
+        prepared = stack.enter_context(closing(prepare_uploads(routes, base, to.listing, choice, to.check)))
         failures = list(prepared.blocked)
-        via = StoreAccess(store, patience, troubled)
-        _mark_directories(prepared, via, cancel, failures)
-        uploads = begun.enter_context(unfinished_uploads(routes, base))
+        _mark_directories(prepared, to, failures)
+        uploads = stack.enter_context(unfinished_uploads(routes, base))
 
         def job(copy: Copy, number: Callable[[], int]) -> Job:
             sending.begin(copy)
             checked, by_length = routes[copy.route].checksum, sending.by_length
-            if isinstance(store, MultipartStore) and copy.size >= store.multipart_from:
+            if copy.size >= store.multipart_from:
                 of_route = uploads[copy.route]
                 return LargeUpload(copy, number, store.part, checked, choice.settled, of_route, by_length)
             return SmallUpload(copy, number, checked, choice.settled, by_length)
@@ -176,11 +153,11 @@ def upload(
         sending = Sending(prepared, failures, choice.settled)
         copies = prepared.newest_first() if choice.hurry else prepared.copies()
         work = Work(copies, prepared.files, prepared.size, job, sending.done, sending.failed)
-        retries = sending.run(work, via, cancel, progress)
+        retries = sending.run(work, to, progress)
         if not failures:  # nothing is deleted as long as something is missing
-            _delete_objects(prepared, via, cancel, failures)
+            _delete_objects(prepared, to, failures)
         if not (choice.settled or choice.hurry):
-            for notice in abort_left(uploads, store, cancel):
+            for notice in abort_left(uploads, to):
                 prepared.notice(notice)
         done = _transferred(prepared, failures, sending.files, retries, started, len(sending.uncompared))
         return done._replace(bytes=sending.size, deferred=len(sending.deferred))
@@ -233,36 +210,23 @@ def _change_directories(prepared: PreparedTransfer, failures: List[Failure]) -> 
             prepared.forget(copy)
 
 
-def _mark_directories(
-    prepared: PreparedTransfer, via: StoreAccess, cancel: threading.Event, failures: List[Failure]
-) -> None:
+def _mark_directories(prepared: PreparedTransfer, to: RetriedStore, failures: List[Failure]) -> None:
     """Uploads a marker `name/` for each empty directory of the outputs."""
-    nothing, empty = Path(os.devnull), new_md5().hexdigest()
     for copy in prepared.directories():
-        write = partial(via.store.write, copy.bucket, copy.key, nothing, empty, lambda size: None)
         with _noting(failures, shown(copy.local), copy.url):
-            prepared.uploaded(
-                copy._replace(etag=retrying(write, cancel, via.patience, troubled=via.troubled))
-            )
+            prepared.uploaded(copy._replace(etag=to.write_bytes(copy.bucket, copy.key, b"")))
 
 
-def _delete_objects(
-    prepared: PreparedTransfer, via: StoreAccess, cancel: threading.Event, failures: List[Failure]
-) -> None:
+def _delete_objects(prepared: PreparedTransfer, to: RetriedStore, failures: List[Failure]) -> None:
     """Deletes objects that a route once uploaded and no longer has, unless somebody has changed them."""
-    store = via.store
-    if not isinstance(store, FileStore):
-        return
     for copy in prepared.deletions():
         with _noting(failures, "", copy.url):
-            found = next(listing(store, cancel, copy.bucket, copy.key), None)
-            if found is not None and found.key == copy.key:
-                if unquoted(found.etag) != copy.etag:
+            listed = next(to.listing(copy.bucket, copy.key), None)
+            if listed is not None and listed.key == copy.key:
+                if unquoted(listed.etag) != copy.etag:
                     prepared.notice(f"{printable(copy.url)} is not deleted: it has changed since its upload")
                     continue
-                retrying(
-                    partial(store.delete, copy.bucket, copy.key), cancel, via.patience, troubled=via.troubled
-                )
+                to.delete(copy.bucket, copy.key)
             prepared.forget(copy)
 
 
@@ -272,43 +236,12 @@ def listing(
     bucket: str,
     prefix: str,
     patience: RetryPolicy = RetryPolicy(),  # noqa: B008 -- a frozen value
-    troubled: Troubled = untold,
 ) -> Iterator[StoredObject]:
-    """Yields the objects whose keys begin with the prefix; none if there is no such bucket.
-
-    A listing that breaks off is resumed after the last key.
-
-    Raises:
-        StoreError: the store refused, or `patience` was over.
-        Cancelled: `cancel` is set.
-    """
-    last = ""
-
-    def begin() -> Tuple[List[StoredObject], Iterator[StoredObject]]:
-        rest = (found for found in store.list(bucket, prefix) if found.key > last)
-        return list(islice(rest, 1)), rest
-
-    while True:
-        try:
-            first, rest = retrying(begin, cancel, patience, troubled=troubled)
-        except NotFound:
-            return
-        try:
-            for found in chain(first, rest):
-                _check(cancel)
-                last = found.key
-                yield found
-            return
-        except (Unreachable, Expired):  # resumed, until `retrying` fails without a further key
-            continue
+    """See `RetriedStore.listing`."""
+    return RetriedStore(store, cancel, patience).listing(bucket, prefix)
 
 
-def _check(cancel: threading.Event) -> None:
-    if cancel.is_set():
-        raise Cancelled
-
-
-def _unfinished(prepared: PreparedTransfer, ranges_from: int) -> Tuple[Set[str], Set[Tuple[Path, Path]]]:
+def _unfinished(prepared: PreparedTransfer, ranges_from: float) -> Tuple[Set[str], Set[Tuple[Path, Path]]]:
     """The names of the temporary files that this run, or the next, resumes; and where there may be others.
 
     The latter are directories, each with the root of its route.

@@ -2,6 +2,13 @@
 
 from path_mapping.wire.access import (
     KEY_VARIABLES as KEY_VARIABLES,
+    MOST_REDIRECTS as MOST_REDIRECTS,
+    REDIRECTS as REDIRECTS,
+    STALL_SECONDS as STALL_SECONDS,
+    Access as Access,
+    Credentials as Credentials,
+    Pause as Pause,
+    Proxy as Proxy,
     address_of as address_of,
     bucket_in_path as bucket_in_path,
     credentials_of as credentials_of,
@@ -10,57 +17,46 @@ from path_mapping.wire.access import (
     patience_of as patience_of,
     proxy_for as proxy_for,
     read_credentials as read_credentials,
+    redirected as redirected,
     verifying as verifying,
 )
-from path_mapping.wire.credentials import (
-    STALL_SECONDS as STALL_SECONDS,
-    Access as Access,
-    Credentials as Credentials,
-    Pause as Pause,
+from path_mapping.wire.contents import (
+    RIGHT as RIGHT,
+    UNKNOWN as UNKNOWN,
+    UNSURE as UNSURE,
+    WRONG as WRONG,
+    ContentMatch as ContentMatch,
+    ContentSum as ContentSum,
+    Piece as Piece,
+    base64_of_md5 as base64_of_md5,
+    compared as compared,
+    etag_of_parts as etag_of_parts,
+    summed as summed,
 )
-from path_mapping.wire.found_object import ObjectState as ObjectState, StoredObject as StoredObject
 from path_mapping.wire.http_connection import (
     ConnectionFailed as ConnectionFailed,
     HttpConnection as HttpConnection,
+    OpenConnections as OpenConnections,
     Origin as Origin,
     Response as Response,
 )
-from path_mapping.wire.object_list import (
+from path_mapping.wire.objects import (
+    Checksums as Checksums,
+    ObjectState as ObjectState,
+    StoredObject as StoredObject,
+    md5_of_etag as md5_of_etag,
+    part_sizes_of as part_sizes_of,
+)
+from path_mapping.wire.responses import (
     ObjectPage as ObjectPage,
-    check_order as check_order,
+    checked_size as checked_size,
+    error_of_status as error_of_status,
+    object_state as object_state,
     parsed_completion as parsed_completion,
     parsed_page as parsed_page,
     parsed_upload as parsed_upload,
     parts_document as parts_document,
-)
-from path_mapping.wire.obs_responses import (
-    CRC64 as CRC64,
-    CRC64_HEADERS as CRC64_HEADERS,
-    ContentCheck as ContentCheck,
-    ContentSum as ContentSum,
-    base64_of_md5 as base64_of_md5,
-    checked_size as checked_size,
-    compare as compare,
-    crc64_of_content as crc64_of_content,
-    error_of_status as error_of_status,
-    etag_of_parts as etag_of_parts,
-    md5_of_content as md5_of_content,
-    md5_of_etag as md5_of_etag,
-    object_state as object_state,
-    parts_of_content as parts_of_content,
     seconds_to_wait as seconds_to_wait,
-    summed as summed,
-)
-from path_mapping.wire.open_connections import OpenConnections as OpenConnections
-from path_mapping.wire.part_digests import PartDigests as PartDigests
-from path_mapping.wire.part_sizes import (
-    likely_part_sizes as likely_part_sizes,
-    part_sizes_of as part_sizes_of,
-)
-from path_mapping.wire.redirects import (
-    MOST_REDIRECTS as MOST_REDIRECTS,
-    REDIRECTS as REDIRECTS,
-    redirected as redirected,
 )
 from path_mapping.wire.signature import (
     OBS as OBS,

@@ -1,24 +1,70 @@
-"""How to reach OBS, by the environment: endpoint, credentials, CA bundle and proxy."""
+"""How to reach OBS: endpoint, credentials, CA bundle and proxy, and where redirects lead."""
 
 from __future__ import annotations
 
 import ipaddress
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Mapping, Optional
-from urllib.parse import SplitResult, urlsplit
+from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple, Optional
+from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
 from path_mapping.errors import CredentialsMissing
-from path_mapping.wire.credentials import Credentials
 
 if TYPE_CHECKING:
     import ssl
 
+STALL_SECONDS = 60.0  # without progress, after which a request has failed
+PART = 16 << 20  # bytes
+MULTIPART_FROM = 64 << 20  # bytes, from which on a file is uploaded in parts
+
+Pause = Callable[[float], bool]  # sleeps for some seconds; True if the wait should end, like `Event.wait`
+
+REDIRECTS = frozenset((301, 302, 307, 308))
+MOST_REDIRECTS = 10  # of one request
 WAIT_VARIABLE = "OBS_CREDENTIALS_WAIT"
 WAIT_SECONDS = 60.0  # for a file of credentials that is renewed late
 LONGEST_WAIT_SECONDS = 86400
 KEY_VARIABLES = ("OBS_ACCESS_KEY_ID", "OBS_SECRET_ACCESS_KEY")
 _FIELDS = ("access", "secret", "securitytoken")
+
+
+class Credentials(NamedTuple):
+    """What requests are signed with; never shown."""
+
+    access_key: str
+    secret_key: str
+    token: Optional[str] = None
+
+    def __repr__(self) -> str:
+        return "Credentials()"
+
+
+class Proxy(NamedTuple):
+    """An HTTP proxy, through which all connections go; never shown, as it may have a password."""
+
+    host: str
+    port: int
+    user: str = ""
+    password: str = ""
+
+    def __repr__(self) -> str:
+        return "Proxy()"
+
+
+class Access(NamedTuple):
+    """Everything a process needs to make requests: the service and the credentials.
+
+    `bundle` is a file of CA certificates that replaces certifi's; `timeout` the seconds without progress
+    after which a request fails; `multipart_from` and `part` are in bytes.
+    """
+
+    endpoint: str
+    credentials: Credentials
+    bundle: Optional[str] = None
+    timeout: float = STALL_SECONDS
+    multipart_from: int = MULTIPART_FROM
+    part: int = PART
+    proxy: Optional[Proxy] = None
 
 
 def endpoint_of(environ: Mapping[str, str]) -> Optional[str]:
@@ -143,16 +189,70 @@ def is_untrusted(error: Optional[BaseException]) -> bool:
     return isinstance(error, ssl.SSLCertVerificationError)
 
 
-def proxy_for(address: SplitResult, environ: Mapping[str, str]) -> Optional[str]:
-    """The URL of the proxy for this address, by https_proxy, http_proxy and no_proxy as curl reads them."""
+def proxy_for(address: SplitResult, environ: Mapping[str, str]) -> Optional[Proxy]:
+    """The proxy for this address, by https_proxy, http_proxy and no_proxy as curl reads them.
+
+    Raises:
+        CredentialsMissing: the variable is not a URL of a proxy.
+    """
     name = f"{address.scheme}_proxy"
-    proxy = environ.get(name) or (environ.get(name.upper()) if name == "https_proxy" else None)
+    text = environ.get(name) or (environ.get(name.upper()) if name == "https_proxy" else None)
     no_proxy = {"no": environ.get("no_proxy") or environ.get("NO_PROXY") or ""}
     host = address.hostname
-    if not proxy or not host:
+    if not text or not host:
         return None
     from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]  # of typeshed
 
     if proxy_bypass_environment(f".{host}", no_proxy) or proxy_bypass_environment(host, no_proxy):
         return None
-    return proxy if "://" in proxy else f"http://{proxy}"
+    url = urlsplit(text if "://" in text else f"http://{text}")
+    try:
+        port = url.port or 80
+    except ValueError:
+        port = 0
+    if not url.hostname or not port:  # the text is not shown: it may have a password
+        raise CredentialsMissing(f"{name}: found another text, expected http://HOST:PORT")
+    return Proxy(url.hostname, port, unquote(url.username or ""), unquote(url.password or ""))
+
+
+def redirected(endpoint: SplitResult, bucket: str, key: str, location: str) -> SplitResult:
+    """The endpoint to which the header Location leads a request for an object, or for the bucket itself.
+
+    Raises:
+        ValueError: the request, which is signed with our keys, must not go there.
+    """
+    before = "" if bucket_in_path(endpoint.hostname or "") else f"{bucket}."
+    there = urlsplit(urljoin(f"{endpoint.scheme}://{before}{endpoint.netloc}/", location))
+    host, path = there.hostname or "", unquote(there.path)
+    if not bucket_in_path(host) and host.startswith(f"{bucket}."):
+        host = host[len(bucket) + 1 :]
+    elif f"{path}/".startswith(f"/{bucket}/"):
+        path = path[len(bucket) + 1 :]
+    else:
+        raise ValueError(f"it is not in the bucket {bucket}")
+    if path.lstrip("/") != key.lstrip("/"):
+        raise ValueError("it is another object")
+    shown = f"[{host}]" if ":" in host else host
+    netloc = shown if there.port is None else f"{shown}:{there.port}"
+    wanted = f"set OBS_ENDPOINT to {there.scheme}://{netloc}, if that is to be trusted"
+    if there.scheme not in ("http", "https") or (endpoint.scheme, there.scheme) == ("https", "http"):
+        raise ValueError(f"credentials do not go from {endpoint.scheme} to {there.scheme}: {wanted}")
+    if not _belongs(host, endpoint.hostname or ""):
+        raise ValueError(f"credentials for {endpoint.hostname} do not go to another domain: {wanted}")
+    return SplitResult(there.scheme, netloc, "", "", "")
+
+
+def _belongs(host: str, to: str) -> bool:
+    """Whether both are servers of one service: the same one, or below the domain of the other."""
+    return host == to or (not bucket_in_path(to) and host.endswith(f".{_domain(to)}"))
+
+
+def _domain(host: str) -> str:
+    """The domain of a service: `obs.REGION.DOMAIN` without its first two labels, `obs.DOMAIN` without one.
+
+    Never one in which anybody may have a name, such as `com.br`: it keeps another label then.
+    """
+    labels = host.split(".")
+    domain = labels[2:] if len(labels) > 3 else labels[1:] if len(labels) == 3 else labels
+    is_public = len(domain) < 2 or (len(domain) == 2 and len(domain[1]) == 2 and len(domain[0]) <= 3)
+    return ".".join(labels[1:] if is_public and len(labels) > 3 else labels if is_public else domain)

@@ -1,4 +1,4 @@
-"""A minimal HTTP/1.1 connection for bulk data: no avoidable copies, and no objects per header.
+"""Minimal HTTP/1.1 connections for bulk data: no avoidable copies, and no objects per header.
 
 Transfers of small objects are limited by the interpreter, not by the network: a GET of 16 KiB costs 0.31 ms
 of CPU with `http.client` and 0.1 ms with this. Bodies may have a Content-Length, be chunked, or end with the
@@ -7,22 +7,15 @@ connection.
 
 from __future__ import annotations
 
+import base64
 import re
 import socket
 import struct
+import threading
 import time
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Dict,
-    Iterator,
-    List,
-    NamedTuple,
-    Optional,
-    Tuple,
-    Type,
-    Union,
-)
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple, Type, Union
+
+from path_mapping.wire.access import Proxy
 
 if TYPE_CHECKING:
     import ssl
@@ -80,7 +73,12 @@ class HttpConnection:
     """
 
     def __init__(
-        self, origin: Origin, context: Optional[ssl.SSLContext], stall: float, buffer: bytearray
+        self,
+        origin: Origin,
+        context: Optional[ssl.SSLContext],
+        stall: float,
+        buffer: bytearray,
+        proxy: Optional[Proxy] = None,
     ) -> None:
         self._buffer, self._view = buffer, memoryview(buffer)
         self._start = self._end = 0
@@ -88,9 +86,11 @@ class HttpConnection:
         self._watched, self._arrived = 0.0, 0
         self._stall = stall
         try:
-            self._socket = _connected(origin, context, stall)
+            self._socket = _connected(origin, context, stall, proxy)
         except OSError as error:
-            server = f"{origin.host}:{origin.port}"
+            server = f"{origin.host}:{origin.port}" + (
+                f" by the proxy {proxy.host}:{proxy.port}" if proxy else ""
+            )
             raise ConnectionFailed(f"no connection to {server}: {_reason(error)}") from error
         self._plain = context is None
 
@@ -264,12 +264,46 @@ class HttpConnection:
         return ConnectionFailed(f"{doing}: {_reason(error)}", gone and self._responses > 0 and self._end == 0)
 
 
-def _connected(origin: Origin, context: Optional[ssl.SSLContext], stall: float) -> socket.socket:
+class OpenConnections:
+    """All connections of a process, which `shut` makes fail, whatever their threads do."""
+
+    def __init__(self) -> None:
+        self._connections: Set[HttpConnection] = set()
+        self._lock = threading.Lock()
+        self.shut_down = False
+
+    def add(self, connection: HttpConnection) -> None:
+        """Adds a new connection; after `shut` it fails at once."""
+        with self._lock:
+            self._connections.add(connection)
+            if self.shut_down:
+                connection.shut()
+
+    def drop(self, connection: HttpConnection) -> None:
+        """Closes a connection."""
+        with self._lock:
+            self._connections.discard(connection)
+        connection.close()
+
+    def shut(self) -> None:
+        """Makes every call on a connection fail, now and from now on."""
+        with self._lock:
+            self.shut_down = True
+            for connection in self._connections:
+                connection.shut()
+
+
+def _connected(
+    origin: Origin, context: Optional[ssl.SSLContext], stall: float, proxy: Optional[Proxy]
+) -> socket.socket:
+    to = (origin.host, origin.port) if proxy is None else (proxy.host, proxy.port)
     # As bytes: for a str Python loads the codec "idna", which takes longer than to connect.
-    host: Any = origin.host.encode() if origin.host.isascii() else origin.host
-    raw = socket.create_connection((host, origin.port), min(stall, LONGEST_CONNECT))
+    host: Any = to[0].encode() if to[0].isascii() else to[0]
+    raw = socket.create_connection((host, to[1]), min(stall, LONGEST_CONNECT))
     try:
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if proxy is not None:
+            _tunnel(raw, origin, proxy)
         if context is not None:  # the ssl module waits by itself, with Python's own timeout
             raw.settimeout(stall)
             # A connection that ends without TLS saying so is an error, not the end of the body.
@@ -282,6 +316,25 @@ def _connected(origin: Origin, context: Optional[ssl.SSLContext], stall: float) 
         raw.close()
         raise
     return raw
+
+
+def _tunnel(raw: socket.socket, origin: Origin, proxy: Proxy) -> None:
+    """Has the proxy connect to the server (RFC 9110, "CONNECT"). Raises `OSError` if it does not."""
+    shown = f"[{origin.host}]" if ":" in origin.host else origin.host
+    lines = [f"CONNECT {shown}:{origin.port} HTTP/1.1", f"Host: {shown}:{origin.port}"]
+    if proxy.user or proxy.password:
+        login = base64.b64encode(f"{proxy.user}:{proxy.password}".encode()).decode("ascii")
+        lines.append(f"Proxy-Authorization: Basic {login}")
+    raw.sendall(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):
+        byte = raw.recv(1)  # what follows is the server's
+        if not byte or len(head) > LONGEST_HEAD:
+            raise ConnectionError("the proxy gave no answer to CONNECT")
+        head += byte
+    status = head.split(b"\r\n", 1)[0].split(b" ", 2)[1:2]
+    if status != [b"200"]:
+        raise ConnectionError(f"the proxy refused with HTTP {b''.join(status).decode('latin-1')[:10]}")
 
 
 def _parsed(lines: List[bytes]) -> Response:

@@ -15,7 +15,7 @@ from typing import Dict, Mapping, NamedTuple
 from urllib.parse import quote
 
 from path_mapping.errors import Rejected
-from path_mapping.wire.credentials import Credentials
+from path_mapping.wire.access import Credentials
 from path_mapping.wire.http_connection import Origin
 
 SIGNED_QUERY = ("partNumber", "uploadId", "uploads")  # of those that we use, in this order

@@ -6,9 +6,12 @@ import math
 import random
 import threading
 import time
-from typing import TYPE_CHECKING, Callable, List, NamedTuple, Optional, TypeVar
+from functools import partial
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Callable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, TypeVar
 
-from path_mapping.errors import Cancelled, Corrupted, Expired, SlowDown, TargetRemoved, Unreachable
+from path_mapping.errors import Cancelled, Corrupted, Expired, NotFound, SlowDown, TargetRemoved, Unreachable
+from path_mapping.stores import MOST_DELETED, ObjectState, Store, StoredObject
 
 if TYPE_CHECKING:
     import tenacity
@@ -53,7 +56,7 @@ class Trouble(NamedTuple):
 Troubled = Callable[[Trouble], None]
 
 
-def untold(trouble: Trouble) -> None:
+def ignore_retry(trouble: Trouble) -> None:
     """The `Troubled` of those who do not want to know."""
 
 
@@ -62,7 +65,7 @@ def retrying(
     cancel: threading.Event,
     patience: RetryPolicy = RetryPolicy(),  # noqa: B008 -- a frozen value
     failed: Callable[[Unreachable], None] = lambda error: None,
-    troubled: Troubled = untold,
+    troubled: Troubled = ignore_retry,
 ) -> Result:
     """Calls `work` until it does not raise `Unreachable`, or `patience` is over.
 
@@ -137,3 +140,90 @@ def _seconds(state: tenacity.RetryCallState) -> float:
     asked = error.after if isinstance(error, SlowDown) and error.after else 0.0
     longest = min(LONGEST_WAIT, 0.3 * 2.0 ** min(state.attempt_number - 1, 10))
     return asked + random.uniform(longest / 10, longest)
+
+
+class RetriedStore:
+    """Methods of a store, which are called again after a failure that may pass; see `retrying`."""
+
+    def __init__(
+        self,
+        store: Store,
+        cancel: Optional[threading.Event] = None,
+        patience: RetryPolicy = RetryPolicy(),  # noqa: B008 -- a frozen value
+        troubled: Troubled = ignore_retry,
+    ) -> None:
+        self.store = store
+        self.cancel = cancel or threading.Event()
+        self.patience, self.troubled = patience, troubled
+
+    def retrying(self, work: Callable[[], Result]) -> Result:
+        """The result of `work`. Raises what it raises, `Unreachable` only after the last attempt."""
+        return retrying(work, self.cancel, self.patience, troubled=self.troubled)
+
+    def check(self) -> None:
+        """Raises `Cancelled` if `cancel` is set."""
+        if self.cancel.is_set():
+            raise Cancelled
+
+    def list(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
+        """See `Store.list`."""
+        return self._resumed(partial(self.store.list, bucket, prefix))
+
+    def listing(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
+        """The same, but nothing if there is no such bucket."""
+        entries = self.list(bucket, prefix)
+        try:
+            first = next(entries, None)
+        except NotFound:
+            return
+        if first is not None:
+            yield first
+            yield from entries
+
+    def level(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
+        """See `Store.level`."""
+        return self._resumed(partial(self.store.level, bucket, prefix))
+
+    def _resumed(self, list_again: Callable[[], Iterator[StoredObject]]) -> Iterator[StoredObject]:
+        """Yields the entries of a listing, which is resumed after the last key when it breaks off."""
+        last = ""
+
+        def begin() -> Tuple[List[StoredObject], Iterator[StoredObject]]:
+            rest = (entry for entry in list_again() if entry.key > last)
+            return list(islice(rest, 1)), rest
+
+        while True:
+            first, rest = self.retrying(begin)
+            try:
+                for entry in chain(first, rest):
+                    self.check()
+                    last = entry.key
+                    yield entry
+                return
+            except (Unreachable, Expired):  # resumed, until `retrying` fails without a further key
+                continue
+
+    def find(self, bucket: str, key: str) -> Optional[ObjectState]:
+        """See `Store.find`."""
+        return self.retrying(partial(self.store.find, bucket, key))
+
+    def write_bytes(self, bucket: str, key: str, content: bytes) -> str:
+        """See `Store.write_bytes`."""
+        return self.retrying(partial(self.store.write_bytes, bucket, key, content))
+
+    def copy(self, bucket: str, key: str, size: int, to_bucket: str, to_key: str) -> None:
+        """See `Store.copy`."""
+        self.retrying(partial(self.store.copy, bucket, key, size, to_bucket, to_key))
+
+    def delete(self, bucket: str, key: str) -> None:
+        """See `Store.delete`."""
+        self.retrying(partial(self.store.delete, bucket, key))
+
+    def delete_all(self, bucket: str, keys: Sequence[str]) -> None:
+        """Deletes any number of objects, which need not exist."""
+        for start in range(0, len(keys), MOST_DELETED):
+            self.retrying(partial(self.store.delete_all, bucket, keys[start : start + MOST_DELETED]))
+
+    def abort_parts(self, bucket: str, key: str, upload: str) -> None:
+        """See `Store.abort_parts`."""
+        self.retrying(partial(self.store.abort_parts, bucket, key, upload))

@@ -10,9 +10,9 @@ from collections import deque
 from typing import Any, Callable, Deque, List, NamedTuple, Optional
 
 from path_mapping.errors import Cancelled, NoWorkers, SlowDown, StoreError, Unreachable
-from path_mapping.stores import Access, Credentials, Unit, UnitRunner, open_data_paths
+from path_mapping.stores import Store, Unit, UnitRunner, open_data_paths
 from path_mapping.workers.rate_limit import RateLimiter
-from path_mapping.workers.retry import RetryPolicy, Troubled, retrying, untold
+from path_mapping.workers.retry import RetryPolicy, Troubled, ignore_retry, retrying
 
 END_SECONDS = 1.0
 NO_THREADS = 73  # the exit code of a worker process that cannot start its threads
@@ -55,10 +55,6 @@ class Pool(ABC):
         """
 
     @abstractmethod
-    def use(self, keys: Credentials) -> None:
-        """Signs with these credentials from now on."""
-
-    @abstractmethod
     def close(self) -> None:
         """Ends everything at once, whatever is in progress."""
 
@@ -75,7 +71,6 @@ class ThreadPool(Pool):
         limiter: RateLimiter,
         patience: RetryPolicy,
         troubled: Troubled,
-        use: Callable[[Credentials], None] = lambda keys: None,
         shut: Callable[[], None] = lambda: None,
     ) -> None:
         self.room = threads + max(1, threads // 2) if threads > 1 else 1
@@ -85,7 +80,6 @@ class ThreadPool(Pool):
         self._limiter = limiter
         self._patience = patience
         self._troubled = troubled
-        self._use = use
         self._shut = shut
         self._batches: queue.SimpleQueue[Optional[Batch]] = queue.SimpleQueue()
         self._done: Deque[Outcome] = deque()
@@ -115,9 +109,6 @@ class ThreadPool(Pool):
         self._ended.wait(seconds)
         self._ended.clear()  # before the look: what ends after it wakes up the next call
         return [self._done.popleft() for _ in range(len(self._done))]
-
-    def use(self, keys: Credentials) -> None:
-        self._use(keys)
 
     def close(self) -> None:
         """See `Pool.close`. A thread in a call that cannot be interrupted is left behind: it is a daemon."""
@@ -174,14 +165,14 @@ class ThreadPool(Pool):
 
 
 def data_path_threads(
-    access: Access,
+    store: Store,
     threads: int,
     ahead: int,
     moved: Moved,
     limiter: RateLimiter,
     patience: RetryPolicy = RetryPolicy(),  # noqa: B008 -- a frozen value
-    troubled: Troubled = untold,
+    troubled: Troubled = ignore_retry,
 ) -> ThreadPool:
     """Threads of this process that make signed HTTP requests."""
-    paths = open_data_paths(access)
-    return ThreadPool(threads, ahead, paths.new, moved, limiter, patience, troubled, paths.use, paths.shut)
+    paths = open_data_paths(store)
+    return ThreadPool(threads, ahead, paths.new, moved, limiter, patience, troubled, paths.shut)

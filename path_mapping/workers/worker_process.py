@@ -5,20 +5,78 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import pickle
+import queue
 import signal
 import socket
+import struct
 import threading
-from typing import Tuple
+from typing import Any, NamedTuple
 
 from path_mapping.errors import NoWorkers
-from path_mapping.stores import Access, Credentials
-from path_mapping.workers.message_socket import MessageSocket
+from path_mapping.stores import Access, Credentials, open_store_of
 from path_mapping.workers.rate_limit import RateLimiter
 from path_mapping.workers.retry import RetryPolicy
 from path_mapping.workers.thread_pool import NO_THREADS, Batch, Outcomes, ThreadPool, data_path_threads
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 REPORT_SECONDS = 0.5  # between two reports of what long batches have done
+_LENGTH = struct.Struct("!Q")
+
+
+class MessageSocket:
+    """One end of a connection; each message is a pickle, with its length in bytes before it.
+
+    Not the `Connection` of `multiprocessing`, whose import takes a quarter of the start of a worker. For one
+    thread that sends and one that receives.
+    """
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end = end
+
+    def fileno(self) -> int:
+        """The descriptor, which is readable when a message comes, or the other end was closed."""
+        return self._end.fileno()
+
+    def close(self) -> None:
+        """Closes this end."""
+        self._end.close()
+
+    def send(self, message: object) -> None:
+        """Sends a message. Raises `OSError` if the other end was closed."""
+        content = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+        self._end.sendall(_LENGTH.pack(len(content)) + content)
+
+    def receive(self) -> Any:
+        """The next message, all of it. Raises `EOFError` or `OSError` if the other end was closed."""
+        (size,) = _LENGTH.unpack(self._received(_LENGTH.size))
+        return pickle.loads(self._received(size))
+
+    def _received(self, size: int) -> bytearray:
+        content = bytearray(size)
+        left = memoryview(content)
+        while left:
+            received = self._end.recv_into(left)
+            if not received:
+                raise EOFError("the other end was closed")
+            left = left[received:]
+        return content
+
+
+class WorkerSetup(NamedTuple):
+    """What a worker process does; `renewal` are the seconds for which new credentials may be late."""
+
+    access: Access
+    renewal: float
+    threads: int
+    ahead: int
+    patience: RetryPolicy
+
+
+class RenewalWanted(NamedTuple):
+    """A worker's question for newer credentials than these; the answer is the newest."""
+
+    used: Credentials
 
 
 def main(handle: int) -> None:
@@ -34,12 +92,22 @@ def main(handle: int) -> None:
             except OSError:
                 os._exit(0)  # the parent is gone
 
-    setup: Tuple[Access, int, int, RetryPolicy] = connection.receive()
-    access, threads, ahead, patience = setup
+    setup: WorkerSetup = connection.receive()
+    renewed: queue.SimpleQueue[Credentials] = queue.SimpleQueue()
+    newest = [setup.access.credentials]
+
+    def renew() -> Credentials:  # one thread at a time
+        send(RenewalWanted(newest[0]))
+        newest[0] = renewed.get()
+        return newest[0]
+
+    store = open_store_of(setup.access, renew, setup.renewal, lambda text: None)
     limiter = RateLimiter(told=send)
     try:
-        pool = data_path_threads(access, threads, ahead, lambda number, size: None, limiter, patience, send)
-        threading.Thread(target=_listen, args=(connection, pool, limiter), daemon=True).start()
+        pool = data_path_threads(
+            store, setup.threads, setup.ahead, lambda number, size: None, limiter, setup.patience, send
+        )
+        threading.Thread(target=_listen, args=(connection, pool, limiter, renewed), daemon=True).start()
     except (NoWorkers, RuntimeError):  # the limit of threads, of the user or of the container
         os._exit(NO_THREADS)
     while True:
@@ -48,7 +116,12 @@ def main(handle: int) -> None:
             send(done)
 
 
-def _listen(connection: MessageSocket, pool: ThreadPool, limiter: RateLimiter) -> None:
+def _listen(
+    connection: MessageSocket,
+    pool: ThreadPool,
+    limiter: RateLimiter,
+    renewed: queue.SimpleQueue[Credentials],
+) -> None:
     """Takes the parent's messages until it closes the connection, then ends this process at once."""
     with contextlib.suppress(EOFError, OSError):
         while True:
@@ -57,7 +130,7 @@ def _listen(connection: MessageSocket, pool: ThreadPool, limiter: RateLimiter) -
                 batch: Batch = message
                 pool.submit(batch)
             elif isinstance(message, Credentials):
-                pool.use(message)
+                renewed.put(message)
             else:
                 limiter.slower(message)
     os._exit(0)

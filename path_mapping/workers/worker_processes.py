@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Dict, List, Set
 
 from path_mapping.errors import NoWorkers, WorkersLost
-from path_mapping.stores import Access, Credentials, Unit
-from path_mapping.workers.message_socket import MessageSocket
+from path_mapping.stores import Signer, Unit
 from path_mapping.workers.retry import RetryPolicy, Trouble, Troubled
 from path_mapping.workers.thread_pool import NO_THREADS, Batch, Outcomes, Pool
+from path_mapping.workers.worker_process import MessageSocket, RenewalWanted, WorkerSetup
 
 END_SECONDS = 5.0
 HERE = os.fspath(Path(__file__).parents[2])  # not in `sys.path` if an import hook finds the package
@@ -31,7 +31,7 @@ class WorkerProcess:
     `ends` are the numbers of the last units of its batches.
     """
 
-    def __init__(self, access: Access, threads: int, ahead: int, patience: RetryPolicy) -> None:
+    def __init__(self, setup: WorkerSetup) -> None:
         ours, theirs = socket.socketpair()
         self.connection = MessageSocket(ours)
         try:
@@ -51,7 +51,7 @@ class WorkerProcess:
             theirs.close()
         self.units: Dict[int, Unit] = {}  # by their numbers, in the order of the batches
         self.ends: Set[int] = set()
-        self.send((access, threads, ahead, patience))
+        self.send(setup)
 
     def send(self, message: object) -> None:
         """Sends a message; a dead process is noticed where its connection is read."""
@@ -74,21 +74,23 @@ class ProcessPool(Pool):
 
     def __init__(
         self,
-        access: Access,
+        signer: Signer,
         processes: int,
         threads: int,
         ahead: int,
         patience: RetryPolicy,
         troubled: Troubled,
     ) -> None:
+        self._signer = signer
         self._troubled = troubled
         self._workers: List[WorkerProcess] = []
         self._ready = selectors.PollSelector()  # without a descriptor of its own
         self.ahead = ahead
         self.room = processes * (threads + max(2, threads // 2))
+        setup = WorkerSetup(signer.access, signer.patience, threads, ahead, patience)
         try:
             for _ in range(processes):
-                worker = WorkerProcess(access, threads, ahead, patience)
+                worker = WorkerProcess(setup)
                 self._workers.append(worker)
                 self._ready.register(worker.connection, selectors.EVENT_READ, worker)
         except OSError as error:  # the limit of processes: fewer will do
@@ -122,6 +124,9 @@ class ProcessPool(Pool):
                     worker.ends.discard(outcome.number)
             elif isinstance(message, Trouble):
                 self._troubled(message)
+            elif isinstance(message, RenewalWanted):
+                self._signer.renewed(message.used, pause=lambda seconds: True)
+                worker.send(self._signer.access.credentials)
             else:
                 for other in self._workers:
                     if other is not worker:
@@ -146,10 +151,6 @@ class ProcessPool(Pool):
             if unit.number in worker.ends:
                 self.submit(batch)
                 batch = []
-
-    def use(self, keys: Credentials) -> None:
-        for worker in self._workers:
-            worker.send(keys)
 
     def close(self) -> None:
         for worker in self._workers:

@@ -10,16 +10,16 @@ from typing import List
 import pytest
 
 from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
-from path_mapping.stores import Access, PutFile
-from path_mapping.workers import Batch, Outcome, Pool, RetryPolicy, start_pool, untold
+from path_mapping.stores import PutFile
+from path_mapping.workers import Batch, Outcome, Pool, RetriedStore, start_pool
 from tests.functional.node import eventually
-from tests.transfers import KEYS, obs_store, workers, write
+from tests.transfers import obs_store, workers, write
 
 THREADS, PROCESSES = 0, 2
 
 
 def started(url: str, processes: int) -> Pool:
-    return start_pool(Access(url, KEYS), processes, 1, 0, lambda number, size: None, RetryPolicy(), untold)
+    return start_pool(RetriedStore(obs_store(url)), processes, 1, 0, lambda number, size: None)
 
 
 def batch(base: Path, *names: str) -> Batch:

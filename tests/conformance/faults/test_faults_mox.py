@@ -11,7 +11,7 @@ import pytest
 
 import path_mapping as mox
 from path_mapping.errors import Refused, Replaced, TransferFailed, Unreachable
-from path_mapping.mox import own_store
+from path_mapping.file import own_store
 from tests.conformance.clients import Account, Boto
 from tests.conformance.fault_proxy import Fault, FaultProxy, Seen, operation
 from tests.transfers import tree, write

@@ -10,8 +10,8 @@ from typing import Any, Callable, Dict, List
 
 from path_mapping import file, transfer
 from path_mapping.errors import PathMappingError, TransferFailed
+from path_mapping.file import own_store
 from path_mapping.mapping import ObsUrl, Route
-from path_mapping.mox import own_store
 from path_mapping.stores import Access, Credentials
 from path_mapping.stores.obs_store import ObsStore
 from tests.conformance.soak.model import digest

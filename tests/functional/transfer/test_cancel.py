@@ -20,12 +20,12 @@ import trustme
 from ma_boot.rehearsal.obs_server import ObsServer
 from path_mapping.errors import Cancelled
 from path_mapping.localfs import is_temporary, md5_of
-from path_mapping.stores import Access, GetFile
+from path_mapping.stores import GetFile
 from path_mapping.transfer import Progress
 from path_mapping.wire import ConnectionFailed, HttpConnection, Origin
 from path_mapping.workers.rate_limit import RateLimiter
 from path_mapping.workers.thread_pool import data_path_threads
-from tests.transfers import KEYS, fetch, obs_store, tree
+from tests.transfers import fetch, obs_store, tree
 
 MIB = 1 << 20
 CONTENT = random.Random(5).randbytes(2 * MIB)
@@ -98,9 +98,9 @@ def test_no_ciphertext_is_taken_for_the_body_when_a_connection_is_shut(
 def test_a_file_of_a_closed_pool_is_whole_or_not_there(dripping: Dripping, tmp_path: Path) -> None:
     """As after Ctrl-C: the pool is closed in the middle of its files, and nobody has cancelled the transfer."""
     draw, root = random.Random(7), tmp_path / "in"
-    access = Access(f"https://localhost:{dripping.port}", KEYS, str(tmp_path / "ca.pem"))
+    store = obs_store(f"https://localhost:{dripping.port}", bundle=str(tmp_path / "ca.pem"))
     for attempt in range(40):
-        pool = data_path_threads(access, 3, 0, lambda number, size: None, RateLimiter())
+        pool = data_path_threads(store, 3, 0, lambda number, size: None, RateLimiter())
         for number in range(6):
             path = os.fspath(root / f"{attempt}-{number}")
             pool.submit([GetFile(number, "bucket", "a", len(CONTENT), path, os.fspath(root))])
@@ -113,8 +113,8 @@ def test_a_file_of_a_closed_pool_is_whole_or_not_there(dripping: Dripping, tmp_p
 
 def test_a_kept_connection_that_ended_is_no_fault(dripping: Dripping, tmp_path: Path) -> None:
     dripping.most = 1
-    access = Access(f"https://localhost:{dripping.port}", KEYS, str(tmp_path / "ca.pem"))
-    pool = data_path_threads(access, 1, 0, lambda number, size: None, RateLimiter())
+    store = obs_store(f"https://localhost:{dripping.port}", bundle=str(tmp_path / "ca.pem"))
+    pool = data_path_threads(store, 1, 0, lambda number, size: None, RateLimiter())
     for number in range(3):
         path = os.fspath(tmp_path / "in" / str(number))
         pool.submit([GetFile(number, "bucket", "a", len(CONTENT), path, os.fspath(tmp_path))])

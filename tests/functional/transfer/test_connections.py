@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from ma_boot.rehearsal.obs_server import ObsServer
-from path_mapping.errors import NotFound, Refused, TransferFailed
+from path_mapping.errors import NotFound, Refused, TransferFailed, Unreachable
 from path_mapping.stores import Access, Credentials, open_store
 from path_mapping.stores.obs_store import ObsStore
-from path_mapping.wire import ConnectionFailed, HttpConnection, Origin, address_of, proxy_for
+from path_mapping.wire import ConnectionFailed, HttpConnection, Origin, Proxy, address_of, proxy_for
 from tests.conformance.fault_proxy import FaultProxy
 from tests.conftest import CREDENTIALS
 from tests.transfers import fetch, names_are_here, obs_store, route, send, tree, write
@@ -169,12 +169,13 @@ def test_a_host_name_gets_the_bucket_as_prefix_and_the_signature_that_it_knows(
     ("environ", "proxy"),
     [
         ({}, None),
-        ({"https_proxy": "http://proxy:3128"}, "http://proxy:3128"),
-        ({"HTTPS_PROXY": "proxy:3128"}, "http://proxy:3128"),
+        ({"https_proxy": "http://proxy:3128"}, Proxy("proxy", 3128)),
+        ({"HTTPS_PROXY": "proxy:3128"}, Proxy("proxy", 3128)),
         ({"http_proxy": "http://proxy:3128"}, None),
         ({"https_proxy": "http://proxy:3128", "no_proxy": "localhost,.example.com"}, None),
         ({"https_proxy": "http://proxy:3128", "NO_PROXY": "obs.example.com"}, None),
-        ({"https_proxy": "http://proxy:3128", "no_proxy": "ample.com"}, "http://proxy:3128"),
+        ({"https_proxy": "http://proxy:3128", "no_proxy": "ample.com"}, Proxy("proxy", 3128)),
+        ({"https_proxy": "http://me:p%40ss@proxy"}, Proxy("proxy", 80, "me", "p@ss")),
     ],
 )
 def test_a_proxy_is_taken_from_the_environment(environ: Dict[str, str], proxy: object) -> None:
@@ -213,20 +214,36 @@ class Tunnels(BaseHTTPRequestHandler):
             return
 
 
-def test_behind_a_proxy_the_sdk_moves_the_files(obs: ObsServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_all_connections_go_through_a_proxy(
+    obs: ObsServer, secure: Callable[[str], str], tmp_path: Path, scheme: str
+) -> None:
+    Tunnels.opened.clear()
     proxy = ThreadingHTTPServer(("127.0.0.1", 0), Tunnels)
     threading.Thread(target=proxy.serve_forever, args=(0.02,), daemon=True).start()
-    environ = {"OBS_ENDPOINT": obs.url, "http_proxy": f"http://127.0.0.1:{proxy.server_port}", **CREDENTIALS}
+    url = obs.url if scheme == "http" else secure("localhost")
+    environ = {"OBS_ENDPOINT": url, f"{scheme}_proxy": f"http://127.0.0.1:{proxy.server_port}", **CREDENTIALS}
+    if scheme == "https":
+        environ["SSL_CERT_FILE"] = str(tmp_path / "ca.pem")
     store = open_store(environ, None)
     assert isinstance(store, ObsStore)
-    assert store.access() is None
     (tmp_path / "a").write_bytes(b"by the proxy")
     send(store, tmp_path, route("a", "a"))
     fetch(store, tmp_path, route("b", "a"))
+    store.copy("bucket", "a", 12, "bucket", "c")  # by the SDK
     proxy.shutdown()
     proxy.server_close()
     assert (tmp_path / "b").read_bytes() == b"by the proxy"
-    assert set(Tunnels.opened) == {urlsplit(obs.url).netloc}
+    assert set(Tunnels.opened) == {urlsplit(url).netloc}
+    assert len(Tunnels.opened) > 3
+
+
+def test_a_proxy_that_refuses_is_named(obs: ObsServer) -> None:
+    refusing = Canned(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n").origin
+    store = obs_store(obs.url, proxy=Proxy(refusing.host, refusing.port, "me", "SECRET"))
+    with pytest.raises(Unreachable, match=r"by the proxy 127.0.0.1:\d+: .* refused with HTTP 407") as raised:
+        store.find("bucket", "a")
+    assert "SECRET" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -241,9 +258,7 @@ def test_behind_a_proxy_the_sdk_moves_the_files(obs: ObsServer, tmp_path: Path) 
 def test_the_platforms_variables_name_the_endpoint(environ: Dict[str, str], endpoint: str) -> None:
     store = open_store({**environ, **CREDENTIALS, "S3_VERIFY_SSL": "0"}, None)
     assert isinstance(store, ObsStore)
-    access = store.access()
-    assert isinstance(access, Access)
-    assert access.endpoint == endpoint
+    assert store.signer.access.endpoint == endpoint
     if endpoint.startswith("https"):
         assert store.signer.context is not None
         assert store.signer.context.check_hostname
@@ -252,7 +267,7 @@ def test_the_platforms_variables_name_the_endpoint(environ: Dict[str, str], endp
 
 def test_what_is_passed_between_processes_does_not_print_secrets() -> None:
     store = ObsStore(Access("https://obs.example.com", Credentials("AKPLANTED", "SKPLANTED", "TOKENPLANTED")))
-    assert "PLANTED" not in repr(store.access())
+    assert "PLANTED" not in repr(store.signer.access)
 
 
 def test_a_stale_connection_is_told_apart_from_a_fault() -> None:

@@ -9,8 +9,8 @@ from typing import Callable, Iterator
 import pytest
 
 from path_mapping.errors import CredentialsMissing, NotFound, Refused, Unreachable
-from path_mapping.stores import FileStore, Store, open_store
-from path_mapping.wire.obs_responses import error_of_status
+from path_mapping.stores import Store, open_store
+from path_mapping.wire import error_of_status
 from tests.conftest import CREDENTIALS
 from tests.functional.transfer.test_stores import put
 from tests.transfers import obs_store
@@ -21,7 +21,7 @@ def keys(store: Store, prefix: str = "") -> Iterator[str]:
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", bytes(range(256)) * 9000])
-def test_bytes_are_written_without_a_file(store: FileStore, tmp_path: Path, content: bytes) -> None:
+def test_bytes_are_written_without_a_file(store: Store, tmp_path: Path, content: bytes) -> None:
     put(store, "doc", b"earlier", tmp_path)
     store.write_bytes("bucket", "doc", content)
     assert b"".join(store.read("bucket", "doc")) == content

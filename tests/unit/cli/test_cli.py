@@ -11,9 +11,9 @@ from hypothesis import given, strategies as st
 from ma_boot.cli.app import main
 from ma_boot.cli.options import from_environment
 from ma_boot.cli.run import run
-from ma_boot.environment import CommandParts
+from ma_boot.environment import command_parts
 from ma_boot.launch import LaunchOptions
-from ma_boot.launch.rendezvous import OF_RANK
+from ma_boot.launch.worker_specs import _OF_RANK
 from ma_boot.node.environment_phase import EnvironmentOptions
 from ma_boot.node.job_phase import JobOptions
 from ma_boot.node.rank_table_phase import RankOptions
@@ -122,7 +122,7 @@ def test_every_option_has_a_variable() -> None:
 def test_options_offer_what_the_rooms_know() -> None:
     types = {param.name: param.type for param in run.params}
     assert isinstance(types["rendezvous"], click.Choice)
-    assert set(types["rendezvous"].choices) == {*OF_RANK, "mpi"}
+    assert set(types["rendezvous"].choices) == {*_OF_RANK, "mpi"}
     assert isinstance(types["product"], click.Choice)
     assert tuple(types["product"].choices) == PRODUCTS
 
@@ -141,7 +141,8 @@ def test_everything_after_the_command_is_its_own(arguments: List[str], command: 
 
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1)
-COMMAND = st.lists(TEXT, min_size=1).map(tuple)
+# Of a launcher, such as torchrun, `requested` makes a request with `per_node`.
+COMMAND = st.lists(TEXT, min_size=1).map(tuple).filter(lambda words: command_parts(words).launcher is None)
 SECONDS = st.floats(0, 1e6)
 SECONDS_ABOVE_0 = st.floats(0.001, 1e6)
 
@@ -204,18 +205,17 @@ SECONDS_ABOVE_0 = st.floats(0.001, 1e6)
             metrics_port=st.none() | st.sampled_from(["0", "127.0.0.1:9400", "[::1]:65535"]),
             channel_port=st.integers(1, 65535),
         ),
-        ranks_start=st.just(""),
-        counts=st.just(()),
+        script=st.none(),
     )
 )
 def test_a_request_survives_the_way_through_a_command_line(request: BootRequest) -> None:
     values = parsed(list(as_options(request)), {})
-    assert requested(request.command, values, CommandParts(None)) == request
+    assert requested(request.command, values) == request
 
 
 def test_every_option_of_a_request_is_an_option_of_the_command() -> None:
     options = {option.name for option in run.params}
-    request = requested(["train.py"], parsed(["train.py"], {}), CommandParts(None))
+    request = requested(["train.py"], parsed(["train.py"], {}))
     names = [name for group in request for name in getattr(group, "_fields", ())]
     assert set(names) <= options
     assert len(names) == len(set(names))
@@ -223,9 +223,7 @@ def test_every_option_of_a_request_is_an_option_of_the_command() -> None:
 
 def test_the_boot_command_has_what_differs_from_the_defaults_and_no_secret() -> None:
     request = requested(
-        ("train.py", "--lr", "0.1", "--token", "abc"),
-        parsed(["--stop-timeout", "5", "x.py"], {}),
-        CommandParts(None),
+        ("train.py", "--lr", "0.1", "--token", "abc"), parsed(["--stop-timeout", "5", "x.py"], {})
     )
     remember_secrets({"MY_SECRET": "planted-0815"}, afresh=True)
     assert boot_command(request) == "ma_boot --stop-timeout 5.0 train.py --lr 0.1 --token '******'"

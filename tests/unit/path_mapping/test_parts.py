@@ -26,9 +26,7 @@ from path_mapping.transfer.parts import (
     pool_size,
     spans,
 )
-from path_mapping.wire.obs_responses import crc64_of_content, md5_of_content, seconds_to_wait
-
-MD5 = "d41d8cd98f00b204e9800998ecf8427e"
+from path_mapping.wire import seconds_to_wait
 
 
 @given(st.integers(0, 1 << 50), st.integers(MIB, 1 << 30))
@@ -135,22 +133,6 @@ def test_a_mark_identifies_the_object_that_a_file_is_a_copy_of(tmp_path: Path) -
         put_mark(file.fileno(), 5, '"etag with space"')
     assert read_mark(path) == FileMark(5, "etag with space", path.stat().st_mtime_ns)
     assert read_mark(tmp_path / "nothing") is None
-
-
-@pytest.mark.parametrize(
-    ("headers", "md5", "crc"),
-    [
-        ({b"etag": f'"{MD5}"'.encode()}, MD5, None),
-        ({b"etag": f'"{MD5}-2"'.encode()}, None, None),
-        ({b"etag": f'"{MD5}"'.encode(), b"x-obs-server-side-encryption": b"kms"}, None, None),
-        ({b"etag": f'"{MD5}"'.encode(), b"x-obs-object-type": b"Appendable"}, None, None),
-        ({b"x-obs-checksum-crc64ecma": b"17"}, None, 17),
-        ({b"x-amz-checksum-crc64ecma": b"x"}, None, None),
-    ],
-)
-def test_checksums_in_a_response(headers: dict[bytes, bytes], md5: object, crc: object) -> None:
-    assert md5_of_content(headers) == md5
-    assert crc64_of_content(headers) == crc
 
 
 @pytest.mark.parametrize(("header", "seconds"), [("3", 3.0), ("", None), ("soon", None), ("99999", 60.0)])

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import sys
-from types import FrameType
-from typing import Any, Dict, List, Optional, Union
+from typing import Any, Dict, Optional, Union
 
 import pytest
 from hypothesis import given, strategies as st
@@ -200,84 +198,16 @@ def pages(draw: st.DrawFn) -> bytes:
     return page
 
 
-@pytest.mark.parametrize("encoding", [b"nothing", b"UTF-7", b"utf-32", b"rot13"])
-def test_a_page_in_an_encoding_that_cannot_be_read_is_damaged(encoding: bytes) -> None:
-    start = b'<?xml version="1.0" encoding="%s"?>' % encoding
-    with pytest.raises(Corrupted, match=r"^listing: the response is damaged"):
-        parsed_page("listing", start + b"<L><IsTruncated>false</IsTruncated></L>")
-    with pytest.raises(Corrupted, match=r"^writing: the response is damaged"):
-        parsed_upload("writing", start + b"<L><UploadId>1</UploadId></L>")
-
-
 @given(pages())
-def test_objects_that_are_cut_out_are_those_that_expat_finds(page: bytes) -> None:
-    assert read_or_damaged(page) == read_or_damaged(page + b"<!---->")  # nothing is cut out of the latter
+def test_an_odd_page_is_read_or_damaged(page: bytes) -> None:
+    read_or_damaged(page)
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
-        b"<ListBucketResult><IsTruncated>true</IsTruncated><!-- >%s<b/>--></ListBucketResult>",
-        b"<ListBucketResult><IsTruncated>true</IsTruncated><?pi >%s<b?></ListBucketResult>",
-        b"<ListBucketResult><IsTruncated>true</IsTruncated><a b='>%s'/></ListBucketResult>",
-        b"<ListBucketResult><IsTruncated>true</IsTruncated><Key>a%s</Key></ListBucketResult>",
-        b"<ListBucketResult><IsTruncated>true%s</IsTruncated></ListBucketResult>",
-        b"<ListBucketResult><IsTruncated>%strue</IsTruncated></ListBucketResult>",
-        b"<ListBucketResult><IsTruncated><b>true</b>%s</IsTruncated></ListBucketResult>",
-        b"<ListBucketResult><IsTruncated>true</IsTruncated><Contents ><Key>b</Key><Size>1</Size></Contents >%s</ListBucketResult>",
-        b"<ListBucketResult><IsTruncated>true</IsTruncated><Type>Appendable</Type>%s</ListBucketResult>",
-        b"%s<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>",
-        b'<?xml version="1.0" encoding="UTF-8"?>%s<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>',
-        b"<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>%s",
-    ],
-)
-@pytest.mark.parametrize(
-    "key",
-    [
-        b"a",
-        b"a&amp;b",
-        b"a&amp;quot;b",
-        b"a&quot;b",
-        b"a]]>b",
-        b"\xc3\xbc",
-        b"\xff",
-        b"\x00",
-        b"\x7f",
-        b"",
-        b"a<b/>",
-    ],
-)
-def test_cutting_objects_out_changes_no_meaning(page: bytes, key: bytes) -> None:
-    whole = page % OBJECT.replace(b"a%2B", key)
-    found = read_or_damaged(whole)
-    assert found == read_or_damaged(whole + b"<!---->")  # nothing is cut out of these two
-    assert found == read_or_damaged(whole + b"<?a?>")
-
-
-@pytest.mark.parametrize(
-    "one",
-    [
-        OBJECT,
-        OBJECT.replace(b"&quot;", b'"').replace(b"</Contents>", b"<Type>Appendable</Type></Contents>"),
-        OBJECT.replace(b"</ID>", b"</ID><DisplayName>me</DisplayName>"),
-        OBJECT.replace(b"<Owner><ID>b4bf</ID></Owner>", b""),
-    ],
-    ids=["radosgw and ma_boot rehearse", "OBS", "S3 with owners", "S3"],
-)
-def test_objects_as_stores_write_them_are_cut_out(one: bytes) -> None:
-    calls: List[str] = []
-
-    def profile(frame: FrameType, event: str, argument: object) -> None:
-        calls.append(frame.f_code.co_name if event == "call" else "")
-
-    page = b"<ListBucketResult><IsTruncated>false</IsTruncated>%s</ListBucketResult>" % (one * 100)
-    sys.setprofile(profile)
-    try:
-        found = parsed_page("listing", page)
-    finally:
-        sys.setprofile(None)
-    assert len(found.objects) == 100
-    assert calls.count("end") == 2  # of elements that expat has seen
+@pytest.mark.parametrize("page", ["utf-16", "utf-32", "latin-1"])
+def test_a_page_that_is_not_utf_8_is_damaged(page: str) -> None:
+    text = f'<?xml version="1.0" encoding="{page}"?><L><IsTruncated>false</IsTruncated><Key>\xfc</Key></L>'
+    with pytest.raises(Corrupted, match=r"^listing: the response is damaged"):
+        parsed_page("listing", text.encode(page))
 
 
 def test_the_end_of_an_upload_names_its_parts() -> None:

@@ -55,6 +55,7 @@ PURE: Set[str] = {
     "ma_boot.reporting.hints",
     "ma_boot.modelarts.findings",
     "ma_boot.doctor.platform",
+    "ma_boot.doctor.npu",
     "ma_boot.image.rules",
     "ma_boot.image.swr",
     "ma_boot.rehearsal.faults",
@@ -68,7 +69,6 @@ PURE: Set[str] = {
     "path_mapping.planning.plan",
     "path_mapping.planning.compare",
     "path_mapping.localfs.names",
-    "path_mapping.stores.store",
     "path_mapping.transfer.parts",
     "path_mapping.stores.units",
 }

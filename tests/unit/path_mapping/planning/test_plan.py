@@ -31,7 +31,8 @@ from path_mapping.planning.ends import Ends, find_input
 from path_mapping.planning.plan import plan_downloads, plan_uploads
 from path_mapping.planning.prepared_transfer import urgency
 from path_mapping.planning.space import FreeSpace, SpaceNeed, free_space, shortages
-from path_mapping.stores import PartDigests, StoredObject, etag_of_parts
+from path_mapping.stores import Checksums, ContentSum, StoredObject
+from path_mapping.wire import etag_of_parts
 
 BASE = Path("/base")
 ROUTE = Route("in", ObsUrl("bucket", "in/"))
@@ -518,7 +519,7 @@ def test_what_is_skipped_has_the_right_content(
 
     def read(name: str, sizes: Tuple[int, ...]) -> List[str]:
         calls.append(here)
-        parts = PartDigests(sizes)
+        parts = ContentSum(Checksums(part_sizes=sizes))
         parts.add(here)
         return parts.etags() if sizes else [md5_of(here)]
 

@@ -9,7 +9,7 @@ from typing import Iterator, Tuple
 import pytest
 from hypothesis import given, strategies as st
 
-from path_mapping.workers.message_socket import MessageSocket
+from path_mapping.workers.worker_process import MessageSocket
 
 Ends = Tuple[MessageSocket, MessageSocket]
 

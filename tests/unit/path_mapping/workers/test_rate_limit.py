@@ -114,9 +114,8 @@ def test_many_threads_download_everything_from_a_service_that_first_refuses_most
     server = ThreadingHTTPServer(("127.0.0.1", 0), Limited)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    access = ObsStore(Access(f"http://127.0.0.1:{server.server_port}", Credentials("AK", "SK"))).access()
-    assert isinstance(access, Access)
-    pool = data_path_threads(access, 16, 0, lambda number, size: None, RateLimiter())
+    store = ObsStore(Access(f"http://127.0.0.1:{server.server_port}", Credentials("AK", "SK")))
+    pool = data_path_threads(store, 16, 0, lambda number, size: None, RateLimiter())
     for number in range(600):
         pool.submit(
             [

@@ -1,0 +1,76 @@
+"""ModelArts' dynamic routing: reorders the ranks by the topology of the network (`ROUTE_PLAN=true`).
+
+The platform mounts a module `route_plan` in `/usr/local/route` and a topology file in `/user/config`: JSON,
+compressed with gzip and encoded in base64. The way to call the module is that of ModelArts' launcher
+(davincirun, `sdr.py`). It is compiled for certain versions of Python, so it is run by the training's python.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Callable, Mapping, Optional, Tuple
+
+from ma_boot.errors import RankTableTimeout
+from ma_boot.modelarts.rank_table_file import wait_until_completed
+from ma_boot.processes import SignalInbox, run_child
+
+MODULE_DIR = "/usr/local/route"
+TOPOLOGY = "/user/config/ranktable_tor.json"
+WAIT_SECONDS = 300.0
+_PROGRAM = """
+import json, sys
+sys.path.append(sys.argv[1])
+from route_plan import RoutePlan
+done, devices, _ = RoutePlan.init(topo_file=sys.argv[2], rank_file=sys.argv[3], save_rank_file=sys.argv[4],
+                                  cursrvip=sys.argv[5])
+json.dump([bool(done), [int(device[0]) for device in devices or ()]], open(sys.argv[6], "w"))
+"""
+
+
+def planned_route(
+    python: str,
+    table_file: Path,
+    server_id: str,
+    environ: Mapping[str, str],
+    inbox: SignalInbox,
+    say: Callable[[str], None],
+    module_dir: str = MODULE_DIR,
+) -> Optional[Tuple[Path, Tuple[int, ...]]]:
+    """The file of the reordered table and this node's ranks in it; None, with a message, if the order stays.
+
+    `TOPO_FILE_PATH` and `ROUTE_TOPO_WAIT_TIME` (seconds) are honoured as by the platform's launcher. Raises
+    `Stopped` at a stop signal.
+    """
+    if not any(Path(module_dir).glob("route_plan*")):
+        say(f"ROUTE_PLAN is set, but there is no route_plan module in {module_dir}: rank table unchanged")
+        return None
+    source = environ.get("TOPO_FILE_PATH") or TOPOLOGY
+    try:
+        topology = wait_until_completed(
+            source,
+            float(environ.get("ROUTE_TOPO_WAIT_TIME") or WAIT_SECONDS),
+            sleep=inbox.wait,
+            check=inbox.check,
+            say=say,
+        )
+    except (RankTableTimeout, ValueError) as error:
+        say(f"no topology for the route plan, rank table unchanged: {str(error).splitlines()[0]}")
+        return None
+    directory = table_file.parent
+    (directory / "topology.json").write_text(json.dumps(topology), encoding="utf-8")
+    planned, answer = directory / "jobstart_routeplan.json", directory / "route_plan.answer.json"
+    answer.unlink(missing_ok=True)
+    arguments = (directory / "topology.json", table_file, planned, server_id, answer)
+    code = run_child(
+        [python, "-c", _PROGRAM, module_dir, *map(str, arguments)],
+        environ,
+        inbox,
+        lambda: say("route_plan is still running"),
+        cwd=str(directory),
+    )
+    done, ranks = json.loads(answer.read_text()) if answer.exists() else (False, [])
+    if not done or not planned.exists():
+        say(f"route_plan returned no table (exit code {code}): rank table unchanged")
+        return None
+    return planned, tuple(ranks)

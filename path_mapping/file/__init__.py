@@ -1,0 +1,37 @@
+"""The functions of `moxing.file` on local paths and OBS: `import path_mapping as mox; mox.file.exists(...)`.
+
+Names, arguments and results are those of MoXing's API reference. A URL begins with `obs://` or `s3://`;
+repeated slashes count as one. Transfers are those of the path mapping: verified, each file completely or not
+at all, and files that are the same on both sides are skipped. A function that is given a URL raises
+`StoreError` (`MoxFileRespException` is the same class) when a request fails even after retries.
+"""
+
+from path_mapping.file.copying import copy as copy, copy_parallel as copy_parallel, rename as rename
+from path_mapping.file.file_object import (
+    File as File,
+    append as append,
+    append_remote as append_remote,
+    read as read,
+    write as write,
+)
+from path_mapping.file.file_tree import (
+    Entry as Entry,
+    MoxFileNameDuplicateException as MoxFileNameDuplicateException,
+    MoxFileNotExistsException as MoxFileNotExistsException,
+    MoxFileReadException as MoxFileReadException,
+    MoxFileRespException as MoxFileRespException,
+    Stat as Stat,
+    exists as exists,
+    get_size as get_size,
+    glob as glob,
+    is_directory as is_directory,
+    list_directory as list_directory,
+    make_dirs as make_dirs,
+    mk_dir as mk_dir,
+    remove as remove,
+    scan_dir as scan_dir,
+    stat as stat,
+    walk as walk,
+)
+from path_mapping.file.os_patch import shift as shift
+from path_mapping.file.own_store import set_auth as set_auth

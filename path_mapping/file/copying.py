@@ -1,0 +1,276 @@
+"""Copies and moves files and directories: local to local, to OBS, from OBS, and within OBS."""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple
+
+from path_mapping.errors import MissingInputs, Replaced, StoreError, TransferFailed
+from path_mapping.file.file_tree import (
+    MoxFileNotExistsException,
+    is_directory,
+    list_directory,
+    missing,
+    prefix_of,
+    state_of_object,
+    url_of,
+)
+from path_mapping.file.own_store import store
+from path_mapping.localfs import FileState, chunks, state_of, write_verified
+from path_mapping.mapping import ObsUrl, Route
+from path_mapping.stores import StoredObject
+from path_mapping.transfer import UploadChoice, download, download_file, upload, upload_file
+
+COPIES = 16  # requests at a time
+MOST_NAMED = 20  # missing files in a message
+
+
+def copy(src_url: str, dst_url: str, **_: Any) -> None:
+    """Copies one file over whatever is at the destination, which is a directory if it ends with `/`.
+
+    Raises:
+        MoxFileNotExistsException: there is no such source file.
+        StoreError: a request failed, also after retries; `MoxFileRespException` is the same class.
+        OSError: the local file cannot be read or written.
+    """
+    source, target = url_of(src_url), _target_of(src_url, dst_url)
+    to = url_of(target)
+    if source is None:
+        if not os.path.isfile(src_url):
+            raise missing(src_url)
+        if to is None:
+            write_verified(Path(target), chunks(Path(src_url)), os.path.getsize(src_url), None)
+        else:
+            upload_file(store().store, Path(os.path.abspath(src_url)), to.bucket, to.key)
+        return
+    found = state_of_object(source)
+    if found is None:
+        raise missing(src_url)
+    if to is None:
+        local = Path(os.path.abspath(target))
+        download_file(store().store, source.bucket, source.key, found, local)
+    else:
+        store().copy(source.bucket, source.key, found.size, to.bucket, to.key)
+
+
+def _target_of(src_url: str, dst_url: str) -> str:
+    """Where a copied file goes: into the destination, if that is a bucket or ends with `/`."""
+    place = url_of(dst_url)
+    if place is not None and not place.key:
+        dst_url = dst_url.rstrip("/") + "/"
+    return dst_url + posixpath.basename(src_url) if dst_url.endswith("/") else dst_url
+
+
+def copy_parallel(src_url: str, dst_url: str, file_list: Optional[Sequence[str]] = None, **_: Any) -> None:
+    """Copies everything below a directory, or only the relative paths in `file_list`; or a single file.
+
+    Between local paths and OBS, files are skipped that are on both sides with the same content, as far as its
+    ETag tells. Nothing but the files is left on the disk. The transfer chooses the number of threads and
+    processes itself: MoXing's `threads`, `is_processing` and `use_queue` are accepted and ignored.
+
+    Raises what `copy` raises, for a missing file of `file_list` before anything is copied; and
+    `TransferFailed` when some files could not be copied for local reasons, after all others were.
+    """
+    source, target = url_of(src_url), url_of(dst_url)
+    if file_list is None and not is_directory(src_url):
+        copy(src_url, dst_url)
+        return
+    names = None if file_list is None else {name.strip("/") for name in file_list}
+    if names is not None:
+        _check_existence(src_url, names)
+        if not names:
+            return
+    if source is not None and target is not None:
+        _copy_within(source, target, names)
+    elif source is not None:
+        below = ObsUrl(source.bucket, prefix_of(source))
+        fetch = partial(download, recorded=False)
+        _transfer(fetch, Route(os.path.abspath(dst_url), below, include=_patterns(names)), src_url)
+    elif target is not None:
+        # By content: what this process once uploaded may have been overwritten by somebody since.
+        below = ObsUrl(target.bucket, prefix_of(target))
+        local = os.path.abspath(src_url)
+        send = partial(upload, choice=UploadChoice(recorded=False))
+        _transfer(send, Route(local, below, include=_patterns(names), checksum=True), src_url)
+    else:
+        for name in filter(
+            partial(_is_chosen, names), list_directory(src_url, recursive=True, skip_dir=True)
+        ):
+            copy(os.path.join(src_url, name), os.path.join(dst_url, name))
+
+
+def _copy_within(source: ObsUrl, target: ObsUrl, names: Optional[Set[str]]) -> None:
+    """Copies objects by requests in parallel; the first that fails ends it after those in progress."""
+    start, used = len(prefix_of(source)), store()
+
+    def copy_one(found: StoredObject) -> None:
+        to_key = prefix_of(target) + found.key[start:]
+        used.copy(source.bucket, found.key, found.size, target.bucket, to_key)
+
+    below = used.list(source.bucket, prefix_of(source))
+    chosen = [found for found in below if _is_chosen(names, found.key[start:])]
+    with ThreadPoolExecutor(COPIES) as pool:
+        list(pool.map(copy_one, chosen))
+
+
+def _patterns(names: Optional[Set[str]]) -> Tuple[str, ...]:
+    """The names as .gitignore patterns."""
+    return tuple("/" + re.sub(r"([\\*?\[\]!# ])", r"\\\1", name) for name in sorted(names or ()))
+
+
+def _is_chosen(names: Optional[Set[str]], name: str) -> bool:
+    return names is None or not names.isdisjoint(_with_parents(name))
+
+
+def _check_existence(src_url: str, names: Set[str]) -> None:
+    """Raises `MoxFileNotExistsException` with the names that do not exist below the URL."""
+    source = url_of(src_url)
+    if source is None:
+        absent = sorted(name for name in names if not os.path.lexists(os.path.join(src_url, name)))
+    else:
+        absent = sorted(names - {one for name in _names_below(source) for one in _with_parents(name)})
+    if absent:
+        raise MoxFileNotExistsException(f"{src_url}: found no {_shown(absent)}; nothing was copied")
+
+
+def _shown(names: List[str]) -> str:
+    """The first names, as a message lists them."""
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more
+
+
+def _names_below(place: ObsUrl) -> List[str]:
+    prefix = prefix_of(place)
+    return [one.key[len(prefix) :] for one in store().list(place.bucket, prefix)]
+
+
+def _with_parents(name: str) -> List[str]:
+    parts = name.rstrip("/").split("/")
+    return ["/".join(parts[: count + 1]) for count in range(len(parts))]
+
+
+def _transfer(move: Callable[..., Any], route: Route, url: str) -> None:
+    try:
+        done = move([route], Path("/"), store().store, cancel=threading.Event(), progress=lambda now: None)
+    except MissingInputs as error:
+        raise missing(url) from error
+    except TransferFailed as error:
+        if all(isinstance(failure.error, StoreError) for failure in error.failures):
+            raise StoreError(str(error)) from error  # what MoXing's callers catch
+        raise
+    if done.missing:
+        raise missing(url)
+
+
+def rename(src_url: str, dst_url: str, **_: Any) -> None:
+    """Moves a file or a directory: atomically between local paths, otherwise by a copy and a deletion.
+
+    To its own place nothing happens. The source is deleted only after everything has been copied.
+
+    Raises:
+        OSError: a directory into itself or over one of its parents, before anything is moved; or some files
+            of a local directory could not be moved, and are where they were.
+        Replaced: objects were replaced meanwhile, and are where they were.
+
+    Raises also what `copy_parallel` raises; then nothing was deleted.
+    """
+    source, target = url_of(src_url), url_of(dst_url)
+    if source is None and target is None:
+        os.rename(src_url, dst_url)
+    elif source is None:
+        _upload_and_delete(src_url, dst_url)
+    elif state_of_object(source) is not None:
+        _move_object(source, src_url, dst_url)
+    elif is_directory(src_url):
+        if target is not None and _is_same(source, target, src_url, dst_url):
+            return
+        _move_objects(source, src_url, dst_url)
+    else:
+        raise missing(src_url)
+
+
+def _is_same(source: ObsUrl, target: ObsUrl, src_url: str, dst_url: str) -> bool:
+    """Whether two directories are the same; raises `OSError` if one is inside the other."""
+    one, other = prefix_of(source), prefix_of(target)
+    if source.bucket != target.bucket:
+        return False
+    if one != other and other.startswith(one):
+        raise OSError(errno.EINVAL, "a directory cannot be moved into itself", src_url, None, dst_url)
+    if one != other and one.startswith(other):
+        raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), src_url, None, dst_url)
+    return one == other
+
+
+def _move_object(source: ObsUrl, src_url: str, dst_url: str) -> None:
+    if url_of(_target_of(src_url, dst_url)) == source:
+        return
+    before = state_of_object(source)
+    copy(src_url, dst_url)
+    if state_of_object(source) != before:
+        raise Replaced(f"{src_url} was replaced while it was copied, and is still in its place")
+    store().delete(source.bucket, source.key)
+
+
+def _move_objects(source: ObsUrl, src_url: str, dst_url: str) -> None:
+    before = list(store().list(source.bucket, prefix_of(source)))
+    copy_parallel(src_url, dst_url)
+    after = {one.key: one for one in store().list(source.bucket, prefix_of(source))}
+    to_local = url_of(dst_url) is None
+    moved = {
+        one.key
+        for one in before
+        if after.get(one.key) == one and not (to_local and one.key.endswith("/") and one.size)
+    }
+    store().delete_all(source.bucket, sorted(moved))
+    kept = [one.key for one in before if one.key in after and one.key not in moved]
+    if kept:
+        raise Replaced(f"{src_url}: not moved, as they were replaced or are no files: {_shown(kept)}")
+
+
+def _upload_and_delete(src_url: str, dst_url: str) -> None:
+    if not os.path.isdir(src_url):
+        before = _states([src_url])
+        copy(src_url, dst_url)
+        if _states([src_url]) != before:
+            raise OSError(errno.EBUSY, "the file changed while it was moved, and is still there", src_url)
+        os.unlink(src_url)
+        return
+    paths = [os.path.join(top, name) for top, _, names in os.walk(src_url) for name in names]
+    before = _states(paths)
+    copy_parallel(src_url, dst_url)
+    target = url_of(dst_url)
+    assert target is not None
+    prefix = prefix_of(target)
+    stored = {one.key[len(prefix) :]: one.size for one in store().list(target.bucket, prefix)}
+    for path, state in _states(paths).items():
+        if before.get(path) == state and stored.get(os.path.relpath(path, src_url)) == state.size:
+            os.unlink(path)
+    kept: List[str] = []
+    for top, _, _ in os.walk(src_url, topdown=False):
+        try:
+            os.rmdir(top)
+        except OSError:
+            kept += [path for path in map(partial(os.path.join, top), os.listdir(top)) if not _is_dir(path)]
+    if os.path.isdir(src_url):
+        raise OSError(errno.EBUSY, f"not moved, as they changed or are no files: {_shown(kept)}", src_url)
+
+
+def _is_dir(path: str) -> bool:
+    return os.path.isdir(path) and not os.path.islink(path)
+
+
+def _states(paths: List[str]) -> Dict[str, FileState]:
+    """The states of the files that exist; links are followed, as the upload does."""
+    found: Dict[str, FileState] = {}
+    for path in paths:
+        with suppress(FileNotFoundError):
+            found[path] = state_of(os.stat(path))
+    return found

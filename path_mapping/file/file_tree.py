@@ -1,0 +1,312 @@
+"""Looks up, lists, creates and removes files and directories, on local paths and in OBS."""
+
+from __future__ import annotations
+
+import fnmatch
+import glob as local_globbing
+import os
+import posixpath
+import re
+import shutil
+from typing import Any, Iterator, List, NamedTuple, Optional, Tuple, Union
+
+from path_mapping.errors import NotFound, StoreError, Unreachable, UnsafeTarget
+from path_mapping.file.own_store import store
+from path_mapping.mapping import ObsUrl
+from path_mapping.stores import ObjectState
+
+MoxFileRespException = StoreError
+MoxFileReadException = Unreachable
+MoxFileNameDuplicateException = UnsafeTarget
+
+
+class MoxFileNotExistsException(NotFound, FileNotFoundError):
+    """No such file, object or directory."""
+
+
+class Stat(NamedTuple):
+    """A file or directory: its length in bytes, its mtime in nanoseconds since the epoch."""
+
+    length: int
+    mtime_nsec: int
+    is_directory: bool
+
+
+def url_of(path: Union[str, os.PathLike[str]]) -> Optional[ObsUrl]:
+    """The URL, repeated slashes merged into one; None for a local path.
+
+    Raises:
+        ValueError: the URL has no bucket, or is otherwise invalid.
+    """
+    text = os.fspath(path)
+    match = re.match(r"(?:obs|s3)://", text)
+    if match is None:
+        return None
+    return ObsUrl.parse(match.group() + re.sub("/+", "/", text[match.end() :].lstrip("/")))
+
+
+def exists(url: str, **_: Any) -> bool:
+    """True if a file, an object or a directory exists."""
+    place = url_of(url)
+    if place is None:
+        return os.path.exists(url)
+    return is_object(place) or _is_prefix(place)
+
+
+def is_directory(url: str, **_: Any) -> bool:
+    """True for a local directory, and for a URL with any object below it."""
+    place = url_of(url)
+    return os.path.isdir(url) if place is None else _is_prefix(place)
+
+
+def stat(url: str, **_: Any) -> Stat:
+    """The size, time and kind of a file or directory.
+
+    Raises:
+        MoxFileNotExistsException: there is neither.
+    """
+    place = url_of(url)
+    if place is None:
+        try:
+            found = os.stat(url)
+        except FileNotFoundError as error:
+            raise missing(url) from error
+        return Stat(found.st_size, found.st_mtime_ns, os.path.isdir(url))
+    known = state_of_object(place)
+    if known is not None:
+        return Stat(known.size, known.mtime_ns, False)
+    if _is_prefix(place):
+        return Stat(0, 0, True)
+    raise missing(url)
+
+
+def status(path: str, **_: Any) -> os.stat_result:
+    """What `stat` says, as `os.stat` does."""
+    known = stat(path)
+    mode, seconds = 0o040750 if known.is_directory else 0o100640, known.mtime_nsec // 10**9
+    return os.stat_result((mode, 0, 0, 1, 0, 0, known.length, seconds, seconds, seconds))
+
+
+def get_size(url: str, recursive: bool = False, **_: Any) -> int:
+    """The size of a file in bytes; of a directory 0, or with `recursive` the sum of everything below it.
+
+    A local directory is always summed up.
+
+    Raises:
+        MoxFileNotExistsException: there is no such file or directory.
+    """
+    place, found = url_of(url), stat(url)
+    if not found.is_directory:
+        return found.length
+    if place is None:
+        below = (os.path.join(top, name) for top, _, names in os.walk(url) for name in names)
+        return sum(os.path.getsize(path) for path in below if os.path.exists(path))
+    return sum(one.size for one in store().list(place.bucket, prefix_of(place))) if recursive else 0
+
+
+def list_directory(
+    url: str,
+    recursive: bool = False,
+    remove_sep: bool = True,
+    skip_file: bool = False,
+    skip_dir: bool = False,
+    **_: Any,
+) -> List[str]:
+    """The names in a directory, sorted; with `recursive` the relative paths of everything below it.
+
+    Names of directories end with `/` if `remove_sep` is false.
+
+    Raises:
+        MoxFileNotExistsException: there is no such directory.
+    """
+    names: List[str] = []
+    for top, directories, files in walk(url):
+        base = os.fspath(top)[len(os.fspath(url).rstrip("/")) :].strip("/")
+        if not skip_dir:
+            names += [posixpath.join(base, name) + ("" if remove_sep else "/") for name in directories]
+        if not skip_file:
+            names += [posixpath.join(base, name) for name in files]
+        if not recursive:
+            break
+    return sorted(names)
+
+
+def walk(url: str, topdown: bool = True, **settings: Any) -> Iterator[Tuple[str, List[str], List[str]]]:
+    """Like `os.walk`.
+
+    Raises:
+        MoxFileNotExistsException: there is no such directory.
+    """
+    place = url_of(url)
+    if not is_directory(url):
+        raise missing(url)
+    if place is None:
+        yield from os.walk(url, topdown, **settings)
+        return
+    directories: List[str] = []
+    files: List[str] = []
+    for one in store().level(place.bucket, prefix_of(place)):
+        name = one.key[len(prefix_of(place)) :]
+        (directories if name.endswith("/") else files).append(name.rstrip("/"))
+    top = url.rstrip("/")
+    if topdown:
+        yield top, directories, files
+    for name in directories:
+        yield from walk(f"{top}/{name}", topdown)
+    if not topdown:
+        yield top, directories, files
+
+
+class Entry(NamedTuple):
+    """One name in a directory, like `os.DirEntry`."""
+
+    name: str
+    path: str
+    directory: bool
+
+    def is_dir(self, follow_symlinks: bool = True) -> bool:
+        """True for a directory."""
+        return self.directory
+
+    def is_file(self, follow_symlinks: bool = True) -> bool:
+        """True for a file."""
+        return not self.directory
+
+    def is_symlink(self) -> bool:
+        """Always false: OBS has no symbolic links."""
+        return False
+
+    def stat(self, follow_symlinks: bool = True) -> os.stat_result:
+        """The same as `os.stat(entry.path)`, after `shift`."""
+        return status(self.path)
+
+    def __fspath__(self) -> str:
+        return self.path
+
+
+class Entries(Iterator[Entry]):
+    """The iterator of `scan_dir`, which may be closed early, as that of `os.scandir`."""
+
+    def __init__(self, entries: List[Entry]) -> None:
+        self._left = iter(entries)
+
+    def __next__(self) -> Entry:
+        return next(self._left)
+
+    def close(self) -> None:
+        """Ends the iteration."""
+        self._left = iter(())
+
+    def __enter__(self) -> Entries:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def scan_dir(url: str) -> Any:
+    """Like `os.scandir`: an iterator of what `os.DirEntry` has, and a context manager with `close`.
+
+    Raises:
+        MoxFileNotExistsException: there is no such directory.
+    """
+    if url_of(url) is None:
+        return os.scandir(url)
+    _, directories, files = next(walk(url))
+    found = [(name, True) for name in directories] + [(name, False) for name in files]
+    # Sorted by both, as an object and a directory may have the same name.
+    return Entries([Entry(name, posixpath.join(url, name), directory) for name, directory in sorted(found)])
+
+
+def glob(url: str) -> List[str]:
+    """The existing paths that match, sorted; a wildcard never matches a `/`."""
+    place = url_of(url)
+    if place is None:
+        return sorted(local_globbing.glob(url))
+    parts = place.key.rstrip("/").split("/")
+    found = [f"{url.partition('://')[0]}://{place.bucket}"]
+    for part in parts:
+        if any(letter in part for letter in "*?["):
+            tops = [top for top in found if is_directory(top)]
+            names = [(top, name) for top in tops for name in list_directory(top)]
+            found = [f"{top}/{name}" for top, name in names if fnmatch.fnmatchcase(name, part)]
+        else:
+            found = [f"{top}/{part}" for top in found]
+    return sorted(path for path in found if exists(path))
+
+
+def make_dirs(url: str, **_: Any) -> None:
+    """Creates a directory and its parents; it may exist already."""
+    place = url_of(url)
+    if place is None:
+        os.makedirs(url, exist_ok=True)
+    elif not _is_prefix(place):
+        store().write_bytes(place.bucket, prefix_of(place), b"")
+
+
+def mk_dir(url: str, **_: Any) -> None:
+    """Creates a directory; its parent must exist.
+
+    Raises:
+        FileNotFoundError: there is no such parent.
+    """
+    place = url_of(url)
+    if place is None:
+        os.mkdir(url)
+        return
+    parent = posixpath.dirname(url.rstrip("/"))
+    if posixpath.dirname(place.key.rstrip("/")) and not is_directory(parent):
+        raise missing(parent)
+    make_dirs(url)
+
+
+def remove(url: str, recursive: bool = False, **_: Any) -> None:
+    """Deletes a file; with `recursive` a directory and everything below it. It need not exist.
+
+    Raises:
+        ValueError: the URL is a whole bucket, which is never deleted.
+    """
+    place = url_of(url)
+    if place is None:
+        if os.path.isdir(url) and not os.path.islink(url):
+            if recursive:
+                shutil.rmtree(url)
+        elif os.path.lexists(url):
+            os.remove(url)
+    elif is_object(place):
+        store().delete(place.bucket, place.key)
+    elif recursive:
+        if not place.key:
+            raise ValueError(f"found {url!r}, expected a path in the bucket: a whole bucket is not deleted")
+        keys = [one.key for one in store().list(place.bucket, prefix_of(place))]
+        store().delete_all(place.bucket, keys)
+
+
+def prefix_of(place: ObsUrl) -> str:
+    """The common prefix of all keys below the URL."""
+    return place.key if not place.key or place.key.endswith("/") else place.key + "/"
+
+
+def state_of_object(place: ObsUrl) -> Optional[ObjectState]:
+    """The state of the object with exactly this key; None if there is none, and for a directory."""
+    if not place.key or place.key.endswith("/"):
+        return None
+    return store().find(place.bucket, place.key)
+
+
+def is_object(place: ObsUrl) -> bool:
+    """True if there is an object with exactly this key."""
+    return state_of_object(place) is not None
+
+
+def _is_prefix(place: ObsUrl) -> bool:
+    try:
+        below = next(store().list(place.bucket, prefix_of(place)), None)
+    except NotFound:  # no such bucket
+        return False
+    return below is not None or not place.key
+
+
+def missing(url: str) -> MoxFileNotExistsException:
+    """The error for a path that does not exist."""
+    return MoxFileNotExistsException(f"{url}: no such file or directory")

@@ -1,0 +1,219 @@
+"""The bytes of an object as a file: one version of it, resumed after a failure, checked at its end."""
+
+from __future__ import annotations
+
+import io
+import os
+import tempfile
+import warnings
+from typing import Any, BinaryIO, Callable, Iterator, List, Optional, TypeVar
+
+from path_mapping.errors import Unreachable
+from path_mapping.file.own_store import store
+from path_mapping.localfs import crc64
+from path_mapping.mapping import ObsUrl
+from path_mapping.stores import UNSURE, WRONG, ContentSum, ObjectState
+
+Result = TypeVar("Result")
+
+READINGS = 3  # of content that does not have its checksum, until reading it has failed
+
+
+class WrongContent(Unreachable):
+    """The bytes that arrived do not have the object's checksum."""
+
+
+class SequentialCheck:
+    """Compares the bytes of an object, if all of them pass in their order, with its checksum.
+
+    That of an object which was stored in parts is made of their MD5s, and their size is guessed. If no guess
+    fits, the content of two readings must be the same: `again` reads it once more, and `seen` has the CRC-64
+    of each reading.
+    """
+
+    def __init__(self, url: ObsUrl, state: ObjectState, seen: List[int], again: Callable[[], int]) -> None:
+        self._url, self._state, self._seen, self._again = url, state, seen, again
+        self._sum = ContentSum(state.sums)
+        self._error: Optional[WrongContent] = None
+
+    def add(self, offset: int, piece: bytes) -> None:
+        """Takes a piece at an offset.
+
+        Raises:
+            WrongContent: it is the last one, and the whole is not what was stored.
+        """
+        if self._error is not None:
+            raise self._error
+        passed = self._sum.size
+        if not offset <= passed < offset + len(piece):
+            return
+        self._sum.add(piece[passed - offset :])
+        if self._sum.size < self._state.size:
+            return
+        match = self._sum.match(self._state.sums)
+        if match.verdict == WRONG or (match.verdict == UNSURE and not self._is_seen(match.crc)):
+            self._error = WrongContent(f"reading {self._url}: {match.why}")
+            raise self._error
+
+    def _is_seen(self, crc: int) -> bool:
+        if crc in self._seen:
+            return True
+        self._seen += [crc, self._again()]
+        return self._seen[-1] == crc
+
+
+class ObjectReader(io.RawIOBase):
+    """The bytes of one version of an object. A seek ends the request in flight; the next read starts another.
+
+    Its methods raise `StoreError`: `Replaced` if the object is another one meanwhile, `WrongContent` before
+    the last bytes if all were read in their order, and they are not those that were stored.
+    """
+
+    mode = "rb"
+
+    def __init__(self, url: ObsUrl, state: ObjectState, name: str) -> None:
+        self._url, self._state, self.name = url, state, name
+        self._position = 0
+        self._copy: Optional[BinaryIO] = None  # for who reads by a descriptor
+        self._pieces: Optional[Iterator[bytes]] = None
+        self._rest = b""
+        self._seen: List[int] = []
+        self._check = self._new_check()
+
+    def _new_check(self) -> SequentialCheck:
+        return SequentialCheck(self._url, self._state, self._seen, self._crc_of_another_reading)
+
+    def _crc_of_another_reading(self) -> int:
+        place, size, version = self._url, self._state.size, self._state.version
+
+        def read() -> int:
+            crc = passed = 0
+            for piece in store().store.read_from(place.bucket, place.key, 0, version):
+                crc, passed = crc64(piece, crc), passed + len(piece)
+            if passed != size:
+                raise Unreachable(f"reading {place}: its length is not {size} bytes")
+            return crc
+
+        return store().retrying(read)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def size(self) -> int:
+        """The size in bytes of the version that is read."""
+        return self._state.size
+
+    def fileno(self) -> int:
+        """The descriptor of a local copy, downloaded for `mmap`, `numpy.load` and other programs."""
+        if self._copy is None:
+            self._copy = tempfile.TemporaryFile(prefix="path_mapping.")  # noqa: SIM115
+            with ObjectReader(self._url, self._state, self.name) as reader:
+                reader.copy_to(self._copy)
+            self._copy.flush()
+            self._copy.seek(self._position)
+        return self._copy.fileno()
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        starts = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._state.size}
+        position = starts[whence] + offset
+        if position < 0:
+            raise ValueError(f"negative seek position {position}")
+        if position != self._position:
+            self._end_request()
+            if position == 0:
+                self._check = self._new_check()
+        self._position = position
+        return position
+
+    def readinto(self, buffer: Any) -> int:
+        self._attempts(self._fill)
+        count = min(len(buffer), len(self._rest))
+        buffer[:count], self._rest = self._rest[:count], self._rest[count:]
+        self._position += count
+        return count
+
+    def readall(self) -> bytes:
+        """All bytes from here on."""
+        return self._attempts(lambda: b"".join(self._rest_of_object()))
+
+    def copy_to(self, file: BinaryIO) -> None:
+        """Makes the bytes from here on the content of the file."""
+
+        def copy() -> None:
+            file.seek(0)
+            file.truncate()
+            for piece in self._rest_of_object():
+                file.write(piece)
+
+        self._attempts(copy)
+
+    def _attempts(self, read: Callable[[], Result]) -> Result:
+        """Calls `read` again if the content is wrong and nobody has got any of it yet."""
+        start = self._position
+        for left in reversed(range(READINGS)):
+            try:
+                return read()
+            except WrongContent:
+                if start or not left:
+                    raise
+                self._begin_again()
+        raise AssertionError("unreachable")
+
+    def _rest_of_object(self) -> Iterator[bytes]:
+        while True:
+            self._fill()
+            piece, self._rest = self._rest, b""
+            if not piece:
+                return
+            self._position += len(piece)
+            yield piece
+
+    def _fill(self) -> None:
+        """Fetches the next piece if there is none; at the end of the object there is none afterwards."""
+        if self._rest or self._position >= self._state.size:
+            return
+        piece = store().retrying(self._next_piece)
+        self._check.add(self._position, piece)
+        self._rest = piece
+
+    def _next_piece(self) -> bytes:
+        try:
+            if self._pieces is None:
+                place, version = self._url, self._state.version
+                self._pieces = store().store.read_from(place.bucket, place.key, self._position, version)
+            piece = next(filter(None, self._pieces), b"")
+            if not piece or self._position + len(piece) > self._state.size:
+                raise Unreachable(f"reading {self._url}: its length is not {self._state.size} bytes")
+        except Unreachable:
+            self._end_request()
+            raise
+        return piece
+
+    def _begin_again(self) -> None:
+        self._end_request()
+        self._position, self._check = 0, self._new_check()
+
+    def _end_request(self) -> None:
+        if self._pieces is not None:
+            self._pieces.close()  # type: ignore[attr-defined]  # a generator in every store
+        self._pieces, self._rest = None, b""
+
+    def close(self) -> None:
+        self._end_request()
+        if self._copy is not None:
+            self._copy.close()
+        super().close()
+
+    def _dealloc_warn(self, source: object) -> None:
+        warn_unclosed(self.name, source)
+
+
+def warn_unclosed(name: str, source: object) -> None:
+    """Warns as Python does of its own files, of what is dropped without `close`."""
+    warnings.warn(f"{name} was never closed", ResourceWarning, stacklevel=3, source=source)

@@ -1,0 +1,112 @@
+"""The checksums of content that passes by, compared with what OBS states."""
+
+from __future__ import annotations
+
+import base64
+from typing import Iterable, List, NamedTuple, Union
+
+from path_mapping.errors import Corrupted
+from path_mapping.localfs import crc64, md5_of, new_md5
+from path_mapping.wire.objects import Checksums, md5_of_etag
+
+RIGHT, WRONG, UNSURE, UNKNOWN = "right", "wrong", "unsure", "unknown"
+
+Piece = Union[bytes, memoryview]
+
+
+class ContentMatch(NamedTuple):
+    """How some content compares with the checksum of its object.
+
+    `verdict` is RIGHT, WRONG, UNKNOWN if the object has no checksum that can be compared, or UNSURE: none of
+    the usual part sizes gives the ETag of this multipart object, so the content is wrong, or the part size is
+    another one. `crc` is the content's CRC-64 if it is UNSURE, `why` the difference.
+    """
+
+    verdict: str
+    crc: int = 0
+    why: str = ""
+
+
+_SAME = ContentMatch(RIGHT)  # one object: its copies in a batch are pickled once
+
+
+class ContentSum:
+    """The checksum of content that passes piece by piece, of the kind that `like` has."""
+
+    def __init__(self, like: Checksums) -> None:
+        self.kind = like.kind
+        self.size = 0
+        self._crc = 0
+        self._digest = new_md5()
+        self._digests = {size: [new_md5()] for size in like.part_sizes}
+
+    def add(self, piece: Piece) -> None:
+        """Takes the next piece of the content."""
+        if self.kind in ("CRC-64", "ETag"):
+            self._crc = crc64(piece, self._crc)
+        elif self.kind == "MD5":
+            self._digest.update(piece)
+        for size, digests in self._digests.items():
+            view, left = memoryview(piece), size * len(digests) - self.size
+            while view:
+                if not left:
+                    digests.append(new_md5())
+                    left = size
+                digests[-1].update(view[:left])
+                view, left = view[left:], max(0, left - len(view))
+        self.size += len(piece)
+
+    def md5(self) -> str:
+        """The MD5 in hex, if the content was summed by it."""
+        return self._digest.hexdigest()
+
+    def etags(self) -> List[str]:
+        """The ETag of the whole for each size of parts, as of an object uploaded in such parts."""
+        return [etag_of_parts([one.hexdigest() for one in digests]) for digests in self._digests.values()]
+
+    def match(self, stated: Checksums) -> ContentMatch:
+        """How the content compares with a checksum of the same kind, or with none."""
+        if not stated.kind:
+            return ContentMatch(UNKNOWN)
+        if stated.kind == "ETag":
+            if stated.etag in self.etags():
+                return _SAME
+            why = f"the ETag in OBS is {stated.etag}, no usual part size gives it here"
+            return ContentMatch(UNSURE, self._crc, why)
+        if stated.kind == "MD5":
+            return compared("MD5", stated.md5, self.md5())
+        return compared("CRC-64", stated.crc64, self._crc)
+
+    def check(self, doing: str, stated: Checksums) -> ContentMatch:
+        """See `match`. Raises `Corrupted` if the content is wrong."""
+        match = self.match(stated)
+        if match.verdict == WRONG:
+            raise Corrupted(f"{doing}: {match.why}")
+        return match
+
+
+def compared(kind: str, there: object, here: object) -> ContentMatch:
+    """RIGHT or WRONG, by two checksums of the same kind."""
+    if there == here:
+        return _SAME
+    return ContentMatch(WRONG, why=f"the {kind} in OBS is {there}, here it is {here}")
+
+
+def summed(like: Checksums, pieces: Iterable[Piece]) -> ContentSum:
+    """The checksum of all pieces."""
+    content = ContentSum(like)
+    for piece in pieces:
+        content.add(piece)
+    return content
+
+
+def base64_of_md5(md5: str) -> str:
+    """An MD5 in hex as the value of Content-MD5."""
+    return base64.b64encode(bytes.fromhex(md5)).decode("ascii")
+
+
+def etag_of_parts(etags: Iterable[str]) -> str:
+    """The ETag of a multipart object: the MD5 of the MD5s of its parts, and their number."""
+    parts = [md5_of_etag(etag) for etag in etags]
+    whole = b"".join(bytes.fromhex(part) for part in parts if part is not None)
+    return f"{md5_of([whole])}-{len(parts)}"

@@ -1,0 +1,107 @@
+"""Objects as values, and what OBS states about their content. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Mapping, NamedTuple, Optional, Tuple
+
+CRC64_HEADERS = ("x-obs-checksum-crc64ecma", "x-amz-checksum-crc64ecma", "x-obs-hash-crc64ecma")
+_CRC64_NAMES = tuple(name.encode("ascii") for name in CRC64_HEADERS)
+_CRC = re.compile(rb"[0-9]{1,20}")
+_MD5 = re.compile(r"[0-9a-f]{32}")
+_MD5_OF_PARTS = re.compile(r"([0-9a-f]{32})-([1-9]\d{0,4})")
+_MIB = 1 << 20
+# The defaults of tools and SDKs for S3 and OBS, in MiB; beside them all powers of two up to 5 GiB.
+_USUAL_PARTS = (5, 6, 7, 9, 10, 12, 15, 20, 24, 25, 48, 50, 80, 96, 100, 120, 192, 200, 250, 500, 1000, 5120)
+
+
+class Checksums(NamedTuple):
+    """The best checksum that is stated of some content: a CRC-64, else an MD5 (hex), else an ETag of parts.
+
+    `etag` is made of the MD5s of parts, and `part_sizes` are the sizes in bytes that these may have. Without
+    any of them nothing is known about the content.
+    """
+
+    crc64: Optional[int] = None
+    md5: Optional[str] = None
+    etag: str = ""
+    part_sizes: Tuple[int, ...] = ()
+
+    @classmethod
+    def stated(cls, headers: Mapping[bytes, bytes], size: int = 0) -> Checksums:
+        """What the headers of a response tell about an object of `size` bytes.
+
+        The ETag of an encrypted object only looks like an MD5 (OBS API reference, server-side encryption),
+        and that of an appendable object need not be the MD5 of the whole.
+        """
+        for name in _CRC64_NAMES:
+            text = headers.get(name)
+            if text is not None and _CRC.fullmatch(text):
+                return cls(crc64=int(text))
+        misleading = any(
+            b"server-side-encryption" in name or (name.endswith(b"object-type") and value == b"Appendable")
+            for name, value in headers.items()
+        )
+        return cls() if misleading else cls.of_etag(headers.get(b"etag", b"").decode("latin-1"), size)
+
+    @classmethod
+    def of_etag(cls, etag: str, size: int) -> Checksums:
+        """What an ETag tells, if it is neither that of an encrypted nor of an appendable object."""
+        sizes = part_sizes_of(etag, size)
+        return cls(md5=md5_of_etag(etag), etag=etag.strip('"').lower() if sizes else "", part_sizes=sizes)
+
+    @property
+    def kind(self) -> str:
+        """How errors name the checksum; empty if there is none."""
+        if self.crc64 is not None:
+            return "CRC-64"
+        return "MD5" if self.md5 is not None else "ETag" if self.etag else ""
+
+
+class ObjectState(NamedTuple):
+    """An object's size in bytes, and its modification time in nanoseconds since the epoch.
+
+    `version` changes when the object is replaced, and is empty if the store does not tell.
+    """
+
+    size: int
+    mtime_ns: int
+    version: str = ""
+    sums: Checksums = Checksums()
+
+
+class StoredObject(NamedTuple):
+    """One object of a listing.
+
+    `size` is in bytes, `md5` in hex if the listing has it, `etag` exactly as the store returned it. A listing
+    does not mark encrypted objects, whose ETag only looks like an MD5: content must not be judged by it, that
+    is what `Store.read` does.
+    """
+
+    key: str
+    size: int
+    md5: Optional[str]
+    etag: str = ""
+
+
+def md5_of_etag(etag: Optional[str]) -> Optional[str]:
+    """The MD5 in an ETag; None for that of a multipart upload (`...-3`), which is not one."""
+    text = (etag or "").strip('"').lower()
+    return text if len(text) == 32 and _MD5.fullmatch(text) else None
+
+
+def part_sizes_of(etag: str, size: int) -> Tuple[int, ...]:
+    """The sizes in bytes that the parts of an object of `size` bytes may have; none if it has no parts.
+
+    The usual ones first, then the smallest one, and that rounded up to MiB: some tools choose them by the
+    size of the file.
+    """
+    parts = _MD5_OF_PARTS.fullmatch(etag.strip('"').lower())
+    count = int(parts[2]) if parts else 0
+    if count <= 1:
+        return (max(size, 1),) if count else ()
+    least = math.ceil(size / count)
+    usual = sorted({*_USUAL_PARTS, *(1 << power for power in range(13))})
+    candidates = [*(mib * _MIB for mib in usual), math.ceil(least / _MIB) * _MIB, least]
+    return tuple(one for one in dict.fromkeys(candidates) if one and math.ceil(size / one) == count)

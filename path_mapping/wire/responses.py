@@ -1,0 +1,181 @@
+"""What a response of OBS means: its status, headers, and the XML of listings and uploads. Pure."""
+
+from __future__ import annotations
+
+import re
+from email.utils import parsedate_to_datetime
+from typing import List, Mapping, NamedTuple, Optional, Sequence
+from urllib.parse import unquote_plus
+from xml.etree import ElementTree
+
+from path_mapping.errors import (
+    Corrupted,
+    Expired,
+    NotFound,
+    Refused,
+    Rejected,
+    Replaced,
+    SlowDown,
+    StoreError,
+    Unreachable,
+)
+from path_mapping.wire.objects import Checksums, ObjectState, StoredObject, md5_of_etag
+
+# Codes of the OBS API reference, "Error Codes".
+NETWORK_CODES = {"IncompleteBody", "RequestTimeout"}  # status 400, but a fault of the network
+EXPIRED_CODES = {"ExpiredToken", "InvalidAccessKeyId", "InvalidToken", "TokenRefreshRequired"}
+MEANINGS = {  # of a status that is about the request, not about who sends it
+    302: "redirected too often, or without a place: OBS_ENDPOINT must be that of the bucket's region",
+    400: "the service takes the request for an invalid one",
+    405: "the service does not permit this for anybody here",
+    409: "it conflicts with the state of the bucket or object, or with another request",
+    416: "the object is shorter than what was asked of it",
+}
+LONGEST_WAIT = 60.0  # seconds, whatever Retry-After asks for
+_NUMBER = re.compile(r"[0-9]{1,18}")  # `int` takes signs, blanks, `_` and the digits of all scripts, too
+
+
+def error_of_status(
+    doing: str, status: int, code: Optional[str], after: Optional[float] = None
+) -> StoreError:
+    """The error for an HTTP status from 300 on.
+
+    `code` is the error code of OBS, which the response to a HEAD does not have; `after` the seconds that
+    Retry-After asks for.
+    """
+    message = f"{doing}: HTTP {status}" + (f" {code}" if code else "")
+    if status == 404 or code == "InvalidPart":  # a part that was never stored
+        return NotFound(message)
+    if code == "BadDigest":
+        return Corrupted(message)
+    if status == 412:
+        return Replaced(f"{message}: the object was replaced after it was listed")
+    if status in (429, 503) or code == "SlowDown":
+        return SlowDown(message, after)
+    if status == 408 or status >= 500 or code in NETWORK_CODES:
+        return Unreachable(message)
+    if code in EXPIRED_CODES:
+        return Expired(message)
+    if status in (401, 403):
+        return Refused(message)
+    meaning = MEANINGS.get(status, MEANINGS[302] if status < 400 else "")
+    return Rejected(f"{message}: {meaning}" if meaning else message)
+
+
+def seconds_to_wait(header: str) -> Optional[float]:
+    """The seconds in a Retry-After header, at most 60; None if it is not a number."""
+    return min(float(header), LONGEST_WAIT) if _NUMBER.fullmatch(header) else None
+
+
+def checked_size(doing: str, text: object) -> int:
+    """A number in a response, such as a size in bytes. Raises `Corrupted` for any other text."""
+    if not _NUMBER.fullmatch(str(text)):
+        raise Corrupted(f"{doing}: the response is damaged: found {str(text)[:40]!r}, expected a number")
+    return int(str(text))
+
+
+def object_state(doing: str, size: Optional[int], headers: Mapping[bytes, bytes]) -> ObjectState:
+    """The state of an object of this size in bytes, by the headers of the response to a HEAD.
+
+    Raises:
+        Corrupted: the size is not known, or its modification time is no date.
+    """
+    if size is None:
+        raise Corrupted(f"{doing}: the response is damaged, it has no Content-Length")
+    date = headers.get(b"last-modified", b"").decode("latin-1")
+    try:
+        modified = parsedate_to_datetime(date).timestamp() if date else 0.0
+    except (ValueError, TypeError, OverflowError):  # TypeError before Python 3.10
+        raise Corrupted(f"{doing}: the response is damaged: Last-Modified is {date[:40]!r}") from None
+    etag = headers.get(b"etag", b"").decode("latin-1")
+    return ObjectState(size, int(modified * 1e9), etag, Checksums.stated(headers, size))
+
+
+class ObjectPage(NamedTuple):
+    """The objects, and the common prefixes, of one page; `truncated`: there are more."""
+
+    objects: List[StoredObject]
+    prefixes: List[str]
+    truncated: bool
+
+
+def parsed_page(doing: str, document: bytes) -> ObjectPage:
+    """The page in a response (OBS API reference, "Listing Objects in a Bucket").
+
+    Raises:
+        Corrupted: it is not a whole answer: not well-formed, or an object has no key or no size.
+    """
+    root = _root(doing, document)
+    truncated = _text(doing, root, "IsTruncated").strip().lower() == "true"
+    coded = root.findtext("EncodingType") == "url"
+
+    def decoded(key: str) -> str:
+        return unquote_plus(key) if coded and ("%" in key or "+" in key) else key
+
+    objects = []
+    for entry in root.iterfind("Contents"):
+        texts = {child.tag: child.text or "" for child in entry}
+        for name in ("Key", "Size"):
+            if name not in texts:
+                raise Corrupted(f"{doing}: the response is damaged, it has no {name}")
+        etag = texts.get("ETag", "")
+        md5 = None if texts.get("Type") == "Appendable" else md5_of_etag(etag)
+        objects.append(StoredObject(decoded(texts["Key"]), checked_size(doing, texts["Size"]), md5, etag))
+    prefixes = [decoded(_text(doing, entry, "Prefix")) for entry in root.iterfind("CommonPrefixes")]
+    return ObjectPage(objects, prefixes, truncated)
+
+
+def parsed_upload(doing: str, document: bytes) -> str:
+    """The id of the upload that has begun (OBS API reference, "Initiating a Multipart Upload").
+
+    Raises:
+        Corrupted: it is not a whole answer, or has no id.
+    """
+    return _text(doing, _root(doing, document), "UploadId")
+
+
+def parsed_completion(doing: str, document: bytes) -> str:
+    """The ETag of the object that an upload of parts has become, empty if the answer does not tell.
+
+    Raises:
+        Corrupted: it is not a whole answer; one that begins with status 200 may end with an error.
+    """
+    root = _root(doing, document)
+    if root.tag != "CompleteMultipartUploadResult":
+        why = root.findtext("Code") or "no CompleteMultipartUploadResult"
+        raise Corrupted(f"{doing}: the upload was not completed: the response has {why}")
+    return root.findtext("ETag") or ""
+
+
+def parts_document(etags: Sequence[str]) -> bytes:
+    """What ends an upload of parts with these ETags (OBS API reference, "Completing a Multipart Upload")."""
+    root = ElementTree.Element("CompleteMultipartUpload")
+    for number, etag in enumerate(etags, start=1):
+        part = ElementTree.SubElement(root, "Part")
+        ElementTree.SubElement(part, "PartNumber").text = str(number)
+        ElementTree.SubElement(part, "ETag").text = etag
+    return ElementTree.tostring(root)
+
+
+def _root(doing: str, document: bytes) -> ElementTree.Element:
+    """The root of a document, whose names are without their namespace.
+
+    A document type is refused: no response of OBS has one, and it could define entities that fill the memory.
+    """
+    try:
+        text = document.decode("utf-8")
+        if "<!DOCTYPE" in text:
+            raise ValueError("it has a document type")
+        root = ElementTree.fromstring(text)
+    except (ElementTree.ParseError, ValueError) as error:
+        raise Corrupted(f"{doing}: the response is damaged: {error}") from None
+    for element in root.iter():
+        element.tag = element.tag.rpartition("}")[2]
+    return root
+
+
+def _text(doing: str, element: ElementTree.Element, name: str) -> str:
+    text = element.findtext(name)
+    if not text:
+        raise Corrupted(f"{doing}: the response is damaged, it has no {name}")
+    return text
