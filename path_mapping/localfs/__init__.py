@@ -5,6 +5,8 @@ from path_mapping.localfs.atomic_file import (
     TargetDir as TargetDir,
     contained as contained,
     make_directories as make_directories,
+    put_mark as put_mark,
+    read_mark as read_mark,
     write_all as write_all,
     write_verified as write_verified,
 )
@@ -14,7 +16,6 @@ from path_mapping.localfs.checksums import (
     md5_of as md5_of,
     new_md5 as new_md5,
 )
-from path_mapping.localfs.marks import put_mark as put_mark, read_mark as read_mark
 from path_mapping.localfs.names import (
     LONGEST_PATH as LONGEST_PATH,
     TEMPORARY as TEMPORARY,

@@ -5,14 +5,18 @@ from path_mapping.mapping.document import (
     ListValue as ListValue,
     ScalarValue as ScalarValue,
     Value as Value,
+    read_yaml as read_yaml,
 )
 from path_mapping.mapping.mapping_file import read_mapping as read_mapping
-from path_mapping.mapping.overlaps import overlaps as overlaps
-from path_mapping.mapping.routes import ObsUrl as ObsUrl, PathMapping as PathMapping, Route as Route
+from path_mapping.mapping.routes import (
+    ObsUrl as ObsUrl,
+    PathMapping as PathMapping,
+    Route as Route,
+    overlaps as overlaps,
+)
 from path_mapping.mapping.selection import (
     Shard as Shard,
     pattern_problem as pattern_problem,
     selected as selected,
     sharer as sharer,
 )
-from path_mapping.mapping.yaml_json import read_yaml as read_yaml

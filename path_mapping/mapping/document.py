@@ -1,8 +1,10 @@
-"""A document as a tree of values that know their line: what every reader returns, for one checker."""
+"""A document as a tree of values that know their line, read from a Python literal, YAML or JSON."""
 
 from __future__ import annotations
 
-from typing import Optional, Tuple, Union
+import ast
+import json
+from typing import Any, List, Optional, Set, Tuple, Union
 
 
 class Value:
@@ -49,3 +51,155 @@ class DictValue(Value):
 def brief(text: str) -> str:
     """The first 60 characters."""
     return text[:60]
+
+
+VARIABLE = "PATH_MAPPING_CONFIG"
+
+
+def read_literal(text: str, problems: List[str]) -> Optional[Value]:
+    """The value of the one assignment; None, and a problem, without it or with other code beside it.
+
+    This is the file that X2MindSpore generates (x2ms_adapter/modelarts/path_mapping_config.py). Comments and
+    a docstring are allowed.
+    """
+    try:
+        assigned = _assigned(ast.parse(text), problems)
+        return None if assigned is None else _value(assigned)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line = getattr(error, "lineno", None) or 1
+        problems.append(f"line {line}: not Python: {getattr(error, 'msg', error)}")
+        return None
+
+
+def _assigned(module: ast.Module, problems: List[str]) -> Optional[ast.expr]:
+    value: Optional[ast.expr] = None
+    for statement in module.body:
+        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+            continue  # a docstring
+        name = _target(statement)
+        if name != VARIABLE or not isinstance(statement, (ast.Assign, ast.AnnAssign)):
+            problems.append(f"line {statement.lineno}: found other code, expected only {VARIABLE} = {{...}}")
+        elif value is not None:
+            problems.append(f"line {statement.lineno}: {VARIABLE} is assigned a second time")
+        else:
+            value = statement.value
+    if value is None and not problems:
+        problems.append(f"no {VARIABLE} = {{...}} found")
+    return value
+
+
+def _target(statement: ast.stmt) -> Optional[str]:
+    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        target: ast.expr = statement.targets[0]
+    elif isinstance(statement, ast.AnnAssign):
+        target = statement.target
+    else:
+        return None
+    return target.id if isinstance(target, ast.Name) else None
+
+
+def _value(node: ast.expr) -> Value:
+    line, shown = node.lineno, brief(ast.unparse(node))
+    if isinstance(node, ast.Dict):
+        pairs = []
+        for key, item in zip(node.keys, node.values):
+            name = Value(item.lineno, "**") if key is None else _value(key)
+            pairs.append((name, _value(item)))
+        return DictValue(line, shown, tuple(pairs))
+    if isinstance(node, (ast.List, ast.Tuple)):
+        return ListValue(line, shown, tuple(map(_value, node.elts)))
+    if isinstance(node, ast.Constant) and isinstance(node.value, (str, int, float, type(None))):
+        return ScalarValue(line, shown, node.value)
+    return Value(line, shown)  # code: a call, a name, an f-string
+
+
+_COLLECTIONS = {"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
+
+
+def read_json(text: str, problems: List[str]) -> Optional[Value]:
+    """The document, without lines, which the JSON reader does not report; None, and a problem, if invalid."""
+    try:
+        return _from_json(json.loads(text, object_pairs_hook=_Object, parse_constant=_refuse_constant))
+    except json.JSONDecodeError as error:
+        problems.append(f"line {error.lineno}: not JSON: {error.msg}")
+    except (ValueError, RecursionError) as error:
+        problems.append(f"not JSON: {error}")
+    return None
+
+
+class _Object(List[Tuple[str, Any]]):
+    """The pairs of an object, as a type other than list."""
+
+
+def _refuse_constant(text: str) -> None:
+    raise ValueError(f"found {text}, expected a number")
+
+
+def _from_json(found: Any) -> Value:
+    if isinstance(found, _Object):
+        pairs = tuple((ScalarValue(None, repr(name), name), _from_json(item)) for name, item in found)
+        return DictValue(None, brief(repr(dict(found))), pairs)
+    shown = brief(repr(found))
+    if isinstance(found, list):
+        return ListValue(None, shown, tuple(map(_from_json, found)))
+    return ScalarValue(None, shown, found)
+
+
+def read_yaml(text: str, problems: List[str]) -> Optional[Value]:
+    """The document as by `yaml.safe_load`; None, and a problem, if invalid. Aliases are problems, too."""
+    import yaml  # slow to import, and few mappings are YAML
+
+    unprintable = yaml.reader.Reader.NON_PRINTABLE.search(text)
+    if unprintable:  # the loader would raise when it is created
+        line = text.count("\n", 0, unprintable.start()) + 1
+        problems.append(f"line {line}: not YAML: the character {unprintable.group()!r}")
+        return None
+    loader = yaml.SafeLoader(text)
+    try:
+        root = loader.get_single_node()
+        return ScalarValue(1, "nothing", None) if root is None else _from_yaml(root, loader, set(), problems)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        problems.append(f"line {line}: not YAML: {error.problem}")
+    except RecursionError:
+        problems.append(f"line {loader.line + 1}: not YAML: nested too deeply")
+    except yaml.YAMLError as error:
+        problems.append(f"not YAML: {error}")
+    finally:
+        loader.dispose()
+    return None
+
+
+def _from_yaml(node: Any, loader: Any, seen: Set[int], problems: List[str]) -> Value:
+    line, shown = node.start_mark.line + 1, brief(_shown(node))
+    if id(node) in seen:
+        problems.append(f"line {line}: found an alias of this value, expected each value written out")
+        return ScalarValue(line, shown, None)
+    seen.add(id(node))
+    if node.id != "scalar" and node.tag not in _COLLECTIONS:
+        problems.append(f"line {line}: found the tag {node.tag}, expected none")
+    if node.id == "mapping":
+        pairs = [
+            (_from_yaml(name, loader, seen, problems), _from_yaml(item, loader, seen, problems))
+            for name, item in node.value
+        ]
+        return DictValue(line, shown, tuple(pairs))
+    if node.id == "sequence":
+        items = [_from_yaml(item, loader, seen, problems) for item in node.value]
+        return ListValue(line, shown, tuple(items))
+    try:
+        value = loader.construct_object(node)
+    except (ArithmeticError, AttributeError, LookupError, ValueError):  # what PyYAML's converters let through
+        problems.append(
+            f"line {line}: not YAML: found {shown}, expected a value of its tag, or quotes around it"
+        )
+        return ScalarValue(line, shown, None)
+    if isinstance(value, (str, int, float, type(None))):
+        return ScalarValue(line, shown, value)
+    return Value(line, shown)  # a date, or bytes
+
+
+def _shown(node: Any) -> str:
+    if node.id == "scalar":
+        return repr(node.value) if node.tag.endswith(":str") else str(node.value)
+    return "a list" if node.id == "sequence" else "a dict"

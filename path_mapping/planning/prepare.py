@@ -1,21 +1,288 @@
-"""Prepares a transfer: what is impossible is refused before the first byte."""
+"""Prepares a transfer in bounded memory: what is impossible is refused before the first byte."""
 
 from __future__ import annotations
 
+import math
+import os
+import pickle
+import tempfile
+import zlib
+from heapq import merge
+from itertools import chain, islice
 from pathlib import Path
-from typing import Callable, List, NamedTuple, Sequence
+from typing import (
+    IO,
+    Any,
+    Callable,
+    Generic,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+    TypeVar,
+    Union,
+)
 
-from path_mapping.errors import MissingInputs, NoSpace, UnsafeTarget
+from path_mapping.errors import Failure, MissingInputs, NoSpace, UnsafeTarget
+from path_mapping.localfs import chunks, md5_of, printable, shown, write_all
 from path_mapping.mapping import PathMapping, Route, Shard, overlaps
-from path_mapping.planning.compare import LocalEntry
-from path_mapping.planning.prepared_transfer import PreparedTransfer
+from path_mapping.planning.ends import Copy, Ends
+from path_mapping.planning.local_tree import look
+from path_mapping.planning.plan import (
+    COPY,
+    DELETE,
+    MAKE,
+    REFUSE,
+    SKIP,
+    LocalEntry,
+    RecordEntry,
+    Step,
+    unquoted,
+)
 from path_mapping.planning.route_scan import (
     Check,
     Lister,
+    RouteScan,
+    never_cancelled,
     scan_download,
     scan_upload,
     space_problems,
 )
+
+IN_MEMORY = 20_000  # items, a few hundred bytes each: nearly every transfer
+_BATCH = 1000  # items
+_SORTED_BATCH = 100  # items: there is one of each sorted part in memory
+
+Item = TypeVar("Item", bound=Tuple[object, ...])
+_Kept = Union[bytes, Tuple[int, int]]  # a batch: compressed, or its place and length in the file
+
+
+class Spool(Generic[Item]):
+    """A long list: items are added, then read in the same order, as often as needed.
+
+    What does not fit is in a temporary file. Where no disk has room for that, it stays in memory, compressed:
+    results must come home from a full disk, too.
+    """
+
+    def __init__(self, in_memory: int = IN_MEMORY) -> None:
+        self._first: List[Item] = []
+        self._in_memory = in_memory
+        self._file: Optional[IO[bytes]] = None
+        self._end = 0  # of the file
+        self._kept: List[_Kept] = []
+        self._batch: List[Item] = []
+
+    def add(self, item: Item) -> None:
+        """Appends an item."""
+        if len(self._first) < self._in_memory:
+            self._first.append(item)
+            return
+        self._batch.append(item)
+        if len(self._batch) >= _BATCH:
+            self._kept.append(self._keep(self._batch))
+            self._batch = []
+
+    def __iter__(self) -> Iterator[Item]:
+        """All items so far."""
+        return chain(self._first, self._read(self._kept), self._batch)
+
+    def in_order_of(self, key: Callable[[Item], Any], wanted: Callable[[Item], bool]) -> Iterator[Item]:
+        """The wanted items, sorted by a key: parts of them are sorted and kept, then merged."""
+        items, most = filter(wanted, self), max(self._in_memory, _BATCH)
+        runs: List[Iterator[Item]] = []
+        while True:
+            run = sorted(islice(items, most), key=key)
+            if len(run) < most:
+                return merge(run, *runs, key=key)
+            starts = range(0, len(run), _SORTED_BATCH)
+            runs.append(self._read([self._keep(run[at : at + _SORTED_BATCH]) for at in starts]))
+
+    def _keep(self, batch: Sequence[Item]) -> _Kept:
+        data = pickle.dumps(batch)
+        try:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile()  # noqa: SIM115 -- closed by close()
+            write_all(self._file.fileno(), memoryview(data), self._end)
+        except OSError:
+            return zlib.compress(data, 1)
+        place = (self._end, len(data))
+        self._end += len(data)
+        return place
+
+    def _read(self, kept: Sequence[_Kept]) -> Iterator[Item]:
+        for one in kept:
+            yield from self._load(one)
+
+    def _load(self, kept: _Kept) -> List[Item]:
+        if isinstance(kept, bytes):
+            data = zlib.decompress(kept)
+        else:
+            assert self._file is not None
+            data = os.pread(self._file.fileno(), kept[1], kept[0])
+        batch: List[Item] = pickle.loads(data)
+        return batch
+
+    def close(self) -> None:
+        """Frees the memory and the disk."""
+        self._first, self._kept, self._batch = [], [], []
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+MOST_KEPT = 1000  # refusals and notices; all of them are counted
+
+
+class _Task(NamedTuple):
+    """A step to execute; `route` is the index of its route."""
+
+    route: int
+    action: str
+    name: str
+    size: int
+    etag: str
+    mtime_ns: int
+
+
+class PreparedTransfer:
+    """What is to be done for some routes: read as often as needed, and told what was done.
+
+    `files` and `size` (bytes) are to be copied; `same` files are not, as both sides are the same. `missing`
+    are the routes with nothing at their source. `refused` are objects that cannot be files, `blocked` are
+    files that cannot be moved as they are on the disk, and `notices` name what is left out: at most 1,000 of
+    each. `unrecorded` are directories, each with the root of its route, with complete files that an earlier
+    run did not record, as it was killed.
+    """
+
+    def __init__(
+        self, routes: Sequence[Route], scans: Sequence[Optional[RouteScan]], check: Check = never_cancelled
+    ) -> None:
+        self.missing = tuple(route for route, scan in zip(routes, scans) if scan is None)
+        self.refused: List[Failure] = []
+        self.blocked: List[Failure] = []
+        self.notices: List[str] = []
+        self.unrecorded: Set[Tuple[Path, Path]] = set()
+        self._scans = {index: scan for index, scan in enumerate(scans) if scan is not None}
+        self._tasks: Spool[_Task] = Spool()
+        for index, scan in self._scans.items():
+            self._read(index, scan, check)
+        self.files = sum(scan.files[COPY] for scan in self._scans.values())
+        self.size = sum(scan.bytes[COPY] for scan in self._scans.values())
+        self.same = sum(scan.same for scan in self._scans.values())
+
+    def _read(self, index: int, scan: RouteScan, check: Check) -> None:
+        learned: Spool[RecordEntry] = Spool()
+        for step in scan:
+            check()
+            local = step.local
+            if step.action in (COPY, MAKE, DELETE):
+                mtime_ns = local.mtime_ns if local is not None else 0
+                self._tasks.add(_Task(index, step.action, step.name, step.size, step.etag, mtime_ns))
+            elif step.learned and local is not None:
+                self.unrecorded.add(((scan.ends.root / step.name).parent, scan.ends.root))
+                etag = unquoted(step.etag)
+                learned.add(RecordEntry(step.name, local.size, local.mtime_ns, etag, step.md5))
+            elif step.action == REFUSE or step.said or (local is not None and local.problem):
+                self._report(scan.ends, step)
+        for entry in learned:  # only now: the record was read along with the steps
+            scan.record.put(entry)
+        learned.close()
+
+    def _report(self, ends: Ends, step: Step) -> None:
+        path = shown(ends.root / step.name)
+        if step.action == SKIP:
+            self.notice(f"{path}: {step.reason}" if step.said else f"{path} is left out: {step.reason}")
+        elif step.action == REFUSE:
+            url = f"obs://{ends.bucket}/{printable(ends.key_of(step.name))}"
+            failures = self.refused if step.local is None else self.blocked
+            if len(failures) < MOST_KEPT:
+                failures.append(Failure(path, url, OSError(step.reason)))
+
+    def notice(self, text: str) -> None:
+        """Adds a notice, if there are not too many."""
+        if len(self.notices) < MOST_KEPT:
+            self.notices.append(text)
+
+    def copies(self) -> Iterator[Copy]:
+        """What is to be copied, in the order of the routes and their keys."""
+        return self._copies_of(COPY)
+
+    def newest_first(self) -> Iterator[Copy]:
+        """What is to be copied, the most urgent first, for when there may not be enough time."""
+        newest = max((task.mtime_ns for task in self._tasks if task.action == COPY), default=0)
+        tasks = self._tasks.in_order_of(
+            lambda task: urgency(task.size, newest - task.mtime_ns), lambda task: task.action == COPY
+        )
+        return map(self._copy, tasks)
+
+    def directories(self) -> Iterator[Copy]:
+        """Empty directories to make: here, or in OBS as `name/`."""
+        return self._copies_of(MAKE)
+
+    def deletions(self) -> Iterator[Copy]:
+        """What the other side no longer has."""
+        return self._copies_of(DELETE)
+
+    def _copies_of(self, action: str) -> Iterator[Copy]:
+        return (self._copy(task) for task in self._tasks if task.action == action)
+
+    def _copy(self, task: _Task) -> Copy:
+        ends, name = self._scans[task.route].ends, task.name
+        root = str(ends.root)
+        return Copy(
+            os.path.join(root, name),
+            root,
+            ends.bucket,
+            ends.key_of(name),
+            task.size,
+            task.etag,
+            task.route,
+            task.mtime_ns,
+        )
+
+    def targets(self) -> Iterator[Path]:
+        """The directories that the routes are: even an empty input exists."""
+        return (scan.ends.root for scan in self._scans.values() if not scan.ends.single)
+
+    def downloaded(self, copy: Copy, checked: bool) -> None:
+        """Records that the file is complete, so that the next run does not fetch it.
+
+        If its content was not `checked`, its MD5 is not recorded: it need not be that of the object.
+        """
+        scan, local = self._scans[copy.route], look(copy.path)
+        if local is not None and copy.etag:
+            md5 = md5_of(chunks(copy.local)) if scan.route.checksum and checked else ""
+            name = scan.ends.name_of(copy.key)
+            scan.record.put(RecordEntry(name, local.size, local.mtime_ns, unquoted(copy.etag), md5))
+
+    def uploaded(self, copy: Copy) -> None:
+        """Records that the file is in OBS, in the state and with the ETag that `copy` has."""
+        scan = self._scans[copy.route]
+        name = scan.ends.name_of(copy.key)
+        scan.record.put(RecordEntry(name, copy.size, copy.mtime_ns, unquoted(copy.etag)))
+
+    def forget(self, copy: Copy) -> None:
+        """Removes the file from the record: it is gone on both sides, or what is in OBS is not known."""
+        scan = self._scans[copy.route]
+        scan.record.forget(scan.ends.name_of(copy.key))
+
+    def close(self) -> None:
+        """Writes the records and frees memory and disk."""
+        for scan in self._scans.values():
+            scan.record.close()
+        self._tasks.close()
+
+
+def urgency(size: int, age_ns: int) -> Tuple[int, int]:
+    """The sort key of an urgent upload: by age in steps that double from a minute, then by size.
+
+    `age_ns` is relative to the newest file. So the metadata of the last checkpoint goes before its weights,
+    and both go before an old log, however small.
+    """
+    return int(math.log2(max(age_ns, 0) / 60e9 + 1)), size
 
 
 class UploadChoice(NamedTuple):

@@ -1,20 +1,30 @@
-"""The record of what was moved: a small SQLite file beside the target, which only saves work.
+"""What is kept beside a target: the record of what was moved, and unfinished multipart uploads.
 
-If it is missing, damaged or locked, everything is compared again. Nothing here raises.
+The record is a small SQLite file, which only saves work: if it is missing, damaged or locked, everything is
+compared again.
+
+A multipart upload belongs to the process that began it: another process, or another node, may be uploading to
+the same key. So only ids that were noted here are ever resumed or aborted, and only when the process that
+noted them is gone, which the lock on its file tells. Without the file, an upload is not resumed.
+
+Nothing here raises.
 """
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
+import json
 import os
 import sqlite3
 import threading
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Iterator, List, Sequence
+from typing import Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-from path_mapping.localfs import stem_of
-from path_mapping.planning.compare import RecordEntry
+from path_mapping.localfs import is_locked, stem_of
+from path_mapping.planning.plan import RecordEntry
 
 _SUFFIX = ".ma_sync"
 _BATCH = 200  # entries: with _BATCH_SECONDS, the most that a kill can lose
@@ -117,3 +127,154 @@ class Record:
     def _connect(self) -> sqlite3.Connection:
         uri = f"{self._path.absolute().as_uri()}?mode=rw"  # even to read: a kill may have left a journal
         return sqlite3.connect(uri, timeout=_BUSY_SECONDS, uri=True, check_same_thread=False)
+
+
+_OF_UPLOADS = ".uploads.ma_sync"  # also the suffix of a record: such files are never uploaded
+
+
+class BegunUpload(NamedTuple):
+    """A multipart upload that was begun, and not completed or aborted since."""
+
+    bucket: str
+    key: str
+    upload: str
+
+
+class NotedUploads(NamedTuple):
+    """The ids that are noted for a route: `left` by dead processes, and `used` by processes that live."""
+
+    left: Tuple[BegunUpload, ...]
+    used: FrozenSet[str]
+
+
+def noted_uploads(target: Path, way: str) -> NotedUploads:
+    """What is noted for a route; changes nothing, unlike `BegunUploads`, whose arguments these are."""
+    left: List[BegunUpload] = []
+    used: Set[str] = set()
+    for path in _files(target.parent, _prefix(target, way)):
+        with suppress(OSError):
+            found = _unfinished(path.read_bytes())
+            if is_locked(os.fspath(path)):
+                used.update(one.upload for one in found)
+            else:
+                left.extend(found)
+    return NotedUploads(tuple(left), frozenset(used))
+
+
+class BegunUploads:
+    """The unfinished uploads of one route: its own, and those of dead processes, which it takes over."""
+
+    def __init__(self, target: Path, way: str) -> None:
+        """`target` is the route's local path, `way` as in its record."""
+        self._directory = target.parent
+        self._prefix = _prefix(target, way)
+        self._lock = threading.Lock()
+        self._file: Optional[int] = None
+        self._path = Path()
+        self._open: Dict[str, BegunUpload] = {}
+        self._left: Dict[str, BegunUpload] = {}
+        self._take_over()
+
+    def left(self) -> List[BegunUpload]:
+        """Those of earlier runs that nobody has taken."""
+        return list(self._left.values())
+
+    def take(self, bucket: str, key: str) -> Tuple[str, ...]:
+        """The ids of this object's uploads that earlier runs left, the oldest first; each only once."""
+        found = [one.upload for one in self._left.values() if (one.bucket, one.key) == (bucket, key)]
+        for upload in found:
+            del self._left[upload]
+        return tuple(found)
+
+    def begun(self, bucket: str, key: str, upload: str) -> None:
+        """Notes an upload, on the disk before the first part is sent."""
+        if upload not in self._open:
+            self._open[upload] = BegunUpload(bucket, key, upload)
+            self._note({"begun": upload, "bucket": bucket, "key": key})
+
+    def ended(self, upload: str) -> None:
+        """Notes that an upload was completed or aborted."""
+        self._left.pop(upload, None)
+        if self._open.pop(upload, None) is not None:
+            self._note({"ended": upload})
+
+    def close(self) -> None:
+        """Releases the file; what is unfinished stays in it for the next run."""
+        if self._file is not None:
+            if not self._open:
+                with suppress(OSError):
+                    self._path.unlink()
+            os.close(self._file)
+            self._file = None
+
+    def _take_over(self) -> None:
+        """Copies what dead processes left into the own file, then removes theirs."""
+        for path in _files(self._directory, self._prefix):
+            with suppress(OSError):
+                self._take_from(path)
+
+    def _take_from(self, path: Path) -> None:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.fstat(file).st_nlink:  # another process has taken it over
+                return
+            for one in _unfinished(path.read_bytes()):
+                self._left[one.upload] = one
+                self.begun(*one)
+            if self._file is not None or not self._left:
+                path.unlink()
+        finally:
+            os.close(file)
+
+    def _note(self, entry: Dict[str, str]) -> None:
+        """Adds a line. A newline comes first, as the last line may be torn."""
+        with self._lock, suppress(OSError):
+            if self._file is None:
+                self._create()
+            if self._file is not None:
+                os.write(self._file, f"\n{json.dumps(entry)}\n".encode("ascii"))
+
+    def _create(self) -> None:
+        """Creates the file, and locks it before it has the name by which others find it."""
+        name = f"{self._prefix}{os.urandom(6).hex()}"
+        new, self._path = (
+            self._directory / f"{name}.new.ma_sync",
+            self._directory / f"{name}{_OF_UPLOADS}",
+        )
+        file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # without locks there is no owner: not noted
+            os.rename(new, self._path)
+        except OSError:
+            os.close(file)
+            new.unlink()
+            raise
+        self._file = file
+
+
+def _prefix(target: Path, way: str) -> str:
+    named = hashlib.sha256(way.encode("utf-8", "surrogateescape")).hexdigest()[:8]
+    return f".{stem_of(target.name)}.{named}."
+
+
+def _files(directory: Path, prefix: str) -> List[Path]:
+    """The files of all processes, in the order of their names."""
+    try:
+        names = sorted(os.listdir(directory))
+    except OSError:
+        return []
+    return [directory / name for name in names if name.startswith(prefix) and name.endswith(_OF_UPLOADS)]
+
+
+def _unfinished(content: bytes) -> List[BegunUpload]:
+    """The uploads in a file that were begun and not ended, in this order; torn lines are ignored."""
+    found: Dict[str, BegunUpload] = {}
+    for line in content.splitlines():
+        with suppress(ValueError, KeyError, TypeError):
+            entry = json.loads(line)
+            if "ended" in entry:
+                found.pop(entry["ended"], None)
+            else:
+                found[entry["begun"]] = BegunUpload(entry["bucket"], entry["key"], entry["begun"])
+    return list(found.values())

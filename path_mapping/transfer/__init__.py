@@ -1,9 +1,9 @@
 """Runs a transfer, from the plan to the last byte.
 
 `download` and `upload` prepare the plan, and turn each file to copy into a job (`jobs`). `move_files` chooses
-a pool of threads or processes (`moving`, `parts`) and runs the jobs on it (`scheduler`): each job yields
-units, the requests in `path_mapping.stores`, until its file is complete. `progress` counts, `periodic`
-uploads in rounds, and `chosen_files` moves files without a plan.
+a pool of threads or processes (`parts`) and runs the jobs on it (`scheduler`): each job yields units, the
+requests in `path_mapping.stores`, until its file is complete. `periodic` uploads in rounds, and
+`chosen_files` moves files without a plan.
 """
 
 from path_mapping.planning import UploadChoice as UploadChoice
@@ -28,7 +28,7 @@ from path_mapping.transfer.periodic import (
     settle_seconds as settle_seconds,
     upload_periodically as upload_periodically,
 )
-from path_mapping.transfer.progress import Progress as Progress
+from path_mapping.transfer.scheduler import Progress as Progress
 from path_mapping.transfer.transfer import (
     Transferred as Transferred,
     download as download,

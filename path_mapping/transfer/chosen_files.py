@@ -13,8 +13,7 @@ from path_mapping.stores import ObjectState, Store
 from path_mapping.transfer.download_jobs import LargeDownload, SmallDownload, ranges_of
 from path_mapping.transfer.jobs import Job, LargeUpload, SmallUpload
 from path_mapping.transfer.left_uploads import abort_left, unfinished_uploads
-from path_mapping.transfer.moving import Work, move_files
-from path_mapping.transfer.progress import Progress
+from path_mapping.transfer.scheduler import Progress, Work, move_files
 from path_mapping.workers import RetriedStore, RetryPolicy, Troubled, ignore_retry
 
 

@@ -1,19 +1,92 @@
-"""Runs jobs on a pool: hands out their units in batches, and gives them the outcomes."""
+"""Moves the files of a transfer: chooses a pool, hands out their units in batches, counts what is done."""
 
 from __future__ import annotations
 
+import itertools
+import os
 import threading
+import time
 from collections import deque
+from contextlib import contextmanager
 from operator import length_hint
-from typing import Callable, Deque, Dict, Iterable, Iterator, Optional, Set, Tuple
+from typing import Callable, Deque, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from path_mapping.errors import Cancelled, PathMappingError
 from path_mapping.planning import Copy
 from path_mapping.stores import Unit, bytes_of
 from path_mapping.transfer.jobs import Job
-from path_mapping.transfer.parts import BATCH_BYTES, batch_limit
-from path_mapping.transfer.progress import Tally
-from path_mapping.workers import Batch, Outcome, Pool
+from path_mapping.transfer.parts import (
+    BATCH_BYTES,
+    DOWN_ABREAST,
+    MIB,
+    RANGE,
+    PoolSize,
+    batch_limit,
+    is_small,
+    pool_size,
+)
+from path_mapping.workers import Batch, Outcome, Pool, RetriedStore, start_pool
+
+
+class Progress(NamedTuple):
+    """The files and bytes that are done, and all of them."""
+
+    files_done: int
+    files: int
+    bytes_done: int
+    bytes: int
+
+
+class Tally:
+    """Counts files and bytes, in any thread. Bytes sent twice count once: progress never goes back."""
+
+    def __init__(
+        self, files: int, size: int, progress: Callable[[Progress], None], cancel: threading.Event
+    ) -> None:
+        self._files, self._size = files, size
+        self._progress = progress
+        self._cancel = cancel
+        self._lock = threading.RLock()
+        self._done_files = self._done_bytes = self._partial = 0
+        self._moved: Dict[int, List[int]] = {}  # by unit: the bytes of its file so far, and at most
+
+    def begin(self, number: int, account: List[int]) -> None:
+        """Books the bytes of this unit to the account of its file: `[so far, at most]`."""
+        with self._lock:
+            self._moved[number] = account
+
+    def moved(self, number: int, size: int) -> None:
+        """Counts bytes of a unit.
+
+        Raises:
+            Cancelled: the transfer was cancelled, so the unit should end.
+        """
+        with self._lock:
+            account = self._moved.get(number)
+            if account is not None:
+                more = min(size, account[1] - account[0])
+                account[0] += more
+                self._partial += more
+            self.report()
+        if self._cancel.is_set():
+            raise Cancelled
+
+    def end(self, numbers: Iterable[int], account: List[int]) -> None:
+        """Counts a file as done, whether it succeeded or not."""
+        with self._lock:
+            for number in numbers:
+                self._moved.pop(number, None)
+            self._partial -= account[0]
+            self._done_bytes += account[1]
+            self._done_files += 1
+            self.report()
+
+    def report(self) -> None:
+        """Calls `progress`."""
+        with self._lock:
+            done = self._done_bytes + self._partial
+            self._progress(Progress(self._done_files, self._files, done, self._size))
+
 
 LOOK_SECONDS = 0.1  # between two checks of `cancel`
 
@@ -181,3 +254,80 @@ class Scheduler:
             self._done(running.job.copy)
         elif isinstance(running.error, Exception):
             self._failed(running.job.copy, running.error)
+
+
+PROBES = 2  # small files that go first, one by one: the time of the second is the round trip time
+PROBED = 500  # files among which the smallest are searched
+
+
+class Work(NamedTuple):
+    """The files to move, their number and bytes, and what makes a file a job, given a counter for its units.
+
+    `done` is called with each file that is complete, `failed` with each that is not. `down`: downloads.
+    """
+
+    copies: Iterator[Copy]
+    files: int
+    size: int
+    job_of: Callable[[Copy, Callable[[], int]], Job]
+    done: Callable[[Copy], None]
+    failed: Callable[[Copy, Exception], None]
+    down: bool = False
+
+
+def move_files(work: Work, to: RetriedStore, progress: Callable[[Progress], None]) -> Tuple[int, int]:
+    """Moves all files; returns the number of complete files, and of retried requests.
+
+    Raises:
+        Cancelled: soon after `cancel` of the store is set.
+        WorkersLost: all worker processes died.
+    """
+    pieces = work.files + work.size // RANGE
+    tally = Tally(work.files, work.size, progress, to.cancel)
+    tally.report()
+    number = itertools.count().__next__
+    whole = retries = 0
+    round_trip = 0.0
+
+    @contextmanager
+    def scheduler(size: PoolSize) -> Iterator[Scheduler]:
+        nonlocal whole, retries
+        pool = start_pool(to, size.processes, size.threads, size.ahead, tally.moved)
+        running: Optional[Scheduler] = None
+        try:
+            running = Scheduler(
+                pool, tally, to.cancel, work.done, work.failed, size.processes > 0,
+                DOWN_ABREAST if work.down else 1,
+            )  # fmt: skip
+            yield running
+            whole, retries = whole + running.whole, retries + running.retries
+        finally:
+            pool.close()
+            if running is not None:
+                running.close()
+
+    def jobs(copies: Iterable[Copy]) -> Iterator[Job]:
+        return (work.job_of(copy, number) for copy in copies)
+
+    copies, left = work.copies, work.files
+    if to.store.signer is not None and not is_small(pieces, work.size):
+        near = list(itertools.islice(copies, PROBED))
+        probes = _smallest(near)
+        copies = itertools.chain((copy for copy in near if copy not in probes), copies)
+        left -= len(probes)
+        with scheduler(PoolSize(0, 1)) as alone:
+            for probe in probes:
+                begun = time.monotonic()
+                alone.run(jobs([probe]), 1)
+                round_trip = time.monotonic() - begun
+    if left:
+        size = pool_size(pieces, work.size, len(os.sched_getaffinity(0)), round_trip, work.down)
+        with scheduler(size) as all_of_them:
+            all_of_them.run(jobs(copies), left)
+    return whole, retries
+
+
+def _smallest(copies: Sequence[Copy]) -> List[Copy]:
+    """Small files to measure the round trip time with, if there are any."""
+    small = [copy for copy in copies if copy.size < MIB]
+    return sorted(small, key=lambda copy: copy.size)[:PROBES]

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from ma_boot.rehearsal.obs_server import ObsServer
-from path_mapping.planning.spool import IN_MEMORY
+from path_mapping.planning.prepare import IN_MEMORY
 from tests.functional.transfer.full_disk import CONTENT
 from tests.requirement import unavailable
 from tests.transfers import content_of, obs_store

@@ -41,8 +41,8 @@ from path_mapping.localfs import (
     write_all,
     write_verified,
 )
+from path_mapping.localfs.atomic_file import FileMark
 from path_mapping.localfs.checksums import _lzma_crc64, by_liblzma
-from path_mapping.localfs.marks import FileMark
 from path_mapping.localfs.unfinished import _are_local, lock
 from tests.requirement import unavailable
 

@@ -10,8 +10,8 @@ from typing import List, Tuple
 import pytest
 from hypothesis import given, strategies as st
 
+from path_mapping.localfs.atomic_file import FileMark, put_mark, read_mark
 from path_mapping.localfs.checksums import by_crcmod, by_liblzma, crc64, crc64_of_parts
-from path_mapping.localfs.marks import FileMark, put_mark, read_mark
 from path_mapping.localfs.unfinished import PartJournal
 from path_mapping.transfer.parts import (
     BATCH,

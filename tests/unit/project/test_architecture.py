@@ -67,7 +67,6 @@ PURE: Set[str] = {
     "path_mapping.layouts",
     "path_mapping.mapping",
     "path_mapping.planning.plan",
-    "path_mapping.planning.compare",
     "path_mapping.localfs.names",
     "path_mapping.transfer.parts",
     "path_mapping.stores.units",

@@ -12,7 +12,7 @@ from typing import List
 import pytest
 
 from path_mapping.planning import BegunUploads
-from path_mapping.planning.begun_uploads import BegunUpload, noted_uploads
+from path_mapping.planning.record import BegunUpload, noted_uploads
 
 WAY = "upload obs://bucket/out/"
 ONE, OTHER = BegunUpload("bucket", "out/a", "id-1"), BegunUpload("bucket", "out/b", "id-2")

@@ -17,8 +17,8 @@ from path_mapping.localfs import allocate
 from path_mapping.localfs.unfinished import PartJournal
 from path_mapping.mapping import ObsUrl, Route
 from path_mapping.planning import BegunUploads, files_below
-from path_mapping.planning.compare import COPY, LocalEntry, Step
 from path_mapping.planning.local_tree import folds_case
+from path_mapping.planning.plan import COPY, LocalEntry, Step
 from path_mapping.planning.route_scan import scan_upload
 from tests.requirement import unavailable
 

@@ -10,8 +10,8 @@ from typing import List, Tuple
 
 import pytest
 
+from path_mapping.planning.prepare import Spool
 from path_mapping.planning.route_scan import LookBelow
-from path_mapping.planning.spool import Spool
 
 
 @pytest.mark.parametrize("count", [0, 3, 4, 2500])

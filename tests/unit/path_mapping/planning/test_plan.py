@@ -15,7 +15,9 @@ from path_mapping.errors import printable
 from path_mapping.localfs.names import Clashes, key_problem, unsafe
 from path_mapping.mapping.routes import ObsUrl, Route
 from path_mapping.mapping.selection import FILE_COST, Shard, selected, sharer
-from path_mapping.planning.compare import (
+from path_mapping.planning.ends import Ends, find_input
+from path_mapping.planning.local_tree import FreeSpace, SpaceNeed, free_space, shortages
+from path_mapping.planning.plan import (
     COPY,
     DELETE,
     MAKE,
@@ -26,11 +28,10 @@ from path_mapping.planning.compare import (
     Step,
     compare_download,
     compare_upload,
+    plan_downloads,
+    plan_uploads,
 )
-from path_mapping.planning.ends import Ends, find_input
-from path_mapping.planning.plan import plan_downloads, plan_uploads
-from path_mapping.planning.prepared_transfer import urgency
-from path_mapping.planning.space import FreeSpace, SpaceNeed, free_space, shortages
+from path_mapping.planning.prepare import urgency
 from path_mapping.stores import Checksums, ContentSum, StoredObject
 from path_mapping.wire import etag_of_parts
 

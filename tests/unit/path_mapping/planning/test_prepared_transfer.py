@@ -11,12 +11,11 @@ import pytest
 from path_mapping.errors import MissingInputs, NoSpace, StoreError, UnsafeTarget
 from path_mapping.mapping import ObsUrl, Route, Shard
 from path_mapping.planning import UploadChoice
-from path_mapping.planning.compare import COPY, LocalEntry, RecordEntry
-from path_mapping.planning.prepare import prepare_downloads, prepare_uploads
-from path_mapping.planning.prepared_transfer import PreparedTransfer
+from path_mapping.planning.local_tree import SpaceNeed
+from path_mapping.planning.plan import COPY, LocalEntry, RecordEntry
+from path_mapping.planning.prepare import PreparedTransfer, prepare_downloads, prepare_uploads
 from path_mapping.planning.record import Record
 from path_mapping.planning.route_scan import Lister, never_cancelled, scan_download, scan_upload
-from path_mapping.planning.space import SpaceNeed
 from path_mapping.stores import StoredObject
 
 

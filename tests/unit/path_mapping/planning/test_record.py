@@ -11,7 +11,7 @@ from typing import List
 import pytest
 
 from path_mapping.planning import record as record_module
-from path_mapping.planning.compare import RecordEntry
+from path_mapping.planning.plan import RecordEntry
 from path_mapping.planning.record import Record, record_path
 from tests.functional.node import eventually
 
