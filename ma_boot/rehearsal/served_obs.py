@@ -12,8 +12,7 @@ from urllib.parse import quote
 
 from ma_boot.errors import CannotCreate
 from ma_boot.rehearsal.faults import Fault
-from ma_boot.rehearsal.obs_server import KeyPair, ObsFault, ObsServer
-from ma_boot.rehearsal.obs_server.storage import DirectoryBuckets
+from ma_boot.rehearsal.obs_server import DirectoryBuckets, KeyPair, ObsFault, ObsServer
 
 _KINDS = {"obs-cut": "cut", "obs-corrupt": "flip", "obs-slow": "trickle"}  # the others have the same name
 _HOST = "127.0.0.1"

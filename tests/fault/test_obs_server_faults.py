@@ -18,7 +18,7 @@ import trustme
 from obs import ObsClient
 
 from ma_boot.rehearsal.obs_server import KeyPair, ObsFault, ObsServer
-from ma_boot.rehearsal.obs_server.wire.faults import KINDS
+from ma_boot.rehearsal.obs_server.responses import KINDS
 from tests.functional.node import eventually
 
 CONTENT = bytes(range(256)) * 2000

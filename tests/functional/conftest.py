@@ -11,8 +11,7 @@ from typing import Callable, Iterator
 import pytest
 import trustme
 
-from ma_boot.rehearsal.obs_server import ObsServer
-from ma_boot.rehearsal.obs_server.storage.directory_buckets import DirectoryBuckets
+from ma_boot.rehearsal.obs_server import DirectoryBuckets, ObsServer
 from path_mapping.stores import Store, open_store
 from tests.conftest import CREDENTIALS, KNOWN
 from tests.functional.node import Node

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from ma_boot.rehearsal.obs_server import KeyPair, ObsServer
-from ma_boot.rehearsal.obs_server.storage import DirectoryBuckets
+from ma_boot.rehearsal.obs_server.directory_buckets import DirectoryBuckets
 from ma_boot.reporting import print_lines
 
 

@@ -1,14 +1,356 @@
-"""Routes a request to its operation; has the operations on buckets."""
+"""The operations on buckets, objects and multipart uploads, and which request asks for which."""
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, Tuple
+import hashlib
+import os
+from dataclasses import dataclass, replace
+from email.utils import formatdate
+from pathlib import Path
+from typing import BinaryIO, Callable, Dict, List, Optional, Tuple
 from urllib.parse import unquote, unquote_plus
+from xml.etree import ElementTree
 
-from ma_boot.rehearsal.obs_server import object_operations, part_operations
-from ma_boot.rehearsal.obs_server.call import Call, texts
-from ma_boot.rehearsal.obs_server.storage import MAX_KEYS, Refusal
-from ma_boot.rehearsal.obs_server.wire import SIGNED_PARAMETERS, HttpResponse, ListingQuery, responses
+from ma_boot.rehearsal.obs_server.buckets import (
+    MAX_KEYS,
+    MAX_PARTS,
+    Bucket,
+    BucketObject,
+    Buckets,
+    Refusal,
+    Upload,
+    UploadPart,
+    Uploads,
+)
+from ma_boot.rehearsal.obs_server.request import CHUNK, Body, HttpRequest, Received, is_modified, wanted_range
+from ma_boot.rehearsal.obs_server.responses import (
+    HttpResponse,
+    ListingQuery,
+    buckets_document,
+    completion_document,
+    copy_document,
+    deletion_document,
+    location_document,
+    objects_document,
+    parts_document,
+    upload_document,
+    uploads_document,
+)
+from ma_boot.rehearsal.obs_server.signatures import SIGNED_PARAMETERS
+from path_mapping.localfs import chunks, crc64
+
+KEPT_HEADERS = (
+    "cache-control",
+    "content-disposition",
+    "content-encoding",
+    "content-language",
+    "content-type",
+    "expires",
+)
+
+
+@dataclass(frozen=True)
+class Call:
+    """What an operation gets; `now` is in seconds since the epoch."""
+
+    request: HttpRequest
+    body: Body
+    bucket_name: str
+    key: str
+    now: float
+    buckets: Buckets
+    uploads: Uploads
+
+    @property
+    def prefix(self) -> str:
+        """The prefix of headers in the dialect of the request."""
+        return self.request.prefix
+
+    @property
+    def bucket(self) -> Bucket:
+        """The bucket that the request addresses; raises `Refusal` if it does not exist."""
+        return self.buckets.get(self.bucket_name)
+
+    def header(self, name: str) -> Optional[str]:
+        """A header of the dialect, by its name without the prefix."""
+        return self.request.headers.get(self.prefix + name)
+
+    def parameter(self, name: str) -> str:
+        """A parameter of the query; empty if it is missing."""
+        return self.request.parameters.get(name) or ""
+
+    def number(self, name: str, default: int, highest: int) -> int:
+        """A parameter that is a number from 0 on, capped at the highest; raises `Refusal` if it is none."""
+        text = self.parameter(name)
+        if text and not text.isdecimal():
+            raise Refusal("InvalidArgument", f"{name} is not a number")
+        return min(int(text), highest) if text else default
+
+    @property
+    def is_url_encoded(self) -> bool:
+        """Whether the response is to percent-encode keys."""
+        return self.parameter("encoding-type") == "url"
+
+    def kept_headers(self) -> Dict[str, str]:
+        """The standard headers that are stored with an object."""
+        headers = self.request.headers
+        return {name: headers[name] for name in KEPT_HEADERS if name in headers}
+
+    def metadata(self) -> Dict[str, str]:
+        """The user's own metadata, as it was sent."""
+        start = f"{self.prefix}meta-"
+        headers = self.request.headers
+        return {name[len(start) :]: value for name, value in headers.items() if name.startswith(start)}
+
+    def document(self) -> ElementTree.Element:
+        """The body as XML, with tags stripped of their namespace; raises `Refusal` if it is not XML."""
+        try:
+            root = ElementTree.fromstring(self.body.document())
+        except ElementTree.ParseError as error:
+            raise Refusal("MalformedXML", f"the body is not XML: {error}") from None
+        for element in root.iter():
+            element.tag = element.tag.rpartition("}")[2]
+        return root
+
+
+def texts(root: ElementTree.Element, path: str) -> List[str]:
+    """The texts of all elements at a path."""
+    return [element.text or "" for element in root.findall(path)]
+
+
+def store_object(call: Call) -> HttpResponse:
+    """Stores the body as an object."""
+    bucket = call.bucket
+    path = bucket.new_file()
+    received = call.body.to_file(path)
+    stored = BucketObject(
+        call.key,
+        received.size,
+        received.md5,
+        received.crc64,
+        call.now,
+        call.kept_headers(),
+        call.metadata(),
+        path=str(path),
+    )
+    bucket.put(stored)
+    return HttpResponse(200, checksum_headers(call, stored.etag, stored.crc64))
+
+
+def checksum_headers(call: Call, etag: str, crc: int) -> Dict[str, str]:
+    """The headers with the checksums of a content."""
+    return {"ETag": f'"{etag}"', f"{call.prefix}checksum-crc64ecma": str(crc)}
+
+
+def get_object(call: Call) -> HttpResponse:
+    """Sends the object or a range of it; a range comes without the CRC-64, which is that of the whole."""
+    stored, file = call.bucket.open(call.key)
+    try:
+        headers = _described(call, stored)
+        if not is_modified(call.request.headers, stored.etag, stored.modified):
+            file.close()
+            return HttpResponse(304, headers)
+        chosen = wanted_range(call.request.headers.get("range"), stored.size)
+    except Refusal:
+        file.close()
+        raise
+    if chosen is None:
+        return HttpResponse(200, headers, file=file, length=stored.size)
+    offset, length = chosen
+    headers["Content-Range"] = f"bytes {offset}-{offset + length - 1}/{stored.size}"
+    del headers[f"{call.prefix}checksum-crc64ecma"]
+    return HttpResponse(206, headers, file=file, offset=offset, length=length)
+
+
+def _described(call: Call, stored: BucketObject) -> Dict[str, str]:
+    headers = {name.title(): value for name, value in stored.headers.items()}
+    headers.setdefault("Content-Type", "binary/octet-stream")
+    headers["Last-Modified"] = formatdate(stored.modified, usegmt=True)
+    headers["Accept-Ranges"] = "bytes"
+    headers.update(checksum_headers(call, stored.etag, stored.crc64))
+    headers.update({f"{call.prefix}meta-{name}": value for name, value in stored.metadata.items()})
+    if stored.appendable:
+        headers["x-obs-object-type"] = "Appendable"
+        headers["x-obs-next-append-position"] = str(stored.size)
+    return headers
+
+
+def delete_object(call: Call) -> HttpResponse:
+    """Deletes the object if it exists."""
+    call.bucket.delete(call.key)
+    return HttpResponse(204)
+
+
+def copy_object(call: Call) -> HttpResponse:
+    """Copies another object, with its metadata or with that of the request."""
+    source, file = source_of(call)
+    with file:
+        if not is_modified(call.request.headers, source.etag, source.modified, f"{call.prefix}copy-source-"):
+            raise Refusal("PreconditionFailed", "the source of the copy has been modified")
+        path = call.bucket.new_file()
+        with path.open("wb", buffering=0) as target:
+            _append_bytes(file, source.size, target)
+    stored = replace(source, key=call.key, modified=call.now, appendable=False, path=str(path))
+    if call.header("metadata-directive") in ("REPLACE", "REPLACE_NEW"):
+        stored = replace(stored, headers=call.kept_headers(), metadata=call.metadata())
+    return copy_document("CopyObjectResult", call.bucket.put(stored), call.prefix)
+
+
+def source_of(call: Call) -> Tuple[BucketObject, BinaryIO]:
+    """The source of a copy, and its content."""
+    named = unquote(call.header("copy-source") or "").lstrip("/")
+    bucket, _, key = named.partition("?versionId=")[0].partition("/")
+    return call.buckets.get(bucket).open(key)
+
+
+def append_object(call: Call) -> HttpResponse:
+    """Appends the body to an appendable object, or creates one.
+
+    As in OBS, the resulting ETag is not the MD5 of the content.
+    """
+    position = call.parameter("position")
+    if not position.isdecimal():
+        raise Refusal("InvalidArgument", "position is not a number")
+    bucket = call.bucket
+    addition = bucket.new_file()
+    received = call.body.to_file(addition)
+    try:
+        with bucket.appending:  # of two that name the same position the second is refused
+            stored = _appended(call, int(position), addition, received)
+            bucket.put(stored)
+    finally:
+        os.unlink(addition)
+    headers = checksum_headers(call, stored.etag, stored.crc64)
+    return HttpResponse(200, {**headers, "x-obs-next-append-position": str(stored.size)})
+
+
+def _appended(call: Call, position: int, addition: Path, received: Received) -> BucketObject:
+    try:
+        earlier = call.bucket.get(call.key)
+    except Refusal:
+        earlier = BucketObject(call.key, 0, "", 0, 0, call.kept_headers(), call.metadata(), appendable=True)
+    _check_position(earlier, position)
+    path = _joined(call.bucket.new_file(), earlier, addition, received.size)
+    etag = hashlib.md5(f"{earlier.etag}{received.md5}".encode()).hexdigest()
+    size, crc = earlier.size + received.size, _crc64_of(path)
+    return replace(earlier, size=size, etag=etag, crc64=crc, modified=call.now, path=str(path))
+
+
+def _check_position(stored: BucketObject, position: int) -> None:
+    if not stored.appendable:
+        raise Refusal("ObjectNotAppendable", "the object is not appendable")
+    if stored.size != position:
+        raise Refusal("PositionNotEqualToLength", f"the object has {stored.size} bytes")
+
+
+def _joined(path: Path, earlier: BucketObject, addition: Path, size: int) -> Path:
+    with path.open("wb", buffering=0) as target:
+        if earlier.size:
+            with open(earlier.path, "rb") as file:
+                _append_bytes(file, earlier.size, target)
+        with addition.open("rb") as file:
+            _append_bytes(file, size, target)
+    return path
+
+
+def _append_bytes(source: BinaryIO, size: int, target: BinaryIO) -> None:
+    done = 0
+    while done < size:
+        copied = os.sendfile(target.fileno(), source.fileno(), done, size - done)
+        if not copied:
+            raise OSError("the file of an object is shorter than the object")
+        done += copied
+
+
+def _crc64_of(path: Path) -> int:
+    crc = 0
+    for piece in chunks(path):
+        crc = crc64(piece, crc)
+    return crc
+
+
+def begin_upload(call: Call) -> HttpResponse:
+    """Initiates an upload."""
+    call.buckets.get(call.bucket_name)
+    upload = call.uploads.initiate(call.bucket_name, call.key, call.kept_headers(), call.metadata(), call.now)
+    return upload_document(upload, call.prefix)
+
+
+def _upload(call: Call) -> Upload:
+    call.buckets.get(call.bucket_name)
+    return call.uploads.get(call.bucket_name, call.key, call.parameter("uploadId"))
+
+
+def put_part(call: Call) -> HttpResponse:
+    """Stores the body, or a range of an object, as a part."""
+    upload, text = _upload(call), call.parameter("partNumber")
+    number = int(text) if text.isdecimal() else 0
+    if not 1 <= number <= MAX_PARTS:
+        raise Refusal("InvalidArgument", f"expected a partNumber from 1 to {MAX_PARTS}")
+    path = call.uploads.new_file(upload)
+    if call.header("copy-source") is not None:
+        part = _copied_part(call, number, path)
+        call.uploads.add(upload, part)
+        return copy_document("CopyPartResult", part, call.prefix)
+    received = call.body.to_file(path)
+    call.uploads.add(upload, UploadPart(number, received.size, received.md5, call.now, str(path)))
+    return HttpResponse(200, checksum_headers(call, received.md5, received.crc64))
+
+
+def _copied_part(call: Call, number: int, path: Path) -> UploadPart:
+    source, file = source_of(call)
+    with file, path.open("wb", buffering=0) as target:
+        offset, size = wanted_range(call.header("copy-source-range"), source.size) or (0, source.size)
+        file.seek(offset)
+        md5, left = hashlib.md5(), size
+        while left:
+            piece = file.read(min(CHUNK, left))
+            md5.update(piece)
+            left -= target.write(piece)
+    return UploadPart(number, size, md5.hexdigest(), call.now, str(path))
+
+
+def list_parts(call: Call) -> HttpResponse:
+    """Lists the parts."""
+    after, limit = (
+        call.number("part-number-marker", 0, MAX_PARTS),
+        call.number("max-parts", MAX_KEYS, MAX_KEYS),
+    )
+    return parts_document(_upload(call), after, limit, call.prefix)
+
+
+def complete_upload(call: Call) -> HttpResponse:
+    """Assembles the object from the parts listed in the body."""
+    upload, root = _upload(call), call.document()
+    numbers, etags = texts(root, "Part/PartNumber"), texts(root, "Part/ETag")
+    if len(numbers) != len(etags) or not all(number.isdecimal() for number in numbers):
+        raise Refusal("MalformedXML", "expected parts with PartNumber and ETag")
+    wanted = [(int(number), etag) for number, etag in zip(numbers, etags)]
+    completed = call.uploads.complete(upload, wanted, call.bucket, call.now)
+    response = completion_document(upload, completed, call.prefix)
+    response.headers.update(checksum_headers(call, completed.etag, completed.crc64))
+    return response
+
+
+def abort_upload(call: Call) -> HttpResponse:
+    """Aborts the upload."""
+    call.uploads.abort(_upload(call))
+    return HttpResponse(204)
+
+
+def list_uploads(call: Call) -> HttpResponse:
+    """Lists the uploads in progress of a bucket."""
+    call.buckets.get(call.bucket_name)
+    key, upload_id, prefix = (call.parameter(name) for name in ("key-marker", "upload-id-marker", "prefix"))
+    found = [one for one in call.uploads.of(call.bucket_name) if one.key.startswith(prefix)]
+    ids = [upload.id for upload in found]
+    if upload_id in ids:
+        found = found[ids.index(upload_id) + 1 :]
+    elif key:
+        found = [upload for upload in found if upload.key > key]
+    limit = call.number("max-uploads", MAX_KEYS, MAX_KEYS)
+    return uploads_document(call.bucket_name, found, limit, call.is_url_encoded, call.prefix)
+
 
 PLAIN = {  # signed parameters that do not select an operation
     "length",
@@ -37,7 +379,7 @@ def perform(call: Call) -> HttpResponse:
 
 def list_buckets(call: Call) -> HttpResponse:
     """Lists the buckets."""
-    return responses.buckets(call.buckets.names(), call.prefix)
+    return buckets_document(call.buckets.names(), call.prefix)
 
 
 def create_bucket(call: Call) -> HttpResponse:
@@ -62,7 +404,7 @@ def delete_bucket(call: Call) -> HttpResponse:
 def location(call: Call) -> HttpResponse:
     """The region of the bucket."""
     call.buckets.get(call.bucket_name)
-    return responses.location(call.prefix)
+    return location_document(call.prefix)
 
 
 def list_objects(call: Call) -> HttpResponse:
@@ -79,7 +421,7 @@ def list_objects(call: Call) -> HttpResponse:
         version,
     )
     page, found = call.bucket.page(asked.prefix, asked.marker, asked.delimiter, asked.limit)
-    return responses.objects(asked, page, found, call.prefix)
+    return objects_document(asked, page, found, call.prefix)
 
 
 def delete_objects(call: Call) -> HttpResponse:
@@ -92,13 +434,13 @@ def delete_objects(call: Call) -> HttpResponse:
     keys = [unquote_plus(key) for key in keys] if encoded else keys
     for key in keys:
         call.bucket.delete(key)
-    return responses.deleted(keys, texts(root, "Quiet") == ["true"], encoded, call.prefix)
+    return deletion_document(keys, texts(root, "Quiet") == ["true"], encoded, call.prefix)
 
 
 def put_object(call: Call) -> HttpResponse:
     """Stores the body, or copies an object."""
     is_copy = call.header("copy-source") is not None
-    return (object_operations.copy if is_copy else object_operations.put)(call)
+    return (copy_object if is_copy else store_object)(call)
 
 
 ROUTES: Dict[Tuple[str, ...], Callable[[Call], HttpResponse]] = {
@@ -108,16 +450,16 @@ ROUTES: Dict[Tuple[str, ...], Callable[[Call], HttpResponse]] = {
     ("DELETE", "bucket"): delete_bucket,
     ("GET", "bucket"): list_objects,
     ("GET", "bucket", "location"): location,
-    ("GET", "bucket", "uploads"): part_operations.pending,
+    ("GET", "bucket", "uploads"): list_uploads,
     ("POST", "bucket", "delete"): delete_objects,
     ("PUT", "object"): put_object,
-    ("GET", "object"): object_operations.get,
-    ("HEAD", "object"): object_operations.get,
-    ("DELETE", "object"): object_operations.delete,
-    ("POST", "object", "append"): object_operations.append,
-    ("POST", "object", "uploads"): part_operations.initiate,
-    ("POST", "object", "uploadId"): part_operations.complete,
-    ("PUT", "object", "uploadId"): part_operations.put,
-    ("GET", "object", "uploadId"): part_operations.parts,
-    ("DELETE", "object", "uploadId"): part_operations.abort,
+    ("GET", "object"): get_object,
+    ("HEAD", "object"): get_object,
+    ("DELETE", "object"): delete_object,
+    ("POST", "object", "append"): append_object,
+    ("POST", "object", "uploads"): begin_upload,
+    ("POST", "object", "uploadId"): complete_upload,
+    ("PUT", "object", "uploadId"): put_part,
+    ("GET", "object", "uploadId"): list_parts,
+    ("DELETE", "object", "uploadId"): abort_upload,
 }

@@ -17,21 +17,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Iterable, List, NamedTuple, Optional, Set, Tuple
 
-from ma_boot.rehearsal.obs_server.call import Call
-from ma_boot.rehearsal.obs_server.operations import perform
-from ma_boot.rehearsal.obs_server.storage import Buckets, Refusal, Uploads
-from ma_boot.rehearsal.obs_server.wire import (
-    Body,
-    Connection,
-    HttpRequest,
-    HttpResponse,
-    KeyPair,
-    ObsFault,
-    parse_head,
-    responses,
-    take,
-    verify,
-)
+from ma_boot.rehearsal.obs_server.buckets import Buckets, Refusal, Uploads
+from ma_boot.rehearsal.obs_server.operations import Call, perform
+from ma_boot.rehearsal.obs_server.request import Body, Connection, HttpRequest, parse_head
+from ma_boot.rehearsal.obs_server.responses import HttpResponse, ObsFault, refused, take
+from ma_boot.rehearsal.obs_server.signatures import KeyPair, verify
 
 PAUSES = {"drip": (0.1, 1 << 18), "trickle": (0.05, 100)}  # seconds, and bytes sent after them
 _SIGNING = re.compile(
@@ -160,7 +150,7 @@ class ObsServer:
             request = parse_head(head)
             body = Body(request, connection)
         except Refusal as refusal:
-            self._send(connection, "GET", responses.refused(refusal, ""), keep=False)
+            self._send(connection, "GET", refused(refusal, ""), keep=False)
             return False
         path, _, query = request.target.partition("?")
         with self._lock:
@@ -185,11 +175,11 @@ class ObsServer:
             verify(request, request.bucket_in_host(self._domain), self.credentials, now)
             return perform(Call(request, body, bucket, key, now, self._buckets, self._uploads))
         except Refusal as refusal:
-            return responses.refused(refusal, request.path)
+            return refused(refusal, request.path)
         except ConnectionError:
             raise
         except OSError as error:  # from the server's own disk
-            return responses.refused(Refusal("InternalError", str(error)), request.path)
+            return refused(Refusal("InternalError", str(error)), request.path)
 
     def _send(self, connection: Connection, method: str, response: HttpResponse, keep: bool) -> None:
         head = response.head(next(self._numbers), keep)

@@ -9,8 +9,7 @@ from typing import Iterator
 
 import pytest
 
-from ma_boot.rehearsal.obs_server import ObsServer
-from ma_boot.rehearsal.obs_server.storage.directory_buckets import DirectoryBuckets
+from ma_boot.rehearsal.obs_server import DirectoryBuckets, ObsServer
 from path_mapping.errors import NotFound, StoreError
 from path_mapping.stores import Store, open_store
 from tests.conftest import CREDENTIALS, KNOWN

@@ -7,11 +7,10 @@ from typing import List, Tuple
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.rehearsal.obs_server.storage.buckets import list_page
-from ma_boot.rehearsal.obs_server.storage.refusals import Refusal
-from ma_boot.rehearsal.obs_server.wire import faults
-from ma_boot.rehearsal.obs_server.wire.faults import ObsFault
-from ma_boot.rehearsal.obs_server.wire.request import is_modified, parse_head, wanted_range
+from ma_boot.rehearsal.obs_server import responses as faults
+from ma_boot.rehearsal.obs_server.buckets import Refusal, list_page
+from ma_boot.rehearsal.obs_server.request import is_modified, parse_head, wanted_range
+from ma_boot.rehearsal.obs_server.responses import ObsFault
 
 KEYS = st.lists(st.text("ab/", min_size=1, max_size=6), unique=True, max_size=20).map(sorted)
 

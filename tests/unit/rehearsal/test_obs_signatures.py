@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, strategies as st
 from obs import ObsClient, auth, const, convertor
 
-from ma_boot.rehearsal.obs_server.storage.refusals import Refusal
-from ma_boot.rehearsal.obs_server.wire.request import HttpRequest
-from ma_boot.rehearsal.obs_server.wire.signatures import SIGNED_PARAMETERS, KeyPair, verify
+from ma_boot.rehearsal.obs_server.buckets import Refusal
+from ma_boot.rehearsal.obs_server.request import HttpRequest
+from ma_boot.rehearsal.obs_server.signatures import SIGNED_PARAMETERS, KeyPair, verify
 
 NOW = 1_780_000_000.0
 KNOWN = [KeyPair("AK", "SECRET")]

@@ -15,8 +15,8 @@ from functools import lru_cache
 from typing import Dict, List, Optional, Sequence, Tuple
 from urllib.parse import quote, unquote_to_bytes
 
-from ma_boot.rehearsal.obs_server.storage import Refusal
-from ma_boot.rehearsal.obs_server.wire.request import HttpRequest
+from ma_boot.rehearsal.obs_server.buckets import Refusal
+from ma_boot.rehearsal.obs_server.request import HttpRequest
 
 SKEW_SECONDS = 15 * 60
 UNSIGNED = "UNSIGNED-PAYLOAD"

@@ -10,9 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, Dict, Iterable, Iterator, List, Tuple
 
-from ma_boot.rehearsal.obs_server.storage.buckets import Bucket, Buckets, ListingPage, list_page
-from ma_boot.rehearsal.obs_server.storage.objects import BucketObject
-from ma_boot.rehearsal.obs_server.storage.refusals import Refusal
+from ma_boot.rehearsal.obs_server.buckets import (
+    Bucket,
+    BucketObject,
+    Buckets,
+    ListingPage,
+    Refusal,
+    list_page,
+)
 from path_mapping.errors import UnsafeTarget
 from path_mapping.localfs import CHUNK, TEMPORARY, contained, crc64, is_temporary, unsafe
 
