@@ -1,10 +1,11 @@
-"""What was measured as values: a chart for each metric, on the time axis of the lanes. Pure."""
+"""What was measured: a chart for each metric, on the time axis of the lanes. Pure."""
 
 from __future__ import annotations
 
 from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
 
-from ma_boot.reporting.page.lanes import UNITS, figure, place
+from ma_boot.reporting.page.fill import NOTHING, Html, fill, joined
+from ma_boot.reporting.page.lanes import UNITS, axis, figure, legend_entry, place, tick
 from ma_boot.reporting.page.language import Text, same
 from ma_boot.reporting.timeline import Measurement, Timeline
 from ma_boot.wording import duration, size
@@ -17,24 +18,6 @@ _TOP = 3.0  # pixels above the highest value
 _HIGH = 0.98  # of the values of a metric with rare peaks: the first step compiles
 
 Points = List[Tuple[float, float]]
-
-
-class Line(NamedTuple):
-    """The values of one rank, card or node, a path in the syntax of SVG; `kind` is a CSS class."""
-
-    kind: str
-    name: str
-    path: str
-
-
-class MetricChart(NamedTuple):
-    """A metric: its name, its lowest and highest value, lines, and a band where these are too many."""
-
-    name: Text
-    range: str
-    height: int
-    band: str
-    lines: Tuple[Line, ...]
 
 
 class _Metric(NamedTuple):
@@ -79,22 +62,37 @@ _HOST = {
 }
 
 
-def marked(timeline: Timeline) -> Dict[str, str]:
+def charts_part(timeline: Timeline) -> Html:
+    """A chart for each metric that was measured: those of training first, then of ranks, cards and nodes."""
+    marked, series = _marked(timeline), _series(timeline)
+    charts = [
+        _chart(metric, series[key], timeline.seconds, marked)
+        for key, metric in _metrics(series)
+        if any(value for points in series[key].values() for _, value in points)
+    ]
+    if not charts:
+        return NOTHING
+    return fill(
+        "charts",
+        heading=Text("Metrics", "指标"),
+        legend=joined(legend_entry(kind, _why_marked(who, kind)) for who, kind in marked.items()),
+        tick=tick(timeline.seconds),
+        axis=axis(timeline.seconds),
+        rows=joined(charts, "\n"),
+    )
+
+
+def _marked(timeline: Timeline) -> Dict[str, str]:
     """The ranks whose lines are marked, by CSS class: the slow ones, and the one that failed first."""
-    slow = [one.label for one in timeline.all_incidents() if one.kind == "slow rank"]
+    slow = [incident.label for incident in timeline.all_incidents() if incident.kind == "slow rank"]
     cause = timeline.outcome.process.label if timeline.outcome.process else ""
     return {**dict.fromkeys(slow[:MOST_MARKED], "slow"), **({cause: "cause"} if cause else {})}
 
 
-def charts(timeline: Timeline) -> List[MetricChart]:
-    """A chart for each metric that was measured: those of training first, then of ranks, cards and nodes."""
-    kinds = marked(timeline)
-    series = _series(timeline)
-    return [
-        _chart(metric, series[key], timeline.seconds, kinds)
-        for key, metric in _metrics(series)
-        if any(value for points in series[key].values() for _, value in points)
-    ]
+def _why_marked(who: str, kind: str) -> Text:
+    if kind == "slow":
+        return Text(f"{who}: slower than the others", f"{who}：比其他 rank 慢")
+    return Text(f"{who}: the cause", f"{who}：根因")
 
 
 _GROUPS = (_RANKS, _CARDS, _HOST)
@@ -135,39 +133,40 @@ def _values(sample: Measurement, node: str, several: bool) -> Iterator[Tuple[int
             yield 2, name, f"{node} {who}".strip(), value
 
 
-def _chart(
-    metric: _Metric, lines: Mapping[str, Points], seconds: float, kinds: Mapping[str, str]
-) -> MetricChart:
+def _chart(metric: _Metric, lines: Mapping[str, Points], seconds: float, marked: Mapping[str, str]) -> Html:
+    """The lines of a metric, or a band where they are too many; above it those that are marked."""
     everything = sorted(value for points in lines.values() for _, value in points)
     low, high = everything[0], everything[-1]
     top = everything[int(len(everything) * _HIGH)] * 1.1 if metric.peaks else high
     bottom = min(0.0, low) if metric.from_zero else low
     span = max(top - bottom, 1e-9)
-    special = [name for name in lines if name in kinds]
+    special = [name for name in lines if name in marked]
     few = len(lines) <= MOST_LINES
 
     def y(value: float) -> float:
         return HEIGHT - min(1.0, (value - bottom) / span) * (HEIGHT - _TOP) - 0.5
 
-    def path(points: Points) -> str:
-        return _path([(place(at, seconds), y(value)) for at, value in _thinned(points, seconds)])
+    def line(kind: str, name: str, points: Points) -> Html:
+        return fill("line", kind=kind, name=name, path=_path([(x, y(value)) for x, value in points]))
 
-    drawn = [
-        Line("each", name, path(points)) for name, points in lines.items() if few and name not in special
+    each = [
+        line("each", name, _thinned(lines[name], seconds)) for name in lines if few and name not in special
     ]
-    band = ""
+    band = NOTHING
     if not few:
         bins = _bins([point for points in lines.values() for point in points], seconds)
-        band = _band([(at, y(max(values)), y(min(values))) for at, values in bins])
-        drawn.append(Line("middle", "median", _path([(at, y(_median(values))) for at, values in bins])))
-    drawn += [Line(kinds[name], name, path(lines[name])) for name in special]
-    return MetricChart(metric.name, _range(metric.shown(low), metric.shown(high)), HEIGHT, band, tuple(drawn))
+        band = fill("band", path=_band([(x, y(max(values)), y(min(values))) for x, values in bins]))
+        each = [line("middle", "median", [(x, _median(values)) for x, values in bins])]
+    above = [line(marked[name], name, _thinned(lines[name], seconds)) for name in special]
+    shown = _range(metric.shown(low), metric.shown(high))
+    return fill(
+        "chart", name=metric.name, range=shown, height=HEIGHT, band=band, lines=joined([*each, *above])
+    )
 
 
 def _median(values: List[float]) -> float:
-    return sorted(values)[
-        len(values) // 2
-    ]  # `statistics` takes longer to be imported than the charts to be made
+    """The upper median; `statistics` takes longer to be imported than the charts to be made."""
+    return sorted(values)[len(values) // 2]
 
 
 def _range(low: str, high: str) -> str:
@@ -179,20 +178,19 @@ def _range(low: str, high: str) -> str:
 
 
 def _bins(points: Points, seconds: float) -> List[Tuple[float, List[float]]]:
-    """The values in each of at most 240 equal parts of the time, with the middle of the part."""
-    found: Dict[int, List[float]] = {}
+    """The values in each of at most 240 equal parts of the time, with the position of its middle."""
+    parts: Dict[int, List[float]] = {}
     for at, value in points:
-        found.setdefault(min(MOST_POINTS - 1, int(place(at, seconds) / UNITS * MOST_POINTS)), []).append(
-            value
-        )
-    return [((number + 0.5) * UNITS / MOST_POINTS, values) for number, values in sorted(found.items())]
+        part = min(MOST_POINTS - 1, int(place(at, seconds) / UNITS * MOST_POINTS))
+        parts.setdefault(part, []).append(value)
+    return [((part + 0.5) * UNITS / MOST_POINTS, values) for part, values in sorted(parts.items())]
 
 
 def _thinned(points: Points, seconds: float) -> Points:
-    """The points, of more than 240 means."""
+    """The points with their positions in place of their times; of more than 240 points those of means."""
     if len(points) <= MOST_POINTS:
-        return points
-    return [(at / UNITS * seconds, sum(values) / len(values)) for at, values in _bins(points, seconds)]
+        return [(place(at, seconds), value) for at, value in points]
+    return [(x, sum(values) / len(values)) for x, values in _bins(points, seconds)]
 
 
 def _path(points: Sequence[Tuple[float, float]]) -> str:

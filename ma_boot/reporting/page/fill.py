@@ -1,4 +1,7 @@
-"""Fills the templates of the page, which are files of HTML; all that is filled in is escaped."""
+"""Fills the templates of the page, which are files of HTML; all that is filled in is escaped.
+
+Also what several parts of the page have in common: tables, boxes of text, notices.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from binascii import b2a_base64
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Dict, Iterable, Mapping
+from typing import Dict, Iterable, Mapping, Sequence
 
 from ma_boot.reporting.page.language import Text
 
@@ -45,6 +48,28 @@ def shown(value: object) -> Html:
     if not isinstance(value, Text):
         return Html(str(value).translate(_ESCAPED))
     return shown(value.en) if value.en == value.zh else fill("both", en=value.en, zh=value.zh)
+
+
+def table(names: Sequence[Text], rows: Iterable[Sequence[object]]) -> Html:
+    """A table with these columns."""
+    columns = joined(fill("name-of-column", name=name) for name in names)
+    lines = (fill("row", cells=joined(fill("cell", value=value) for value in row)) for row in rows)
+    return fill("table", names=columns, rows=joined(lines, "\n"))
+
+
+def folded_table(heading: Text, names: Sequence[Text], rows: Sequence[Sequence[object]]) -> Html:
+    """A table below a heading that opens it; nothing without rows."""
+    return fill("each", heading=heading, table=table(names, rows)) if rows else NOTHING
+
+
+def box(text: str) -> Html:
+    """A text that opens at its end and can be copied."""
+    return fill("box", text=text)
+
+
+def notice(en: str, zh: str) -> Html:
+    """A line that says what the page does not show."""
+    return fill("notice", text=Text(en, zh))
 
 
 class _Shown(Dict[str, object]):

@@ -1,9 +1,13 @@
-"""The timeline: its axis, a lane for each node with its phases, and a bar for each process. Pure."""
+"""The timeline: its axis, a lane for each node with its phases, and a bar for each process. Pure.
+
+Positions are from 0 to `UNITS`; heights are in pixels; kinds are CSS classes.
+"""
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, Iterator, List, NamedTuple, Tuple
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 
+from ma_boot.reporting.page.fill import NOTHING, Html, fill, joined, notice
 from ma_boot.reporting.page.language import INCIDENTS, PHASES, ROLES, Text, code_shown, phase_name, ranges
 from ma_boot.reporting.timeline import CAUSE, BootRun, NodeTimeline, PhaseSpan, ProcessSpan, Timeline
 from ma_boot.wording import duration
@@ -15,34 +19,32 @@ _STEPS = (
     0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800,
     3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800,
 )  # fmt: skip
+NARROWEST = 1.0  # of UNITS: the shortest spans stay visible
+SMALLEST_PHASE = 2.0  # of UNITS: shorter phases are left out of a dense drawing
+NAME_HEIGHT = 13  # pixels
+MOST_NODES_WITH_NAMES = 16  # beyond that, phases are strips without names
+MOST_LEGEND_PHASES = 12
+_PHASE_CLASSES = {name: f"p{number}" for number, name in enumerate(PHASES)}
+_ACROSS = {"stop": "stop", "restart": "restart", "start": "restart"}  # incidents, and their CSS classes
+_DOTS = {"hang": "hang", "fault": "fault", "kill": "kill", "unkillable": "hang"}
 
 
-class Moment(NamedTuple):
-    """A moment of the axis: its label, and its distance in percent from the `left` or the `right` end."""
-
-    side: str
-    percent: str
-    label: str
+def axis(seconds: float) -> Html:
+    """The moments of the time axis of a job of this duration."""
+    _, moments = ticks(seconds)
+    return fill("axis", moments=joined(_moment(place(at, seconds) / 10, label) for at, label in moments))
 
 
-class Scale(NamedTuple):
-    """The axis of a job: the distance of its grid lines in 1/1000 percent, and its moments."""
-
-    tick: str
-    moments: Tuple[Moment, ...]
+def tick(seconds: float) -> str:
+    """The distance of the axis' grid lines, in 1/1000 percent."""
+    return figure(ticks(seconds)[0] / seconds * 100000)
 
 
-def scale(seconds: float) -> Scale:
-    """The axis of a job of this duration."""
-    step, labels = ticks(seconds)
-    moments = (_moment(place(at, seconds) / UNITS * 100, label) for at, label in labels)
-    return Scale(figure(step / seconds * 100000), tuple(moments))
-
-
-def _moment(left: float, label: str) -> Moment:
-    """The label is to the right of its line; near the end to the left, so that it stays inside."""
-    near_the_end = left >= NEAR_THE_END
-    return Moment("right", figure(100 - left), label) if near_the_end else Moment("left", figure(left), label)
+def _moment(left: float, label: str) -> Html:
+    """A label is to the right of its line; near the end to the left, so that it stays inside."""
+    if left >= NEAR_THE_END:
+        return fill("moment", side="right", percent=figure(100 - left), label=label)
+    return fill("moment", side="left", percent=figure(left), label=label)
 
 
 def place(at: float, seconds: float) -> float:
@@ -74,79 +76,12 @@ def _label(at: float, step: float) -> str:
     return f"{hours}:{minutes:02} h"
 
 
-NARROWEST = 1.0  # of UNITS: the shortest spans stay visible
-SMALLEST_PHASE = 2.0  # of UNITS: shorter phases are left out of a dense drawing
-NAME_HEIGHT = 13  # pixels
-MOST_NODES_WITH_NAMES = 16  # beyond that, phases are strips without names
-MOST_LEGEND_PHASES = 12
-_PHASE_CLASSES = {name: f"p{number}" for number, name in enumerate(PHASES)}
-_ACROSS = {"stop": "stop", "restart": "restart", "start": "restart"}  # incidents, and their CSS classes
-_DOTS = {"hang": "hang", "fault": "fault", "kill": "kill", "unkillable": "hang"}
-
-
-class LegendEntry(NamedTuple):
-    """An entry of the legend; `kind` is a CSS class, as in all values of this module."""
-
-    kind: str
-    name: Text
-
-
-class Stroke(NamedTuple):
-    """A path of the drawing, in the syntax of SVG."""
-
-    kind: str
-    path: str
-
-
-class Bar(NamedTuple):
-    """A process."""
-
-    title: str
-    strokes: Tuple[Stroke, ...]
-
-
-class PhaseBox(NamedTuple):
-    """A phase with its name; `left` and `width` are in percent, `top` is in pixels."""
-
-    kind: str
-    title: str
-    left: str
-    width: str
-    top: int
-    name: Text
-    duration: str
-
-
-class RowName(NamedTuple):
-    """The name of a process or the ranks of a node, beside the drawing; 0 for a height that depends on it."""
-
-    text: str
-    hit: bool
-    height: int
-
-
-class Lane(NamedTuple):
-    """A node: its names, its phases as boxes or `strips`, and its processes; a height of 0 is for nothing."""
-
-    node: int
-    hit: bool
-    name_height: int
-    rows: Tuple[RowName, ...]
-    phases_height: int
-    phases: Tuple[PhaseBox, ...]
-    height: int
-    strips: Tuple[Stroke, ...]
-    bars: Tuple[Bar, ...]
-    incidents: Tuple[Stroke, ...]
-
-
 class Chart(NamedTuple):
-    """What all lanes have in common: the legend, and how large things are in pixels.
+    """What all lanes have in common: the height of a row, and what is left out.
 
-    `dense` leaves the names of the processes out, `many` those of the phases.
+    `dense` leaves the names of the processes out, `many` those of the phases, which are then strips.
     """
 
-    legend: Tuple[LegendEntry, ...]
     row: int
     dense: bool
     many: bool
@@ -156,7 +91,7 @@ class Chart(NamedTuple):
         """Large for a few processes, small for hundreds."""
         rows = max(1, sum(len(_rows(node)) for node in timeline.nodes))
         row = 16 if rows <= 32 else 13 if rows <= 64 else 6 if rows <= 160 else 4
-        return cls(_legend(timeline), row, rows > 64, len(timeline.nodes) > MOST_NODES_WITH_NAMES)
+        return cls(row, rows > 64, len(timeline.nodes) > MOST_NODES_WITH_NAMES)
 
     @property
     def bar(self) -> int:
@@ -169,26 +104,50 @@ class Chart(NamedTuple):
         return 5 if self.many else 20
 
 
-def _legend(timeline: Timeline) -> Tuple[LegendEntry, ...]:
+def timeline_part(timeline: Timeline, chart: Chart, lanes: Sequence[Html]) -> Html:
+    """These lanes of nodes below an axis; the others do not fit on the page."""
+    if not timeline.nodes:
+        return NOTHING
+    left = len(timeline.nodes) - len(lanes)
+    more = [notice(f"{left} more nodes do not fit on this page.", f"篇幅所限，另有 {left} 个节点未显示。")]
+    return fill(
+        "timeline",
+        legend=joined((legend_entry(kind, name) for kind, name in _legend(timeline)), "\n"),
+        kind=(" many" if chart.many else "") + (" dense" if chart.dense else ""),
+        bar=chart.bar,
+        tick=tick(timeline.seconds),
+        axes=joined([axis(timeline.seconds)] * (2 if chart.many else 1)),
+        lanes=joined([*lanes, *(more if left else [])], "\n"),
+    )
+
+
+def legend_entry(kind: str, name: Text) -> Html:
+    """What a colour or a mark means."""
+    return fill("legend-entry", kind=kind, name=name)
+
+
+def _legend(timeline: Timeline) -> Iterator[Tuple[str, Text]]:
     runs = [run for _, run in timeline.all_runs()]
     phases = [phase for run in runs for phase in run.phases]
     roles = {process.role for run in runs for process in run.processes}
     kinds = {incident.kind for incident in timeline.all_incidents()}
     if any(len(node.runs) > 1 for node in timeline.nodes):
         kinds.add("start")
-    names = list(dict.fromkeys(phase.name for phase in phases))[:MOST_LEGEND_PHASES]
-    found = [LegendEntry(_phase_class(name), phase_name(name)) for name in names]
+    for name in list(dict.fromkeys(phase.name for phase in phases))[:MOST_LEGEND_PHASES]:
+        yield _phase_class(name), phase_name(name)
     if any(phase.outcome == "failed" for phase in phases):
-        found.append(LegendEntry("failed", Text("failed phase", "失败的阶段")))
-    found += [LegendEntry(role, name) for role, name in ROLES.items() if role in roles]
+        yield "failed", Text("failed phase", "失败的阶段")
+    yield from ((role, name) for role, name in ROLES.items() if role in roles)
     if roles:
-        found.append(LegendEntry("quiet", Text("before its first output", "首次输出之前")))
-    shown = {**_ACROSS, **_DOTS}
-    return (*found, *(LegendEntry(shown[kind], INCIDENTS[kind]) for kind in shown if kind in kinds))
+        yield "quiet", Text("before its first output", "首次输出之前")
+    yield from ((shown, INCIDENTS[kind]) for kind, shown in {**_ACROSS, **_DOTS}.items() if kind in kinds)
 
 
-def lane(node: NodeTimeline, seconds: float, chart: Chart) -> Lane:
-    """The lane of a node; `seconds` is the duration of the job."""
+def lane(node: NodeTimeline, seconds: float, chart: Chart) -> Html:
+    """The lane of a node in a job of this duration.
+
+    A page may have hundreds of them: attributes are without quotes where they are words of ours.
+    """
     rows = _rows(node)
     stacked = _stacked(phase for run in node.runs for phase in run.phases)
     phases_height = chart.phase * (1 + max((level for level, _ in stacked), default=0))
@@ -197,26 +156,44 @@ def lane(node: NodeTimeline, seconds: float, chart: Chart) -> Lane:
     middles = {label: figure(top + row * chart.row + chart.row / 2) for label, row in rows.items()}
     processes = [process for run in node.runs for process in run.processes]
     causes = [process.label for process in processes if process.role == CAUSE]
-    hit = causes[-1] if causes else None  # those before it are of earlier attempts
+    hit = causes[-1] if causes else ""  # those before it are of earlier attempts
+    names = NOTHING
     if not chart.dense:
-        names = [RowName(label, label == hit, chart.row) for label in rows]
+        names = joined(_row_name(label, label == hit, chart.row) for label in rows)
     elif height >= 2 * NAME_HEIGHT:
-        text = hit or ranges([process.rank for process in processes if process.rank is not None])
-        names = [RowName(text, hit is not None, 0)]
-    else:
-        names = []
-    return Lane(
-        node=node.number,
-        hit=chart.dense and hit is not None,
-        name_height=0 if chart.dense else phases_height,
-        rows=tuple(names),
-        phases_height=0 if chart.many else phases_height,
-        phases=() if chart.many else tuple(_boxes(stacked, node, seconds, chart)),
-        height=height,
-        strips=tuple(_strips(stacked, node, seconds, chart)) if chart.many else (),
-        bars=tuple(_bar(p, run, middles[p.label], seconds) for run in node.runs for p in run.processes),
-        incidents=tuple(_incidents(node, middles, seconds, height)),
-    )
+        of_ranks = ranges([process.rank for process in processes if process.rank is not None])
+        names = _row_name(hit or of_ranks, bool(hit), 0)
+    phases = drawing = NOTHING
+    if not chart.many:
+        boxes = joined(_boxes(stacked, node, seconds, chart))
+        phases = fill("phases", height=phases_height, boxes=boxes)
+    if height:
+        bars = (_bar(p, run, middles[p.label], seconds) for run in node.runs for p in run.processes)
+        drawing = fill(
+            "drawing",
+            height=height,
+            strips=joined(_strips(stacked, node, seconds, chart) if chart.many else ()),
+            bars=joined(bars),
+            incidents=joined(_incidents(node, middles, seconds, height)),
+        )
+    attributes = _attributes(chart.dense and bool(hit), 0 if chart.dense else phases_height)
+    return fill("lane", attributes=attributes, node=node.number, rows=names, phases=phases, drawing=drawing)
+
+
+def _row_name(text: str, hit: bool, height: int) -> Html:
+    """The name of a process, or the ranks of a node, beside the drawing."""
+    return fill("lane-row", attributes=_attributes(hit, height), text=text)
+
+
+def _attributes(hit: bool, height: int) -> Html:
+    """Of a name: whether it is that of the cause, and its height, 0 for one that depends on its text."""
+    mark = Html(" class=hit" if hit else "")
+    return joined([mark, fill("lane-height", height=height) if height else NOTHING])
+
+
+def _stroke(kind: str, path: str) -> Html:
+    """A path in the syntax of SVG."""
+    return fill("stroke", kind=kind, path=path)
 
 
 def _rows(node: NodeTimeline) -> Dict[str, int]:
@@ -251,16 +228,17 @@ def _phase_class(name: str) -> str:
 
 def _boxes(
     stacked: List[Tuple[int, PhaseSpan]], node: NodeTimeline, seconds: float, chart: Chart
-) -> Iterator[PhaseBox]:
+) -> Iterator[Html]:
     for level, phase in stacked:
         end = _end_of(phase, node)
         left, right = place(phase.start, seconds), place(end, seconds)
         outcome = {"failed": " failed", "stopped": " cut", "": " cut"}.get(phase.outcome, "")
         took = duration(end - phase.start)
-        yield PhaseBox(
+        detail = f": {phase.detail}" if phase.detail else ""
+        yield fill(
+            "phase",
             kind=_phase_class(phase.name) + outcome,
-            title=f"{phase.name} {phase.outcome or 'without an end'}, {took}"
-            + (f": {phase.detail}" if phase.detail else ""),
+            title=f"{phase.name} {phase.outcome or 'without an end'}, {took}{detail}",
             left=figure(left / 10),
             width=figure(max(NARROWEST, right - left) / 10),
             top=level * chart.phase,
@@ -271,7 +249,7 @@ def _boxes(
 
 def _strips(
     stacked: List[Tuple[int, PhaseSpan]], node: NodeTimeline, seconds: float, chart: Chart
-) -> Iterator[Stroke]:
+) -> Iterator[Html]:
     """One stroke for all phases of a colour; failed phases are drawn however short they are."""
     paths: Dict[str, List[str]] = {}
     for level, phase in stacked:
@@ -282,39 +260,40 @@ def _strips(
         y = figure(level * chart.phase + chart.phase / 2)
         path = f"M{figure(left)} {y}h{figure(max(NARROWEST, right - left))}"
         paths.setdefault("failed" if failed else _phase_class(phase.name), []).append(path)
-    return (Stroke(kind, "".join(parts)) for kind, parts in paths.items())
+    return (_stroke(kind, "".join(parts)) for kind, parts in paths.items())
 
 
-def _bar(process: ProcessSpan, run: BootRun, y: str, seconds: float) -> Bar:
+def _bar(process: ProcessSpan, run: BootRun, y: str, seconds: float) -> Html:
     end = run.end if process.end is None else process.end
     left, right = place(process.start, seconds), place(end, seconds)
     first = process.first_output
     spoke = right if first is None else place(min(first, end), seconds)
     right = max(right, left + NARROWEST)
-    strokes = [Stroke("quiet", f"M{figure(left)} {y}H{figure(spoke)}")] if spoke - left > 0.05 else []
+    strokes = [_stroke("quiet", f"M{figure(left)} {y}H{figure(spoke)}")] if spoke - left > 0.05 else []
     if spoke >= right - 0.05:  # it printed nothing: only its end is coloured
         spoke = right - NARROWEST
-    strokes.append(Stroke(process.role, f"M{figure(spoke)} {y}H{figure(right)}"))
+    strokes.append(_stroke(process.role, f"M{figure(spoke)} {y}H{figure(right)}"))
     if process.role == CAUSE:
-        strokes.append(Stroke("dot", f"M{figure(right)} {y}h0"))
+        strokes.append(_stroke("dot", f"M{figure(right)} {y}h0"))
     code = code_shown(process.code, process.signal)
-    return Bar(f"{process.label}: {code}, {process.start:.1f}–{end:.1f} s", tuple(strokes))
+    title = f"{process.label}: {code}, {process.start:.1f}–{end:.1f} s"
+    return fill("bar", title=title, strokes=joined(strokes))
 
 
-def _incidents(node: NodeTimeline, middles: Dict[str, str], seconds: float, height: int) -> Iterator[Stroke]:
+def _incidents(node: NodeTimeline, middles: Dict[str, str], seconds: float, height: int) -> Iterator[Html]:
     """Lines across the lane, and dots on the processes concerned."""
     for number, run in enumerate(node.runs):
         if number:
-            yield _across("start", run.begin, seconds, height)
+            yield _incident(_ACROSS["start"], f"M{figure(place(run.begin, seconds))} 0V{height}")
         for incident in run.incidents:
+            x = figure(place(incident.at, seconds))
             if incident.kind in _ACROSS:
-                yield _across(incident.kind, incident.at, seconds, height)
+                yield _incident(_ACROSS[incident.kind], f"M{x} 0V{height}")
             elif incident.kind in _DOTS:
-                x = figure(place(incident.at, seconds))
-                for label in incident.label.split(", ")[:8]:
+                for label in incident.label.split(", "):
                     if label in middles:
-                        yield Stroke(f"dot {_DOTS[incident.kind]}", f"M{x} {middles[label]}h0")
+                        yield _incident(f"dot {_DOTS[incident.kind]}", f"M{x} {middles[label]}h0")
 
 
-def _across(kind: str, at: float, seconds: float, height: int) -> Stroke:
-    return Stroke(_ACROSS[kind], f"M{figure(place(at, seconds))} 0V{height}")
+def _incident(kind: str, path: str) -> Html:
+    return fill("incident-stroke", kind=kind, path=path)

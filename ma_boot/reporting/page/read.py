@@ -16,7 +16,7 @@ from ma_boot.processes import SignalInbox, Task
 from ma_boot.redact import without_secrets
 from ma_boot.reporting import keep_earlier, write_atomically
 from ma_boot.reporting.page.compose import page_text
-from ma_boot.reporting.page.sections import logs_to_read
+from ma_boot.reporting.page.tables import logs_to_read
 from ma_boot.reporting.timeline import CAUSE, EventFile, Timeline, job_names, read_events, timeline_of
 
 MOST_EVENT_BYTES = 64 << 20  # from the end of each file

@@ -19,8 +19,8 @@ import pytest
 from ma_boot.errors import CannotCreate, ExitCode, Stopped
 from ma_boot.reporting import Console, Journal, has_colours, is_interactive, print_bytes, print_lines
 from ma_boot.reporting.console import painted
+from ma_boot.reporting.page.data import rates
 from ma_boot.reporting.page.language import OUR_CODES
-from ma_boot.reporting.page.transfers import rates
 from ma_boot.reporting.timeline.job_timeline import TransferSpan
 from tests.functional.node import eventually
 

@@ -15,9 +15,8 @@ from ma_boot.reporting.page.compose import page_text
 from ma_boot.reporting.page.fill import TEMPLATES, _templates, fill
 from ma_boot.reporting.page.lanes import MOST_TICKS, ticks
 from ma_boot.reporting.page.language import Text
-from ma_boot.reporting.page.transfers import rates
 from ma_boot.reporting.timeline.events import read_events
-from ma_boot.reporting.timeline.job_timeline import CAUSE, STOPPED, UNKNOWN, WELL, Timeline, TransferSpan
+from ma_boot.reporting.timeline.job_timeline import CAUSE, STOPPED, UNKNOWN, WELL, Timeline
 from ma_boot.reporting.timeline.merge import timeline_of
 from tests.synthetic import Writer, synthetic_job
 
@@ -204,22 +203,6 @@ def test_a_lost_node_is_named_though_the_others_were_stopped() -> None:
     assert headline(page_of(files[0], lost)).endswith("by SIGTERM from outside; node 1 recorded no end.")
 
 
-@pytest.mark.parametrize(
-    ("code", "by", "said"),
-    [
-        (75, "ma_boot", "The rank table was not completed in time"),
-        (74, "output", "The training succeeded, but an upload failed"),
-    ],
-)
-def test_exit_codes_of_ma_boot_are_explained(code: int, by: str, said: str) -> None:
-    node = Writer(0, 10**12)
-    node.phase("job", 0, 1)
-    node.at(2, "end", exit_code=code, by=by, cause="the exact words")
-    page = page_of(node.text())
-    assert headline(page).startswith(said)
-    assert "the exact words" in page
-
-
 def test_a_hang_names_the_processes_that_hung() -> None:
     node = Writer(0, 10**12)
     node.phase("job", 0, 1)
@@ -279,16 +262,6 @@ def test_content_from_outside_is_escaped() -> None:
     assert sum(tag == "script" for tag, _ in elements.found) == 2
     assert not any(name.startswith("on") for _, attributes in elements.found for name in attributes)
     page.encode("utf-8")
-
-
-def test_files_that_were_checked_by_their_length_only_are_told() -> None:
-    node = Writer(0, 10**12)
-    node.at(5, "transfer", direction="download", files=7, bytes=9, seconds=1, by_length=3)
-    node.at(6, "transfer", direction="upload", files=4, bytes=9, seconds=1, by_length=0)
-    page = page_text(line_of(node.text()), {})
-    assert "7 (length only: 3)" in page
-    assert "7（仅核对长度：3）" in page
-    assert page.count("length only") == 1
 
 
 KINDS = [
@@ -357,36 +330,6 @@ def test_an_axis_has_few_moments_and_begins_at_0(seconds: float) -> None:
     assert moments[0][1] == "0"
     assert moments[-1][0] <= seconds * 1.001
     assert step > 0
-
-
-SAMPLES = st.lists(st.tuples(st.floats(0, 100), st.integers(0, 10**9)), max_size=6)
-
-
-@given(
-    st.lists(
-        st.builds(
-            TransferSpan,
-            st.just("download"),
-            st.floats(0, 50),
-            st.floats(50, 100),
-            st.just(1),
-            st.integers(0, 10**9),
-            SAMPLES.map(tuple),
-        ),
-        max_size=4,
-    )
-)
-def test_a_chart_shows_every_byte_once(moved: List[TransferSpan]) -> None:
-    bins = rates(moved, 100.0, 50)
-
-    def whole(transfer: TransferSpan) -> int:
-        at, most = transfer.start, 0
-        for moment, count in transfer.samples:
-            if moment >= at and count >= most:
-                at, most = moment, count
-        return max(most, transfer.bytes)
-
-    assert sum(bins) * 2.0 == pytest.approx(sum(map(whole, moved)), rel=1e-6, abs=1e-6)
 
 
 def test_secrets_are_masked_in_everything_that_is_read() -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from ma_boot.errors import ConfigError
 from ma_boot.processes import SignalInbox
-from ma_boot.reporting.page.language import Text, same
 from ma_boot.reporting.page.read import (
     PATIENCE_SECONDS,
     page_of,
@@ -20,7 +19,6 @@ from ma_boot.reporting.page.read import (
     tails,
     write_in_time,
 )
-from ma_boot.reporting.page.sections import place_rows
 from ma_boot.reporting.timeline import Timeline, read_events, timeline_of
 from ma_boot.reporting.timeline.events import number, several, whole
 from tests.synthetic import Writer
@@ -249,27 +247,3 @@ def test_codes_are_those_of_a_process(code: int, kept: object) -> None:
     ((_, run),) = line_of(node).all_runs()
     assert (run.exit_code, run.processes[0].code) == (kept, kept)
     assert (run.signal, run.processes[0].signal) == ((64, 64) if kept else (None, None))
-
-
-def test_inputs_and_outputs_have_their_places() -> None:
-    node = Writer(0, 10**12)
-    node.at(0, "routes", inputs=[["data", "obs://b/data/"], 3, [1]], outputs=7)
-    node.at(1, "channel", direction="d" * 30, name="n" * 200, files=3, url="obs://b/k")
-    node.at(
-        2,
-        "channel",
-        direction="output",
-        name="out",
-        local_dir="/o",
-        files=2,
-        bytes=1500,
-        url="u",
-        complete=False,
-    )
-    node.at(3, "transfer", direction="download", files=4, bytes=2_000_000, seconds=1)
-    line = line_of(node)
-    assert [tuple(row) for row in place_rows(line)] == [
-        (Text("input", "输入"), "0", "", "data", "obs://b/data/", "4", "2.0 MB"),
-        (same("d" * 20), "0", "n" * 100, "", "obs://b/k", "3", "0 B"),
-        (Text("output", "输出"), "0", "out", "/o", "u", "> 2", "> 1.5 kB"),
-    ]

@@ -1,17 +1,108 @@
-"""How a job ended, in a sentence of plain words. Pure."""
+"""The top of the page: how the job ended in a sentence of plain words, why, and the job in numbers. Pure."""
 
 from __future__ import annotations
 
-from typing import List, Optional
+from datetime import datetime, timezone
+from typing import Dict, List, Mapping, Optional, Union
 
 from ma_boot.errors import ExitCode, signal_name
-from ma_boot.reporting import meaning_of, own_words
-from ma_boot.reporting.page.language import OUR_CODE, OUR_CODES, TRAINING_CODE, Text, in_both, same
+from ma_boot.reporting import hints_for, last_words, meaning_of, own_words
+from ma_boot.reporting.page.fill import NOTHING, Html, box, fill, joined, notice
+from ma_boot.reporting.page.language import (
+    OUR_CODE,
+    OUR_CODES,
+    TRAINING_CODE,
+    Text,
+    hint_in_both,
+    in_both,
+    same,
+)
 from ma_boot.reporting.timeline import JobOutcome, ProcessSpan, Timeline
-from ma_boot.wording import duration
+from ma_boot.wording import duration, size
 
 MOST_NAMED = 8
 MOST_SAID = 400  # characters of a cause's own words
+_ICONS = {"good": "1a7f37", "bad": "c4271b", "open": "b58900"}
+
+
+def head_parts(timeline: Timeline, tails: Mapping[str, str]) -> Dict[str, object]:
+    """What the top of the page is filled with; `tails` are the ends of the logs, by log file."""
+    outcome = timeline.outcome
+    code, failed = outcome.exit_code, outcome.process
+    tail = tails.get(failed.log_file, "") if failed else ""
+    why, means = cause_in_own_words(timeline, tail), meaning(outcome)
+    reason = _rest_of_cause(outcome, why.en)
+    tone = "open" if code is None else "good" if code == 0 else "bad"
+    shown_code = Text("no exit code", "无退出码")
+    if code is not None:
+        shown_code = Text(f"exit code {code}", f"退出码 {code}")
+    output = "\n".join(line[:300] for line in last_words(tail))
+    who = failed.label if failed else ""
+    heading = Text(f"Last output of {who}", f"{who} 的最后输出")
+    hints = joined((fill("hint", hint=hint_in_both(hint[:600])) for hint in hints_for(tail)), "\n")
+    to_do = Text("What to do", "处理建议")
+    return {
+        "tone": tone,
+        "icon": _ICONS[tone],
+        "job": timeline.job or "ma_boot",
+        "headline": headline(timeline),
+        "said": fill("said", words=why) if why.en else NOTHING,
+        "exit_code": shown_code,
+        "meaning": fill("meaning", meaning=means) if means else NOTHING,
+        "reason": fill("reason", cause=reason) if reason.en else NOTHING,
+        "last_words": fill("last-words", heading=heading, box=box(output)) if output else NOTHING,
+        "hints": fill("hints", heading=to_do, hints=hints) if hints else NOTHING,
+    }
+
+
+def facts_part(timeline: Timeline) -> Html:
+    """The job in numbers; what is nothing is left out."""
+    here, expected = len(timeline.nodes), timeline.expected_nodes or 0
+    runs = [run for _, run in timeline.all_runs()]
+    moved = {"download": 0, "upload": 0}
+    for run in runs:
+        for transfer in run.transfers:
+            moved[transfer.direction] = moved.get(transfer.direction, 0) + transfer.bytes
+    restarts = sum(incident.kind == "restart" for incident in timeline.all_incidents())
+    nodes = Text(f"{here} of {expected}", f"{here} / {expected}") if expected > here else str(here)
+    facts: Dict[Text, Union[Text, str, int, float]] = {
+        Text("started", "开始时间"): timeline.began and _moment_of_day(timeline.began),
+        Text("duration", "总耗时"): duration(timeline.seconds),
+        Text("nodes", "节点数"): nodes,
+        Text("processes", "进程数"): str(sum(1 for _ in timeline.last_processes())),
+        Text("downloaded", "下载量"): moved["download"] and size(moved["download"]),
+        Text("uploaded", "上传量"): moved["upload"] and size(moved["upload"]),
+        Text("process restarts", "进程重启次数"): restarts,
+        Text("reruns of the boot command", "启动命令重复执行次数"): len(runs) - here,
+        Text("times scheduled", "作业调度次数"): timeline.schedules if timeline.schedules > 1 else 0,
+    }
+    return joined((fill("fact", name=name, value=value) for name, value in facts.items() if value), "\n")
+
+
+def _moment_of_day(at: float) -> Html:
+    """A moment in seconds since 1970; the script shows it by the reader's clock."""
+    moment = datetime.fromtimestamp(at, timezone.utc)
+    return fill("moment-of-day", iso=f"{moment:%Y-%m-%dT%H:%M:%SZ}", text=f"{moment:%Y-%m-%d %H:%M:%S} UTC")
+
+
+def notices(timeline: Timeline) -> Html:
+    """What the page does not show."""
+    missing, lines = missing_nodes(timeline), []
+    if missing:
+        nodes, how = node_list(missing), "`ma_boot report EVENTS...`"
+        lines.append(
+            notice(
+                f"The events of these nodes are missing: {nodes.en}. {how} makes one page of all nodes.",
+                f"本页缺少以下节点的事件：{nodes.zh}。可用 {how} 生成包含所有节点的页面。",
+            )
+        )
+    count = timeline.unreadable
+    if count:
+        lines.append(notice(f"Unreadable lines of events: {count}.", f"有 {count} 行事件无法解析。"))
+    runs = timeline.earlier_runs
+    if runs:
+        lines.append(notice(f"Earlier runs that are not shown: {runs}.", f"更早的 {runs} 次运行未显示。"))
+    return joined(lines, "\n")
 
 
 def headline(timeline: Timeline) -> Text:
@@ -49,7 +140,7 @@ def headline(timeline: Timeline) -> Text:
     return Text(f"The job failed with exit code {code}.", f"作业失败，退出码 {code}。")
 
 
-def said(timeline: Timeline, tail: str) -> Text:
+def cause_in_own_words(timeline: Timeline, tail: str) -> Text:
     """Why, in the words of whoever knows: of the process that failed first, or of ma_boot's own error.
 
     `tail` is the end of that process's log, for events that do not have its words.
@@ -74,6 +165,17 @@ def said(timeline: Timeline, tail: str) -> Text:
         return shown
     item = items[0].strip(" -")[:MOST_SAID]
     return Text(f"{shown.en} {item}", f"{shown.zh.rstrip(':：')}：{item}")
+
+
+def _rest_of_cause(outcome: JobOutcome, words: str) -> Text:
+    """What the cause says beyond the headline."""
+    first, *details = outcome.cause.split("\n")
+    said = bool(words) and (words in first or words.startswith(first))
+    stopped = outcome.by == "signal" and ";" not in first
+    known = said or stopped or first == "success" or outcome.by == "training"
+    if said and details and details[0].strip(" -") in words:
+        del details[0]
+    return in_both("\n".join(details if known else [first, *details]))
 
 
 def _failed(process: ProcessSpan, where: Text) -> Text:
