@@ -11,13 +11,13 @@ from ma_boot.image.check import (
     findings_json as findings_json,
     findings_text as findings_text,
     reject_errors as reject_errors,
+    run_inside as run_inside,
 )
 from ma_boot.image.container_engine import (
     EngineRefused as EngineRefused,
     engine as engine,
     image_attributes as image_attributes,
 )
-from ma_boot.image.probe import run_inside as run_inside
 from ma_boot.image.push import configured_login as configured_login, push_image as push_image
 from ma_boot.image.rules import (
     ARCHITECTURES as ARCHITECTURES,

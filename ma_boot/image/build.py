@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Deque, Dict, Iterable, List, Mapping, Opt
 
 from ma_boot.errors import CannotCreate, InputMissing, UsageError, listed
 from ma_boot.image.check import ImageRejected
-from ma_boot.image.container_engine import EngineRefused, image_attributes
-from ma_boot.image.progress import EngineProgress, shown
+from ma_boot.image.container_engine import EngineProgress, EngineRefused, image_attributes, shown
 from ma_boot.image.rules import GB
 from ma_boot.redact import without_secrets
 from ma_boot.reporting import Console

@@ -1,19 +1,39 @@
-"""Checks an image against ModelArts' rules: gathers facts, applies the rules, formats the findings."""
+"""Checks an image against ModelArts' rules: gathers facts, applies the rules, formats the findings.
+
+Probes and a boot command run in short-lived containers, without network, as ModelArts' user or root.
+"""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Optional, Tuple
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ma_boot.errors import BootError, ExitCode, UsageError
 from ma_boot.image.container_engine import image_attributes, layer_directories
-from ma_boot.image.probe import probed, searched, started
-from ma_boot.image.rules import GB, from_metadata, judged
-from ma_boot.modelarts import Finding, failed
+from ma_boot.image.rules import (
+    GB,
+    LABEL,
+    RULES,
+    ImageFacts,
+    Started,
+    architecture,
+    from_metadata,
+    parsed_probe,
+)
+from ma_boot.modelarts import ERROR, PLATFORM_HOME, PLATFORM_UID, Finding, failed
 
 if TYPE_CHECKING:
     from docker import DockerClient
+    from docker.models.containers import Container
+
+PROBE, CREDENTIALS = (Path(__file__).with_name(name) for name in ("probe.sh", "credentials.sh"))
+PROBE_SECONDS = 300.0
+START_SECONDS = 20.0
+_KEPT_CHARACTERS = 2000
 
 
 class ImageRejected(BootError):
@@ -83,3 +103,108 @@ def findings_json(checked: CheckedImage) -> str:
         "findings": rows,
     }
     return json.dumps(document, indent=2)
+
+
+def judged(facts: ImageFacts, arch: Optional[str]) -> List[Finding]:
+    """The findings for the facts, errors first; `arch` is that of the job's servers, None if unknown."""
+    found = [finding for rule in RULES for finding in rule(facts)]
+    found += architecture(facts, arch)
+    return sorted(found, key=lambda finding: finding.severity != ERROR)
+
+
+@dataclass(frozen=True)
+class Run:
+    """The result of a container; `exit_code` is None if it was stopped at the timeout, `refusal` is the
+    engine's error if it could not start."""
+
+    exit_code: Optional[int]
+    output: str
+    refusal: str = ""
+
+
+@contextmanager
+def temporary(
+    client: DockerClient, image: str, command: Sequence[str], user: int, mounts: Mapping[str, str]
+) -> Iterator[Container]:
+    """A container that is removed with its anonymous volumes at the end of the block."""
+    container = client.containers.create(
+        image,
+        entrypoint=list(command[:1]),
+        command=list(command[1:]),
+        user=str(user),
+        working_dir="/",
+        network_mode="none",
+        volumes={source: {"bind": target, "mode": "ro"} for source, target in mounts.items()},
+        labels={LABEL: "probe"},
+    )
+    try:
+        yield container
+    finally:
+        container.remove(force=True, v=True)
+
+
+def run_inside(
+    client: DockerClient,
+    image: str,
+    command: Sequence[str],
+    seconds: float,
+    user: int = PLATFORM_UID,
+    mounts: Mapping[str, str] = MappingProxyType({}),
+) -> Run:
+    """Runs a command in a new container for at most so many seconds; `mounts` maps directories of the
+    engine's machine to their places inside."""
+    import requests
+    from docker.errors import APIError
+
+    with temporary(client, image, command, user, mounts) as container:
+        try:
+            container.start()
+        except APIError as error:
+            return Run(None, "", str(error.explanation or error))
+        code: Optional[int] = None
+        try:
+            code = int(container.wait(timeout=seconds)["StatusCode"])
+        except (requests.exceptions.ReadTimeout, requests.exceptions.ConnectionError):
+            container.kill()
+        return Run(code, container.logs().decode(errors="replace"))
+
+
+def probed(client: DockerClient, facts: ImageFacts) -> ImageFacts:
+    """The facts with the results of the probe."""
+    run = run_inside(client, facts.name, ["/bin/sh", "-c", PROBE.read_text(encoding="utf-8")], PROBE_SECONDS)
+    if run.refusal or "exec format error" in run.output:
+        return replace(facts, refusal=run.refusal or "exec format error")
+    if run.exit_code is None:
+        return replace(facts, refusal=f"the probe did not end within {PROBE_SECONDS:.0f} s")
+    inside = parsed_probe(run.output)
+    if inside is None:
+        said = (run.output.strip().splitlines() or ["no output"])[-1]
+        return replace(facts, refusal=f"the probe ended with {run.exit_code}: {said}")
+    return replace(facts, inside=inside)
+
+
+def searched(client: DockerClient, facts: ImageFacts, layers: Sequence[str]) -> ImageFacts:
+    """The facts with the files that hold credentials; root reads those of other users too.
+
+    `layers` are the directories where the engine keeps the layers. A file that a later layer removes is still
+    in its own; without `layers`, or where they cannot be mounted, such files are not found.
+    """
+    mounts = {directory: f"/.ma_boot-layers/{number}" for number, directory in enumerate(layers)}
+    run = Run(None, "")
+    for given in (mounts, {}) if mounts else ({},):
+        program = [CREDENTIALS.read_text(encoding="utf-8"), "sh", *(given.values() or ["/"])]
+        run = run_inside(client, facts.name, ["/bin/sh", "-c", *program], PROBE_SECONDS, user=0, mounts=given)
+        if not run.refusal:
+            break
+    lines = [line.split("\t", 2) for line in run.output.splitlines()]
+    found = {(fields[1], fields[2]) for fields in lines if fields[0] == "credential" and len(fields) == 3}
+    whole = any(fields[0] == "end" for fields in lines)
+    return replace(facts, credential_files=tuple(sorted(found)), searched=whole)
+
+
+def started(client: DockerClient, facts: ImageFacts, command: str) -> ImageFacts:
+    """The facts with the result of the boot command, run by bash in the home."""
+    shell = ["bash", "-c", f"cd {PLATFORM_HOME} || exit; {command}"]
+    run = run_inside(client, facts.name, shell, START_SECONDS)
+    output = (run.refusal or run.output).strip()[-_KEPT_CHARACTERS:]
+    return replace(facts, started=Started(command, run.exit_code, output))

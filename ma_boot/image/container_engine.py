@@ -1,16 +1,21 @@
-"""Connects to the container engine, and turns its errors into ones that say what to do."""
+"""Connects to the container engine, shows its progress, turns its errors into ones that say what to do."""
 
 from __future__ import annotations
 
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Iterator, List, Mapping
 
 from ma_boot.errors import BootError, ExitCode, InputMissing, UsageError
+from ma_boot.redact import without_secrets
+from ma_boot.reporting import Console, Show
 
 if TYPE_CHECKING:
     from docker import DockerClient
 
 ANSWER_SECONDS = 120
+PLAIN_SECONDS = 10.0  # between lines of the status, where it cannot be replaced
+_WIDTH = 100
 
 
 class EngineUnavailable(BootError):
@@ -89,6 +94,34 @@ def layer_directories(attributes: Mapping[str, Any]) -> List[str]:
     return [
         part for name in ("LowerDir", "UpperDir") for part in str(data.get(name) or "").split(":") if part
     ]
+
+
+@contextmanager
+def shown(console: Console) -> Iterator[EngineProgress]:
+    """Progress on the console; the line that changes is removed at the end of the block."""
+    with console.below() as show:
+        yield EngineProgress(console, show)
+
+
+class EngineProgress:
+    """Permanent lines, and a status line that is replaced."""
+
+    def __init__(self, console: Console, show: Show) -> None:
+        self._console = console
+        self._show = show
+        self._said = time.monotonic()
+
+    def line(self, text: str) -> None:
+        """Prints a permanent line."""
+        self._said = time.monotonic()
+        self._show(())
+        self._console.line(text)
+
+    def state(self, text: str) -> None:
+        """Shows the status: replaces it on a terminal, else prints a line at most every 10 s."""
+        self._show([without_secrets(text)[:_WIDTH]])
+        if not self._console.interactive and time.monotonic() - self._said >= PLAIN_SECONDS:
+            self.line(text)
 
 
 def _first_line(error: Exception) -> str:

@@ -42,7 +42,6 @@ place() {
 }
 
 found uname && say machine "$(uname -m)"
-found id && say gid "$(id -g)"
 if [ -r /etc/passwd ]; then
     while IFS= read -r line; do say passwd "$line"; done </etc/passwd
 elif [ -e /etc/passwd ]; then

@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, Mapping, Optional, Tuple
 
 from ma_boot.errors import BootError, ConfigError, ExitCode
-from ma_boot.image.container_engine import image_attributes
-from ma_boot.image.progress import EngineProgress, shown
+from ma_boot.image.container_engine import EngineProgress, image_attributes, shown
 from ma_boot.image.swr import Login, Target
 from ma_boot.redact import MASK
 from ma_boot.reporting import Console

@@ -1,6 +1,8 @@
 """What is known about an image, and ModelArts' rules for it: facts in, findings out. Pure."""
 
+from ma_boot.image.rules import boot, contents, platform, variables
 from ma_boot.image.rules.boot import this_toolkit as this_toolkit
+from ma_boot.image.rules.contents import architecture as architecture
 from ma_boot.image.rules.facts import (
     ARCHITECTURES as ARCHITECTURES,
     GB as GB,
@@ -11,4 +13,5 @@ from ma_boot.image.rules.facts import (
     from_metadata as from_metadata,
     parsed_probe as parsed_probe,
 )
-from ma_boot.image.rules.judgement import judged as judged
+
+RULES = (*platform.RULES, *boot.RULES, *contents.RULES, *variables.RULES)

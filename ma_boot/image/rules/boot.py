@@ -6,8 +6,7 @@ import re
 from typing import Iterator, List, Optional
 
 from ma_boot import __version__
-from ma_boot.image.rules.facts import ImageFacts, Inside, Python, Version
-from ma_boot.image.rules.found import Rule, error, remedy_for, warning
+from ma_boot.image.rules.facts import ImageFacts, Inside, Python, Rule, Version, error, remedy_for, warning
 from ma_boot.modelarts import Finding
 
 _VERSION = re.compile(r"ma_boot (\S+) from (/.+) \(Python [\d.]+\)")  # the answer of `ma_boot --version`

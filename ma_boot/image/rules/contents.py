@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from typing import Iterator, List, Mapping, Optional, Sequence
 
-from ma_boot.image.rules.facts import ARCHITECTURES, GB, ImageFacts, docker_platform
-from ma_boot.image.rules.found import Rule, error, remedy_for, some, warning
+from ma_boot.image.rules.facts import (
+    ARCHITECTURES,
+    GB,
+    ImageFacts,
+    Rule,
+    docker_platform,
+    error,
+    remedy_for,
+    some,
+    warning,
+)
 from ma_boot.modelarts import PLATFORM_HOME, Finding
 
 INSTALLATIONS = ("anaconda", "anaconda3", "miniconda3", "miniforge3")  # of conda, in the home

@@ -1,10 +1,12 @@
-"""What is known about an image: its metadata and the results of a probe inside, as values."""
+"""What is known about an image: its metadata and the results of a probe inside; and findings, as values."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+from ma_boot.modelarts import ERROR, WARNING, Finding
 
 GB = 10**9
 Pairs = Tuple[Tuple[str, str], ...]
@@ -55,7 +57,6 @@ class Inside:
     accounts: Tuple[Account, ...] = ()
     passwd_closed: bool = False
     machine: str = ""
-    gid: Optional[int] = None
     home: str = "missing"
     places: Pairs = ()
     programs: Tuple[str, ...] = ()
@@ -150,7 +151,6 @@ def parsed_probe(text: str) -> Optional[Inside]:
         accounts=tuple(account for account in accounts if account),
         passwd_closed="passwd_closed" in lines,
         machine=last("machine"),
-        gid=int(last("gid")) if last("gid").isdecimal() else None,
         home=last("home", "missing"),
         places=_pairs(lines.get("place", ())),
         programs=tuple(lines.get("program", ())),
@@ -197,3 +197,35 @@ def _account(line: str) -> Optional[Account]:
     if len(fields) < 6 or not (fields[2].isdecimal() and fields[3].isdecimal()):
         return None
     return Account(fields[0], int(fields[2]), int(fields[3]), fields[5])
+
+
+Rule = Callable[[ImageFacts], Iterator[Finding]]
+# What the dynamic loader and Python say of a library that does not fit.
+_LOADER = re.compile(
+    r"shared librar|symbol lookup|undefined symbol|GLIBC|version `|ELF|relocation|lib\w+\.so"
+)
+
+
+def error(rule: str, evidence: str, remedy: str) -> Finding:
+    """A finding with which a job fails or is rejected."""
+    return Finding(rule, ERROR, evidence, remedy)
+
+
+def warning(rule: str, evidence: str, remedy: str) -> Finding:
+    """A finding with which a job may run."""
+    return Finding(rule, WARNING, evidence, remedy)
+
+
+def remedy_for(facts: ImageFacts, answer: str, otherwise: str) -> str:
+    """What to do about a program that ended with this answer: a library of `LD_LIBRARY_PATH` or `LD_PRELOAD`
+    may have kept it from starting."""
+    names = [name for name in ("LD_LIBRARY_PATH", "LD_PRELOAD") if facts.environ.get(name)]
+    if names and _LOADER.search(answer):
+        given = ", ".join(f"{name}={facts.environ[name]}" for name in names)
+        return f"remove {given} from ENV: its libraries replace those of the image's own programs"
+    return otherwise
+
+
+def some(items: Sequence[str]) -> str:
+    """The first three of them, and how many more there are."""
+    return ", ".join(items[:3]) + (f" and {len(items) - 3} more" if len(items) > 3 else "")

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Dict, Iterator, List, Optional
 
-from ma_boot.image.rules.facts import ImageFacts, Inside
-from ma_boot.image.rules.found import Rule, error, remedy_for, warning
+from ma_boot.image.rules.facts import ImageFacts, Inside, Rule, error, remedy_for, warning
 from ma_boot.modelarts import PLATFORM_GID, PLATFORM_HOME, PLATFORM_UID, Finding
 
 # Where the platform mounts, or what every program expects: path, states that are wrong, rule.

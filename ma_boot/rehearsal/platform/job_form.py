@@ -33,11 +33,6 @@ class FormChannel:
     is_input: bool
     by_variable: bool
 
-    def as_option(self) -> Tuple[str, str]:
-        """The option of the command line, and its value."""
-        way = "@env" if self.by_variable else ""
-        return "--input" if self.is_input else "--output", f"{self.name}{way}={self.url}"
-
     def directory(self, job: SimulatedJob, node: int) -> str:
         """Its local directory on a node."""
         kind = "inputs" if self.is_input else "outputs"

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given, strategies as st
 
 from ma_boot import __version__
-from ma_boot.image.check import CheckedImage, ImageRejected, findings_json, findings_text, reject_errors
+from ma_boot.image.check import (
+    CheckedImage,
+    ImageRejected,
+    findings_json,
+    findings_text,
+    judged,
+    reject_errors,
+)
 from ma_boot.image.rules.boot import this_toolkit
 from ma_boot.image.rules.facts import (
     GB,
@@ -21,7 +28,6 @@ from ma_boot.image.rules.facts import (
     from_metadata,
     parsed_probe,
 )
-from ma_boot.image.rules.judgement import judged
 from ma_boot.modelarts import Finding
 
 ENVIRONMENT = "/home/ma-user/anaconda3/envs/training"
@@ -29,7 +35,6 @@ VERSION = f"ma_boot {__version__} from /opt/ma_boot/lib/python3.11/site-packages
 BOOT = Python("/usr/local/bin/ma_boot", True, VERSION)
 INSIDE = Inside(
     accounts=(Account("root", 0, 0, "/root"), Account("ma-user", 1000, 100, "/home/ma-user")),
-    gid=100,
     home="ok",
     programs=("sh", "bash"),
     machine="x86_64",
@@ -280,7 +285,7 @@ def test_the_answer_of_this_toolkit_is_known() -> None:
 
 def test_what_the_probe_prints_is_read() -> None:
     found = parsed_probe(
-        "gid\t100\npasswd\troot:x:0:0:root:/root:/bin/sh\npasswd\tbad line\nhome\tok\nprogram\tbash\n"
+        "passwd\troot:x:0:0:root:/root:/bin/sh\npasswd\tbad line\nhome\tok\nprogram\tbash\n"
         "toolkit\t/opt/ma_boot\t0\tma_boot 0.1.0\nenvironment\t/e\t1\tsome\terror\nset_id\t/a b\nzone\tmissing\n"
         "place\t/tmp\tclosed\nend\tok\n"
     )
@@ -288,7 +293,7 @@ def test_what_the_probe_prints_is_read() -> None:
     assert found.accounts == (Account("root", 0, 0, "/root"),)
     assert found.toolkit == Python("/opt/ma_boot", True, "ma_boot 0.1.0")
     assert found.environments == (Python("/e", False, "some\terror"),)
-    assert (found.gid, found.home, found.programs, found.set_id_files) == (100, "ok", ("bash",), ("/a b",))
+    assert (found.home, found.programs, found.set_id_files) == ("ok", ("bash",), ("/a b",))
     assert not found.zone
     assert found.places == (("/tmp", "closed"),)
 
@@ -315,10 +320,10 @@ def test_the_newest_glibc_that_the_toolkit_asks_for(lines: str, need: Any) -> No
 
 
 def test_a_probe_without_its_last_line_says_nothing_of_the_image() -> None:
-    assert parsed_probe("gid\t100\nhome\tok\n") is None
+    assert parsed_probe("machine\tx86_64\nhome\tok\n") is None
 
 
-@given(st.text(st.sampled_from("gidpasswdhome\t\n:01²x"), max_size=80))
+@given(st.text(st.sampled_from("passwdhome\t\n:01²x"), max_size=80))
 def test_no_answer_of_a_probe_breaks_the_reader(text: str) -> None:
     parsed_probe(text)
 

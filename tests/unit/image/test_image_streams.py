@@ -10,8 +10,7 @@ import pytest
 from ma_boot.errors import UsageError
 from ma_boot.image import build, push
 from ma_boot.image.check import ImageRejected
-from ma_boot.image.container_engine import EngineRefused
-from ma_boot.image.progress import EngineProgress, shown
+from ma_boot.image.container_engine import EngineProgress, EngineRefused, shown
 from ma_boot.reporting.console import Console
 from tests.functional.terminal import screen_lines
 
