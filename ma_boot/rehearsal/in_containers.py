@@ -12,18 +12,15 @@ from ma_boot.environment import command_parts
 from ma_boot.errors import ConfigError
 from ma_boot.image import engine
 from ma_boot.launch import WorkerSpec
-from ma_boot.modelarts import PLATFORM_GID, PLATFORM_UID, instance_name
+from ma_boot.modelarts import PLATFORM_GID, PLATFORM_UID
 from ma_boot.node import BootRequest, JobOptions, World, as_options
-from ma_boot.processes import Task
 from ma_boot.rehearsal.containers import (
     CODE_DIRECTORY,
     ContainerOptions,
-    JobContainers,
     check_runs_here,
     create_containers,
     removing,
 )
-from ma_boot.rehearsal.live_view import live_view
 from ma_boot.rehearsal.platform import (
     SimulatedJob,
     at_start,
@@ -32,24 +29,17 @@ from ma_boot.rehearsal.platform import (
     code_directory,
     command_in,
     first_start,
-    rank_table,
-    writes,
 )
-from ma_boot.rehearsal.platform_side import download_inputs, uploading_outputs, write_tables
-from ma_boot.rehearsal.rehearse import begin, finish, node_limits, sandbox_of
+from ma_boot.rehearsal.rehearse import run_job, sandbox_of
 from ma_boot.rehearsal.requested import Rehearsal
 from ma_boot.rehearsal.setup import (
+    Setup,
     check_platform,
     files_of,
-    make_directories,
     new_job,
-    obs_note,
     of_simulated_table,
     store_of_form,
 )
-from ma_boot.reporting import RunResult
-from ma_boot.supervisor import supervise
-from path_mapping.stores import Store
 
 
 def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, world: World) -> int:
@@ -74,9 +64,8 @@ def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, worl
         obs_root = rehearsal.request.transfers.obs_root
         root = Path(world.cwd, obs_root).resolve() if obs_root else None
         store = store_of_form(world.environ, root) if rehearsal.channels else None
-        make_directories(job, range(job.nodes), code, files, world.inbox)
-        if store is not None:
-            download_inputs(rehearsal.channels, job, range(job.nodes), store, world.inbox)
+        setup = Setup(rehearsal, request, job, code, files, store, exact_paths=True)
+        setup.make_nodes(range(job.nodes), world.inbox)
         for node in range(job.nodes):
             _give_to_platform_user(job.sandbox_root(node))
         inside = at_start(job, first_start(job.nodes), exact_paths=True)
@@ -92,41 +81,16 @@ def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, worl
                 root,
                 world.environ,
             )
-            begin(job, rehearsal, world)
-            if note := obs_note(code, rehearsal, world.cwd):
-                world.journal.say(note)
-            run = _run_nodes(rehearsal, job, created, store, world)
-            exit_code = finish(rehearsal, job, run, world, started)
+
+            def spec_of(start: SimulatedJob, node: int) -> WorkerSpec:
+                argv = created.attach_command(node)
+                return WorkerSpec(f"node {node}", argv, world.cwd, world.environ, job.node_log(node))
+
+            exit_code = run_job(setup, lambda counts: created.job, spec_of, world, started)
             if options.keep:
                 world.journal.say(created.kept_note())
                 remover.keep = True
     return exit_code
-
-
-def _run_nodes(
-    rehearsal: Rehearsal, job: SimulatedJob, created: JobContainers, store: Optional[Store], world: World
-) -> RunResult:
-    """Runs the nodes, and does what the platform does: writes the rank table, uploads the form's outputs."""
-    specs = [
-        WorkerSpec(f"node {node}", created.attach_command(node), world.cwd, world.environ, job.node_log(node))
-        for node in range(job.nodes)
-    ]
-    planned = writes(rank_table(created.job), range(job.nodes), rehearsal.rank_table_delay)
-    writer = Task(
-        "rank table",
-        lambda cancel: write_tables(planned, job.table_file, cancel, lambda write: None),
-        world.inbox,
-    )
-    limits, container = node_limits(rehearsal.request), instance_name(world.environ)
-    timeout, say = rehearsal.request.transfers.upload_timeout, world.journal.say
-    try:
-        with (
-            uploading_outputs(rehearsal.channels, job, store, timeout, world.inbox, say),
-            live_view(job, world.journal.console),
-        ):
-            return supervise(specs, limits, world.inbox, world.journal, world.environ, container)
-    finally:
-        writer.cancel()
 
 
 def _give_to_platform_user(root: str) -> None:

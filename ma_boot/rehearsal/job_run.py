@@ -12,17 +12,16 @@ from pathlib import Path
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.errors import CannotCreate
+from ma_boot.launch import WorkerSpec
 from ma_boot.modelarts import instance_name
 from ma_boot.node import World
 from ma_boot.processes import Task, descendants, file_text, reap_orphans, signal_process
 from ma_boot.rehearsal.faults import Fault
 from ma_boot.rehearsal.injection import Injector, Watch, why_not_injected
-from ma_boot.rehearsal.node_specs import node_spec
 from ma_boot.rehearsal.platform import (
+    SimulatedJob,
     StartCounts,
-    StartedJob,
     TableWrite,
-    at_start,
     first_start,
     rank_table,
     renewed,
@@ -44,6 +43,10 @@ _LEFTOVER_SECONDS = 10.0  # the guard of a lost node needs only milliseconds
 _MOST_NAMED = 5
 
 
+StartOf = Callable[[Tuple[StartCounts, ...]], SimulatedJob]
+SpecOf = Callable[[SimulatedJob, int], WorkerSpec]
+
+
 class InjectedFault(NamedTuple):
     """A fault, and when it was injected (seconds on the monotonic clock); `problem` says why that failed."""
 
@@ -60,7 +63,10 @@ class JobRun:
     start.
     """
 
-    def __init__(self, setup: Setup, limits: Limits, world: World) -> None:
+    def __init__(
+        self, setup: Setup, limits: Limits, world: World, start_of: StartOf, spec_of: SpecOf
+    ) -> None:
+        """`start_of` is the job as its nodes see it at a start, `spec_of` what runs a node then."""
         self.injected: List[InjectedFault] = []
         self.missed: Dict[Fault, str] = {}
         self.ended = 0.0
@@ -68,6 +74,8 @@ class JobRun:
         self._setup = setup
         self._limits = limits
         self._world = world
+        self._start_of = start_of
+        self._spec_of = spec_of
         self._lock = threading.Lock()
         self._written: Dict[int, str] = {}
         self._injector = Injector(setup.rehearsal.faults, self._note)
@@ -100,8 +108,8 @@ class JobRun:
 
     def _run_start(self, counts: Tuple[StartCounts, ...], kept: Sequence[int], watch: Watch) -> RunResult:
         setup, world = self._setup, self._world
-        start = at_start(setup.job, counts, setup.exact_paths)
-        specs = [node_spec(setup, start, node, world.environ, world.cwd) for node in self._present()]
+        start = self._start_of(counts)
+        specs = [self._spec_of(start, node) for node in self._present()]
         for fault in setup.rehearsal.faults:
             if fault.kind in _FROM_THE_START:
                 self._note(fault, None)
@@ -116,7 +124,7 @@ class JobRun:
         self._note_obs_faults()
         return run
 
-    def _tables(self, start: StartedJob, kept: Sequence[int]) -> List[TableWrite]:
+    def _tables(self, start: SimulatedJob, kept: Sequence[int]) -> List[TableWrite]:
         """The writes of one start. A node that keeps its container still has its old table, which is written
         again only if it was not completed, or if another node was rescheduled."""
         delay, table = self._setup.rehearsal.rank_table_delay, rank_table(start)

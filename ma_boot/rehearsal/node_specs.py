@@ -6,14 +6,14 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 from ma_boot.errors import CannotCreate
 from ma_boot.launch import WorkerSpec
 from ma_boot.modelarts import PLATFORM_GID, PLATFORM_UID
-from ma_boot.node import BootRequest, as_options
+from ma_boot.node import BootRequest, World, as_options
 from ma_boot.rehearsal.platform import (
-    StartedJob,
+    SimulatedJob,
     channel_arguments,
     channel_variables,
     command_in,
@@ -30,20 +30,24 @@ _ROUTE_OPTIONS = (
 )
 
 
-def node_spec(setup: Setup, start: StartedJob, node: int, environ: Mapping[str, str], cwd: str) -> WorkerSpec:
+def node_spec(setup: Setup, start: SimulatedJob, node: int, world: World) -> WorkerSpec:
     """The process that boots a node at one start of the job.
-
-    `environ` and `cwd` are those of the rehearsal.
 
     Raises:
         CannotCreate: the node's own path mapping cannot be written.
     """
     code, rehearsal, job = setup.code, setup.rehearsal, setup.job
     variables = {
-        **node_environment(start, node, code.name if code else "code", environ),
+        **node_environment(start, node, code.name if code else "code", world.environ),
         **channel_variables(rehearsal.channels, start, node),
     }
-    argv = (sys.executable, "-m", "ma_boot", "run", *as_options(_request_on_node(setup, start, node, cwd)))
+    argv = (
+        sys.executable,
+        "-m",
+        "ma_boot",
+        "run",
+        *as_options(_request_on_node(setup, start, node, world.cwd)),
+    )
     home = start.home(node)
     disks = rehearsal.small_disks(node)
     if disks or setup.exact_paths:
@@ -58,7 +62,7 @@ def node_spec(setup: Setup, start: StartedJob, node: int, environ: Mapping[str, 
     )
 
 
-def _request_on_node(setup: Setup, start: StartedJob, node: int, cwd: str) -> BootRequest:
+def _request_on_node(setup: Setup, start: SimulatedJob, node: int, cwd: str) -> BootRequest:
     """The request of a node: its script in its own copy of the code, other paths made absolute, and the
     arguments that the platform appends."""
     request, code, rehearsal = setup.request, setup.code, setup.rehearsal

@@ -12,14 +12,14 @@ from typing import Any, ContextManager, Dict, List, Sequence
 from ma_boot.errors import BootError
 from ma_boot.launch import WorkerSpec
 from ma_boot.node import BootRequest, World, shown
-from ma_boot.rehearsal.job_run import JobRun
+from ma_boot.rehearsal.job_run import JobRun, SpecOf, StartOf
 from ma_boot.rehearsal.kept import pruned, sandbox
 from ma_boot.rehearsal.live_view import live_view
 from ma_boot.rehearsal.node_specs import node_spec, rerooted_paths, rerooting_note
 from ma_boot.rehearsal.platform import SimulatedJob, at_start, first_start, rank_table
 from ma_boot.rehearsal.platform_side import uploading_outputs
 from ma_boot.rehearsal.requested import Rehearsal
-from ma_boot.rehearsal.setup import new_job, obs_note, set_up
+from ma_boot.rehearsal.setup import Setup, new_job, obs_note, set_up
 from ma_boot.rehearsal.summary import (
     cause,
     events_of,
@@ -50,34 +50,52 @@ def rehearse(rehearsal: Rehearsal, world: World) -> int:
         Stopped: a stop signal arrived before that.
     """
     started = time.monotonic()
-    request = rehearsal.request
-    job, say = new_job(rehearsal, world), world.journal.say
-    with sandbox_of(job, rehearsal, world):
-        with set_up(rehearsal, job, world) as setup:
-            begin(job, rehearsal, world)
-            if setup.code is None:
-                say(NO_CODE)
-            if note := obs_note(setup.code, rehearsal, world.cwd):
-                say(note)
-            if rerooted_paths(setup):
-                say(rerooting_note(rerooted_paths(setup)))
-            timeout = request.transfers.upload_timeout
-            with uploading_outputs(rehearsal.channels, job, setup.store, timeout, world.inbox, say):
-                job_run = JobRun(setup, node_limits(request), world)
-                with live_view(job, world.journal.console):
-                    run = job_run.run()
-        code = job_exit_code(run, world.inbox.stops)
-        verdicts = verdicts_of(setup, job_run, code, cause(job, run, code))
-        if verdicts:
-            say("\n".join(line for verdict in verdicts for line in verdict.lines()))
-            try:
-                write_verdicts(job.root, verdicts)
-            except OSError as error:  # a full disk does not change how the job ended
-                say(f"cannot write {error.filename or job.root}: {error.strerror}")
-        whole_stops = [one for one in job_run.injected if one.fault.kind == "stop" and one.fault.node is None]
-        by_user = len(world.inbox.stops) > len(whole_stops)  # then it is no wonder that faults did not come
-        wrong = [f"{problem} ({verdict.fault})" for verdict in verdicts for problem in verdict.wrong]
-        return finish(rehearsal, job, run, world, started, () if by_user else wrong)
+    job = new_job(rehearsal, world)
+    with sandbox_of(job, rehearsal, world), set_up(rehearsal, job, world) as setup:
+        return run_job(
+            setup,
+            lambda counts: at_start(job, counts, setup.exact_paths),
+            lambda start, node: node_spec(setup, start, node, world),
+            world,
+            started,
+        )
+
+
+def run_job(setup: Setup, start_of: StartOf, spec_of: SpecOf, world: World, started: float) -> int:
+    """Runs a job that is set up, and reports it; returns the exit code of the rehearsal.
+
+    `start_of` and `spec_of` are as for `JobRun`; `started` is when the rehearsal started, on the monotonic
+    clock.
+    """
+    rehearsal, request, job, say = setup.rehearsal, setup.request, setup.job, world.journal.say
+    world.journal.open(Path(job.events_file), None)
+    world.journal.event("rehearsal", command=shown(rehearsal.typed))
+    say(f"rehearsing {job.name}: {job.shape} in {job.root}")
+    rerooted = rerooted_paths(setup)
+    notes = (
+        "" if setup.code else NO_CODE,
+        obs_note(setup.code, rehearsal, world.cwd),
+        rerooting_note(rerooted) if rerooted else "",
+    )
+    for note in filter(None, notes):
+        say(note)
+    timeout = request.transfers.upload_timeout
+    with uploading_outputs(rehearsal.channels, job, setup.store, timeout, world.inbox, say):
+        job_run = JobRun(setup, _node_limits(request), world, start_of, spec_of)
+        with live_view(job, world.journal.console):
+            run = job_run.run()
+    code = job_exit_code(run, world.inbox.stops)
+    verdicts = verdicts_of(setup, job_run, code, cause(job, run, code))
+    if verdicts:
+        say("\n".join(line for verdict in verdicts for line in verdict.lines()))
+        try:
+            write_verdicts(job.root, verdicts)
+        except OSError as error:  # a full disk does not change how the job ended
+            say(f"cannot write {error.filename or job.root}: {error.strerror}")
+    whole_stops = [one for one in job_run.injected if one.fault.kind == "stop" and one.fault.node is None]
+    by_user = len(world.inbox.stops) > len(whole_stops)  # then it is no wonder that faults did not come
+    wrong = [f"{problem} ({verdict.fault})" for verdict in verdicts for problem in verdict.wrong]
+    return _finish(rehearsal, job, run, world, started, () if by_user else wrong)
 
 
 def sandbox_of(job: SimulatedJob, rehearsal: Rehearsal, world: World) -> ContextManager[None]:
@@ -86,30 +104,23 @@ def sandbox_of(job: SimulatedJob, rehearsal: Rehearsal, world: World) -> Context
     return sandbox(Path(job.root), shown(rehearsal.typed), Path(job.events_file))
 
 
-def begin(job: SimulatedJob, rehearsal: Rehearsal, world: World) -> None:
-    """Opens the journal of the rehearsal."""
-    world.journal.open(Path(job.events_file), None)
-    world.journal.event("rehearsal", command=shown(rehearsal.typed))
-    world.journal.say(f"rehearsing {job.name}: {job.shape} in {job.root}")
-
-
-def node_limits(request: BootRequest) -> Limits:
+def _node_limits(request: BootRequest) -> Limits:
     """The limits for nodes: a stopped one gets the time to stop its processes and to upload."""
     seconds = request.run.stop_timeout + request.transfers.upload_timeout + _KILL_SECONDS
     return Limits(seconds, hurry=signal.SIGTERM)
 
 
-def finish(
+def _finish(
     rehearsal: Rehearsal,
     job: SimulatedJob,
     run: RunResult,
     world: World,
     started: float,
-    wrong: Sequence[str] = (),
+    wrong: Sequence[str],
 ) -> int:
     """Writes the page of the whole job and the summary; returns the exit code of the rehearsal.
 
-    `started` is when the rehearsal started, on the monotonic clock, `wrong` what was not as expected.
+    `wrong` is what was not as expected.
     """
     from ma_boot.reporting.page import write_in_time  # only needed at the end
 
@@ -144,7 +155,7 @@ def plan_rehearsal(rehearsal: Rehearsal, world: World) -> List[Dict[str, Any]]:
         table = json.dumps(rank_table(start))
         for node in range(job.nodes):
             job.table_file(node).write_text(table, encoding="utf-8")
-        specs = [node_spec(setup, start, node, world.environ, world.cwd) for node in range(job.nodes)]
+        specs = [node_spec(setup, start, node, world) for node in range(job.nodes)]
         return [_plan_of_node(spec, job.home(node)) for node, spec in enumerate(specs)]
 
 

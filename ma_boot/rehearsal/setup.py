@@ -29,7 +29,8 @@ class Setup:
     """A rehearsal that is ready to run.
 
     `request` has the command as it is on the nodes; `code` and its `files` are on every node. The platform's
-    transfers use `store` (None if the job form has no inputs or outputs); `obs` is `--obs-root`, served.
+    transfers use `store` (None if the job form has no inputs or outputs); `obs` is `--obs-root`, served. With
+    `exact_paths` the nodes see the platform's own paths.
     """
 
     rehearsal: Rehearsal
@@ -38,12 +39,8 @@ class Setup:
     code: Optional[Path]
     files: Tuple[Path, ...]
     store: Optional[Store]
-    obs: Optional[ServedObs]
-
-    @property
-    def exact_paths(self) -> bool:
-        """Whether the nodes see the platform's own paths."""
-        return self.rehearsal.sandbox is not None
+    exact_paths: bool
+    obs: Optional[ServedObs] = None
 
     def make_nodes(self, nodes: Sequence[int], inbox: SignalInbox) -> None:
         """Creates the directories of nodes, with the code and the inputs of the job form.
@@ -52,7 +49,7 @@ class Setup:
             BootError: a directory cannot be created, or an input cannot be downloaded.
             Stopped: a stop signal arrived.
         """
-        make_directories(self.job, nodes, self.code, self.files, inbox)
+        _make_directories(self.job, nodes, self.code, self.files, inbox)
         if self.store is not None:
             download_inputs(self.rehearsal.channels, self.job, nodes, self.store, inbox)
 
@@ -87,7 +84,7 @@ def set_up(rehearsal: Rehearsal, job: SimulatedJob, world: World) -> Iterator[Se
                 world.journal.say(f"--obs-root {root}: no such directory, so it is made, and OBS is empty")
             obs = stack.enter_context(served(root, rehearsal.faults_of("obs")))
         store = store_of_form(world.environ, root) if rehearsal.channels else None
-        setup = Setup(rehearsal, request, job, code, files, store, obs)
+        setup = Setup(rehearsal, request, job, code, files, store, rehearsal.sandbox is not None, obs)
         setup.make_nodes(range(job.nodes), world.inbox)
         yield setup
 
@@ -199,7 +196,7 @@ def obs_note(code: Optional[Path], rehearsal: Rehearsal, cwd: str) -> str:
     )
 
 
-def make_directories(
+def _make_directories(
     job: SimulatedJob, nodes: Sequence[int], code: Optional[Path], files: Sequence[Path], inbox: SignalInbox
 ) -> None:
     """Creates the directories of nodes, with the code in them.

@@ -62,6 +62,8 @@ def _shortened(text: str) -> str:
 
 def verdicts_of(setup: Setup, job_run: JobRun, code: int, cause: str) -> List[FaultVerdict]:
     """A verdict on each fault of a job that has ended with an exit code, for a cause."""
+    if not setup.rehearsal.faults:
+        return []
     left = ", ".join(map(str, job_run.left))
     outlived = (f"processes still running at the end: {left}",) if left else ()
     count, missing = _output_files(setup) or (None, ())

@@ -80,13 +80,9 @@ class ContainerPlan:
 
 @dataclass(frozen=True)
 class JobInContainers(SimulatedJob):
-    """The job as its containers see it: each has a root directory, a name, and an address in `subnet`."""
+    """The job as its containers see it: each has the platform's paths, a name, and an address in `subnet`."""
 
     subnet: str = ""
-
-    def node_root(self, node: int) -> str:
-        """The root directory of the container."""
-        return "/"
 
     def address(self, node: int) -> str:
         """The address of the container."""
@@ -110,8 +106,11 @@ def job_on_network(job: SimulatedJob, subnet: str) -> JobInContainers:
             f"--nodes {job.nodes}: the network {subnet} of the engine has only {size} addresses; "
             "configure larger networks (default-address-pools in its daemon.json)"
         )
-    shape = (job.nodes, job.devices_per_node)
-    return JobInContainers(job.uuid, job.root, *shape, job.platform, job.machine, job.token, subnet=subnet)
+    return JobInContainers(
+        *(job.uuid, job.root, job.nodes, job.devices_per_node, job.platform, job.machine, job.token),
+        exact_paths=True,
+        subnet=subnet,
+    )
 
 
 def plan_node(

@@ -18,7 +18,6 @@ from ma_boot.rehearsal.platform.simulated_job import (
     SIMULATED as SIMULATED,
     SimulatedJob as SimulatedJob,
     StartCounts as StartCounts,
-    StartedJob as StartedJob,
     at_start as at_start,
     first_start as first_start,
     node_environment as node_environment,

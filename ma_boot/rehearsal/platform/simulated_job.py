@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os.path
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple
 
@@ -40,7 +40,8 @@ class SimulatedJob:
     """A job on `nodes` machines with `devices_per_node` devices each, in the sandbox directory `root`.
 
     `platform` is what it runs on, `machine` the host name of this machine, and `token` what the nodes know
-    each other by.
+    each other by. At one of its starts `counts` has an entry for each node; with `exact_paths` the nodes see
+    the platform's own paths.
     """
 
     uuid: str
@@ -50,6 +51,8 @@ class SimulatedJob:
     platform: str = "modelarts"
     machine: str = ""
     token: str = field(default="", repr=False)
+    counts: Tuple[StartCounts, ...] = ()
+    exact_paths: bool = False
 
     @property
     def shape(self) -> str:
@@ -73,7 +76,7 @@ class SimulatedJob:
 
     def start_counts(self, node: int) -> StartCounts:
         """How often a node was started."""
-        return StartCounts()
+        return self.counts[node] if self.counts else StartCounts()
 
     def sandbox_root(self, node: int) -> str:
         """The directory of this machine that stands for the root directory of a node."""
@@ -81,7 +84,7 @@ class SimulatedJob:
 
     def node_root(self, node: int) -> str:
         """The path by which the node itself knows its root directory."""
-        return self.sandbox_root(node)
+        return "/" if self.exact_paths else self.sandbox_root(node)
 
     def home(self, node: int) -> str:
         """`/home/ma-user`, where the boot command starts."""
@@ -151,31 +154,9 @@ class SimulatedJob:
         return self.address(node)
 
 
-@dataclass(frozen=True)
-class StartedJob(SimulatedJob):
-    """The job as its nodes see it at one of its starts.
-
-    `counts` has an entry for each node; with `exact_paths` the nodes see the platform's own paths.
-    """
-
-    counts: Tuple[StartCounts, ...] = ()
-    exact_paths: bool = False
-
-    def start_counts(self, node: int) -> StartCounts:
-        """How often a node was started."""
-        return self.counts[node]
-
-    def node_root(self, node: int) -> str:
-        """The path by which the node itself knows its root directory."""
-        return "/" if self.exact_paths else self.sandbox_root(node)
-
-
-def at_start(job: SimulatedJob, counts: Tuple[StartCounts, ...], exact_paths: bool) -> StartedJob:
-    """The job at the start with these counts."""
-    return StartedJob(
-        job.uuid, job.root, job.nodes, job.devices_per_node, job.platform, job.machine, job.token, counts,
-        exact_paths,
-    )  # fmt: skip
+def at_start(job: SimulatedJob, counts: Tuple[StartCounts, ...], exact_paths: bool) -> SimulatedJob:
+    """The job as its nodes see it at the start with these counts."""
+    return replace(job, counts=counts, exact_paths=exact_paths)
 
 
 def first_start(nodes: int) -> Tuple[StartCounts, ...]:

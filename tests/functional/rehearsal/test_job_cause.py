@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from tests.functional.node import RANK, Ended, Node, alive, events_in, eventually
+from tests.functional.node import RANK, Ended, Node, events_in, eventually
 from tests.functional.rehearsal.test_rehearsal import end, laptop, rehearse, start
 
 __all__ = ["laptop"]
@@ -40,16 +39,32 @@ def node_events(laptop: Path, kind: str) -> List[Dict[str, Any]]:
     return [event for file in files for event in events_in(file) if event["kind"] == kind]
 
 
-def test_every_node_ends_with_the_jobs_cause(laptop: Path) -> None:
+FOUR = ["--nodes", "4", "--devices-per-node", "2", "--rank-table-delay", "0", "--stop-timeout", "5"]
+
+
+@pytest.mark.parametrize(
+    ("options", "nodes"),
+    [
+        (SHAPE, 2),
+        (FOUR, 4),
+        (["--platform", "volcano", *SHAPE], 2),
+        (["--platform", "mindcluster", *SHAPE], 2),
+    ],
+)
+def test_every_node_ends_with_the_jobs_cause(laptop: Path, options: List[str], nodes: int) -> None:
+    rank = 2 * nodes - 1
     code = write(
-        laptop, "time.sleep(0.5)", "if rank == 3: raise ValueError('no such layer: 17')", "time.sleep(600)"
+        laptop,
+        "time.sleep(1)",
+        f"if rank == {rank}: raise ValueError('no such layer: 17')",
+        "time.sleep(600)",
     )
-    ended = rehearse(laptop, *SHAPE, code)
-    assert (
-        last_lines(ended) == ["[ma_boot] the job's cause: node 1, rank 3: ValueError: no such layer: 17"] * 2
-    )
+    ended = rehearse(laptop, *options, code)
+    line = f"[ma_boot] the job's cause: node {nodes - 1}, rank {rank}: ValueError: no such layer: 17"
+    assert last_lines(ended, nodes) == [line] * nodes
     causes = [event["cause"] for event in node_events(laptop, "job cause")]
-    assert causes == [{"node": 1, "rank": 3, "code": 1, "words": "ValueError: no such layer: 17"}] * 2
+    words = "ValueError: no such layer: 17"
+    assert causes == [{"node": nodes - 1, "rank": rank, "code": 1, "words": words}] * nodes
 
 
 def test_an_exception_that_comes_after_its_peers_abort_is_the_cause(laptop: Path) -> None:
@@ -93,67 +108,32 @@ def test_a_failure_before_the_ranks_start_is_told_too(laptop: Path) -> None:
     assert "9" in lines[0]
 
 
-def test_a_hang_is_told_with_the_stacks_of_all_ranks_before_anything_is_ended(laptop: Path) -> None:
+@pytest.mark.parametrize(("shape", "nodes", "seconds"), [(SHAPE, 2, "1.5"), (FOUR, 4, "3")])
+def test_a_hang_is_told_with_the_stacks_of_all_ranks_before_anything_is_ended(
+    laptop: Path, shape: List[str], nodes: int, seconds: str
+) -> None:
+    rank = nodes + 1
     code = write(
         laptop,
         "def all_reduce(): time.sleep(600)",
         "def next_batch(): time.sleep(600)",
-        "next_batch() if rank == 3 else all_reduce()",
+        f"next_batch() if rank == {rank} else all_reduce()",
     )
-    ended = rehearse(laptop, *SHAPE, "--hang-timeout", "1.5", "--hang-action", "stop", code)
+    ended = rehearse(laptop, *shape, "--hang-timeout", seconds, "--hang-action", "stop", code)
     stacks = node_events(laptop, "stacks")
-    assert len(stacks) == 2, ended.output
+    assert [event["node"] for event in stacks] == list(range(nodes)), ended.output
+    others = [other for other in range(2 * nodes) if other != rank]
     for event in stacks:
-        assert [fold["ranks"] for fold in event["folded"]] == [[3], [0, 1, 2]]
-        assert (event["suspect"]["node"], event["suspect"]["rank"]) == (1, 3)
+        assert [fold["ranks"] for fold in event["folded"]] == [[rank], others]
+        assert (event["suspect"]["node"], event["suspect"]["rank"]) == (rank // 2, rank)
         assert event["silent"] == []
-    assert (
-        min(event["time"] for event in node_events(laptop, "stop"))
-        > max(event["time"] for event in stacks) - 2
-    )
-    for line in last_lines(ended):
-        assert "the job's cause: node 1, rank 3: it hung: it is loading data in next_batch" in line
-
-
-FOUR = ["--nodes", "4", "--devices-per-node", "2", "--rank-table-delay", "0", "--stop-timeout", "5"]
-TOKEN = {"MABOOT_JOB_TOKEN": "4d2f0a7be19c4b7d8a55"}
-
-
-def test_of_four_nodes_each_names_the_rank_that_hangs(laptop: Path) -> None:
-    code = write(
-        laptop,
-        "def all_reduce(): time.sleep(600)",
-        "def next_batch(): time.sleep(600)",
-        "next_batch() if rank == 5 else all_reduce()",
-    )
-    options = [*FOUR, "--hang-timeout", "3", "--hang-action", "stop"]
-    ended = end(start(laptop, *options, code, more=TOKEN))
-    stacks = node_events(laptop, "stacks")
-    assert [event["node"] for event in stacks] == [0, 1, 2, 3], ended.output
-    for event in stacks:
-        assert [fold["ranks"] for fold in event["folded"]] == [[5], [0, 1, 2, 3, 4, 6, 7]]
-        assert (event["suspect"]["node"], event["suspect"]["rank"], event["silent"]) == (2, 5, [])
-    for line in last_lines(ended, 4):
-        assert "the job's cause: node 2, rank 5: it hung: it is loading data in next_batch" in line
-
-
-def test_of_four_nodes_each_ends_with_the_exception_of_the_one(laptop: Path) -> None:
-    code = write(
-        laptop, "time.sleep(1)", "if rank == 6: raise ValueError('no such layer: 17')", "time.sleep(600)"
-    )
-    ended = end(start(laptop, *FOUR, code, more=TOKEN))
-    assert (
-        last_lines(ended, 4)
-        == ["[ma_boot] the job's cause: node 3, rank 6: ValueError: no such layer: 17"] * 4
-    )
-    assert TOKEN["MABOOT_JOB_TOKEN"] not in ended.output
-
-
-@pytest.mark.parametrize("platform", ["volcano", "mindcluster"])
-def test_other_platforms_tell_the_addresses_too(laptop: Path, platform: str) -> None:
-    code = write(laptop, "time.sleep(0.5)", "if rank == 3: raise ValueError('17')", "time.sleep(600)")
-    ended = rehearse(laptop, "--platform", platform, *SHAPE, code)
-    assert last_lines(ended) == ["[ma_boot] the job's cause: node 1, rank 3: ValueError: 17"] * 2
+    stops = [event["time"] for event in node_events(laptop, "stop")]
+    assert min(stops) > max(event["time"] for event in stacks) - 2
+    for line in last_lines(ended, nodes):
+        assert (
+            f"the job's cause: node {rank // 2}, rank {rank}: it hung: it is loading data in next_batch"
+            in line
+        )
 
 
 def test_no_rank_gets_the_token_and_nothing_shows_it(laptop: Path) -> None:
@@ -249,13 +229,3 @@ def test_an_end_is_not_delayed_by_a_node_that_is_gone(laptop: Path) -> None:
     ends = {event["node"]: event["time"] for event in node_events(laptop, "end")}
     run_ends = {e["node"]: e["time"] for e in node_events(laptop, "phase-end") if e["phase"] == "run"}
     assert ends[1] - run_ends[1] < 1.0
-
-
-def test_a_stop_reaches_ranks_as_before(laptop: Path) -> None:
-    running = start(laptop, *SHAPE, write(laptop, "open(f'up.{rank}', 'w').close()", "time.sleep(600)"))
-    eventually(lambda: len(list(laptop.rglob("up.*"))) == 4, "all ranks run")
-    running.send_signal(signal.SIGTERM)
-    ended = end(running)
-    assert ended.code == 143, ended.output
-    assert "the job's cause" not in ended.output
-    assert not alive(running.pid)

@@ -169,6 +169,7 @@ def stopped_with_outputs(laptop: Path, running: subprocess.Popen[bytes], signum:
     ended = end(running)
     assert ended.code == code, ended.output
     assert len(list((laptop / "obs" / "bucket" / "out").iterdir())) == 4
+    assert "the job's cause" not in ended.output
     assert processes(laptop) == []
 
 
