@@ -49,22 +49,23 @@ def list_all(rehearsal_dir: Path, as_json: bool) -> int:
     Example:
       ma_boot rehearsal list
     """
-    found = kept_in(rehearsal_dir)
+    rehearsals = kept_in(rehearsal_dir)
     if as_json:
-        values = [{**one._asdict(), "path": str(one.path), "bytes": one.bytes()} for one in found]
+        values = [{**kept._asdict(), "path": str(kept.path), "bytes": kept.bytes()} for kept in rehearsals]
         print_lines(json.dumps(values, indent=2, ensure_ascii=False, default=str))
-    elif not found:
+    elif not rehearsals:
         print_lines(f"no rehearsals in {rehearsal_dir}")
     else:
-        print_lines("\n".join(map(_line, found)))
+        print_lines("\n".join(map(_line, rehearsals)))
     return 0
 
 
-def _line(one: KeptRehearsal) -> str:
-    began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one.began))
-    code = "no end" if one.exit_code is None else f"exit code {one.exit_code}"
-    command = one.command.replace("\n", "\\n")
-    return f"{one.name}  {began}  {'running' if one.running else code:13}  {size(one.bytes()):>8}  {command}"
+def _line(kept: KeptRehearsal) -> str:
+    start = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(kept.began))
+    code = "no end" if kept.exit_code is None else f"exit code {kept.exit_code}"
+    command = kept.command.replace("\n", "\\n")
+    end = "running" if kept.running else code
+    return f"{kept.name}  {start}  {end:13}  {size(kept.bytes()):>8}  {command}"
 
 
 @rehearsal.command("open")
@@ -80,8 +81,8 @@ def open_page(environ: Mapping[str, str], name: Optional[str], rehearsal_dir: Pa
     Example:
       ma_boot rehearsal open
     """
-    found = named(rehearsal_dir, [name]) if name else kept_in(rehearsal_dir)
-    page = next((one.page for one in found if one.page is not None), None)
+    rehearsals = named(rehearsal_dir, [name]) if name else kept_in(rehearsal_dir)
+    page = next((kept.page for kept in rehearsals if kept.page is not None), None)
     if page is None:
         raise ConfigError(f"no page of {name or 'a rehearsal'} in {rehearsal_dir}: does it run still?")
     page = page.absolute()
@@ -117,7 +118,7 @@ def clean(names: Sequence[str], rehearsal_dir: Path, keep: Optional[int]) -> int
         if problems:
             raise CannotCreate("\n".join(problems))
         return 0
-    for one in named(rehearsal_dir, names):
-        remove(one)
-        print_lines(f"{one.path} removed")
+    for kept in named(rehearsal_dir, names):
+        remove(kept)
+        print_lines(f"{kept.path} removed")
     return 0

@@ -96,10 +96,10 @@ def follow(stream: Iterable[Mapping[str, Any]], progress: EngineProgress) -> Non
     for entry in stream:
         text = _TERMINAL_CODES.sub("", str(entry.get("stream") or entry.get("status") or ""))
         if entry.get("error"):
-            said = _TERMINAL_CODES.sub("", str(entry["error"])).strip()
-            output = listed("the build failed:", [*tail, said])
+            reason = _TERMINAL_CODES.sub("", str(entry["error"])).strip()
+            output = listed("the build failed:", [*tail, reason])
             raise EngineRefused(
-                "\n".join([without_secrets(output), *_advice(step, "\n".join([*tail, said]))])
+                "\n".join([without_secrets(output), *_advice(step, "\n".join([*tail, reason]))])
             )
         for line in filter(None, map(str.strip, text.splitlines())):
             if line.startswith("Step "):

@@ -107,9 +107,9 @@ def findings_json(checked: CheckedImage) -> str:
 
 def judged(facts: ImageFacts, arch: Optional[str]) -> List[Finding]:
     """The findings for the facts, errors first; `arch` is that of the job's servers, None if unknown."""
-    found = [finding for rule in RULES for finding in rule(facts)]
-    found += architecture(facts, arch)
-    return sorted(found, key=lambda finding: finding.severity != ERROR)
+    findings = [finding for rule in RULES for finding in rule(facts)]
+    findings += architecture(facts, arch)
+    return sorted(findings, key=lambda finding: finding.severity != ERROR)
 
 
 @dataclass(frozen=True)
@@ -178,8 +178,8 @@ def probed(client: DockerClient, facts: ImageFacts) -> ImageFacts:
         return replace(facts, refusal=f"the probe did not end within {PROBE_SECONDS:.0f} s")
     inside = parsed_probe(run.output)
     if inside is None:
-        said = (run.output.strip().splitlines() or ["no output"])[-1]
-        return replace(facts, refusal=f"the probe ended with {run.exit_code}: {said}")
+        last = (run.output.strip().splitlines() or ["no output"])[-1]
+        return replace(facts, refusal=f"the probe ended with {run.exit_code}: {last}")
     return replace(facts, inside=inside)
 
 
@@ -197,9 +197,11 @@ def searched(client: DockerClient, facts: ImageFacts, layers: Sequence[str]) -> 
         if not run.refusal:
             break
     lines = [line.split("\t", 2) for line in run.output.splitlines()]
-    found = {(fields[1], fields[2]) for fields in lines if fields[0] == "credential" and len(fields) == 3}
+    credentials = {
+        (fields[1], fields[2]) for fields in lines if fields[0] == "credential" and len(fields) == 3
+    }
     whole = any(fields[0] == "end" for fields in lines)
-    return replace(facts, credential_files=tuple(sorted(found)), searched=whole)
+    return replace(facts, credential_files=tuple(sorted(credentials)), searched=whole)
 
 
 def started(client: DockerClient, facts: ImageFacts, command: str) -> ImageFacts:

@@ -109,9 +109,9 @@ def _tagged(client: DockerClient, image: str, target: Target) -> Iterator[None]:
             client.api.remove_image(name, noprune=True)
 
 
-def failure_of(said: str, target: Target, login: Login) -> RegistryFailed:
+def failure_of(answer: str, target: Target, login: Login) -> RegistryFailed:
     """The engine's message, without the password, as an error that blames the login or the connection."""
-    message = said.replace(login.password, MASK).strip()
+    message = answer.replace(login.password, MASK).strip()
     if _REFUSALS.search(message):
         return RegistryFailed(
             f"{target.host} rejected {login.user} (from {login.origin}): {message}\n"

@@ -60,14 +60,14 @@ def push_target(
     Raises `UsageError` with every part that SWR would reject.
     """
     own_name, own_tag = _name_and_tag(image)
-    found = Target(
+    target = Target(
         registry or f"swr.{region}.myhuaweicloud.com", organization, name or own_name, tag or own_tag
     )
     parts = (
         ("--region", region, _REGION, "one such as cn-north-4"),
-        ("--organization", found.organization, _ORGANIZATION, "lowercase letters, digits and ._-"),
-        ("--name", found.name, _NAME, "lowercase letters, digits and ._/-"),
-        ("--tag", found.tag, _TAG, "at most 128 letters, digits and ._-"),
+        ("--organization", target.organization, _ORGANIZATION, "lowercase letters, digits and ._-"),
+        ("--name", target.name, _NAME, "lowercase letters, digits and ._/-"),
+        ("--tag", target.tag, _TAG, "at most 128 letters, digits and ._-"),
         ("--registry", registry or "unset", _HOST, "HOST or HOST:PORT, without https://"),
     )
     wrong = [
@@ -77,7 +77,7 @@ def push_target(
     ]
     if wrong:
         raise UsageError(listed("invalid name for SWR:", wrong))
-    return found
+    return target
 
 
 def long_term_login(region: str, access_key: str, secret_key: str) -> Tuple[str, str]:

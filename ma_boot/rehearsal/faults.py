@@ -123,18 +123,18 @@ KINDS: Dict[str, Kind] = {
 
 def parse_faults(texts: Sequence[str], nodes: int, devices_per_node: int) -> Tuple[Fault, ...]:
     """Parses faults for a job of this shape; raises `UsageError` with every mistake in all of them."""
-    found: List[Fault] = []
+    faults: List[Fault] = []
     problems: List[str] = []
     for text in texts:
         fault, wrong = _parsed(text)
         if fault is not None:
             wrong = _misplaced(fault, nodes, devices_per_node)
-            found.append(fault)
+            faults.append(fault)
         problems += [f"--fault {text!r}: {problem}" for problem in wrong]
-    problems += _clashes(found, nodes)
+    problems += _clashes(faults, nodes)
     if problems:
         raise UsageError(listed("invalid faults:", problems))
-    return tuple(found)
+    return tuple(faults)
 
 
 def _parsed(text: str) -> Tuple[Optional[Fault], List[str]]:
@@ -169,17 +169,17 @@ def _parsed(text: str) -> Tuple[Optional[Fault], List[str]]:
 def _clashes(faults: Sequence[Fault], nodes: int) -> List[str]:
     """Faults that exclude each other: duplicates, and two of the same rank table."""
     texts = [str(fault) for fault in faults]
-    found = [f"--fault {text!r}: expected once" for text in sorted(set(texts)) if texts.count(text) > 1]
+    problems = [f"--fault {text!r}: expected once" for text in sorted(set(texts)) if texts.count(text) > 1]
     absent = {fault.node for fault in faults if fault.kind == "absent"}
     if len(absent) == nodes:
-        found.append(f"--fault 'absent': expected fewer than the job's {nodes} nodes: none would start")
+        problems.append(f"--fault 'absent': expected fewer than the job's {nodes} nodes: none would start")
     tables = [fault for fault in dict.fromkeys(faults) if fault.stage == "table" or fault.kind == "absent"]
-    for one, other in itertools.combinations(tables, 2):
-        of_absent = (one.kind, other.kind).count("absent")  # which leaves the tables of all nodes incomplete
-        same_table = None in (one.node, other.node) or one.node == other.node
+    for a, b in itertools.combinations(tables, 2):
+        of_absent = (a.kind, b.kind).count("absent")  # which leaves the tables of all nodes incomplete
+        same_table = None in (a.node, b.node) or a.node == b.node
         if of_absent == 1 or (of_absent == 0 and same_table):
-            found.append(f"--fault '{one}', --fault '{other}': expected at most one fault per rank table")
-    return found
+            problems.append(f"--fault '{a}', --fault '{b}': expected at most one fault per rank table")
+    return problems
 
 
 def _allowed(names: Sequence[str]) -> str:

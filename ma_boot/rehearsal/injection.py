@@ -104,10 +104,10 @@ class Watch:
 
     def running(self, rank: int) -> Optional[StartedRank]:
         """The rank, if it is running."""
-        found = self.ranks.get(rank)
-        return (
-            found if found is not None and not found.ended and os.path.exists(f"/proc/{found.pid}") else None
-        )
+        started = self.ranks.get(rank)
+        if started is None or started.ended or not os.path.exists(f"/proc/{started.pid}"):
+            return None
+        return started
 
     def _take(self, node: int, event: Event) -> None:
         rank = event.get("rank")
@@ -143,10 +143,10 @@ class Injector:
         while (self._pending or self._scheduled) and not cancel.wait(_POLL_SECONDS):
             watch.poll()
             now = time.monotonic()
-            for fault in [one for one in self._pending if _is_due(one, watch, now)]:
+            for fault in [fault for fault in self._pending if _is_due(fault, watch, now)]:
                 self._pending.remove(fault)
                 self._inject(fault, watch)
-            for scheduled in [one for one in self._scheduled if one.at <= now]:
+            for scheduled in [action for action in self._scheduled if action.at <= now]:
                 self._scheduled.remove(scheduled)
                 scheduled.action()
 

@@ -169,7 +169,7 @@ class JobRun:
 
     def _note(self, fault: Fault, problem: Optional[str]) -> None:
         with self._lock:
-            if any(one.fault is fault for one in self.injected):
+            if any(earlier.fault is fault for earlier in self.injected):
                 return
             self.injected.append(InjectedFault(fault, time.monotonic(), problem))
         self._world.journal.event("fault", fault=str(fault), problem=problem)
@@ -177,7 +177,7 @@ class JobRun:
 
     def _note_missed(self, watch: Watch) -> None:
         watch.poll()
-        missed = set(self._setup.rehearsal.faults) - {one.fault for one in self.injected}
+        missed = set(self._setup.rehearsal.faults) - {injected.fault for injected in self.injected}
         self.missed = {fault: why_not_injected(fault, watch) for fault in missed}
 
     def _new_watch(self) -> Watch:

@@ -46,12 +46,12 @@ class KeptRehearsal(NamedTuple):
 
     def bytes(self) -> int:
         """What its files take on the disk."""
-        found = 0
+        total = 0
         for directory, _, names in os.walk(self.path):
             for name in names:
                 with suppress(OSError):
-                    found += os.lstat(os.path.join(directory, name)).st_blocks * 512
-        return found
+                    total += os.lstat(os.path.join(directory, name)).st_blocks * 512
+        return total
 
 
 @contextmanager
@@ -105,11 +105,11 @@ def kept_in(directory: Path) -> List[KeptRehearsal]:
         names = [name for name in os.listdir(directory) if re.fullmatch(_NAME, name)]
     except OSError:
         return []
-    found = []
+    rehearsals: List[Optional[KeptRehearsal]] = []
     for name in names:
         with suppress(FileNotFoundError):  # another rehearsal has just removed it
-            found += [one for one in [_kept(directory / name)] if one is not None]
-    return sorted(found, key=lambda one: one.began, reverse=True)
+            rehearsals.append(_kept(directory / name))
+    return sorted(filter(None, rehearsals), key=lambda rehearsal: rehearsal.began, reverse=True)
 
 
 def named(directory: Path, names: Sequence[str]) -> List[KeptRehearsal]:
@@ -118,19 +118,20 @@ def named(directory: Path, names: Sequence[str]) -> List[KeptRehearsal]:
     Raises:
         ConfigError: There is none of a name, or several, or what is there is not ours.
     """
-    every, found, problems = kept_in(directory), [], []
+    every, chosen, problems = kept_in(directory), [], []
     for name in names:
-        fitting = [one for one in every if one.name == name] or [one for one in every if name in one.name]
+        same = [rehearsal for rehearsal in every if rehearsal.name == name]
+        fitting = same or [rehearsal for rehearsal in every if name in rehearsal.name]
         if len(fitting) == 1:
-            found.append(fitting[0])
+            chosen.append(fitting[0])
         else:
-            several = ", ".join(one.name for one in fitting[:4])
+            several = ", ".join(rehearsal.name for rehearsal in fitting[:4])
             problems.append(
                 f"{name}: " + (f"several have that in their name: {several}" if fitting else "none")
             )
     if problems:
         raise ConfigError(listed(f"expected rehearsals in {directory} (ma_boot rehearsal list):", problems))
-    return found
+    return chosen
 
 
 def remove(rehearsal: KeptRehearsal) -> None:
@@ -160,11 +161,11 @@ def remove(rehearsal: KeptRehearsal) -> None:
 def pruned(directory: Path, keep: int) -> Tuple[int, List[str]]:
     """Removes the oldest rehearsals beyond `keep`, never one that runs: how many, and what went wrong."""
     removed, problems = 0, []
-    for one in kept_in(directory)[keep:]:
-        if one.running:
+    for rehearsal in kept_in(directory)[keep:]:
+        if rehearsal.running:
             continue
         try:
-            remove(one)
+            remove(rehearsal)
             removed += 1
         except (ConfigError, CannotCreate) as error:
             problems.append(str(error))
@@ -235,6 +236,6 @@ def _end_of(path: Path) -> Dict[str, Any]:
             events.seek(max(0, size - _END_BYTES))
             for line in reversed(events.read().decode("utf-8", "replace").splitlines()):
                 if '"job-end"' in line:
-                    found = json.loads(line)
-                    return found if isinstance(found, dict) else {}
+                    event = json.loads(line)
+                    return event if isinstance(event, dict) else {}
     return {}

@@ -41,12 +41,12 @@ def live_view(job: SimulatedJob, console: Console) -> Iterator[None]:
 
 def _watch(job: SimulatedJob, console: Console, show: Show, over: threading.Event) -> None:
     events = NodeEvents(job)
-    began = time.monotonic()
+    started = time.monotonic()
     with suppress(Exception):  # without the view, the rehearsal goes on
         while not over.wait(POLL_SECONDS):
             size = console.size
             most = max(2, min(MOST_NODES + 1, int(size.lines * MOST_ROWS_SHARE)))
-            rows = view(events.now(), job.nodes, time.monotonic() - began)
+            rows = view(events.now(), job.nodes, time.monotonic() - started)
             show(painted(rows, size.columns, most))
 
 
@@ -66,8 +66,8 @@ class NodeEvents:
         return timeline_of([events for _, events in self._known.values()])
 
     def _read(self, file: Path) -> None:
-        found = file.stat()
-        state = (found.st_ino, found.st_size, found.st_mtime_ns)
+        status = file.stat()
+        state = (status.st_ino, status.st_size, status.st_mtime_ns)
         if file not in self._known or self._known[file][0] != state:
             text = file.read_text(encoding="utf-8", errors="replace")
             self._known[file] = (state, read_events(text, str))

@@ -83,8 +83,8 @@ def uploading_outputs(
         yield
     finally:
         task.cancel()
-        heard = len(inbox.stops)
-        task.wait(lambda: give_up.set() if inbox.stops[heard:] else None, time.monotonic() + seconds)
+        before = len(inbox.stops)
+        task.wait(lambda: give_up.set() if inbox.stops[before:] else None, time.monotonic() + seconds)
         give_up.set()
         task.wait(lambda: None, time.monotonic() + _CANCEL_SECONDS)
 

@@ -92,8 +92,9 @@ def run_job(setup: Setup, start_of: StartOf, spec_of: SpecOf, world: World, star
             write_verdicts(job.root, verdicts)
         except OSError as error:  # a full disk does not change how the job ended
             say(f"cannot write {error.filename or job.root}: {error.strerror}")
-    whole_stops = [one for one in job_run.injected if one.fault.kind == "stop" and one.fault.node is None]
-    by_user = len(world.inbox.stops) > len(whole_stops)  # then it is no wonder that faults did not come
+    injected = [injection.fault for injection in job_run.injected]
+    own_stops = sum(fault.kind == "stop" and fault.node is None for fault in injected)
+    by_user = len(world.inbox.stops) > own_stops  # then it is no wonder that faults did not come
     wrong = [f"{problem} ({verdict.fault})" for verdict in verdicts for problem in verdict.wrong]
     return _finish(rehearsal, job, run, world, started, () if by_user else wrong)
 

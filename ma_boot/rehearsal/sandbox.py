@@ -98,10 +98,10 @@ def run_attached(options: Sequence[str], inbox: SignalInbox) -> int:
     process = subprocess.Popen(argv, pass_fds=(write,), start_new_session=True)
     os.close(write)
     inside = _pid_inside(read)
-    heard = 0
+    forwarded = 0
     while process.poll() is None:
-        for signum in inbox.stops[heard:]:
-            heard += 1
+        for signum in inbox.stops[forwarded:]:
+            forwarded += 1
             signal_process(inside or process.pid, signum)
         inbox.wait(_WAIT_SECONDS)
     code = process.returncode

@@ -40,9 +40,9 @@ class ServedObs:
 
     def newly_injected(self) -> List[Fault]:
         """The faults that have met their first request since the last call."""
-        found = [one for one in self._pending if one[1].times < (one[0].times or _UNLIMITED)]
-        self._pending = [one for one in self._pending if one not in found]
-        return [fault for fault, _ in found]
+        met = [pair for pair in self._pending if pair[1].times < (pair[0].times or _UNLIMITED)]
+        self._pending = [pair for pair in self._pending if pair not in met]
+        return [fault for fault, _ in met]
 
 
 @contextlib.contextmanager

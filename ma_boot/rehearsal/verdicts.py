@@ -67,7 +67,7 @@ def verdicts_of(setup: Setup, job_run: JobRun, code: int, cause: str) -> List[Fa
     left = ", ".join(map(str, job_run.left))
     outlived = (f"processes still running at the end: {left}",) if left else ()
     count, missing = _output_files(setup) or (None, ())
-    injected = {one.fault: one for one in job_run.injected}
+    injected = {injection.fault: injection for injection in job_run.injected}
 
     def verdict(fault: Fault) -> FaultVerdict:
         injection = injected.get(fault)

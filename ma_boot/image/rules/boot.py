@@ -19,8 +19,8 @@ _SYNTAX = re.compile(r"syntax error|unexpected EOF|unexpected end of file")
 
 def this_toolkit(answer: str) -> Optional[str]:
     """Version and place of the toolkit whose `ma_boot --version` answers so; None for another program."""
-    found = _VERSION.fullmatch(answer.strip())
-    return f"{found.group(1)} from {found.group(2)}" if found else None
+    match = _VERSION.fullmatch(answer.strip())
+    return f"{match.group(1)} from {match.group(2)}" if match else None
 
 
 def toolkit(facts: ImageFacts) -> Iterator[Finding]:

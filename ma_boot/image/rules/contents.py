@@ -35,13 +35,13 @@ def environments(facts: ImageFacts) -> Iterator[Finding]:
     given = facts.environ.get("ANACONDA_DIR", "").rstrip("/")
     roots = [given] if given else [f"{PLATFORM_HOME}/{name}" for name in INSTALLATIONS]
     name = facts.environ.get("DEFAULT_CONDA_ENV_NAME")
-    found = facts.inside.environments
-    listed = ", ".join(python.prefix for python in found) or "none"
+    pythons = facts.inside.environments
+    listed = ", ".join(python.prefix for python in pythons) or "none"
     selected = [root if name == "base" else f"{root}/envs/{name}" for root in roots]
     barred = dict(facts.inside.barred)
-    if name and not {python.prefix for python in found}.intersection(selected):
+    if name and not {python.prefix for python in pythons}.intersection(selected):
         yield from _no_such_environment(name, roots, barred, listed)
-    for python in found:
+    for python in pythons:
         if not python.runs:
             report = error if python.prefix in selected else warning
             again = f"create {python.prefix} again in this image: a copied environment keeps its old paths"
@@ -51,7 +51,7 @@ def environments(facts: ImageFacts) -> Iterator[Finding]:
                 remedy_for(facts, python.answer, again),
             )
     on_path = facts.inside.path_python
-    if not found and not name and (on_path is None or not on_path.runs):
+    if not pythons and not name and (on_path is None or not on_path.runs):
         yield error(
             "environment",
             "no Python for the training: neither a conda environment nor one on PATH",

@@ -158,7 +158,7 @@ def parsed_probe(text: str) -> Optional[Inside]:
         boot=_python(last("boot")),
         boot_has_crlf="boot_crlf" in lines,
         toolkit=_python(last("toolkit")),
-        environments=tuple(found for found in map(_python, lines.get("environment", ())) if found),
+        environments=tuple(python for python in map(_python, lines.get("environment", ())) if python),
         barred=_pairs(lines.get("barred", ())),
         unreadable=_pairs(lines.get("unreadable", ())),
         path_python=_python(last("path_python")),
@@ -177,8 +177,8 @@ def _python(line: str) -> Optional[Python]:
 
 def _version(text: str) -> Optional[Version]:
     """2 and 36 of `glibc 2.36` and of `GLIBC_2.36`."""
-    found = re.fullmatch(r"(?:glibc |GLIBC_)(\d+)\.(\d+)(?:\.\d+)*", text.strip())
-    return (int(found.group(1)), int(found.group(2))) if found else None
+    match = re.fullmatch(r"(?:glibc |GLIBC_)(\d+)\.(\d+)(?:\.\d+)*", text.strip())
+    return (int(match.group(1)), int(match.group(2))) if match else None
 
 
 def _need(line: str) -> Optional[Tuple[Version, str]]:
@@ -188,8 +188,8 @@ def _need(line: str) -> Optional[Tuple[Version, str]]:
 
 
 def _pairs(lines: Sequence[str]) -> Pairs:
-    found = (line.partition("\t") for line in lines)
-    return tuple((first, second) for first, tab, second in found if tab)
+    parts = (line.partition("\t") for line in lines)
+    return tuple((first, second) for first, tab, second in parts if tab)
 
 
 def _account(line: str) -> Optional[Account]:

@@ -66,11 +66,11 @@ def account(facts: ImageFacts) -> Iterator[Finding]:
 
 def home(facts: ImageFacts) -> Iterator[Finding]:
     """uid 1000 can enter its home and write to it, and no volume is mounted over it."""
-    found = facts.inside.home if facts.inside else "ok"
+    state = facts.inside.home if facts.inside else "ok"
     remedy = f"RUN mkdir -p {PLATFORM_HOME} && chown 1000:100 {PLATFORM_HOME} && chmod 750 {PLATFORM_HOME}"
     meaning = {"missing": "does not exist", "closed": "cannot be entered by uid 1000"}
-    if found != "ok":
-        yield error("home", f"{PLATFORM_HOME} {meaning.get(found, 'cannot be written by uid 1000')}", remedy)
+    if state != "ok":
+        yield error("home", f"{PLATFORM_HOME} {meaning.get(state, 'cannot be written by uid 1000')}", remedy)
     hidden = [
         volume for volume in facts.volumes if (PLATFORM_HOME + "/").startswith(volume.rstrip("/") + "/")
     ]
@@ -86,9 +86,9 @@ def home(facts: ImageFacts) -> Iterator[Finding]:
 
 def places(facts: ImageFacts) -> Iterator[Finding]:
     """The directories in which the platform mounts, and /tmp, can be used by uid 1000."""
-    found: Dict[str, str] = dict(facts.inside.places) if facts.inside else {}
+    states: Dict[str, str] = dict(facts.inside.places) if facts.inside else {}
     for path in (_MODELARTS, "/cache", "/user", "/user/config"):
-        state = found.get(path, "missing")
+        state = states.get(path, "missing")
         if state == "file":
             yield error(
                 "directory", f"{path} is a file; the platform mounts a directory there", f"RUN rm {path}"
@@ -99,10 +99,10 @@ def places(facts: ImageFacts) -> Iterator[Finding]:
                 f"{path} cannot be entered by uid 1000: neither the code nor the log directory is reached",
                 f"RUN chown 1000:100 {path} && chmod 750 {path}, or remove it: the platform creates it",
             )
-    if found.get("/tmp", "ok") != "ok":
+    if states.get("/tmp", "ok") != "ok":
         yield warning(
             "directory",
-            f"/tmp is {found['/tmp']} for uid 1000: many programs keep files there",
+            f"/tmp is {states['/tmp']} for uid 1000: many programs keep files there",
             "RUN mkdir -p /tmp && chmod 1777 /tmp",
         )
 

@@ -200,10 +200,10 @@ def in_files(facts: ImageFacts) -> Iterator[Finding]:
             "files were not searched for credentials: the image has no find or no grep, or they failed",
             "look into its layers yourself: keys, .git, .env, .netrc, .obsutilconfig",
         )
-    found: Dict[str, List[str]] = {}
+    files_of: Dict[str, List[str]] = {}
     for kind, file in facts.credential_files:
-        found.setdefault(kind, []).append(file)
-    for kind, files in found.items():
+        files_of.setdefault(kind, []).append(file)
+    for kind, files in files_of.items():
         yield error(
             "secret",
             f"{kind} (not shown) in {some(files)}, visible to all who pull the image",

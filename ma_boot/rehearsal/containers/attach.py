@@ -31,11 +31,11 @@ def run_attached(client: DockerClient, name: str, inbox: SignalInbox) -> int:
     stream = container.attach(stream=True)  # before the start, so that no output is missed
     start(client, name)
     output = Task("output", lambda cancel: _copy(stream, cancel), inbox)
-    heard = 0
+    forwarded = 0
     while not output.finished:
         inbox.wait(_WAIT_SECONDS)
-        for signum in inbox.stops[heard:]:
-            heard += 1
+        for signum in inbox.stops[forwarded:]:
+            forwarded += 1
             with contextlib.suppress(APIError):  # it has just ended
                 container.kill(signal_name(signum))
     code = int(container.wait()["StatusCode"])

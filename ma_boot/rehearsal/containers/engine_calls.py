@@ -55,14 +55,14 @@ def check_runs_here(client: DockerClient, image: str) -> None:
         CommandNotFound: the image has no ma_boot.
         NotExecutable: its ma_boot cannot be executed.
     """
-    found = _machine(image_attributes(client, image).get("Architecture"))
+    machine = _machine(image_attributes(client, image).get("Architecture"))
     here = _machine(client.info().get("Architecture"))
     run = run_inside(client, image, ["ma_boot", "--version"], _VERSION_SECONDS)
     if run.refusal or run.exit_code != 0:
         refusal = _refusal(image, run.refusal) if run.refusal else None
-        if found != here and (refusal is None or isinstance(refusal, NotExecutable)):
+        if machine != here and (refusal is None or isinstance(refusal, NotExecutable)):
             raise ConfigError(
-                f"{image} is for {found}, but the engine runs on {here} and has no emulation of {found} "
+                f"{image} is for {machine}, but the engine runs on {here} and has no emulation of {machine} "
                 "(binfmt_misc): rehearse with an image of "
                 f"`ma_boot image build --platform {docker_platform(here)}`"
             )
@@ -251,8 +251,8 @@ def remove_run(client: DockerClient, run: str, settle_seconds: float) -> List[st
     until = time.monotonic() + _REMOVE_SECONDS
     empty_since = None
     while True:
-        found = client.containers.list(all=True, filters=filters, ignore_removed=True, sparse=True)
-        for container in found:
+        containers = client.containers.list(all=True, filters=filters, ignore_removed=True, sparse=True)
+        for container in containers:
             with contextlib.suppress(APIError):  # it is being removed or created: the next round will tell
                 container.remove(force=True, v=True)
         networks = client.networks.list(filters=filters)
@@ -260,10 +260,13 @@ def remove_run(client: DockerClient, run: str, settle_seconds: float) -> List[st
             with contextlib.suppress(APIError):  # a container is still attached
                 network.remove()
         now = time.monotonic()
-        if found or networks:
+        if containers or networks:
             empty_since = None
             if now > until:
-                return [f"container {one.id[:12]}" for one in found] + [f"network {n.name}" for n in networks]
+                return [
+                    *(f"container {c.id[:12]}" for c in containers),
+                    *(f"network {n.name}" for n in networks),
+                ]
         else:
             empty_since = empty_since or now
             if now - empty_since >= settle_seconds:

@@ -54,7 +54,7 @@ def parse_channels(inputs: Sequence[str], outputs: Sequence[str]) -> Tuple[FormC
     """Parses the values of `--input` and `--output`; raises `UsageError` with every mistake in them."""
     from path_mapping.mapping import ObsUrl
 
-    found: List[FormChannel] = []
+    channels: List[FormChannel] = []
     problems: List[str] = []
     for option, texts in (("--input", inputs), ("--output", outputs)):
         for text in texts:
@@ -63,14 +63,14 @@ def parse_channels(inputs: Sequence[str], outputs: Sequence[str]) -> Tuple[FormC
                 if match is None:
                     raise ValueError("expected NAME=obs://bucket/path, or NAME@env=obs://bucket/path")
                 name, by_variable, url = match.groups()
-                found.append(FormChannel(name, ObsUrl.typed(url), option == "--input", bool(by_variable)))
+                channels.append(FormChannel(name, ObsUrl.typed(url), option == "--input", bool(by_variable)))
             except ValueError as error:
                 problems.append(f"{option} {text}: {error}")
-    names = [channel.name for channel in found]
+    names = [channel.name for channel in channels]
     problems += [f"{name}: expected once" for name in sorted(set(names)) if names.count(name) > 1]
     if problems:
         raise UsageError(listed("inputs and outputs of the job form:", problems))
-    return tuple(found)
+    return tuple(channels)
 
 
 def channel_arguments(channels: Sequence[FormChannel], job: SimulatedJob, node: int) -> Tuple[str, ...]:
@@ -84,7 +84,7 @@ def channel_variables(channels: Sequence[FormChannel], job: SimulatedJob, node: 
     """The environment variables that the platform sets, MA_INPUTS and MA_OUTPUTS among them."""
     if not channels:
         return {}
-    found = {channel.name: channel.directory(job, node) for channel in channels if channel.by_variable}
+    variables = {channel.name: channel.directory(job, node) for channel in channels if channel.by_variable}
     for kind in ("inputs", "outputs"):
         described = [
             {
@@ -95,5 +95,5 @@ def channel_variables(channels: Sequence[FormChannel], job: SimulatedJob, node: 
             for channel in channels
             if channel.is_input == (kind == "inputs")
         ]
-        found[f"MA_{kind.upper()}"] = json.dumps({kind: described})
-    return found
+        variables[f"MA_{kind.upper()}"] = json.dumps({kind: described})
+    return variables

@@ -51,11 +51,11 @@ def writes(
     table: Mapping[str, Any], nodes: Sequence[int], delay: float, faults: Sequence[Fault] = ()
 ) -> List[TableWrite]:
     """All writes, sorted by time; `delay` is that of the completed table unless a fault changes it."""
-    found: List[TableWrite] = []
+    planned: List[TableWrite] = []
     for node in nodes:
         own = [fault for fault in faults if _concerns(fault, node)]
-        found += _faulty(table, node, delay, own[0]) if own else _good(table, node, delay)
-    return sorted(found, key=lambda write: write.at)
+        planned += _faulty(table, node, delay, own[0]) if own else _good(table, node, delay)
+    return sorted(planned, key=lambda write: write.at)
 
 
 def renewed(table: Mapping[str, Any], nodes: Sequence[int], delay: float) -> List[TableWrite]:
@@ -122,8 +122,8 @@ def _changed(table: Mapping[str, Any]) -> Tuple[Dict[str, Any], List[Dict[str, A
 
 
 def _devices(pod: Mapping[str, Any]) -> List[Dict[str, Any]]:
-    found: List[Dict[str, Any]] = pod["devices"] if "devices" in pod else pod["device"]
-    return found
+    devices: List[Dict[str, Any]] = pod["devices"] if "devices" in pod else pod["device"]
+    return devices
 
 
 def _without_pod(table: Mapping[str, Any], pod: Optional[int]) -> Dict[str, Any]:
@@ -133,10 +133,10 @@ def _without_pod(table: Mapping[str, Any], pod: Optional[int]) -> Dict[str, Any]
         for rank, device in enumerate(device for server in pods for device in server["device"]):
             device["rank_id"] = str(rank)
         return {**document, "server_count": str(len(pods))}
-    pods[:] = [one for one in pods if not one["pod_name"].endswith(f"-{pod}")]
+    pods[:] = [entry for entry in pods if not entry["pod_name"].endswith(f"-{pod}")]
     group = document["group_list"][0]
     group["instance_count"] = str(len(pods))
-    group["device_count"] = str(sum(len(one["devices"]) for one in pods))
+    group["device_count"] = str(sum(len(entry["devices"]) for entry in pods))
     return document
 
 
