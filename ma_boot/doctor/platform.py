@@ -15,7 +15,7 @@ def variables(environ: Mapping[str, str], job: JobEnvironment) -> Iterator[Findi
     """Whether the variables are consistent."""
     nodes, hosts = environ.get("VC_WORKER_NUM", ""), len(job.worker_hosts)
     # Elsewhere these count the pods of one task, or of one child of a HyperJob.
-    standard = job.whereabouts.platform.name in ("modelarts", "bare")
+    standard = job.platform.name in ("modelarts", "bare")
     # MA_NUM_HOSTS may be that of a YAML, too: of a HyperJob it counts the pods of all children.
     of_part = not environ.get("MA_JOB_DIR")
     if standard and nodes.isdecimal() and _contradicts(int(nodes), job.node_count, of_part):
@@ -55,25 +55,22 @@ def _contradicts(counted: int, nodes: int, of_part: bool) -> bool:
 
 def found(environ: Mapping[str, str], job: JobEnvironment) -> Finding:
     """Which platform this is, and where each value of the job is from."""
-    facts = job.whereabouts.facts
-    rows = (
-        ("job", job.name, "MA_VJ_NAME"),
-        ("node", str(job.node_rank), "VC_TASK_INDEX"),
-        ("nodes", str(job.node_count), "MA_NUM_HOSTS"),
-        ("devices", "unknown" if job.device_count is None else str(job.device_count), "MA_NUM_GPUS"),
-        ("master", job.master or ",".join(job.worker_hosts[:1]) or "none", "VC_WORKER_HOSTS"),
-        ("pod", job.instance_name or "unknown", "MA_CURRENT_INSTANCE_NAME"),
-        ("addresses", ", ".join(job.identity.addresses) or "those of the machine", "MA_CURRENT_HOST_IP"),
-        ("table", job.rank_table or "none", "RANK_TABLE_FILE"),
-        ("log", job.log_dir, "MA_LOG_DIR"),
+    devices = "unknown" if job.device_count is None else str(job.device_count)
+    master = job.master or ",".join(job.worker_hosts[:1]) or "none"
+    addresses = ", ".join(job.identity.addresses) or "those of the machine"
+    rows = (  # the last is the field of the value's source
+        ("job", job.name, "job"),
+        ("node", str(job.node_rank), "node"),
+        ("nodes", str(job.node_count), "nodes"),
+        ("devices", devices, "devices"),
+        ("master", master, "master" if job.master else "hosts"),
+        ("pod", job.instance_name or "unknown", "pod"),
+        ("addresses", addresses, "addresses" if job.addresses else "host"),
+        ("table", job.rank_table or "none", "table"),
     )
-    lines = []
-    for what, value, variable in rows:
-        fact, given = facts.get(what), environ.get(variable)
-        source = fact.source if fact and not (given and what not in ("node", "hosts")) else variable
-        known = fact is not None or bool(given)
-        lines.append(f"{what:10} {value:40} {source if known else 'default'}")
-    return Finding("platform", OK, "\n".join([str(job.whereabouts.platform), *lines]))
+    lines = [f"{name:10} {value:40} {job.sources.get(field, 'default')}" for name, value, field in rows]
+    lines.append(f"{'log':10} {job.log_dir:40} {'MA_LOG_DIR' if environ.get('MA_LOG_DIR') else 'default'}")
+    return Finding("platform", OK, "\n".join([str(job.platform), *lines]))
 
 
 def channels(environ: Mapping[str, str]) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ class Placement(NamedTuple):
 
     `devices[i]` is the number of its card within this container, i if the tuple is empty; `device_ids[i]` is
     the card's physical number, if there is a rank table. `by_hand` is true if the user gave the ranks.
+    `server_id` is that of this node in the table, None if it was not found by it.
     """
 
     world_size: int
@@ -20,6 +21,7 @@ class Placement(NamedTuple):
     device_ids: Tuple[int, ...] = ()
     devices: Tuple[int, ...] = ()
     by_hand: bool = False
+    server_id: Optional[str] = None
 
     def device(self, local_rank: int) -> int:
         """The number of a local rank's card within this container."""

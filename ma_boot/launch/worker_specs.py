@@ -40,7 +40,7 @@ def plan_launch(node: Node, options: LaunchOptions) -> LaunchPlan:
     if not placement.ranks:
         raise ConfigError(f"node {job.node_rank} has no device in the rank table: nothing to start")
     if options.rendezvous != "none":  # what a platform says of the node by names that are a rank's
-        dropped = tuple((name, None) for name in job.whereabouts.per_node)
+        dropped = tuple((name, None) for name in job.per_node)
         node = node._replace(environ=applied(node.environ, dropped))
     everywhere = _everywhere(node, options, placement.ranks[0])
     workers: List[WorkerSpec]

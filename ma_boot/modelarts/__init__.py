@@ -20,7 +20,6 @@ from ma_boot.modelarts.job import (
     PLATFORM_GID as PLATFORM_GID,
     PLATFORM_HOME as PLATFORM_HOME,
     PLATFORM_UID as PLATFORM_UID,
-    TABLE_NAME as TABLE_NAME,
     JobEnvironment as JobEnvironment,
     instance_name as instance_name,
     job_directory as job_directory,

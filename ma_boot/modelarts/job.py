@@ -3,38 +3,18 @@
 from __future__ import annotations
 
 import os.path
-import re
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 from ma_boot.errors import ConfigError, listed
-from ma_boot.platforms import Around, Recognised, Whereabouts, recognised, whereabouts
+from ma_boot.platforms import Around, NodePlace, Recognised, per_node, place_of, recognised, with_todays_names
 from ma_boot.rank_table import Identity
 
 PLATFORM_UID, PLATFORM_GID = 1000, 100  # ma-user and ma-group: ModelArts' specifications for custom images
 PLATFORM_HOME = "/home/ma-user"
-TABLE_NAME = "jobstart_hccl.json"
+_INCONSISTENT = (
+    "the platform's variables are inconsistent (do not set ModelArts' in the job form or the image):"
+)
 JOB_TOKEN = "MABOOT_JOB_TOKEN"  # a variable of the user's: by it the nodes know each other
-# The names of ModelArts' first version (V1), which its guide on permission problems pairs with today's.
-OLD_NAMES = {
-    "DLS_TASK_NUMBER": "MA_NUM_HOSTS",
-    "DLS_TASK_INDEX": "VC_TASK_INDEX",
-    "BATCH_TASK_LOG_PATH": "MA_LOG_DIR",
-    "VK_TASK_INDEX": "VC_TASK_INDEX",  # Volcano's own name
-}
-# What other platforms say, in the words of ModelArts.
-_WORDS = {
-    "job": "MA_VJ_NAME",
-    "node": "VC_TASK_INDEX",
-    "nodes": "MA_NUM_HOSTS",
-    "devices": "MA_NUM_GPUS",
-    "hosts": "VC_WORKER_HOSTS",
-    "pod": "MA_CURRENT_INSTANCE_NAME",
-    "host": "MA_CURRENT_HOST_IP",
-    "table": "RANK_TABLE_FILE",
-    "schedules": "MA_SCHEDULE_CNT",
-}
-_OF_A_TASK = {"VC_TASK_INDEX", "VC_WORKER_HOSTS"}  # Volcano has the same names for a part of the job
-_OLD_HOSTS = r"BATCH_CUSTOM(\d+)_HOSTS"
 
 
 class JobEnvironment(NamedTuple):
@@ -79,7 +59,9 @@ class JobEnvironment(NamedTuple):
     addresses: Tuple[str, ...] = ()
     master: Optional[str] = None
     master_port: Optional[int] = None
-    whereabouts: Whereabouts = Whereabouts(Recognised("bare", ""), {})
+    platform: Recognised = Recognised("bare", "")
+    sources: Mapping[str, str] = {}
+    per_node: Tuple[str, ...] = ()
 
     @property
     def failure_file(self) -> str:
@@ -126,9 +108,7 @@ class JobEnvironment(NamedTuple):
         if self.start_count > 1:
             text += f", start {self.start_count} in this container (MA_PROC_START_CNT)"
         if self.schedule_count > 1:
-            fact = self.whereabouts.facts.get("schedules")
-            source = fact.source if fact is not None else "MA_SCHEDULE_CNT"
-            text += f", scheduled {self.schedule_count} times ({source})"
+            text += f", scheduled {self.schedule_count} times ({self.sources['schedules']})"
         if self.group_rank != self.node_rank:
             text += f", reordered to node {self.group_rank} (RANK_AFTER_ACC)"
         if self.replaced:
@@ -165,165 +145,82 @@ def read_job(
     `platform` is the one that the user chose; `look` finds what is around the node, for other platforms than
     ModelArts. Unset variables have ModelArts' default values, so that `ma_boot` also runs without a platform.
     """
-    found = _whereabouts(environ, hostname, platform, look)
-    given = bool(environ.get("MA_NUM_HOSTS") or environ.get("DLS_TASK_NUMBER"))
-    if "nodes" in found.facts and (found.platform.chosen or not given):
-        given = "part" not in found.facts
-    environ, replaced = _with_replacements(_in_words_of_modelarts(environ, found))
-    numbers = _numbers(environ, found)
-    mount_path = _mount_path(environ)
-    instance = instance_name(environ)
+    who = recognised(environ, platform)
+    names, replaced = with_todays_names(environ)
+    around = Around(environ, hostname) if who.tells_all else look(environ, hostname)
+    problems: List[str] = []
+    place = place_of(who, around, problems)
+    nodes = place.nodes or 1
+    node, group_rank, master_index = _indices(names, place, who.tells_all, problems)
+    starts = _number(names, "MA_PROC_START_CNT", 1, problems)
+    if problems:
+        raise ConfigError(listed(_INCONSISTENT, list(dict.fromkeys(problems))))
+    mount_path = _mount_path(names)
     return JobEnvironment(
-        name=_job_name(environ, hostname),
-        platform_name=environ.get("MA_VJ_NAME") or environ.get("BATCH_JOB_ID") or None,
-        home=_home(environ),
+        name=_job_name(environ, place.job, hostname),
+        platform_name=place.job,
+        home=_home(names),
         mount_path=mount_path,
-        job_dir=job_directory(environ),
-        log_dir=environ.get("MA_LOG_DIR") or os.path.join(mount_path, "log"),
-        node_count_given=given,
-        device_count=numbers.pop("device_count") or None,
-        worker_hosts=tuple(
-            host.strip().strip("[]") for host in environ.get("VC_WORKER_HOSTS", "").split(",") if host.strip()
-        ),
-        instance_name=instance or None,
-        host=instance or hostname,
-        host_ip=environ.get("MA_CURRENT_HOST_IP") or None,
-        rank_table=_rank_table(environ),
-        route_plan=environ.get("ROUTE_PLAN", "").lower() == "true",
-        replaced=replaced,
-        **numbers,
-        **_of_other_platforms(found),
+        job_dir=job_directory(names),
+        log_dir=names.get("MA_LOG_DIR") or os.path.join(mount_path, "log"),
+        node_rank=node,
+        node_count=nodes,
+        node_count_given=place.nodes is not None and not place.is_part,
+        device_count=place.devices or None,
+        worker_hosts=tuple(host.strip("[]") for host in place.hosts),
+        instance_name=place.pod,
+        host=place.pod or hostname,
+        start_count=starts,
+        schedule_count=1 if place.schedules is None else place.schedules,
+        host_ip=place.host,
+        rank_table=place.table,
+        route_plan=names.get("ROUTE_PLAN", "").lower() == "true",
+        group_rank=group_rank,
+        master_index=master_index,
+        replaced=replaced if who.name in ("modelarts", "bare") else (),
+        uid=place.uid,
+        addresses=place.addresses,
+        master=place.master.strip("[]") if place.master else None,
+        master_port=place.port,
+        platform=who,
+        sources=place.sources,
+        per_node=() if who.tells_all else per_node(who, around),
     )
 
 
-def _whereabouts(
-    environ: Mapping[str, str],
-    hostname: str,
-    chosen: Optional[str],
-    look: Callable[[Mapping[str, str], str], Around],
-) -> Whereabouts:
-    """What the platform says; nothing more than its variables if this is a whole job of ModelArts."""
-    platform = recognised(environ, chosen)
-    if platform.name == "bare" or (platform.name == "modelarts" and environ.get("MA_NUM_HOSTS")):
-        return Whereabouts(platform, {})
-    return whereabouts(platform, look(environ, hostname))
+def _indices(
+    names: Mapping[str, str], place: NodePlace, only_own: bool, problems: List[str]
+) -> Tuple[int, int, int]:
+    """Node rank, group rank and master index; each must be below the number of nodes."""
+    nodes = place.nodes or 1
+    node = (place.node or 0) if nodes > 1 else 0  # a single one need not be told its number
+    if place.nodes == 0:
+        problems.append(f"{place.sources['nodes']} is '0': expected an integer of at least 1")
+    is_unset = place.node is None and not names.get("VC_TASK_INDEX", "").strip()
+    if nodes > 1 and is_unset and (only_own or not problems):
+        problems.append("VC_TASK_INDEX is not set: expected an integer of at least 0")
+    group_rank = _number(names, "RANK_AFTER_ACC", node, problems)
+    master_index = _number(names, "MA_MASTER_INDEX", 0, problems)
+    of_node, of_nodes = place.sources.get("node", ""), place.sources.get("nodes", "MA_NUM_HOSTS")
+    indices = ((node, of_node), (group_rank, "RANK_AFTER_ACC"), (master_index, "MA_MASTER_INDEX"))
+    problems += [
+        f"{name} is {index}, {of_nodes} is {nodes}: expected 0 to {nodes - 1}"
+        for index, name in indices
+        if index >= nodes
+    ]
+    return node, group_rank, master_index
 
 
-def _in_words_of_modelarts(environ: Mapping[str, str], found: Whereabouts) -> Mapping[str, str]:
-    """The environment with what another platform says; ModelArts' own variables, set by hand, come first."""
-    said = {_WORDS[what]: fact.value for what, fact in found.facts.items() if what in _WORDS}
-    if not found.platform.chosen:
-        kept = (name for name in said if name not in _OF_A_TASK and environ.get(name))
-        said.update({name: environ[name] for name in kept})
-    return {**environ, **said}
+def _number(environ: Mapping[str, str], name: str, default: int, problems: List[str]) -> int:
+    text = environ.get(name, "").strip()
+    if text and not text.isdecimal():
+        problems.append(f"{name} is {text!r}: expected an integer of at least 0")
+        return default
+    return int(text or default)
 
 
-def _of_other_platforms(found: Whereabouts) -> Dict[str, Any]:
-    """The fields of a job that ModelArts has no variables for."""
-    said = {what: fact.value for what, fact in found.facts.items()}
-    return {
-        "uid": said.get("uid"),
-        "addresses": tuple(said["addresses"].split(",")) if "addresses" in said else (),
-        "master": said["master"].strip("[]") if "master" in said else None,
-        "master_port": int(said["port"]) if "port" in said else None,
-        "whereabouts": found,
-    }
-
-
-def _with_replacements(environ: Mapping[str, str]) -> Tuple[Dict[str, str], Tuple[str, ...]]:
-    """The environment with today's names for old ones, unless both are set; and what was replaced.
-
-    `BATCH_CUSTOM<N>_HOSTS` (`host:port` of node N) together become `VC_WORKER_HOSTS`. The launcher reads
-    `BATCH_JOB_ID` and `BATCH_TASK_CURRENT_INSTANCE` beside their successors; so does `read_job`.
-    """
-    result = dict(environ)
-    replaced: List[str] = []
-    for old, new in OLD_NAMES.items():
-        if environ.get(old) and not result.get(new):
-            result[new] = environ[old]
-            replaced.append(f"{old} for {new}")
-    old_hosts = (re.fullmatch(_OLD_HOSTS, name) for name in environ if name.startswith("BATCH_"))
-    numbers = sorted(int(match.group(1)) for match in old_hosts if match)
-    if numbers and not environ.get("VC_WORKER_HOSTS"):
-        hosts = (environ[f"BATCH_CUSTOM{number}_HOSTS"].rpartition(":")[0] for number in numbers)
-        result["VC_WORKER_HOSTS"] = ",".join(hosts)
-        replaced.append("BATCH_CUSTOM<N>_HOSTS for VC_WORKER_HOSTS")
-    return result, tuple(replaced)
-
-
-def _numbers(environ: Mapping[str, str], found: Whereabouts) -> Dict[str, Any]:
-    """The fields of a job that are numbers; raises `ConfigError` with every variable that is none."""
-    names = {
-        _WORDS[what]: fact.source
-        for what, fact in found.facts.items()
-        if what in _WORDS and environ.get(_WORDS[what]) == fact.value
-    }
-    read = _Variables(environ, names, [])
-    count = read.number("MA_NUM_HOSTS", 1, 1)
-    # The documentation calls VC_TASK_INDEX meaningless on a single node.
-    rank = read.node("VC_TASK_INDEX", None, count) if count > 1 else 0
-    numbers = {
-        "node_count": count,
-        "node_rank": rank,
-        "group_rank": read.node("RANK_AFTER_ACC", rank, count),
-        "master_index": read.node("MA_MASTER_INDEX", 0, count),
-        "device_count": read.number("MA_NUM_GPUS", 0, 0),
-        "start_count": read.number("MA_PROC_START_CNT", 0, 1),
-        "schedule_count": read.number("MA_SCHEDULE_CNT", 0, 1),
-    }
-    if read.problems:
-        raise ConfigError(
-            listed(
-                "the platform's variables are inconsistent (do not set them in the job form or the image):",
-                read.problems,
-            )
-        )
-    return numbers
-
-
-class _Variables(NamedTuple):
-    """Reads numbers and collects what is wrong with them; `names` are what another platform calls them."""
-
-    environ: Mapping[str, str]
-    names: Mapping[str, str]
-    problems: List[str]
-
-    def number(self, name: str, lowest: int, default: Optional[int]) -> int:
-        """The variable as a number; an invalid one is added to the problems."""
-        text = self.environ.get(name, "").strip()
-        if not text and default is not None:
-            return default
-        if text.isdecimal() and int(text) >= lowest:
-            return int(text)
-        found = repr(text) if text else "not set"
-        self.problems.append(
-            f"{self.names.get(name, name)} is {found}: expected an integer of at least {lowest}"
-        )
-        return lowest
-
-    def node(self, name: str, default: Optional[int], count: int) -> int:
-        """The variable as the index of a node."""
-        node = self.number(name, 0, default)
-        if node >= count:
-            own, nodes = (self.names.get(one, one) for one in (name, "MA_NUM_HOSTS"))
-            self.problems.append(f"{own} is {node}, {nodes} is {count}: expected 0 to {count - 1}")
-        return node
-
-
-def _job_name(environ: Mapping[str, str], hostname: str) -> str:
+def _job_name(environ: Mapping[str, str], job: Optional[str], hostname: str) -> str:
     """The name in log files, as in the platform's launcher: V1, else V2 in its log form, else the host."""
     if environ.get("BATCH_JOB_ID"):
         return environ["BATCH_JOB_ID"]
-    if environ.get("MA_VJ_NAME"):
-        return environ["MA_VJ_NAME"].replace("ma-job", "modelarts-job", 1)
-    return hostname
-
-
-def _rank_table(environ: Mapping[str, str]) -> Optional[str]:
-    """The file of the rank table, that of all clusters first (volcano-global).
-
-    The platforms name a directory (`/user/config`); HCCL and users name a `.json` file.
-    """
-    names = ("RANK_TABLE_FILE_V_1_0", "GLOBAL_RANK_TABLE_FILE", "RANK_TABLE_FILE")
-    value = next(filter(None, (environ.get(name) for name in names)), None)
-    return value if value is None or value.endswith(".json") else os.path.join(value, TABLE_NAME)
+    return job.replace("ma-job", "modelarts-job", 1) if job else hostname

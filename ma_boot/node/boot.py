@@ -106,7 +106,7 @@ def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
             others.meet(placement, table, job, request.run.channel_port)
             write_table(placement, table, job)
             if request.launch.rendezvous == "rank-table":
-                placement = planned_by_route(placement, table, job, training, inbox, journal.say)
+                placement = planned_by_route(placement, job, training, inbox, journal.say)
             phase.detail = own_ranks(placement)
         checkpoints = _checkpoints(request, world, job, transfers, placement)
         with journal.phase("launch") as phase:

@@ -38,7 +38,7 @@ def this_job(
 ) -> JobEnvironment:
     """The job of this node; says on which platform it is, and why. Raises `ConfigError`."""
     job = read_job(environ, hostname, options.platform, look_around)
-    say(str(job.whereabouts.platform))
+    say(str(job.platform))
     return job
 
 

@@ -10,8 +10,9 @@ from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence, Tuple
 from ma_boot.environment import TrainingEnvironment
 from ma_boot.errors import ConfigError, RankTableInvalid, listed
 from ma_boot.launch import Placement, placed_by_count
-from ma_boot.modelarts import TABLE_NAME, JobEnvironment, planned_route, wait_until_completed, with_machine
+from ma_boot.modelarts import JobEnvironment, planned_route, wait_until_completed, with_machine
 from ma_boot.node.world import Say
+from ma_boot.platforms import TABLE_NAME
 from ma_boot.processes import SignalInbox
 from ma_boot.rank_table import (
     Identity,
@@ -93,8 +94,9 @@ def find_ranks(
     file = file if in_place else _own_table_file(job)
     if options.by_hand:
         return _by_hand(options, file, table), table, job
-    job = _with_nodes_of(table, job)
-    return _by_table(options.devices, rendezvous, file, table, job), table, job
+    pod = _own_pod(table, job)
+    job = _with_nodes_of(table, pod, job)
+    return _by_table(options.devices, rendezvous, file, table, pod, job), table, job
 
 
 def _packed(file: str) -> bool:
@@ -233,9 +235,9 @@ def _own_pod(table: RankTable, job: JobEnvironment) -> Optional[Pod]:
     return own_pod(table, job.identity if named else with_machine(job.identity))
 
 
-def _with_nodes_of(table: RankTable, job: JobEnvironment) -> JobEnvironment:
+def _with_nodes_of(table: RankTable, own: Optional[Pod], job: JobEnvironment) -> JobEnvironment:
     """The job with the nodes of the table, in the order of their ranks, if there are more than was told."""
-    own, count = _own_pod(table, job), len(table.pods)
+    count = len(table.pods)
     if own is None or job.node_count_given or count <= job.node_count:
         return job
     firsts = sorted(min((device.rank or 0 for device in pod.devices), default=-1) for pod in table.pods)
@@ -254,14 +256,18 @@ def _address_of_rank_0(table: RankTable) -> Optional[str]:
 
 
 def _by_table(
-    chosen: Tuple[int, ...], rendezvous: str, file: str, table: RankTable, job: JobEnvironment
+    chosen: Tuple[int, ...],
+    rendezvous: str,
+    file: str,
+    table: RankTable,
+    pod: Optional[Pod],
+    job: JobEnvironment,
 ) -> Placement:
     """The ranks of this pod's own devices: a server may hold two pods of a job.
 
     If the table is not the rendezvous, ranks follow the nodes as the job numbers them, so that rank 0 is on
     the master node.
     """
-    pod = _own_pod(table, job)
     if pod is None:
         return Placement(table.world_size, placed_by_count(job).ranks, file)
     devices = [device for device in pod.devices if device.rank is not None]
@@ -270,7 +276,7 @@ def _by_table(
         first = job.group_rank * len(ranks)
         ranks = tuple(range(first, first + len(ranks)))
     ids = tuple(int(device.device_id) for device in devices)
-    return Placement(table.world_size, ranks, file, ids, chosen)
+    return Placement(table.world_size, ranks, file, ids, chosen, server_id=pod.server_id)
 
 
 def _by_hand(options: RankOptions, file: str, table: RankTable) -> Placement:
@@ -299,19 +305,19 @@ def write_table(placement: Placement, table: Optional[RankTable], job: JobEnviro
 
 def planned_by_route(
     placement: Placement,
-    table: Optional[RankTable],
     job: JobEnvironment,
     training: TrainingEnvironment,
     inbox: SignalInbox,
     say: Say,
 ) -> Placement:
     """The placement as the platform's route planner reorders it, if the job asks for that."""
-    if not job.route_plan or placement.by_hand or placement.table_file is None or table is None:
+    server_id = placement.server_id
+    if not job.route_plan or placement.table_file is None or server_id is None:
         return placement
 
-    pod, file = _own_pod(table, job), Path(placement.table_file)
-    found = pod and planned_route(training.python, file, pod.server_id, training.environ, inbox, say)
-    return placement._replace(ranks=found[1], table_file=str(found[0])) if found else placement
+    file = Path(placement.table_file)
+    route = planned_route(training.python, file, server_id, training.environ, inbox, say)
+    return placement._replace(ranks=route[1], table_file=str(route[0])) if route else placement
 
 
 def own_ranks(placement: Placement) -> str:

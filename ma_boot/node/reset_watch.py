@@ -143,7 +143,7 @@ def reset_watch(
     journal: Journal,
 ) -> Optional[ResetWatch]:
     """What follows the file, `given` by the user or MindCluster's; None where there is none."""
-    on_mindcluster = job.whereabouts.platform.name == "mindcluster"
+    on_mindcluster = job.platform.name == "mindcluster"
     if given is None and not (on_mindcluster and os.path.isdir(os.path.dirname(RESET_FILE))):
         return None
     return ResetWatch(Path(given or RESET_FILE), job.rank_table, ranks, timeout, renew, inbox, journal)

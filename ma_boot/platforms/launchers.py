@@ -1,4 +1,4 @@
-"""Launchers that start ma_boot once on each node: Kubeflow's training operator, torchrun, Open MPI.
+"""Launchers that start ma_boot once on each node: Kubeflow's training operator, torchrun, Open MPI, Slurm.
 
 Their names are also those of a rank (`RANK`, `LOCAL_RANK`), but ma_boot starts the ranks itself: they must
 start one process on a node.
@@ -6,9 +6,10 @@ start one process on a node.
 
 from __future__ import annotations
 
+import re
 from typing import List, Tuple
 
-from ma_boot.platforms.facts import Around, Facts, add
+from ma_boot.platforms.place import Around, NodePlace, VariableReader
 
 ENV = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 PET = ("PET_NNODES", "PET_NODE_RANK", "PET_NPROC_PER_NODE", "PET_MASTER_ADDR", "PET_MASTER_PORT")
@@ -19,43 +20,65 @@ OF_TORCHRUN = (
 )
 
 
-def kubeflow(around: Around, problems: List[str]) -> Facts:
+def kubeflow(around: Around, problems: List[str]) -> NodePlace:
     """The training operator's PyTorchJob: `PET_*`, or `RANK` and `WORLD_SIZE` of pods (kubeflow/trainer)."""
-    found: Facts = {}
-    new = around.given("PET_NNODES") is not None and around.given("PET_NODE_RANK") is not None
-    names = ("PET_NODE_RANK", "PET_NNODES") if new else ("RANK", "WORLD_SIZE")
-    for what, name in zip(("node", "nodes"), names):
-        if around.number(name, problems) is not None:
-            add(found, what, around.given(name), problems)
+    reading = VariableReader(around, problems)
+    new = reading.value("PET_NNODES") is not None and reading.value("PET_NODE_RANK") is not None
+    node, nodes = ("PET_NODE_RANK", "PET_NNODES") if new else ("RANK", "WORLD_SIZE")
+    reading.count("node", node)
+    reading.count("nodes", nodes)
     if (around.environ.get("PET_NPROC_PER_NODE") or "").isdecimal():  # else auto, gpu or cpu
-        add(found, "devices", around.given("PET_NPROC_PER_NODE"), problems)
-    _meeting(around, found, problems)
-    return found
+        reading.count("devices", "PET_NPROC_PER_NODE")
+    _master(reading)
+    return reading.place()
 
 
-def torchrun(around: Around, problems: List[str]) -> Facts:
+def torchrun(around: Around, problems: List[str]) -> NodePlace:
     """`torchrun --nproc-per-node 1 ... ma_boot`: a node is one of its groups.
 
     Its port is in use by its own store.
     """
-    _once_per_node(around, "LOCAL_WORLD_SIZE", "torchrun --nproc-per-node 1", problems)
-    found: Facts = {}
-    for what, name in (("node", "GROUP_RANK"), ("nodes", "WORLD_SIZE")):
-        if around.number(name, problems) is not None:
-            add(found, what, around.given(name), problems)
-    add(found, "master", around.given("MASTER_ADDR"), problems)
-    return found
+    reading = VariableReader(around, problems)
+    _once_per_node(reading, "LOCAL_WORLD_SIZE", "torchrun --nproc-per-node 1")
+    reading.count("node", "GROUP_RANK")
+    reading.count("nodes", "WORLD_SIZE")
+    reading.text("master", "MASTER_ADDR")
+    return reading.place()
 
 
-def openmpi(around: Around, problems: List[str]) -> Facts:
+def openmpi(around: Around, problems: List[str]) -> NodePlace:
     """`mpirun --map-by ppr:1:node ma_boot`: a node is one of its processes."""
-    _once_per_node(around, "OMPI_COMM_WORLD_LOCAL_SIZE", "mpirun --map-by ppr:1:node", problems)
-    found: Facts = {}
-    for what, name in (("node", "OMPI_COMM_WORLD_RANK"), ("nodes", "OMPI_COMM_WORLD_SIZE")):
-        if around.number(name, problems) is not None:
-            add(found, what, around.given(name), problems)
-    _meeting(around, found, problems)
-    return found
+    reading = VariableReader(around, problems)
+    _once_per_node(reading, "OMPI_COMM_WORLD_LOCAL_SIZE", "mpirun --map-by ppr:1:node")
+    reading.count("node", "OMPI_COMM_WORLD_RANK")
+    reading.count("nodes", "OMPI_COMM_WORLD_SIZE")
+    _master(reading)
+    return reading.place()
+
+
+def slurm(around: Around, problems: List[str]) -> NodePlace:
+    """`srun --ntasks-per-node 1 ma_boot ...`: the step, or the job where there is none (srun's manual)."""
+    reading = VariableReader(around, problems)
+    reading.text("job", "SLURM_JOB_ID")
+    reading.count("node", "SLURM_NODEID")
+    reading.count("nodes", "SLURM_STEP_NUM_NODES", "SLURM_NNODES")
+    names = ("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST")
+    reading.put("hosts", hosts_in(reading.value(*names) or "") or None, reading.name_of(*names) or "")
+    local = reading.number("SLURM_LOCALID")
+    if local:
+        problems.append(
+            f"SLURM_LOCALID is {local}: ma_boot was started several times on this node, and would start all "
+            "ranks as often; start it once per node (srun --ntasks-per-node 1)"
+        )
+    nodes = reading.number("SLURM_NNODES") or 1
+    if nodes > 1 and not reading.value("SLURM_STEP_NUM_NODES", "SLURM_STEP_ID"):
+        problems.append(
+            f"SLURM_NNODES is {nodes}, and there is no SLURM_STEP_NUM_NODES: the batch script runs on the "
+            "first node alone; start ma_boot on all of them (srun --ntasks-per-node 1 ma_boot ...)"
+        )
+    reading.text("master", "MASTER_ADDR")
+    reading.count("port", "MASTER_PORT")
+    return reading.place()
 
 
 def of_torch(around: Around) -> Tuple[str, ...]:
@@ -68,17 +91,39 @@ def of_openmpi(around: Around) -> Tuple[str, ...]:
     return tuple(name for name in around.environ if name.startswith(("OMPI_COMM_WORLD_", "PMIX_")))
 
 
-def _meeting(around: Around, found: Facts, problems: List[str]) -> None:
-    add(found, "master", around.given("MASTER_ADDR", "PET_MASTER_ADDR"), problems)
-    for name in ("MASTER_PORT", "PET_MASTER_PORT"):
-        if "port" not in found and around.number(name, problems) is not None:
-            add(found, "port", around.given(name), problems)
+def _master(reading: VariableReader) -> None:
+    reading.text("master", "MASTER_ADDR", "PET_MASTER_ADDR")
+    reading.count("port", "MASTER_PORT", "PET_MASTER_PORT")
 
 
-def _once_per_node(around: Around, name: str, remedy: str, problems: List[str]) -> None:
-    count = around.number(name, problems)
+def _once_per_node(reading: VariableReader, name: str, remedy: str) -> None:
+    count = reading.number(name)
     if count is not None and count > 1:
-        problems.append(
+        reading.problems.append(
             f"{name} is {count}: ma_boot was started {count} times on this node, and would start all ranks "
             f"as often; start it once per node ({remedy})"
         )
+
+
+def hosts_in(text: str) -> Tuple[str, ...]:
+    """The names in a list of Slurm's, such as `a[01-03,7],b`."""
+    names: List[str] = []
+    for part in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", text):
+        heads = [""]
+        for plain, inside in re.findall(r"([^\[]+)|\[([^\]]*)\]", part):
+            ends = _numbers(inside) if inside else [plain]
+            heads = [head + end for head in heads for end in ends]
+        names += heads
+    return tuple(names)
+
+
+def _numbers(text: str) -> List[str]:
+    """The numbers of `01-03,7`, as wide as they are written."""
+    found: List[str] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if last.isdecimal() and first.isdecimal():
+            found += [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)]
+        else:
+            found.append(part)
+    return found

@@ -6,11 +6,13 @@ service that forwards `MASTER_PORT` alone (Ascend/mind-cluster, ascend-operator,
 
 from __future__ import annotations
 
+import json
 import re
-from typing import List, Optional, Tuple
+from typing import Any, Collection, FrozenSet, List, Mapping, NamedTuple, Optional, Tuple
 
 from ma_boot.platforms import volcano
-from ma_boot.platforms.facts import Around, Fact, Facts, add, addresses_in, nodes_of
+from ma_boot.platforms.place import Around, NodePlace, VariableReader
+from ma_boot.wording import ranks_text
 
 TORCH = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 MINDSPORE = (
@@ -28,30 +30,33 @@ _FRAMEWORKS = (  # names of: all ranks, ranks of a node, number of the node, mas
 )
 
 
-def facts(around: Around, problems: List[str]) -> Facts:
-    """What MindCluster says, and Volcano's plugins where the job is a vcjob."""
-    found: Facts = {}
-    add(found, "job", around.given("MINDX_TASK_ID"), problems)
-    add(found, "uid", around.given("POD_UID"), problems)
-    add(found, "host", around.given("XDL_IP", "HOST_IP"), problems)
-    add(found, "addresses", addresses_in(around, "POD_IP"), problems)
+def place(around: Around, problems: List[str]) -> NodePlace:
+    """What MindCluster tells, and Volcano's plugins where the job is a vcjob."""
+    reading = VariableReader(around, problems)
+    reading.text("job", "MINDX_TASK_ID")
+    reading.text("uid", "POD_UID")
+    reading.text("host", "XDL_IP", "HOST_IP")
+    address = reading.value("POD_IP")
+    reading.put("addresses", (address,) if address else None, "POD_IP")
     for world, local, number, master, port in _FRAMEWORKS:
-        add(found, "nodes", nodes_of(around, world, local, problems), problems)
-        for what, name in (("devices", local), ("node", number), ("port", port)):
-            if around.number(name, problems) is not None:
-                add(found, what, around.given(name), problems)
-        add(found, "master", around.given(master), problems)
-    if "devices" not in found:
-        add(found, "devices", visible_devices(around), problems)
-    if around.environ.get("MS_ROLE") == "MS_SCHED" and not around.given("MS_LOCAL_WORKER"):
+        count, each = reading.number(world, 1), reading.number(local, 1)
+        if count is not None and each is not None:
+            if count % each:
+                problems.append(f"{world} is {count}, which is no multiple of {local}, {each}")
+            reading.put("nodes", count // each, f"{world} / {local}")
+        reading.put("devices", each, local)
+        reading.count("node", number)
+        reading.count("port", port)
+        reading.text("master", master)
+    if "devices" not in reading:
+        reading.put("devices", visible_devices(reading), "ASCEND_VISIBLE_DEVICES")
+    if around.environ.get("MS_ROLE") == "MS_SCHED" and not reading.value("MS_LOCAL_WORKER"):
         problems.append(
             "MS_ROLE is MS_SCHED and there is no MS_LOCAL_WORKER: this pod has no NPUs, and is to run "
             "MindSpore's scheduler alone; run the training's own command in it, not ma_boot, or give it NPUs"
         )
-    for what, fact in volcano.facts(around, problems).items():
-        if what not in found and not (what == "part" and "nodes" in found):
-            found[what] = fact
-    return found
+    whole = volcano.place(around, problems)._replace(is_part=False)  # no HyperJob is around a vcjob
+    return reading.place().completed_by(whole)
 
 
 def per_node(around: Around) -> Tuple[str, ...]:
@@ -59,13 +64,86 @@ def per_node(around: Around) -> Tuple[str, ...]:
     return (*TORCH, *MINDSPORE, *TENSORFLOW)
 
 
-def visible_devices(around: Around) -> Optional[Fact]:
+def visible_devices(reading: VariableReader) -> Optional[int]:
     """How many cards `ASCEND_VISIBLE_DEVICES` names: `0,1`, `0-3`, `Ascend910-0,Ascend910-1` or `void`."""
-    found = around.given("ASCEND_VISIBLE_DEVICES")
-    if found is None:
+    text = reading.value("ASCEND_VISIBLE_DEVICES")
+    if text is None:
         return None
     count = 0
-    for part in found.value.split(","):
-        span = re.fullmatch(r"(\d+)-(\d+)", part.strip())
-        count += int(span.group(2)) - int(span.group(1)) + 1 if span else part.strip() not in ("", "void")
-    return Fact(str(count), found.source)
+    for part in map(str.strip, text.split(",")):
+        span = re.fullmatch(r"(\d+)-(\d+)", part)
+        count += int(span.group(2)) - int(span.group(1)) + 1 if span else part not in ("", "void")
+    return count
+
+
+# `reset.json` is what MindCluster asks of a container whose job recovers without a new one: ClusterD and the
+# device plugin write it, and mirror it into the container (Ascend/mind-cluster, taskd).
+RESET_FILE = "/user/restore/reset/config/reset.json"
+_UNSUPPORTED = "and RestartFaultProcess asks to restart that process alone, which ma_boot does not do"
+
+
+class Reset(NamedTuple):
+    """One state of the file: global ranks by their status, and what is asked for.
+
+    `flushing` says that faults are still collected; `round` grows each time that all processes are to start
+    anew; `graceful` asks to save a checkpoint and to end; `only_faulty` to restart no process but the faulty.
+    """
+
+    faulty: FrozenSet[int] = frozenset()
+    unrecovered: FrozenSet[int] = frozenset()
+    round: int = 0
+    flushing: bool = False
+    graceful: bool = False
+    only_faulty: bool = False
+
+    def closed_to(self, ranks: Collection[int]) -> str:
+        """Why a node with these ranks must not start processes now; empty if it may."""
+        if self.flushing:
+            return "faults are still being collected (FaultFlushing)"
+        waiting = {*self.faulty.intersection(ranks), *self.unrecovered}
+        return f"not recovered yet: {ranks_text(waiting)}" if waiting else ""
+
+    def ends(self, ranks: Collection[int], before: Reset) -> str:
+        """Why a node with these ranks, started at the state `before`, is to end; empty if it is not."""
+        if self.graceful and not before.graceful:
+            return "GracefulExit: save a checkpoint and end"
+        own = self.faulty.intersection(ranks)
+        if not own:
+            return ""
+        found = f"a fault of {ranks_text(own)} on this node"
+        return f"{found}, {_UNSUPPORTED}" if self.only_faulty else found
+
+    def restarts(self, before: Reset) -> str:
+        """Why all processes are to start anew, that were started at the state `before`; empty if not."""
+        if self.unrecovered:
+            return f"{ranks_text(self.unrecovered)} must recover (unrecovered)"
+        return f"RetryTime is {self.round}, was {before.round}" if self.round > before.round else ""
+
+
+def parse_reset(text: str) -> Optional[Reset]:
+    """The state in the text; None for what is no whole document, which is a moment of its writing."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict):
+        return None
+    return Reset(
+        faulty=_ranks(found, "fault"),
+        unrecovered=_ranks(found, "unrecovered"),
+        round=_number(found.get("RetryTime")),
+        flushing=found.get("FaultFlushing") is True,
+        graceful=_number(found.get("GracefulExit")) == 1,
+        only_faulty=found.get("RestartFaultProcess") is True,
+    )
+
+
+def _ranks(found: Mapping[str, Any], status: str) -> FrozenSet[int]:
+    listed = found.get("RankList")
+    entries: List[Any] = listed if isinstance(listed, list) else []
+    named = (entry for entry in entries if isinstance(entry, dict) and entry.get("Status") == status)
+    return frozenset(rank for rank in (entry.get("RankId") for entry in named) if type(rank) is int)
+
+
+def _number(value: Any) -> int:
+    return value if type(value) is int else 0

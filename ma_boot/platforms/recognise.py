@@ -1,12 +1,12 @@
-"""Recognises the platform by its variables, and asks its module what it says."""
+"""Recognises the platform by its variables, and asks its module what it tells."""
 
 from __future__ import annotations
 
-from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
-from ma_boot.errors import ConfigError, listed
-from ma_boot.platforms import launchers, mindcluster, slurm, volcano
-from ma_boot.platforms.facts import Around, Fact, Facts
+from ma_boot.errors import ConfigError
+from ma_boot.platforms import launchers, mindcluster, modelarts, volcano
+from ma_boot.platforms.place import Around, NodePlace
 
 _SIGNS: Dict[str, Tuple[str, ...]] = {  # a variable that ends in "_" or begins so stands for all of them
     "openmpi": ("OMPI_COMM_WORLD_SIZE",),
@@ -29,33 +29,27 @@ _WITH: Dict[str, Tuple[str, ...]] = {
     "modelarts": ("volcano", "kubeflow"),
     "volcano": ("kubeflow",),
 }
-_PLACES = {  # where rank tables are, if no variable says so
-    "modelarts": (),
+_TABLES = {  # where rank tables are, if no variable says so
     "volcano": ("/user/config/jobstart_hccl.json",),
     "mindcluster": ("/user/serverid/devindex/config/hccl.json", "/user/config/jobstart_hccl.json"),
 }
 
 
 class Recognised(NamedTuple):
-    """A platform and the variables by which it was recognised; `around` are platforms that it runs on."""
+    """A platform and the variables by which it was recognised; `around` are platforms that it runs on.
+
+    `tells_all` is whether nothing but ModelArts' own variables counts: on ModelArts, and on no platform.
+    """
 
     name: str
     why: str
     around: Tuple[str, ...] = ()
     chosen: bool = False
+    tells_all: bool = False
 
     def __str__(self) -> str:
         text = f"platform {self.name}, {self.why}"
         return f"{text}, on {', '.join(self.around)}" if self.around else text
-
-
-class Whereabouts(NamedTuple):
-    """What the platform says about this node; `per_node` are variables of the node that the training would
-    take for those of a rank."""
-
-    platform: Recognised
-    facts: Mapping[str, Fact]
-    per_node: Tuple[str, ...] = ()
 
 
 def recognised(environ: Mapping[str, str], chosen: Optional[str] = None) -> Recognised:
@@ -64,7 +58,7 @@ def recognised(environ: Mapping[str, str], chosen: Optional[str] = None) -> Reco
     Raises `ConfigError` that names both, if the variables of two platforms are set that are never together.
     """
     if chosen is not None:
-        return Recognised(chosen, "by --platform", chosen=True)
+        return Recognised(chosen, "by --platform", chosen=True, tells_all=_tells_all(chosen, environ))
     found = {
         name: [sign for sign in signs if environ.get(sign)]
         for name, signs in _SIGNS.items()
@@ -73,7 +67,7 @@ def recognised(environ: Mapping[str, str], chosen: Optional[str] = None) -> Reco
     if "kubeflow" not in found and _is_old_kubeflow(environ):
         found["kubeflow"] = ["RANK", "WORLD_SIZE", "MASTER_ADDR", "KUBERNETES_SERVICE_HOST"]
     if not found:
-        return Recognised("bare", "no platform's variables are set")
+        return Recognised("bare", "no platform's variables are set", tells_all=True)
     first, *others = found
     foreign = [other for other in others if other not in _WITH.get(first, ())]
     if foreign:
@@ -81,7 +75,12 @@ def recognised(environ: Mapping[str, str], chosen: Optional[str] = None) -> Reco
             f"two platforms at once: {first} by {', '.join(found[first][:3])}, and {foreign[0]} by "
             f"{', '.join(found[foreign[0]][:3])}; unset the variables of one, or choose with --platform"
         )
-    return Recognised(first, "by " + ", ".join(found[first][:3]), tuple(others))
+    why = "by " + ", ".join(found[first][:3])
+    return Recognised(first, why, tuple(others), tells_all=_tells_all(first, environ))
+
+
+def _tells_all(name: str, environ: Mapping[str, str]) -> bool:
+    return name == "bare" or (name == "modelarts" and bool(environ.get("MA_NUM_HOSTS")))
 
 
 def _is_old_kubeflow(environ: Mapping[str, str]) -> bool:
@@ -90,53 +89,56 @@ def _is_old_kubeflow(environ: Mapping[str, str]) -> bool:
     return all(environ.get(name) for name in needed) and not environ.get("LOCAL_RANK")
 
 
-def whereabouts(platform: Recognised, around: Around) -> Whereabouts:
-    """What the platform says, and what those around it say of the rest.
+def place_of(platform: Recognised, around: Around, problems: List[str]) -> NodePlace:
+    """What the platform tells, and those around it of the rest.
 
-    Raises `ConfigError` with every problem: values that are no numbers, and two that contradict each other.
+    ModelArts' own variables come first, wherever a job's YAML sets them, unless the platform is chosen; but
+    `VC_TASK_INDEX` and `VC_WORKER_HOSTS`, which Volcano has for a part of the job, come last. `problems` gets
+    what is no number, and what contradicts itself.
     """
-    problems: List[str] = []
-    facts: Facts = {}
-    per_node: Dict[str, None] = {}
+    own, place = modelarts.place(around, problems), NodePlace()
+    if not platform.tells_all:
+        for name in filter(_PLACE_OF.get, (platform.name, *platform.around)):
+            place = place.completed_by(_PLACE_OF[name](around, problems))
+        place = place.completed_by(_of_machine(platform, around))
+    place = place.completed_by(own) if platform.chosen else own.completed_by(place)
+    is_needed = (place.nodes or 1) > 1 and place.node is None  # on a single node the number means nothing
+    return place.completed_by(modelarts.of_task(around, problems if is_needed else []))
+
+
+def per_node(platform: Recognised, around: Around) -> Tuple[str, ...]:
+    """The variables of the node that the training would take for those of a rank."""
+    names: Dict[str, None] = {}
     for name in (platform.name, *platform.around):
-        found, names = _of(name, around, problems)
-        per_node.update(dict.fromkeys(names))
-        part_only = "nodes" in facts
-        for what, fact in found.items():
-            if not (what == "part" and part_only):
-                facts.setdefault(what, fact)
-    _of_machine(platform, around, facts)
-    if problems:
-        raise ConfigError(
-            listed(f"the variables of {platform.name} contradict each other, or are none:", problems)
-        )
-    return Whereabouts(platform, facts, tuple(name for name in per_node if name in around.environ))
+        names.update(dict.fromkeys(_PER_NODE[name](around) if name in _PER_NODE else ()))
+    return tuple(name for name in names if name in around.environ)
 
 
-def _of(name: str, around: Around, problems: List[str]) -> Tuple[Facts, Tuple[str, ...]]:
-    """What one platform says, and its variables of the node."""
-    # Each is imported where it is used: a job on ModelArts needs none of them.
-    if name == "volcano":
-        return volcano.facts(around, problems), volcano.per_node(around)
-    if name == "mindcluster":
-        return mindcluster.facts(around, problems), mindcluster.per_node(around)
-    if name == "slurm":
-        return slurm.facts(around, problems), ()
-    if name in ("kubeflow", "torchrun", "openmpi"):
-        read = {"kubeflow": launchers.kubeflow, "torchrun": launchers.torchrun, "openmpi": launchers.openmpi}
-        names = launchers.of_openmpi if name == "openmpi" else launchers.of_torch
-        return read[name](around, problems), names(around)
-    return {}, ()
+def _of_machine(platform: Recognised, around: Around) -> NodePlace:
+    """What the machine tells where no variable does: the cards, and the place of a rank table."""
+    sources: Dict[str, str] = {}
+    table = None
+    if around.devices:
+        sources["devices"] = "/dev/davinci*"
+    if not any(around.environ.get(name, "").strip() for name in ("RANK_TABLE_FILE", "RANK_TABLE_FILE_V_1_0")):
+        places = (file for name in (platform.name, *platform.around) for file in _TABLES.get(name, ()))
+        table = next((file for file in places if file in around.tables), None)
+        sources["table"] = "its directory exists"
+    return NodePlace(devices=len(around.devices) or None, table=table, sources=sources)
 
 
-def _of_machine(platform: Recognised, around: Around, facts: Facts) -> None:
-    """What the machine says where no variable does: the cards, and the place of a rank table."""
-    if around.devices and "devices" not in facts:
-        facts["devices"] = Fact(str(len(around.devices)), "/dev/davinci*")
-    if around.given("RANK_TABLE_FILE", "RANK_TABLE_FILE_V_1_0"):
-        return
-    places = [place for name in (platform.name, *platform.around) for place in _PLACES.get(name, ())]
-    for place in places:
-        if place in around.tables:
-            facts["table"] = Fact(place, "its directory exists")
-            return
+_PLACE_OF: Dict[str, Callable[[Around, List[str]], NodePlace]] = {
+    "volcano": volcano.place,
+    "mindcluster": mindcluster.place,
+    "slurm": launchers.slurm,
+    "kubeflow": launchers.kubeflow,
+    "torchrun": launchers.torchrun,
+    "openmpi": launchers.openmpi,
+}
+_PER_NODE: Dict[str, Callable[[Around], Tuple[str, ...]]] = {
+    "volcano": volcano.per_node,
+    "mindcluster": mindcluster.per_node,
+    "kubeflow": launchers.of_torch,
+    "torchrun": launchers.of_torch,
+    "openmpi": launchers.of_openmpi,
+}

@@ -8,63 +8,58 @@ from __future__ import annotations
 
 from typing import Dict, List, Tuple
 
-from ma_boot.platforms.facts import Around, Fact, Facts, add, addresses_in
+from ma_boot.platforms.place import Around, NodePlace, VariableReader
 
 PER_NODE = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # of the plugin pytorch
 _HOSTS, _COUNT = "_HOSTS", "_NUM"
+_INDEX = ("VC_TASK_INDEX", "VK_TASK_INDEX")
+_TABLES = ("RANK_TABLE_FILE", "RANK_TABLE_FILE_V_1_0", "GLOBAL_RANK_TABLE_FILE")
 
 
-def facts(around: Around, problems: List[str]) -> Facts:
-    """What Volcano says; the count of nodes is that of a child job if there is a HyperJob around it."""
-    found: Facts = {}
-    _by_pytorch(around, found, problems)
+def place(around: Around, problems: List[str]) -> NodePlace:
+    """What Volcano tells; the count of nodes is that of a child job if there is a HyperJob around it."""
+    reading = VariableReader(around, problems)
+    if _has_pytorch(reading):  # RANK and WORLD_SIZE are those of nodes
+        reading.count("node", "RANK")
+        reading.count("nodes", "WORLD_SIZE")
+        reading.count("port", "MASTER_PORT")
+        reading.text("master", "MASTER_ADDR")
     hosts = _hosts(around)
     everyone = [host for names in hosts.values() for host in names]
     if any(host.partition(".")[0] == around.hostname for host in everyone):  # else that of the server
-        found["pod"] = Fact(around.hostname, "host name")
+        reading.put("pod", around.hostname, "host name")
     if everyone:
         source = ", ".join(f"VC_{task}_HOSTS" for task in hosts)
-        found["hosts"] = Fact(",".join(everyone), source)
+        reading.put("hosts", tuple(everyone), source)
         job = everyone[0].partition(".")[2].partition(".")[0]
         if job and not job.isdecimal():  # hosts may be addresses
-            found["job"] = Fact(job, source)
-    counts = _counts(around, problems) or {task: len(names) for task, names in hosts.items()}
-    if counts and "nodes" not in found:
+            reading.put("job", job, source)
+    counts = _counts(reading) or {task: len(names) for task, names in hosts.items()}
+    if counts and "nodes" not in reading:
         source = " + ".join(f"VC_{task}_NUM" for task in counts)
-        found["nodes"] = Fact(str(sum(counts.values())), source)
-        found["part"] = Fact("yes", source)
-    if "node" not in found:
-        _by_place(around, everyone, len(counts), found)
-    if "node" not in found:
-        for what in ("nodes", "part", "hosts"):
-            found.pop(what, None)
-        _check_known(around, list(counts), problems)
-    retries = around.number("VC_JOB_RETRY_COUNT", problems)
-    if retries is not None:
-        found["schedules"] = Fact(str(retries + 1), "VC_JOB_RETRY_COUNT + 1")
-    add(found, "addresses", addresses_in(around, "POD_IP"), problems)
-    add(found, "host", around.given("HOST_IP"), problems)
-    add(found, "uid", around.given("POD_UID"), problems)
-    return found
+        reading.put("nodes", sum(counts.values()), source)
+        reading.put("is_part", True, source)
+    if "node" not in reading:
+        _number_by_place(reading, everyone, len(counts))
+    if "node" not in reading:
+        reading.drop("nodes", "is_part", "hosts")
+        _check_known(reading, list(counts))
+    retries = reading.number("VC_JOB_RETRY_COUNT")
+    reading.put("schedules", None if retries is None else retries + 1, "VC_JOB_RETRY_COUNT + 1")
+    address = reading.value("POD_IP")
+    reading.put("addresses", (address,) if address else None, "POD_IP")
+    reading.text("host", "HOST_IP")
+    reading.text("uid", "POD_UID")
+    return reading.place()
 
 
 def per_node(around: Around) -> Tuple[str, ...]:
     """The variables that are the node's, by names that mean a rank to the training."""
-    return PER_NODE if _has_pytorch(around) else ()
+    return PER_NODE if _has_pytorch(VariableReader(around, [])) else ()
 
 
-def _has_pytorch(around: Around) -> bool:
-    return all(around.given(name) for name in PER_NODE[:3]) and not around.given("LOCAL_WORLD_SIZE")
-
-
-def _by_pytorch(around: Around, found: Facts, problems: List[str]) -> None:
-    """The plugin pytorch: `RANK` and `WORLD_SIZE` are those of nodes."""
-    if not _has_pytorch(around):
-        return
-    for what, name in (("node", "RANK"), ("nodes", "WORLD_SIZE"), ("port", "MASTER_PORT")):
-        if around.number(name, problems) is not None:
-            add(found, what, around.given(name), problems)
-    add(found, "master", around.given("MASTER_ADDR"), problems)
+def _has_pytorch(reading: VariableReader) -> bool:
+    return all(reading.value(name) for name in PER_NODE[:3]) and not reading.value("LOCAL_WORLD_SIZE")
 
 
 def _hosts(around: Around) -> Dict[str, List[str]]:
@@ -80,35 +75,35 @@ def _hosts(around: Around) -> Dict[str, List[str]]:
     return dict(sorted(by_task.items(), key=lambda item: (item[0] != "MASTER", item[0])))
 
 
-def _counts(around: Around, problems: List[str]) -> Dict[str, int]:
-    names = [name for name in around.environ if name.startswith("VC_") and name.endswith(_COUNT)]
-    counts = {name[3 : -len(_COUNT)]: around.number(name, problems) for name in sorted(names)}
+def _counts(reading: VariableReader) -> Dict[str, int]:
+    environ = reading.around.environ
+    names = [name for name in environ if name.startswith("VC_") and name.endswith(_COUNT)]
+    counts = {name[3 : -len(_COUNT)]: reading.number(name) for name in sorted(names)}
     return {task: count for task, count in counts.items() if count is not None}
 
 
-def _check_known(around: Around, tasks: List[str], problems: List[str]) -> None:
+def _check_known(reading: VariableReader, tasks: List[str]) -> None:
     """Whether a rank table may tell which node this is; without one it must not start as the first."""
-    index = around.given("VC_TASK_INDEX", "VK_TASK_INDEX")
-    if around.given("RANK_TABLE_FILE", "RANK_TABLE_FILE_V_1_0", "GLOBAL_RANK_TABLE_FILE") or around.tables:
+    index = reading.value(*_INDEX)
+    if reading.value(*_TABLES) or reading.around.tables:
         return
     if len(tasks) > 1:
-        problems.append(
-            f"the job has the tasks {', '.join(tasks)}, and the host name {around.hostname} is not in "
-            "VC_*_HOSTS: set MA_NUM_HOSTS and VC_TASK_INDEX, its number among all nodes, by the job's YAML"
+        reading.problems.append(
+            f"the job has the tasks {', '.join(tasks)}, and the host name {reading.around.hostname} is not "
+            "in VC_*_HOSTS: set MA_NUM_HOSTS and VC_TASK_INDEX, its number among all nodes, by the job's YAML"
         )
-    elif index is not None and index.value != "0":
-        problems.append(
-            f"{index.source} is {index.value}, but nothing tells how many nodes the job has: add the plugin "
-            "svc to the job, or set MA_NUM_HOSTS by its YAML"
+    elif index is not None and index != "0":
+        reading.problems.append(
+            f"{reading.name_of(*_INDEX)} is {index}, but nothing tells how many nodes the job has: add the "
+            "plugin svc to the job, or set MA_NUM_HOSTS by its YAML"
         )
 
 
-def _by_place(around: Around, everyone: List[str], tasks: int, found: Facts) -> None:
-    index = around.given("VC_TASK_INDEX", "VK_TASK_INDEX")
-    if tasks == 1 and index is not None:
-        found["node"] = index
+def _number_by_place(reading: VariableReader, everyone: List[str], tasks: int) -> None:
+    if tasks == 1:
+        reading.count("node", *_INDEX)
     if tasks <= 1:
         return
-    places = [i for i, host in enumerate(everyone) if host.partition(".")[0] == around.hostname]
+    places = [i for i, host in enumerate(everyone) if host.partition(".")[0] == reading.around.hostname]
     if len(places) == 1:
-        found["node"] = Fact(str(places[0]), "place of the host name in VC_*_HOSTS")
+        reading.put("node", places[0], "place of the host name in VC_*_HOSTS")

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple
 
-from ma_boot.modelarts import JOB_TOKEN, TABLE_NAME
+from ma_boot.modelarts import JOB_TOKEN
+from ma_boot.platforms import TABLE_NAME
 from ma_boot.rank_table import WRITERS, fake
 from ma_boot.wording import counted
 

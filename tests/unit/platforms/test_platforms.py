@@ -10,8 +10,8 @@ from hypothesis import given, strategies as st
 from ma_boot.cli.options import PLATFORMS as OPTIONS
 from ma_boot.errors import ConfigError
 from ma_boot.modelarts import JobEnvironment, read_job
-from ma_boot.platforms import PLATFORMS, Around, recognised, whereabouts
-from ma_boot.platforms.slurm import hosts_in
+from ma_boot.platforms import PLATFORMS, Around, place_of, recognised
+from ma_boot.platforms.launchers import hosts_in
 
 VOLCANO = {
     "VC_TASK_INDEX": "1",
@@ -125,7 +125,7 @@ def test_each_platform_tells_the_same(
     master: Tuple[str, int],
 ) -> None:
     read = job_of(environ)
-    assert read.whereabouts.platform.name == platform
+    assert read.platform.name == platform
     assert (read.name, (read.node_rank, read.node_count), read.device_count) == (job, place, devices)
     assert (read.master, read.master_port) == master
 
@@ -151,7 +151,7 @@ def test_volcanos_files_stand_for_its_variables() -> None:
 def test_modelarts_own_variables_come_first_wherever_they_are_set() -> None:
     own = {"MA_NUM_HOSTS": "4", "MA_VJ_NAME": "ma-job-x"}
     job = job_of({**VOLCANO, **own})
-    assert (job.whereabouts.platform.name, job.node_count, job.node_count_given) == ("modelarts", 4, True)
+    assert (job.platform.name, job.node_count, job.node_count_given) == ("modelarts", 4, True)
     assert job_of({**ACJOB, "MA_NUM_GPUS": "4"}).device_count == 4
 
 
@@ -242,18 +242,15 @@ def test_no_variables_break_the_search(environ: Dict[str, str]) -> None:
     except ConfigError:
         return
     assert 0 <= job.node_rank < job.node_count
-    assert set(job.whereabouts.per_node) <= set(environ)
+    assert set(job.per_node) <= set(environ)
 
 
 def test_every_fact_says_where_it_is_from() -> None:
     for environ in (VOLCANO, PYTORCH, ACJOB, SLURM, KUBEFLOW, TORCHRUN, OPENMPI):
-        found = whereabouts(recognised(environ), Around(environ, "train-worker-1"))
-        for fact in found.facts.values():
-            assert (
-                any(name in fact.source for name in environ)
-                or "VC_" in fact.source
-                or "host name" in fact.source
-            )
+        place = place_of(recognised(environ), Around(environ, "train-worker-1"), [])
+        assert place.known().keys() <= place.sources.keys()
+        for source in place.sources.values():
+            assert any(name in source for name in (*environ, "VC_", "host name"))
 
 
 def test_which_start_of_the_job_it_is() -> None:

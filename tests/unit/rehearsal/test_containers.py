@@ -94,7 +94,7 @@ def test_a_pod_of_another_platform_finds_itself_and_the_others(platform: str) ->
     for number in range(JOB.nodes):
         one = plan_node(inside, number, OPTIONS, (), "code", {})
         job = read_job(one.environ, one.hostname)
-        assert job.whereabouts.platform.name == platform
+        assert job.platform.name == platform
         assert (job.node_rank, job.node_count, job.name) == (number, JOB.nodes, outside.log_name)
         assert one.hostname == f"{outside.log_name}-worker-{number}"
         pod = own_pod(table, job.identity)

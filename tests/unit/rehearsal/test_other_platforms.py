@@ -42,7 +42,7 @@ def test_a_node_knows_itself_by_the_variables_of_its_platform(platform: str) -> 
     job = job_on(platform)
     for node in range(job.nodes):
         found = read(job, node, SLURM_JOB_ID="7", MA_VJ_NAME="ma-job-other", RANK="9")
-        assert found.whereabouts.platform.name == platform
+        assert found.platform.name == platform
         assert (found.node_rank, found.node_count, found.name) == (node, 3, job.log_name)
         assert found.rank_table == str(job.table_file(node))
         assert found.log_dir == job.log_dir(node)
