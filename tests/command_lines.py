@@ -27,8 +27,9 @@ def all_commands(group: click.Command, *names: str) -> Iterator[Tuple[str, click
 
 
 def options_of(command: click.Command) -> List[click.Option]:
-    """The options of a command; those that only a variable sets are none."""
-    return [param for param in command.params if isinstance(param, click.Option) and not param.hidden]
+    """The options of a command with long names; those that only a variable sets are none."""
+    options = [param for param in command.params if isinstance(param, click.Option) and not param.hidden]
+    return [option for option in options if option.opts[-1].startswith("--")]
 
 
 def parsed(line: str) -> click.Context:

@@ -37,7 +37,8 @@ def main(argv: Optional[Sequence[str]] = None, environ: Optional[Mapping[str, st
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         command = context.command_path if context else "ma_boot"
-        return _complain(f"{error.format_message()}\nTry '{command} --help'.", ExitCode.USAGE)
+        message = _only_a_variable(error) or error.format_message()
+        return _complain(f"{message}\nTry '{command} --help'.", ExitCode.USAGE)
     except BootError as error:
         return _complain(str(error), error.exit_code)
     except (KeyboardInterrupt, click.Abort):  # while no phase handles signals
@@ -49,6 +50,15 @@ def main(argv: Optional[Sequence[str]] = None, environ: Optional[Mapping[str, st
 
         failure = limit_reached(error) or InternalError.of(error)
         return _complain(str(failure), failure.exit_code)
+
+
+def _only_a_variable(error: click.ClickException) -> str:
+    """What to do instead of an option that only its environment variable sets; empty for another mistake."""
+    if not isinstance(error, click.NoSuchOption) or error.ctx is None:
+        return ""
+    name, params = error.option_name, error.ctx.command.params
+    variable = next((getattr(param, "variable", "") for param in params if name in param.opts), "")
+    return f"{name}: no option; set the environment variable {variable}" if variable else ""
 
 
 def _own_environment() -> Dict[str, str]:
@@ -133,15 +143,6 @@ class _RunByDefault(Group):
 
     def about(self, name: str) -> str:
         return COMMANDS[name][1]
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> Optional[click.Command]:
-        """The command of this name, None if there is none; variables set the options of `run`."""
-        command = super().get_command(ctx, cmd_name)
-        if command is not None and cmd_name == "run":
-            from ma_boot.cli.options import from_environment
-
-            ctx.default_map = {"run": from_environment(command, ctx.obj or {})}
-        return command
 
     def parse_args(self, ctx: click.Context, args: List[str]) -> List[str]:
         if args[:1] == ["help"]:

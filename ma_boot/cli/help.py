@@ -5,13 +5,22 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-from typing import Any, BinaryIO, Iterator, cast
+from typing import Any, BinaryIO, Iterator, Optional, cast
 
 import click
 
 
 class Group(click.Group):
     """A group whose help shows the complete first sentence of each command."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> Optional[click.Command]:
+        """The command of this name, None if there is none; variables `MABOOT_...` set its options."""
+        command = super().get_command(ctx, cmd_name)
+        if command is not None and not isinstance(command, click.Group) and not ctx.resilient_parsing:
+            from ma_boot.cli.options import from_environment  # the overview needs no option
+
+            ctx.default_map = {cmd_name: from_environment(command, ctx.obj or {})}
+        return command
 
     def about(self, name: str) -> str:
         """The first sentence of a command's help."""

@@ -29,7 +29,6 @@ _COLUMNS = ("rank", "pod", "server_id", "device_id", "device_ip")
 
 # Each command imports what it needs: the help and completion need none of it.
 
-_product = click.option("--product", type=PRODUCT, help="Ascend product whose rules apply.")
 _order = click.option(
     "--rank-order",
     type=RANK_ORDER,
@@ -76,7 +75,7 @@ def show(file: str, rank_order: str, as_json: bool) -> None:
 
 @rank_table.command(name="validate")
 @click.argument("file", shell_complete=files)
-@_product
+@click.option("--product", type=PRODUCT, help="Ascend product whose rules apply.")
 @_json
 def validate_command(file: str, product: Optional[str], as_json: bool) -> int:
     """Checks the table in FILE against HCCL's rules and prints all findings; exits with 65 if one is fatal.
@@ -98,25 +97,20 @@ def validate_command(file: str, product: Optional[str], as_json: bool) -> int:
 @click.argument("file", shell_complete=files)
 @_output
 @_order
-@_product
-@click.option("--host-nic-ip", default="", metavar="TEXT", help="host_nic_ip of each server, e.g. reserve.")
-def convert_command(
-    file: str, output: str, rank_order: str, product: Optional[str], host_nic_ip: str
-) -> None:
+def convert_command(file: str, output: str, rank_order: str) -> None:
     """Converts the table in FILE to template one.
 
     \b
     Example:
       ma_boot rank-table convert jobstart_hccl.json -o rank_table.json
     """
-    write_table(ranked(read_table(file, product), rank_order, host_nic_ip), output)
+    write_table(ranked(read_table(file), rank_order), output)
 
 
 @rank_table.command()
 @click.argument("files", nargs=-1, required=True, shell_complete=files)
 @_output
-@_product
-def merge(files: Sequence[str], output: str, product: Optional[str]) -> None:
+def merge(files: Sequence[str], output: str) -> None:
     """Merges the tables of several servers into one, in the natural order of their ids.
 
     \b
@@ -125,7 +119,7 @@ def merge(files: Sequence[str], output: str, product: Optional[str]) -> None:
     """
     document, findings = merged([ranked(read_table(file), "pod") for file in files])
     refuse(findings)
-    write_table(checked(document, product), output)
+    write_table(checked(document), output)
 
 
 @rank_table.command()
@@ -146,14 +140,12 @@ def merge(files: Sequence[str], output: str, product: Optional[str]) -> None:
     help="Its version; 1.2 has the super pod of an A3, from npu-smi.",
 )
 @_output
-@_product
 def generate(
     devices: Optional[str],
     server_id: Optional[str],
     hccn_conf: str,
     version: str,
     output: str,
-    product: Optional[str],
 ) -> None:
     """Generates the table of this machine, from hccn_tool or hccn.conf.
 
@@ -164,7 +156,7 @@ def generate(
     wanted = _numbers(devices)
     super_pod = own_super_pod(wanted) if version == "1.2" else None
     chosen = _addresses(wanted, Path(hccn_conf), needed=super_pod is None)
-    write_table(checked(machine_table(server_id or own_address(), chosen, super_pod), product), output)
+    write_table(checked(machine_table(server_id or own_address(), chosen, super_pod)), output)
 
 
 @rank_table.command(name="fake")
@@ -188,21 +180,14 @@ def generate(
     "--template", type=click.Choice(["one", "two"]), default="two", show_default=True, help="Its template."
 )
 @_output
-@_product
-def fake_command(
-    nodes: int,
-    devices_per_node: int,
-    template: str,
-    output: str,
-    product: Optional[str],
-) -> None:
+def fake_command(nodes: int, devices_per_node: int, template: str, output: str) -> None:
     """Generates ModelArts' table of a job that does not exist.
 
     \b
     Example:
       ma_boot rank-table fake --nodes 2 -o jobstart_hccl.json
     """
-    table = checked(fake(nodes, devices_per_node), product)
+    table = checked(fake(nodes, devices_per_node))
     write_table(ranked(table, "pod") if template == "one" else table, output)
 
 

@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from ma_boot.cli.options import (
+    LOCAL,
     TOPICS,
     RunOption,
     did_you_mean,
@@ -56,7 +57,13 @@ class _Run(CommandWithTopics):
         from ma_boot.job import load_job  # most starts have no job file
 
         job = load_job(file, self.problems_of_options)
-        ctx.default_map = {"job": file, **self.defaults_of(job)}
+        own = {
+            option.name
+            for option in self.params
+            if isinstance(option, RunOption) and LOCAL in option.requires
+        }
+        of_shell = {name: value for name, value in (ctx.default_map or {}).items() if name in own}
+        ctx.default_map = {**of_shell, "job": file, **self.defaults_of(job)}
         ctx.obj = {**(ctx.obj or {}), **job.environment}
         remember_secrets(ctx.obj)
         rest = super().parse_args(ctx, args)

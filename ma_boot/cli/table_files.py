@@ -33,22 +33,22 @@ def all_findings(file: str, product: Optional[str]) -> Sequence[TableFinding]:
         return error.findings
 
 
-def read_table(file: str, product: Optional[str] = None) -> RankTable:
+def read_table(file: str) -> RankTable:
     """The valid table in a file; warnings go to standard error.
 
     Raises `InputMissing` if the file cannot be read, `RankTableInvalid` if the table is not valid.
     """
-    return checked(_document(file), product, file)
+    return checked(_document(file), file)
 
 
-def checked(document: Mapping[str, Any], product: Optional[str], name: str = "the table") -> RankTable:
+def checked(document: Mapping[str, Any], name: str = "the table") -> RankTable:
     """The valid table; warnings go to standard error. Raises `RankTableInvalid` with every error."""
     try:
-        table = parse(document, product)
+        table = parse(document, None)
     except Unreadable as error:
         refuse(error.findings, name)
         raise
-    refuse(validate(table, product), name)
+    refuse(validate(table, None), name)
     return table
 
 
@@ -61,9 +61,9 @@ def refuse(findings: Sequence[TableFinding], name: str = "the table") -> None:
         print_lines(f"warning: {finding}", 2)
 
 
-def ranked(table: RankTable, rank_order: str, host_nic_ip: str = "") -> RankTable:
+def ranked(table: RankTable, rank_order: str) -> RankTable:
     """The table with ranks, as template one; new warnings go to standard error."""
-    converted = convert(table, rank_order, host_nic_ip)
+    converted = convert(table, rank_order)
     refuse(converted.findings[len(table.findings) :])
     return converted
 

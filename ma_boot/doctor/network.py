@@ -57,7 +57,7 @@ def ports(system: System, job: JobEnvironment) -> Iterator[Finding]:
     if in_use:
         yield Finding(
             "ports", WARNING, f"in use: {', '.join(map(str, in_use))}",
-            "stop the processes that use them, or choose others: --rendezvous-port, HCCL_IF_BASE_PORT",
+            "stop the processes that use them, or choose others: MABOOT_RENDEZVOUS_PORT, HCCL_IF_BASE_PORT",
         )  # fmt: skip
     else:
         yield Finding("ports", OK, f"{MINDSPORE_PORT}, {TORCH_PORT} and {hccl[0]}-{hccl[-1]} are free")

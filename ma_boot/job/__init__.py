@@ -1,12 +1,12 @@
 """The job as a value: read from a job file or from options, checked, and turned into a request. Pure."""
 
 from ma_boot.job.job_file import (
-    JobChannel as JobChannel,
+    KEYS as KEYS,
     JobFile as JobFile,
-    JobProblem as JobProblem,
     overridden as overridden,
+    parse_job as parse_job,
+    with_settings as with_settings,
 )
-from ma_boot.job.keys import KEYS as KEYS, read_text as read_text
 from ma_boot.job.load import in_order as in_order, load_job as load_job, read_job_file as read_job_file
 from ma_boot.job.manifest import (
     CLUSTERS as CLUSTERS,
@@ -15,7 +15,7 @@ from ma_boot.job.manifest import (
     documents as documents,
     manifest_problems as manifest_problems,
 )
-from ma_boot.job.read import parse_job as parse_job
+from ma_boot.job.readers import JobChannel as JobChannel, JobProblem as JobProblem
 from ma_boot.job.request import (
     boot_command as boot_command,
     code_place as code_place,

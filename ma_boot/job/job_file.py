@@ -1,37 +1,37 @@
-"""A training job as its file or its options describe it. Pure."""
+"""A training job as its file describes it: one table of keys, read with every mistake and its line. Pure."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Set, Tuple
+import difflib
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
-from path_mapping.mapping import ObsUrl
+from ma_boot.job.readers import (
+    JobChannel,
+    JobProblem,
+    Reader,
+    pairs_of,
+    read_channels,
+    read_count,
+    read_hours,
+    read_json_object,
+    read_options,
+    read_patterns,
+    read_text,
+    read_texts,
+    read_texts_by_name,
+    read_url,
+    read_words,
+)
+from path_mapping.mapping import DictValue, ObsUrl, ScalarValue, Value, read_yaml
 
 
-class JobProblem(NamedTuple):
-    """A mistake in a job: the line of the file, None if it is not from a file, the key, and what is wrong."""
-
-    line: Optional[int]
-    key: str
-    text: str
-
-    def __str__(self) -> str:
-        where = f"line {self.line}: " if self.line else ""
-        return f"{where}{self.key}: {self.text}" if self.key else f"{where}{self.text}"
-
-
-@dataclass(frozen=True)
-class JobChannel:
-    """An input or output of the job form: its name, its place in OBS, and whether the training finds its
-    local path in the environment variable `name` instead of an argument `--name=PATH`."""
-
-    name: str
-    url: ObsUrl
-    by_variable: bool = False
-
-    def __str__(self) -> str:
-        """As in the options `--input` and `--output`."""
-        return f"{self.name}{'@env' if self.by_variable else ''}={self.url}"
+def _key(read: Reader, default: Any, about: str) -> Any:
+    """A key of the file: how its value is read, its default, and what the documentation says of it."""
+    metadata = {"read": read, "about": about}
+    if isinstance(default, dict):
+        return field(default_factory=dict, metadata=metadata)
+    return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True)
@@ -43,28 +43,61 @@ class JobFile:
     gets. `request` is merged into the request as it is. `lines` has the line of each key in the file.
     """
 
-    name: str = ""
-    description: str = ""
-    image: str = ""
-    command: Tuple[str, ...] = ()
-    options: Tuple[str, ...] = ()
-    nodes: int = 1
-    devices_per_node: int = 1
-    pool: str = ""
-    flavor: str = ""
-    code_dir: str = ""
-    code_url: Optional[ObsUrl] = None
-    exclude: Tuple[str, ...] = ()
-    inputs: Tuple[JobChannel, ...] = ()
-    outputs: Tuple[JobChannel, ...] = ()
-    parameters: Mapping[str, str] = field(default_factory=dict)
-    environment: Mapping[str, str] = field(default_factory=dict)
-    secrets: Tuple[str, ...] = ()
-    log_url: Optional[ObsUrl] = None
-    retries: int = 0
-    time_limit: int = 0
-    workspace: str = ""
-    request: Mapping[str, Any] = field(default_factory=dict)
+    name: str = _key(read_text, "", "letters, digits, `-` and `_`, at most 64")
+    description: str = _key(read_text, "", "at most 256 characters")
+    image: str = _key(read_text, "", "`ORGANIZATION/NAME:TAG` in SWR, with or without its registry")
+    command: Tuple[str, ...] = _key(
+        read_words,
+        (),
+        "what follows `ma_boot` and its options: a text that is split into words but run by no shell, or a "
+        "list of words",
+    )
+    options: Tuple[str, ...] = _key(
+        read_options,
+        (),
+        "options of `ma_boot` by their long names: `tee: first`, `preflight: true`, `source: [a.sh, b.sh]`",
+    )
+    nodes: int = _key(read_count(1, 1024), 1, "1 by default")
+    devices_per_node: int = _key(read_count(1, 16), 1, "1 by default")
+    pool: str = _key(read_text, "", "the id of a dedicated pool")
+    flavor: str = _key(
+        read_text,
+        "",
+        "`modelarts.pool.visual.8xlarge` for 8 cards per node of a dedicated pool, or a flavor of the public "
+        "pool",
+    )
+    code_dir: str = _key(read_text, "", "the code's directory; that of the script by default")
+    code_url: Optional[ObsUrl] = _key(read_url, None, "the code goes to `CODE-URL/NAME/DIRECTORY/`")
+    exclude: Tuple[str, ...] = _key(read_patterns, (), "parts of the code not to upload, as in `.gitignore`")
+    inputs: Tuple[JobChannel, ...] = _key(
+        read_channels,
+        (),
+        "`data_url: obs://bucket/data/` becomes `--data_url=PATH`; `data_url@env: ...` the variable "
+        "`data_url`",
+    )
+    outputs: Tuple[JobChannel, ...] = _key(read_channels, (), "as `inputs`")
+    parameters: Mapping[str, str] = _key(
+        read_texts_by_name,
+        {},
+        "`lr: 0.1` becomes `--lr=0.1`, after inputs and outputs; numbers stay as they are written",
+    )
+    environment: Mapping[str, str] = _key(
+        read_texts_by_name, {}, "at most 100 variables; no names that begin with `MA_`"
+    )
+    secrets: Tuple[str, ...] = _key(
+        read_texts, (), "variables of the shell that submits the job, whose values the job gets"
+    )
+    log_url: Optional[ObsUrl] = _key(
+        read_url, None, "where the platform puts logs; `ma_boot job report` needs it"
+    )
+    retries: int = _key(read_count(0, 128), 0, "restarts by the platform after a fault, 0 to 128")
+    time_limit: int = _key(read_hours, 0, "the platform stops the job after this: `24h`, `3d`")
+    workspace: str = _key(read_text, "", "a workspace of ModelArts")
+    request: Mapping[str, Any] = _key(
+        read_json_object,
+        {},
+        "merged into the request as it is: `request: {spec: {schedule_policy: {priority: 2}}}`",
+    )
     lines: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
 
     def problem(self, key: str, text: str) -> JobProblem:
@@ -75,6 +108,55 @@ class JobFile:
     def arguments(self) -> Tuple[str, ...]:
         """What the platform appends to the boot command after the channels: the hyper-parameters."""
         return tuple(f"--{name}={value}" for name, value in self.parameters.items())
+
+
+KEYS: Mapping[str, Mapping[str, Any]] = {
+    one.name.replace("_", "-"): one.metadata for one in fields(JobFile) if "read" in one.metadata
+}
+_BY_NAME = (read_channels, read_texts_by_name, read_options)  # readers of NAME: VALUE
+
+
+def parse_job(text: str) -> Tuple[JobFile, List[JobProblem]]:
+    """The job in a text of YAML, and all its mistakes; what is wrong has its default in the job."""
+    syntax: List[str] = []
+    root = read_yaml(text, syntax)
+    problems = [_of_syntax(one) for one in syntax]
+    if root is None or (isinstance(root, ScalarValue) and root.value is None):
+        return JobFile(), problems
+    values: Dict[str, Any] = {}
+    for key, value in pairs_of("", root, problems):
+        if key not in KEYS:
+            problems.append(JobProblem(value.line, key, f"no such key{_similar(key)}"))
+        elif not (isinstance(value, ScalarValue) and value.value is None):
+            values[key.replace("-", "_")] = KEYS[key]["read"](key, value, problems)
+    return JobFile(**values, lines=_lines(root)), problems
+
+
+def with_settings(job: JobFile, settings: Sequence[str], problems: List[JobProblem]) -> JobFile:
+    """The job with these values of `--set`: `KEY=VALUE`, or `KEY.NAME=VALUE` for keys with names."""
+    for setting in settings:
+        place, given, text = setting.partition("=")
+        key, dot, name = place.partition(".")
+        where = f"--set {place}"
+        if key not in KEYS or key == "request":
+            problems.append(JobProblem(None, where, f"no such key{_similar(key)}"))
+        elif not given or bool(dot) != (KEYS[key]["read"] in _BY_NAME):
+            form = f"{key}.NAME=VALUE" if KEYS[key]["read"] in _BY_NAME else f"{key}=VALUE"
+            problems.append(JobProblem(None, where, f"expected {form}"))
+        else:
+            value: Value = _scalar(text, flag=key == "options")
+            if dot:
+                value = DictValue(None, repr(text), ((ScalarValue(None, repr(name), name), value),))
+            job = overridden(job, {key.replace("-", "_"): KEYS[key]["read"](where, value, problems)})
+    return job
+
+
+def _scalar(text: str, flag: bool) -> ScalarValue:
+    """A value of the command line as the file would have it."""
+    if flag and text in ("true", "false"):
+        return ScalarValue(None, text, text == "true")
+    number = text.isascii() and text.isdecimal() and len(text) < 19
+    return ScalarValue(None, text, int(text)) if number else ScalarValue(None, repr(text), text)
 
 
 def overridden(job: JobFile, given: Mapping[str, Any]) -> JobFile:
@@ -101,3 +183,26 @@ def overridden(job: JobFile, given: Mapping[str, Any]) -> JobFile:
         ours |= {f"{key}: {part}" for part in parts} if merged else {key}
     lines = {key: line for key, line in job.lines.items() if key.partition("@")[0] not in ours}
     return replace(job, **changes, lines=lines)
+
+
+def _of_syntax(text: str) -> JobProblem:
+    """A problem of the reader, whose line is a part of its text."""
+    place, _, rest = text.partition(": ")
+    number = place[len("line ") :]
+    return JobProblem(int(number), "", rest) if number.isdecimal() else JobProblem(None, "", text)
+
+
+def _similar(key: str) -> str:
+    near = difflib.get_close_matches(key.lower().replace("_", "-"), list(KEYS), n=1, cutoff=0.6)
+    return f"; did you mean {near[0]}?" if near else f", expected one of {', '.join(KEYS)}"
+
+
+def _lines(root: Value, above: str = "") -> Dict[str, int]:
+    """The lines of the keys, and of the keys of their dicts: `inputs: data_url`."""
+    found: Dict[str, int] = {}
+    for name, value in root.pairs if isinstance(root, DictValue) else ():
+        key = above + (str(name.value) if isinstance(name, ScalarValue) else "")
+        if name.line:
+            found[key] = name.line
+        found.update(_lines(value, f"{key}: "))
+    return found

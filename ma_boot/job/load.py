@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Callable, Iterable, List, Tuple
 
 from ma_boot.errors import ConfigError, listed
-from ma_boot.job.job_file import JobFile, JobProblem
-from ma_boot.job.read import parse_job
+from ma_boot.job.job_file import JobFile, parse_job
+from ma_boot.job.readers import JobProblem
 from ma_boot.job.rules import form_problems
 
 

@@ -13,7 +13,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from ma_boot.job.job_file import JobChannel, JobFile, JobProblem
+from ma_boot.job.job_file import JobFile
+from ma_boot.job.readers import JobChannel, JobProblem
 from ma_boot.job.request import boot_words
 from path_mapping.mapping import ObsUrl
 

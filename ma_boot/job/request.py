@@ -9,7 +9,8 @@ from __future__ import annotations
 import shlex
 from typing import Any, Dict, List, Mapping, Sequence
 
-from ma_boot.job.job_file import JobChannel, JobFile
+from ma_boot.job.job_file import JobFile
+from ma_boot.job.readers import JobChannel
 from ma_boot.job.rules import image_url
 from ma_boot.redact import MASK, masked
 from path_mapping.mapping import ObsUrl

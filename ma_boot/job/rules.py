@@ -10,7 +10,8 @@ from difflib import get_close_matches
 from itertools import combinations
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
-from ma_boot.job.job_file import JobFile, JobProblem
+from ma_boot.job.job_file import JobFile
+from ma_boot.job.readers import JobProblem
 from ma_boot.redact import is_secret
 from path_mapping.mapping import ObsUrl
 

@@ -10,7 +10,7 @@ from typing import Tuple
 _JOB = """\
 # A training job on ModelArts. Rehearse it:  ma_boot --local --job job.yaml
 #                              Submit it:    ma_boot job submit job.yaml
-# `ma_boot job submit` has an option for each key: --nodes 2. Local paths start in the current directory.
+# `ma_boot job submit` changes a key by --set nodes=2. Local paths start in the current directory.
 
 name: {name}
 {image}

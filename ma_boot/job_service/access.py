@@ -43,21 +43,17 @@ def endpoint_of_region(region: str) -> str:
     return f"https://modelarts.{region}.myhuaweicloud.{'cn' if region == 'ap-southeast-1' else 'com'}"
 
 
-def api_access(environ: Mapping[str, str], region: Optional[str], endpoint: Optional[str]) -> ApiAccess:
-    """The access that options and variables describe; the keys may be in `~/.huaweicloud/credentials`.
+def api_access(environ: Mapping[str, str]) -> ApiAccess:
+    """The access that variables describe; the keys may be in `~/.huaweicloud/credentials`.
 
     Raises:
         ConfigError: something is missing: all of it.
     """
     problems: List[str] = []
     profile = _profile(environ, problems)
-    own = endpoint or environ.get("MODELARTS_ENDPOINT") or ""
-    where = (
-        region
-        or _region_of_variables(environ)
-        or _region_of(own)
-        or _region_of(environ.get("OBS_ENDPOINT", ""))
-    )
+    own = environ.get("MODELARTS_ENDPOINT", "")
+    by_name = next((environ[name] for name in _REGIONS if environ.get(name)), "")
+    where = by_name or _region_of(own) or _region_of(environ.get("OBS_ENDPOINT", ""))
     keys = _keys(environ, profile, problems)
     project = environ.get("HUAWEICLOUD_SDK_PROJECT_ID") or profile.get("project_id", "")
     if keys is None and not environ.get("OBS_CREDENTIALS_FILE"):
@@ -65,9 +61,11 @@ def api_access(environ: Mapping[str, str], region: Optional[str], endpoint: Opti
         others = "OBS_CREDENTIALS_FILE, or ak and sk in [basic] of ~/.huaweicloud/credentials"
         problems.append(f"keys: set {names}, or {others}")
     if not where and not own:
-        problems.append(f"region: set {_REGIONS[0]} or --region, e.g. cn-north-4")
+        problems.append(f"region: set {_REGIONS[0]} to the region of the job, e.g. cn-north-4")
     elif not where and not project:
-        problems.append("project: set HUAWEICLOUD_SDK_PROJECT_ID, or --region for a project of this name")
+        problems.append(
+            f"project: set HUAWEICLOUD_SDK_PROJECT_ID, or {_REGIONS[0]} for a project of this name"
+        )
     if problems or keys is None:
         raise ConfigError(listed("ModelArts cannot be reached; missing", problems))
     address = own or endpoint_of_region(where)
@@ -78,10 +76,6 @@ def api_access(environ: Mapping[str, str], region: Optional[str], endpoint: Opti
         project_id=project,
         iam_endpoint=environ.get("HUAWEICLOUD_SDK_IAM_ENDPOINT") or profile.get("iam_endpoint", ""),
     )
-
-
-def _region_of_variables(environ: Mapping[str, str]) -> str:
-    return next((environ[name] for name in _REGIONS if environ.get(name)), "")
 
 
 def _region_of(endpoint: str) -> str:

@@ -6,6 +6,7 @@ from ma_boot.node.rank_table_phase import RankOptions as RankOptions
 from ma_boot.node.request import (
     BootRequest as BootRequest,
     as_options as as_options,
+    as_variables as as_variables,
     check_platform as check_platform,
     conflicts as conflicts,
     requested as requested,

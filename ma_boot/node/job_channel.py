@@ -95,7 +95,7 @@ class OtherNodes:
             self._channel = NodeChannel(self._token, name, self.node, job.node_count, own, self.world.inbox)
             if self._channel.problem:
                 self.world.journal.say(
-                    f"this node hears nothing of the others: {self._channel.problem} (--channel-port)"
+                    f"this node hears nothing of the others: {self._channel.problem} (MABOOT_CHANNEL_PORT)"
                 )
             self._channel.tell("here", {})
             if len(job.worker_hosts) == job.node_count:

@@ -107,7 +107,7 @@ def launch_text(plan: LaunchPlan, command: Sequence[str], options: LaunchOptions
 
 
 def _code_to_copy(globs: Sequence[str], start: str) -> Tuple[Tuple[str, str], ...]:
-    """The files that `--copy-code` names, each with its path inside a rank's directory.
+    """The files that `copy_code` names, each with its path inside a rank's directory.
 
     The globs are relative to `start`. A match below that directory keeps its relative path, one outside
     (`../src`) only its name. Raises `ConfigError` for a glob that matches nothing.
@@ -116,7 +116,7 @@ def _code_to_copy(globs: Sequence[str], start: str) -> Tuple[Tuple[str, str], ..
     for pattern in globs:
         matches = sorted(glob.glob(os.path.join(start, pattern)))
         if not matches:
-            raise ConfigError(f"--copy-code {pattern}: nothing in {start} matches")
+            raise ConfigError(f"MABOOT_COPY_CODE {pattern}: nothing in {start} matches")
         for match in map(os.path.normpath, matches):
             inside = match.startswith(os.path.join(start, ""))
             found.append((match, os.path.relpath(match, start) if inside else os.path.basename(match)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.environment import StartScript, command_parts
 from ma_boot.errors import ConfigError, listed
@@ -43,6 +43,11 @@ class BootRequest(NamedTuple):
 
 
 _OF_THE_PLATFORM = ("MA_", "BATCH_", "DLS_", "RANK_TABLE_FILE", "GLOBAL_RANK_TABLE_FILE")
+# What is set by a variable, MABOOT_HOST_NIC_IP, and has no option on the command line.
+BY_VARIABLE = {
+    *("product", "rank_order", "host_nic_ip", "stall_timeout", "download_timeout", "rendezvous_port"),
+    *("non_sink", "copy_code", "start_seconds", "channel_port", "reset_file"),
+}
 # The fields of a group are the options of the same names: a new option is one new field.
 _GROUPS: Dict[str, Any] = {
     "job": JobOptions,
@@ -82,19 +87,46 @@ def as_options(request: BootRequest) -> Tuple[str, ...]:
     """The arguments of `ma_boot run` that make this request: how another process is asked to boot."""
     values: Dict[str, Any] = {"preflight": request.preflight}
     for group in _GROUPS:
-        values.update(getattr(request, group)._asdict())
+        values.update(_fields(request, group))
     return (*_words(values), "--", *request.command)
 
 
+def as_variables(request: BootRequest) -> Dict[str, str]:
+    """The variables `MABOOT_...` that make, together with `as_options`, this request."""
+    return _variables({name: value for group in _GROUPS for name, value in _fields(request, group)})
+
+
 def boot_command(request: BootRequest) -> str:
-    """The boot command with the options that differ from the defaults, however they were given; no secret."""
+    """The boot command with what differs from the defaults, however it was given; variables come first, as in
+    a shell. Without secrets."""
     values = {
         name: value
         for group, kind in _GROUPS.items()
-        for name, value in getattr(request, group)._asdict().items()
+        for name, value in _fields(request, group)
         if value != kind._field_defaults.get(name)
     }
-    return shown([*_words({"preflight": request.preflight, **values}), *request.command])
+    variables = [
+        f"{name}={shlex.join(without_secret_words([value]))} " for name, value in _variables(values).items()
+    ]
+    words = [*_words({"preflight": request.preflight, **values}), *request.command]
+    return "".join([*variables, shown(words)])
+
+
+def _fields(request: BootRequest, group: str) -> Iterable[Tuple[str, Any]]:
+    """The options of a group, and their values."""
+    fields: Dict[str, Any] = getattr(request, group)._asdict()
+    return fields.items()
+
+
+def _variables(values: Mapping[str, Any]) -> Dict[str, str]:
+    """The variables of those of these options that have no place on the command line."""
+    texts: Dict[str, str] = {}
+    for name in sorted(BY_VARIABLE & values.keys()):
+        value = values[name]
+        if value is not None and value is not False and value != ():
+            text = ":".join(value) if isinstance(value, tuple) else "1" if value is True else str(value)
+            texts[f"MABOOT_{name.upper()}"] = text
+    return texts
 
 
 def shown(words: Sequence[str]) -> str:
@@ -107,6 +139,8 @@ def _words(values: Mapping[str, Any]) -> List[str]:
     words: List[str] = []
     for name, value in values.items():
         option = "--" + name.replace("_", "-")
+        if name in BY_VARIABLE:
+            continue
         if name == "devices":
             words += [option, ",".join(map(str, value))] if value else []
         elif isinstance(value, bool):
@@ -132,13 +166,16 @@ def conflicts(request: BootRequest) -> List[str]:
     rules = (
         (launch.per_node and by == "mpi", "--per-node: --rendezvous mpi already starts mpirun once per node"),
         (launch.per_node and launch.per_device, "--per-node, --per-device: give one of them"),
-        (launch.non_sink and by != "mpi", "--non-sink: MindSpore's non-sink mode needs --rendezvous mpi"),
-        (bool(launch.copy_code) and not own_directory, "--copy-code: only with --workdir per-rank"),
+        (
+            launch.non_sink and by != "mpi",
+            "MABOOT_NON_SINK: non-sink mode needs --rendezvous mpi",
+        ),
+        (bool(launch.copy_code) and not own_directory, "MABOOT_COPY_CODE: only with --workdir per-rank"),
         (ranks.by_hand and not has_table, f"--rank-size, --rank-start, --device-start: {by_hand_only}"),
         (ranks.by_hand and bool(ranks.devices), "--devices: --device-start already selects the devices"),
         (
             ranks.rank_order == "server" and by != "rank-table",
-            f"--rank-order server: with --rendezvous {by}, ranks follow the order of the nodes",
+            f"MABOOT_RANK_ORDER=server: with --rendezvous {by}, ranks follow the order of the nodes",
         ),
         (launch.bind_cores != "none" and not each_device, f"--bind-cores: {not_ours}"),
         (own_directory and not each_device, f"--workdir per-rank: {not_ours}"),

@@ -171,5 +171,5 @@ def _why_no_restart(result: RunResult, start_seconds: float) -> Optional[str]:
     if failure.code in _PERMANENT:
         return f"exit code {failure.code} means {_PERMANENT[failure.code]}"
     if failure.seconds < start_seconds:
-        return f"it failed within its first {start_seconds:.0f} s (--start-seconds)"
+        return f"it failed within its first {start_seconds:.0f} s (MABOOT_START_SECONDS)"
     return None

@@ -13,7 +13,7 @@ from ma_boot.errors import ConfigError
 from ma_boot.image import engine
 from ma_boot.launch import WorkerSpec
 from ma_boot.modelarts import PLATFORM_GID, PLATFORM_UID
-from ma_boot.node import BootRequest, JobOptions, World, as_options
+from ma_boot.node import BootRequest, JobOptions, World, as_options, as_variables
 from ma_boot.rehearsal.containers import (
     CODE_DIRECTORY,
     ContainerOptions,
@@ -76,7 +76,8 @@ def rehearse_in_containers(rehearsal: Rehearsal, options: ContainerOptions, worl
                 job,
                 options,
                 (*as_options(request), *arguments),
-                channel_variables(rehearsal.channels, inside, 0),  # their paths are the same on all nodes
+                # The paths of the inputs and outputs are the same on all nodes.
+                {**as_variables(request), **channel_variables(rehearsal.channels, inside, 0)},
                 code.name if code else "code",
                 root,
                 world.environ,

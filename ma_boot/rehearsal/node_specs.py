@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional, Sequence
 from ma_boot.errors import CannotCreate
 from ma_boot.launch import WorkerSpec
 from ma_boot.modelarts import PLATFORM_GID, PLATFORM_UID
-from ma_boot.node import BootRequest, World, as_options
+from ma_boot.node import BootRequest, World, as_options, as_variables
 from ma_boot.rehearsal.platform import (
     SimulatedJob,
     channel_arguments,
@@ -37,17 +37,13 @@ def node_spec(setup: Setup, start: SimulatedJob, node: int, world: World) -> Wor
         CannotCreate: the node's own path mapping cannot be written.
     """
     code, rehearsal, job = setup.code, setup.rehearsal, setup.job
+    request = _request_on_node(setup, start, node, world.cwd)
     variables = {
+        **as_variables(request),
         **node_environment(start, node, code.name if code else "code", world.environ),
         **channel_variables(rehearsal.channels, start, node),
     }
-    argv = (
-        sys.executable,
-        "-m",
-        "ma_boot",
-        "run",
-        *as_options(_request_on_node(setup, start, node, world.cwd)),
-    )
+    argv = (sys.executable, "-m", "ma_boot", "run", *as_options(request))
     home = start.home(node)
     disks = rehearsal.small_disks(node)
     if disks or setup.exact_paths:

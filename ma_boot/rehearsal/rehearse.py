@@ -135,7 +135,7 @@ def _finish(
     made = write_in_time(events, Path(job.page_file), world.inbox, journal.say, PAGE_SECONDS)
     removed, problems = pruned(Path(job.root).parent, rehearsal.keep)
     if removed or problems:
-        journal.say("\n".join([f"{removed} old rehearsals were removed (--keep-rehearsals)", *problems]))
+        journal.say("\n".join([f"{removed} old rehearsals were removed (MABOOT_KEEP_REHEARSALS)", *problems]))
     page, obs_root = job.page_file if made else None, rehearsal.request.transfers.obs_root
     journal.say("\n".join(summary_lines(job, run, why, time.monotonic() - started, obs_root, page, end)))
     return end[0]

@@ -319,13 +319,14 @@ def test_a_stop_uploads_the_outputs_and_leaves_nothing(laptop: Laptop, signum: i
 
 def test_the_boot_command_of_the_job_form_by_a_shell(laptop: Laptop) -> None:
     words = ["write:out/RANK:x", "print:up", "sleep"]
-    running = laptop.start("--boot-prefix", "cd . && exec", *WITH_OBS, "project/train.py", *words)
+    running = laptop.start(*WITH_OBS, "project/train.py", *words, more={"MABOOT_BOOT_PREFIX": "cd . && exec"})
     running.read_until("] up\n")
     running.process.send_signal(signal.SIGTERM)
     running.end()
     assert running.code == 143, running.output
     assert laptop.outputs() == ["0"]
-    ended = laptop.rehearse("--boot-prefix", "cd . &&", "--boot-shell", "sh", "project/train.py", "print:hi")
+    shell = {"MABOOT_BOOT_PREFIX": "cd . &&", "MABOOT_BOOT_SHELL": "sh"}
+    ended = laptop.rehearse("project/train.py", "print:hi", more=shell)
     assert ended.code == 0, ended.output
     assert "a stop of the job will not reach ma_boot" in ended.output
 
@@ -372,7 +373,7 @@ def test_without_its_guard_a_rehearsal_cleans_up_itself(laptop: Laptop) -> None:
 
 def test_keep_leaves_everything_and_prints_how_to_inspect_it(laptop: Laptop) -> None:
     words = ["write:out/RANK:x", "exit:9:1"]
-    ended = laptop.rehearse("--keep", "--nodes", "2", *WITH_OBS, "project/train.py", *words)
+    ended = laptop.rehearse("--nodes", "2", *WITH_OBS, "project/train.py", *words, more={"MABOOT_KEEP": "1"})
     assert ended.code == 9, ended.output
     assert len(laptop.made()) == 4
     lines = ended.output.partition("[ma_boot] kept:")[2].splitlines()
@@ -389,14 +390,14 @@ def _shell(command: str) -> str:
 
 
 def test_a_rank_beyond_the_nodes_memory_is_reported_as_oom_killed(laptop: Laptop) -> None:
-    ended = laptop.rehearse("--memory", "300m", "project/train.py", "eat:0")
+    ended = laptop.rehearse("project/train.py", "eat:0", more={"MABOOT_MEMORY": "300m"})
     assert ended.code == 137, ended.output
     assert "out of memory" in ended.output.splitlines()[-1]
     assert "300 MiB" in ended.output.splitlines()[-1]
 
 
 def test_dev_shm_has_the_requested_size(laptop: Laptop) -> None:
-    ended = laptop.rehearse("--shm-size", "64m", "project/look.py")
+    ended = laptop.rehearse("project/look.py", more={"MABOOT_SHM_SIZE": "64m"})
     assert f'"shm": {64 << 20}' in ended.output, ended.output
 
 

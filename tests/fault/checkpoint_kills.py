@@ -53,7 +53,7 @@ VICTIMS = ("a rank", "a node", "a boot", "everything", "a stop")
 class Training(NamedTuple):
     """What the ranks run: the options of ma_boot, the command, and how its checkpoints are named.
 
-    `{shared}` in a word is a directory that all ranks of a start see, `{port}` a free port. `rank_of` finds the
+    `{shared}` in a word is a directory that all ranks of a start see. `rank_of` finds the
     rank in a path, where a node has the files of its own ranks only. `content` is what a file must have, where
     that is known.
     """
@@ -164,13 +164,17 @@ class KilledJob:
         for node in self.nodes:
             words = [
                 "--path-mapping", str(node.root / "mapping.py"), "--stop-timeout", "2",
-                *(word.format(shared=shared, port=port) for word in (*self.training.options, *self.training.command)),
+                *(word.format(shared=shared) for word in (*self.training.options, *self.training.command)),
             ]  # fmt: skip
             with self.log.open("ab") as stream:
                 boots.append(
                     subprocess.Popen(
                         [sys.executable, "-m", "ma_boot", *words], cwd=node.home,
-                        env={**node.environ(), "TMPDIR": str(node.root)},  # for what the killed ones leave
+                        env={
+                            **node.environ(),
+                            "MABOOT_RENDEZVOUS_PORT": str(port),
+                            "TMPDIR": str(node.root),  # for what the killed ones leave
+                        },
                         stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT,
                     )
                 )  # fmt: skip

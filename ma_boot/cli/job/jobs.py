@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 import click
 
-from ma_boot.cli.job.access import opened, with_access
+from ma_boot.cli.job.access import opened
 from ma_boot.errors import UsageError
 from ma_boot.job import MAY_BE_STOPPED, STATES, state_of
 from ma_boot.job_service import job_id, row_of
@@ -31,7 +31,6 @@ _STATES = ["Creating", "Pending", "Running", "Terminating", "Completed", "Failed
 @click.option("--name", metavar="TEXT", help="Only jobs whose name contains this.")
 @click.option("--limit", type=click.IntRange(1, 50), default=20, show_default=True, help="Jobs at most.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@with_access
 @click.pass_obj
 def list_jobs(
     environ: Mapping[str, str],
@@ -39,8 +38,6 @@ def list_jobs(
     name: Optional[str],
     limit: int,
     as_json: bool,
-    region: Optional[str],
-    endpoint: Optional[str],
 ) -> int:
     """Lists jobs, the newest first.
 
@@ -53,7 +50,7 @@ def list_jobs(
         filters.append({"key": "phase", "operator": "in", "value": list(states)})
     if name:
         filters.append({"key": "name", "operator": "like", "value": [name]})
-    rows = [row_of(job) for job in opened(environ, region, endpoint).search(filters, limit)]
+    rows = [row_of(job) for job in opened(environ).search(filters, limit)]
     print_lines(json.dumps(rows, indent=2, ensure_ascii=False) if as_json else _table(rows))
     return 0
 
@@ -72,18 +69,15 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> str:
 @click.command("stop")
 @click.argument("job")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@with_access
 @click.pass_obj
-def stop(
-    environ: Mapping[str, str], job: str, yes: bool, region: Optional[str], endpoint: Optional[str]
-) -> int:
+def stop(environ: Mapping[str, str], job: str, yes: bool) -> int:
     """Stops JOB, an id or a name; on a terminal it asks first.
 
     \b
     Example:
       ma_boot job stop resnet-2x8 --yes
     """
-    api = opened(environ, region, endpoint)
+    api = opened(environ)
     found = job_id(api, job)
     details = api.details(found)
     state = state_of(details)

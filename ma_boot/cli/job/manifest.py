@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 import click
 
 from ma_boot.cli.job.access import note
-from ma_boot.cli.job.fields import described_job, of_a_job, run_of
+from ma_boot.cli.job.fields import SET, described_job, run_of
 from ma_boot.cli.options import files, of_job
 from ma_boot.errors import ConfigError, listed
 from ma_boot.job import (
@@ -31,16 +31,13 @@ _PLATFORMS = ("volcano", "mindcluster")
 
 
 @click.command("manifest", options_metavar="[OPTIONS]")
-@click.argument(
-    "words", nargs=-1, metavar="[FILE] [-- [OPTIONS OF ma_boot] COMMAND [ARGS]...]", shell_complete=files
-)
+@click.argument("words", nargs=-1, metavar="[FILE] [-- [OPTIONS] COMMAND [ARGS]...]", shell_complete=files)
 @click.option("--platform", type=click.Choice(_PLATFORMS), required=True, help="Who writes the rank table.")
 @click.option("--namespace", metavar="NAME", help="Namespace of the objects.")
 @click.option("--secret-name", metavar="NAME", help="Secret of `secrets`; default: NAME-secrets.")
 @click.option("--pull-secret", metavar="NAME", help="Secret by which the image is pulled.")
-@click.option("--region", metavar="REGION", help="Region of SWR, if the image names none.")
 @click.option("--upload", is_flag=True, help="Upload the code first, as `submit` does.")
-@of_a_job
+@SET
 @click.pass_context
 def manifest(
     ctx: click.Context,
@@ -50,9 +47,8 @@ def manifest(
     namespace: Optional[str],
     secret_name: Optional[str],
     pull_secret: Optional[str],
-    region: Optional[str],
     upload: bool,
-    **keys: Any,
+    changes: Sequence[str],
 ) -> int:
     """Prints the job of FILE for `kubectl apply`, on Volcano (Lite Cluster, CCE) or MindCluster.
 
@@ -61,11 +57,12 @@ def manifest(
       ma_boot job manifest job.yaml --platform volcano
     """
     environ: Mapping[str, str] = ctx.obj
-    job, problems = described_job(ctx, words)
+    job, problems = described_job(ctx, words, changes)
     problems += manifest_problems(job)
-    image = image_with_registry(job.image, region or environ.get("HUAWEICLOUD_SDK_REGION", ""))
+    image = image_with_registry(job.image, environ.get("HUAWEICLOUD_SDK_REGION", ""))
     if job.image and not image:
-        text = f"found {job.image}, expected its registry, too: swr.REGION.myhuaweicloud.com/..., or --region"
+        text = f"found {job.image}, expected its registry, too: swr.REGION.myhuaweicloud.com/..., or "
+        text += "HUAWEICLOUD_SDK_REGION"
         problems.append(job.problem("image", text))
     code: Optional[JobCode] = job_code(job, os.getcwd(), problems) if job.code_url else None
     if upload and code is None:

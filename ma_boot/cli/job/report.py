@@ -7,7 +7,7 @@ from typing import Mapping, Optional
 
 import click
 
-from ma_boot.cli.job.access import opened, with_access
+from ma_boot.cli.job.access import opened
 from ma_boot.cli.options import DIR
 from ma_boot.job_service import fetched_logs, job_id, log_place
 from ma_boot.reporting import print_lines, write_atomically
@@ -16,16 +16,8 @@ from ma_boot.reporting import print_lines, write_atomically
 @click.command("report")
 @click.argument("job")
 @click.option("--output", **DIR, help="Where logs and page go; default: ma_boot-report/NAME.")
-@with_access
 @click.pass_obj
-def report(
-    environ: Mapping[str, str],
-    /,
-    job: str,
-    output: Optional[str],
-    region: Optional[str],
-    endpoint: Optional[str],
-) -> int:
+def report(environ: Mapping[str, str], /, job: str, output: Optional[str]) -> int:
     """Fetches events and logs of JOB, an id or a name, from its log path and makes the page of all its nodes.
 
     \b
@@ -34,7 +26,7 @@ def report(
     """
     from ma_boot.reporting.page import page_of
 
-    api = opened(environ, region, endpoint)
+    api = opened(environ)
     found = job_id(api, job)
     details = api.details(found)
     name = str(details["metadata"].get("name") or job)

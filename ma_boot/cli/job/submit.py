@@ -6,15 +6,15 @@ import json
 import os
 import shlex
 import time
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 import click
 
-from ma_boot.cli.job.access import note, opened, patient, with_access
-from ma_boot.cli.job.fields import described_job, of_a_job
+from ma_boot.cli.job.access import note, opened, patient
+from ma_boot.cli.job.fields import SET, described_job
 from ma_boot.cli.job.local_image import image_findings
-from ma_boot.cli.job.watch import watched
-from ma_boot.cli.options import SECONDS_ABOVE_0, files
+from ma_boot.cli.job.watch import INTERVAL, watched
+from ma_boot.cli.options import files
 from ma_boot.errors import ConfigError, listed
 from ma_boot.job import (
     JobFile,
@@ -52,16 +52,13 @@ class Planned(NamedTuple):
 
 
 @click.command("submit", options_metavar="[OPTIONS]")
-@click.argument(
-    "words", nargs=-1, metavar="[FILE] [-- [OPTIONS OF ma_boot] COMMAND [ARGS]...]", shell_complete=files
-)
-@of_a_job
+@click.argument("words", nargs=-1, metavar="[FILE] [-- [OPTIONS] COMMAND [ARGS]...]", shell_complete=files)
+@SET
 @click.option("--plan", is_flag=True, help="Print request and uploads; no network.")
 @click.option("--skip-checks", is_flag=True, help="Do not ask the engine, OBS and ModelArts first.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--watch", "follow", is_flag=True, help="Follow the job to its end, as `job watch`.")
-@click.option("--interval", **SECONDS_ABOVE_0, default=10, show_default=True, help="Time between polls.")
-@with_access
+@INTERVAL
 @click.pass_context
 def submit(
     ctx: click.Context,
@@ -72,28 +69,24 @@ def submit(
     as_json: bool,
     follow: bool,
     interval: float,
-    region: Optional[str],
-    endpoint: Optional[str],
-    **keys: Any,
+    changes: Sequence[str],
 ) -> int:
-    """Submits the job of FILE, or of the options and COMMAND, which override FILE.
+    """Submits the job of FILE; --set, and what follows --, override it.
 
     \b
     Example:
       ma_boot job submit job.yaml --plan
       ma_boot job submit job.yaml --watch
-      ma_boot job submit job.yaml --nodes 4 -- --tee first train.py --epochs 3
+      ma_boot job submit job.yaml --set nodes=4 -- --tee first train.py --epochs 3
     """
-    planned = planned_submission(ctx, words)
+    planned = planned_submission(ctx, words, changes)
     if plan:
         print_lines(_as_json(planned) if as_json else _as_text(planned))
         return 0
-    job = _submitted(planned, ctx.obj, opened(ctx.obj, region, endpoint), skip_checks)
+    job = _submitted(planned, ctx.obj, opened(ctx.obj), skip_checks)
     print_lines(json.dumps({"id": job, "name": planned.body["metadata"]["name"]}) if as_json else job)
     if follow:
-        return watched(
-            ctx.obj, patient(ctx.obj, region, endpoint, interval), Following(job, interval=interval)
-        )
+        return watched(ctx.obj, patient(ctx.obj, interval), Following(job, interval=interval))
     for text in (f"to follow it: ma_boot job watch {job}", f"to stop it:   ma_boot job stop {job}"):
         note(text)
     return 0
@@ -132,9 +125,9 @@ def _checked(job: JobFile, environ: Mapping[str, str], api: JobApi) -> List[str]
     return [*notes, *more]
 
 
-def planned_submission(ctx: click.Context, words: Sequence[str]) -> Planned:
+def planned_submission(ctx: click.Context, words: Sequence[str], changes: Sequence[str]) -> Planned:
     """What a submission will do. Raises `ConfigError` with every rule of the form that is broken."""
-    job, problems = described_job(ctx, words)
+    job, problems = described_job(ctx, words, changes)
     code = job_code(job, os.getcwd(), problems)
     secrets = _secrets(job, ctx.obj, problems)
     wrong = {one.key for one in problems}

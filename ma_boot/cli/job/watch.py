@@ -11,24 +11,21 @@ from typing import Any, List, Mapping, Optional, Sequence
 
 import click
 
-from ma_boot.cli.job.access import note, patient, with_access
-from ma_boot.cli.options import SECONDS_ABOVE_0, age
+from ma_boot.cli.job.access import note, patient
+from ma_boot.cli.options import SECONDS_ABOVE_0, age, by_variable
 from ma_boot.job import ENDED, cause_of, exit_code_of, state_of
 from ma_boot.job_service import Following, JobFollower, PatientApi, Recent, job_id
 from ma_boot.reporting import Console, is_interactive
 from ma_boot.wording import duration
 
-_INTERVAL = click.option(
-    "--interval", **SECONDS_ABOVE_0, default=10, show_default=True, help="Time between polls."
-)
+INTERVAL = by_variable("--interval", **SECONDS_ABOVE_0, default=10, help="Time between polls.")
 
 
 @click.command("watch")
 @click.argument("job")
-@_INTERVAL
-@with_access
+@INTERVAL
 @click.pass_obj
-def watch(environ: Mapping[str, str], /, job: str, interval: float, **access: Any) -> int:
+def watch(environ: Mapping[str, str], /, job: str, interval: float) -> int:
     """Shows states, stages, events and logs of JOB, an id or a name, to its end.
 
     The exit code is the job's own. Ctrl-C leaves the job running.
@@ -37,8 +34,7 @@ def watch(environ: Mapping[str, str], /, job: str, interval: float, **access: An
     Example:
       ma_boot job watch resnet-2x8
     """
-    api = patient(environ, access["region"], access["endpoint"], interval)
-    return watched(environ, api, Following(job, interval=interval))
+    return watched(environ, patient(environ, interval), Following(job, interval=interval))
 
 
 @click.command("logs")
@@ -60,8 +56,7 @@ def watch(environ: Mapping[str, str], /, job: str, interval: float, **access: An
     metavar="N",
     help="Of what is there, only the last N lines of each log.",
 )
-@_INTERVAL
-@with_access
+@INTERVAL
 @click.pass_obj
 def logs(
     environ: Mapping[str, str],
@@ -72,7 +67,6 @@ def logs(
     since: float,
     tail: Optional[int],
     interval: float,
-    **access: Any,
 ) -> int:
     """Prints the logs of JOB, an id or a name, each line with its node.
 
@@ -80,11 +74,10 @@ def logs(
     Example:
       ma_boot job logs resnet-2x8 --node 1 --since 10m --follow
     """
-    api = patient(environ, access["region"], access["endpoint"], interval)
     seconds = since if math.isfinite(since) else None
     recent = None if tail is None and seconds is None else Recent(tail, seconds)
     following = Following(job, tuple(nodes), True, follow, interval, recent)
-    return watched(environ, api, following)
+    return watched(environ, patient(environ, interval), following)
 
 
 def watched(environ: Mapping[str, str], api: PatientApi, following: Following) -> int:

@@ -20,12 +20,15 @@ from ma_boot.cli.options.environment import ENVIRONMENT
 from ma_boot.cli.options.faults import FAULTS
 from ma_boot.cli.options.obs import OBS, store_options as store_options
 from ma_boot.cli.options.option import (
+    LOCAL as LOCAL,
     SECONDS as SECONDS,
     SECONDS_ABOVE_0 as SECONDS_ABOVE_0,
     OptionProblem as OptionProblem,
     RunOption as RunOption,
+    RunVariable as RunVariable,
     Topic as Topic,
     age as age,
+    by_variable as by_variable,
     from_environment as from_environment,
     misfits as misfits,
     of_job as of_job,

@@ -6,7 +6,7 @@ from typing import Optional
 
 import click
 
-from ma_boot.cli.options.option import DOCKER, LOCAL, RunOption, Topic
+from ma_boot.cli.options.option import DOCKER, LOCAL, RunOption, RunVariable, Topic
 
 
 def _bytes(ctx: click.Context, param: click.Parameter, value: Optional[str]) -> Optional[int]:
@@ -24,7 +24,7 @@ CONTAINERS = Topic(
     "rehearsals in containers of the job's image",
     (
         "ma_boot --local --runner docker --image my-training --nodes 2 train.py",
-        "ma_boot --local --runner docker --image my-training --memory 64g train.py",
+        "ma_boot --local --runner docker --image my-training --obs-root obs train.py",
     ),
     (
         RunOption(
@@ -35,14 +35,14 @@ CONTAINERS = Topic(
             help="Run each node as a process, or as a container of --image.",
         ),
         RunOption("--image", metavar="IMAGE", requires=(LOCAL, DOCKER), help="The job's image."),
-        RunOption(
+        RunVariable(
             "--memory",
             callback=_bytes,
             metavar="SIZE",
             requires=(LOCAL, DOCKER),
             help="Memory limit of a node, e.g. 512m or 64g.",
         ),
-        RunOption(
+        RunVariable(
             "--shm-size",
             callback=_bytes,
             metavar="SIZE",
@@ -50,19 +50,19 @@ CONTAINERS = Topic(
             requires=(LOCAL, DOCKER),
             help="Size of a node's /dev/shm.",
         ),
-        RunOption(
+        RunVariable(
             "--boot-shell",
             type=click.Choice(["none", "sh", "bash"]),
             default="none",
             requires=(LOCAL, DOCKER),
             help="Start the boot command by a shell, as the platform may do.",
         ),
-        RunOption(
+        RunVariable(
             "--boot-prefix",
             metavar="TEXT",
             requires=(LOCAL, DOCKER),
             help="What the job form has before `ma_boot`, e.g. 'cd code && exec'.",
         ),
-        RunOption("--keep", is_flag=True, requires=(LOCAL, DOCKER), help="Keep the containers afterwards."),
+        RunVariable("--keep", is_flag=True, requires=(LOCAL, DOCKER), help="Keep the containers afterwards."),
     ),
 )

@@ -17,9 +17,17 @@ ENVIRONMENT = Topic(
         RunOption(
             "--python", metavar="PATH", shell_complete=files, help="Absolute path of the training's python."
         ),
-        RunOption("--conda-env", metavar="NAME", common=True, help="Conda environment of the training."),
         RunOption(
-            "--source", **FILE, multiple=True, help="Shell file to source first, e.g. CANN's set_env.sh."
+            "--conda-env",
+            metavar="NAME",
+            common=True,
+            help="Conda environment of the training, or base.",
+        ),
+        RunOption(
+            "--source",
+            **FILE,
+            multiple=True,
+            help="Shell file to source first, e.g. CANN's set_env.sh; here or in the job's code.",
         ),
         RunOption("--requirements", **FILE, common=True, help="Packages to install first, once per node."),
     ),

@@ -7,7 +7,7 @@ from typing import Any, Callable, Tuple
 import click
 
 from ma_boot.cli.options.completion import DIR, FILE
-from ma_boot.cli.options.option import SECONDS, SECONDS_ABOVE_0, RunOption, Topic
+from ma_boot.cli.options.option import SECONDS, SECONDS_ABOVE_0, RunOption, RunVariable, Topic, by_variable
 
 OBS = Topic(
     "obs",
@@ -22,13 +22,13 @@ OBS = Topic(
         RunOption(
             "--upload-timeout", **SECONDS, default=600, help="Timeout of the upload after the training."
         ),
-        RunOption(
+        RunVariable(
             "--download-timeout",
             **SECONDS,
             default=600,
             help="Retry a request of the inputs that fails for this long; 0: not at all.",
         ),
-        RunOption(
+        RunVariable(
             "--stall-timeout",
             **SECONDS_ABOVE_0,
             default=60,
@@ -42,11 +42,10 @@ OBS = Topic(
 def store_options(timeout: int) -> Tuple[Callable[..., Any], ...]:
     """The options of commands that reach OBS without a job; `timeout` is the default in seconds."""
     return (
-        click.option(
+        by_variable(
             "--stall-timeout",
             **SECONDS_ABOVE_0,
             default=60,
-            show_default=True,
             help="Retry a request to OBS that has transferred nothing for this long.",
         ),
         click.option(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import click
 from click.core import ParameterSource
@@ -64,6 +64,39 @@ class RunOption(click.Option):
         long = self.opts[-1]
         return "MABOOT_" + long[2:].replace("-", "_").upper() if long.startswith("--") else ""
 
+    @property
+    def value(self) -> str:
+        """What is given to it, in a word; 1 for a flag, which has none on the command line."""
+        choices = "|".join(self.type.choices) if isinstance(self.type, click.Choice) else ""
+        return self.metavar or choices or ("1" if self.is_flag else "WORD")
+
+
+class RunVariable(RunOption):
+    """What only its environment variable sets: too rarely needed for an option of the command line."""
+
+    def __init__(self, *names: str, **settings: Any) -> None:
+        super().__init__(*names, hidden=True, **settings)
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """Leaves the command line without it."""
+
+    def get_help_record(self, ctx: click.Context) -> Tuple[str, str]:
+        """The variable, its value, and what it is for."""
+        default = f"  [default: {self.default}]" if self.show_default and not self.is_flag else ""
+        return f"{self.variable}={self.value}", f"{self.help}{default}"
+
+
+class _OfACommand(RunVariable):
+    """As `click.option` makes one."""
+
+    def __init__(self, names: Sequence[str], **settings: Any) -> None:
+        super().__init__(*names, **settings)
+
+
+def by_variable(name: str, **settings: Any) -> Callable[..., Any]:
+    """Adds a parameter to a command that only its variable sets: `MABOOT_SOME_NAME` for `--some-name`."""
+    return click.option(name, cls=_OfACommand, **settings)
+
 
 class Topic(NamedTuple):
     """Options that belong together, shown by `ma_boot --help NAME`.
@@ -92,7 +125,8 @@ def misfits(ctx: click.Context) -> List[str]:
             missing = [one for one in option.requires if ctx.params[one.option] != one.value]
             by_default = source is ParameterSource.DEFAULT_MAP
             if missing and not (of_job and by_default and missing[0] is LOCAL):
-                name = option.opts[-1] if of_job or not by_default else option.variable
+                by_variable = isinstance(option, RunVariable) or (by_default and not of_job)
+                name = option.variable if by_variable else option.opts[-1]
                 unmet.setdefault(missing[0], []).append(name)
     return [f"{', '.join(names)}: {requirement.message}" for requirement, names in unmet.items()]
 
@@ -130,6 +164,7 @@ def of_job(command: click.Command, words: Sequence[str]) -> OptionsOfJob:
         option.opts[-1][2:]: option
         for option in command.params
         if isinstance(option, RunOption)
+        and not isinstance(option, RunVariable)
         and option.name not in ("local", "plan")
         and not any(need in (LOCAL, PLAN) or need.option == "runner" for need in option.requires)
         and option.opts[-1].startswith("--")

@@ -7,7 +7,7 @@ from typing import Any, Tuple
 import click
 
 from ma_boot.cli.options.completion import FILE
-from ma_boot.cli.options.option import SECONDS, RunOption, Topic
+from ma_boot.cli.options.option import SECONDS, RunOption, RunVariable, Topic
 
 PRODUCT = click.Choice(["910a", "910b", "a3"])
 RANK_ORDER = click.Choice(["pod", "server"])
@@ -34,7 +34,7 @@ RANKS = Topic(
         "ma_boot --rank-table-file hccl_16p.json --rank-size 16 --rank-start 8 train.py",
     ),
     (
-        RunOption(
+        RunVariable(
             "--rank-order", type=RANK_ORDER, default="pod", help="Order ranks by pod number or by server_id."
         ),
         RunOption(
@@ -50,8 +50,8 @@ RANKS = Topic(
             default="logical",
             help="DEVICE_ID: number within the container, or within the server.",
         ),
-        RunOption("--product", type=PRODUCT, help="Ascend product whose rules for rank tables apply."),
-        RunOption(
+        RunVariable("--product", type=PRODUCT, help="Ascend product whose rules for rank tables apply."),
+        RunVariable(
             "--host-nic-ip", metavar="TEXT", help="host_nic_ip of each server (reserve, for MindSpore 1.x)."
         ),
         RunOption(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ma_boot.cli.options.completion import DIR, FILE
-from ma_boot.cli.options.option import LOCAL, PROCESS, SECONDS, RunOption, Topic
+from ma_boot.cli.options.option import LOCAL, PROCESS, SECONDS, RunOption, RunVariable, Topic
 
 REHEARSAL_DIR = "ma_boot-rehearsal"
 REHEARSAL = Topic(
@@ -52,7 +52,7 @@ REHEARSAL = Topic(
         RunOption(
             "--code-dir", **DIR, requires=(LOCAL,), help="The job's code directory; default: that of COMMAND."
         ),
-        RunOption(
+        RunVariable(
             "--exclude",
             multiple=True,
             metavar="PATTERN",
@@ -66,7 +66,7 @@ REHEARSAL = Topic(
             requires=(LOCAL,),
             help="Directory of the simulated nodes.",
         ),
-        RunOption(
+        RunVariable(
             "--keep-rehearsals",
             type=click.IntRange(1),
             default=20,

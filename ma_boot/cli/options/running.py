@@ -7,7 +7,7 @@ from typing import Optional, Tuple
 import click
 
 from ma_boot.cli.options.completion import FILE
-from ma_boot.cli.options.option import SECONDS, SECONDS_ABOVE_0, RunOption, Topic
+from ma_boot.cli.options.option import SECONDS, SECONDS_ABOVE_0, RunOption, RunVariable, Topic
 
 
 def _tee(ctx: click.Context, param: click.Parameter, value: str) -> str:
@@ -71,7 +71,7 @@ RUNNING = Topic(
             default=0,
             help="Restart all processes after a failure; for jobs of one node.",
         ),
-        RunOption(
+        RunVariable(
             "--start-seconds", **SECONDS, default=10, help="Do not restart after a failure earlier than this."
         ),
         RunOption(
@@ -84,7 +84,7 @@ RUNNING = Topic(
             "--hang-action",
             type=click.Choice(["report", "stop"]),
             default="report",
-            help="What to do if the processes hang.",
+            help="What to do if they hang; stop ends the run with 124.",
         ),
         RunOption(
             "--metrics",
@@ -105,16 +105,16 @@ RUNNING = Topic(
             "--metrics-port",
             metavar="[ADDRESS:]PORT",
             callback=_address,
-            help="Serve the metrics to Prometheus.",
+            help="Serve the metrics to Prometheus; without ADDRESS on all interfaces.",
         ),
-        RunOption(
+        RunVariable(
             "--channel-port",
             type=click.IntRange(1, 65535),
             metavar="PORT",
             default=29402,
             help="Port by which nodes with the same MABOOT_JOB_TOKEN tell each other of failures and hangs.",
         ),
-        RunOption(
+        RunVariable(
             "--reset-file",
             **FILE,
             help="MindCluster's reset.json, if it is not at /user/restore/reset/config.",

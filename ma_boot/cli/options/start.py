@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ma_boot.cli.options.option import RunOption, Topic
+from ma_boot.cli.options.option import RunOption, RunVariable, Topic
 
 # Of the room platforms, which the help does not load; a test compares them.
 PLATFORMS = ["kubeflow", "mindcluster", "modelarts", "openmpi", "slurm", "torchrun", "volcano", "bare"]
@@ -30,7 +30,7 @@ START = Topic(
             common=True,
             help="How the processes find each other; default: rank-table, or none with --per-node.",
         ),
-        RunOption(
+        RunVariable(
             "--rendezvous-port",
             metavar="PORT",
             type=click.IntRange(1, 65535),
@@ -48,7 +48,7 @@ START = Topic(
             is_flag=True,
             help="Start COMMAND once per device, though it looks as if it starts the processes itself.",
         ),
-        RunOption(
+        RunVariable(
             "--non-sink",
             is_flag=True,
             help="MindSpore's non-sink mode, for mpi: GRAPH_OP_RUN=1, HCCL_WHITELIST_DISABLE=1.",
@@ -59,7 +59,7 @@ START = Topic(
             help="Run the processes where ma_boot was started (shared), beside the script (code), or each in "
             "a new device_<rank>, the default with --rank-start and the like.",
         ),
-        RunOption(
+        RunVariable(
             "--copy-code",
             metavar="GLOB",
             multiple=True,

@@ -43,7 +43,7 @@ def run_attached(client: DockerClient, name: str, inbox: SignalInbox) -> int:
     state = container.attrs["State"]
     if state.get("OOMKilled"):
         limit = container.attrs["HostConfig"].get("Memory") or 0
-        allowed = f"; it may use {limit >> 20} MiB (--memory)" if limit else ""
+        allowed = f"; it may use {limit >> 20} MiB (MABOOT_MEMORY)" if limit else ""
         print_lines(f"[ma_boot] a process of this node was OOM-killed{allowed}")
     return code
 

@@ -102,7 +102,8 @@ class TestTorch:
         other, port = listening()
         with other:
             node.variables["RANK_TABLE_FILE"] = ""
-            ended = node.boot("--rendezvous", "torch", "--rendezvous-port", str(port), RANK, "print:started")
+            node.variables["MABOOT_RENDEZVOUS_PORT"] = str(port)
+            ended = node.boot("--rendezvous", "torch", RANK, "print:started")
         assert ended.code == 78
         assert f"rendezvous port {port}: in use by another process" in ended.output
         assert "started" not in ended.output
@@ -137,9 +138,8 @@ class TestMindSpore:
         other, port = listening()
         with other:
             node.variables["RANK_TABLE_FILE"] = ""
-            ended = node.boot(
-                "--rendezvous", "mindspore", "--rendezvous-port", str(port), RANK, "print:started"
-            )
+            node.variables["MABOOT_RENDEZVOUS_PORT"] = str(port)
+            ended = node.boot("--rendezvous", "mindspore", RANK, "print:started")
         assert ended.code == 78
         assert f"port {port}: in use by another process" in ended.output
         assert "started" not in ended.output
@@ -152,7 +152,8 @@ class TestMindSpore:
         node.variables["RANK_TABLE_FILE"] = ""
         other, port = listening()
         other.close()
-        ended = node.boot("--rendezvous", "mindspore", "--rendezvous-port", str(port), "s.py")
+        node.variables["MABOOT_RENDEZVOUS_PORT"] = str(port)
+        ended = node.boot("--rendezvous", "mindspore", "s.py")
         assert ended.code == 5
         assert "exit code 5: scheduler ended with exit code 5" in ended.output
 
@@ -209,8 +210,6 @@ class TestRankTable:
         ("arguments", "said"),
         [
             (["--rank-size", "2"], "--rank-size, --rank-start, --device-start: only with --rank-table-file"),
-            (["--copy-code", "*"], "--copy-code: only with --workdir per-rank"),
-            (["--non-sink"], "--non-sink: MindSpore's non-sink mode needs --rendezvous mpi"),
             (["--per-node", "--rendezvous", "mpi"], "--rendezvous mpi already starts mpirun once per node"),
             (["--per-node", "--bind-cores", "equal"], "--bind-cores: with --per-node"),
         ],

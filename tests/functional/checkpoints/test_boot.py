@@ -106,7 +106,8 @@ def test_a_restart_in_the_container_goes_on_from_what_was_published(job: Job) ->
     (job.node.home / "train.py").write_text(
         TRAINING.replace("    while (out", "    if step == 30: sys.exit(3)\n    while (out")
     )
-    running = job.node.start("--max-restarts", "1", "--start-seconds", "0", *job.arguments(100))
+    job.node.variables["MABOOT_START_SECONDS"] = "0"
+    running = job.node.start("--max-restarts", "1", *job.arguments(100))
     eventually(lambda: job.published() == 2, "step 20 in OBS")
     job.go(20)
     running.until("starting attempt 2 of 2")

@@ -96,7 +96,7 @@ def bash(project: Path) -> Iterator[Bash]:
         ("ma_boot --pa", "--path-mapping "),
         ("ma_boot ru", "run "),
         ("ma_boot doc", "doctor "),
-        ("ma_boot run --keep --plan", "--plan "),
+        ("ma_boot run --local --plan", "--plan "),
         ("ma_boot --local --devices-p", "--devices-per-node "),
         ("ma_boot tr", "train.py "),
         ("ma_boot run tr", "train.py "),

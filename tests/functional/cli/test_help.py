@@ -15,7 +15,7 @@ import pytest
 
 from ma_boot.cli.app import commands, main
 from ma_boot.cli.help import Group
-from ma_boot.cli.options import TOPICS, RunOption
+from ma_boot.cli.options import TOPICS, RunOption, RunVariable
 from ma_boot.cli.run import run
 from ma_boot.cli.topics import ALL
 from ma_boot.rank_table import fake
@@ -90,8 +90,12 @@ def test_no_sentence_is_cut(capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_all_is_every_option_once(capfd: pytest.CaptureFixture[str]) -> None:
     page = shown(("--help", ALL), capfd)
-    options = [param.opts[-1] for param in run.params if isinstance(param, click.Option)]
-    assert sorted(re.findall(r"^  (--?[a-z-]+)", page, re.MULTILINE)) == sorted(options)
+    options = [
+        param.variable if isinstance(param, RunVariable) else param.opts[-1]
+        for param in run.params
+        if isinstance(param, RunOption)
+    ]
+    assert sorted(re.findall(r"^  (--?[a-z-]+|MABOOT_\w+)", page, re.MULTILINE)) == sorted(options)
 
 
 def test_every_option_has_exactly_one_topic() -> None:

@@ -82,10 +82,9 @@ def test_a_table_that_is_not_utf_8_is_as_invalid_as_any_other(tmp_path: Path) ->
 
 def test_convert_writes_a_file_that_convert_leaves_as_it_is(two: str, tmp_path: Path) -> None:
     target = tmp_path / "one.json"
-    assert tool("convert", two, "-o", str(target), "--host-nic-ip", "reserve").code == 0
+    assert tool("convert", two, "-o", str(target)).code == 0
     assert stat.S_IMODE(target.stat().st_mode) == 0o640
     assert tool("convert", str(target)).output == target.read_text()
-    assert '"host_nic_ip": "reserve"' in target.read_text()
 
 
 def test_merge_in_natural_order(tmp_path: Path) -> None:
@@ -132,8 +131,6 @@ def test_generate_from_hccn_conf(tmp_path: Path) -> None:
         "10.1.1.1",
         "--hccn-conf",
         str(conf),
-        "--product",
-        "910a",
     )
     assert made.code == 0, made.output
     assert json.loads(made.output)["server_list"][0]["device"] == [
@@ -322,13 +319,15 @@ class TestWaiting:
         assert node.boot(RANK).code == 0
         assert json.loads((node.home / "rank_table" / "jobstart_hccl.json").read_text()) == document
 
-    def test_the_products_rules_and_the_order_are_options(self, node: Node) -> None:
+    def test_the_products_rules_and_the_order_are_variables(self, node: Node) -> None:
         node.complete_table()
-        refused = node.boot("--product", "910a", "--rank-order", "server", RANK)
-        assert refused.code == 0, refused.output
-        three = Node(node.root / "three", devices=3)
+        node.variables.update(MABOOT_PRODUCT="910a", MABOOT_RANK_ORDER="server", MABOOT_HOST_NIC_IP="reserve")
+        ended = node.boot(RANK)
+        assert ended.code == 0, ended.output
+        assert '"host_nic_ip": "reserve"' in (node.home / "rank_table" / "jobstart_hccl.json").read_text()
+        three = Node(node.root / "three", devices=3, variables={"MABOOT_PRODUCT": "910a"})
         three.complete_table()
-        assert three.boot("--product", "910a", RANK).code == 65
+        assert three.boot(RANK).code == 65
 
 
 class TestMountedByItself:

@@ -317,8 +317,8 @@ def test_a_stalled_request_fails_after_the_stall_timeout(home: Path, obs: ObsSer
     obs.faults.append(ObsFault("hang", "PUT", "/ckpt"))
     begun = time.monotonic()
     (home / "own.yaml").write_text("output: {ckpt: 'obs://bucket/ckpt/'}")
-    timeout = ["--stall-timeout", "0.2", "--timeout", "3"]
-    done = sync(home, "upload", *timeout, "own.yaml", OBS_ENDPOINT=obs.url, **CREDENTIALS)
+    variables = {"MABOOT_STALL_TIMEOUT": "0.2", "OBS_ENDPOINT": obs.url, **CREDENTIALS}
+    done = sync(home, "upload", "--timeout", "3", "own.yaml", **variables)
     assert done.returncode == 74
     assert "no progress for 0.2 s" in done.stdout + done.stderr
     assert time.monotonic() - begun < 30

@@ -27,7 +27,7 @@ output:
 """
 KILLS = 3  # `make test-kill` has 100
 MODEL_CHECKPOINT = Training(
-    ["--python", str(PYTHON), "--rendezvous", "mindspore", "--rendezvous-port", "{port}"],
+    ["--python", str(PYTHON), "--rendezvous", "mindspore"],
     [str(PROGRAMS / "ms_job.py"), "1000000", "0.2"],
     "auto",
     rank_of=lambda path: int(path.split("/")[0].rpartition("_")[2]),

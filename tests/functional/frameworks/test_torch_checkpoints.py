@@ -23,7 +23,7 @@ from tests.functional.node import PROGRAMS, eventually
 STEPS = 12
 KILLS = 3  # `make test-kill` has 100
 DCP = Training(
-    ["--python", str(PYTHON), "--rendezvous", "torch", "--rendezvous-port", "{port}"],
+    ["--python", str(PYTHON), "--rendezvous", "torch"],
     [str(PROGRAMS / "dcp_job.py"), "1000000", "0.2"],
     "auto",
 )

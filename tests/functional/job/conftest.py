@@ -59,6 +59,7 @@ class Desk:
             "DOCKER_HOST": "tcp://127.0.0.1:1",  # no engine is asked for the image
             "HUAWEICLOUD_SDK_PROJECT_ID": PROJECT,
             "MODELARTS_ENDPOINT": self.api.url,
+            "MABOOT_INTERVAL": "0.05",
             "OBS_ENDPOINT": self.obs.url,
             **CREDENTIALS,
         }
@@ -92,6 +93,3 @@ def desk(tmp_path: Path, obs: ObsServer) -> Iterator[Desk]:
     (project / "job.yaml").write_text(JOB)
     with ModelArtsStandIn(tmp_path / "jobs", {"OBS_ENDPOINT": obs.url, **CREDENTIALS}) as api:
         yield Desk(project, api, obs)
-
-
-FAST = ("--interval", "0.05")

@@ -44,9 +44,14 @@ def test_all_that_the_services_know_is_said_at_once_and_nothing_is_sent(desk: De
         {"resource": "job-num", "quota": 10, "used": 10},
         {"resource": "x", "quota": -1, "used": 3},
     ]
-    words = ["--nodes", "9", "--input", "data=obs://here/data", "--output", "out=obs://far/out/"]
-    words += ["--input", "gone=obs://gone/x", "--region", "cn-north-4"]
-    done = desk.job("submit", "job.yaml", *words)
+    changes = (
+        "nodes=9",
+        "inputs.data=obs://here/data",
+        "outputs.out=obs://far/out/",
+        "inputs.gone=obs://gone/x",
+    )
+    words = [word for change in changes for word in ("--set", change)]
+    done = desk.job("submit", "job.yaml", *words, more={"HUAWEICLOUD_SDK_REGION": "cn-north-4"})
     assert done.code == 78
     assert done.err.splitlines() == [
         "ma_boot: the job would fail:",
@@ -64,7 +69,7 @@ def test_all_that_the_services_know_is_said_at_once_and_nothing_is_sent(desk: De
 
 def test_an_unknown_flavor_is_said_with_those_that_there_are(desk: Desk) -> None:
     public(desk)
-    done = desk.job("submit", "job.yaml", "--flavor", "ascend.snt9.8")
+    done = desk.job("submit", "job.yaml", "--set", "flavor=ascend.snt9.8")
     assert done.code == 78
     expected = "expected a flavor of this region such as ascend.snt9b.8, ascend.snt9b.1"
     assert f"flavor: found ascend.snt9.8, {expected}" in done.err
@@ -86,7 +91,7 @@ def test_a_service_that_does_not_answer_refuses_no_job(desk: Desk, kind: str) ->
 def test_a_check_can_be_skipped(desk: Desk) -> None:
     public(desk)
     desk.api.rehearse = False
-    done = desk.job("submit", "job.yaml", "--flavor", "other", "--skip-checks")
+    done = desk.job("submit", "job.yaml", "--set", "flavor=other", "--skip-checks")
     assert done.code == 0, done.err
     assert [one for one in desk.api.requests if one.startswith("GET")] == []
     assert "not checked" not in done.err
@@ -106,12 +111,12 @@ def test_a_name_that_is_taken_is_worth_a_note(desk: Desk) -> None:
 
 @pytest.mark.container
 def test_an_image_that_the_engine_has_is_checked(desk: Desk, empty_image: str) -> None:
-    done = desk.job("submit", "job.yaml", "--image", empty_image, more={"DOCKER_HOST": ""})
+    done = desk.job("submit", "job.yaml", "--set", f"image={empty_image}", more={"DOCKER_HOST": ""})
     assert done.code == 78, done.err
     assert "  - image: " in done.err
     assert desk.api.jobs == {}
     desk.api.rehearse = False
-    done = desk.job("submit", "job.yaml", "--image", "vision/nowhere:1", more={"DOCKER_HOST": ""})
+    done = desk.job("submit", "job.yaml", "--set", "image=vision/nowhere:1", more={"DOCKER_HOST": ""})
     assert done.code == 0, done.err
     assert "image: not checked: the container engine here does not have it" in done.err
 

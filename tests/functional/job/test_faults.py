@@ -12,7 +12,7 @@ import pytest
 from ma_boot.job_service import Following, JobApi, JobFollower, PatientApi, api_access
 from ma_boot.job_service.api import ServiceBusy
 from ma_boot.job_service.worker_log import WorkerLog
-from tests.functional.job.conftest import FAST, Desk
+from tests.functional.job.conftest import Desk
 from tests.functional.node import eventually
 from tests.job_api.stand_in import PROJECT, ApiFault, ModelArtsStandIn
 from tests.job_api.task_log import TaskLog
@@ -28,14 +28,15 @@ FAULTS = [
 
 
 def test_20_faults_take_no_line_away_and_show_none_twice(desk: Desk) -> None:
-    more = ("--nodes", "4", "--devices-per-node", "1", "--flavor", "modelarts.pool.visual.xlarge")
+    changes = ("nodes=4", "devices-per-node=1", "flavor=modelarts.pool.visual.xlarge")
+    more = [word for change in changes for word in ("--set", change)]
     # A failure stops the other nodes, wherever they are: so it comes when all have written.
     train = ("train.py", f"lines:{LINES}", f"meet:{desk.project.parent}/written:4", "exit:3:2")
     words = ("--", "--rendezvous", "rank-table", *train)
     assert len(FAULTS) == 20
     job = desk.api.jobs[desk.job("submit", "job.yaml", *more, *words).out.strip()]
     desk.api.faults += FAULTS
-    watching = desk.start("watch", job.id, *FAST)
+    watching = desk.start("watch", job.id)
     restarts = threading.Thread(target=_restart, args=(list(job.logs.values()),))
     restarts.start()
     out, err = watching.communicate(timeout=110)
@@ -110,7 +111,7 @@ BODY = {
 
 def opened(api: ModelArtsStandIn) -> JobApi:
     keys = {"HUAWEICLOUD_SDK_AK": "AKPLANTED", "HUAWEICLOUD_SDK_SK": "SKPLANTED"}
-    return JobApi(api_access({**keys, "HUAWEICLOUD_SDK_PROJECT_ID": PROJECT}, None, api.url))
+    return JobApi(api_access({**keys, "HUAWEICLOUD_SDK_PROJECT_ID": PROJECT, "MODELARTS_ENDPOINT": api.url}))
 
 
 def test_states_events_and_logs_come_in_order_and_each_once(api: ModelArtsStandIn) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import List
 
 import pytest
 
@@ -58,8 +59,12 @@ def test_the_plan_is_the_request_and_the_code(project: Path) -> None:
     assert "PLANTED" not in text + ended.output
 
 
-def test_options_and_a_command_override_the_file(project: Path) -> None:
-    words = ["--nodes", "4", "--env", "A=b=c", "--input", "data@env=obs://bucket/data"]
+def settings(*changes: str) -> List[str]:
+    return [word for change in changes for word in ("--set", change)]
+
+
+def test_settings_and_a_command_override_the_file(project: Path) -> None:
+    words = settings("nodes=4", "environment.A=b=c", "inputs.data@env=obs://bucket/data", "options.tee=all")
     more = ["--", "--tee", "first", "--preflight", "src/train.py", "--epochs", "1"]
     plan = ["--plan", "--json"]
     ended = ma_boot(project, "job", "submit", "job.yaml", *plan, *words, *more, more=SECRET)
@@ -72,7 +77,7 @@ def test_options_and_a_command_override_the_file(project: Path) -> None:
 
 
 def test_without_a_file_the_command_line_is_enough(project: Path) -> None:
-    form = ["--name", "second", "--image", "a/b:1", "--flavor", "f", "--code-url", "obs://bucket/x"]
+    form = settings("name=second", "image=a/b:1", "flavor=f", "code-url=obs://bucket/x")
     ended = ma_boot(project, "job", "submit", *form, "--plan", "--json", "--", "src/train.py", "--lr", "1")
     assert ended.code == 0, ended.output
     assert json.loads(ended.output)["request"]["algorithm"] == {
@@ -87,13 +92,16 @@ def test_all_that_the_form_would_refuse_is_said_at_once(project: Path) -> None:
         "options: {path-mapping: gone.py}\nnodes: none\npool: p\nflavor: modelarts.pool.visual.2xlarge\nsecrets: [A]\n"
         "command: src/train.py\n"
     )
-    ended = ma_boot(
-        project, "job", "submit", "job.yaml", "--plan", "--env", "X", "--env", "MA_X=1", "--", "--tee=x"
-    )
+    words = settings("environment=X", "environment.MA_X=1", "node=2", "nodes", "nodes=x", "name.a=b")
+    ended = ma_boot(project, "job", "submit", "job.yaml", "--plan", *words, "--", "--tee=x")
     assert ended.code == 78
     assert ended.output.splitlines() == [
         "ma_boot: the job cannot be submitted:",
-        "  - --env: found 'X', expected NAME=VALUE",
+        "  - --set environment: expected environment.NAME=VALUE",
+        "  - --set node: no such key; did you mean nodes?",
+        "  - --set nodes: expected nodes=VALUE",
+        "  - --set nodes: found 'x', expected a number from 1 to 1024",
+        "  - --set name.a: expected name=VALUE",
         "  - --tee: found 'x', expected all, first, none, or ranks such as 0,3",
         "  - environment: MA_X: found MA_X, but names that begin with MA_ are ModelArts' own",
         "  - name: missing, expected letters, digits, - and _, at most 64",
@@ -106,9 +114,9 @@ def test_all_that_the_form_would_refuse_is_said_at_once(project: Path) -> None:
     ]
 
 
-def test_what_an_option_overrides_is_no_mistake(project: Path) -> None:
+def test_what_a_setting_overrides_is_no_mistake(project: Path) -> None:
     """The file has 8 devices per node and a flavor of 8 cards: both are changed."""
-    words = ["--devices-per-node", "2", "--flavor", "modelarts.pool.visual.2xlarge"]
+    words = settings("devices-per-node=2", "flavor=modelarts.pool.visual.2xlarge")
     ended = ma_boot(project, "job", "submit", "job.yaml", "--plan", *words, more=SECRET)
     assert ended.code == 0, ended.output
     text = (project / "job.yaml").read_text()
@@ -119,7 +127,7 @@ def test_what_an_option_overrides_is_no_mistake(project: Path) -> None:
 
 def test_secrets_in_the_file_are_pointed_out(project: Path) -> None:
     ended = ma_boot(
-        project, "job", "submit", "job.yaml", "--plan", "--env", "MY_TOKEN=PLANTED-1", more=SECRET
+        project, "job", "submit", "job.yaml", "--plan", "--set", "environment.MY_TOKEN=PLANTED-1", more=SECRET
     )
     assert ended.code == 0, ended.output
     assert "note: environment: MY_TOKEN: the value of a secret" in ended.output
@@ -132,7 +140,7 @@ def test_a_path_mapping_without_keys_is_pointed_out(project: Path) -> None:
     )
     assert expected in ma_boot(project, "job", "submit", "job.yaml", "--plan", more=SECRET).output
     keys = {**SECRET, "OBS_ACCESS_KEY_ID": "AKPLANTED"}
-    words = ("--secret", "OBS_ACCESS_KEY_ID", "--plan")
+    words = ("--set", "secrets=OBS_ACCESS_KEY_ID", "--plan")
     assert "note:" not in ma_boot(project, "job", "submit", "job.yaml", *words, more=keys).output
 
 

@@ -12,7 +12,7 @@ from typing import Any, Dict
 from path_mapping.mapping import ObsUrl, Route
 from path_mapping.stores import open_store
 from path_mapping.transfer import upload
-from tests.functional.job.conftest import FAST, JOB, Desk
+from tests.functional.job.conftest import JOB, Desk
 
 TRAIN = """
 import json, os, sys
@@ -63,7 +63,7 @@ def test_a_rehearsed_and_a_submitted_job_give_each_rank_the_same(desk: Desk) -> 
         check=False,
     )
     assert local.returncode == 0, local.stdout.decode()
-    submitted = desk.job("submit", "job.yaml", "--watch", *FAST, more=more)
+    submitted = desk.job("submit", "job.yaml", "--watch", more=more)
     assert submitted.code == 0, submitted
     rehearsed, run = ranks(local.stdout.decode()), ranks(submitted.out)
     assert len(rehearsed) == 4

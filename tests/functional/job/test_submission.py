@@ -11,14 +11,14 @@ import sys
 from pathlib import Path
 from typing import Dict, List, Tuple
 
-from tests.functional.job.conftest import FAST, Desk
+from tests.functional.job.conftest import Desk
 from tests.functional.node import eventually
 from tests.functional.terminal import in_terminal
 from tests.job_api.stand_in import ApiFault, job_named
 
 
 def test_a_job_is_submitted_and_watched_to_its_end_and_a_node_has_its_log(desk: Desk) -> None:
-    done = desk.job("submit", "job.yaml", "--watch", *FAST)
+    done = desk.job("submit", "job.yaml", "--watch")
     assert done.code == 0, done
     lines = done.out.splitlines()
     job = job_named(desk.api, "first")
@@ -41,7 +41,7 @@ def test_a_job_is_submitted_and_watched_to_its_end_and_a_node_has_its_log(desk: 
 
 def test_the_exit_code_is_that_of_the_first_failing_task(desk: Desk) -> None:
     done = desk.job(
-        "submit", "job.yaml", "--watch", *FAST, "--", "--rendezvous", "rank-table", "train.py", "exit:7:3"
+        "submit", "job.yaml", "--watch", "--", "--rendezvous", "rank-table", "train.py", "exit:7:3"
     )
     assert done.code == 7, done
     assert "the job is Failed: worker-1 ended with 7" in done.err
@@ -58,7 +58,7 @@ def test_each_end_of_a_job_has_its_exit_code(desk: Desk) -> None:
         ("Abnormal", [], 69),
     ]
     for job.phase, job.task_statuses, code in ends:
-        done = desk.job("watch", job.id, *FAST)
+        done = desk.job("watch", job.id)
         assert (done.code, done.out) == (code, f"[job] {job.phase}\n"), done
         assert done.err.endswith(f"; exit code {code}\n"), done
 
@@ -68,7 +68,7 @@ def test_a_job_is_stopped_and_says_so(desk: Desk) -> None:
     assert done.code == 0, done
     job = done.out.strip()
     assert f"to follow it: ma_boot job watch {job}" in done.err
-    watching = desk.start("watch", "first", *FAST)
+    watching = desk.start("watch", "first")
     log = desk.api.jobs[job].logs["worker-1"]
     eventually(lambda: "running" in str(log.page(None, "asc", 500)), "worker-1 prints")
     refused = desk.job("stop", "first")
@@ -90,14 +90,14 @@ def test_what_the_service_says_shows_no_secret_and_logs_are_as_they_are(desk: De
     job.say("starts train.py --sk planted")
     job.logs["worker-0"].add("--sk as-printed")
     job.phase = "Completed"
-    lines = desk.job("watch", job.id, *FAST).out.splitlines()
+    lines = desk.job("watch", job.id).out.splitlines()
     assert "[job] starts train.py --sk ******" in lines
     assert "[node 0] --sk as-printed" in lines
 
 
 def test_ctrl_c_leaves_the_job_running(desk: Desk) -> None:
     job = desk.job("submit", "job.yaml", "--", "train.py", "print:running", "sleep").out.strip()
-    watching = desk.start("watch", job, *FAST)
+    watching = desk.start("watch", job)
     assert watching.stdout is not None
     assert any(b"running" in line for line in watching.stdout)
     watching.send_signal(signal.SIGINT)
@@ -113,7 +113,7 @@ def test_ctrl_c_leaves_the_job_running(desk: Desk) -> None:
 def test_jobs_are_listed_by_state_and_name(desk: Desk) -> None:
     desk.api.rehearse = False
     for name, state in (("first", "Completed"), ("second", "Failed")):
-        job = desk.job("submit", "job.yaml", "--name", name).out.strip()
+        job = desk.job("submit", "job.yaml", "--set", f"name={name}").out.strip()
         desk.api.jobs[job].phase = state
     table = desk.job("list").out.splitlines()
     assert [line.split()[-1] for line in table] == ["NAME", "second", "first"]
@@ -149,7 +149,7 @@ def test_the_end_of_logs_with_each_combination_of_options(desk: Desk) -> None:
     missing = desk.job("logs", job.id, "--node", "7", "--node", "1")
     assert missing.code == 66
     assert "the job has no node 7; it has node 0, node 1" in missing.err
-    following = desk.start("logs", job.id, "--node", "1", "--since", "30s", "--follow", *FAST)
+    following = desk.start("logs", job.id, "--node", "1", "--since", "30s", "--follow")
     assert following.stdout is not None
     assert [following.stdout.readline().decode().rstrip() for _ in range(2)] == last
     job.logs["worker-1"].add("2026-11-22 12:00:00 an old time, but a new line")
@@ -179,7 +179,7 @@ def test_stages_are_shown_each_once(desk: Desk) -> None:
     first = {"name": "scheduling", "stage_order": 1, "en_message": "scheduled", "start_time": "1"}
     second = {"name": "preparing", "stage_order": 2, "start_time": "2", "sub_stages": [pulled]}
     job.stages = [{"record_order": 1, "stages": [second, first, {"name": "running", "stage_order": 3}]}]
-    watching = desk.start("watch", job.id, *FAST)
+    watching = desk.start("watch", job.id)
     assert watching.stdout is not None
     expected = [
         "Running",
@@ -214,7 +214,7 @@ def test_only_what_changed_is_uploaded(desk: Desk) -> None:
     (desk.project / "old.ckpt").write_text("x")
     (desk.project / "__pycache__").mkdir()
     (desk.project / "__pycache__" / "x.pyc").write_text("x")
-    words = ("submit", "job.yaml", "--exclude", "*.ckpt")
+    words = ("submit", "job.yaml", "--set", "exclude=*.ckpt")
     assert "code: 3 of 3 files uploaded" in desk.job(*words).err
     assert "code: 0 of 3 files uploaded" in desk.job(*words).err
     (desk.project / "train.py").write_text("print('other')")
@@ -230,12 +230,12 @@ def test_a_secret_is_in_the_request_only_if_it_is_named(desk: Desk) -> None:
     desk.api.rehearse = False
     job = desk.job("submit", "job.yaml").out.strip()
     assert "PLANTED" not in str(desk.api.jobs[job].body)
-    job = desk.job("submit", "job.yaml", "--secret", "OBS_SECRET_ACCESS_KEY").out.strip()
+    job = desk.job("submit", "job.yaml", "--set", "secrets=OBS_SECRET_ACCESS_KEY").out.strip()
     assert desk.api.jobs[job].body["algorithm"]["environments"] == {"OBS_SECRET_ACCESS_KEY": "SKPLANTED"}
 
 
 def test_the_page_of_a_job_is_made_from_its_log_path(desk: Desk) -> None:
-    done = desk.job("submit", "job.yaml", "--watch", *FAST, "--", "train.py", "print:hello", "exit:9:all")
+    done = desk.job("submit", "job.yaml", "--watch", "--", "train.py", "print:hello", "exit:9:all")
     assert done.code == 9
     report = desk.job("report", "first")
     assert report.code == 0, report
@@ -248,7 +248,7 @@ def test_the_page_of_a_job_is_made_from_its_log_path(desk: Desk) -> None:
         assert words in text
     (desk.project / "job.yaml").write_text((desk.project / "job.yaml").read_text().replace("log-url:", "# "))
     desk.api.rehearse = False
-    desk.job("submit", "job.yaml", "--name", "second")
+    desk.job("submit", "job.yaml", "--set", "name=second")
     missing = desk.job("report", "second")
     assert missing.code == 66
     assert "the job has no log path in OBS" in missing.err
@@ -259,7 +259,7 @@ def test_what_is_missing_is_said_at_once(desk: Desk) -> None:
     done = desk.job("list", more=nothing)
     assert done.code == 78
     assert re.search(r"keys: set HUAWEICLOUD_SDK_AK and HUAWEICLOUD_SDK_SK, or OBS_", done.err)
-    assert "region: set HUAWEICLOUD_SDK_REGION or --region" in done.err
+    assert "region: set HUAWEICLOUD_SDK_REGION" in done.err
 
 
 def test_keys_of_the_sdks_file_and_the_project_by_the_region(desk: Desk) -> None:
@@ -268,7 +268,8 @@ def test_keys_of_the_sdks_file_and_the_project_by_the_region(desk: Desk) -> None
     file.write_text("[basic]\nak = AKPLANTED\nsk = SKPLANTED\n")
     more = dict.fromkeys(("OBS_ACCESS_KEY_ID", "OBS_SECRET_ACCESS_KEY", "HUAWEICLOUD_SDK_PROJECT_ID"), "")
     done = desk.job(
-        "list", "--region", "cn-test-1", more={**more, "HUAWEICLOUD_SDK_IAM_ENDPOINT": desk.api.url}
+        "list",
+        more={**more, "HUAWEICLOUD_SDK_REGION": "cn-test-1", "HUAWEICLOUD_SDK_IAM_ENDPOINT": desk.api.url},
     )
     assert done.code == 0, done
     assert any("/v3/projects?name=cn-test-1" in request for request in desk.api.requests)
@@ -290,7 +291,7 @@ def test_temporary_keys_of_a_file_are_read_again(desk: Desk, tmp_path: Path) -> 
     assert "the keys are from OBS_CREDENTIALS_FILE" in refused.err
     file.write_text('{"access": "AKPLANTED", "secret": "SKPLANTED", "securitytoken": "TOKENPLANTED"}')
     job.phase = "Completed"
-    assert desk.job("watch", job.id, *FAST, more=more).code == 0
+    assert desk.job("watch", job.id, more=more).code == 0
     file.write_text("{}")
     missing = desk.job("list", more=more)
     assert missing.code == 78
@@ -309,7 +310,7 @@ def test_the_way_of_the_readme(desk: Desk) -> None:
     for line in lines:
         words = shlex.split(line)[1:]
         if words[0] == "job":
-            done = desk.job(*words[1:], *(FAST if "--watch" in words else ()))
+            done = desk.job(*words[1:])
             assert done.code == 0, done
         else:
             main = [sys.executable, "-m", "ma_boot", *words]
@@ -319,7 +320,7 @@ def test_the_way_of_the_readme(desk: Desk) -> None:
 
 def test_on_a_terminal_the_state_is_below_the_output_and_takes_no_line_away(desk: Desk) -> None:
     job = desk.job("submit", "job.yaml", "--", "train.py", "print:hello").out.strip()
-    argv = [sys.executable, "-m", "ma_boot", "job", "watch", job, *FAST]
+    argv = [sys.executable, "-m", "ma_boot", "job", "watch", job]
     shown = in_terminal(argv, desk.project, {**desk.environ, "TERM": "xterm"}, rows=24, columns=150)
     assert shown.code == 0
     assert b"first  Running" in shown.written or b"first  Completed" in shown.written

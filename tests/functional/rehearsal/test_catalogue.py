@@ -37,7 +37,7 @@ STOPPED = Outcome(143, "SIGTERM")
 NO_TABLE = Outcome(ExitCode.RANK_TABLE_TIMEOUT, "the rank table was not completed", None)
 REFUSED = Outcome(ExitCode.STORE_UNAVAILABLE, "obs://")  # outputs are looked at first
 LOST = Outcome(ExitCode.OUTPUT_LOST, "not every output was uploaded", False)
-STALL = ("--stall-timeout", "1")
+STALL = ("MABOOT_STALL_TIMEOUT=1",)
 STOP_HANG = ("--hang-timeout", "1.5", "--hang-action", "stop", "--stop-timeout", "1")
 CASES: Tuple[Tuple[str, Outcome, Tuple[str, ...]], ...] = (
     ("kill rank=1", Outcome(137, "rank 1 was killed by SIGKILL"), ()),
@@ -87,7 +87,7 @@ CASES: Tuple[Tuple[str, Outcome, Tuple[str, ...]], ...] = (
     ("obs-403", REFUSED, ()),
     ("obs-404 key=data/", Outcome(ExitCode.INPUT_MISSING, "inputs"), ()),
     ("obs-503 times=2", SUCCESS, ()),
-    ("obs-503", REFUSED, (*STALL, "--download-timeout", "3")),
+    ("obs-503", REFUSED, (*STALL, "MABOOT_DOWNLOAD_TIMEOUT=3")),
     ("obs-500 times=1", SUCCESS, ()),
     ("obs-expired", REFUSED, ()),
     ("obs-reset key=data/ times=2", SUCCESS, ()),
@@ -130,7 +130,10 @@ def test_a_fault_ends_as_it_should(
         () if "--stop-timeout" in options else ("--stop-timeout", "600")
     )  # one that SIGTERM does not end shows
     mapping = ("--path-mapping", "project/mapping.py")
-    ended = end(start(laptop, *shape, *mapping, *patient, *options, "--fault", fault, *training), 240)
+    variables = dict(option.split("=") for option in options if option.startswith("MABOOT_"))
+    words = [option for option in options if not option.startswith("MABOOT_")]
+    job = start(laptop, *shape, *mapping, *patient, *words, "--fault", fault, *training, more=variables)
+    ended = end(job, 240)
     (verdict,) = json.loads(next(laptop.glob(f"ma_boot-rehearsal/*/{FILE}")).read_text())
     assert (verdict["came"], verdict["wrong"]) == (True, []), ended.output
     assert (ended.code, verdict["code"]) == (outcome.code, outcome.code), ended.output

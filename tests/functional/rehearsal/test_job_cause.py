@@ -212,7 +212,7 @@ def test_a_port_that_is_taken_is_said_and_the_job_runs(laptop: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as any_port, socket.create_server(("127.0.0.1", 0)):
         port = any_port.getsockname()[1]
         with socket.create_server(("127.0.1.1", port)):  # the address of node 0 in a rehearsal
-            ended = rehearse(laptop, *SHAPE, "--channel-port", str(port), code)
+            ended = rehearse(laptop, *SHAPE, code, more={"MABOOT_CHANNEL_PORT": str(port)})
     assert (
         f"[node 0] [ma_boot] this node hears nothing of the others: Address already in use: port {port}"
         in ended.output

@@ -52,8 +52,8 @@ def end(process: subprocess.Popen[bytes], seconds: float = 60) -> Ended:
     return Ended(process.returncode, output.decode())
 
 
-def rehearse(laptop: Path, *arguments: str) -> Ended:
-    return end(start(laptop, *arguments))
+def rehearse(laptop: Path, *arguments: str, more: Optional[Dict[str, str]] = None) -> Ended:
+    return end(start(laptop, *arguments, more=more))
 
 
 def events(laptop: Path, node: int) -> List[Dict[str, Any]]:
@@ -142,7 +142,7 @@ def test_a_rehearsal_beside_its_own_script_copies_no_sandbox(laptop: Path) -> No
 def test_old_rehearsals_are_removed_and_the_page_has_the_command_as_it_was_typed(laptop: Path) -> None:
     (laptop / "ok.py").write_text("print('ok')\n")
     for _ in range(2):
-        ended = rehearse(laptop, "--keep-rehearsals", "1", "ok.py", "--token", "planted")
+        ended = rehearse(laptop, "ok.py", "--token", "planted", more={"MABOOT_KEEP_REHEARSALS": "1"})
         assert ended.code == 0, ended.output
     (left,) = laptop.glob("ma_boot-rehearsal/*")
     assert "1 old rehearsals were removed" in ended.output

@@ -48,9 +48,7 @@ class Pod(Node):
         (self.root / "reset" / "reset.json").write_text(json.dumps(document))
 
     def boots(self) -> Booting:
-        return self.start(
-            "--reset-file", str(self.root / "reset" / "reset.json"), "python", str(self.program)
-        )
+        return self.start("python", str(self.program))
 
     def events_of(self, kind: str) -> List[Dict[str, Any]]:
         (file,) = self.log_dir.glob("*-events.jsonl")
@@ -114,8 +112,6 @@ def test_a_fault_of_another_node_restarts_the_processes_with_the_new_table(pod: 
 def test_a_reset_that_is_never_over_ends_the_node(pod: Pod) -> None:
     pod.program.write_text(RANKS.replace('"saved"', '"saved in time"'))
     run = pod.start(
-        "--reset-file",
-        str(pod.root / "reset" / "reset.json"),
         "--rank-table-timeout",
         "2",
         "python",

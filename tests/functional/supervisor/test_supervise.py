@@ -364,9 +364,8 @@ class TestRestarts:
 
     def test_a_second_attempt_may_succeed(self, node: Node) -> None:
         (node.root / "x.1").write_text("rank 1 does not fail")
-        ended = node.boot(
-            "--max-restarts", "2", "--start-seconds", "0", RANK, "print:attempt", f"once:{node.root}/x:9"
-        )
+        node.variables["MABOOT_START_SECONDS"] = "0"
+        ended = node.boot("--max-restarts", "2", RANK, "print:attempt", f"once:{node.root}/x:9")
         assert ended.code == 0, ended.output
         assert "starting attempt 2 of 3" in ended.output
         log = "modelarts-job-test-proc-rank-0-device-0"
@@ -374,30 +373,31 @@ class TestRestarts:
         assert [event["attempt"] for event in node.events() if event["kind"] == "restart"] == [2]
 
     def test_the_last_failure_counts(self, node: Node) -> None:
-        ended = node.boot("--max-restarts", "1", "--start-seconds", "0", RANK, "exit:9:1", "sleep")
+        node.variables["MABOOT_START_SECONDS"] = "0"
+        ended = node.boot("--max-restarts", "1", RANK, "exit:9:1", "sleep")
         assert ended.code == 9
         assert ended.output.count("stopping rank 0") == 2
 
     @pytest.mark.parametrize(
-        ("options", "words", "why"),
+        ("start_seconds", "words", "why"),
         [
-            ([], ["exit:9:1", "sleep"], "it failed within its first 10 s (--start-seconds)"),
-            (["--start-seconds", "0"], ["exit:2:1", "sleep"], "wrong use of the command"),
-            (["--start-seconds", "0"], ["exit:127:1", "sleep"], "a command that does not exist"),
+            ("", ["exit:9:1", "sleep"], "it failed within its first 10 s (MABOOT_START_SECONDS)"),
+            ("0", ["exit:2:1", "sleep"], "wrong use of the command"),
+            ("0", ["exit:127:1", "sleep"], "a command that does not exist"),
         ],
     )
     def test_what_a_restart_cannot_fix(
-        self, node: Node, options: List[str], words: List[str], why: str
+        self, node: Node, start_seconds: str, words: List[str], why: str
     ) -> None:
-        ended = node.boot("--max-restarts", "2", *options, RANK, *words)
+        node.variables["MABOOT_START_SECONDS"] = start_seconds
+        ended = node.boot("--max-restarts", "2", RANK, *words)
         assert ended.code != 0
         assert why in ended.output
         assert "starting attempt" not in ended.output
 
     def test_no_restart_after_a_stop(self, node: Node) -> None:
-        running = node.start(
-            "--max-restarts", "2", "--start-seconds", "0", RANK, f"ready:{node.root}/p", "sleep"
-        )
+        node.variables["MABOOT_START_SECONDS"] = "0"
+        running = node.start("--max-restarts", "2", RANK, f"ready:{node.root}/p", "sleep")
         pids(node.root, "p.*", 2)
         running.signal()
         ended = running.end()

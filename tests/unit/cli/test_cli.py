@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from ma_boot.cli.app import main
-from ma_boot.cli.options import from_environment
+from ma_boot.cli.options import RunVariable, from_environment
 from ma_boot.cli.run import run
 from ma_boot.environment import command_parts
 from ma_boot.launch import LaunchOptions
@@ -17,7 +17,15 @@ from ma_boot.launch.worker_specs import _OF_RANK
 from ma_boot.node.environment_phase import EnvironmentOptions
 from ma_boot.node.job_phase import JobOptions
 from ma_boot.node.rank_table_phase import RankOptions
-from ma_boot.node.request import BootRequest, as_options, boot_command, requested, shown
+from ma_boot.node.request import (
+    BY_VARIABLE,
+    BootRequest,
+    as_options,
+    as_variables,
+    boot_command,
+    requested,
+    shown,
+)
 from ma_boot.node.run_phase import RunOptions
 from ma_boot.platforms import PLATFORMS
 from ma_boot.rank_table import PRODUCTS
@@ -45,12 +53,13 @@ def parsed(arguments: List[str], environ: Dict[str, str]) -> Dict[str, object]:
         (["--nodes", "2", "train.py"], "--nodes: only for rehearsals"),
         (["--runner", "docker", "train.py"], "--runner: only for rehearsals"),
         (["--local", "--runner", "docker", "train.py"], "name the job's image with --image"),
-        (["--local", "--keep", "--image", "i", "train.py"], "--image, --keep: only for containers"),
+        (["--local", "--image", "i", "train.py"], "--image: only for containers"),
+        (["--memory", "5g", "x"], "--memory: no option; set the environment variable MABOOT_MEMORY"),
+        (["sync", "plan", "--stall-timeout=5", "x"], "set the environment variable MABOOT_STALL_TIMEOUT"),
         (
             ["--local", "--runner", "docker", "--image", "i", "--plan", "x"],
             "--plan: only with --runner process.",
         ),
-        (["--local", "--runner", "docker", "--memory", "5q", "x"], "found '5q', expected a number of bytes"),
     ],
 )
 def test_a_wrong_command_line_is_one_message_and_64(
@@ -64,14 +73,15 @@ def test_a_wrong_command_line_is_one_message_and_64(
 
 
 def test_all_that_does_not_go_together_is_said_at_once(capfd: pytest.CaptureFixture[str]) -> None:
-    wrong = ["--nodes", "2", "--json", "--keep", "--fault", "hang rank=0", "--non-sink", "--copy-code", "*"]
-    assert main(wrong, {}) == 64
+    wrong = ["--nodes", "2", "--json", "--fault", "hang rank=0"]
+    variables = {"MABOOT_KEEP": "1", "MABOOT_NON_SINK": "1", "MABOOT_COPY_CODE": "*"}
+    assert main(wrong, variables) == 64
     assert capfd.readouterr().err.splitlines()[:-1] == [
         "ma_boot: Missing argument 'COMMAND [ARGS]...'.",
         "--json: only for plans; add --plan.",
-        "--nodes, --fault, --keep: only for rehearsals; add --local.",
-        "--non-sink: MindSpore's non-sink mode needs --rendezvous mpi",
-        "--copy-code: only with --workdir per-rank",
+        "--nodes, --fault, MABOOT_KEEP: only for rehearsals; add --local.",
+        "MABOOT_NON_SINK: non-sink mode needs --rendezvous mpi",
+        "MABOOT_COPY_CODE: only with --workdir per-rank",
     ]
 
 
@@ -95,8 +105,10 @@ def test_a_wrong_variable_is_a_wrong_command_line(capfd: pytest.CaptureFixture[s
 
 
 def test_sizes_are_as_the_engines_write_them() -> None:
-    found = [parsed(["--memory", size, "x"], {})["memory"] for size in ("7", "8k", "512M", "64g")]
-    assert found == [7, 8 << 10, 512 << 20, 64 << 30]
+    sizes = [parsed(["x"], {"MABOOT_MEMORY": size})["memory"] for size in ("7", "8k", "512M", "64g")]
+    assert sizes == [7, 8 << 10, 512 << 20, 64 << 30]
+    with pytest.raises(click.BadParameter, match="found '5q', expected a number of bytes"):
+        parsed(["x"], {"MABOOT_MEMORY": "5q"})
     assert parsed(["x"], {"MABOOT_SHM_SIZE": "1g"})["shm_size"] == 1 << 30
     assert (parsed(["x"], {})["memory"], parsed(["x"], {})["shm_size"]) == (None, 2 << 30)
 
@@ -143,6 +155,7 @@ def test_everything_after_the_command_is_its_own(arguments: List[str], command: 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1)
 # Of a launcher, such as torchrun, `requested` makes a request with `per_node`.
 COMMAND = st.lists(TEXT, min_size=1).map(tuple).filter(lambda words: command_parts(words).launcher is None)
+GLOB = st.text(st.characters(codec="utf-8", exclude_characters="\0:"), min_size=1)
 SECONDS = st.floats(0, 1e6)
 SECONDS_ABOVE_0 = st.floats(0.001, 1e6)
 
@@ -187,7 +200,7 @@ SECONDS_ABOVE_0 = st.floats(0.001, 1e6)
             per_node=st.booleans(),
             per_device=st.booleans(),
             workdir=st.sampled_from(["shared", "per-rank"]),
-            copy_code=st.lists(TEXT).map(tuple),
+            copy_code=st.lists(GLOB).map(tuple),
             device_id=st.sampled_from(["logical", "physical"]),
             non_sink=st.booleans(),
             bind_cores=st.sampled_from(["none", "equal", "numa"]),
@@ -204,12 +217,13 @@ SECONDS_ABOVE_0 = st.floats(0.001, 1e6)
             metric=st.lists(st.sampled_from(["loss=a: ([0-9.]+)", "lr=\\S+", "_x=[:=]"])).map(tuple),
             metrics_port=st.none() | st.sampled_from(["0", "127.0.0.1:9400", "[::1]:65535"]),
             channel_port=st.integers(1, 65535),
+            reset_file=st.none() | TEXT,
         ),
         script=st.none(),
     )
 )
 def test_a_request_survives_the_way_through_a_command_line(request: BootRequest) -> None:
-    values = parsed(list(as_options(request)), {})
+    values = parsed(list(as_options(request)), as_variables(request))
     assert requested(request.command, values) == request
 
 
@@ -219,6 +233,8 @@ def test_every_option_of_a_request_is_an_option_of_the_command() -> None:
     names = [name for group in request for name in getattr(group, "_fields", ())]
     assert set(names) <= options
     assert len(names) == len(set(names))
+    by_variable = {option.name for option in run.params if isinstance(option, RunVariable)}
+    assert by_variable & {*names} == BY_VARIABLE
 
 
 def test_the_boot_command_has_what_differs_from_the_defaults_and_no_secret() -> None:
@@ -227,4 +243,7 @@ def test_the_boot_command_has_what_differs_from_the_defaults_and_no_secret() -> 
     )
     remember_secrets({"MY_SECRET": "planted-0815"}, afresh=True)
     assert boot_command(request) == "ma_boot --stop-timeout 5.0 train.py --lr 0.1 --token '******'"
+    ranks = request.ranks._replace(host_nic_ip="planted-0815", product="a3")
+    of_variables = "MABOOT_HOST_NIC_IP='******' MABOOT_PRODUCT=a3 ma_boot --stop-timeout 5.0"
+    assert boot_command(request._replace(ranks=ranks)).startswith(of_variables)
     assert shown(["--local", "train.py", "planted-0815"]) == "ma_boot --local train.py '******'"

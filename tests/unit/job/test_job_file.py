@@ -18,7 +18,7 @@ from ma_boot.job import (
     request_body,
     shown_body,
 )
-from ma_boot.job.job_file import JobChannel
+from ma_boot.job.readers import JobChannel
 from path_mapping.mapping import ObsUrl
 
 WHOLE = """\

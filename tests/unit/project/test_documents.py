@@ -6,7 +6,7 @@ import ast
 import re
 from functools import cache
 from pathlib import Path
-from typing import Dict, Iterator, List, Set, Tuple
+from typing import Iterator, List, Set, Tuple
 
 import click
 import pytest
@@ -14,6 +14,7 @@ import pytest
 from ma_boot.cli.app import commands
 from ma_boot.errors import ExitCode
 from ma_boot.reporting.hints import OUTPUT_HINTS, STORE_HINTS
+from tests import options_page
 from tests.command_lines import all_commands, in_blocks, wrong_command_lines
 from tests.unit.project.imports import SOURCES, tree
 
@@ -62,17 +63,8 @@ ALL = dict(all_commands(commands))
 
 
 class TestOptions:
-    def test_every_option_is_in_the_table_of_its_command(self) -> None:
-        parts = (ROOT / "docs" / "options.md").read_text().split("\n## ")
-        missing: Dict[str, Set[str]] = {}
-        for name, command in ALL.items():
-            first, _, second = name.partition(" ")
-            text = next(part for part in parts if f"`ma_boot {first}`" in part.splitlines()[0])
-            if second:  # in a row that names the sub-command, or all of them
-                lines = [line for line in text.splitlines() if f"`{second}`" in line or "| all |" in line]
-                text = "\n".join(lines)
-            missing[name] = long_options(command) - options_in(text)
-        assert {name: options for name, options in missing.items() if options} == {}
+    def test_the_page_of_options_is_what_the_commands_say(self) -> None:
+        assert options_page.PAGE.read_text() == options_page.page(), "python -m tests.options_page writes it"
 
     def test_the_options_of_the_readmes_exist(self) -> None:
         for readme in READMES:
@@ -84,19 +76,6 @@ class TestOptions:
         english, chinese = (path.read_text() for path in READMES)
         assert options_in(english) == options_in(chinese)
         assert in_tables(english) == in_tables(chinese)
-
-    def test_defaults_are_those_of_the_code(self) -> None:
-        real = {
-            param.opts[-1]: f"{param.default:g}" if isinstance(param.default, float) else str(param.default)
-            for param in ALL["run"].params
-            if isinstance(param.default, (int, float, str)) and not isinstance(param.default, bool)
-        }
-        of_run = (ROOT / "docs" / "options.md").read_text().split("## `ma_boot rank-table`")[0]
-        cells = re.findall(r"^\| `(--[a-z-]+)[^|]*\|([^|]+)\|[^|]+\|$", of_run, re.MULTILINE)
-        told = {option: default.strip(" `").split(",")[0] for option, default in cells}
-        checked = {option: default for option, default in told.items() if default and option in real}
-        assert len(checked) >= 5
-        assert {option: real[option] for option in checked} == checked
 
 
 def test_the_tables_of_exit_codes_have_those_of_the_code() -> None:

@@ -7,8 +7,7 @@ from typing import List, Sequence
 
 import pytest
 
-from ma_boot.job.job_file import JobProblem
-from ma_boot.job.keys import KEYS
+from ma_boot.job.readers import JobProblem, read_url
 from path_mapping.errors import MappingInvalid
 from path_mapping.mapping.document import ScalarValue
 from path_mapping.mapping.mapping_file import parse_mapping
@@ -69,7 +68,7 @@ def test_what_nobody_sees_in_a_typed_url_is_named(text: str, name: str) -> None:
     (problem,) = problems_of(f"PATH_MAPPING_CONFIG = {{'input': {{'a': {text!r}}}}}")
     assert f"line 1: input: found {text!r}, expected a path without {name}" in problem
     problems: List[JobProblem] = []
-    assert KEYS["code-url"]("code-url", ScalarValue(3, repr(text), text), problems) is None
+    assert read_url("code-url", ScalarValue(3, repr(text), text), problems) is None
     assert name in str(problems[0])
 
 

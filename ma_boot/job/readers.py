@@ -1,12 +1,12 @@
-"""The keys of a job file, and how the value of each is read. Pure."""
+"""How the values of a job file are read: a function for each kind, which reports every mistake. Pure."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from ma_boot.job.job_file import JobChannel, JobProblem
 from path_mapping.mapping import DictValue, ListValue, ObsUrl, ScalarValue, Value, pattern_problem
 
 _CHANNEL = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(@env)?")
@@ -14,6 +14,33 @@ _TIME = re.compile(r"(\d{1,4})\s?([hd])")
 _SHOWN = 60  # characters that a value keeps of how it is written
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")  # RFC 8259
 _SHELL = {"|", "||", "&", "&&", ";", ";;", "<", ">", ">>", "(", ")"}
+
+
+class JobProblem(NamedTuple):
+    """A mistake in a job: the line of the file, None if it is not from a file, the key, and what is wrong."""
+
+    line: Optional[int]
+    key: str
+    text: str
+
+    def __str__(self) -> str:
+        where = f"line {self.line}: " if self.line else ""
+        return f"{where}{self.key}: {self.text}" if self.key else f"{where}{self.text}"
+
+
+@dataclass(frozen=True)
+class JobChannel:
+    """An input or output of the job form: its name, its place in OBS, and whether the training finds its
+    local path in the environment variable `name` instead of an argument `--name=PATH`."""
+
+    name: str
+    url: ObsUrl
+    by_variable: bool = False
+
+    def __str__(self) -> str:
+        """As in the options `--input` and `--output`."""
+        return f"{self.name}{'@env' if self.by_variable else ''}={self.url}"
+
 
 Reader = Callable[[str, Value, List[JobProblem]], Any]
 
@@ -39,7 +66,7 @@ def _is_unicode(text: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def _text(key: str, value: Value, problems: List[JobProblem]) -> str:
+def read_text(key: str, value: Value, problems: List[JobProblem]) -> str:
     try:
         return text_of(value)
     except ValueError as error:
@@ -47,7 +74,7 @@ def _text(key: str, value: Value, problems: List[JobProblem]) -> str:
         return ""
 
 
-def _count(least: int, most: int) -> Reader:
+def read_count(least: int, most: int) -> Reader:
     def read(key: str, value: Value, problems: List[JobProblem]) -> int:
         number = value.value if isinstance(value, ScalarValue) else None
         if isinstance(number, int) and not isinstance(number, bool) and least <= number <= most:
@@ -58,7 +85,7 @@ def _count(least: int, most: int) -> Reader:
     return read
 
 
-def _hours(key: str, value: Value, problems: List[JobProblem]) -> int:
+def read_hours(key: str, value: Value, problems: List[JobProblem]) -> int:
     found = _TIME.fullmatch(str(value.value)) if isinstance(value, ScalarValue) else None
     if found and int(found[1]) > 0:
         return int(found[1]) * (24 if found[2] == "d" else 1)
@@ -66,11 +93,11 @@ def _hours(key: str, value: Value, problems: List[JobProblem]) -> int:
     return 0
 
 
-def _words(key: str, value: Value, problems: List[JobProblem]) -> Tuple[str, ...]:
+def read_words(key: str, value: Value, problems: List[JobProblem]) -> Tuple[str, ...]:
     """A command: a list of words, or a text that is split as a shell does, but never executed by one."""
     if isinstance(value, ListValue):
-        return tuple(_text(key, item, problems) for item in value.items)
-    text = _text(key, value, problems)
+        return tuple(read_text(key, item, problems) for item in value.items)
+    text = read_text(key, value, problems)
     try:
         lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
         lexer.commenters, lexer.whitespace_split = "", True
@@ -84,13 +111,13 @@ def _words(key: str, value: Value, problems: List[JobProblem]) -> Tuple[str, ...
     return words
 
 
-def _texts(key: str, value: Value, problems: List[JobProblem]) -> Tuple[str, ...]:
+def read_texts(key: str, value: Value, problems: List[JobProblem]) -> Tuple[str, ...]:
     items = value.items if isinstance(value, ListValue) else (value,)
-    return tuple(_text(key, item, problems) for item in items)
+    return tuple(read_text(key, item, problems) for item in items)
 
 
-def _patterns(key: str, value: Value, problems: List[JobProblem]) -> Tuple[str, ...]:
-    found = _texts(key, value, problems)
+def read_patterns(key: str, value: Value, problems: List[JobProblem]) -> Tuple[str, ...]:
+    found = read_texts(key, value, problems)
     for pattern in found:
         wrong = pattern_problem(pattern)
         if wrong is not None:
@@ -98,7 +125,7 @@ def _patterns(key: str, value: Value, problems: List[JobProblem]) -> Tuple[str, 
     return found
 
 
-def _url(key: str, value: Value, problems: List[JobProblem]) -> Any:
+def read_url(key: str, value: Value, problems: List[JobProblem]) -> Any:
     try:
         return ObsUrl.typed(text_of(value))
     except ValueError as error:
@@ -127,15 +154,17 @@ def pairs_of(key: str, value: Value, problems: List[JobProblem]) -> Iterator[Tup
         yield text, item
 
 
-def _texts_by_name(key: str, value: Value, problems: List[JobProblem]) -> Dict[str, str]:
-    return {name: _text(f"{key}: {name}", item, problems) for name, item in pairs_of(key, value, problems)}
+def read_texts_by_name(key: str, value: Value, problems: List[JobProblem]) -> Dict[str, str]:
+    return {
+        name: read_text(f"{key}: {name}", item, problems) for name, item in pairs_of(key, value, problems)
+    }
 
 
-def _channels(key: str, value: Value, problems: List[JobProblem]) -> Tuple[JobChannel, ...]:
+def read_channels(key: str, value: Value, problems: List[JobProblem]) -> Tuple[JobChannel, ...]:
     found: List[JobChannel] = []
     for name, item in pairs_of(key, value, problems):
         where, match = f"{key}: {name}", _CHANNEL.fullmatch(name)
-        url = _url(where, item, problems)
+        url = read_url(where, item, problems)
         if match is None:
             problems.append(
                 JobProblem(item.line, where, "expected NAME or NAME@env: letters, digits and _ only")
@@ -145,14 +174,14 @@ def _channels(key: str, value: Value, problems: List[JobProblem]) -> Tuple[JobCh
     return tuple(found)
 
 
-def _options(key: str, value: Value, problems: List[JobProblem]) -> Tuple[str, ...]:
+def read_options(key: str, value: Value, problems: List[JobProblem]) -> Tuple[str, ...]:
     """Options of ma_boot by their long names; true is a flag, a list repeats the option."""
     words: List[str] = []
     for name, item in pairs_of(key, value, problems):
         if isinstance(item, ScalarValue) and isinstance(item.value, bool):
             words += [f"--{name}"] if item.value else []
             continue
-        for text in _texts(f"{key}: {name}", item, problems):
+        for text in read_texts(f"{key}: {name}", item, problems):
             words += [f"--{name}={text}"]
     return tuple(words)
 
@@ -180,50 +209,9 @@ def _is_of_json(value: ScalarValue) -> bool:
     return bool(_NUMBER.fullmatch(value.shown)) and abs(value.value) < 1 << 63
 
 
-def _json_object(key: str, value: Value, problems: List[JobProblem]) -> Any:
+def read_json_object(key: str, value: Value, problems: List[JobProblem]) -> Any:
     found = _json(key, value, problems)
     if isinstance(found, dict) or found is None:
         return found or {}
     _wrong(key, value, "fields of the request such as spec:", problems)
     return {}
-
-
-KEYS: Dict[str, Reader] = {
-    "name": _text,
-    "description": _text,
-    "image": _text,
-    "command": _words,
-    "options": _options,
-    "nodes": _count(1, 1024),
-    "devices-per-node": _count(1, 16),
-    "pool": _text,
-    "flavor": _text,
-    "code-dir": _text,
-    "code-url": _url,
-    "exclude": _patterns,
-    "inputs": _channels,
-    "outputs": _channels,
-    "parameters": _texts_by_name,
-    "environment": _texts_by_name,
-    "secrets": _texts,
-    "log-url": _url,
-    "retries": _count(0, 128),
-    "time-limit": _hours,
-    "workspace": _text,
-    "request": _json_object,
-}
-
-
-def read_text(key: str, option: str, text: str, problems: List[JobProblem]) -> Any:
-    """The value of a key as an option gives it: a text, and `NAME=VALUE` for keys that are dicts."""
-    value: Value = ScalarValue(None, repr(text), int(text) if text.isdecimal() else text)
-    if KEYS[key] in (_channels, _texts_by_name):
-        name, given, rest = text.partition("=")
-        if not given:
-            problems.append(JobProblem(None, option, f"found {text!r}, expected NAME=VALUE"))
-            return KEYS[key](option, DictValue(None, "nothing", ()), problems)
-        pair = (ScalarValue(None, repr(name), name), ScalarValue(None, repr(rest), rest))
-        value = DictValue(None, repr(text), (pair,))
-    elif KEYS[key] in (_text, _texts, _patterns):
-        value = ScalarValue(None, repr(text), text)
-    return KEYS[key](option, value, problems)
