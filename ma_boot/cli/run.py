@@ -14,6 +14,7 @@ from ma_boot.cli.options import (
     LOCAL,
     TOPICS,
     RunOption,
+    RunVariable,
     did_you_mean,
     files,
     from_environment,
@@ -54,15 +55,17 @@ class _Run(CommandWithTopics):
         file = None if ctx.resilient_parsing else self._job_file(ctx, args)
         if not file:
             return super().parse_args(ctx, args)
-        from ma_boot.job import load_job  # most starts have no job file
+        from ma_boot.job import KEYS, load_job  # most starts have no job file
 
         job = load_job(file, self.problems_of_options)
-        own = {
+        of_rehearsal = {
             option.name
             for option in self.params
-            if isinstance(option, RunOption) and LOCAL in option.requires
+            if isinstance(option, RunVariable)
+            and LOCAL in option.requires
+            and option.opts[-1][2:] not in KEYS
         }
-        of_shell = {name: value for name, value in (ctx.default_map or {}).items() if name in own}
+        of_shell = {name: value for name, value in (ctx.default_map or {}).items() if name in of_rehearsal}
         ctx.default_map = {**of_shell, "job": file, **self.defaults_of(job)}
         ctx.obj = {**(ctx.obj or {}), **job.environment}
         remember_secrets(ctx.obj)

@@ -24,8 +24,8 @@ def check_free(ports: Sequence[int]) -> None:
                 in_use = error.errno == errno.EADDRINUSE
                 why = "in use by another process" if in_use else f"not allowed ({error.strerror})"
                 raise ConfigError(
-                    f"rendezvous port {port}: {why}; choose another one with MABOOT_RENDEZVOUS_PORT, the same on "
-                    "all nodes"
+                    f"rendezvous port {port}: {why}; choose another one with MABOOT_RENDEZVOUS_PORT, the "
+                    "same on all nodes"
                 ) from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Dict, List
 
 import click
@@ -137,6 +138,20 @@ def test_options_offer_what_the_rooms_know() -> None:
     assert set(types["rendezvous"].choices) == {*_OF_RANK, "mpi"}
     assert isinstance(types["product"], click.Choice)
     assert tuple(types["product"].choices) == PRODUCTS
+
+
+def test_with_a_job_file_only_variables_of_the_rehearsal_itself_come_from_the_shell(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("command: train.py\nenvironment: {MABOOT_STOP_TIMEOUT: 7}\n")
+    shell = {
+        "MABOOT_KEEP_REHEARSALS": "3",
+        "MABOOT_EXCLUDE": "x",
+        "MABOOT_TEE": "first",
+        "MABOOT_STOP_TIMEOUT": "9",
+    }
+    values = parsed(["--local", "--job", str(file)], shell)
+    assert (values["keep_rehearsals"], values["exclude"], values["tee"]) == (3, (), "all")
+    assert values["stop_timeout"] == 7.0
 
 
 @pytest.mark.parametrize(
