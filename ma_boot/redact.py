@@ -103,13 +103,13 @@ def _kind(name: str) -> str:
 
 def _kind_of_word(word: str, before: str) -> str:
     """What kind of a secret a word of a name stands for, after the word `before` it; empty for none."""
-    one = word[:-1] if word.endswith("s") else word
-    if word in ("pass", "passw", "pwd") or one.endswith(_PASSWORDS):
+    singular = word[:-1] if word.endswith("s") else word
+    if word in ("pass", "passw", "pwd") or singular.endswith(_PASSWORDS):
         return _PASSWORD
-    if one in ("ak", "sk") or one.endswith(_KEYS) or (one == "key" and before in _KEYS_OF):
+    if singular in ("ak", "sk") or singular.endswith(_KEYS) or (singular == "key" and before in _KEYS_OF):
         return _KEY
-    of_a_text = one == "token" and before in _TOKENS_OF_TEXTS
-    return _OTHER if one in _SINGLE or (one.endswith(_SECRETS) and not of_a_text) else ""
+    of_a_text = singular == "token" and before in _TOKENS_OF_TEXTS
+    return _OTHER if singular in _SINGLE or (singular.endswith(_SECRETS) and not of_a_text) else ""
 
 
 def without_secret_variables(environ: Mapping[str, str]) -> Dict[str, str]:
@@ -119,14 +119,14 @@ def without_secret_variables(environ: Mapping[str, str]) -> Dict[str, str]:
 
 def secret_values(environ: Mapping[str, str]) -> List[str]:
     """The values of the secret variables, the longest first; also each of their lines, and as in a URL."""
-    found: Set[str] = set()
+    values: Set[str] = set()
     for name, value in environ.items():
         if is_secret(name, value):
-            found.update((value, *map(str.strip, value.splitlines())))
-    for value in tuple(found):
+            values.update((value, *map(str.strip, value.splitlines())))
+    for value in tuple(values):
         if not re.fullmatch(r"[\w.~-]*", value):
-            found.add(quote(value, safe=""))
-    return sorted((value for value in found if len(value) >= _SHORTEST_SECRET), key=len, reverse=True)
+            values.add(quote(value, safe=""))
+    return sorted((value for value in values if len(value) >= _SHORTEST_SECRET), key=len, reverse=True)
 
 
 def masked(value: Any, name: str = "") -> Any:
@@ -142,7 +142,7 @@ def masked(value: Any, name: str = "") -> Any:
     if isinstance(value, Mapping):
         variable = value.get("name")
         names = {"value": variable} if isinstance(variable, str) else {}
-        return {one: masked(part, str(names.get(one, one))) for one, part in value.items()}
+        return {key: masked(part, str(names.get(key, key))) for key, part in value.items()}
     if isinstance(value, (list, tuple)):
         if all(isinstance(part, str) for part in value) and not _kind(name):
             return without_secret_words(value)
@@ -194,31 +194,31 @@ def _without_named(text: str) -> str:
     for pair in re.finditer(_NAMED, text):
         if pair.start() < done:
             continue
-        found = _value_of(pair)
-        if found is not None:
-            begin, done, before = *found, done
-            pieces += (text[before:begin], MASK)
+        span = _value_of(pair)
+        if span is not None:
+            start, done, before = *span, done
+            pieces += (text[before:start], MASK)
     return "".join((*pieces, text[done:]))
 
 
 def _value_of(pair: Match[str]) -> Optional[Tuple[int, int]]:
     """Where the secret behind a name begins and ends; None if there is none."""
     option, mark, name, other_mark = pair.groups()
-    name, mark, text, begin = option or name, mark or other_mark, pair.string, pair.end()
+    name, mark, text, start = option or name, mark or other_mark, pair.string, pair.end()
     kind = _kind(name)
     if not kind:
         return None
-    quoted = re.compile(_QUOTED).match(text, begin)
+    quoted = re.compile(_QUOTED).match(text, start)
     if quoted is not None:
         return quoted.span(2) if is_secret(name, quoted[2]) else None
     is_header = name.lower().endswith("authorization")
-    bare = re.compile(_REST_OF_LINE if is_header else _BARE).match(text, begin)
+    bare = re.compile(_REST_OF_LINE if is_header else _BARE).match(text, start)
     if bare is None:
         return None
     value = bare[0].rstrip(".,:)]}\\")
     if not mark and value.startswith("-"):  # another option
         return None
     prose = mark == ":" and kind != _KEY and not is_header and value.isalpha()
-    if prose and re.compile(r"[.,:)]?[ \t]+[^\s#]").match(text, begin + len(value)):
+    if prose and re.compile(r"[.,:)]?[ \t]+[^\s#]").match(text, start + len(value)):
         return None  # `token: expected 16 characters`
-    return (begin, begin + len(value)) if value and is_secret(name, value.partition(",")[0]) else None
+    return (start, start + len(value)) if value and is_secret(name, value.partition(",")[0]) else None

@@ -310,11 +310,11 @@ def painted(data: bytes) -> bytes:
 
 
 def _painted_line(line: bytes) -> bytes:
-    found = _PREFIX.match(line)
-    if found is None:
+    prefix = _PREFIX.match(line)
+    if prefix is None:
         return line
-    words = line[found.end() :]
-    return _TAG.sub(_painted_tag, found.group()) + _painted_words(words)
+    words = line[prefix.end() :]
+    return _TAG.sub(_painted_tag, prefix.group()) + _painted_words(words)
 
 
 def _painted_tag(tag: re.Match[bytes]) -> bytes:

@@ -103,10 +103,10 @@ def last_words(output: str) -> List[str]:
     end = _end_of_traceback(lines, starts[-1])
     while len(starts) > 1 and any(re.search(_CHAINED, line) for line in lines[starts[-2] : starts[-1]]):
         starts.pop()
-    found = lines[starts[-1] : end]
-    if len(found) <= MOST_TRACEBACK_LINES:
-        return found
-    return [*found[:2], "  ...", *found[3 - MOST_TRACEBACK_LINES :]]
+    traceback = lines[starts[-1] : end]
+    if len(traceback) <= MOST_TRACEBACK_LINES:
+        return traceback
+    return [*traceback[:2], "  ...", *traceback[3 - MOST_TRACEBACK_LINES :]]
 
 
 def last_exception(output: str) -> Optional[str]:
@@ -124,25 +124,25 @@ def own_words(output: str) -> Optional[str]:
     exception = last_exception(output)
     if exception is not None:
         return exception
-    said = (line.strip() for line in reversed(_lines(output)[-TAIL_LINES:]))
-    return next((line for line in said if re.search(_TELLS_OF_AN_ERROR, line)), None)
+    lines = (line.strip() for line in reversed(_lines(output)[-TAIL_LINES:]))
+    return next((line for line in lines if re.search(_TELLS_OF_AN_ERROR, line)), None)
 
 
 def missing_files(output: str) -> List[str]:
     """The paths that a program or its shell did not find, as it prints them, the last one first."""
-    found = [
+    files = [
         match.group("file")
         for line in reversed(_lines(output))
         for match in (re.search(pattern, line) for pattern in _MISSING_FILES)
         if match
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(files))
 
 
 def failed_mpi_rank(output: str) -> Optional[int]:
     """The rank that mpirun reports as the first to fail; None for any other output."""
-    found = next(filter(None, (re.search(pattern, output) for pattern in _MPIRUN_FAILURES)), None)
-    return int(found.group(1)) if found else None
+    match = next(filter(None, (re.search(pattern, output) for pattern in _MPIRUN_FAILURES)), None)
+    return int(match.group(1)) if match else None
 
 
 def one_of_mpiruns_ranks_failed(output: str) -> bool:

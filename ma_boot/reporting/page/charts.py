@@ -112,12 +112,12 @@ def _metrics(series: Mapping[Key, object]) -> Iterator[Tuple[Key, _Metric]]:
 def _series(timeline: Timeline) -> Dict[Key, Dict[str, Points]]:
     """The values over time, by metric and by whose they are."""
     several = len(timeline.nodes) > 1
-    found: Dict[Key, Dict[str, Points]] = {}
+    series: Dict[Key, Dict[str, Points]] = {}
     for node, run in timeline.all_runs():
         for sample in run.samples:
             for group, name, who, value in _values(sample, f"node {node}", several):
-                found.setdefault((group, name), {}).setdefault(who, []).append((sample.at, value))
-    return found
+                series.setdefault((group, name), {}).setdefault(who, []).append((sample.at, value))
+    return series
 
 
 def _values(sample: Measurement, node: str, several: bool) -> Iterator[Tuple[int, str, str, float]]:

@@ -52,8 +52,8 @@ def data_part(timeline: Timeline) -> Html:
     each: List[Row] = []
     if len(transfers) > FEW_ROWS:
         directions = list(dict.fromkeys(transfer.direction for _, transfer in transfers))[:FEW_ROWS]
-        sums = (_sum([one for one in transfers if one[1].direction == direction]) for direction in directions)
-        rows, each = list(sums), rows
+        members = ([row for row in transfers if row[1].direction == direction] for direction in directions)
+        rows, each = list(map(_sum, members)), rows
     heading = Text("All transfers", "各次传输明细")
     if len(transfers) > MOST_ROWS:
         heading = Text(f"The first {MOST_ROWS} transfers", f"前 {MOST_ROWS} 次传输")
@@ -105,18 +105,18 @@ def _place_rows(timeline: Timeline) -> List[Row]:
 def rates(moved: Sequence[TransferSpan], seconds: float, bins: int) -> List[float]:
     """Bytes per second in each of `bins` equal parts of the time; together they are all bytes."""
     width = seconds / bins
-    found = [0.0] * bins
+    values = [0.0] * bins
     for transfer in moved:
-        for begin, end, count in _pieces(transfer):
-            begin = min(max(0.0, begin), seconds)
-            end = min(max(begin, end), seconds)
-            first = min(bins - 1, int(begin / width))
+        for start, end, count in _pieces(transfer):
+            start = min(max(0.0, start), seconds)
+            end = min(max(start, end), seconds)
+            first = min(bins - 1, int(start / width))
             last = min(bins - 1, int(end / width))
             for part in range(first, last + 1):
-                shared = min(end, (part + 1) * width) - max(begin, part * width)
-                share = 1.0 if first == last else shared / (end - begin)
-                found[part] += count * share / width
-    return found
+                shared = min(end, (part + 1) * width) - max(start, part * width)
+                share = 1.0 if first == last else shared / (end - start)
+                values[part] += count * share / width
+    return values
 
 
 def _pieces(transfer: TransferSpan) -> Iterator[Tuple[float, float, int]]:

@@ -82,8 +82,8 @@ class _Shown(Dict[str, object]):
 @cache
 def _templates() -> Mapping[str, str]:
     """The page, and the fragments that it consists of, by name."""
-    _, *found = re.split(r"<!-- ([a-z-]+) -->\n", _text("fragments.html"))
-    fragments = {name: text[:-1] for name, text in zip(found[::2], found[1::2])}
+    _, *parts = re.split(r"<!-- ([a-z-]+) -->\n", _text("fragments.html"))
+    fragments = {name: text[:-1] for name, text in zip(parts[::2], parts[1::2])}
     return {"page": _text("page.html"), **fragments}
 
 

@@ -155,7 +155,7 @@ def cause_in_own_words(timeline: Timeline, tail: str) -> Text:
         return same(of_others[-1][:MOST_SAID])
     if outcome.by == "training" or outcome.words:
         return same((outcome.words or (own_words(tail) if tail else None) or "")[:MOST_SAID])
-    stacks = [one for _, run in timeline.all_runs() for one in run.stacks if one.suspect]
+    stacks = [suspected for _, run in timeline.all_runs() for suspected in run.stacks if suspected.suspect]
     if outcome.exit_code == ExitCode.HUNG and stacks:
         who, why = stacks[-1].suspect, in_both(stacks[-1].why[:MOST_SAID])
         return Text(f"{who} {why.en}", f"{who} {why.zh}")
@@ -170,10 +170,10 @@ def cause_in_own_words(timeline: Timeline, tail: str) -> Text:
 def _rest_of_cause(outcome: JobOutcome, words: str) -> Text:
     """What the cause says beyond the headline."""
     first, *details = outcome.cause.split("\n")
-    said = bool(words) and (words in first or words.startswith(first))
+    shown = bool(words) and (words in first or words.startswith(first))
     stopped = outcome.by == "signal" and ";" not in first
-    known = said or stopped or first == "success" or outcome.by == "training"
-    if said and details and details[0].strip(" -") in words:
+    known = shown or stopped or first == "success" or outcome.by == "training"
+    if shown and details and details[0].strip(" -") in words:
         del details[0]
     return in_both("\n".join(details if known else [first, *details]))
 
@@ -220,8 +220,8 @@ def _without_end(timeline: Timeline) -> Text:
 def _hung(timeline: Timeline) -> str:
     """The processes that hung last on the node that ended the job."""
     runs = [n.runs[-1] for n in timeline.nodes if n.number == timeline.outcome.node and n.runs]
-    found = [incident.label for run in runs for incident in run.incidents if incident.kind == "hang"]
-    return found[-1] if found else ""
+    labels = [incident.label for run in runs for incident in run.incidents if incident.kind == "hang"]
+    return labels[-1] if labels else ""
 
 
 def _silent_nodes(timeline: Timeline) -> List[int]:
@@ -238,8 +238,8 @@ def meaning(outcome: JobOutcome) -> Optional[Text]:
     if outcome.by == "signal":
         return Text("128 + the number of the stop signal", "128 + 停止信号的编号")
     if outcome.by in ("training", "node"):
-        found = meaning_of(code, outcome.process.signal if outcome.process is not None else None)
-        return Text(*found) if found is not None else TRAINING_CODE
+        known = meaning_of(code, outcome.process.signal if outcome.process is not None else None)
+        return Text(*known) if known is not None else TRAINING_CODE
     return OUR_CODE if outcome.by in ("ma_boot", "output") else OUR_CODES.get(code)
 
 

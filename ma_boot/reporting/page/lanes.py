@@ -206,13 +206,13 @@ def _rows(node: NodeTimeline) -> Dict[str, int]:
 def _stacked(phases: Iterable[PhaseSpan]) -> List[Tuple[int, PhaseSpan]]:
     """Each phase with its level: phases that overlap are above each other."""
     ends: List[float] = []
-    found = []
+    levels = []
     for phase in sorted(phases, key=lambda phase: phase.start):
         level = next((level for level, end in enumerate(ends) if end <= phase.start + 0.002), len(ends))
         level = min(level, 3)
         ends[level : level + 1] = [float("inf") if phase.end is None else phase.end]
-        found.append((level, phase))
-    return found
+        levels.append((level, phase))
+    return levels
 
 
 def _end_of(phase: PhaseSpan, node: NodeTimeline) -> float:

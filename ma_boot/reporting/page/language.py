@@ -110,17 +110,17 @@ def in_both(text: str, depth: int = MOST_DEPTH) -> Text:
     if text.startswith(_HINT):
         return Text(text, _HINT + hint_in_both(text[len(_HINT) :]).zh)
     for english, chinese in _catalogue()[0]:
-        kept = _kept(english.split("{}"), text)
-        if kept is not None:
-            shown = [in_both(part, depth - 1).zh for part in kept] if depth else kept
+        gaps = _match_placeholders(english.split("{}"), text)
+        if gaps is not None:
+            shown = [in_both(part, depth - 1).zh for part in gaps] if depth else gaps
             return Text(text, chinese.format(*shown))
     return Text(text, text)
 
 
 def hint_in_both(text: str) -> Text:
     """A hint, which may follow the text that it is for and a colon."""
-    for begin, chinese in _catalogue()[1]:
-        at = text.find(begin)
+    for english, chinese in _catalogue()[1]:
+        at = text.find(english)
         if at >= 0:
             return Text(text, text[:at] + chinese)
     return Text(text, text)
@@ -141,15 +141,15 @@ def _catalogue() -> Tuple[Pairs, Pairs]:
     return patterns, hints
 
 
-def _kept(parts: List[str], text: str) -> Optional[List[str]]:
+def _match_placeholders(parts: List[str], text: str) -> Optional[List[str]]:
     """What stands in the gaps between the parts, none of it empty; None if the text is another one."""
     if not text.startswith(parts[0]) or not text.endswith(parts[-1]):
         return None
-    rest, found = text[len(parts[0]) :], []
+    rest, gaps = text[len(parts[0]) :], []
     for number, part in enumerate(parts[1:], 2):
         at = len(rest) - len(part) if number == len(parts) else rest.find(part)
         if at <= 0:
             return None
-        found.append(rest[:at])
+        gaps.append(rest[:at])
         rest = rest[at + len(part) :]
-    return found if not rest else None
+    return gaps if not rest else None

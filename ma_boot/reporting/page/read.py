@@ -38,9 +38,9 @@ def page_of(events: Sequence[Path], page: Optional[Path] = None, own: bool = Fal
         ConfigError: A file cannot be read, there are no events, or they are of several jobs.
     """
     timeline = _timeline(events)
-    found = places_of_logs(timeline, events, own)
-    links = {file: relative_url(place, page) for file, place in found.items()} if page else {}
-    return page_text(timeline, tails(timeline, found), links)
+    places = places_of_logs(timeline, events, own)
+    links = {file: relative_url(place, page) for file, place in places.items()} if page else {}
+    return page_text(timeline, tails(timeline, places), links)
 
 
 def _timeline(events: Sequence[Path]) -> Timeline:
@@ -69,16 +69,16 @@ def places_of_logs(timeline: Timeline, events: Sequence[Path], own: bool = False
     """
     beside = list(dict.fromkeys(path.parent for path in events))
     allowed = tuple(os.path.join(os.path.realpath(parent), "") for parent in beside)
-    found: Dict[str, Path] = {}
+    places: Dict[str, Path] = {}
     for process in logs_to_read(timeline):
         name = Path(process.log_file).name
         for place in (Path(process.log_file), *(parent / name for parent in beside)):
             with suppress(OSError, ValueError):  # not on this machine, or not a path at all
                 real = os.path.realpath(place)
                 if place.is_file() and (own or (real.startswith(allowed) and real.endswith(LOGS))):
-                    found[process.log_file] = place
+                    places[process.log_file] = place
                     break
-    return found
+    return places
 
 
 def relative_url(place: Path, page: Path) -> str:
@@ -93,12 +93,12 @@ def tails(timeline: Timeline, places: Mapping[str, Path]) -> Dict[str, str]:
     """The ends of the logs that the page shows, by log file as in the events; without secrets."""
     wanted = [process for process in logs_to_read(timeline) if process.log_file in places]
     each = min(LARGEST_TAIL, ALL_TAILS // max(1, len(wanted)))
-    found: Dict[str, str] = {}
+    ends: Dict[str, str] = {}
     for process in wanted:
         size = CAUSE_TAIL if process.role == CAUSE else each
         with suppress(OSError):
-            found[process.log_file] = _plain(_end_of(places[process.log_file], size))
-    return found
+            ends[process.log_file] = _plain(_end_of(places[process.log_file], size))
+    return ends
 
 
 def _end_of(path: Path, most: int) -> str:

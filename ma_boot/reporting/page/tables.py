@@ -96,9 +96,9 @@ def _process_row(members: Sequence[Tuple[int, ProcessSpan]]) -> Row:
 
 def _labels(processes: Sequence[ProcessSpan]) -> str:
     """`rank 0–7, scheduler`."""
-    found = ranges([process.rank for process in processes if process.rank is not None])
+    ranks = ranges([process.rank for process in processes if process.rank is not None])
     others = dict.fromkeys(process.label for process in processes if process.rank is None)
-    return ", ".join([*([f"rank {found}"] if found else []), *others])[:MOST_CHARACTERS]
+    return ", ".join([*([f"rank {ranks}"] if ranks else []), *others])[:MOST_CHARACTERS]
 
 
 def _spread(seconds: Sequence[float]) -> str:
@@ -129,7 +129,11 @@ def stacks_part(timeline: Timeline) -> Html:
 
 def _widest(every: Sequence[HangStacks]) -> Optional[HangStacks]:
     """The stacks of most processes, of several the latest."""
-    return max(every, key=lambda one: (sum(len(group.ranks) for group in one.groups), one.at), default=None)
+    return max(
+        every,
+        key=lambda stacks: (sum(len(group.ranks) for group in stacks.groups), stacks.at),
+        default=None,
+    )
 
 
 def _stack(number: int, group: StackGroup) -> Html:
@@ -193,8 +197,8 @@ def logs_to_read(timeline: Timeline) -> List[ProcessSpan]:
 def _by_interest(timeline: Timeline) -> List[Tuple[int, ProcessSpan]]:
     """The processes with a log: the cause, those that failed after it by time, the others by rank."""
 
-    def order(one: Tuple[int, ProcessSpan]) -> Tuple[int, float]:
-        process = one[1]
+    def order(member: Tuple[int, ProcessSpan]) -> Tuple[int, float]:
+        process = member[1]
         by_rank = process.role in (WELL, STOPPED) or process.end is None
         return _ORDER.index(process.role), (process.rank or 0) if by_rank else (process.end or 0.0)
 

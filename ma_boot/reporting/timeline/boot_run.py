@@ -30,7 +30,7 @@ def hang_stacks(at: float, event: Event) -> HangStacks:
     """The folded stacks of an event, whatever it has."""
     folded, suspect = event.get("folded"), event.get("suspect")
     groups = (
-        [_group(one) for one in folded[:MOST_GROUPS] if isinstance(one, dict)]
+        [_group(group) for group in folded[:MOST_GROUPS] if isinstance(group, dict)]
         if isinstance(folded, list)
         else []
     )
@@ -42,8 +42,8 @@ def job_cause(event: Event) -> str:
     """Who ended the whole job, and how: `node 3, rank 27: ValueError: ...`; empty if unknown."""
     cause = _object(event, "cause")
     who, code = _who(cause), whole(cause, "code", 255)
-    said = words(cause, "words") or ("" if code is None else f"exit code {code}")
-    return f"{who}: {said}" if who and said else ""
+    text = words(cause, "words") or ("" if code is None else f"exit code {code}")
+    return f"{who}: {text}" if who and text else ""
 
 
 def _who(named: Event) -> str:
@@ -52,10 +52,10 @@ def _who(named: Event) -> str:
     return ", ".join(f"{name} {number}" for name, number in parts if number is not None)
 
 
-def _group(one: Mapping[str, Any]) -> StackGroup:
-    ranks = one.get("ranks")
+def _group(group: Mapping[str, Any]) -> StackGroup:
+    ranks = group.get("ranks")
     known = [rank for rank in ranks if _is_rank(rank)] if isinstance(ranks, list) else []
-    return StackGroup(tuple(known), words(one, "stack", MOST_STACK))
+    return StackGroup(tuple(known), words(group, "stack", MOST_STACK))
 
 
 def _is_rank(value: object) -> bool:
@@ -88,21 +88,21 @@ def _table(names: object, columns: Mapping[str, object]) -> Table:
     if not isinstance(names, list):
         return {}
     rows = [str(name)[:40] for name in names]
-    found: Dict[str, Dict[str, float]] = {}
+    table: Dict[str, Dict[str, float]] = {}
     for metric, values in columns.items():
         if isinstance(values, list):
             known = {row: float(value) for row, value in zip(rows, values) if is_figure(value)}
             if known:
-                found[metric] = known
-    return found
+                table[metric] = known
+    return table
 
 
 def _of_host(host: Mapping[str, Any]) -> Table:
     """What the machine as a whole does; of memory and disks the used part."""
-    found: Dict[str, Dict[str, float]] = {}
+    table: Dict[str, Dict[str, float]] = {}
     for metric in ("cpu", "received", "sent"):
         if is_figure(host.get(metric)):
-            found[metric] = {"": float(host[metric])}
+            table[metric] = {"": float(host[metric])}
     parts = {"memory": {"": host.get("memory")}, "disk": _object(host, "disks")}
     for metric, pairs in parts.items():
         known = {
@@ -111,8 +111,8 @@ def _of_host(host: Mapping[str, Any]) -> Table:
             if isinstance(pair, list) and pair and is_figure(pair[0])
         }
         if known:
-            found[metric] = known
-    return found
+            table[metric] = known
+    return table
 
 
 def is_figure(value: object) -> bool:

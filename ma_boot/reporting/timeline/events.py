@@ -39,11 +39,11 @@ def read_events(text: str, hide: Hide) -> EventFile:
             if measured % every:
                 continue
         try:
-            found = json.loads(line)
+            event = json.loads(line)
         except (ValueError, RecursionError):
-            found = None
-        if isinstance(found, dict) and isinstance(found.get("kind"), str):
-            events.append({str(name)[:100]: _clean(value, hide, MOST_DEPTH) for name, value in found.items()})
+            event = None
+        if isinstance(event, dict) and isinstance(event.get("kind"), str):
+            events.append({str(name)[:100]: _clean(value, hide, MOST_DEPTH) for name, value in event.items()})
         else:
             unreadable += 1
     return EventFile(tuple(events), unreadable)
@@ -101,7 +101,7 @@ def clocked(events: Tuple[Event, ...]) -> Tuple[Tuple[float, Event], ...]:
     """
     offset: Optional[float] = None
     last = 0.0
-    found: Dict[int, float] = {}
+    times: Dict[int, float] = {}
     for index, event in enumerate(events):
         wall, steady = number(event, "time", 4e9), number(event, "monotonic_ns", 1e19)
         if offset is None and wall is not None and steady is not None:
@@ -110,9 +110,9 @@ def clocked(events: Tuple[Event, ...]) -> Tuple[Tuple[float, Event], ...]:
             last = offset + steady / 1e9
         elif wall is not None:
             last = wall
-        found[index] = last
-    known = next((at for at in found.values() if at > 0), 0.0)
-    return tuple((max(found[index], known), event) for index, event in enumerate(events))
+        times[index] = last
+    known = next((at for at in times.values() if at > 0), 0.0)
+    return tuple((max(times[index], known), event) for index, event in enumerate(events))
 
 
 def moment(event: Event, name: str, at: float) -> float:

@@ -202,5 +202,5 @@ class Timeline(NamedTuple):
 
     def all_incidents(self) -> Tuple[Incident, ...]:
         """The incidents of the job and of all nodes, oldest first."""
-        found = [incident for _, run in self.all_runs() for incident in run.incidents]
-        return tuple(sorted([*self.incidents, *found], key=lambda incident: incident.at))
+        of_nodes = [incident for _, run in self.all_runs() for incident in run.incidents]
+        return tuple(sorted([*self.incidents, *of_nodes], key=lambda incident: incident.at))

@@ -153,22 +153,22 @@ def _outcome(nodes: Sequence[NodeTimeline], of_job: Sequence[Tuple[float, Event]
     """How the job ended: as the rehearsal recorded it, otherwise by the node that failed first."""
     lasts = [(node.number, node.runs[-1]) for node in nodes if node.runs]
     failed = [(number, run) for number, run in lasts if run.exit_code]
-    found = JobOutcome(None, "", "")
+    outcome = JobOutcome(None, "", "")
     if failed:
-        number, run = min(failed, key=lambda one: (one[1].by == "signal", _failed_at(one[1])))
+        number, run = min(failed, key=lambda item: (item[1].by == "signal", _failed_at(item[1])))
         first = _first_failure(run) if run.by in ("training", "signal") else None
         process = first and first._replace(role=CAUSE)
-        found = JobOutcome(run.exit_code, run.by, run.cause, number, process, run.signal, words=run.words)
+        outcome = JobOutcome(run.exit_code, run.by, run.cause, number, process, run.signal, words=run.words)
     elif lasts and all(run.exit_code == 0 for _, run in lasts):
-        found = JobOutcome(0, "", "")
+        outcome = JobOutcome(0, "", "")
     job_end = next((event for _, event in reversed(of_job) if event["kind"] == "job-end"), {})
     code = whole(job_end, "exit_code", 255)
-    if code is None or code == found.exit_code:
-        return found
+    if code is None or code == outcome.exit_code:
+        return outcome
     by, cause = words(job_end, "by", 20), words(job_end, "cause", 3000)
     label = words(job_end, "label", 60)
     own = boot_run(None, tuple(of_job)).processes if by == "node" else ()
-    process = next((one._replace(role=CAUSE) for one in own if one.label == label), None)
+    process = next((process._replace(role=CAUSE) for process in own if process.label == label), None)
     return JobOutcome(code, by, cause, process=process, signal=whole(job_end, "signal", 64), label=label)
 
 

@@ -1,7 +1,4 @@
-"""How numbers are said to people, in every message and on every page. Pure.
-
-One file, as every start loads it.
-"""
+"""How numbers are said to people, in every message and on every page. Pure."""
 
 from __future__ import annotations
 
