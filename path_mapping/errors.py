@@ -143,6 +143,9 @@ class Expired(Refused):
 
     wait: Optional[Callable[[Callable[[float], bool]], bool]] = None
 
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return type(self), self.args  # nothing can wait in another process
+
 
 class Rejected(StoreError):
     """The request is not possible as it is: neither other credentials nor a retry help."""

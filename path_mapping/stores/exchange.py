@@ -28,6 +28,7 @@ from path_mapping.wire import (
     Checksums,
     ConnectionFailed,
     ContentSum,
+    Credentials,
     HttpConnection,
     OpenConnections,
     Origin,
@@ -65,10 +66,11 @@ class Request(NamedTuple):
 
 
 class SentAhead(NamedTuple):
-    """A request that was sent ahead, and the connection on which its response is to come."""
+    """A request that was sent ahead: where its response is to come, and the credentials that signed it."""
 
     origin: Origin
     connection: HttpConnection
+    keys: Credentials
 
 
 class Exchange:
@@ -108,14 +110,14 @@ class Exchange:
         None stands for what cannot be sent now: `ask` sends it, and says what is wrong.
         """
         try:
-            address = self._address(requests[0])
+            address, keys = self._address(requests[0]), self.signer.access.credentials
             heads = [self._head(address, request) for request in requests]
         except PathMappingError:
             return [None] * len(requests)
         self._open(address.origin, len(requests))
-        return [self._sent_ahead(*head) for head in heads]
+        return [self._sent_ahead(*head, keys) for head in heads]
 
-    def _sent_ahead(self, origin: Origin, head: bytes) -> Optional[SentAhead]:
+    def _sent_ahead(self, origin: Origin, head: bytes, keys: Credentials) -> Optional[SentAhead]:
         """On an idle connection only: to open another one may take as long as a dead server is waited for."""
         idle = self._idle.get(origin)
         if not idle:
@@ -128,7 +130,7 @@ class Exchange:
             if not isinstance(error, ConnectionFailed):
                 raise
             return None
-        return SentAhead(origin, connection)
+        return SentAhead(origin, connection, keys)
 
     def _open(self, origin: Origin, wanted: int) -> None:
         """Opens what is missing of so many idle connections, if that succeeds.
@@ -257,7 +259,8 @@ class Exchange:
         """The successful response to a request; the block must read the whole body.
 
         `send` sends the request: it is called with the connection and the head. If it was `asked` already, it
-        is only sent again if the server has closed that connection without a response.
+        is only sent again if the server has closed that connection without a response, or refused credentials
+        that have been renewed since.
 
         Raises:
             StoreError: by the status of the response, see `error_of_status`.
@@ -375,14 +378,19 @@ class Exchange:
                     raise
 
     def _answered(self, asked: SentAhead) -> Optional[Tuple[HttpConnection, Response]]:
-        """The response to a request that was sent ahead, None if the server has closed the connection."""
+        """The response to a request that was sent ahead, None if it has to be sent again."""
+        connection = asked.connection
         try:
-            return asked.connection, asked.connection.response()
+            response = connection.response()
         except BaseException as error:
-            self._connections.drop(asked.connection)
+            self._connections.drop(connection)
             if not (isinstance(error, ConnectionFailed) and error.stale):
                 raise
             return None
+        if response.status in (401, 403) and asked.keys != self.signer.access.credentials:
+            self._connections.drop(connection)
+            return None
+        return connection, response
 
     def _connection(self, origin: Origin) -> HttpConnection:
         """An idle connection, or a new one."""

@@ -6,6 +6,7 @@ import fcntl
 import os
 import re
 import threading
+import time
 from hashlib import shake_128
 from pathlib import Path
 from typing import List, Optional
@@ -17,8 +18,10 @@ from path_mapping.errors import Cancelled, Refused, Replaced, TransferFailed
 from path_mapping.planning import BegunUploads
 from path_mapping.stores import Access, Credentials, PutPart, open_data_paths
 from path_mapping.stores.obs_store import ObsStore
-from path_mapping.transfer import Progress
-from tests.transfers import KEYS, content_of, fetch, obs_store, route, send
+from path_mapping.transfer import Progress, scheduler
+from path_mapping.transfer.parts import PoolSize
+from tests.functional.node import eventually
+from tests.transfers import KEYS, content_of, fetch, obs_store, route, send, write
 
 MIB = 1 << 20
 LARGE = shake_128(b"5").digest(33 * MIB + 12_345)  # three ranges: 16 MiB, 16 MiB, and the rest
@@ -292,6 +295,38 @@ class TestCredentials:
         obs.faults.append(ObsFault("expired", "GET", "/in/2"))
         assert fetch(store, tmp_path).files == 40
         assert self.asked == 1
+
+    def test_worker_processes_wait_for_late_ones(
+        self, obs: ObsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Also those whose requests for small files were sent ahead, signed with the old ones."""
+        monkeypatch.setattr(scheduler, "pool_size", lambda *of: PoolSize(2, 2, 7))
+        small = write(tmp_path, {f"out/{number:03}": b"small" for number in range(600)})
+        send(obs_store(obs.url), small, route("out", "in/"))
+        begun, keys = len(obs.seen), [KEYS]
+        store = ObsStore(Access(obs.url, KEYS), lambda: keys[-1], 20.0, lambda text: None)
+
+        def expire() -> None:
+            eventually(lambda: len(obs.seen) > begun + 100, "the transfer has begun")
+            obs.credentials[:] = [Known("AKNEW", "SKPLANTED")]
+            time.sleep(0.5)  # they are late
+            keys.append(Credentials("AKNEW", "SKPLANTED"))
+
+        late = threading.Thread(target=expire)
+        late.start()
+        assert fetch(store, tmp_path).files == 600
+        late.join()
+        assert keys[-1] != KEYS
+
+    def test_worker_processes_say_why_they_gave_up(
+        self, obs: ObsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(scheduler, "pool_size", lambda *of: PoolSize(2, 1))
+        send(obs_store(obs.url), write(tmp_path, {f"out/{number}": b"x" for number in range(500)}))
+        store = ObsStore(Access(obs.url, KEYS), lambda: KEYS, 0.5, lambda text: None)
+        obs.faults.append(ObsFault("expired", "GET", "/out/"))
+        with pytest.raises(TransferFailed, match=r"(?s)500 of 500 files failed.*ExpiredToken"):
+            fetch(store, tmp_path, route("in", "out/"))
 
     def test_they_are_renewed_only_once_where_that_does_not_help(
         self, obs: ObsServer, tmp_path: Path
