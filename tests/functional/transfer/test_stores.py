@@ -1,4 +1,4 @@
-"""One contract for both stores: a directory, and OBS by the SDK with a real server."""
+"""One contract for all stores: a directory, OBS with a real server, and a directory that is served as OBS."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Callable, List
+from typing import Callable, Iterator, List
 
 import pytest
 
 from ma_boot.rehearsal.obs_server import ObsServer
-from path_mapping.errors import NotFound, Refused
+from path_mapping.errors import CredentialsMissing, NotFound, Refused, Unreachable
 from path_mapping.stores import Store, open_store
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.transfer import upload_file
+from path_mapping.wire import error_of_status
 from tests.conftest import CREDENTIALS
 from tests.transfers import content_of, obs_store, route, send
 
@@ -57,15 +58,10 @@ def test_unusual_keys_are_kept(store: Store, tmp_path: Path, key: str) -> None:
 def test_a_listing_has_keys_sizes_and_md5s_in_order(store: Store, tmp_path: Path) -> None:
     for key in ("data/b", "data/a/x", "data2/c"):
         put(store, key, key.encode(), tmp_path)
+    assert [entry.key for entry in store.list("bucket", "data")] == ["data/a/x", "data/b", "data2/c"]
     found = list(store.list("bucket", "data/"))
     assert [(entry.key, entry.size) for entry in found] == [("data/a/x", 8), ("data/b", 6)]
     assert found[1].md5 == hashlib.md5(b"data/b").hexdigest()
-
-
-def test_a_prefix_matches_the_start_of_the_key_not_whole_parts(store: Store, tmp_path: Path) -> None:
-    for key in ("data/b", "data2/c"):
-        put(store, key, b"x", tmp_path)
-    assert [entry.key for entry in store.list("bucket", "data")] == ["data/b", "data2/c"]
 
 
 def test_missing_objects_and_buckets_are_not_found(store: Store) -> None:
@@ -93,6 +89,82 @@ def test_the_callback_gets_every_byte_and_may_cancel(store: Store, tmp_path: Pat
 
 def test_a_store_does_not_print_its_credentials(store: Store) -> None:
     assert "PLANTED" not in repr(store)
+
+
+def keys(store: Store, prefix: str = "") -> Iterator[str]:
+    return (found.key for found in store.list("bucket", prefix))
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", bytes(range(256)) * 9000])
+def test_bytes_are_written_without_a_file(store: Store, tmp_path: Path, content: bytes) -> None:
+    put(store, "doc", b"earlier", tmp_path)
+    store.write_bytes("bucket", "doc", content)
+    assert b"".join(store.read("bucket", "doc")) == content
+    store.write_bytes("bucket", "deeper/doc", content)
+    assert b"".join(store.read("bucket", "deeper/doc")) == content
+
+
+def test_writing_again_replaces_an_object(store: Store, tmp_path: Path) -> None:
+    put(store, "a", b"one", tmp_path)
+    put(store, "a", b"two!", tmp_path)
+    assert b"".join(store.read("bucket", "a")) == b"two!"
+    assert [found.size for found in store.list("bucket", "a")] == [4]
+
+
+def test_an_unknown_prefix_lists_nothing(store: Store, tmp_path: Path) -> None:
+    put(store, "a/b", b"x", tmp_path)
+    assert list(keys(store, "b/")) == []
+    assert list(keys(store, "a/b/c")) == []
+
+
+def test_an_iterator_that_is_closed_early_ends_the_request(store: Store, tmp_path: Path) -> None:
+    put(store, "a", b"x" * (3 << 20), tmp_path)
+    for _ in range(20):
+        pieces = store.read("bucket", "a")
+        assert next(iter(pieces))
+        pieces.close()  # type: ignore[attr-defined]  # a generator in both stores
+    assert list(keys(store)) == ["a"]
+
+
+class TestDirectory:
+    """Keys that only a directory has to refuse."""
+
+    @pytest.fixture
+    def root(self, tmp_path: Path) -> Path:
+        (tmp_path / "root" / "bucket").mkdir(parents=True)
+        return tmp_path / "root"
+
+    @pytest.mark.parametrize("key", ["../esc", "a/../../esc", "/etc/esc", "a//b", "a/./b", "a\0b"])
+    def test_a_key_stays_in_its_bucket(self, root: Path, tmp_path: Path, key: str) -> None:
+        store = open_store({}, root)
+        with pytest.raises(Refused):
+            put(store, key, b"evil", tmp_path)
+        with pytest.raises(Refused):
+            list(store.read("bucket", key))
+        assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / "source"]
+
+    def test_a_listing_stays_in_its_bucket(self, root: Path) -> None:
+        (root / "other").mkdir()
+        (root / "other" / "secret").write_bytes(b"x")
+        with pytest.raises(Refused):
+            list(keys(open_store({}, root), "../other/"))
+
+    def test_a_link_in_the_bucket_is_not_followed_out_of_it(self, root: Path, tmp_path: Path) -> None:
+        (tmp_path / "outside").mkdir()
+        (root / "bucket" / "link").symlink_to(tmp_path / "outside")
+        with pytest.raises(Refused):
+            put(open_store({}, root), "link/a", b"evil", tmp_path)
+        assert list((tmp_path / "outside").iterdir()) == []
+
+    def test_only_files_are_objects(self, root: Path) -> None:
+        os.mkfifo(root / "bucket" / "pipe")  # reading it would block
+        (root / "bucket" / "dangling").symlink_to("nothing")
+        (root / "bucket" / "a").write_bytes(b"x")
+        assert list(keys(open_store({}, root))) == ["a"]
+
+    def test_a_missing_bucket_is_not_found(self, root: Path) -> None:
+        with pytest.raises(NotFound):
+            list(open_store({}, root).list("other", ""))
 
 
 class TestObs:
@@ -164,3 +236,23 @@ def test_parts_are_sent_without_the_sdk(obs: ObsServer, tmp_path: Path) -> None:
         text=True,
     )
     assert done.stdout.split() == [str(len(CONTENT)), "False"]
+
+
+def test_a_valid_certificate_is_accepted(secure: Callable[[str], str], tmp_path: Path) -> None:
+    environ = {"OBS_ENDPOINT": secure("localhost"), "SSL_CERT_FILE": str(tmp_path / "ca.pem"), **CREDENTIALS}
+    with pytest.raises(NotFound):  # the server's own answer: the connection works
+        list(open_store(environ, None).read("bucket", "a"))
+
+
+@pytest.mark.parametrize("content", [None, b"no certificate"])
+def test_an_invalid_ca_bundle_is_named(tmp_path: Path, content: object) -> None:
+    bundle = tmp_path / "bundle.pem"
+    if isinstance(content, bytes):
+        bundle.write_bytes(content)
+    with pytest.raises(CredentialsMissing, match=r"SSL_CERT_FILE.*bundle\.pem"):
+        obs_store("https://obs.region.example.com", bundle=str(bundle))
+
+
+@pytest.mark.parametrize("code", ["BadDigest", "RequestTimeout", "IncompleteBody"])
+def test_a_400_caused_by_the_connection_is_retried(code: str) -> None:
+    assert isinstance(error_of_status("writing", 400, code), Unreachable)
