@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import Dict, Iterator, List, Tuple
+from typing import Iterator, List, Tuple
 
 import click
 
 from ma_boot.cli.app import commands
 from ma_boot.cli.options import misfits
 from ma_boot.cli.run import run
+from ma_boot.environment import command_parts
 from ma_boot.node.request import conflicts, requested
 
 _BLOCK = re.compile(r"^```(?:\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -49,9 +50,8 @@ def objections(line: str) -> List[object]:
         return [error.format_message()]
     if context.command is not run:
         return []
-    values: Dict[str, object] = dict(context.params)
-    command = values.pop("command")
-    return [*misfits(context), *conflicts(requested(command, values))]  # type: ignore[arg-type]
+    command = context.params["command"]
+    return [*misfits(context), *conflicts(requested(command, context.params, command_parts(command)))]
 
 
 def in_blocks(text: str) -> Iterator[str]:

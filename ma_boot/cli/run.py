@@ -24,7 +24,7 @@ from ma_boot.cli.options import (
     unknown_variables,
 )
 from ma_boot.cli.topics import CommandWithTopics
-from ma_boot.environment import StartScript, command_parts, start_script
+from ma_boot.environment import CommandParts, StartScript, command_parts, start_script
 from ma_boot.modelarts import job_directory
 from ma_boot.redact import remember_secrets
 from ma_boot.reporting import print_lines
@@ -133,11 +133,13 @@ def run(ctx: click.Context, /, command: Sequence[str], **options: Any) -> int:
     from ma_boot.node import check_platform, conflicts, requested
 
     environ: Mapping[str, str] = ctx.obj
-    request = requested(command, options, _start_script(command, environ))
+    words = ("-m", *command) if options["as_module"] else command
+    parts = command_parts(words)
+    request = requested(words, options, parts, _start_script(words, parts, environ))
     problems = [*_missing(ctx), *_unknown_ranks(ctx), *misfits(ctx), *conflicts(request)]
     if problems:
         raise click.UsageError("\n".join(problems))
-    for note in _notes(ctx):
+    for note in _notes(ctx, parts):
         print_lines(f"ma_boot: note: {note}", 2)
     if not options["local"]:
         check_platform(request, environ)
@@ -148,15 +150,17 @@ def run(ctx: click.Context, /, command: Sequence[str], **options: Any) -> int:
     return execute.boot_here(request, environ)
 
 
-def _start_script(command: Sequence[str], environ: Mapping[str, str]) -> Optional[StartScript]:
+def _start_script(
+    command: Sequence[str], parts: CommandParts, environ: Mapping[str, str]
+) -> Optional[StartScript]:
     """The shell script of the command, in this directory or in the job's code."""
     try:
-        return start_script(command, os.getcwd(), job_directory(environ))
+        return start_script(command, parts, os.getcwd(), job_directory(environ))
     except FileNotFoundError:  # the directory was removed, which is reported later
         return None
 
 
-def _notes(ctx: click.Context) -> List[str]:
+def _notes(ctx: click.Context, parts: CommandParts) -> List[str]:
     """What is allowed, but hardly meant. Raises `click.UsageError` for a program that does not exist."""
     options = [option for option in ctx.command.params if isinstance(option, RunOption)]
     command, environ = ctx.params["command"], ctx.obj
@@ -166,11 +170,11 @@ def _notes(ctx: click.Context) -> List[str]:
         question = _what_was_meant(command[0], names, ctx.params, environ)
         if question is not None:
             raise click.UsageError(question)
-    script = command_parts(command).script
+    place = parts.script.place - ctx.params["as_module"] if parts.script else 0
     return [
         *_unused_variables(ctx, options),
         *unknown_variables(environ, [option.variable for option in options]),
-        *misplaced_options(command, script.place if script else 0, [one.opts[-1] for one in options]),
+        *misplaced_options(command, place, [one.opts[-1] for one in options]),
     ]
 
 

@@ -1,7 +1,6 @@
 """The environment and the command of the training."""
 
 from ma_boot.environment.command import (
-    FoundCommand as FoundCommand,
     find_command as find_command,
     find_file as find_file,
     find_program as find_program,
@@ -9,6 +8,7 @@ from ma_boot.environment.command import (
 )
 from ma_boot.environment.command_words import (
     CommandParts as CommandParts,
+    FoundCommand as FoundCommand,
     Script as Script,
     command_parts as command_parts,
 )

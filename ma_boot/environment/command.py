@@ -5,34 +5,15 @@ from __future__ import annotations
 import difflib
 import os
 import shutil
-from typing import Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Optional, Sequence
 
-from ma_boot.environment.command_words import Script, command_parts
-from ma_boot.environment.patch import put_first
+from ma_boot.environment.command_words import FoundCommand, Script, command_parts
 from ma_boot.errors import CommandNotFound, NotExecutable, UsageError, listed
 
 _ELSEWHERE = "--conda-env NAME or --python PATH selects the environment that has it"
 _MPI = (
     "install Open MPI (Debian's openmpi-bin), or select the environment that has it (--conda-env, --python)"
 )
-
-
-class FoundCommand(NamedTuple):
-    """The argv to execute, and what belongs to its script.
-
-    `code` is the directory of the script, for a module the one from which it is imported; None if the command
-    names no file here. `imports_from` is that directory for a module, which `PYTHONPATH` must have.
-    """
-
-    argv: Tuple[str, ...]
-    code: Optional[str] = None
-    imports_from: Optional[str] = None
-
-    def environment(self, environ: Mapping[str, str]) -> Mapping[str, str]:
-        """The environment in which the command finds its module."""
-        if self.imports_from is None:
-            return environ
-        return {**environ, "PYTHONPATH": put_first(self.imports_from, environ.get("PYTHONPATH", ""))}
 
 
 def find_command(command: Sequence[str], python: str, path: str, cwd: str, job_dir: str) -> FoundCommand:
@@ -50,7 +31,8 @@ def find_command(command: Sequence[str], python: str, path: str, cwd: str, job_d
         )
     if words == ["-m"]:
         raise UsageError("-m: expected the name of a module")
-    first, script = words[0], command_parts(command).script
+    first, parts = words[0], command_parts(command)
+    script = parts.script
     file = _file_of(script, cwd, job_dir) if script is not None else None
     code = imports_from = None
     if file is not None and script is not None:
@@ -59,15 +41,18 @@ def find_command(command: Sequence[str], python: str, path: str, cwd: str, job_d
             code = imports_from = file[: -len(os.sep + next(f for f in script.files if file.endswith(f)))]
         else:
             words[script.place] = file
+            script = script._replace(name=file)
     if first == "-m" or first.endswith(".py"):
         words.insert(0, python)
     elif first.endswith(".sh"):
-        words.insert(0, _program("bash", path, cwd))
+        words.insert(0, find_program("bash", path))
     elif first == "python" and shutil.which(first, path=path) is None:  # Debian only has python3
         words[0] = python
     else:
         words[0] = _program(words[0], path, cwd)
-    return FoundCommand(tuple(words), code, imports_from)
+    if script is not None and len(words) > len(command):
+        script = script._replace(place=script.place + 1)
+    return FoundCommand(tuple(words), parts._replace(script=script), code, imports_from)
 
 
 def _file_of(script: Script, cwd: str, job_dir: str) -> Optional[str]:

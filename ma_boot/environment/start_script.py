@@ -13,7 +13,7 @@ import re
 from typing import NamedTuple, Optional, Sequence
 
 from ma_boot.environment.command import find_file
-from ma_boot.environment.command_words import command_parts
+from ma_boot.environment.command_words import CommandParts
 from ma_boot.errors import CommandNotFound
 
 _MOST_BYTES = 1 << 20
@@ -72,9 +72,13 @@ class StartScript(NamedTuple):
     ranks: Optional[RankStart]
 
 
-def start_script(command: Sequence[str], cwd: str, job_dir: str) -> Optional[StartScript]:
-    """The shell script that a command runs, with what its text says; None if there is none here."""
-    parts = command_parts(command)
+def start_script(
+    command: Sequence[str], parts: CommandParts, cwd: str, job_dir: str
+) -> Optional[StartScript]:
+    """The shell script that a command runs, with what its text says; None if there is none here.
+
+    `parts` are those of the command.
+    """
     script = parts.script
     if script is None or script.is_module or script.name.endswith(".py") or parts.launcher is not None:
         return None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Mapping, NamedTuple, Optional, Tuple
 
+from ma_boot.environment import FoundCommand
 from ma_boot.modelarts import JobEnvironment
 
 
@@ -51,19 +52,17 @@ class LaunchOptions(NamedTuple):
 class Node(NamedTuple):
     """What the launch plan of a node depends on.
 
-    `environ` is the selected environment; `argv` is complete, its program a path; `master` are address and
-    port of the rendezvous on the first node, None if it needs none; `code` is the directory of the script,
-    None if there is none.
+    `environ` is the selected environment; `master` are address and port of the rendezvous on the first node,
+    None if it needs none.
     """
 
     job: JobEnvironment
     placement: Placement
-    argv: Sequence[str]
+    command: FoundCommand
     cwd: str
     environ: Mapping[str, str]
     master: Optional[Tuple[str, int]] = None
     is_root: bool = False
-    code: Optional[str] = None
 
 
 class WorkerSpec(NamedTuple):

@@ -26,7 +26,7 @@ def scheduler(node: Node) -> WorkerSpec:
     """The scheduler, which runs the same command but is not a rank."""
     return WorkerSpec(
         label="scheduler",
-        argv=tuple(node.argv),
+        argv=node.command.argv,
         cwd=node.cwd,
         environ=applied(node.environ, tuple({**_cluster(node), "MS_ROLE": "MS_SCHED"}.items())),
         log_file=os.path.join(node.job.log_dir, f"{node.job.name}-scheduler.txt"),

@@ -27,7 +27,7 @@ def mpirun(node: Node, more: Dict[str, Optional[str]]) -> WorkerSpec:
     patch = {"RANK_TABLE_FILE": None, "RANK_ID": None, "RANK_SIZE": str(node.placement.world_size), **more}
     return WorkerSpec(
         label="mpirun",
-        argv=("mpirun", *root, *options, *node.argv),
+        argv=("mpirun", *root, *options, *node.command.argv),
         cwd=node.cwd,
         environ=applied(node.environ, tuple(patch.items())),
         log_file=os.path.join(node.job.log_dir, f"{node.job.name}-mpirun.txt"),

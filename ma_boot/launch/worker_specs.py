@@ -6,7 +6,7 @@ import os.path
 import re
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
-from ma_boot.environment import applied, command_parts
+from ma_boot.environment import applied
 from ma_boot.errors import ConfigError
 from ma_boot.launch import mindspore, mpi, rank_table, torch
 from ma_boot.launch.diagnosis import diagnosis
@@ -56,7 +56,8 @@ def plan_launch(node: Node, options: LaunchOptions) -> LaunchPlan:
         ports += [node.master[1]] if node.master else []
     elif not options.per_node and options.rendezvous == "torch" and 0 in placement.ranks:
         ports += [node.master[1]] if node.master else []
-    return LaunchPlan(job.node_rank, placement.world_size, tuple(workers), tuple(ports), code=node.code)
+    code = node.command.code
+    return LaunchPlan(job.node_rank, placement.world_size, tuple(workers), tuple(ports), code=code)
 
 
 def _everywhere(node: Node, options: LaunchOptions, rank: int) -> Variables:
@@ -79,7 +80,7 @@ def _rank(node: Node, options: LaunchOptions, local_rank: int) -> WorkerSpec:
     }
     return WorkerSpec(
         label=f"rank {rank}",
-        argv=tuple(node.argv),
+        argv=node.command.argv,
         cwd=node.cwd,
         environ=applied(node.environ, tuple(patch.items())),
         log_file=os.path.join(node.job.log_dir, f"{node.job.name}-proc-rank-{rank}-device-{device}.txt"),
@@ -116,7 +117,7 @@ def _command(node: Node, of_node: Variables, everywhere: Variables) -> WorkerSpe
         **of_node,
         **everywhere,
         **variables,
-        **torch.of_torchrun(node, variables, node.argv),
+        **torch.of_torchrun(node, variables, node.command.argv),
     }
     return WorkerSpec(
         label="command",
@@ -125,16 +126,16 @@ def _command(node: Node, of_node: Variables, everywhere: Variables) -> WorkerSpe
         environ=applied(node.environ, tuple(patch.items())),
         log_file=os.path.join(node.job.log_dir, f"{node.job.name}-node-{node.job.node_rank}.txt"),
         starts_ranks=True,
-        leaves_ranks=command_parts(node.argv).launcher is None,
+        leaves_ranks=node.command.parts.launcher is None,
     )
 
 
 def _as_by_hand(node: Node) -> Sequence[str]:
     """The command, with a relative path in the script's `$0`: those of the guides `cd ./$(dirname $0)`."""
-    script, below = command_parts(node.argv).script, os.path.join(node.cwd, "")
+    script, argv, below = node.command.parts.script, node.command.argv, os.path.join(node.cwd, "")
     if script is None or not script.name.startswith(below) or not script.name.endswith(".sh"):
-        return node.argv
-    return (*node.argv[: script.place], script.name[len(below) :], *node.argv[script.place + 1 :])
+        return argv
+    return (*argv[: script.place], script.name[len(below) :], *argv[script.place + 1 :])
 
 
 def _node_variables(node: Node) -> Dict[str, str]:

@@ -115,7 +115,7 @@ def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
             make_directories(plan, inputs_of(transfers))
             check_free(plan.ports)
             start_slogd(environ, journal.say)
-            phase.detail = launch_text(plan, request.command, request.launch, request.ranks_start)
+            phase.detail = launch_text(plan, request.counts, request.launch, request.ranks_start)
             reset = _reset(request, world, job, placement)
         with sending_outputs(transfers, checkpoints, journal, inbox), journal.phase("run") as phase:
             run = train(plan, request.run, inbox, journal, environ, checkpoints.again, others, reset)
@@ -277,10 +277,9 @@ def _plan(
         Node(
             job=job,
             placement=ranks,
-            argv=command.argv,
+            command=command,
             cwd=working_directory(request.launch, command, world.cwd),
             environ=command.environment(training.environ),
-            code=command.code,
             master=master,
             is_root=os.geteuid() == 0,
         ),

@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, List, Optional, Sequence, Tuple
 
-from ma_boot.environment import FoundCommand, command_parts
+from ma_boot.environment import FoundCommand
 from ma_boot.errors import CannotCreate, ConfigError
 from ma_boot.launch import (
     MINDSPORE_PORT,
@@ -80,7 +80,7 @@ def plan_node(node: Node, options: LaunchOptions) -> LaunchPlan:
     """The launch plan of this node; looks at its code and its cores. Raises `ConfigError`."""
     plan, placement = plan_launch(node, options), node.placement
     if options.workdir == "per-rank":
-        code = _code_to_copy(options.copy_code, node.code or node.cwd)
+        code = _code_to_copy(options.copy_code, node.command.code or node.cwd)
         plan = with_rank_dirs(plan, placement.by_hand, code)
     if options.bind_cores != "none":
         device_ids = placement.device_ids or tuple(map(placement.device, range(len(placement.ranks))))
@@ -89,16 +89,18 @@ def plan_node(node: Node, options: LaunchOptions) -> LaunchPlan:
     return with_tee(plan, options.tee)
 
 
-def launch_text(plan: LaunchPlan, command: Sequence[str], options: LaunchOptions, ranks_start: str) -> str:
-    """The phase in one line; `ranks_start` is what starts the ranks in place of ma_boot, mostly empty."""
-    parts = command_parts(command)
+def launch_text(plan: LaunchPlan, counts: Sequence[str], options: LaunchOptions, ranks_start: str) -> str:
+    """The phase in one line; `ranks_start` is what starts the ranks in place of ma_boot, mostly empty.
+
+    `counts` are the options of a launcher that it lacks (`CommandParts`).
+    """
     if options.per_node and ranks_start:
         started = f"{ranks_start} starts the ranks of this node: started once (--per-device: for each device)"
-        if plan.world_size == 1 or not parts.counts:
+        if plan.world_size == 1 or not counts:
             return started
         return (
             f"{started}; WARNING: the job has {plan.world_size} ranks, but the command does not say how many "
-            f"to start ({parts.counts[0]}): docs/starting.md has the words for each launcher"
+            f"to start ({counts[0]}): docs/starting.md has the words for each launcher"
         )
     named = options.tee.split(",") if options.tee[:1].isdigit() else []
     unknown = [rank for rank in named if int(rank) >= plan.world_size]

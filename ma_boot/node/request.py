@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from ma_boot.environment import StartScript, command_parts
+from ma_boot.environment import CommandParts, StartScript
 from ma_boot.errors import ConfigError, listed
 from ma_boot.launch import LaunchOptions
 from ma_boot.node.environment_phase import EnvironmentOptions
@@ -20,7 +20,8 @@ from ma_boot.transfers import TransferOptions
 class BootRequest(NamedTuple):
     """The training command, and the options of each phase: only `boot` and the rehearsal see all of them.
 
-    `script` is the shell script that the command runs, as far as it is known before the inputs are there.
+    `ranks_start` is what starts the ranks in place of ma_boot, as the command and the shell script that it
+    runs show it, empty if nothing does; `counts` are the options of this launcher that the command lacks.
     """
 
     command: Tuple[str, ...]
@@ -31,15 +32,8 @@ class BootRequest(NamedTuple):
     transfers: TransferOptions
     launch: LaunchOptions
     run: RunOptions
-    script: Optional[StartScript] = None
-
-    @property
-    def ranks_start(self) -> str:
-        """What starts the ranks in place of ma_boot, as the command shows it; empty if nothing does."""
-        launcher = command_parts(self.command).launcher
-        if launcher is not None or self.script is None or self.script.ranks is None:
-            return launcher or ""
-        return f"{self.script.name} ({self.script.ranks})"
+    ranks_start: str = ""
+    counts: Tuple[str, ...] = ()
 
 
 _OF_THE_PLATFORM = ("MA_", "BATCH_", "DLS_", "RANK_TABLE_FILE", "GLOBAL_RANK_TABLE_FILE")
@@ -60,27 +54,35 @@ _GROUPS: Dict[str, Any] = {
 
 
 def requested(
-    command: Sequence[str], options: Mapping[str, Any], script: Optional[StartScript] = None
+    command: Sequence[str],
+    options: Mapping[str, Any],
+    parts: CommandParts,
+    script: Optional[StartScript] = None,
 ) -> BootRequest:
     """The request that a command line makes, with the defaults that depend on other options.
 
-    A command that starts the processes itself (`--per-node`, a launcher such as torchrun, or a `script` with
-    one) also finds the other nodes itself, but a loop of the script needs the rank table; ranks that are
-    given by hand run in directories of their own, as in X2MindSpore's script.
+    `parts` are those of the command. A command that starts the processes itself (`--per-node`, a launcher
+    such as torchrun, or a `script` with one) also finds the other nodes itself, but a loop of the script
+    needs the rank table; ranks that are given by hand run in directories of their own, as in X2MindSpore's
+    script.
     """
     groups = {
         name: group(**{option: options[option] for option in group._fields})
         for name, group in _GROUPS.items()
     }
     launch: LaunchOptions = groups["launch"]
-    words = ("-m", *command) if options["as_module"] else tuple(command)
-    request = BootRequest(words, options["preflight"], **groups, script=script)
-    recognised = bool(request.ranks_start) and launch.rendezvous != "mpi" and not launch.per_device
-    per_node = launch.per_node or recognised
-    by_loop = script is not None and script.ranks is not None and not script.ranks.by_launcher
-    rendezvous = launch.rendezvous or ("none" if per_node and not by_loop else "rank-table")
-    workdir = launch.workdir or ("per-rank" if groups["ranks"].by_hand else "shared")
-    return request._replace(launch=launch._replace(per_node=per_node, rendezvous=rendezvous, workdir=workdir))
+    loop = script.ranks if script is not None else None
+    ranks_start = parts.launcher or (f"{script.name} ({loop})" if script is not None and loop else "")
+    per_node = launch.per_node or bool(ranks_start and launch.rendezvous != "mpi" and not launch.per_device)
+    by_loop = loop is not None and not loop.by_launcher
+    groups["launch"] = launch._replace(
+        per_node=per_node,
+        rendezvous=launch.rendezvous or ("none" if per_node and not by_loop else "rank-table"),
+        workdir=launch.workdir or ("per-rank" if groups["ranks"].by_hand else "shared"),
+    )
+    return BootRequest(
+        tuple(command), options["preflight"], **groups, ranks_start=ranks_start, counts=parts.counts
+    )
 
 
 def as_options(request: BootRequest) -> Tuple[str, ...]:

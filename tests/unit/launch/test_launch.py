@@ -6,6 +6,7 @@ from typing import Dict
 
 import pytest
 
+from ma_boot.environment import FoundCommand
 from ma_boot.errors import ConfigError
 from ma_boot.launch import (
     LaunchOptions,
@@ -28,7 +29,7 @@ def plan(rendezvous: str, index: int = 1, given: Dict[str, str] = OUTSIDE) -> La
         "host",
     )
     placement = Placement(4, (2 * index, 2 * index + 1), "/table.json")
-    node = Node(job, placement, ["python", "t.py"], "/home", given, ("10.0.0.1", 8118))
+    node = Node(job, placement, FoundCommand(("python", "t.py")), "/home", given, ("10.0.0.1", 8118))
     return plan_launch(node, LaunchOptions(rendezvous))
 
 
@@ -99,7 +100,7 @@ def test_ranks_by_counting(variables: Dict[str, str], world_size: int, ranks: tu
 def test_a_node_without_a_device_starts_nothing() -> None:
     job = read_job({}, "host")
     with pytest.raises(ConfigError, match="no device"):
-        plan_launch(Node(job, Placement(4, (), None), ["x"], "/", {}), LaunchOptions())
+        plan_launch(Node(job, Placement(4, (), None), FoundCommand(("x",)), "/", {}), LaunchOptions())
 
 
 def test_the_plan_is_shown_as_differences_with_secrets_masked() -> None:

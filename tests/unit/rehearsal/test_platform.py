@@ -121,7 +121,7 @@ class TestCode:
         assert code_directory(("python", "-m", "json.tool"), None, str(project))[0] is None
 
     def test_what_may_be_no_script_is_left_alone(self, project: Path) -> None:
-        command = ("torchrun", "what", "pkg/train.py")
+        command = ("tool", "what", "pkg/train.py")
         assert code_directory(command, ".", str(project)) == (project, command)
         assert command_in(command, project, "/node/project") == command
 
