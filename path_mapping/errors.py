@@ -10,9 +10,6 @@ PathMappingError
 ├── Cancelled             the caller cancelled the transfer
 ├── WorkersLost           all worker processes died: OOM-killed, or killed by somebody
 │   └── NoWorkers         no thread or process can be started for a transfer
-├── SetDamaged            a checkpoint set is not, or no longer, what its manifests say
-├── SetUnusable           this job cannot go on from the newest checkpoint set
-├── NodesMissing          other nodes did not come in time to agree on a checkpoint set
 └── StoreError            the store reported an error
     ├── NotFound          404: no such bucket or object
     ├── Replaced          412: the object has changed since it was listed
@@ -102,18 +99,6 @@ class WorkersLost(PathMappingError):
 
 class NoWorkers(WorkersLost):
     """No thread or process can be started for a transfer: a limit of this user or container is reached."""
-
-
-class SetDamaged(PathMappingError):
-    """A checkpoint set is not, or no longer, what its manifests say."""
-
-
-class SetUnusable(PathMappingError):
-    """This job cannot go on from the newest checkpoint set, as it has another number of nodes."""
-
-
-class NodesMissing(PathMappingError):
-    """Other nodes did not come in time to agree on a checkpoint set."""
 
 
 class StoreError(PathMappingError):

@@ -173,14 +173,15 @@ class _SetLines(NamedTuple):
 
     def of(self, route: Route) -> Iterator[str]:
         """The lines of an output; none without `checkpoint`."""
-        if not route.checkpoint:
-            return
-        from path_mapping.checkpoints import SetsByHand, foreseen  # slow to import
+        from ma_boot.checkpoints import SetsByHand, foreseen, options_of  # slow to import
 
-        assert isinstance(self.store, Store)
+        options = options_of(route)
+        if options is None:
+            return
+
         patience = RetryPolicy(min(self.timeout, PLAN_SECONDS))
         sets = SetsByHand(self.store, route.remote, threading.Event(), patience)
-        for one in foreseen(sets, route, Path.cwd()):
+        for one in foreseen(sets, route, options, Path.cwd()):
             if self.as_json:
                 facts = {"section": "checkpoint", "local": route.local, **one._asdict()}
                 yield json.dumps({**facts, "bytes": facts.pop("size")}, ensure_ascii=False)

@@ -108,7 +108,7 @@ def _booted(request: BootRequest, world: World, others: OtherNodes) -> Ending:
             if request.launch.rendezvous == "rank-table":
                 placement = planned_by_route(placement, job, training, inbox, journal.say)
             phase.detail = own_ranks(placement)
-        checkpoints = _checkpoints(request, world, job, transfers, placement)
+        checkpoints = _checkpoints(request, world, job, transfers, placement, table)
         with journal.phase("launch") as phase:
             plan = _plan(request, world, job, told_what_is_restored(training, checkpoints), placement)
             _stop_leftovers(request, world)
@@ -218,13 +218,14 @@ def _checkpoints(
     job: JobEnvironment,
     transfers: Optional[NodeTransfers],
     placement: Placement,
+    table: Optional[RankTable],
 ) -> NodeCheckpoints:
     """The checkpoints in their place, before which nothing of an earlier start may write there."""
     if not with_checkpoints(transfers):
         return NodeCheckpoints()
     inbox, journal, timeout = world.inbox, world.journal, request.ranks.rank_table_timeout
     _stop_leftovers(request, world)
-    return restored_checkpoints(transfers, placement, job, timeout, inbox, journal)
+    return restored_checkpoints(transfers, placement, table, job, timeout, inbox, journal)
 
 
 def _reset(

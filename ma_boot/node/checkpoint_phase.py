@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import signal
 import threading
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from functools import partial
+from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Type
 
 from ma_boot.environment import TrainingEnvironment, applied
-from ma_boot.errors import CannotCreate, ConfigError, NodesLate, described
+from ma_boot.errors import CannotCreate, described
 from ma_boot.launch import Placement, WorkerSpec
 from ma_boot.modelarts import JobEnvironment
 from ma_boot.processes import SignalInbox, Task
+from ma_boot.rank_table import RankTable
 from ma_boot.reporting import Journal, RunResult
 from ma_boot.transfers import (
     NodeTransfers,
@@ -26,7 +30,7 @@ from ma_boot.wording import duration, size
 from path_mapping import errors as mapping_errors
 
 if TYPE_CHECKING:
-    from path_mapping.checkpoints import CheckpointOutput, Restored
+    from ma_boot.checkpoints import CheckpointOutput, Restored, RunEnd
     from path_mapping.transfer import RetryPolicy
 
 # What publishes and restores is imported where an output has checkpoints.
@@ -49,12 +53,13 @@ class NodeCheckpoints(NamedTuple):
 
 def with_checkpoints(transfers: Optional[NodeTransfers]) -> bool:
     """Whether this node has an output with checkpoints."""
-    return any(route.checkpoint for route in outputs_of(transfers))
+    return any(route.more is not None for route in outputs_of(transfers))
 
 
 def restored_checkpoints(
     transfers: Optional[NodeTransfers],
     placement: Placement,
+    table: Optional[RankTable],
     job: JobEnvironment,
     timeout: float,
     inbox: SignalInbox,
@@ -73,7 +78,7 @@ def restored_checkpoints(
     """
     if transfers is None or not with_checkpoints(transfers):
         return NodeCheckpoints()
-    outputs = _outputs(transfers, placement, job, journal)
+    outputs = _outputs(transfers, placement, _start(table, job), job, journal)
 
     def begin() -> NodeCheckpoints:
         found = _begun(transfers, outputs, timeout, inbox, journal)
@@ -110,10 +115,6 @@ def _begun(
         try:
             task.wait(inbox.check, remind=progress.say)
             found = task.result()
-        except mapping_errors.NodesMissing as error:
-            raise NodesLate(f"checkpoints: {error}") from error
-        except mapping_errors.SetUnusable as error:
-            raise ConfigError(f"checkpoints: {error}") from error
         except mapping_errors.PathMappingError as error:
             raise boot_error(error, transfers.store, "checkpoints") from error
         except OSError as error:
@@ -148,13 +149,12 @@ def _publish_before_restart(
 
 
 def _outputs(
-    transfers: NodeTransfers, placement: Placement, job: JobEnvironment, journal: Journal
+    transfers: NodeTransfers, placement: Placement, name: str, job: JobEnvironment, journal: Journal
 ) -> Tuple[CheckpointOutput, ...]:
-    from path_mapping.checkpoints import CheckpointOutput
-    from path_mapping.stores import FileStore
+    from ma_boot.checkpoints import CheckpointOutput, JobStart
 
     store = transfers.store
-    assert isinstance(store, FileStore)
+    assert store is not None
 
     def counted(step: str, files: int, bytes_sent: int, seconds: float) -> None:
         journal.say(
@@ -162,17 +162,23 @@ def _outputs(
         )
         journal.event("checkpoint", step=step, files=files, bytes=bytes_sent, seconds=seconds)
 
+    start = JobStart(
+        job.node_rank, job.node_count, placement.ranks, placement.world_size, job.name, name,
+        transfers.take_over,
+    )  # fmt: skip
     outputs: List[CheckpointOutput] = []
     for route in outputs_of(transfers):
-        if route.checkpoint:
-            outputs.append(
-                CheckpointOutput(
-                    route, transfers.base, store, job.node_rank, job.node_count,
-                    placement.ranks, placement.world_size, journal.say, counted,
-                    job.name, outputs[0].spool if outputs else None,
-                )
-            )  # fmt: skip
+        if route.more is not None:
+            spool = outputs[0].spool if outputs else None
+            outputs.append(CheckpointOutput(route, transfers.base, store, start, journal.say, counted, spool))
     return tuple(outputs)
+
+
+def _start(table: Optional[RankTable], job: JobEnvironment) -> str:
+    """What tells this start of the job from another job's of the same name: the names of its pods."""
+    pods = [pod.name or "" for pod in table.pods] if table is not None else []
+    names = sorted(pods if pods and all(pods) else job.worker_hosts)
+    return hashlib.sha256("\n".join([job.name, *names]).encode()).hexdigest()[:16]
 
 
 def _text(restored: Restored) -> str:
@@ -226,49 +232,67 @@ def sending_outputs(
 
     with uploading_periodically(transfers, journal, inbox), ExitStack() as running:
         for output in checkpoints.outputs:
-            try:
-                task = Task("publishing", _publish(output, failed), inbox)
-            except RuntimeError as error:  # the limit of threads
-                journal.say(f"checkpoints: published at the end only: {described(error)}")
-                continue
-            running.callback(cancelled_soon, task)
+            for run in (output.watch, output.publish):
+                try:
+                    task = Task("publishing", partial(_run, run, failed), inbox)
+                except RuntimeError as error:  # the limit of threads
+                    journal.say(f"checkpoints: published at the end only: {described(error)}")
+                    break
+                running.callback(cancelled_soon, task)
         yield
 
 
-def _publish(
-    output: CheckpointOutput, failed: Callable[[Exception], None]
-) -> Callable[[threading.Event], None]:
-    return lambda cancel: output.publish(cancel, failed)
+def _run(
+    work: Callable[[threading.Event, Callable[[Exception], None]], None],
+    failed: Callable[[Exception], None],
+    cancel: threading.Event,
+) -> None:
+    work(cancel, failed)
 
 
 def last_sets(
-    checkpoints: NodeCheckpoints, run: Optional[RunResult], hurry: bool, journal: Journal
+    checkpoints: NodeCheckpoints, run: Optional[RunResult], stopped: bool, journal: Journal
 ) -> Callable[[threading.Event, RetryPolicy], List[str]]:
     """What publishes the sets that are complete when the processes have ended, before other outputs go home.
 
-    If all processes of the `run` have ended with 0, nothing is half written. In a `hurry` what can
-    still become whole goes first. It returns what was not published, and raises `Cancelled` only.
+    `stopped`: a stop signal has come. It returns what was not published, and raises `Cancelled` only.
     """
 
-    ended_well = run is not None and run.succeeded
-
     def publish(cancel: threading.Event, patience: RetryPolicy) -> List[str]:
+        if not checkpoints.outputs:
+            return []
+        from ma_boot.checkpoints import RunEnd
+
+        ending = _ending(RunEnd, run, stopped)
         problems: List[str] = []
         for output in checkpoints.outputs:
             before = output.last_whole
             try:
-                given_up = output.finish(cancel, patience, ended_well, hurry)
+                given_up = output.finish(cancel, patience, ending)
             except mapping_errors.Cancelled:
                 raise
             except (mapping_errors.PathMappingError, OSError) as error:
                 problems.append(f"not every checkpoint was published: {error}")
                 continue
-            for step, why in given_up.items():
-                journal.say(f"checkpoint step {step} is not complete here, so it is given up: {why}")
+            lost = [f"checkpoint step {step} was never published: {why}" for step, why in given_up.items()]
+            if ending is RunEnd.WELL:
+                problems += lost
+            for line in lost:
+                journal.say(line)
             _report(output, *before, journal)
         return problems
 
     return publish
+
+
+def _ending(kinds: Type[RunEnd], run: Optional[RunResult], stopped: bool) -> RunEnd:
+    """How the processes have ended: after a stop signal, a handler of it ends with 0, or with its code."""
+    if run is None:
+        return kinds.CUT
+    if run.succeeded and not stopped:
+        return kinds.WELL
+    ends = [ended.signal is None and ended.code in (0, 128 + signal.SIGTERM) for ended in run.exits]
+    return kinds.BY_THEMSELVES if stopped and all(ends) and not run.left else kinds.CUT
 
 
 def _report(output: CheckpointOutput, before: str, age: float, journal: Journal) -> None:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
+from ma_boot.checkpoints import OPTIONS, options_of, written
 from ma_boot.errors import CannotCreate
 from ma_boot.launch import WorkerSpec
 from ma_boot.modelarts import PLATFORM_GID, PLATFORM_UID
@@ -24,10 +25,7 @@ from ma_boot.rehearsal.setup import Setup
 from path_mapping.errors import MappingInvalid
 from path_mapping.mapping import PathMapping, Route, read_mapping
 
-_ROUTE_OPTIONS = (
-    *("include", "exclude", "interval", "shard", "delete", "checksum"),
-    *("checkpoint", "keep", "restore"),
-)
+_ROUTE_OPTIONS = ("include", "exclude", "interval", "shard", "delete", "checksum")
 
 
 def node_spec(setup: Setup, start: SimulatedJob, node: int, world: World) -> WorkerSpec:
@@ -91,7 +89,9 @@ def node_mapping(setup: Setup, node: int) -> Optional[PathMapping]:
         return None
     first_rank = node * job.devices_per_node
     try:
-        return read_mapping(Path(path), {"job": job.log_name, "node": str(node), "rank": str(first_rank)})
+        return read_mapping(
+            Path(path), {"job": job.log_name, "node": str(node), "rank": str(first_rank)}, OPTIONS
+        )
     except MappingInvalid:
         return None
 
@@ -144,6 +144,9 @@ def _section(routes: Sequence[Route], root: str) -> Dict[str, Any]:
             for name, value in route._asdict().items()
             if name in _ROUTE_OPTIONS and value
         }
+        checkpoints = options_of(route)
+        if checkpoints is not None:
+            options.update(written(checkpoints))
         section[_escaped(local)] = {"obs": _escaped(str(route.remote)), "required": route.required, **options}
     return section
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Iterator, Mapping, Optional, Sequence, Tuple
 
+from ma_boot.checkpoints import OPTIONS
 from ma_boot.environment import no_such_file
 from ma_boot.errors import CannotCreate, ConfigError, UsageError
 from ma_boot.modelarts import JOB_TOKEN, free_port
@@ -115,7 +116,7 @@ def _check_files(request: BootRequest, code: Optional[Path], cwd: str) -> None:
         raise ConfigError("\n".join(problems))
     if mapping is not None:
         try:
-            read_mapping(Path(cwd, mapping), {"job": "job", "node": "0", "rank": "0"})
+            read_mapping(Path(cwd, mapping), {"job": "job", "node": "0", "rank": "0"}, OPTIONS)
         except MappingInvalid as error:
             raise ConfigError(str(error)) from error
 

@@ -42,9 +42,9 @@ def checkpoint(
     """Says that the checkpoint of this step is complete: this process has closed all its files.
 
     `step` and `epoch` are the numbers in the names of the files, or of the directory; `epoch` only where
-    those have one. Call it in every process that saves, after its last file. With `node=True` one process
-    speaks for all of its node: call it after a barrier. It is said of all outputs with checkpoints, or of the
-    one that `directory` is, or is in.
+    those have one. Call it in every process of the job, after its last file. With `node=True` one process
+    speaks for all of its node: call it after a barrier. From the first call on, only steps that all have said
+    count. It is said of all outputs with checkpoints, or of the one that `directory` is, or is in.
 
     It appends a line to a file on the node's disk and waits until the disk has it: no network, no lock. It
     does nothing where ma_boot publishes no checkpoints, and never raises: what went wrong is printed once.

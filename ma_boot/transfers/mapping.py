@@ -27,13 +27,14 @@ class TransferOptions(NamedTuple):
     upload_timeout: float = 600.0
     stall_timeout: float = 60.0  # STALL_SECONDS of path_mapping.stores, which only a mapping loads
     download_timeout: float = RETRY_SECONDS
+    take_over: bool = False
 
 
 class NodeTransfers(NamedTuple):
     """What this node moves, from and to which store; `store` is None if the mapping is empty.
 
     Relative local paths are relative to `base`; `shard` is this node's share of sharded inputs. A request
-    that fails is retried for `retry_seconds`.
+    that fails is retried for `retry_seconds`. `take_over`: no other job publishes checkpoints there any more.
     """
 
     mapping: PathMapping
@@ -41,6 +42,7 @@ class NodeTransfers(NamedTuple):
     base: Path
     shard: Shard
     retry_seconds: float = RETRY_SECONDS
+    take_over: bool = False
 
 
 def inputs_of(transfers: Optional[NodeTransfers]) -> Tuple[Route, ...]:
@@ -83,7 +85,7 @@ def job_transfers(
 
     store = configured_store(options, environ, cwd, announce)
     shard = Shard(job.node_rank, job.node_count)
-    return NodeTransfers(mapping, store, Path(cwd), shard, options.download_timeout)
+    return NodeTransfers(mapping, store, Path(cwd), shard, options.download_timeout, options.take_over)
 
 
 def job_mapping(name: Optional[str], cwd: str, job: JobEnvironment) -> Optional[PathMapping]:
@@ -117,7 +119,7 @@ def shared_outputs(
     shared = [
         f"{mine.local} -> {mine.remote}"
         for mine, theirs in pairs
-        if mine.remote == theirs.remote and not mine.checkpoint
+        if mine.remote == theirs.remote and mine.more is None
     ]
     if not shared:
         return ""
@@ -134,12 +136,13 @@ def load_mapping(file: str, job: JobEnvironment) -> PathMapping:
     Files are transferred once per node, so `{rank}` is the node's first rank, by counting: the inputs come
     before the rank table does. Raises `ConfigError` with all its mistakes.
     """
+    from ma_boot.checkpoints import OPTIONS  # with all that moves files
     from path_mapping.mapping import read_mapping
 
     first_rank = job.node_rank * (job.device_count or 1)
     values = {"job": job.name, "node": str(job.node_rank), "rank": str(first_rank)}
     try:
-        return read_mapping(Path(file), values)
+        return read_mapping(Path(file), values, OPTIONS)
     except mapping_errors.MappingInvalid as error:
         raise ConfigError(str(error)) from error
 

@@ -224,9 +224,9 @@ def _explained(error: Exception) -> Exception:
 
 def sent_one_by_one(routes: Sequence[Route], base: Path) -> Callable[[str], bool]:
     """Which files of these outputs are uploaded one by one: all but those of checkpoint sets."""
-    if not any(route.checkpoint for route in routes):
+    if all(route.more is None for route in routes):
         return lambda path: True
-    from path_mapping.checkpoints import files_of_no_set
+    from ma_boot.checkpoints import files_of_no_set
 
     return files_of_no_set(routes, base)
 

@@ -10,9 +10,12 @@ from path_mapping.mapping.document import (
 from path_mapping.mapping.mapping_file import read_mapping as read_mapping
 from path_mapping.mapping.routes import (
     ObsUrl as ObsUrl,
+    OutputOptions as OutputOptions,
     PathMapping as PathMapping,
     Route as Route,
+    local_relation as local_relation,
     overlaps as overlaps,
+    remote_relation as remote_relation,
 )
 from path_mapping.mapping.selection import (
     Shard as Shard,

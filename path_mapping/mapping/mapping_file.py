@@ -9,7 +9,6 @@ from types import MappingProxyType
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from path_mapping.errors import MappingInvalid
-from path_mapping.mapping.checkpoint_options import checkpoint, keep, refused_together, restore
 from path_mapping.mapping.document import (
     VARIABLE,
     DictValue,
@@ -20,30 +19,31 @@ from path_mapping.mapping.document import (
     read_literal,
     read_yaml,
 )
-from path_mapping.mapping.routes import ObsUrl, PathMapping, Route, expanded, is_text, overlaps
+from path_mapping.mapping.routes import ObsUrl, OutputOptions, PathMapping, Route, expanded, is_text, overlaps
 from path_mapping.mapping.selection import pattern_problem
 
 SECTIONS = ("input", "output")
-_ONLY = {
-    "interval": "output",
-    "shard": "input",
-    "checkpoint": "output",
-    "keep": "output",
-    "restore": "output",
-}
+_ONLY = {"interval": "output", "shard": "input"}
+_NO_MORE = OutputOptions()
 
 
-def mapping_of(root: Value, title: str, placeholders: Mapping[str, str], problems: List[str]) -> PathMapping:
+def mapping_of(
+    root: Value,
+    title: str,
+    placeholders: Mapping[str, str],
+    problems: List[str],
+    more: OutputOptions = _NO_MORE,
+) -> PathMapping:
     """The mapping in a document. Mistakes are added to `problems`; `title` is the document's name in them.
 
-    `placeholders` has the values of the placeholders.
+    `placeholders` has the values of the placeholders, `more` are further options of outputs.
     """
     sections: Dict[str, Value] = {}
     if isinstance(root, DictValue):
         sections = _by_key(root, SECTIONS, (), problems)
     else:
         problems.append(f"{root.place(title)}expected a dict {{'input': ..., 'output': ...}}")
-    routes = {name: _routes(value, name, placeholders, problems) for name, value in sections.items()}
+    routes = {name: _routes(value, name, placeholders, problems, more) for name, value in sections.items()}
     return PathMapping(tuple(routes.get("input", ())), tuple(routes.get("output", ())))
 
 
@@ -64,7 +64,9 @@ def _by_key(
     return found
 
 
-def _routes(value: Value, section: str, placeholders: Mapping[str, str], problems: List[str]) -> List[Route]:
+def _routes(
+    value: Value, section: str, placeholders: Mapping[str, str], problems: List[str], more: OutputOptions
+) -> List[Route]:
     if isinstance(value, ScalarValue) and value.value is None:
         return []  # YAML: a section with nothing but comments
     if not isinstance(value, DictValue):
@@ -74,7 +76,7 @@ def _routes(value: Value, section: str, placeholders: Mapping[str, str], problem
     seen: Dict[str, Tuple[str, Value]] = {}
     for key, item in value.pairs:
         local = _local(key, section, placeholders, problems)
-        arguments = _arguments(item, local or key.shown, section, placeholders, problems)
+        arguments = _arguments(item, local or key.shown, section, placeholders, problems, more)
         if local is None:
             continue
         first, earlier = seen.setdefault(os.path.normpath(local), (local, key))
@@ -104,18 +106,23 @@ def _local(key: Value, section: str, placeholders: Mapping[str, str], problems: 
 
 
 def _arguments(
-    value: Value, local: str, section: str, placeholders: Mapping[str, str], problems: List[str]
+    value: Value,
+    local: str,
+    section: str,
+    placeholders: Mapping[str, str],
+    problems: List[str],
+    more: OutputOptions,
 ) -> Optional[Dict[str, Any]]:
     """The arguments of the `Route`; None without a valid URL."""
     if not isinstance(value, DictValue):
         url = _url(value, value.place(section), placeholders, problems)
         return None if url is None else {"remote": url}
     where = (section, repr(local))
-    found = _by_key(value, ("obs", *_READERS), where, problems)
-    for name, only in _ONLY.items():
+    found = _by_key(value, ("obs", *_READERS, *more.names), where, problems)
+    for name, only in {**_ONLY, **dict.fromkeys(more.names, "output")}.items():
         if name in found and only != section:
             problems.append(f"{found.pop(name).place(*where)}{name!r} is valid for an {only} only")
-    problems += refused_together(found, where)
+    further = more.read(found, where, problems) if section == "output" else None
     if "obs" not in found:
         problems.append(f"{value.place(*where)}no 'obs', expected 'obs': 'obs://bucket/path'")
         return None
@@ -125,7 +132,7 @@ def _arguments(
         for name, read in _READERS.items()
         if name in found
     }
-    return None if url is None else {"remote": url, **options}
+    return None if url is None else {"remote": url, "more": further, **options}
 
 
 def _url(value: Value, where: str, placeholders: Mapping[str, str], problems: List[str]) -> Optional[ObsUrl]:
@@ -175,9 +182,6 @@ _READERS: Dict[str, Callable[[Value, str, List[str]], Any]] = {
     "required": _flag,
     "delete": _flag,
     "checksum": _flag,
-    "checkpoint": checkpoint,
-    "keep": keep,
-    "restore": restore,
 }
 
 
@@ -188,8 +192,12 @@ def _string(value: Value) -> Optional[str]:
 _FORMATS = {".yaml": read_yaml, ".yml": read_yaml, ".json": read_json}
 
 
-def read_mapping(path: Path, placeholders: Mapping[str, str] = MappingProxyType({})) -> PathMapping:
-    """The mapping in a file; `placeholders` has the values of the placeholders.
+def read_mapping(
+    path: Path,
+    placeholders: Mapping[str, str] = MappingProxyType({}),
+    more: OutputOptions = _NO_MORE,
+) -> PathMapping:
+    """The mapping in a file; `placeholders` has the values of the placeholders, `more` options of outputs.
 
     Raises:
         MappingInvalid: The file cannot be read, or has mistakes: all of them.
@@ -198,11 +206,14 @@ def read_mapping(path: Path, placeholders: Mapping[str, str] = MappingProxyType(
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise MappingInvalid(str(path), [f"the file cannot be read: {error}"]) from error
-    return parse_mapping(text, str(path), placeholders)
+    return parse_mapping(text, str(path), placeholders, more)
 
 
 def parse_mapping(
-    text: str, source: str, placeholders: Mapping[str, str] = MappingProxyType({})
+    text: str,
+    source: str,
+    placeholders: Mapping[str, str] = MappingProxyType({}),
+    more: OutputOptions = _NO_MORE,
 ) -> PathMapping:
     """The mapping in `{'input': {local: obs}, 'output': {local: obs}}`.
 
@@ -218,8 +229,10 @@ def parse_mapping(
         root, title = _FORMATS[suffix](text, problems), "the document"
     else:
         root, title = read_literal(text, problems), VARIABLE
-    mapping = mapping_of(root, title, placeholders, problems) if root is not None else PathMapping((), ())
-    problems += overlaps(mapping)
+    mapping = PathMapping((), ())
+    if root is not None:
+        mapping = mapping_of(root, title, placeholders, problems, more)
+    problems += [*overlaps(mapping), *more.check(mapping)]
     if problems:
         raise MappingInvalid(source, problems)
     return mapping

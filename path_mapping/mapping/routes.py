@@ -7,7 +7,9 @@ import re
 import unicodedata
 from itertools import combinations, product
 from pathlib import Path
-from typing import List, Mapping, NamedTuple, Optional, Tuple
+from typing import Callable, List, Mapping, NamedTuple, Optional, Tuple
+
+from path_mapping.mapping.document import Value
 
 PLACEHOLDERS = ("job", "node", "rank")
 _URL = re.compile(r"(?:obs|s3)://([^/]*)(?:/(.*))?", re.DOTALL)
@@ -59,9 +61,7 @@ class Route(NamedTuple):
     uploads while the training runs; None for the last upload only. `shard`: each node downloads only its
     shard. `required`: it is an error if nothing exists at the source. `delete`: what the source no longer
     has is deleted from the target, if this route put it there. `checksum`: contents are compared, not sizes
-    and times. `checkpoint`: the output has checkpoints, which are published as whole sets: `("auto",)`, the
-    name of a layout (`path_mapping.layouts`), or patterns; `keep` is how many whole sets stay in OBS, None
-    for all, and `restore` is "latest" if the training goes on from the newest one.
+    and times. `more` is what `OutputOptions` have made of further options of an output, None without any.
     """
 
     local: str
@@ -73,9 +73,7 @@ class Route(NamedTuple):
     required: bool = True
     delete: bool = False
     checksum: bool = False
-    checkpoint: Tuple[str, ...] = ()
-    keep: Optional[int] = None
-    restore: Optional[str] = None
+    more: object = None
 
     def path(self, base: Path) -> Path:
         """The local path, normalized; a relative one starts at `base`."""
@@ -87,6 +85,19 @@ class PathMapping(NamedTuple):
 
     inputs: Tuple[Route, ...]
     outputs: Tuple[Route, ...]
+
+
+class OutputOptions(NamedTuple):
+    """Options of outputs that whoever reads a mapping knows, by their `names`.
+
+    `read` makes the `Route.more` of an output from the values that it has for these and all other options,
+    by name, and their place in the mapping; `check` returns a message for each mistake in the whole mapping,
+    whose outputs with `more` are not compared with its inputs otherwise.
+    """
+
+    names: Tuple[str, ...] = ()
+    read: Callable[[Mapping[str, Value], Tuple[str, ...], List[str]], object] = lambda *values: None
+    check: Callable[[PathMapping], List[str]] = lambda mapping: []
 
 
 def expanded(text: str, placeholders: Mapping[str, str]) -> str:
@@ -140,9 +151,7 @@ def overlaps(mapping: PathMapping) -> List[str]:
     Targets (local paths of inputs, URLs of outputs) must not be the same, nor inside each other: the later
     route would overwrite the earlier. An output must not be inside an input, on either side: the next run
     would download what this one produced. An input and an output may be the same, to continue an earlier
-    run, and an input may be inside an output: `exclude` is for that. An output of checkpoints and an input
-    have nothing in common: what is published is no tree of files, and what is restored replaces the
-    directory's contents.
+    run, and an input may be inside an output: `exclude` is for that.
     """
     problems = []
     for first, second in combinations(mapping.inputs, 2):
@@ -155,9 +164,8 @@ def overlaps(mapping: PathMapping) -> List[str]:
             there = f"{first.remote} of {first.local!r}"
             problems.append(f"output: {second.local!r}: {second.remote} {how} {there}: use separate URLs")
     for output, given in product(mapping.outputs, mapping.inputs):
-        if output.checkpoint:
-            problems += _input_of_checkpoints(output, given)
-            continue
+        if output.more is not None:
+            continue  # for `OutputOptions.check`
         if _relation(_local(output), _local(given)) == _INSIDE:
             problems.append(f"output: {output.local!r} {_INSIDE} the input {given.local!r}")
         if _relation(_remote(output), _remote(given)) == _INSIDE:
@@ -165,19 +173,14 @@ def overlaps(mapping: PathMapping) -> List[str]:
     return problems
 
 
-def _input_of_checkpoints(output: Route, given: Route) -> List[str]:
-    problems = []
-    if _relation(_remote(given), _remote(output)):
-        problems.append(
-            f"input: {given.remote}: {output.remote} has checkpoints, which are no input: "
-            f"'restore': 'latest' of the output {output.local!r} fetches them"
-        )
-    how = _relation(_local(given), _local(output))
-    if how:
-        problems.append(
-            f"input: {given.local!r} {how} the directory of checkpoints {output.local!r}: use separate paths"
-        )
-    return problems
+def local_relation(route: Route, other: Route) -> str:
+    """`is inside`, `contains` or `is the same as`, if the local paths of two routes overlap; else empty."""
+    return _relation(_local(route), _local(other))
+
+
+def remote_relation(route: Route, other: Route) -> str:
+    """The same of their URLs."""
+    return _relation(_remote(route), _remote(other))
 
 
 def _relation(one: Steps, other: Steps) -> str:

@@ -46,5 +46,3 @@ from path_mapping.wire import (
     part_sizes_of as part_sizes_of,
     read_credentials as read_credentials,
 )
-
-FileStore = Store

@@ -25,10 +25,10 @@ from pathlib import Path
 from threading import Event
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+from ma_boot.checkpoints import SetsByHand
 from ma_boot.rehearsal.obs_server import ObsServer
-from path_mapping.checkpoints import SetsByHand
 from path_mapping.mapping import ObsUrl
-from path_mapping.stores import FileStore, open_store
+from path_mapping.stores import Store, open_store
 from path_mapping.transfer import RetryPolicy
 from tests.conftest import CREDENTIALS
 from tests.functional.node import Node, alive, eventually, template_two
@@ -36,7 +36,9 @@ from tests.functional.node import Node, alive, eventually, template_two
 NODES = 2
 START_SECONDS = 300.0  # of the whole job; the machine may be busy
 MOMENT_SECONDS = 20.0  # for which a moment is waited for, before the job is killed at another
-_PART = re.compile(r"ckpt/\.ma_boot/sets/(\d+)-(\w+)/(\d+)/part-(\d+)-of-(\d+)\.json")
+_PART = re.compile(
+    r"ckpt/\.ma_boot/sets/(\d+)-(\w+)/(\d+)-(\d+)-(said|seen)/part-(\d+)-of-(\d+)(-empty)?\.json"
+)
 _DATA = r"/bucket/ckpt/attempt-.*"
 
 # What an OBS is asked for at a moment: method and path. The others are seen on the disk, or come by themselves.
@@ -132,7 +134,7 @@ class KilledJob:
         self.base, self.training, self.ranks = base, training, NODES * training.devices
         self.starts = 0
         self.log = base / "log"
-        self.store: FileStore = open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
+        self.store: Store = open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
         self.requests = Moments(obs.seen)
         obs.seen = self.requests
         self.weights: Dict[str, str] = {}
@@ -205,9 +207,9 @@ class KilledJob:
         for found in self.store.list("bucket", "ckpt/.ma_boot/sets/"):
             match = _PART.fullmatch(found.key)
             assert match is not None, found.key
-            attempt, tag, step, node, nodes = match.groups()
+            attempt, tag, step, version, kind, node, nodes, _ = match.groups()
             assert int(nodes) == NODES
-            sets[(int(attempt), tag, int(step))][int(node)] = found.key
+            sets[(int(attempt), tag, int(step), int(version), kind)][int(node)] = found.key
         for name in sorted(sets):
             if set(sets[name]) == set(range(NODES)):
                 parts = [json.loads(self.read(key)) for key in sets[name].values()]

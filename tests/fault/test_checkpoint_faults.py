@@ -9,8 +9,9 @@ from typing import Callable, Iterator, List, Optional, Sequence
 
 import pytest
 
+from ma_boot.checkpoints import upkeep
 from ma_boot.rehearsal.obs_server import ObsFault, ObsServer
-from path_mapping.stores import Credentials, FileStore, open_store
+from path_mapping.stores import Credentials, Store, open_store
 from tests.conftest import CREDENTIALS
 from tests.functional.checkpoints.output import TestNode, keys, step_of
 
@@ -37,21 +38,28 @@ class AtRequest(List[ObsFault]):
 
 
 @pytest.fixture
-def served(obs: ObsServer) -> FileStore:
+def served(obs: ObsServer) -> Store:
     return open_store({"OBS_ENDPOINT": obs.url, **CREDENTIALS}, None)
 
 
-def story(store: FileStore, base: Path, step: int) -> Optional[str]:
+@pytest.fixture(autouse=True)
+def nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is known at once that earlier starts are over."""
+    monkeypatch.setattr(upkeep, "ANSWER_LOOKS", 0)
+
+
+def story(store: Store, base: Path, step: int) -> Optional[str]:
     """A start that restores, a step that is published and replaces another, and an end; what was restored."""
-    node = TestNode(base, store, options={"keep": 1})
+    node = TestNode(base, store, options={"keep": 1, "interval": 1000.0})
     restored = node.start()
     node.save(step, {f"{number}.bin": b"%d %d" % (step, number) * 1000 for number in range(2)})
-    node.look()
+    node.say(step)
+    node.look(1)
     node.end()
     return step_of(restored)
 
 
-def test_no_fault_of_a_single_request_loses_a_set(obs: ObsServer, served: FileStore, tmp_path: Path) -> None:
+def test_no_fault_of_a_single_request_loses_a_set(obs: ObsServer, served: Store, tmp_path: Path) -> None:
     run_faults(obs, served, tmp_path, lambda number: [KINDS[number % len(KINDS)]])
 
 
@@ -68,11 +76,11 @@ def test_credentials_that_expire_at_any_request_are_renewed(obs: ObsServer, tmp_
 
 @pytest.mark.kill
 @pytest.mark.timeout(3600)
-def test_no_fault_of_any_kind_loses_a_set(obs: ObsServer, served: FileStore, tmp_path: Path) -> None:
+def test_no_fault_of_any_kind_loses_a_set(obs: ObsServer, served: Store, tmp_path: Path) -> None:
     run_faults(obs, served, tmp_path, lambda number: KINDS)
 
 
-def run_faults(obs: ObsServer, store: FileStore, base: Path, kinds: Callable[[int], Sequence[str]]) -> None:
+def run_faults(obs: ObsServer, store: Store, base: Path, kinds: Callable[[int], Sequence[str]]) -> None:
     for step in (1, 2, 3):
         before = len(obs.requests)
         story(store, base / f"clean-{step}", step)
@@ -88,7 +96,7 @@ def run_faults(obs: ObsServer, store: FileStore, base: Path, kinds: Callable[[in
             check(store, step)
 
 
-def check(store: FileStore, step: int) -> None:
+def check(store: Store, step: int) -> None:
     """The newest set is there with its two files, and no file of any set that was removed."""
     names = [key for key in keys(store) if "/iter_" in key]
     assert {key for key in names if f"/iter_{step}/" in key} >= set(names[-2:])

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from ma_boot.checkpoints import CheckpointSet, Leftover, SetRow, SetsByHand, options_of
 from ma_boot.errors import (
     CannotCreate,
     CheckpointDamaged,
@@ -22,11 +23,8 @@ from ma_boot.modelarts import read_job
 from ma_boot.reporting import print_lines, with_store_hint
 from ma_boot.transfers import TransferOptions, configured_store, load_mapping
 from ma_boot.wording import size
-from path_mapping.checkpoints import SetRow, SetsByHand
-from path_mapping.errors import PathMappingError, SetDamaged, SetUnusable
+from path_mapping.errors import PathMappingError
 from path_mapping.mapping import ObsUrl
-from path_mapping.sets import CheckpointSet, Leftover
-from path_mapping.stores import FileStore
 from path_mapping.transfer import RetryPolicy
 
 _HEADER = ("STEP", "ATTEMPT", "PUBLISHED (UTC)", "NODES", "FILES", "SIZE", "STATE")
@@ -73,7 +71,9 @@ def verify(request: SetsRequest, step: Optional[str], contents: bool) -> int:
             if request.as_json:
                 _print([json.dumps({**_named(sets, found), "problems": problems})])
             elif not problems:
-                _print([f"{_text(found)} in {sets.place} is whole: {found.files} files, {size(found.size)}"])
+                advice = [f"  look at {line}" for line in sets.advice(found)]
+                whole = f"{_text(found)} in {sets.place} is whole: {found.files} files, {size(found.size)}"
+                _print([whole, *advice])
     if wrong:
         raise CheckpointDamaged(listed("not as it was published:", wrong))
     return 0
@@ -106,7 +106,7 @@ def prune(request: SetsRequest, keep: Optional[int], older_than: float, only_pla
             gone, left = sets.superfluous(keep or of_mapping), sets.leftovers(older_than)
             lines: List[Tuple[str, str, Optional[List[Leftover]]]]
             lines = [(str(one.name), "one of the older whole sets", None) for one in gone.whole]
-            lines += [(str(one.name), one.why_not_whole(), None) for one in gone.broken]
+            lines += [(str(one.name), one.why_not(), None) for one in gone.broken]
             lines += [(name, _NAMELESS, found) for name, found in _by_step(left).items()]
             if not only_plan:
                 sets.remove([*gone.whole, *gone.broken], left)
@@ -151,11 +151,11 @@ def _places(request: SetsRequest) -> List[_Place]:
             raise UsageError(str(error)) from error
     else:
         mapping = load_mapping(request.where, read_job(request.environ, os.uname().nodename))
-        outputs = [(route.remote, route.keep) for route in mapping.outputs if route.checkpoint]
+        of_routes = [(route.remote, options_of(route)) for route in mapping.outputs]
+        outputs = [(url, options.keep) for url, options in of_routes if options is not None]
         if not outputs:
             raise ConfigError(f"{request.where} has no output with 'checkpoint'")
     store = configured_store(options, request.environ, os.getcwd())
-    assert isinstance(store, FileStore)
     cancel, patience = threading.Event(), RetryPolicy(request.timeout)
     return [_Place(SetsByHand(store, url, cancel, patience), keep) for url, keep in outputs]
 
@@ -165,10 +165,6 @@ def _errors() -> Iterator[None]:
     """Turns the errors of the block into those with an exit code."""
     try:
         yield
-    except SetDamaged as error:
-        raise CheckpointDamaged(str(error)) from error
-    except SetUnusable as error:
-        raise ConfigError(str(error)) from error
     except PathMappingError as error:
         raise StoreUnavailable(with_store_hint(str(error))) from error
     except OSError as error:

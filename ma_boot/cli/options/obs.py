@@ -34,6 +34,11 @@ OBS = Topic(
             default=60,
             help="Retry a request to OBS that has transferred nothing for this long.",
         ),
+        RunOption(
+            "--take-over",
+            is_flag=True,
+            help="Go on from the checkpoints of another job that has ended without saying so.",
+        ),
     ),
     "See `ma_boot sync --help` for transfers without a job.",
 )

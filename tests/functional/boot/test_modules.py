@@ -12,7 +12,7 @@ from tests.functional.node import Node, eventually
 
 # Of files that move, of images, rehearsals and checks: what is heavy, and what only those need.
 NEVER = {
-    *("path_mapping.checkpoints", "path_mapping.planning", "path_mapping.stores", "path_mapping.transfer"),
+    *("ma_boot.checkpoints", "path_mapping.planning", "path_mapping.stores", "path_mapping.transfer"),
     *("path_mapping.workers", "path_mapping.file", "obs", "pathspec", "tenacity", "yaml", "multiprocessing"),
     *("ma_boot.doctor", "ma_boot.image", "ma_boot.rehearsal", "ma_boot.training", "docker", "rich"),
     *("ma_boot.channel", "ma_boot.metrics", "ma_boot.job_service", "huaweicloudsdkcore", "requests", "ssl"),

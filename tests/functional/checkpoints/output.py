@@ -1,18 +1,21 @@
-"""One node's checkpoint output in a test: its disk, and what it has said."""
+"""One node's checkpoint output in a test: its disk, and what it prints."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from path_mapping.checkpoints import CheckpointOutput, Restored
+from ma_boot.checkpoints import CheckpointOptions, CheckpointOutput, JobStart, Restored, RunEnd
 from path_mapping.mapping import ObsUrl, Route
-from path_mapping.stores import FileStore
+from path_mapping.stores import Store
 from path_mapping.transfer import RetryPolicy
 from tests.transfers import tree, write
+
+FIRST = "the first step is complete when the next one begins here, or the training ends well"
 
 
 @dataclass
@@ -22,22 +25,29 @@ class TestNode:
     __test__ = False
 
     base: Path
-    store: FileStore
+    store: Store
     node: int = 0
     nodes: int = 1
     options: Dict[str, Any] = field(default_factory=dict)
-    said: List[str] = field(default_factory=list)
+    printed: List[str] = field(default_factory=list)
     published: List[str] = field(default_factory=list)
     ranks: Tuple[int, ...] = ()
+    job: str = "job"
+    job_start: str = "its start"
+    take_over: bool = False
 
     def start(self, timeout: float = 20.0) -> Restored:
         """Begins an attempt; the result says what was restored."""
-        settings = {"checkpoint": ("iter_{step}",), "restore": "latest", "interval": 0.02, **self.options}
-        route = Route("out", ObsUrl("bucket", "ckpt"), **settings)
+        settings = {"layout": ("iter_{step}",), "restore": True, **self.options}
+        interval = settings.pop("interval", 0.02)
+        route = Route("out", ObsUrl("bucket", "ckpt"), interval=interval, more=CheckpointOptions(**settings))
         self.ended = threading.Event()
+        start = JobStart(
+            self.node, self.nodes, self.ranks or (self.node,), self.nodes, self.job, self.job_start, self.take_over
+        )  # fmt: skip
         self.output = CheckpointOutput(
-            route, self.base, self.store, self.node, self.nodes, self.ranks or (self.node,), self.nodes,
-            self.said.append, lambda step, files, size, seconds: self.published.append(step),
+            route, self.base, self.store, start, self.printed.append,
+            lambda step, files, size, seconds: self.published.append(step),
         )  # fmt: skip
         return self.output.begin(self.ended, lambda now: None, RetryPolicy(), timeout)
 
@@ -46,22 +56,33 @@ class TestNode:
         content = files or {f"rank_{self.node}.bin": f"{step} of node {self.node}".encode() * 99}
         write(self.out, {f"iter_{step}/{name}": one for name, one in content.items()})
 
-    def look(self, times: int = 8) -> None:
-        """Looks at the disk so often that all that is there has settled."""
+    def say(self, step: int, rank: Optional[int] = None) -> None:
+        """The training says that a step is complete."""
+        note = {"step": step, "rank": self.node if rank is None else rank}
+        with (self.output.spool / f"{note['rank']}.jsonl").open("a") as file:
+            file.write(json.dumps(note) + "\n")
+
+    def look(self, times: int = 4) -> None:
+        """Looks at the disk so often that all that is there has settled, and sends what is complete."""
         for _ in range(times):
-            self.ended.wait(0.01)
+            self.ended.wait(0.011)
             assert self.output.publisher is not None
-            self.output.publisher.look(self.output._documents(self.ended, RetryPolicy()))
+            self.output.publisher.look()
+            documents = self.output._documents(self.ended, RetryPolicy())
+            while self.output.publisher.send(documents):
+                pass
+            self.output.publisher.tend(documents)
 
     def publish(self, *steps: int) -> None:
-        """Writes the files of these steps, one after the other, and looks until each is published."""
+        """Writes the files of these steps, one after the other, and says each."""
         for step in steps:
             self.save(step)
-            self.look()
+            self.say(step)
+            self.look(1)
 
-    def end(self, well: bool = True, hurry: bool = False) -> Dict[str, str]:
+    def end(self, ending: RunEnd = RunEnd.WELL) -> Dict[str, str]:
         """The training has ended."""
-        return self.output.finish(self.ended, RetryPolicy(), well, hurry)
+        return self.output.finish(self.ended, RetryPolicy(), ending)
 
     @property
     def out(self) -> Path:
@@ -69,18 +90,27 @@ class TestNode:
 
     def files(self) -> Dict[str, bytes]:
         """What a loader finds in the directory."""
-        found = tree(self.out) if self.out.exists() else {}
-        return {path: content for path, content in found.items() if not path.startswith(".ma_boot/")}
+        files = tree(self.out) if self.out.exists() else {}
+        return {path: content for path, content in files.items() if not path.startswith(".ma_boot/")}
 
 
 def step_of(restored: Restored) -> Optional[str]:
     return restored.chosen.step if restored.chosen else None
 
 
-def keys(store: FileStore, prefix: str = "ckpt/") -> List[str]:
-    return [found.key for found in store.list("bucket", prefix)]
+def keys(store: Store, prefix: str = "ckpt/") -> List[str]:
+    return [stored.key for stored in store.list("bucket", prefix)]
 
 
-def put(store: FileStore, key: str, source: Path) -> None:
+def manifests(store: Store) -> List[str]:
+    return keys(store, "ckpt/.ma_boot/sets/")
+
+
+def put(store: Store, key: str, source: Path) -> None:
     """Stores a file, as somebody else would."""
     store.write("bucket", key, source, hashlib.md5(source.read_bytes()).hexdigest(), lambda size: None)
+
+
+def printed(nodes: Sequence[TestNode], text: str) -> List[str]:
+    """The lines of these nodes with this text."""
+    return [line for node in nodes for line in node.printed if text in line]

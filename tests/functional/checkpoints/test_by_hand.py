@@ -10,7 +10,7 @@ from typing import Any, Dict, List
 import pytest
 
 from ma_boot.cli.app import main
-from path_mapping.stores import FileStore, open_store
+from path_mapping.stores import Store, open_store
 from tests.functional.checkpoints.output import keys
 from tests.functional.checkpoints.test_two_nodes import make_nodes, start
 
@@ -18,7 +18,7 @@ WHERE = "obs://bucket/ckpt"
 
 
 @pytest.fixture
-def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FileStore:
+def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """Two nodes that have saved three steps, of which the last is not whole."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "obs" / "bucket").mkdir(parents=True)
@@ -27,8 +27,7 @@ def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FileStore:
     start(nodes)
     for step in (10, 20, 30):
         for node in nodes[: 1 if step == 30 else 2]:
-            node.save(step)
-            node.look()
+            node.publish(step)
     return store
 
 
@@ -40,13 +39,13 @@ def printed(capfd: pytest.CaptureFixture[str]) -> List[Dict[str, Any]]:
     return [json.loads(line) for line in capfd.readouterr().out.splitlines()]
 
 
-def test_the_list_says_what_is_whole_and_why_not(saved: FileStore, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_list_says_what_is_whole_and_why_not(saved: Store, capfd: pytest.CaptureFixture[str]) -> None:
     assert run("list", WHERE) == 0
     lines = capfd.readouterr().out.splitlines()
     assert lines[0] == "3 sets in obs://bucket/ckpt/"
     assert lines[1].split() == ["STEP", "ATTEMPT", "PUBLISHED", "(UTC)", "NODES", "FILES", "SIZE", "STATE"]
     assert lines[2].startswith("30 ")
-    assert lines[2].endswith("not whole: no part of node 1")
+    assert lines[2].endswith("not whole: no part of saver 1")
     assert lines[3].startswith("20 ")
     assert lines[3].endswith("whole")
     assert " 2  " in lines[3]
@@ -59,7 +58,7 @@ def test_the_list_says_what_is_whole_and_why_not(saved: FileStore, capfd: pytest
     ]
 
 
-def test_an_empty_place_has_no_sets(saved: FileStore, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_place_has_no_sets(saved: Store, capfd: pytest.CaptureFixture[str]) -> None:
     assert run("list", "obs://bucket/other") == 0
     assert capfd.readouterr().out == "0 sets in obs://bucket/other/\n"
     assert run("verify", "obs://bucket/other") == 66
@@ -67,7 +66,7 @@ def test_an_empty_place_has_no_sets(saved: FileStore, capfd: pytest.CaptureFixtu
 
 
 def test_verify_finds_what_was_changed(
-    saved: FileStore, capfd: pytest.CaptureFixture[str], tmp_path: Path
+    saved: Store, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert run("verify", WHERE, "--contents") == 0
     assert "step 20 of attempt-000001-" in capfd.readouterr().out
@@ -85,7 +84,7 @@ def test_verify_finds_what_was_changed(
 
 
 def test_fetch_brings_the_files_of_all_nodes(
-    saved: FileStore, capfd: pytest.CaptureFixture[str], tmp_path: Path
+    saved: Store, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert run("fetch", WHERE, "--to", "there", "--step", "10") == 0
     assert "2 files, " in capfd.readouterr().out
@@ -96,7 +95,7 @@ def test_fetch_brings_the_files_of_all_nodes(
 
 
 def test_prune_keeps_the_newest_and_what_is_in_use(
-    saved: FileStore, capfd: pytest.CaptureFixture[str], tmp_path: Path
+    saved: Store, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "mapping.yaml").write_text(
         f"output: {{out: {{obs: '{WHERE}', checkpoint: 'iter_{{step}}', keep: 1}}}}"
@@ -132,7 +131,7 @@ def test_prune_keeps_the_newest_and_what_is_in_use(
     ],
 )
 def test_a_mistake_is_said(
-    saved: FileStore, capfd: pytest.CaptureFixture[str], words: List[str], code: int, why: str
+    saved: Store, capfd: pytest.CaptureFixture[str], words: List[str], code: int, why: str
 ) -> None:
     assert run(*words) == code
     assert why in capfd.readouterr().err

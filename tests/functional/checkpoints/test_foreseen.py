@@ -44,7 +44,7 @@ def test_what_is_restored_kept_moved_aside_and_removed(
     (attempt,) = {path.name for path in (tmp_path / "obs/bucket/ckpt").glob("attempt-*")}
     assert lines == [
         "output out -> obs://bucket/ckpt:",
-        f"  restore          1,188  step 20 of {attempt}  (the newest whole set)",
+        f"  restore          1,188  step 20 of {attempt}  (the newest set that counts)",
         "  aside            1,188  step 10 on this disk  (not of the set that is restored: moved beside the output)",
         "  keep             1,188  step 20 on this disk  (of the set that is restored, if the checksums are the same)",
         "  aside                4  step 30 on this disk  (not of the set that is restored: moved beside the output)",
@@ -71,5 +71,5 @@ def test_no_whole_set_is_said(node: TestNode, tmp_path: Path, capfd: pytest.Capt
     for manifest in (tmp_path / "obs/bucket/ckpt/.ma_boot/sets").rglob("part-*"):
         manifest.rename(manifest.with_name("part-00000-of-00002.json"))
     lines = plan(tmp_path, capfd, "restore: latest")
-    assert "not whole: no part of node 1" in lines[1]
-    assert any(line.endswith("nothing  (no set is whole: the training begins anew)") for line in lines)
+    assert "does not count: no part of saver 1" in lines[1]
+    assert any(line.endswith("nothing  (no set counts: the training begins anew)") for line in lines)

@@ -9,9 +9,9 @@ from typing import List
 
 import pytest
 
+from ma_boot.checkpoints import upkeep
 from ma_boot.cli.app import main
-from path_mapping.checkpoints import upkeep
-from path_mapping.stores import FileStore, open_store
+from path_mapping.stores import Store, open_store
 from tests.functional.checkpoints.output import TestNode, keys, put, step_of
 from tests.functional.checkpoints.test_two_nodes import start
 
@@ -22,6 +22,7 @@ WHERE = "obs://bucket/ckpt"
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files need not be old to be removed; OBS tells times in whole seconds."""
     monkeypatch.setattr(upkeep, "SPARED_SECONDS", -2.0)
+    monkeypatch.setattr(upkeep, "ANSWER_LOOKS", 0)
 
 
 def killed_in(node: TestNode, step: int) -> List[str]:
@@ -30,16 +31,18 @@ def killed_in(node: TestNode, step: int) -> List[str]:
     before = set(keys(node.store))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "path_mapping.sets.Documents.write", lambda *of: (_ for _ in ()).throw(InterruptedError)
+            "ma_boot.checkpoints.sets.Documents.write",
+            lambda *of: (_ for _ in ()).throw(InterruptedError),
         )
         node.save(step)
+        node.say(step)
         with pytest.raises(InterruptedError):
             node.look()
     return sorted(set(keys(node.store)) - before)
 
 
 @pytest.mark.usefixtures("at_once")
-def test_a_new_start_removes_what_a_killed_one_could_not_publish(store: FileStore, tmp_path: Path) -> None:
+def test_a_new_start_removes_what_a_killed_one_could_not_publish(store: Store, tmp_path: Path) -> None:
     node = TestNode(tmp_path / "a", store, options={"keep": 3})
     node.start()
     node.publish(10)
@@ -52,10 +55,12 @@ def test_a_new_start_removes_what_a_killed_one_could_not_publish(store: FileStor
     new.publish(30)
     assert not set(left) & set(keys(store))
     assert stays <= set(keys(store))
-    assert any("removed 1 files of steps that an earlier start could not publish" in one for one in new.said)
+    assert any(
+        "removed 1 files of steps that an earlier start could not publish" in one for one in new.printed
+    )
 
 
-def test_what_is_younger_than_an_hour_stays(store: FileStore, tmp_path: Path) -> None:
+def test_what_is_younger_than_an_hour_stays(store: Store, tmp_path: Path) -> None:
     """Its start may not be as dead as it seems, and write the manifest any moment."""
     node = TestNode(tmp_path / "a", store, options={"keep": 3})
     node.start()
@@ -67,7 +72,7 @@ def test_what_is_younger_than_an_hour_stays(store: FileStore, tmp_path: Path) ->
 
 
 @pytest.mark.usefixtures("at_once")
-def test_what_is_not_ours_stays_wherever_it_lies(store: FileStore, tmp_path: Path) -> None:
+def test_what_is_not_ours_stays_wherever_it_lies(store: Store, tmp_path: Path) -> None:
     node = TestNode(tmp_path / "a", store, options={"keep": 3})
     node.start()
     node.publish(10)
@@ -89,13 +94,13 @@ def test_what_is_not_ours_stays_wherever_it_lies(store: FileStore, tmp_path: Pat
     new = TestNode(tmp_path / "b", store, options={"keep": 3})
     new.start()
     new.publish(30)
-    assert any("removed 1 files" in one for one in new.said)
+    assert any("removed 1 files" in one for one in new.printed)
     assert set(others) <= set(keys(store, ""))
 
 
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("nodes", [1, 2])
-def test_no_file_of_a_set_is_taken_for_a_leftover(store: FileStore, tmp_path: Path, nodes: int) -> None:
+def test_no_file_of_a_set_is_taken_for_a_leftover(store: Store, tmp_path: Path, nodes: int) -> None:
     """Also where a node has published, and another one was killed before it did."""
     old = [TestNode(tmp_path / f"a{index}", store, index, nodes, {"keep": 3}) for index in range(nodes)]
     start(old)
@@ -112,8 +117,8 @@ def test_no_file_of_a_set_is_taken_for_a_leftover(store: FileStore, tmp_path: Pa
 
 
 @pytest.mark.usefixtures("at_once")
-def test_files_that_are_too_few_to_tell_their_layout_go_too(store: FileStore, tmp_path: Path) -> None:
-    node = TestNode(tmp_path / "a", store, options={"checkpoint": ("auto",)})
+def test_files_that_are_too_few_to_tell_their_layout_go_too(store: Store, tmp_path: Path) -> None:
+    node = TestNode(tmp_path / "a", store, options={"layout": ("auto",)})
     node.start()
     attempt = str(node.output.publisher.what.attempt) if node.output.publisher else ""
     file = tmp_path / "file"

@@ -8,26 +8,33 @@ from pathlib import Path
 
 import pytest
 
+from ma_boot.checkpoints import RunEnd, upkeep
+from ma_boot.checkpoints.keys import Place
+from ma_boot.checkpoints.retention import finish_removals, remove_set
+from ma_boot.checkpoints.sets import Documents
 from path_mapping.errors import Cancelled
-from path_mapping.sets.documents import Documents
-from path_mapping.sets.names import Place
-from path_mapping.sets.retention import finish_removals, remove_set
-from path_mapping.stores import FileStore
+from path_mapping.stores import Store
 from path_mapping.transfer import RetryPolicy
-from tests.functional.checkpoints.output import TestNode, keys, step_of
+from tests.functional.checkpoints.output import FIRST, TestNode, keys, step_of
 
 PLACE = Place("bucket", "ckpt/")
 
 
-def steps(store: FileStore) -> list[int]:
-    return [one.name.step for one in PLACE.known_sets(keys(store, PLACE.sets)) if one.nodes]
+@pytest.fixture(autouse=True)
+def nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is known at once that earlier starts are over."""
+    monkeypatch.setattr(upkeep, "ANSWER_LOOKS", 0)
 
 
-def data(store: FileStore) -> list[str]:
+def steps(store: Store) -> list[int]:
+    return [one.name.step for one in PLACE.known_sets(keys(store, PLACE.sets)) if one.counts]
+
+
+def data(store: Store) -> list[str]:
     return [key for key in keys(store) if "/iter_" in key]
 
 
-def test_the_newest_stay_with_their_files(store: FileStore, tmp_path: Path) -> None:
+def test_the_newest_stay_with_their_files(store: Store, tmp_path: Path) -> None:
     node = TestNode(tmp_path, store, options={"keep": 2})
     node.start()
     node.publish(10, 20, 30, 40)
@@ -36,7 +43,7 @@ def test_the_newest_stay_with_their_files(store: FileStore, tmp_path: Path) -> N
     assert not keys(store, PLACE.removals)
 
 
-def test_the_set_that_was_restored_stays(store: FileStore, tmp_path: Path) -> None:
+def test_the_set_that_was_restored_stays(store: Store, tmp_path: Path) -> None:
     node = TestNode(tmp_path, store, options={"keep": 1})
     node.start()
     node.publish(10)
@@ -48,24 +55,25 @@ def test_the_set_that_was_restored_stays(store: FileStore, tmp_path: Path) -> No
     assert steps(store) == [40, 30]
 
 
-def test_the_only_whole_set_stays_whatever_comes(store: FileStore, tmp_path: Path) -> None:
+def test_the_only_whole_set_stays_whatever_comes(store: Store, tmp_path: Path) -> None:
     one = TestNode(tmp_path / "a", store, options={"keep": 1})
     one.start()
     one.publish(10)
     other = TestNode(tmp_path / "b", store, options={"keep": 1})
     other.start()
-    other.save(20, {"rank_0.bin": b""})  # empty: never whole
-    other.look(20)
-    assert other.end(well=False) == {"20": "iter_20/rank_0.bin: it is empty"}
+    other.save(20)  # the first one, of which nobody knows what it has
+    other.look()
+    assert other.end(RunEnd.CUT) == {"20": FIRST}
     assert steps(store) == [10]
 
 
-def test_a_removal_that_was_interrupted_is_finished_by_the_next(store: FileStore, tmp_path: Path) -> None:
+def test_a_removal_that_was_interrupted_is_finished_by_the_next(store: Store, tmp_path: Path) -> None:
     node = TestNode(tmp_path, store)
     node.start()
     for step in (10, 20):
         node.save(step, {f"{number}.bin": b"x" for number in range(4)})
-        node.look()
+        node.say(step)
+        node.look(1)
     known = list(PLACE.known_sets(keys(store, PLACE.sets)))
     stop = threading.Event()
 
@@ -85,7 +93,7 @@ def test_a_removal_that_was_interrupted_is_finished_by_the_next(store: FileStore
     assert step_of(node.start()) == "20"
 
 
-def test_what_others_have_put_there_stays(store: FileStore, tmp_path: Path) -> None:
+def test_what_others_have_put_there_stays(store: Store, tmp_path: Path) -> None:
     strange = tmp_path / "strange"
     strange.write_bytes(b"of somebody else")
     node = TestNode(tmp_path, store, options={"keep": 1})

@@ -1,83 +1,118 @@
-"""Two jobs at one URL at the same time: both say so, nothing is removed, and nothing of either is mixed."""
+"""Two jobs at one URL: the second is refused, unless the first has ended; sets and parts of both never mix."""
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import List, Union
 
 import pytest
 
-from path_mapping.checkpoints import upkeep
-from path_mapping.sets import Place
-from path_mapping.stores import FileStore
-from tests.functional.checkpoints.output import TestNode, keys, step_of
+from ma_boot.checkpoints import Restored, upkeep
+from ma_boot.checkpoints.keys import Place
+from ma_boot.errors import BootError, ConfigError, NodesLate
+from path_mapping.stores import Store
+from tests.functional.checkpoints.output import TestNode, keys, printed, step_of
 
 PLACE = Place("bucket", "ckpt/")
+IN_USE = r"obs://bucket/ckpt/ is in use: job first has begun attempt-000001-"
 
 
-@pytest.fixture(autouse=True)
-def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both look around at every look at the disk."""
-    monkeypatch.setattr(upkeep, "LOOK_AROUND_SECONDS", 0.0)
+def steps(store: Store) -> List[int]:
+    return [known.name.step for known in PLACE.known_sets(keys(store, PLACE.sets)) if known.counts]
 
 
-def steps(store: FileStore) -> list[int]:
-    return [one.name.step for one in PLACE.known_sets(keys(store, PLACE.sets)) if one.nodes]
+def loud(node: TestNode) -> List[str]:
+    return printed([node], "TWO STARTS PUBLISH TO obs://bucket/ckpt/")
 
 
-def loud(node: TestNode) -> list[str]:
-    return [line for line in node.said if "TWO STARTS PUBLISH TO obs://bucket/ckpt/" in line]
+def test_the_second_job_is_refused_until_the_first_has_ended(store: Store, tmp_path: Path) -> None:
+    first = TestNode(tmp_path / "first", store, job="first")
+    first.start()
+    first.publish(10)
+    second = TestNode(tmp_path / "second", store, job="second")
+    with pytest.raises(ConfigError, match=IN_USE):
+        second.start()
+    second.take_over = True
+    assert step_of(second.start()) == "10"
+    assert second.end() == {}
+    third = TestNode(tmp_path / "third", store, job="third")
+    assert step_of(third.start()) == "10", "the second has ended, and the first was said to have"
 
 
-def test_both_say_so_once_and_neither_removes_anything(store: FileStore, tmp_path: Path) -> None:
-    old = TestNode(tmp_path / "old", store, options={"keep": 1})
-    new = TestNode(tmp_path / "new", store, options={"keep": 1})
+def test_the_nodes_that_follow_hear_that_their_job_is_refused(store: Store, tmp_path: Path) -> None:
+    TestNode(tmp_path / "first", store, job="first").start()
+    second = [TestNode(tmp_path / f"{node}", store, node, 2, job="second") for node in (0, 1)]
+    with ThreadPoolExecutor(2) as pool:
+        for started in [pool.submit(node.start) for node in second]:
+            with pytest.raises(ConfigError, match=IN_USE):
+                started.result()
+
+
+def test_of_two_jobs_that_begin_together_at_most_one_goes_on(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither has seen the attempt of the other when it chooses its number."""
+    monkeypatch.setattr("ma_boot.checkpoints.attempts.Start._last_number", lambda start: 0)
+    jobs = [TestNode(tmp_path / name, store, job=name) for name in ("one", "two")]
+
+    def begun(node: TestNode) -> Union[Restored, BootError]:
+        try:
+            return node.start()
+        except ConfigError as error:
+            return error
+
+    with ThreadPoolExecutor(2) as pool:
+        ends = list(pool.map(begun, jobs))
+    assert sum(isinstance(end, ConfigError) for end in ends) == 1, ends
+
+
+def test_a_node_answers_nobody_but_its_own_start(store: Store, tmp_path: Path) -> None:
+    """Two jobs of one name, each of two nodes, one of which is there: they make no job together."""
+    one = TestNode(tmp_path / "one", store, 0, 2, job_start="of one")
+    two = TestNode(tmp_path / "two", store, 1, 2, job_start="of two")
+    with ThreadPoolExecutor(2) as pool:
+        for started in [pool.submit(node.start, 1.0) for node in (one, two)]:
+            with pytest.raises(NodesLate):
+                started.result()
+
+
+def test_two_starts_of_one_job_say_so_and_remove_nothing_of_each_other(store: Store, tmp_path: Path) -> None:
+    old, new = (TestNode(tmp_path / name, store, options={"keep": 1}) for name in ("old", "new"))
     old.start()
     old.publish(10)
     new.start()
-    old.look(2)
-    new.look(2)
+    new.publish(5)
+    assert steps(store) == [5, 10], "from its first second on"
+    for _ in range(20):
+        for node in (old, new):
+            node.look(1)
     assert len(loud(old)) == len(loud(new)) == 1
     assert "attempt-000002-" in loud(old)[0]
     assert "has begun while this start still runs" in loud(old)[0]
-    assert "attempt-000001-" in loud(new)[0]
     assert "began before this start and still publishes" in loud(new)[0]
     for node in (old, new):
         node.publish(20, 30)
-    assert steps(store) == [30, 20, 30, 20, 10]
-    assert len(loud(old)) == len(loud(new)) == 1
+    assert steps(store) == [30, 30], "each its own"
 
 
-def test_the_sets_of_the_older_one_count_until_the_newer_one_has_one(
-    store: FileStore, tmp_path: Path
-) -> None:
+def test_the_sets_of_the_older_one_count_until_the_newer_one_has_one(store: Store, tmp_path: Path) -> None:
     old, new = TestNode(tmp_path / "old", store), TestNode(tmp_path / "new", store)
     old.start()
     new.start()
     old.publish(10)
-    third = TestNode(tmp_path / "third", store)
-    assert step_of(third.start()) == "10", "better than nothing: the newer one has published none"
+    assert step_of(TestNode(tmp_path / "third", store).start()) == "10", "better than nothing"
     new.publish(5)
     assert step_of(TestNode(tmp_path / "fourth", store).start()) == "5"
 
 
-def test_two_that_begin_at_the_same_time_notice_each_other(
-    store: FileStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_restart_of_the_same_job_is_no_second_one(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither has seen the attempt of the other, so both have the same number."""
-    one, two = TestNode(tmp_path / "one", store), TestNode(tmp_path / "two", store)
-    monkeypatch.setattr("path_mapping.checkpoints.attempts.Start._last_number", lambda start: 0)
-    one.start()
-    two.start()
-    for node in (one, two, one):
-        node.look(1)
-    assert len(loud(one)) == len(loud(two)) == 1
-
-
-def test_a_restart_of_the_same_job_is_no_second_one(store: FileStore, tmp_path: Path) -> None:
+    monkeypatch.setattr(upkeep, "ANSWER_LOOKS", 0)
     node = TestNode(tmp_path, store, options={"keep": 1})
     for step in (10, 20, 30):
         node.start()
-        node.save(step)
-        node.look()
+        node.publish(step)
     assert not loud(node)
     assert steps(store) == [30, 20], "the newest, and the one that was restored"

@@ -9,7 +9,7 @@ from typing import List
 
 import pytest
 
-from path_mapping.layouts import damage
+from ma_boot.checkpoints import damage
 from tests.functional.frameworks.checkpoint_jobs import whole_sets
 from tests.functional.node import Ended
 from tests.mindspore_end import again_after_a_crash

@@ -12,8 +12,8 @@ from typing import Iterator
 
 import pytest
 
+from ma_boot.checkpoints import damage
 from ma_boot.rehearsal.obs_server import ObsServer
-from path_mapping.layouts import damage
 from tests.fault.checkpoint_kills import KilledJob, Training, run_kills
 from tests.fault.test_kill import drawn
 from tests.functional.frameworks.checkpoint_jobs import PATIENCE, Job, digests, said

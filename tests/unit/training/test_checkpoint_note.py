@@ -7,13 +7,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Dict, List, Optional
+from typing import Dict, List, Optional, Sequence, Set
 
 import pytest
 from hypothesis import given, strategies as st
 
 import ma_boot
-from path_mapping.layouts import EPOCH, said_steps
+from ma_boot.checkpoints.layout import EPOCH
+from ma_boot.checkpoints.steps import what_is_said
 from tests.unit.path_mapping.test_python_37 import python37
 
 FOR_TRAINING = Path(ma_boot.__file__).parent / "for_training"
@@ -107,16 +108,27 @@ def test_a_forked_child_has_a_file_of_its_own(tmp_path: Path) -> None:
     assert len(os.listdir(tmp_path)) == 2
 
 
+def said_steps(texts: Sequence[str], ranks: Sequence[int], root: str = "/") -> Set[int]:
+    says = what_is_said(texts, ranks, root)
+    return set(says.steps) if says is not None else set()
+
+
 LINE = '{"step": %d, "epoch": null, "rank": %s, "node": false}\n'
 
 
-def test_who_has_spoken_before_is_waited_for() -> None:
-    """The first step needs all ranks; then those that have saved before are known."""
+def test_every_rank_of_the_node_says_it_and_as_often_as_it_is_said_it_is_a_version() -> None:
     first, second = LINE % (1, 0) + LINE % (2, 0), LINE % (1, 1)
     assert said_steps([first, second], [0, 1, 2, 3]) == set()
-    assert said_steps([first, second + LINE % (2, 1)], [0, 1, 2, 3]) == {2}
-    assert said_steps([first], [0]) == {1, 2}
-    assert said_steps([LINE % (1, "null") + LINE % (2, "null")], [0, 1]) == {2}
+    assert said_steps([first, second], [0, 1]) == {1}
+    silent = what_is_said([first, second], [0, 1])
+    assert silent is not None
+    assert silent.silent == {2: "rank 1 has not said that it is complete"}
+    again = what_is_said([first + LINE % (1, 0), second + LINE % (1, 1)], [0, 1])
+    assert again is not None
+    assert again.steps == {1: 2}
+    assert said_steps([LINE % (1, "null") + LINE % (2, "null")], [0, 1]) == set(), "of no rank"
+    assert said_steps([LINE % (1, "null")], [7]) == {1}, "the only one"
+    assert what_is_said(["", "{}"], [0]) is None
 
 
 @pytest.mark.parametrize(

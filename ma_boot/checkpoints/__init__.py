@@ -1,0 +1,25 @@
+"""Checkpoint sets in OBS: a step counts when every saver has published its part."""
+
+from ma_boot.checkpoints.by_hand import (
+    Foreseen as Foreseen,
+    SetRow as SetRow,
+    SetsByHand as SetsByHand,
+    foreseen as foreseen,
+)
+from ma_boot.checkpoints.formats import damage as damage
+from ma_boot.checkpoints.keys import KnownSet as KnownSet
+from ma_boot.checkpoints.manifest import CheckpointSet as CheckpointSet
+from ma_boot.checkpoints.options import (
+    OPTIONS as OPTIONS,
+    CheckpointOptions as CheckpointOptions,
+    options_of as options_of,
+    written as written,
+)
+from ma_boot.checkpoints.output import (
+    CheckpointOutput as CheckpointOutput,
+    JobStart as JobStart,
+    Restored as Restored,
+    files_of_no_set as files_of_no_set,
+)
+from ma_boot.checkpoints.retention import Leftover as Leftover
+from ma_boot.checkpoints.steps import RunEnd as RunEnd

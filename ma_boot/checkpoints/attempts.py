@@ -1,0 +1,380 @@
+"""The start of an attempt: all nodes agree on the set to go on from, before any of them trains.
+
+Node 0 chooses, says so in `begin.json`, and gives the go once every node has answered that it has the set in
+place. Every document has the job and the start of it that wrote it, and the go names the boots that it is
+for: so what another job, or an earlier start, has left says nothing to this one, and no clock is compared.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import count, groupby, islice
+from typing import Any, Callable, Dict, Iterable, Iterator, NamedTuple, Optional, Set, Tuple
+
+from ma_boot.checkpoints.keys import Attempt, Place, SetName, nodes_named
+from ma_boot.checkpoints.manifest import CheckpointSet, read_part, whole_set
+from ma_boot.checkpoints.sets import Documents, choose_newest
+from ma_boot.errors import CheckpointDamaged, ConfigError, NodesLate
+from path_mapping.errors import Cancelled, PathMappingError
+from path_mapping.transfer import RetryPolicy
+
+LOOK_SECONDS = (0.2, 5.0)  # between two looks for other nodes: the first, and the longest
+REMIND_SECONDS = 30.0
+SIGN_SECONDS = 20.0  # between two signs of life of a node that fetches
+WITHDRAWAL_SECONDS = 30.0  # for which the first of two jobs waits until the second has given way
+
+_MOST_ATTEMPTS = 20  # that are looked through for the newest of this start
+
+Fetched = Tuple[int, int]  # files and bytes
+Restore = Callable[[Optional[CheckpointSet]], Fetched]
+
+
+class Member(NamedTuple):
+    """A node of the job, from 0 on, the number of nodes, and the random id of this boot of it.
+
+    `job` is the identity of the job, which stays when the platform restarts it; `start` is that of this start
+    of it, the same on all nodes; `layout` is how the output names the files of a step. `take_over`: whoever
+    publishes to the same place has ended, as the user says.
+    """
+
+    node: int
+    nodes: int
+    boot: str
+    job: str = ""
+    start: str = ""
+    layout: Tuple[str, ...] = ()
+    take_over: bool = False
+
+
+class Begun(NamedTuple):
+    """An attempt that all nodes have begun, and the set that is in place on each of them, None for none.
+
+    `fetched` are the files and bytes that this node did not have.
+    """
+
+    attempt: Attempt
+    chosen: Optional[CheckpointSet]
+    fetched: Fetched = (0, 0)
+
+
+@dataclass(frozen=True)
+class Start:
+    """Brings one node to the beginning of an attempt.
+
+    `restore` puts a set in place, or makes sure that no set is; it returns what it has fetched, and raises
+    `CheckpointDamaged`. `newest`: the newest set is gone on from; otherwise none. `say` gets lines for
+    people. `timeout` is the time in seconds without a sign of life from any other node.
+    """
+
+    documents: Documents
+    place: Place
+    member: Member
+    newest: bool
+    restore: Restore
+    say: Callable[[str], None]
+    timeout: float
+
+    def begin(self) -> Begun:
+        """Returns when this node may train.
+
+        Raises:
+            NodesLate: other nodes did not come in time.
+            ConfigError: another job publishes here, or `restore` cannot use the set.
+            StoreError: the store failed.
+            Cancelled: soon after the documents' `cancel` is set.
+        """
+        return self._lead() if self.member.node == 0 else self._follow()
+
+    def _lead(self) -> Begun:
+        damaged: Set[SetName] = set()
+        number = self._last_number()
+        while True:
+            chosen = self._choice(damaged)
+            number += 1
+            attempt = Attempt(number, os.urandom(2).hex())
+            self._write(attempt, "begin.json", {
+                "nodes": self.member.nodes, "boot": self.member.boot, "checkpoint": list(self.member.layout),
+                "set": chosen.document() if chosen else None,
+            })  # fmt: skip
+            try:
+                self._give_way(attempt)
+                with self._signs_of_life(attempt):
+                    fetched = self.restore(chosen)
+                if self._gathered(attempt):
+                    return Begun(attempt, chosen, fetched)
+            except CheckpointDamaged as error:
+                self.say(f"{chosen.name if chosen else 'the set'} is damaged, trying the one before: {error}")
+                if chosen is not None:
+                    damaged.add(chosen.name)
+            except BaseException:
+                write_end(self.documents, self.place, attempt)
+                raise
+
+    def _last_number(self) -> int:
+        """The number of the newest attempt; raises `ConfigError` if another job has begun it and still runs.
+
+        The nodes that follow read why in an attempt of this job that is none.
+        """
+        attempts = list(islice(self._attempts(), _MOST_ATTEMPTS))
+        number = attempts[0][0].number if attempts else 0
+        rival = self._rival(attempts, None)
+        if rival is not None and not self.member.take_over:
+            self._refuse(Attempt(number + 1, os.urandom(2).hex()), "begin.json", rival)
+        return number
+
+    def _give_way(self, mine: Attempt) -> None:
+        """Ends this start if another job has begun at the same time: the second gives way to the first.
+
+        Whoever has not seen the other goes on; so the first waits until the second, which then has seen it,
+        has withdrawn, and else gives way itself.
+        """
+        rival, until = self._rival(self._attempts(), mine), time.monotonic() + WITHDRAWAL_SECONDS
+        while rival is not None:
+            if (rival.number, rival.tag) < (mine.number, mine.tag) or time.monotonic() > until:
+                self._refuse(mine, "withdrawn.json", rival)
+            if self.documents.cancel.wait(LOOK_SECONDS[0]):
+                raise Cancelled
+            rival = self._rival(self._attempts(), mine)
+
+    def _rival(
+        self, attempts: Iterable[Tuple[Attempt, Set[str]]], mine: Optional[Attempt]
+    ) -> Optional[Attempt]:
+        """The newest attempt, if it is another job's that has not ended; with `mine`, one as new as that."""
+        for attempt, names in attempts:
+            if attempt == mine:
+                continue
+            if mine is not None and attempt.number < mine.number:
+                return None
+            begin = self._read(attempt, "begin.json")
+            if not begin or "refused" in begin or "withdrawn.json" in names:
+                continue
+            other = begin.get("job") != self.member.job and "start" in begin  # else an earlier release's
+            if other and "end.json" not in names:
+                return attempt
+            if mine is None:
+                return None
+        return None
+
+    def _refuse(self, attempt: Attempt, name: str, rival: Attempt) -> None:
+        job = self._read(rival, "begin.json").get("job") or "without a name"
+        why = (
+            f"checkpoints: {self.place} is in use: job {job} has begun {rival} there, and is not known to "
+            "have ended. If it has, start with --take-over; if it has not, give this job a URL of its own, "
+            "as with {job} in it"
+        )
+        self._write(attempt, name, {"refused": why})
+        raise ConfigError(why)
+
+    def _choice(self, damaged: Set[SetName]) -> Optional[CheckpointSet]:
+        """The set to go on from; what was passed over is said."""
+        if not self.newest:
+            return None
+        choice = choose_newest(self.documents, self.place, damaged)
+        for line in choice.passed_over[:3]:
+            self.say(f"does not count, so passed over: {line}")
+        if damaged and choice.chosen is None:
+            raise ConfigError(
+                f"checkpoints: each of the {len(damaged)} sets in {self.place} is damaged; to begin anew, "
+                "leave out 'restore' or choose another URL"
+            )
+        if choice.passed_over and choice.chosen is None:
+            self.say(f"no checkpoint set in {self.place} counts: THE TRAINING BEGINS ANEW")
+        return choice.chosen
+
+    def _gathered(self, attempt: Attempt) -> bool:
+        """Waits for all nodes, then gives the go; False if there has to be another attempt.
+
+        Raises `CheckpointDamaged` if a node has found damage.
+        """
+        nodes = self.member.nodes
+        boots: Dict[int, str] = {0: self.member.boot}
+        answers: Set[str] = set()
+        waiting = _Waiting(self.documents, self.timeout)
+        while len(boots) < nodes:
+            names = self._names(attempt)
+            waiting.look(names)
+            for name in sorted(names - answers):
+                if not name.startswith("ready-"):
+                    continue
+                answers.add(name)
+                answer = self._read(attempt, name)
+                node, boot, problem = answer.get("node"), answer.get("boot"), answer.get("problem")
+                mine = (answer.get("job"), answer.get("start")) == (self.member.job, self.member.start)
+                if not mine or not isinstance(node, int) or not isinstance(boot, str) or not 0 < node < nodes:
+                    continue
+                if problem:
+                    raise CheckpointDamaged(f"node {node}: {problem}")
+                if node in boots:  # one of them is dead: who is alive answers another attempt
+                    self.say(f"two starts of node {node} have answered {attempt}: all are asked again")
+                    return False
+                boots[node] = boot
+            missing = sorted(set(range(nodes)) - set(boots))
+            if missing:
+                of = "node" if len(missing) == 1 else "nodes"
+                waiting.pause(
+                    f"{of} {nodes_named(missing)} to have the checkpoints of {attempt} in place", self.say
+                )
+        if nodes > 1:
+            self._write(attempt, "go.json", {"boots": [boots[node] for node in range(nodes)]})
+        return True
+
+    def _follow(self) -> Begun:
+        """Takes part in the newest attempt of this start until the go names this boot."""
+        waiting = _Waiting(self.documents, self.timeout)
+        joined: Optional[Begun] = None
+        begins: Dict[Attempt, Dict[str, Any]] = {}
+        while True:
+            attempt, names = self._newest(begins)
+            waiting.look({name for name in names if self.member.boot not in name})
+            if attempt is not None and (joined is None or joined.attempt != attempt):
+                if "go.json" not in names:
+                    joined = self._joined(attempt, begins[attempt])
+                    waiting.news()
+                    continue
+            elif attempt is not None and joined is not None and "go.json" in names:
+                boots = self._read(attempt, "go.json").get("boots")
+                if isinstance(boots, list) and self.member.boot in boots:
+                    return joined
+            waiting.pause(self._awaited(attempt, names, joined), self.say)
+
+    def _awaited(self, attempt: Optional[Attempt], names: Set[str], joined: Optional[Begun]) -> str:
+        """What a node waits for that has done its part."""
+        if attempt is not None and "go.json" in names:
+            return (
+                f"node 0 to begin a new attempt: {attempt} has gone on with an earlier start of "
+                f"node {self.member.node}"
+            )
+        if joined is not None and joined.attempt == attempt:
+            return f"node 0 to go on with {attempt}: other nodes are not ready"
+        return "node 0 to begin a new attempt"
+
+    def _newest(self, begins: Dict[Attempt, Dict[str, Any]]) -> Tuple[Optional[Attempt], Set[str]]:
+        """The newest attempt of this start, and the names of its documents; `begins` are those already read.
+
+        Raises `ConfigError` if node 0 was refused.
+        """
+        for attempt, names in islice(self._attempts(), _MOST_ATTEMPTS):
+            if not begins.get(attempt) and "begin.json" in names:
+                begins[attempt] = self._read(attempt, "begin.json")
+            begin = begins.get(attempt, {})
+            if (begin.get("job"), begin.get("start")) != (self.member.job, self.member.start):
+                continue
+            refused = begin if "refused" in begin and not self.member.take_over else {}
+            if "withdrawn.json" in names:
+                refused = self._read(attempt, "withdrawn.json")
+            if "refused" in refused:
+                raise ConfigError(str(refused["refused"]))
+            if "refused" not in begin and begin.get("nodes") == self.member.nodes and "end.json" not in names:
+                return attempt, names
+        return None, set()
+
+    def _joined(self, attempt: Attempt, begin: Dict[str, Any]) -> Begun:
+        """Puts the attempt's set in place and says so."""
+        node, problem, fetched = self.member.node, "", (0, 0)
+        chosen: Optional[CheckpointSet] = None
+        try:
+            chosen = _chosen(begin)
+            with self._signs_of_life(attempt):
+                fetched = self.restore(chosen)
+        except CheckpointDamaged as error:
+            problem = str(error)
+            self.say(f"{chosen.name if chosen else 'the set'} is damaged in the store: {problem}")
+        answer = {"node": node, "boot": self.member.boot, "problem": problem}
+        self._write(attempt, f"ready-{node:05}-{self.member.boot}.json", answer)
+        return Begun(attempt, chosen, fetched)
+
+    @contextmanager
+    def _signs_of_life(self, attempt: Attempt) -> Iterator[None]:
+        """Shows the other nodes, while the block runs, that this one still fetches."""
+        if self.member.nodes == 1:
+            yield
+            return
+        done = threading.Event()
+
+        def show() -> None:
+            before = ""
+            for number in count():
+                if done.wait(min(SIGN_SECONDS, self.timeout / 4)):
+                    return
+                name = f"sign-{self.member.node:05}-{self.member.boot}-{number}.json"
+                with suppress(PathMappingError):  # the next one may arrive
+                    self._write(attempt, name, {})
+                    if before:
+                        self.documents.delete(self.place.of_attempt(attempt, before))
+                    before = name
+
+        thread = threading.Thread(target=show, name="signs of life", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+
+    def _attempts(self) -> Iterator[Tuple[Attempt, Set[str]]]:
+        """The attempts with the names of their documents, the newest first; a page is read when needed."""
+        documents = filter(None, map(self.place.attempt_of, self.documents.keys(self.place.attempts)))
+        for attempt, group in groupby(documents, key=lambda document: document[0]):
+            yield attempt, {name for _, name in group}
+
+    def _names(self, attempt: Attempt) -> Set[str]:
+        keys = self.documents.keys(self.place.of_attempt(attempt, ""))
+        return {document[1] for document in map(self.place.attempt_of, keys) if document is not None}
+
+    def _read(self, attempt: Attempt, name: str) -> Dict[str, Any]:
+        """A document of an attempt; empty if there is none, or it is damaged."""
+        document = self.documents.read(self.place.of_attempt(attempt, name))
+        return document if isinstance(document, dict) else {}
+
+    def _write(self, attempt: Attempt, name: str, document: Dict[str, object]) -> None:
+        whose = {"job": self.member.job, "start": self.member.start}
+        self.documents.write(self.place.of_attempt(attempt, name), {**whose, **document})
+
+
+def write_end(documents: Documents, place: Place, attempt: Attempt) -> None:
+    """Notes that an attempt has ended, so that another job may use its place; a failure only costs that."""
+    at_once = Documents(documents.store, documents.bucket, threading.Event(), RetryPolicy(5.0))
+    with suppress(PathMappingError):
+        at_once.write(place.of_attempt(attempt, "end.json"), {})
+
+
+def _chosen(begin: Dict[str, Any]) -> Optional[CheckpointSet]:
+    parts = begin.get("set")
+    return whole_set([read_part(part) for part in parts]) if isinstance(parts, list) and parts else None
+
+
+class _Waiting:
+    """The pauses between looks, which grow; a line every half minute, and an end without news."""
+
+    def __init__(self, documents: Documents, timeout: float) -> None:
+        self._documents = documents
+        self._timeout = timeout
+        self._reminded = time.monotonic()
+        self._names: Set[str] = set()
+        self.news()
+
+    def look(self, names: Set[str]) -> None:
+        """Takes note of the documents that are there: a new one is news."""
+        if names - self._names:
+            self.news()
+        self._names = names
+
+    def news(self) -> None:
+        """Something has happened."""
+        self._since = time.monotonic()
+        self._pause = LOOK_SECONDS[0]
+
+    def pause(self, what: str, say: Callable[[str], None]) -> None:
+        """Sleeps before the next look for `what`; raises `NodesLate` and `Cancelled`."""
+        now = time.monotonic()
+        if now - self._since > self._timeout:
+            raise NodesLate(f"checkpoints: waited for {self._timeout:.0f} s for {what}, without news")
+        if now - self._reminded >= REMIND_SECONDS:
+            say(f"waiting for {what}, for {now - self._since:.0f} s without news")
+            self._reminded = now
+        if self._documents.cancel.wait(self._pause):
+            raise Cancelled
+        self._pause = min(self._pause * 1.5, LOOK_SECONDS[1])

@@ -1,0 +1,279 @@
+"""The sets of a place by hand: listed, verified, fetched and removed; and what a start would do with them."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set
+
+from ma_boot.checkpoints.disk import tree
+from ma_boot.checkpoints.formats import damage
+from ma_boot.checkpoints.keys import KnownSet, Place, SetName, step_text
+from ma_boot.checkpoints.layouts import layout_of
+from ma_boot.checkpoints.manifest import CheckpointSet, SetFile, read_part
+from ma_boot.checkpoints.options import CheckpointOptions
+from ma_boot.checkpoints.restoring import Restorer
+from ma_boot.checkpoints.retention import (
+    Leftover,
+    Superfluous,
+    finish_removals,
+    leftovers,
+    remove_leftovers,
+    remove_set,
+    superfluous,
+)
+from ma_boot.checkpoints.sets import Documents, read_set
+from ma_boot.checkpoints.upkeep import SPARED_SECONDS
+from ma_boot.errors import CheckpointDamaged, ConfigError
+from path_mapping.errors import Cancelled, NotFound
+from path_mapping.localfs import crc64
+from path_mapping.mapping import ObsUrl, Route
+from path_mapping.stores import Store
+from path_mapping.transfer import Progress, RetryPolicy, listing
+from path_mapping.workers import retrying
+
+
+class SetRow(NamedTuple):
+    """A set as people see it: `found` if it is whole, else `why` it is not.
+
+    Of one that is not whole, `files` and `size` are not known, and `written` is empty.
+    """
+
+    known: KnownSet
+    found: Optional[CheckpointSet]
+    why: str
+
+    @property
+    def step(self) -> str:
+        """Its step."""
+        return self.found.step if self.found else step_text(self.known.name.step)
+
+    @property
+    def written(self) -> str:
+        """When the last of its nodes had published its part, by that node's clock; empty if not known."""
+        return max((part.written for part in self.found.parts), default="") if self.found else ""
+
+
+@dataclass(frozen=True)
+class SetsByHand:
+    """The sets below one URL, for one user at a command line.
+
+    Its methods raise `StoreError`, and `Cancelled` once `cancel` is set.
+    """
+
+    store: Store
+    remote: ObsUrl
+    cancel: threading.Event
+    patience: RetryPolicy
+
+    @property
+    def place(self) -> Place:
+        """Where the sets are."""
+        return Place.of(self.remote)
+
+    @property
+    def _documents(self) -> Documents:
+        return Documents(self.store, self.remote.bucket, self.cancel, self.patience)
+
+    def rows(self) -> Iterator[SetRow]:
+        """All sets, the newest first."""
+        for known in self.place.known_sets(self._documents.keys(self.place.sets)):
+            yield self._row(known)
+
+    def _row(self, known: KnownSet) -> SetRow:
+        why = known.why_not()
+        if why:
+            return SetRow(known, None, why)
+        try:
+            return SetRow(known, read_set(self._documents, self.place, known), "")
+        except CheckpointDamaged as error:
+            return SetRow(known, None, str(error))
+
+    def chosen(self, step: Optional[str]) -> Optional[CheckpointSet]:
+        """The newest whole set, or the newest one of this step; None if there is none."""
+        for row in self.rows():
+            if row.found is not None and step in (None, row.step):
+                return row.found
+        return None
+
+    def problems(self, found: CheckpointSet, contents: bool) -> List[str]:
+        """What of a set is not as its manifests say: by a listing, or by the `contents` of all objects."""
+        stored: Dict[str, tuple[int, str]] = {}
+        prefix = f"{self.place.prefix}{found.name.attempt}/"
+        for one in listing(self.store, self.cancel, self.remote.bucket, prefix, patience=self.patience):
+            stored[one.key[len(self.place.prefix) :]] = (one.size, one.etag.strip('"'))
+        wrong: List[str] = []
+        for file in (one for part in found.parts for one in part.files):
+            if file.key not in stored:
+                wrong.append(f"{file.key} is gone")
+            elif stored[file.key][0] != file.size:
+                wrong.append(f"{file.key} has {stored[file.key][0]} bytes, expected {file.size}")
+            elif file.etag and stored[file.key][1] != file.etag:
+                wrong.append(f"{file.key} was replaced")
+            elif contents and self._crc(file) != file.crc64:
+                wrong.append(f"{file.key} has another content")
+        return wrong
+
+    def advice(self, chosen: CheckpointSet) -> List[str]:
+        """What looks strange in the formats of its files, by their suffixes: the framework decides."""
+        strange = []
+        for file in (file for part in chosen.parts for file in part.files):
+
+            def read(offset: int, length: int, key: str = self.place.prefix + file.key) -> bytes:
+                content = b""
+                for piece in self.store.read_from(self.remote.bucket, key, offset):
+                    content += piece
+                    if len(content) >= length:
+                        break
+                return content[:length]
+
+            why = damage(file.path, file.size, read)
+            strange += [f"{file.path}: {why}"] if why else []
+        return strange
+
+    def _crc(self, file: SetFile) -> Optional[int]:
+        def content() -> Optional[int]:
+            crc = 0
+            for piece in self.store.read(self.remote.bucket, self.place.prefix + file.key):
+                if self.cancel.is_set():
+                    raise Cancelled
+                crc = crc64(piece, crc)
+            return crc
+
+        try:
+            return retrying(content, self.cancel, self.patience)
+        except NotFound:
+            return None
+
+    def fetch(
+        self,
+        found: CheckpointSet,
+        directory: Path,
+        progress: Callable[[Progress], None],
+        say: Callable[[str], None],
+    ) -> tuple[int, int]:
+        """Puts all files of a set into a directory, verified; returns how many files and bytes it fetched.
+
+        Raises:
+            CheckpointDamaged: an object is not what the manifest says.
+            ConfigError: its layout is not known.
+            OSError: the disk failed.
+        """
+        checkpoint = found.layout.split(" ")
+        restorer = Restorer(
+            directory, checkpoint, self._documents, self.place, found.nodes, (), 0, progress, say
+        )
+        try:
+            return restorer(found)
+        except ValueError as error:
+            raise ConfigError(
+                f"checkpoints: {found.name}: its layout {found.layout!r} is not known here"
+            ) from error
+
+    def superfluous(self, keep: Optional[int]) -> Superfluous:
+        """What may go if the newest `keep` whole sets stay, or all, and what is in use."""
+        documents = self._documents
+        found = list(self.place.known_sets(documents.keys(self.place.sets)))
+        return superfluous(found, keep, self._in_use())
+
+    def leftovers(self, older_than: float) -> List[Leftover]:
+        """Files that no manifest names, of all attempts that are over.
+
+        The newest attempt may be running: its files are meant only if `older_than` says so, an age in seconds
+        by this machine's clock. If it is infinite they are those of earlier attempts, older than an hour.
+        """
+        documents = self._documents
+        found = (self.place.attempt_of(key) for key in documents.keys(self.place.attempts))
+        newest = next((one[0].number for one in found if one is not None), 0)
+        left = leftovers(
+            documents, self.place, lambda attempt: older_than < math.inf or attempt.number < newest
+        )
+        age = SPARED_SECONDS if older_than == math.inf else older_than
+        return [one for one in left if one.stored < time.time() - age]
+
+    def _in_use(self) -> Set[SetName]:
+        """The set that the newest attempt has restored: it may be running."""
+        for key in self._documents.keys(self.place.attempts):
+            if not key.endswith("/begin.json"):
+                continue
+            begin = self._documents.read(key)
+            parts = begin.get("set") if isinstance(begin, dict) else None
+            try:
+                return {read_part(parts[0]).name} if parts else set()
+            except (CheckpointDamaged, KeyError, TypeError):
+                return set()
+        return set()
+
+    def remove(self, sets: Sequence[KnownSet], left: Sequence[Leftover]) -> None:
+        """Removes sets and leftovers, and what an interrupted removal has left."""
+        finish_removals(self._documents, self.place)
+        everything = list(self.place.known_sets(self._documents.keys(self.place.sets)))
+        for known in sets:
+            remove_set(self._documents, self.place, known, everything)
+        remove_leftovers(self._documents, left)
+
+
+class Foreseen(NamedTuple):
+    """What becomes of a set in the store, or of the files of a step on the disk, and why.
+
+    `action` is `restore`, `pass` (over), `remove`, or for files on the disk `keep`, `aside` or `stay`.
+    """
+
+    action: str
+    name: str
+    files: int
+    size: int
+    reason: str
+
+
+def foreseen(sets: SetsByHand, route: Route, options: CheckpointOptions, base: Path) -> Iterator[Foreseen]:
+    """What the next start of a job would do, for all of its nodes.
+
+    Raises `StoreError`, and `OSError` if the disk cannot be read.
+    """
+    chosen: Optional[CheckpointSet] = None
+    if options.restore:
+        for row in sets.rows():
+            if row.found is not None:
+                chosen = row.found
+                break
+            yield Foreseen("pass", str(row.known.name), 0, 0, f"does not count: {row.why}")
+        if chosen is None:
+            yield Foreseen("restore", "nothing", 0, 0, "no set counts: the training begins anew")
+        else:
+            yield Foreseen("restore", _name(chosen), chosen.files, chosen.size, "the newest set that counts")
+    yield from _of_disk(route, options, base, chosen)
+    if options.keep is not None:
+        for known in sets.superfluous(options.keep).whole:
+            yield Foreseen(
+                "remove",
+                str(known.name),
+                0,
+                0,
+                f"older than the newest {options.keep}: when a set of this start counts",
+            )
+
+
+def _name(found: CheckpointSet) -> str:
+    return f"step {found.step} of {found.name.attempt}"
+
+
+def _of_disk(
+    route: Route, options: CheckpointOptions, base: Path, chosen: Optional[CheckpointSet]
+) -> Iterator[Foreseen]:
+    """The steps that are on the disk before the start: none of them is published by it."""
+    here = tree(route.path(base)).files
+    of_set = {one.path: one.size for one in chosen.files_of(None)} if chosen else {}
+    layout = layout_of(options.layout, of_set or here)
+    for step, paths in layout.steps(here).items() if layout else ():
+        size = sum(here[path].size for path in paths)
+        if not options.restore:
+            action, why = "stay", "a start publishes what it has written itself"
+        elif all(of_set.get(path) == here[path].size for path in paths):
+            action, why = "keep", "of the set that is restored, if the checksums are the same"
+        else:
+            action, why = "aside", "not of the set that is restored: moved beside the output"
+        yield Foreseen(action, f"step {step.name} on this disk", len(paths), size, why)

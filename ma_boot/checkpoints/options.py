@@ -1,0 +1,165 @@
+"""The options of an output that has checkpoints: `checkpoint`, `savers`, `keep` and `restore`. Pure."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import List, Mapping, NamedTuple, Optional, Tuple, Union
+
+from ma_boot.checkpoints.layouts import AUTO, LAYOUTS, layout_of
+from path_mapping.mapping import (
+    ListValue,
+    OutputOptions,
+    PathMapping,
+    Route,
+    ScalarValue,
+    Value,
+    local_relation,
+    remote_relation,
+)
+
+LATEST, ALL, FIRST, SAID = "latest", "all", "first", "said"
+Savers = Union[str, Tuple[int, ...]]
+
+
+class CheckpointOptions(NamedTuple):
+    """How an output has checkpoints.
+
+    `layout` is `("auto",)`, the name of a layout, or patterns; `said`: only what the training says is
+    complete. `savers` are all nodes, the first, or these; None: as the layout has it. `keep` is how many
+    whole sets stay in OBS, None for all; `restore`: the training goes on from the newest one.
+    """
+
+    layout: Tuple[str, ...]
+    said: bool = False
+    savers: Optional[Savers] = None
+    keep: Optional[int] = None
+    restore: bool = False
+
+
+def options_of(route: Route) -> Optional[CheckpointOptions]:
+    """The options of an output with checkpoints; None for any other."""
+    return route.more if isinstance(route.more, CheckpointOptions) else None
+
+
+def _read(
+    values: Mapping[str, Value], where: Tuple[str, ...], problems: List[str]
+) -> Optional[CheckpointOptions]:
+    given = {
+        name: (values[name], values[name].place(*where, name)) for name in OPTIONS.names if name in values
+    }
+    if "checkpoint" not in given:
+        problems += [
+            f"{values[name].place(*where)}{name!r} needs 'checkpoint', for example 'checkpoint': 'auto'"
+            for name in given
+        ]
+        return None
+    problems += _refused_together(values, where)
+    layout = _layout(*given["checkpoint"], problems)
+    names = tuple(name for name in layout if name != SAID) or (AUTO,)
+    return CheckpointOptions(
+        names,
+        SAID in layout,
+        _savers(*given["savers"], problems) if "savers" in given else None,
+        _keep(*given["keep"], problems) if "keep" in given else None,
+        _restore(*given["restore"], problems) if "restore" in given else False,
+    )
+
+
+def _layout(value: Value, where: str, problems: List[str]) -> Tuple[str, ...]:
+    """`auto`, `said`, the name of a layout, a pattern, or a list of patterns, with or without `said`."""
+    items = value.items if isinstance(value, ListValue) else (value,)
+    texts = [item.value for item in items if isinstance(item, ScalarValue) and isinstance(item.value, str)]
+    expected = f"one of {', '.join([AUTO, SAID, *sorted(LAYOUTS)])}, or a pattern such as 'iter_{{step}}'"
+    if len(texts) != len(items) or not texts:
+        problems.append(f"{where}found {value.shown}, expected {expected}")
+        return ()
+    names = [text for text in texts if text != SAID]
+    if len(names) == 1 and (names[0] == AUTO or names[0] in LAYOUTS):
+        return tuple(texts)
+    for text in names:
+        if "{" not in text:
+            problems.append(f"{where}found {text!r}, expected {expected}")
+            continue
+        try:
+            layout_of([text], ())
+        except ValueError as error:
+            problems.append(f"{where}found {error}")
+    return tuple(texts)
+
+
+def _savers(value: Value, where: str, problems: List[str]) -> Optional[Savers]:
+    if isinstance(value, ScalarValue) and value.value in (ALL, FIRST):
+        return str(value.value)
+    items = value.items if isinstance(value, ListValue) else ()
+    numbers = [item.value for item in items if isinstance(item, ScalarValue)]
+    nodes = sorted({number for number in numbers if type(number) is int and number >= 0})
+    if nodes and len(nodes) == len(items):
+        return tuple(nodes)
+    problems.append(f"{where}found {value.shown}, expected 'all', 'first', or a list of nodes such as [0, 2]")
+    return None
+
+
+def _keep(value: Value, where: str, problems: List[str]) -> Optional[int]:
+    number = value.value if isinstance(value, ScalarValue) else None
+    if isinstance(number, int) and not isinstance(number, bool) and number >= 1:
+        return number
+    problems.append(f"{where}found {value.shown}, expected a number of sets, at least 1")
+    return None
+
+
+def _restore(value: Value, where: str, problems: List[str]) -> bool:
+    if isinstance(value, ScalarValue) and value.value == LATEST:
+        return True
+    problems.append(f"{where}found {value.shown}, expected {LATEST!r}")
+    return False
+
+
+def _refused_together(values: Mapping[str, Value], where: Tuple[str, ...]) -> List[str]:
+    """A message for each option of an output that does not go with `checkpoint`."""
+    problems = []
+    delete, url = values.get("delete"), values.get("obs")
+    if isinstance(delete, ScalarValue) and delete.value is True:
+        problems.append(
+            f"{delete.place(*where)}'delete' does not go with 'checkpoint': 'keep' says how many sets stay"
+        )
+    if isinstance(url, ScalarValue) and isinstance(url.value, str):
+        problems += [
+            f"{url.place(*where)}found {name} in the URL of checkpoints, expected the same URL on all nodes"
+            for name in ("{node}", "{rank}")
+            if name in url.value.replace("{{", "")
+        ]
+    return problems
+
+
+def _check(mapping: PathMapping) -> List[str]:
+    """An output of checkpoints and an input have nothing in common.
+
+    What is published is no tree of files, and what is restored replaces the directory's contents.
+    """
+    problems = []
+    for output, given in product(mapping.outputs, mapping.inputs):
+        if output.more is None:
+            continue
+        if remote_relation(given, output):
+            problems.append(
+                f"input: {given.remote}: {output.remote} has checkpoints, which are no input: "
+                f"'restore': 'latest' of the output {output.local!r} fetches them"
+            )
+        how = local_relation(given, output)
+        if how:
+            problems.append(
+                f"input: {given.local!r} {how} the directory of checkpoints {output.local!r}: use separate "
+                "paths"
+            )
+    return problems
+
+
+OPTIONS = OutputOptions(("checkpoint", "savers", "keep", "restore"), _read, _check)
+
+
+def written(options: CheckpointOptions) -> dict[str, object]:
+    """The options as a mapping has them."""
+    layout = [SAID, *options.layout] if options.said else list(options.layout)
+    savers = list(options.savers) if isinstance(options.savers, tuple) else options.savers
+    more = {"savers": savers, "keep": options.keep, "restore": LATEST if options.restore else None}
+    return {"checkpoint": layout, **{name: value for name, value in more.items() if value is not None}}

@@ -1,0 +1,260 @@
+"""The checkpoints of one output on one node: restored at the start, published from then on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Callable, Dict, Iterator, NamedTuple, Optional, Sequence, Tuple
+
+from ma_boot.checkpoints.attempts import Begun, Member, Start, write_end
+from ma_boot.checkpoints.disk import is_own, own_directory, tree
+from ma_boot.checkpoints.keys import OWN, Place
+from ma_boot.checkpoints.layout import UNFINISHED, matches
+from ma_boot.checkpoints.layouts import LAYOUTS, layout_of
+from ma_boot.checkpoints.manifest import CheckpointSet
+from ma_boot.checkpoints.options import CheckpointOptions, options_of
+from ma_boot.checkpoints.publication import Publication
+from ma_boot.checkpoints.publisher import Publisher
+from ma_boot.checkpoints.restoring import Restorer
+from ma_boot.checkpoints.sets import Documents
+from ma_boot.checkpoints.steps import RunEnd
+from ma_boot.checkpoints.watch import StepWatch
+from ma_boot.errors import ConfigError
+from path_mapping.errors import Cancelled
+from path_mapping.localfs import make_directories
+from path_mapping.mapping import Route
+from path_mapping.stores import Store
+from path_mapping.transfer import Progress, RetryPolicy, abort_unfinished, be_nice
+
+
+class Restored(NamedTuple):
+    """What an attempt goes on from: the set, None for none, and the files and bytes fetched for it."""
+
+    chosen: Optional[CheckpointSet]
+    files: int
+    size: int
+
+
+class JobStart(NamedTuple):
+    """A start of a job as a node of it sees it.
+
+    `ranks` are those of this node, `world` is the number of all. `job` is the identity of the job, which
+    stays when the platform restarts it, `start` that of this start, the same on all its nodes; `take_over`:
+    as the user says, no other job publishes to the same places.
+    """
+
+    node: int
+    nodes: int
+    ranks: Tuple[int, ...]
+    world: int
+    job: str = ""
+    start: str = ""
+    take_over: bool = False
+
+
+class CheckpointOutput:
+    """An output with `checkpoint`, on one node.
+
+    Its relative local path starts at `base`. `spool` is the directory for what the training says of its
+    steps, one for all outputs; by default it is this one's. `say` gets lines for people, `counted` the step,
+    files, bytes and seconds of each part that was published.
+    """
+
+    def __init__(
+        self,
+        route: Route,
+        base: Path,
+        store: Store,
+        start: JobStart,
+        say: Callable[[str], None],
+        counted: Callable[[str, int, int, float], None],
+        spool: Optional[Path] = None,
+    ) -> None:
+        options = options_of(route)
+        assert options is not None
+        self.options: CheckpointOptions = options
+        self.route, self.base, self.store, self.start = route, base, store, start
+        self.say, self.counted = say, counted
+        self.root = route.path(base)
+        self.spool = spool or own_directory(self.root, "said")
+        self.publisher: Optional[Publisher] = None
+        self._aside = False  # whether this start may have set something aside
+        self._busy = threading.Lock()
+
+    @property
+    def place(self) -> Place:
+        """Where its sets are."""
+        return Place.of(self.route.remote)
+
+    def begin(
+        self,
+        cancel: threading.Event,
+        progress: Callable[[Progress], None],
+        patience: RetryPolicy,
+        timeout: float,
+    ) -> Restored:
+        """Agrees with all nodes on the set to go on from, and puts it in place; then the training may begin.
+
+        Raises:
+            NodesLate: other nodes gave no sign of life within `timeout` seconds of the last one.
+            ConfigError: the newest set cannot be used by this job, or another job publishes here.
+            StoreError: the store failed.
+            OSError: the disk failed.
+            Cancelled: soon after `cancel` is set.
+        """
+        with self._alone(cancel):
+            return self._begun(cancel, progress, patience, timeout)
+
+    def _begun(
+        self,
+        cancel: threading.Event,
+        progress: Callable[[Progress], None],
+        patience: RetryPolicy,
+        timeout: float,
+    ) -> Restored:
+        documents, start, layout = self._documents(cancel, patience), self.start, self.options.layout
+        savers = self.options.savers if isinstance(self.options.savers, tuple) else ()
+        if any(node >= start.nodes for node in savers):
+            raise ConfigError(
+                f"checkpoints: 'savers' of {self.route.local!r} has node {max(savers)}, but this job has "
+                f"{start.nodes}, counted from 0"
+            )
+        self._clear()
+        restorer = Restorer(
+            self.root, layout, documents, self.place, start.node, start.ranks, start.world, progress, self.say
+        )
+        member = Member(
+            start.node, start.nodes, os.urandom(8).hex(), start.job, start.start, layout, start.take_over
+        )
+        restore = restorer if self.options.restore else lambda chosen: (0, 0)
+        begun = Start(documents, self.place, member, self.options.restore, restore, self.say, timeout).begin()
+        for notice in abort_unfinished(self.store, self.route, self.base, cancel):
+            self.say(notice)
+        self.publisher = self._publisher(begun)
+        return Restored(begun.chosen, *begun.fetched)
+
+    def _clear(self) -> None:
+        """Removes what an earlier start has left in the directories of ours; what it set aside, too."""
+        for directory in [self.spool, own_directory(self.root, "sending")]:
+            shutil.rmtree(directory, ignore_errors=True)
+        if not self._aside:
+            shutil.rmtree(own_directory(self.root, "aside"), ignore_errors=True)
+            self._aside = True
+        make_directories(self.spool)
+
+    def _publisher(self, begun: Begun) -> Publisher:
+        start = self.start
+        what = Publication(
+            self.route, self.options, self.base, self.place, begun.attempt, start.node, start.nodes,
+            start.ranks, start.world, begun.chosen.name if begun.chosen else None, start.job, start.start,
+            self.say, self.counted,
+        )  # fmt: skip
+        return Publisher(what, StepWatch(what, self.spool))
+
+    def watch(self, cancel: threading.Event, failed: Callable[[Exception], None]) -> None:
+        """Takes steps that are complete until `cancel` is set; for a thread of its own, which becomes nice.
+
+        `failed` is called with what went wrong in a look; the next one tries again. Raises nothing.
+        """
+        be_nice()
+        while self.publisher is not None and not cancel.wait(self.publisher.what.settle):
+            try:
+                self.publisher.look()
+            except Exception as error:  # whatever it is: the next look may do better
+                failed(error)
+
+    def publish(self, cancel: threading.Event, failed: Callable[[Exception], None]) -> None:
+        """Publishes the steps that were taken until `cancel` is set; for another thread, like `watch`."""
+        be_nice()
+        while self.publisher is not None and not cancel.is_set():
+            self.publisher.arrived.wait(min(1.0, self.publisher.what.settle))
+            try:
+                with self._busy:
+                    documents = self._documents(cancel, RetryPolicy())
+                    self.publisher.send(documents)
+                    self.publisher.tend(documents)
+            except Cancelled:
+                return
+            except Exception as error:  # whatever it is: the next time may do better
+                failed(error)
+                cancel.wait(self.publisher.what.settle)
+
+    def finish(self, cancel: threading.Event, patience: RetryPolicy, ending: RunEnd) -> Dict[str, str]:
+        """Publishes what is complete after the end; returns why other steps of this start are not.
+
+        Raises `StoreError`, `TransferFailed`, `OSError` and `Cancelled`.
+        """
+        publisher = self.publisher
+        if publisher is None:
+            return {}
+        try:
+            with self._alone(cancel):
+                documents = self._documents(cancel, patience)
+                publisher.finish(documents, ending)
+        finally:
+            if self.start.node == 0:
+                write_end(self._documents(cancel, patience), self.place, publisher.what.attempt)
+        saves = self.start.node in publisher.what.savers(publisher.watch.layout)
+        return {
+            step.name: why
+            for step, why in publisher.watch.waiting.items()
+            if saves and step in publisher.watch.lost
+        }
+
+    @contextmanager
+    def _alone(self, cancel: threading.Event) -> Iterator[None]:
+        """Runs the block when nothing is sent, which may hang in the network; raises `Cancelled`."""
+        while not self._busy.acquire(timeout=0.2):
+            if cancel.is_set():
+                raise Cancelled
+        try:
+            yield
+        finally:
+            self._busy.release()
+
+    @property
+    def last_published(self) -> str:
+        """The newest step of this node that is published; empty for none."""
+        return self.publisher.last_published if self.publisher is not None else ""
+
+    @property
+    def last_whole(self) -> Tuple[str, float]:
+        """The newest step that is known to count, and for how many seconds it has; empty for none."""
+        whole = self.publisher.newest_whole if self.publisher is not None else None
+        return ("", 0.0) if whole is None else (whole[0], time.monotonic() - whole[1])
+
+    def _documents(self, cancel: threading.Event, patience: RetryPolicy) -> Documents:
+        return Documents(self.store, self.place.bucket, cancel, patience)
+
+
+def files_of_no_set(routes: Sequence[Route], base: Path) -> Callable[[str], bool]:
+    """Whether the file at a path belongs to no set of these outputs and names none: it is sent as any other.
+
+    For an output whose layout is not known (yet), a file of any layout is taken for one of a set.
+    """
+    known = {}
+    for route in routes:
+        options, root = options_of(route), route.path(base)
+        if options is not None:
+            layout = layout_of(options.layout, tree(root).files)
+            known[root] = (layout,) if layout is not None else tuple(LAYOUTS.values())
+
+    def is_other(path: str) -> bool:
+        if any(is_own(root, path) for root in known):
+            return False
+        for root, possible in known.items():
+            name = os.path.relpath(path, root)
+            if name.startswith("../"):
+                continue
+            return not (
+                name.startswith(f"{OWN}/")
+                or matches(UNFINISHED, name)
+                or any(layout.step_of(name) is not None or layout.is_pointer(name) for layout in possible)
+            )
+        return True
+
+    return is_other

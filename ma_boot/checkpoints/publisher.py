@@ -1,0 +1,302 @@
+"""Publishes the steps of one node while the training runs, and the last ones at its end.
+
+A step's files go to the store from its snapshot; the manifest follows when all of them are there. No node
+waits for another: a set counts when each saver has its manifest there.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from typing import Dict, List, NamedTuple, Optional, Set, Tuple
+
+from ma_boot.checkpoints import snapshots
+from ma_boot.checkpoints.disk import content_crc
+from ma_boot.checkpoints.keys import KnownSet, SetName, data_name, step_text
+from ma_boot.checkpoints.manifest import Part, SetFile
+from ma_boot.checkpoints.publication import Publication
+from ma_boot.checkpoints.sets import Documents
+from ma_boot.checkpoints.snapshots import Snapshot
+from ma_boot.checkpoints.steps import RunEnd, Taken
+from ma_boot.checkpoints.upkeep import Upkeep
+from ma_boot.checkpoints.watch import StepWatch
+from path_mapping.errors import Cancelled, Failure, TransferFailed
+from path_mapping.localfs import FileChanged, shown
+from path_mapping.planning import Copy, unquoted
+from path_mapping.transfer import send_files
+
+CHANGES = 3  # looks at the end, between which files may still change
+LONGEST_PAUSE = 60.0  # seconds between two looks for whether what is published here counts
+
+
+class _Published(NamedTuple):
+    taken: Taken
+    part: Part
+
+
+class Publisher:
+    """The steps of one node in one attempt. `look` and `send` are for a thread each.
+
+    Its methods raise `StoreError`, `TransferFailed`, `OSError`, and `Cancelled` once the documents' `cancel`
+    is set: what was sent already is not sent again.
+    """
+
+    def __init__(self, what: Publication, watch: StepWatch) -> None:
+        self.what = what
+        self.watch = watch
+        self.upkeep = Upkeep(what)
+        self.newest_whole: Optional[Tuple[str, float]] = None  # the step, and when it was seen to count
+        self._newest: Optional[SetName] = None
+        self.arrived = threading.Event()  # a step has been taken
+        self._published: Dict[int, List[_Published]] = {}
+        self._pending: List[Snapshot] = []
+        self._lock = threading.Lock()  # of the pending snapshots, and of what the watch knows
+        self._sent: Dict[Tuple[Snapshot, str], SetFile] = {}
+        self._lacking: Dict[int, float] = {}  # since when nodes lack steps
+        self._superseding = False  # a set counts that has replaced others
+        self._uncounted = False  # a part was published since the newest set that is known to count
+        self._tended = time.monotonic()
+        self._pause = what.settle
+
+    def look(self, ending: Optional[RunEnd] = None) -> None:
+        """Takes what has become complete on the disk."""
+        with self._lock:
+            taken = self.watch.look(ending)
+            saves = self.what.node in self.what.savers(self.watch.layout)
+            for snapshot in taken:
+                if saves:
+                    self._pending.append(snapshot)
+                elif snapshot.directory != self.what.root:
+                    snapshots.drop(snapshot.directory)
+            if taken and not saves:
+                self.upkeep.tell_once(
+                    f"checkpoints: this node has files of step {taken[-1].taken.step.name}, but is no saver: "
+                    "they are not published ('savers': 'all' would change that)"
+                )
+            if self._pending:
+                self.arrived.set()
+
+    def send(self, documents: Documents) -> bool:
+        """Publishes one of the steps that were taken; False if there is none."""
+        self.arrived.clear()
+        snapshot = self._next(documents)
+        if snapshot is None:
+            return False
+        try:
+            self._publish(snapshot, documents)
+        except FileChanged:
+            with self._lock:
+                self.watch.forget(snapshot.taken)
+        self._done_with(snapshot)
+        return True
+
+    def finish(self, documents: Documents, ending: RunEnd) -> None:
+        """Publishes all that is complete after the end."""
+        for _ in range(CHANGES):  # what somebody outside still writes to is given up
+            self.look(ending)
+            if not self.send(documents):
+                break
+            while self.send(documents):
+                pass
+        self.tend(documents, at_once=True, ending=ending)
+
+    def tend(self, documents: Documents, at_once: bool = False, ending: Optional[RunEnd] = None) -> None:
+        """Looks now and then for what counts by now, says what does not, and removes what is too much."""
+        what, now = self.what, time.monotonic()
+        if now - self._tended < (self._pause if self._uncounted else what.pause) and not at_once:
+            return
+        self._tended, self._pause = now, min(2 * self._pause, LONGEST_PAUSE)
+        savers = what.savers(self.watch.layout)
+        if len(savers) > 1:
+            self._look_at_others(documents, savers, ending is not None)
+        self.upkeep.look_around(documents)
+        versions = any(len(published) > 1 for published in self._published.values())
+        if self._superseding and ending is not RunEnd.CUT and (versions or what.options.keep is not None):
+            self.upkeep.remove(documents)
+            self._superseding = False
+
+    @property
+    def last_published(self) -> str:
+        """The newest step of this node that is published; empty for none."""
+        return self._published[max(self._published)][-1].taken.step.name if self._published else ""
+
+    def _next(self, documents: Documents) -> Optional[Snapshot]:
+        """What to send first: what others have sent already, so that it counts; else the newest."""
+        with self._lock:
+            self._give_up_old()
+            pending = sorted(self._pending, key=lambda snapshot: self._name(snapshot.taken).order)
+        if len(pending) < 2 or len(self.what.savers(self.watch.layout)) == 1:
+            return pending[-1] if pending else None
+        keys = documents.keys(self.what.place.sets_of(self.what.attempt))
+        others = {known.name for known in self.what.place.known_sets(keys)}
+        wanted = [snapshot for snapshot in pending if self._name(snapshot.taken) in others]
+        return (wanted or pending)[-1]
+
+    def _give_up_old(self) -> None:
+        """Drops the oldest snapshots while the disk has no space for a step like the newest."""
+        self._pending.sort(key=lambda snapshot: snapshot.taken.step)
+        while len(self._pending) > 1:
+            oldest, newest = self._pending[0], self._pending[-1]
+            if oldest.directory == self.what.root or snapshots.free_bytes(self.what.root) > 2 * newest.size:
+                return
+            self.what.say(
+                f"checkpoint step {oldest.taken.step.name}: given up before it was sent, as the disk of "
+                f"{self.what.root} is nearly full"
+            )
+            self._pending.remove(oldest)
+            snapshots.drop(oldest.directory)
+
+    def _done_with(self, snapshot: Snapshot) -> None:
+        with self._lock:
+            if snapshot in self._pending:
+                self._pending.remove(snapshot)
+            self._sent = {key: file for key, file in self._sent.items() if key[0] is not snapshot}
+            if snapshot.directory != self.what.root:
+                snapshots.drop(snapshot.directory)
+
+    def _name(self, taken: Taken) -> SetName:
+        return SetName(self.what.attempt, taken.step.number, taken.version, taken.by_word)
+
+    def _publish(self, snapshot: Snapshot, documents: Documents) -> None:
+        """Sends the files of a step, then their manifest; raises `FileChanged` if one has changed."""
+        what, taken, begun = self.what, snapshot.taken, time.monotonic()
+        if not taken.files and len(what.savers(self.watch.layout)) == 1:
+            return  # a set without files is none
+        earlier = self._published.get(taken.step.number, [])
+        files = self._send(snapshot, documents, earlier)
+        if earlier and not taken.by_word and _content(files) == _content(earlier[-1].part.files):
+            with self._lock:
+                self.watch.same_again(taken, earlier[-1].taken)
+            return
+        savers, layout = what.savers(self.watch.layout), self.watch.layout
+        name, resumed = self._name(taken), what.resumed
+        written = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        part = Part(
+            name, taken.step.name, what.node, what.nodes, layout.name if layout else "", files, what.world,
+            savers.index(what.node), len(savers), what.ranks, resumed, what.job, what.start, written,
+        )  # fmt: skip
+        documents.write(what.place.part(part.key), part.document())
+        self._published.setdefault(taken.step.number, []).append(_Published(taken, part))
+        self._uncounted, self._pause = True, what.settle
+        if resumed is not None and name.step < resumed.step:
+            what.say(
+                f"checkpoint step {taken.step.name} is lower than that of {resumed}, which was restored: the "
+                "training has not gone on from it"
+            )
+        what.counted(taken.step.name, len(files), snapshot.size, time.monotonic() - begun)
+        if len(savers) == 1 and files:
+            self._counts(name)
+        self.tend(documents, at_once=True)
+
+    def _send(
+        self, snapshot: Snapshot, documents: Documents, earlier: List[_Published]
+    ) -> Tuple[SetFile, ...]:
+        """The files of a step in the store: what an earlier version has, unchanged, and the rest."""
+        what, taken = self.what, snapshot.taken
+        snapshot.check()
+        known = {
+            file.path: file
+            for before in earlier
+            for file in before.part.files
+            if before.taken.files.get(file.path) == taken.files.get(file.path)
+        }
+        wanted = [path for path in taken.files if path not in known and (snapshot, path) not in self._sent]
+        crcs = {path: self._crc(snapshot, path, documents) for path in wanted}
+        take = len(earlier) + 1
+        copies = [
+            Copy(
+                os.fspath(snapshot.directory / path), os.fspath(snapshot.directory), what.place.bucket,
+                what.place.prefix + data_name(what.attempt, take, what.node, what.nodes, path),
+                snapshot.files[path].size, mtime_ns=snapshot.files[path].mtime_ns,
+            )
+            for path in wanted
+        ]  # fmt: skip
+        moved = send_files(
+            copies, documents.store, what.way, what.base, documents.cancel,
+            checked=what.way.checksum, settled=True, patience=documents.patience,
+        )  # fmt: skip
+        for copy in moved.done:
+            path = os.path.relpath(copy.path, snapshot.directory)
+            key = copy.key[len(what.place.prefix) :]
+            self._sent[snapshot, path] = SetFile(path, key, copy.size, crcs[path], unquoted(copy.etag))
+        if any(isinstance(failed.error, (FileChanged, FileNotFoundError)) for failed in moved.failed):
+            raise FileChanged(f"step {taken.step.name} changed")
+        if moved.failed:
+            raise TransferFailed(
+                [Failure(shown(failed.copy.local), failed.copy.url, failed.error) for failed in moved.failed],
+                len(moved.done),
+            )
+        files = {**known, **{path: self._sent[snapshot, path] for path in taken.files if path not in known}}
+        if snapshot.linked:
+            for path in wanted:
+                if self._crc(snapshot, path, documents) != crcs[path]:
+                    raise FileChanged(f"{path} was written to while it was sent")
+            snapshot.check()
+        return tuple(files[path] for path in taken.files)
+
+    def _crc(self, snapshot: Snapshot, path: str, documents: Documents) -> int:
+        def check() -> None:
+            if documents.cancel.is_set():
+                raise Cancelled
+
+        try:
+            return content_crc(snapshot.directory / path, check)
+        except FileNotFoundError as error:
+            raise FileChanged(f"{path} was removed") from error
+
+    def _counts(self, name: SetName) -> None:
+        """Takes note of the newest set that counts."""
+        if self._newest is None or self._newest.order < name.order:
+            self._newest, self._superseding = name, True
+            self.newest_whole = (step_text(name.step), time.monotonic())
+            self._lacking.clear()
+            self.upkeep.first_counts()
+        self._uncounted = False
+
+    def _look_at_others(self, documents: Documents, savers: Tuple[int, ...], at_end: bool) -> None:
+        """Looks through the newest sets of this attempt down to the first that counts."""
+        newer: List[KnownSet] = []
+        for known in self.what.place.known_sets(documents.keys(self.what.place.sets_of(self.what.attempt))):
+            if known.counts:
+                self._counts(known.name)
+                break
+            newer.append(known)
+        mine = max(self._published, default=-1)
+        self._uncounted = any(known.name.step <= mine for known in newer) and not at_end
+        now = time.monotonic()
+        for index, node in enumerate(savers):
+            lacked = [known for known in newer if known.of == len(savers) and index in known.missing]
+            if len({known.name.step for known in lacked}) > 1:
+                since = self._lacking.setdefault(node, now)
+            else:
+                since = now
+            if now - since >= self.what.pause or (at_end and lacked and since <= now):
+                self._lacking[node] = math.inf  # it is said once
+                self._tell_of_lacking(node, lacked, savers, documents)
+
+    def _tell_of_lacking(
+        self, node: int, lacked: List[KnownSet], savers: Tuple[int, ...], documents: Documents
+    ) -> None:
+        """Says that a node keeps steps from counting, and what would change that."""
+        what, newest = self.what, lacked[0]
+        there = sorted({savers[part.index] for part in newest.parts})
+        document = documents.read(what.place.part(newest.parts[0]))
+        named = document.get("files", []) if isinstance(document, dict) else []
+        example = f", such as {named[0]['path']}" if named else ""
+        here = ""
+        if node == what.node:
+            waits = [f"step {step.name}: {why}" for step, why in self.watch.waiting.items()]
+            here = f"; here, {waits[-1]}" if waits else "; here is no file of these steps"
+        steps = ", ".join(dict.fromkeys(step_text(known.name.step) for known in lacked[:3][::-1]))
+        change = "'first'" if there == [0] else str(there)
+        what.say(
+            f"checkpoints: step {steps} of {what.way.local}: published by node {', '.join(map(str, there))} "
+            f"({len(named)} files{example}), not by node {node}, so it DOES NOT COUNT{here}. If node {node} "
+            f"saves nothing, the mapping has to say so: 'savers': {change}"
+        )
+
+
+def _content(files: Tuple[SetFile, ...]) -> Set[Tuple[str, int, int]]:
+    return {(file.path, file.size, file.crc64) for file in files}

@@ -1,0 +1,211 @@
+"""Puts a set in place on this node: what is here is kept, the rest is fetched, verified, then moved in.
+
+Nothing of another set stays where a loader would find it: some take the highest number, others the newest
+time.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable, Optional, Sequence, Tuple
+
+from ma_boot.checkpoints.disk import content_crc, inside, own_directory, tree
+from ma_boot.checkpoints.keys import Place
+from ma_boot.checkpoints.layout import Layout
+from ma_boot.checkpoints.layouts import layout_of
+from ma_boot.checkpoints.manifest import CheckpointSet, SetFile
+from ma_boot.checkpoints.sets import Documents
+from ma_boot.errors import CheckpointDamaged, ConfigError
+from path_mapping.errors import Cancelled, Corrupted, NoSpace, NotFound, Replaced
+from path_mapping.localfs import contained, make_directories, printable
+from path_mapping.planning import Copy, SpaceNeed, free_space, look, shortages
+from path_mapping.transfer import FailedCopy, Progress, RetryPolicy, fetch_files
+
+AT_ONCE = 1.0  # seconds for which a fetch is retried before the object is looked at
+
+
+@dataclass(frozen=True)
+class Restorer:
+    """Restores sets into the directory `root` for the node of these `ranks`.
+
+    `checkpoint` is the layout as a route names it; `world` the number of ranks of the job, 0 if it does not
+    matter; `node` is this node's number.
+    """
+
+    root: Path
+    checkpoint: Sequence[str]
+    documents: Documents
+    place: Place
+    node: int
+    ranks: Sequence[int]
+    world: int
+    progress: Callable[[Progress], None]
+    say: Callable[[str], None]
+
+    def __call__(self, chosen: Optional[CheckpointSet]) -> Tuple[int, int]:
+        """Puts this set in place, and moves aside any other one; returns the files and bytes fetched.
+
+        Raises:
+            ConfigError: the set was written by another number of ranks, and its layout does not allow that.
+            CheckpointDamaged: an object is not what the manifest says.
+            StoreError: the store failed.
+            NoSpace: the disk is too small; nothing was fetched.
+            UnsafeTarget: a link in the directory leads out of it.
+            OSError: the disk failed.
+            Cancelled: the documents' `cancel` is set.
+        """
+        found = tree(self.root).files
+        layout = layout_of(
+            self.checkpoint, [file.path for file in chosen.files_of(None)] if chosen else found
+        )
+        if layout is None:
+            if chosen is not None and chosen.files:
+                raise ConfigError(
+                    f"checkpoints: 'checkpoint': 'auto' does not know the files of "
+                    f"{chosen.name}; name a layout"
+                )
+            return 0, 0
+        wanted = self._wanted(chosen, layout) if chosen is not None else ()
+        kept = {one.path for one in wanted if one.path in found and self._is(self.root / one.path, one)}
+        fetched = self._fetch([one for one in wanted if one.path not in kept])
+        self._set_aside(layout, [path for path in found if path not in kept])
+        self._settle(layout, [one for one in wanted if one.path not in kept])
+        for path, text in layout.marker_files([one.path for one in wanted]).items():
+            contained(self.root / path, self.root)
+            _write(self.root / path, text)
+        shutil.rmtree(inside(self.root, "restoring"), ignore_errors=True)
+        with suppress(OSError):  # not empty
+            os.rmdir(inside(self.root, "restoring").parent)
+        return fetched
+
+    def _wanted(self, chosen: CheckpointSet, layout: Layout) -> Tuple[SetFile, ...]:
+        """The files of the set that this node needs; of a path that several nodes have, its own."""
+        files = {one.path: one for one in chosen.files_of(None)}
+        if self.world and chosen.world != self.world and not layout.reshards(list(files)):
+            raise ConfigError(
+                f"checkpoints: {chosen.name} in {self.place} was written by {chosen.world} ranks on "
+                f"{chosen.nodes} nodes, this job has {self.world}, and another number cannot load "
+                f"{layout.name} checkpoints: start {chosen.world} ranks, or convert the set, or leave out "
+                "'restore'"
+            )
+        files.update((file.path, file) for file in chosen.files_of(self.node))
+        needed = layout.needed(list(files), self.ranks) if self.ranks else list(files)
+        return tuple(files[path] for path in needed if not layout.is_pointer(path))
+
+    def _is(self, path: Path, one: SetFile) -> bool:
+        """Whether a file is what the manifest says."""
+        local = look(path)
+        if local is None or local.file_size != one.size:
+            return False
+        try:
+            return content_crc(path, self._check) == one.crc64
+        except OSError:
+            return False
+
+    def _check(self) -> None:
+        if self.documents.cancel.is_set():
+            raise Cancelled
+
+    def _fetch(self, wanted: Sequence[SetFile]) -> Tuple[int, int]:
+        """Downloads and verifies files, beside their places; what an earlier run has fetched is used."""
+        scratch, store = inside(self.root, "restoring"), self.documents.store
+        by_requests = store.signer is not None
+        copies = []
+        for file in wanted:
+            path, key = scratch / file.path, self.place.prefix + file.key
+            if not self._is(path, file):
+                etag = f'"{file.etag}"' if file.etag and by_requests else ""
+                copies.append(Copy(str(path), str(scratch), self.place.bucket, key, file.size, etag))
+        if not copies:
+            return 0, 0
+        need = SpaceNeed()
+        for copy in copies:
+            need = need.plus(copy.size, None)
+        short = shortages({self.root: need}, {self.root: free_space(self.root)})
+        if short:
+            raise NoSpace(short)
+        make_directories(scratch)
+        self._download(copies)
+        for file in wanted:
+            path = scratch / file.path
+            if not self._is(path, file):
+                path.unlink()
+                raise CheckpointDamaged(
+                    f"{self._url(file.key)}: its content is not the one that was published"
+                )
+        return len(copies), sum(copy.size for copy in copies)
+
+    def _download(self, copies: Sequence[Copy]) -> None:
+        """Downloads: with few retries before the objects are looked at, as damage is not waited for."""
+        for patience in (RetryPolicy(AT_ONCE), self.documents.patience):
+            failures = fetch_files(
+                copies, self.documents.store, self.documents.cancel, self.progress, patience
+            ).failed
+            for failed in failures:
+                self._judge(failed)
+            if not failures:
+                return
+            copies = [failed.copy for failed in failures]
+        raise failures[0].error
+
+    def _judge(self, failed: FailedCopy) -> None:
+        """Raises `CheckpointDamaged` if the object is to blame, not the way to it."""
+        copy, error = failed
+        url = printable(copy.url)
+        if isinstance(error, NotFound):
+            raise CheckpointDamaged(f"{url} is gone") from error
+        if isinstance(error, Replaced):
+            raise CheckpointDamaged(f"{url} was replaced") from error
+        if isinstance(error, Corrupted):
+            raise CheckpointDamaged(str(error)) from error
+        found = self.documents.store.find(copy.bucket, copy.key)
+        if found is None:
+            raise CheckpointDamaged(f"{url} is gone") from error
+        if found.size != copy.size:
+            raise CheckpointDamaged(f"{url} has {found.size} bytes, expected {copy.size}") from error
+        if copy.etag and found.version.strip('"') != copy.etag.strip('"'):
+            raise CheckpointDamaged(f"{url} was replaced") from error
+
+    def _url(self, key: str) -> str:
+        return printable(f"{self.place}{key}")
+
+    def _set_aside(self, layout: Layout, paths: Sequence[str]) -> None:
+        """Moves files of sets out of the way of loaders, and deletes pointers and what was aside before."""
+        for path in filter(layout.is_pointer, paths):
+            os.unlink(self.root / path)
+        old = [path for path in paths if layout.step_of(path) is not None and not layout.is_pointer(path)]
+        if not old:
+            return
+        aside = own_directory(self.root, "aside")
+        for path in old:
+            (aside / path).parent.mkdir(parents=True, exist_ok=True)
+            os.rename(self.root / path, aside / path)
+            with suppress(OSError):  # not empty
+                for parent in Path(path).parents[:-1]:
+                    (self.root / parent).rmdir()
+        steps = sorted(layout.steps(old))
+        if steps:
+            named = ", ".join(step.name for step in steps[-3:])
+            self.say(
+                f"moved aside to {aside}: {len(old)} files of step {named}, which are not of the set restored"
+            )
+
+    def _settle(self, layout: Layout, fetched: Sequence[SetFile]) -> None:
+        """Moves the fetched files into their places, what describes others last."""
+        scratch = inside(self.root, "restoring")
+        for path in layout.in_order([one.path for one in fetched]):
+            contained(self.root / path, self.root)
+            make_directories((self.root / path).parent)
+            os.rename(scratch / path, self.root / path)
+
+
+def _write(path: Path, text: str) -> None:
+    """Writes a marker, completely or not at all."""
+    make_directories(path.parent)
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(text, encoding="utf-8")
+    os.rename(new, path)

@@ -1,0 +1,202 @@
+"""What may go: sets that newer ones have replaced, and files of steps that were killed before their manifest.
+
+No reader ever sees a manifest without its files. Of files without a manifest only what an attempt of ours has
+sent is ever meant: it lies below the directory of an attempt, with a random tag of which a document of ours
+tells, and has the name of a file of a step.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+
+from ma_boot.checkpoints.keys import Attempt, KnownSet, Place, SetName
+from ma_boot.checkpoints.layout import Layout
+from ma_boot.checkpoints.layouts import AUTO, LAYOUTS, layout_of
+from ma_boot.checkpoints.manifest import Part, read_part
+from ma_boot.checkpoints.sets import Documents
+from ma_boot.errors import CheckpointDamaged
+from path_mapping.localfs import unsafe
+from path_mapping.workers import retrying
+
+
+class Superfluous(NamedTuple):
+    """The sets to remove: those that newer ones have replaced, and those that can never count."""
+
+    whole: List[KnownSet]
+    broken: List[KnownSet]
+
+
+def superfluous(known: Sequence[KnownSet], keep: Optional[int], spared: Iterable[SetName]) -> Superfluous:
+    """What of these sets, the newest first, may go if the newest `keep` that count stay, or all. Pure.
+
+    An older version of a step goes when a newer one counts. A set that does not count may go if its attempt
+    is over: a set of a later one counts, or if a newer version of its step does.
+    """
+    spare, whole = set(spared), []
+    newest_of: Dict[Tuple[Attempt, int], KnownSet] = {}
+    for one in known:
+        if one.counts and newest_of.setdefault((one.name.attempt, one.name.step), one) is one:
+            whole.append(one)
+    stay = {one.name for one in whole[: None if keep is None else max(1, keep)]} | spare
+    last = max((one.name.attempt.number for one in whole), default=0)
+    gone: Superfluous = Superfluous([], [])
+    for one in known:
+        newer = newest_of.get((one.name.attempt, one.name.step))
+        if one.counts and one.name not in stay:
+            gone.whole.append(one)
+        elif not one.counts and (
+            one.name.attempt.number < last or (newer and newer.name.order > one.name.order)
+        ):
+            gone.broken.append(one)
+    return gone
+
+
+def remove_set(documents: Documents, place: Place, known: KnownSet, others: Sequence[KnownSet] = ()) -> int:
+    """Removes a set: its manifests first, then the files that they name. Returns the number of these.
+
+    Files that `others` name, versions of the same step, stay. A note of what is to go comes before, so that
+    `finish_removals` can go on if this is killed. Raises `StoreError` and `Cancelled`.
+    """
+    manifests = [place.part(part) for part in known.parts]
+    files = _files(documents, place, known)
+    for other in others:
+        if (other.name.attempt, other.name.step) == known.name[:2] and other.name != known.name:
+            files -= _files(documents, place, other)
+    note = {"format": 1, "manifests": manifests, "files": sorted(files)}
+    documents.write(place.removal(known.name), note)
+    return _finish(documents, place, place.removal(known.name), manifests, sorted(files))
+
+
+def finish_removals(documents: Documents, place: Place) -> int:
+    """Ends the removals that were interrupted; returns their number. Raises `StoreError` and `Cancelled`."""
+    number = 0
+    for key in list(documents.keys(place.removals)):
+        note = documents.read(key)
+        if isinstance(note, dict):
+            manifests = [name for name in note.get("manifests", ()) if str(name).startswith(place.sets)]
+            files = [name for name in note.get("files", ()) if str(name).startswith("attempt-")]
+            _finish(documents, place, key, manifests, files)
+            number += 1
+    return number
+
+
+def _files(documents: Documents, place: Place, known: KnownSet) -> Set[str]:
+    """The keys below the prefix of the files of a set; none of a manifest that is damaged."""
+    names: Set[str] = set()
+    for part in known.parts:
+        document = documents.read(place.part(part))
+        with suppress(CheckpointDamaged):
+            manifest: Part = read_part(document)
+            names |= {file.key for file in manifest.files if manifest.name == known.name}
+    return names
+
+
+def _finish(
+    documents: Documents, place: Place, note: str, manifests: Sequence[str], files: Sequence[str]
+) -> int:
+    for key in manifests:
+        documents.delete(key)
+    for name in files:
+        if unsafe(name) is None:
+            documents.delete(place.prefix + name)
+    documents.delete(note)
+    return len(files)
+
+
+class Leftover(NamedTuple):
+    """A file of a step that was never published: its whole key, its bytes, and when it was stored.
+
+    `stored` is in seconds since the epoch, by the store's clock.
+    """
+
+    name: SetName
+    node: int
+    key: str
+    size: int
+    stored: float
+
+
+_Files = Dict[Attempt, List[Tuple[str, int]]]  # keys and sizes
+
+
+def leftovers(documents: Documents, place: Place, is_over: Callable[[Attempt], bool]) -> List[Leftover]:
+    """The files of attempts that are over which no manifest names.
+
+    Two listings, and a request for each manifest of an attempt that has files. What goes up meanwhile is
+    safe: the files are listed before the manifests. Raises `StoreError` and `Cancelled`.
+    """
+    files: _Files = {}
+    for key, size in documents.sizes(f"{place.prefix}attempt-"):
+        attempt = place.attempt_of_file(key)
+        if attempt is not None and is_over(attempt):
+            files.setdefault(attempt, []).append((key, size))
+    if not files:
+        return []
+    manifests: Dict[Attempt, List[str]] = {}
+    for key in documents.keys(place.sets):
+        part = place.part_of(key)
+        if part is not None:
+            manifests.setdefault(part.name.attempt, []).append(key)
+    return [
+        left
+        for attempt, sent in files.items()
+        for left in _of_attempt(documents, place, attempt, sent, manifests.get(attempt, []))
+    ]
+
+
+def remove_leftovers(documents: Documents, files: Sequence[Leftover]) -> None:
+    """Deletes these files. Raises `StoreError` and `Cancelled`."""
+    for file in files:
+        documents.delete(file.key)
+
+
+def _of_attempt(
+    documents: Documents, place: Place, attempt: Attempt, sent: List[Tuple[str, int]], manifests: List[str]
+) -> Iterator[Leftover]:
+    begin = documents.read(place.of_attempt(attempt, "begin.json"))
+    if not isinstance(begin, dict) or not isinstance(begin.get("nodes"), int):
+        return  # not ours
+    below = {key: place.path_of_file(key, attempt, begin["nodes"]) for key, _ in sent}
+    layouts = _layouts(begin, [path for _, path in below.values()])
+    candidates = []
+    for key, size in sent:
+        node, path = below[key]
+        step = next(filter(None, (layout.step_of(path) for layout in layouts)), None)
+        if step is not None:
+            candidates.append((key, size, SetName(attempt, step.number), node))
+    published = _published(documents, place, manifests) if candidates else set()
+    for key, size, name, node in candidates:
+        if {(name.step, node), (name.step, None)} & published:
+            continue
+        state = retrying(
+            partial(documents.store.find, place.bucket, key), documents.cancel, documents.patience
+        )
+        if state is not None:
+            yield Leftover(name, node, key, size, state.mtime_ns / 1e9)
+
+
+def _layouts(begin: Dict[str, Any], paths: Sequence[str]) -> Sequence[Layout]:
+    """How the attempt names its files: in all known ways where they are too few to tell."""
+    names = begin.get("checkpoint", [AUTO])
+    try:
+        layout = layout_of([str(name) for name in names], paths)
+    except (ValueError, TypeError):
+        return ()
+    return (layout,) if layout is not None else tuple(LAYOUTS.values())
+
+
+def _published(
+    documents: Documents, place: Place, manifests: Sequence[str]
+) -> Set[Tuple[int, Optional[int]]]:
+    """The steps and nodes of which these are manifests; the node of a damaged one is None."""
+    steps: Set[Tuple[int, Optional[int]]] = set()
+    for key in manifests:
+        part = place.part_of(key)
+        try:
+            manifest = read_part(documents.read(key))
+            steps.add((manifest.name.step, manifest.node))
+        except CheckpointDamaged:
+            steps |= {(part.name.step, None)} if part is not None else set()
+    return steps

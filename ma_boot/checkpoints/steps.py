@@ -1,0 +1,355 @@
+"""Which steps are complete on a node, from what its disk has and what its training says. Pure.
+
+Nothing is inferred from time: a file has to come to rest, but no pause ever makes a step complete.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import (
+    AbstractSet,
+    Collection,
+    Dict,
+    Iterable,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
+
+from ma_boot.checkpoints.frameworks import FILE, NUMBERED
+from ma_boot.checkpoints.layout import EPOCH, HIGHEST, Layout, Mark, TrainingStep, compiled, matches
+from path_mapping.localfs import FileState
+
+Files = Mapping[str, FileState]
+_SHARD = re.compile(r"(.*-)(\d+)(-of-)(\d+)(\D.*)", re.DOTALL)
+
+
+class RunEnd(Enum):
+    """How the processes of a node have ended: nobody writes any more.
+
+    WELL: all with 0. BY_THEMSELVES: after a stop signal, each with 0 or as a handler of the signal ends it,
+    so none was cut off while it wrote. CUT: any other way.
+    """
+
+    WELL = "ended well"
+    BY_THEMSELVES = "ended by themselves"
+    CUT = "were cut off"
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a look at an output shows.
+
+    `files` have their states, `errors` say what is wrong with a path (a link out of the output), `pointers`
+    are the contents of files that name a step, `resting` are the files that have not changed for long enough.
+    """
+
+    files: Files
+    errors: Mapping[str, str] = field(default_factory=dict)
+    pointers: Mapping[str, str] = field(default_factory=dict)
+    resting: AbstractSet[str] = frozenset()
+
+
+class Says(NamedTuple):
+    """What the ranks of a node have said: how often all have said each step, and why not all of others."""
+
+    steps: Mapping[int, int]
+    silent: Mapping[int, str]
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A step of this node that was complete: its version, and the states that its files had."""
+
+    step: TrainingStep
+    version: int
+    by_word: bool
+    files: Files
+
+
+@dataclass(frozen=True)
+class NodeSteps:
+    """What is known of the steps of a node before a look: `ranks` are its own.
+
+    `before` are the files as they were when the attempt began, `taken` the steps that were complete, the
+    newest version of each; `shape` are the names of the last complete one, None if there was none. `alone`:
+    no other node saves.
+    """
+
+    ranks: Collection[int]
+    before: Files = field(default_factory=dict)
+    taken: Mapping[int, Taken] = field(default_factory=dict)
+    shape: Optional[AbstractSet[str]] = None
+    alone: bool = True
+
+
+class Decision(NamedTuple):
+    """The steps to take, the oldest first, and why others are not complete.
+
+    `lost` are those of the latter of which files would never be published if nothing more came.
+    """
+
+    complete: List[Taken]
+    waiting: Dict[TrainingStep, str]
+    lost: Set[TrainingStep]
+
+
+def decide(
+    layout: Layout, look: Look, known: NodeSteps, says: Optional[Says] = None, ending: Optional[RunEnd] = None
+) -> Decision:
+    """Which steps are complete on a node.
+
+    `says` is what the training says, None if nothing is to be said: then marks and names decide.
+    """
+    decision = Decision([], {}, set())
+    steps = {
+        step: {path: look.files[path] for path in layout.in_order(paths) if path in look.files}
+        for step, paths in layout.steps(path for path in look.files if not layout.is_pointer(path)).items()
+    }
+    touched = [
+        step for step, files in steps.items() if any(known.before.get(p) != s for p, s in files.items())
+    ]
+    broken = {
+        step: f"{path}: {why}" for path, why in look.errors.items() for step in [layout.step_at(path)] if step
+    }
+    for step in {**dict.fromkeys(touched), **broken}:
+        if step in broken:
+            why: str = broken[step]
+        elif says is not None:
+            continue
+        else:
+            why = _why_not(layout, step, steps, look, known, ending)
+        if why == _UNCHANGED:
+            continue
+        if why:
+            decision.waiting[step] = why
+            if step.number not in known.taken and not set(steps.get(step, ())) & set(known.before):
+                decision.lost.add(step)
+        else:
+            version = known.taken[step.number].version + 1 if step.number in known.taken else 1
+            decision.complete.append(Taken(step, version, False, steps[step]))
+    if says is not None:
+        _by_word(says, steps, touched, broken, known, decision)
+    decision.complete.sort(key=lambda taken: taken.step)
+    return decision
+
+
+_UNCHANGED = "nothing has changed since it was taken"
+
+
+def _by_word(
+    says: Says,
+    steps: Mapping[TrainingStep, Files],
+    touched: Sequence[TrainingStep],
+    broken: Collection[TrainingStep],
+    known: NodeSteps,
+    decision: Decision,
+) -> None:
+    """What is said decides: a step is taken anew as often as all ranks have said it."""
+    on_disk = {step.number: step for step in steps}
+    for number, times in says.steps.items():
+        step = on_disk.get(number, TrainingStep(number, _name(number)))
+        taken = known.taken.get(number)
+        if step not in broken and (taken is None or not taken.by_word or taken.version < times):
+            decision.complete.append(Taken(step, times, True, steps.get(step, {})))
+    for step in touched:
+        if step.number not in says.steps and step not in broken and step.number not in known.taken:
+            decision.waiting[step] = says.silent.get(step.number, "no rank has said that it is complete")
+            decision.lost.add(step)
+
+
+def _name(number: int) -> str:
+    return f"{number // EPOCH}_{number % EPOCH}" if number >= EPOCH else str(number)
+
+
+def _why_not(
+    layout: Layout,
+    step: TrainingStep,
+    steps: Mapping[TrainingStep, Files],
+    look: Look,
+    known: NodeSteps,
+    ending: Optional[RunEnd],
+) -> str:
+    """Why a step is not complete by its files; empty if it is."""
+    files, taken = steps[step], known.taken.get(step.number)
+    why = _why_not_anew(files, taken, known)
+    lacks = why or _lacks(layout, step, files, look, known)
+    if lacks:
+        return lacks
+    marks = layout.marks if 0 in known.ranks else ()
+    for mark in marks:
+        lacks = _unmarked(mark, step, files, look, known)
+        if lacks:
+            return lacks
+    marked = bool(marks) or layout.ranks_end
+    names = {layout.shape(path) for path in files}
+    if not marks and known.shape is not None and not known.shape <= names:
+        return f"no {min(known.shape - names)}, which the last complete step has"
+    if (
+        not marked
+        and known.shape is None
+        and ending is not RunEnd.WELL
+        and not any(one > step for one in steps)
+    ):
+        return "the first step is complete when the next one begins here, or the training ends well"
+    if any(mark.barrier for mark in marks) or ending in (RunEnd.WELL, RunEnd.BY_THEMSELVES):
+        return ""
+    moving = [path for path in files if path not in look.resting]
+    return f"{moving[0]} may still be written to" if moving else ""
+
+
+def _why_not_anew(files: Files, taken: Optional[Taken], known: NodeSteps) -> str:
+    """Why a step that was restored or taken before is not taken as a whole; empty if it may be."""
+    old = known.before if taken is None else taken.files
+    changed = [path for path, state in files.items() if path in old and old[path] != state]
+    same = [path for path in files if path in old and old[path] == files[path]]
+    added = [path for path in files if path not in old]
+    if taken is None:
+        return f"{same[0]} is of an earlier start, {(changed + added)[0]} is not" if same else ""
+    if not changed and (not added or not known.alone):
+        return _UNCHANGED
+    if set(old) - set(files):
+        return _UNCHANGED  # the framework removes it
+    return f"{changed[0]} was rewritten since, {same[0]} was not" if changed and same else ""
+
+
+def _lacks(layout: Layout, step: TrainingStep, files: Files, look: Look, known: NodeSteps) -> str:
+    """What a step of this layout has, and this one has not, or has and must not; empty if nothing."""
+    unfinished = [path for path in files if layout.is_unfinished(path)]
+    if unfinished:
+        return f"{unfinished[0]} is being written"
+    if layout is FILE:
+        stranger = _stranger(layout, step, files, look.files)
+        if stranger:
+            return f"is {stranger} a part of it, beside {next(iter(files))}? Name both by patterns"
+    for need in layout.needs if 0 in known.ranks else ():
+        if not any(matches(need.expression, path) for path in files):
+            return f"no {need.name}"
+    for expression in layout.each_rank:
+        ranks, count = _hits((expression,), files)
+        lacking = sorted(set(known.ranks) - ranks) if ranks else []
+        by_rank = "rank" in compiled(expression).groupindex
+        if by_rank and (lacking or not count):
+            return f"no file of rank {min(lacking or known.ranks, default=0)}"
+        if not by_rank and 0 < count < len(known.ranks):
+            return f"optimizer states of {count} of {len(known.ranks)} ranks"
+    return _shards_missing(files)
+
+
+def _hits(expressions: Sequence[str], files: Files) -> Tuple[Set[int], int]:
+    """The ranks whose files match, and the number of files that do."""
+    hits = [hit for one in expressions for path in files for hit in [compiled(one).fullmatch(path)] if hit]
+    ranks = (hit.groupdict().get("rank") for hit in hits)
+    return {int(rank) for rank in ranks if rank is not None}, len(hits)
+
+
+def _unmarked(mark: Mark, step: TrainingStep, files: Files, look: Look, known: NodeSteps) -> str:
+    """Why a mark does not say that a step is complete; empty if it does."""
+    if mark.content:
+        states = [state for path, state in look.files.items() if _names(mark, path, step, look, known)]
+    else:
+        states = [state for path, state in files.items() if matches(mark.expression, path)]
+    if not states:
+        return f"no {mark.name}"
+    newest = max(state.mtime_ns for state in states)
+    younger = [path for path, state in files.items() if state.mtime_ns > newest]
+    if mark.barrier and younger:
+        return f"{younger[0]} is younger than the {mark.name}: it is being saved again"
+    return ""
+
+
+def _names(mark: Mark, path: str, step: TrainingStep, look: Look, known: NodeSteps) -> bool:
+    """Whether a file of this start names this step, or a later one."""
+    if not matches(mark.expression, path) or known.before.get(path) == look.files[path]:
+        return False
+    content = compiled(mark.content).fullmatch(look.pointers.get(path, ""))
+    return content is not None and int(content["step"]) >= step.number
+
+
+def _stranger(layout: Layout, step: TrainingStep, files: Files, all_files: Files) -> str:
+    """A file beside those of a step with the same number, of which its name does not tell what it is."""
+    directories = {path.rpartition("/")[0] for path in files}
+    for path in all_files:
+        hit = compiled(NUMBERED).fullmatch(path)
+        beside = path.rpartition("/")[0] in directories and layout.step_of(path) is None
+        if beside and hit and int(hit["step"]) == step.number % EPOCH:
+            return path
+    return ""
+
+
+def _shards_missing(paths: Collection[str]) -> str:
+    """A file such as `model-00001-of-00003.safetensors` that is not there yet; empty if none."""
+    series: Dict[Tuple[str, str, str], Set[int]] = {}
+    for shard in filter(None, map(_SHARD.fullmatch, paths)):
+        before, number, _, count, after = shard.groups()
+        series.setdefault((before, count, after), set()).add(int(number))
+    for (before, count, after), numbers in sorted(series.items()):
+        start = 0 if 0 in numbers else 1
+        for number in sorted(set(range(start, int(count) + start)) - numbers):
+            return f"no {before}{number:0{len(count)}d}-of-{count}{after}"
+    return ""
+
+
+class _Note(NamedTuple):
+    number: int
+    rank: Optional[int]  # None: of the whole node
+
+
+def what_is_said(texts: Iterable[str], ranks: Collection[int], root: str = "/") -> Optional[Says]:
+    """What the ranks of a node have said of the output at `root`, a real path; None if nothing.
+
+    Each text is what one process has written so far: a JSON object per line; what is no such object, as a
+    line that was cut, is left out. A step is complete when it was said for the whole node, or by each of its
+    ranks. What was said of a directory counts if that is `root`, or below it.
+    """
+    notes = [note for text in texts for note in _notes(text, ranks, root)]
+    by_rank: Dict[int, Counter[int]] = {}
+    for_node: Counter[int] = Counter()
+    for note in notes:
+        if note.rank is None:
+            for_node[note.number] += 1
+        else:
+            by_rank.setdefault(note.number, Counter())[note.rank] += 1
+    steps, silent = {}, {}
+    for number in {note.number for note in notes}:
+        ranked = by_rank.get(number, Counter())
+        times = for_node[number] + min((ranked[rank] for rank in ranks), default=0)
+        if times:
+            steps[number] = times
+        else:
+            missing: Set[int] = set(ranks) - set(ranked)
+            silent[number] = f"rank {min(missing)} has not said that it is complete" if missing else ""
+    return Says(steps, silent) if notes else None
+
+
+def _notes(text: str, ranks: Collection[int], root: str) -> List[_Note]:
+    notes = (_note(line, ranks, root) for line in text.splitlines())
+    return [note for note in notes if note is not None]
+
+
+def _note(line: str, ranks: Collection[int], root: str) -> Optional[_Note]:
+    try:
+        document = json.loads(line)
+        step, epoch, rank = document["step"], document.get("epoch"), document.get("rank")
+        number = int(step) if epoch is None else int(epoch) * EPOCH + int(step)
+        directory = document.get("directory")
+        if directory is not None and not f"{directory}/".startswith(f"{root.rstrip('/')}/"):
+            return None
+        if document.get("node") is True:
+            rank = None
+        elif rank is None and len(ranks) == 1:
+            (rank,) = ranks
+        elif rank is None or int(rank) not in ranks:
+            rank = -1  # of a process that does not know its rank: it speaks for nobody
+        note = _Note(number, None if rank is None else int(rank))
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        return None
+    return note if 0 <= number < HIGHEST else None

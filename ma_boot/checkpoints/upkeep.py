@@ -1,0 +1,145 @@
+"""What a running job does for its place in the store: notices other starts, removes what is too much."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from functools import partial
+from typing import List, Optional, Set
+
+from ma_boot.checkpoints.disk import own_directory
+from ma_boot.checkpoints.keys import Attempt, KnownSet
+from ma_boot.checkpoints.publication import Publication
+from ma_boot.checkpoints.retention import (
+    finish_removals,
+    leftovers,
+    remove_leftovers,
+    remove_set,
+    superfluous,
+)
+from ma_boot.checkpoints.sets import Documents
+from path_mapping.workers import retrying
+
+SPARED_SECONDS = 3600.0  # files that are younger may belong to a start that is not as dead as it seems
+ANSWER_LOOKS = 2  # pauses in which an earlier start that still runs notices this one, and says so
+
+
+class Upkeep:
+    """The upkeep of one output, for the most part by node 0 of an attempt.
+
+    A start notices a later one by its attempt, and says so to it: it writes `alive-...` beside the documents
+    of the later attempt. So both know, and neither removes anything of the other.
+    """
+
+    def __init__(self, what: Publication) -> None:
+        self.what = what
+        self.rivals: Set[Attempt] = set()  # of other starts that publish at the same time
+        self._older: Optional[List[KnownSet]] = (
+            None  # sets of earlier attempts, once it is known that they are over
+        )
+        self._began = self._looked = time.monotonic()
+        self._told: Set[str] = set()
+
+    def tell_once(self, text: str) -> None:
+        """Says this, but not again."""
+        if text.partition(",")[0] not in self._told:
+            self._told.add(text.partition(",")[0])
+            self.what.say(text)
+
+    def first_counts(self) -> None:
+        """A set of this start counts: what it has set aside is needed no more."""
+        shutil.rmtree(own_directory(self.what.root, "aside"), ignore_errors=True)
+
+    def look_around(self, documents: Documents) -> None:
+        """Looks for other starts that use this place at the same time, now and then.
+
+        Raises `StoreError` and `Cancelled`.
+        """
+        now = time.monotonic()
+        if self.what.node == 0 and now - self._looked >= self.what.pause:
+            self._look(documents)
+            self._looked = now
+
+    def _look(self, documents: Documents) -> None:
+        what = self.what
+        for key in documents.keys(what.place.attempts):
+            document = what.place.attempt_of(key)
+            if document is None:
+                continue
+            attempt, name = document
+            if attempt == what.attempt:
+                alive = what.place.living(name)
+                if alive is not None and alive not in self.rivals:
+                    self.rivals.add(alive)
+                    self._say(f"{alive} began before this start and still publishes")
+            elif attempt.inverted > what.attempt.inverted:
+                return  # earlier ones: who lives among them has said so
+            elif attempt not in self.rivals and name == "begin.json":
+                self._meet(attempt, documents)
+
+    def _meet(self, later: Attempt, documents: Documents) -> None:
+        """Another start has begun since this one."""
+        what = self.what
+        begin = documents.read(what.place.of_attempt(later, "begin.json"))
+        if not isinstance(begin, dict) or "refused" in begin:
+            return
+        self.rivals.add(later)
+        documents.write(what.place.of_attempt(later, f"alive-{what.attempt}.json"), {"job": what.job})
+        of_job = f" of {begin['job']}" if begin.get("job") else ""
+        self._say(
+            f"{later}{of_job} has begun while this start still runs; the next start goes on from its sets, "
+            "and from those of this start only as long as it has none"
+        )
+
+    def _say(self, who: str) -> None:
+        what = self.what
+        what.say(
+            f"checkpoints: TWO STARTS PUBLISH TO {what.place}: {who}. This one is {what.attempt}. Two jobs "
+            "must not share a URL ({job} in it keeps them apart); neither removes anything of the other"
+        )
+
+    def remove(self, documents: Documents) -> None:
+        """Removes what is too much: of this attempt, and of earlier ones once they are known to be over.
+
+        One listing, of this attempt alone, but for the first time. Raises `StoreError` and `Cancelled`.
+        """
+        what = self.what
+        if what.node != 0:
+            return
+        is_over = time.monotonic() - self._began >= ANSWER_LOOKS * what.pause and not self.rivals
+        if what.options.keep is not None and self._older is None and (is_over or what.attempt.number == 1):
+            self._older = self._earlier(documents) if what.attempt.number > 1 else []
+        own = list(what.place.known_sets(documents.keys(what.place.sets_of(what.attempt))))
+        older = [] if self.rivals else self._older or []
+        gone = superfluous([*own, *older], what.options.keep, [what.resumed] if what.resumed else [])
+        for known in (*gone.whole, *gone.broken):
+            remove_set(documents, what.place, known, own)
+        removed = {known.name for known in (*gone.whole, *gone.broken)}
+        self._older = (
+            [known for known in self._older if known.name not in removed] if self._older else self._older
+        )
+
+    def _earlier(self, documents: Documents) -> List[KnownSet]:
+        """The sets of earlier attempts, once what interrupted removals and killed steps have left is gone."""
+        what = self.what
+        finish_removals(documents, what.place)
+        self._sweep(documents)
+        known = what.place.known_sets(documents.keys(what.place.sets))
+        return [one for one in known if one.name.attempt.number < what.attempt.number]
+
+    def _sweep(self, documents: Documents) -> None:
+        """Removes the files of earlier attempts that no manifest names, by the store's clock alone."""
+        what = self.what
+        files = leftovers(documents, what.place, lambda attempt: attempt.number < what.attempt.number)
+        begin = what.place.of_attempt(what.attempt, "begin.json")
+        find = partial(documents.store.find, what.place.bucket, begin)
+        state = retrying(find, documents.cancel, documents.patience) if files else None
+        if state is None:
+            return
+        old = [file for file in files if file.stored < state.mtime_ns / 1e9 - SPARED_SECONDS]
+        remove_leftovers(documents, old)
+        if old:
+            what.say(
+                f"checkpoints: removed {len(old)} files of steps that an earlier start could not publish, "
+                f"{sum(file.size for file in old):,} bytes"
+            )

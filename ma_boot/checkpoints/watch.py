@@ -1,0 +1,147 @@
+"""Looks at an output on this node's disk while the training runs, and takes each step that is complete."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Dict, List, Optional, Set, Tuple
+
+from ma_boot.checkpoints import snapshots
+from ma_boot.checkpoints.disk import Tree, own_directory, pointers, tree
+from ma_boot.checkpoints.layout import Layout, TrainingStep
+from ma_boot.checkpoints.layouts import layout_of
+from ma_boot.checkpoints.publication import Publication
+from ma_boot.checkpoints.snapshots import Snapshot
+from ma_boot.checkpoints.steps import Decision, Look, NodeSteps, RunEnd, Says, Taken, decide, what_is_said
+from path_mapping.localfs import FileChanged, FileState
+from path_mapping.mapping import selected
+from path_mapping.transfer import open_for_writing
+
+STRANGE_SECONDS = 600.0  # without a file of any step, until somebody is told
+
+
+class StepWatch:
+    """The steps of one node in one attempt, whole or not; used by one thread at a time."""
+
+    def __init__(self, what: Publication, spool: Path) -> None:
+        self.what = what
+        self.spool = spool
+        self.waiting: Dict[TrainingStep, str] = {}  # why steps are not complete, as of the last look
+        self.lost: Set[TrainingStep] = set()  # those of which nothing would ever be published
+        self.layout: Optional[Layout] = None
+        self._selected = selected(what.way.include, what.way.exclude)
+        self._before = self._tree().files
+        self._taken: Dict[int, List[Taken]] = {}
+        self._shape: Optional[Set[str]] = None
+        self._seen: Dict[str, Tuple[FileState, float]] = {}
+        self._looked = self._began = time.monotonic()
+        self._told: Set[str] = set()
+        self._number = 0
+
+    def look(self, ending: Optional[RunEnd] = None) -> List[Snapshot]:
+        """The steps that have become complete since the last look, the oldest first."""
+        here = self._tree()
+        if ending is None:
+            self._looked = time.monotonic()
+            self._seen = {
+                path: self._seen[path] if self._seen.get(path, (None,))[0] == state else (state, self._looked)
+                for path, state in here.files.items()
+            }
+        self.layout = layout = layout_of(self.what.options.layout, here.files) or self.layout
+        if ending is not None or time.monotonic() - self._began > STRANGE_SECONDS:
+            self._tell_of_strangers(here)
+        if layout is None:
+            return []
+        decision = self._decide(layout, here, ending)
+        self.waiting, self.lost = decision.waiting, decision.lost
+        if ending is None and any(not taken.by_word for taken in decision.complete):
+            written = open_for_writing([self.what.root])
+            for taken in list(decision.complete):
+                path = next((path for path in taken.files if str(self.what.root / path) in written), None)
+                if path is not None and not taken.by_word:
+                    decision.complete.remove(taken)
+                    self.waiting[taken.step] = f"{path} is open for writing"
+        return [snapshot for snapshot in map(self._take, decision.complete) if snapshot is not None]
+
+    def _decide(self, layout: Layout, here: Tree, ending: Optional[RunEnd]) -> Decision:
+        what = self.what
+        resting = {
+            path
+            for path, (state, since) in self._seen.items()
+            if here.files.get(path) == state and self._looked - since >= what.settle
+        }
+        look = Look(here.files, here.errors, pointers(what.root, layout, here.files), resting)
+        newest = {number: takes[-1] for number, takes in self._taken.items()}
+        alone = len(what.savers(layout)) == 1
+        known = NodeSteps(what.ranks, self._before, newest, self._shape, alone)
+        return decide(layout, look, known, self._says(), ending)
+
+    def _take(self, taken: Taken) -> Optional[Snapshot]:
+        """The step as it is at this moment; None if it changes just now."""
+        self._number += 1
+        directory = own_directory(self.what.root, "sending") / str(self._number)
+        try:
+            snapshot = snapshots.take(taken, self.what.root, directory)
+        except FileChanged as error:
+            self.waiting[taken.step] = str(error)
+            return None
+        except OSError as error:
+            self._tell(
+                f"checkpoints: steps are sent from where the training has them, as no snapshot of step "
+                f"{taken.step.name} can be made ({error.strerror}): one that is removed meanwhile is lost"
+            )
+            snapshot = snapshots.in_place(taken, self.what.root)
+        self._taken.setdefault(taken.step.number, []).append(taken)
+        if taken.files and self.layout is not None:
+            self._shape = {self.layout.shape(path) for path in taken.files}
+        return snapshot
+
+    def forget(self, taken: Taken) -> None:
+        """It has changed while it was sent: it is taken anew when it is complete again."""
+        with suppress(ValueError):
+            self._taken.get(taken.step.number, []).remove(taken)
+        if not self._taken.get(taken.step.number):
+            self._taken.pop(taken.step.number, None)
+
+    def same_again(self, taken: Taken, before: Taken) -> None:
+        """It has the content that it had `before`, so it makes no new version."""
+        self.forget(taken)
+        self.forget(before)
+        self._taken.setdefault(taken.step.number, []).append(
+            Taken(before.step, before.version, before.by_word, taken.files)
+        )
+
+    def _says(self) -> Optional[Says]:
+        """What the training says, None as long as nothing is to be said."""
+        texts = []
+        for file in sorted(self.spool.glob("*.jsonl")):
+            with suppress(OSError):
+                texts.append(file.read_text(encoding="utf-8", errors="replace"))
+        says = what_is_said(texts, self.what.ranks, os.path.realpath(self.what.root))
+        return Says({}, {}) if says is None and self.what.options.said else says
+
+    def _tree(self) -> Tree:
+        here, wanted = tree(self.what.root), self._selected
+        if wanted is None:
+            return here
+        return Tree(
+            {path: state for path, state in here.files.items() if wanted(path)},
+            {path: why for path, why in here.errors.items() if wanted(path)},
+        )
+
+    def _tell_of_strangers(self, here: Tree) -> None:
+        """Says once that there are files, and none of them belongs to a step."""
+        layout = self.layout
+        if here.files and not (layout and any(layout.step_of(path) for path in here.files)):
+            self._tell(
+                f"checkpoints: none of the {len(here.files)} files in {self.what.root} is one of a "
+                f"checkpoint as {' '.join(self.what.options.layout)!r} has them: they are uploaded "
+                "one by one; name another layout, or a pattern"
+            )
+
+    def _tell(self, text: str) -> None:
+        if text.partition("(")[0] not in self._told:
+            self._told.add(text.partition("(")[0])
+            self.what.say(text)

@@ -1,0 +1,72 @@
+"""The keys of checkpoint sets: what was made can be read, and the newest comes first."""
+
+from __future__ import annotations
+
+from hypothesis import given, strategies as st
+
+from ma_boot.checkpoints.keys import Attempt, PartKey, Place, SetName, data_name
+
+ATTEMPTS = st.builds(Attempt, st.integers(1, 999_998), st.from_regex(r"[0-9a-f]{4}", fullmatch=True))
+NAMES = st.builds(SetName, ATTEMPTS, st.integers(0, 10**18 - 1), st.integers(1, 999), st.booleans())
+PATHS = st.text(min_size=1).filter(lambda text: not text.startswith("/"))
+PLACES = st.sampled_from(
+    [Place("bucket", ""), Place("bucket", "ckpt/"), Place("bucket", "attempt-000001-beef/")]
+)
+
+
+@given(PLACES, ATTEMPTS, PATHS, st.integers(1, 3), st.data())
+def test_a_file_is_traced_back_to_its_node(
+    place: Place, attempt: Attempt, path: str, nodes: int, data: st.DataObject
+) -> None:
+    node, take = data.draw(st.integers(0, nodes - 1)), data.draw(st.integers(1, 3))
+    key = place.prefix + data_name(attempt, take, node, nodes, path)
+    assert place.attempt_of_file(key) == attempt
+    assert place.path_of_file(key, attempt, nodes) == (node, path)
+
+
+@given(PLACES, NAMES, st.integers(0, 7), st.integers(8, 200_000), st.booleans())
+def test_a_manifest_is_traced_back_to_its_set(
+    place: Place, name: SetName, saver: int, of: int, empty: bool
+) -> None:
+    part = PartKey(name, saver, of, empty)
+    assert place.part_of(place.part(part)) == part
+
+
+def test_the_sets_of_the_release_before_count() -> None:
+    place = Place("bucket", "ckpt/")
+    names = [
+        f"ckpt/.ma_boot/sets/999998-beef/999999999999999989/part-0000{node}-of-00002.json" for node in (0, 1)
+    ]
+    (known,) = place.known_sets(names)
+    assert (known.name, known.counts) == (SetName(Attempt(1, "beef"), 10), True)
+    assert [place.part(part) for part in known.parts] == names
+
+
+@given(PLACES, NAMES, NAMES)
+def test_the_newest_set_comes_first(place: Place, one: SetName, other: SetName) -> None:
+    keys = [place.part(PartKey(name, 0, 1)) for name in (one, other)]
+    if one.attempt == other.attempt:
+        assert (keys[0] < keys[1]) == (one.order > other.order)
+    elif one.attempt.number != other.attempt.number:
+        assert (keys[0] < keys[1]) == (one.attempt.number > other.attempt.number)
+
+
+def test_no_other_key_is_taken_for_one_of_ours() -> None:
+    place = Place("bucket", "ckpt/")
+    strange = [
+        "",
+        "attempt-000001-beef",
+        "attempt-1-beef/x",
+        "attempt-000001-BEEF/x",
+        "attempt-000001-beef.old/x",
+        "x/y",
+    ]
+    assert [place.attempt_of_file(place.prefix + name) for name in strange] == [None] * len(strange)
+    assert [place.living(name) for name in ("alive-x.json", "begin.json", "alive-attempt-1-ab.json")] == [
+        None
+    ] * 3
+    assert place.living("alive-attempt-000001-beef.json") == Attempt(1, "beef")
+    assert place.path_of_file("ckpt/attempt-000001-beef/elsewhere", Attempt(1, "beef"), 2) == (
+        -1,
+        "elsewhere",
+    )

@@ -1,0 +1,151 @@
+"""The options of outputs that have checkpoints, in the three formats, and every mistake in them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, Sequence
+
+import pytest
+import yaml
+
+from ma_boot.checkpoints import OPTIONS, CheckpointOptions, written
+from path_mapping.errors import MappingInvalid
+from path_mapping.mapping import ObsUrl, PathMapping, Route
+from path_mapping.mapping.mapping_file import parse_mapping as parsed
+
+PLACES = {"job": "j1", "node": "3", "rank": "24"}
+URL = "obs://bucket/{job}/ckpt/"
+
+
+def parse_mapping(text: str, source: str, places: Dict[str, str]) -> PathMapping:
+    return parsed(text, source, places, OPTIONS)
+
+
+def in_format(source: str, mapping: Any) -> str:
+    return {
+        "m.py": f"PATH_MAPPING_CONFIG = {mapping!r}",
+        "m.json": json.dumps(mapping),
+        "m.yaml": yaml.safe_dump(mapping, sort_keys=False),
+    }[source]
+
+
+def problems_of(options: Dict[str, Any], section: str = "output", source: str = "m.json") -> Sequence[str]:
+    with pytest.raises(MappingInvalid) as raised:
+        parse_mapping(in_format(source, {section: {"ckpt": {"obs": URL, **options}}}), source, PLACES)
+    return raised.value.problems
+
+
+@pytest.mark.parametrize("source", ["m.py", "m.json", "m.yaml"])
+@pytest.mark.parametrize(
+    ("layout", "read"),
+    [
+        ("auto", ("auto",)),
+        ("said", ("auto",)),
+        (["said", "iter_{step}"], ("iter_{step}",)),
+        ("mindspore", ("mindspore",)),
+        ("iter_{step}", ("iter_{step}",)),
+        (["model-{step}.pt", "rank_{rank}/{epoch}_{step}/*.pt"], ("model-{step}.pt", "rank_{rank}/{epoch}_{step}/*.pt")),
+    ],
+)  # fmt: skip
+def test_an_output_of_checkpoints(source: str, layout: Any, read: Sequence[str]) -> None:
+    options = {
+        "obs": URL,
+        "checkpoint": layout,
+        "savers": [2, 0],
+        "keep": 3,
+        "restore": "latest",
+        "interval": 5,
+    }
+    more = CheckpointOptions(tuple(read), "said" in layout, (0, 2), 3, True)
+    route = Route("ckpt", ObsUrl("bucket", "j1/ckpt/"), more=more, interval=5)
+    again = {"ckpt": {"obs": "obs://bucket/j1/ckpt/", "interval": 5, **written(more)}}
+    assert parse_mapping(in_format(source, {"output": again}), source, PLACES).outputs == (route,)
+    assert parse_mapping(in_format(source, {"output": {"ckpt": options}}), source, PLACES) == PathMapping(
+        (), (route,)
+    )
+
+
+def test_without_it_nothing_changes_and_path_mapping_alone_knows_nothing_of_it() -> None:
+    mapping = parse_mapping(in_format("m.json", {"output": {"ckpt": URL}}), "m.json", PLACES)
+    assert mapping.outputs == (Route("ckpt", ObsUrl("bucket", "j1/ckpt/")),)
+    with pytest.raises(MappingInvalid, match="found the key 'checkpoint', expected one of obs, include"):
+        parsed(
+            in_format("m.json", {"output": {"ckpt": {"obs": URL, "checkpoint": "auto"}}}), "m.json", PLACES
+        )
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"checkpoint": True}, "checkpoint: found True, expected one of auto, said, accelerate, dcp, "),
+        ({"checkpoint": []}, "checkpoint: found [], expected one of auto"),
+        ({"checkpoint": ["iter_{step}", 3]}, "expected one of auto"),
+        ({"checkpoint": "mindspor"}, "checkpoint: found 'mindspor', expected one of auto, said, accelerate, dcp, "),
+        ({"checkpoint": ["auto", "iter_{step}"]}, "checkpoint: found 'auto', expected one of"),
+        ({"checkpoint": "iter_{stp}"}, "checkpoint: found the placeholder {stp}, expected {step}, {epoch} or {rank}"),
+        ({"checkpoint": "iter_{epoch}"}, "checkpoint: found 'iter_{epoch}', expected a pattern with {step}"),
+        ({"checkpoint": "iter_{step"}, "checkpoint: found a single '{', expected '{{' for a brace in a name"),
+        ({"checkpoint": "**/iter_{step}"}, "found '**' in '**/iter_{step}', expected '*', which stands for a part"),
+        ({"checkpoint": "/iter_{step}"}, "found '/iter_{step}', expected a relative path"),
+        ({"checkpoint": "a//iter_{step}"}, "found 'a//iter_{step}', expected a relative path"),
+        ({"checkpoint": "a/./iter_{step}"}, "expected a relative path without '.' and '..'"),
+        ({"checkpoint": "iter_{step}/.."}, "expected a relative path"),
+        ({"checkpoint": "../iter_{step}"}, "expected a relative path"),
+        ({"checkpoint": "auto", "keep": 0}, "keep: found 0, expected a number of sets, at least 1"),
+        ({"checkpoint": "auto", "keep": True}, "keep: found True, expected a number of sets"),
+        ({"checkpoint": "auto", "keep": "3"}, "keep: found '3', expected a number of sets"),
+        ({"checkpoint": "auto", "restore": True}, "restore: found True, expected 'latest'"),
+        ({"checkpoint": "auto", "restore": 100}, "restore: found 100, expected 'latest'"),
+        ({"checkpoint": "auto", "savers": "some"}, "savers: found 'some', expected 'all', 'first', or a list of nodes"),
+        ({"checkpoint": "auto", "savers": []}, "savers: found [], expected 'all'"),
+        ({"checkpoint": "auto", "savers": [-1]}, "savers: found [-1], expected 'all'"),
+        ({"savers": "first"}, "'savers' needs 'checkpoint'"),
+        ({"keep": 3}, "'keep' needs 'checkpoint', for example 'checkpoint': 'auto'"),
+        ({"restore": "latest"}, "'restore' needs 'checkpoint'"),
+        ({"checkpoint": "auto", "delete": True}, "'delete' does not go with 'checkpoint': 'keep' says how many"),
+        ({"checkpoint": "auto", "obs": "obs://bucket/{node}/"}, "found {node} in the URL of checkpoints, expected the same URL"),
+        ({"checkpoint": "auto", "obs": "obs://bucket/{rank}/"}, "found {rank} in the URL of checkpoints, expected the same URL"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_said_with_its_place(options: Dict[str, Any], said: str) -> None:
+    (problem,) = problems_of(options)
+    assert problem.startswith("output: 'ckpt': ")
+    assert said in problem
+
+
+def test_they_are_for_outputs() -> None:
+    options = {"checkpoint": "auto", "keep": 3, "restore": "latest"}
+    assert [problem.partition(": 'ckpt': ")[2] for problem in problems_of(options, "input")] == [
+        f"{name!r} is valid for an output only" for name in options
+    ]
+
+
+def test_every_mistake_is_said_at_once_with_its_line() -> None:
+    options = {"checkpoint": "iter_{stp}", "keep": 0, "restore": "best", "delete": True}
+    problems = problems_of(options, source="m.yaml")
+    assert len(problems) == 4
+    assert [problem.partition(":")[0] for problem in problems] == ["line 7", "line 4", "line 5", "line 6"]
+
+
+@pytest.mark.parametrize("key", ["", "ckpt/", "ckpt/x"])
+def test_checkpoints_are_no_input(key: str) -> None:
+    """What is below their URL is no tree for a training: it has attempts and manifests."""
+    mapping = {
+        "input": {"from": f"obs://bucket/{key}"},
+        "output": {"ckpt": {"obs": "obs://bucket/ckpt/", "checkpoint": "auto"}},
+    }
+    with pytest.raises(MappingInvalid) as raised:
+        parse_mapping(json.dumps(mapping), "m.json", PLACES)
+    (problem,) = raised.value.problems
+    assert "obs://bucket/ckpt/ has checkpoints" in problem
+    assert "'restore': 'latest'" in problem
+
+
+def test_an_input_in_the_directory_of_checkpoints_is_refused() -> None:
+    mapping = {
+        "input": {"ckpt": "obs://bucket/base/"},
+        "output": {"ckpt": {"obs": "obs://bucket/ckpt/", "checkpoint": "auto"}},
+    }
+    with pytest.raises(MappingInvalid) as raised:
+        parse_mapping(json.dumps(mapping), "m.json", PLACES)
+    assert "'ckpt' is the same as the directory of checkpoints 'ckpt'" in raised.value.problems[0]
