@@ -16,11 +16,11 @@ from ma_boot.environment.conda import (
     existing_environments as existing_environments,
     find_environment as find_environment,
 )
-from ma_boot.environment.own_packages import package_place as package_place
 from ma_boot.environment.patch import applied as applied, difference as difference
 from ma_boot.environment.shell import environment_after as environment_after, passable as passable
 from ma_boot.environment.start_script import StartScript as StartScript, start_script as start_script
 from ma_boot.environment.training_environment import (
     TrainingEnvironment as TrainingEnvironment,
+    package_place as package_place,
     select_environment as select_environment,
 )

@@ -1,4 +1,7 @@
-"""Computes what `conda activate` does to an environment, as conda/activate.py of conda 26 does."""
+"""Computes what `conda activate` does to an environment, as conda/activate.py of conda 26 does.
+
+What is for an interactive shell alone is left out: its prompt, and what a later `conda deactivate` needs.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,7 @@ import os
 import re
 from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
 
-from ma_boot.environment.conda import PythonEnvironment
-from ma_boot.environment.condarc import CondaSettings, conda_settings
+from ma_boot.environment.conda import PythonEnvironment, conda_settings
 from ma_boot.environment.patch import Patch, put_first
 from ma_boot.errors import ConfigError
 
@@ -42,10 +44,9 @@ def activation(selected: PythonEnvironment, environ: Mapping[str, str], home: st
         kept = selected.origin == "PATH"
         changes["PATH"] = path if kept else put_first(os.path.dirname(selected.python), path)
         return Activation((), tuple(changes.items()), ())
-    settings = conda_settings(selected.root, environ, home)
     level, old = _level(environ), environ.get("CONDA_PREFIX")
     before = _scripts(old, "deactivate.d")[::-1] if old and level else ()
-    changes.update(_conda_variables(selected, environ, settings))
+    changes.update(_conda_variables(selected, environ, home))
     changes["PATH"] = changes.get("PATH") or _conda_path(selected, environ)
     libraries = changes.get("LD_LIBRARY_PATH") or environ.get("LD_LIBRARY_PATH", "")
     changes["LD_LIBRARY_PATH"] = put_first(os.path.join(selected.prefix, "lib"), libraries)
@@ -53,28 +54,21 @@ def activation(selected: PythonEnvironment, environ: Mapping[str, str], home: st
 
 
 def _conda_variables(
-    selected: PythonEnvironment, environ: Mapping[str, str], settings: CondaSettings
+    selected: PythonEnvironment, environ: Mapping[str, str], home: str
 ) -> Dict[str, Optional[str]]:
-    prefix, name = str(selected.prefix), str(selected.name)
-    level, old = _level(environ), environ.get("CONDA_PREFIX")
+    prefix, level, old = str(selected.prefix), _level(environ), environ.get("CONDA_PREFIX")
     again = level > 0 and old == prefix
-    if again:
-        name = environ.get("CONDA_DEFAULT_ENV", name)
     changes: Dict[str, str] = {"CONDA_SHLVL": str(level if again else level + 1)}
-    changes["CONDA_PROMPT_MODIFIER"] = _prompt(settings, name, prefix)
     if not again:
-        changes["CONDA_PREFIX"], changes["CONDA_DEFAULT_ENV"] = prefix, name
-        variables = _own_variables(prefix)
-        changes.update(variables)
-        saved = {f"__CONDA_SHLVL_{level}_{key}": environ[key] for key in variables if key in environ}
-        changes.update(saved)
+        changes["CONDA_PREFIX"], changes["CONDA_DEFAULT_ENV"] = prefix, str(selected.name)
+        changes.update(_own_variables(prefix))
         if level:
             changes[f"CONDA_PREFIX_{level}"] = old or ""
     if selected.root is not None:
         exe = os.path.join(selected.root, "bin", "conda")
-        changes.update(CONDA_EXE=exe, _CONDA_EXE=exe, _CE_M="", _CE_CONDA="", _CONDA_ROOT=selected.root)
+        changes.update(CONDA_EXE=exe, _CONDA_EXE=exe, _CONDA_ROOT=selected.root)
         changes["CONDA_PYTHON_EXE"] = os.path.join(selected.root, "bin", "python")
-    upper = settings.envvars_force_uppercase
+    upper = conda_settings(selected.root, environ, home).envvars_force_uppercase
     return {
         key.upper() if upper else key: value for key, value in changes.items() if re.match(_IDENTIFIER, key)
     }
@@ -104,17 +98,6 @@ def _conda_path(selected: PythonEnvironment, environ: Mapping[str, str]) -> str:
     if selected.root is not None and not ("CONDA_SHLVL" in environ and has_condabin):
         entries.insert(0, os.path.join(selected.root, "condabin"))
     return os.pathsep.join([new, *entries])
-
-
-def _prompt(settings: CondaSettings, name: str, prefix: str) -> str:
-    if not settings.changeps1:
-        return ""
-    try:
-        return settings.env_prompt.format(
-            default_env=name, stacked_env=name, prefix=prefix, name=os.path.basename(prefix)
-        )
-    except (LookupError, ValueError) as error:
-        raise ConfigError(f"env_prompt of conda's settings: {settings.env_prompt!r}: {error}") from error
 
 
 def _own_variables(prefix: str) -> Dict[str, str]:

@@ -3,23 +3,39 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+from pathlib import Path
 from typing import Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import ma_boot
 from ma_boot.environment.activation import Activation, activation
 from ma_boot.environment.command import find_file
 from ma_boot.environment.conda import PythonEnvironment, find_environment, find_on_path
-from ma_boot.environment.own_environment import outside_of
 from ma_boot.environment.patch import put_first, without
 from ma_boot.environment.shell import environment_in_shell, passable
 from ma_boot.errors import CommandNotFound, ConfigError
-from ma_boot.processes import SignalInbox
+from ma_boot.processes import SignalInbox, run_child
 
 PACKAGE_DIR = os.path.dirname(os.path.abspath(ma_boot.__file__))
 _NO_ENVIRONMENT = Activation((), (("PYTHONHOME", None), ("VIRTUAL_ENV", None)), ())
 
 _LOOKED_AT = 65536  # bytes of a file to source
+FRAMEWORKS = ("torch", "mindspore", "tensorflow", "jax", "paddle")
+# Run by the training's python, of any version. The new environment sees the training's packages by a `.pth`
+# file; its pip neither installs again what fits of them, nor tries to remove what does not.
+_OVERLAY = """
+import os, sys, sysconfig
+packages = sysconfig.get_path("purelib")
+if os.access(packages, os.W_OK):
+    sys.exit(0)
+import venv
+venv.create(sys.argv[1], symlinks=True, with_pip=False)
+seen = [path for path in sys.path if os.path.basename(path) in ("site-packages", "dist-packages")]
+name = "python%d.%d" % sys.version_info[:2]
+with open(os.path.join(sys.argv[1], "lib", name, "site-packages", "_training.pth"), "w") as file:
+    file.write("\\n".join(seen) + "\\n")
+"""
 
 
 class TrainingEnvironment(NamedTuple):
@@ -140,3 +156,91 @@ def _training_path(pythonpath: str) -> str:
     """
     users = without(pythonpath, {os.path.dirname(PACKAGE_DIR)})
     return os.pathsep.join([*users, os.path.join(PACKAGE_DIR, "for_training")])
+
+
+class Outside(NamedTuple):
+    """The variables without ma_boot's own environment; `note` is about the first python on their `PATH`."""
+
+    environ: Mapping[str, str]
+    note: str = ""
+
+
+def outside_of(prefix: Optional[str], environ: Mapping[str, str]) -> Outside:
+    """What a shell without ma_boot's environment would have; `prefix` is its directory, None if it has none.
+
+    If its `bin` is on `PATH`, because it is active or the user has added it, it is taken away: the
+    training, and the scripts that it runs, get the active environment's python, or the next one. It stays if
+    it has a framework for training, so is the user's own, and if there is no other python.
+    """
+    if prefix is None:
+        return Outside(environ)
+    own = os.path.realpath(os.path.join(prefix, "bin"))
+    entries = [entry for entry in environ.get("PATH", "").split(os.pathsep) if entry]
+    others = [entry for entry in entries if os.path.realpath(entry) != own]
+    if len(others) == len(entries):
+        return Outside(environ)
+    python = os.path.join(prefix, "bin", "python")
+    framework = _framework(os.path.join(prefix, "lib"))
+    if framework is not None:
+        return Outside(environ, f"ma_boot's own environment, which has {framework}")
+    result: Dict[str, str] = dict(environ)
+    path = os.pathsep.join(others)
+    active = _active(prefix, environ)
+    if active is not None:
+        path = put_first(os.path.join(active, "bin"), path)
+    if not any(shutil.which(name, path=path) for name in ("python", "python3")):
+        return Outside(environ, "ma_boot's own environment: there is no other python on PATH")
+    result["PATH"] = path
+    if active != environ.get("VIRTUAL_ENV"):
+        result.pop("VIRTUAL_ENV", None)
+    return Outside(result, f"the next one after ma_boot's own {python}, which --python would select")
+
+
+def _framework(lib: str) -> Optional[str]:
+    """The framework for training that an environment has below its `lib`."""
+    pythons = [name for name in os.listdir(lib) if name.startswith("python3")] if os.path.isdir(lib) else []
+    for framework in FRAMEWORKS:
+        if any(os.path.exists(os.path.join(lib, python, "site-packages", framework)) for python in pythons):
+            return framework
+    return None
+
+
+def _active(prefix: str, environ: Mapping[str, str]) -> Optional[str]:
+    """The active environment, if it is another one."""
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        found = environ.get(name, "")
+        is_other = os.path.isabs(found) and os.path.realpath(found) != os.path.realpath(prefix)
+        if is_other and os.path.isfile(os.path.join(found, "bin", "python")):
+            return found
+    return None
+
+
+def package_place(
+    training: TrainingEnvironment, home: str, inbox: SignalInbox, remind: Callable[[], None]
+) -> Tuple[str, TrainingEnvironment]:
+    """The python whose pip installs packages for the training, and the training's environment that sees them.
+
+    Both are the training's own where this user may write to its packages; otherwise packages go to an
+    environment below `home`, which comes first on PYTHONPATH.
+
+    Raises:
+        ConfigError: neither of them can be written.
+        Stopped: a stop signal arrived.
+    """
+    place = os.path.join(home, ".ma_boot", "packages")
+    code = run_child(
+        [training.python, "-c", _OVERLAY, place], training.environ, inbox, remind, cwd=home, stdout=2
+    )
+    if code != 0:
+        raise ConfigError(
+            f"uid {os.geteuid()} may not write to the environment of {training.python}, and {place} cannot "
+            f"be made: exit code {code}; the output of {training.python} is above"
+        )
+    python = os.path.join(place, "bin", "python")
+    found = sorted(Path(place).glob("lib/python*/site-packages"))
+    if not found or not os.path.exists(python):
+        return training.python, training
+    environ = dict(training.environ)
+    environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(found[-1]), environ.get("PYTHONPATH", "")]))
+    environ["PATH"] = os.pathsep.join(filter(None, [environ.get("PATH", ""), os.path.dirname(python)]))
+    return python, training._replace(environ=environ)

@@ -142,7 +142,6 @@ class TestActivation:
             "CONDA_PREFIX": str(tmp_path),
             "CONDA_DEFAULT_ENV": "e",
             "CONDA_SHLVL": "1",
-            "CONDA_PROMPT_MODIFIER": "(e) ",
         }
 
     def test_from_another_environment(self, tmp_path: Path) -> None:
@@ -207,8 +206,6 @@ class TestAsCondaDoes:
             "_CONDA_EXE": f"{root}/bin/conda",
             "_CONDA_ROOT": str(root),
             "CONDA_PYTHON_EXE": f"{root}/bin/python",
-            "_CE_M": "",
-            "_CE_CONDA": "",
         }
         assert after["PATH"] == f"{root}/envs/other/bin:{root}/condabin:/usr/bin"
 
@@ -232,33 +229,15 @@ class TestAsCondaDoes:
         found = {name: value for name, value in after.items() if name.startswith("CONDA_PREFIX_")}
         assert found == {name: value.format(**places) for name, value in saved.items()}
 
-    def test_names_are_in_upper_case_and_former_values_are_saved(self, root: Path) -> None:
+    def test_names_are_in_upper_case(self, root: Path) -> None:
         state = root / "envs" / "other" / "conda-meta" / "state"
         state.write_text(
             json.dumps({"env_vars": {"lower": "x", "HAD": "after", "PATH": "/not/this", "N": None}})
         )
         after = self.patched(root, {"PATH": "/usr/bin", "HAD": "before"})
-        assert (after["LOWER"], after["HAD"], after["__CONDA_SHLVL_0_HAD"], after["N"]) == (
-            "x",
-            "after",
-            "before",
-            "",
-        )
+        assert (after["LOWER"], after["HAD"], after["N"]) == ("x", "after", "")
         assert "lower" not in after
         assert "/not/this" not in after["PATH"]
-
-    @pytest.mark.parametrize(
-        ("settings", "prompt"),
-        [("", "(other) "), ("changeps1: false", ""), ("env_prompt: '<{name}> '", "<other> ")],
-    )
-    def test_the_prompt(self, root: Path, settings: str, prompt: str) -> None:
-        (root.parent / ".condarc").write_text(settings)
-        assert self.patched(root, {"PATH": "/usr/bin"})["CONDA_PROMPT_MODIFIER"] == prompt
-
-    def test_a_broken_prompt_is_named(self, root: Path) -> None:
-        (root.parent / ".condarc").write_text("env_prompt: '{nothing}'")
-        with pytest.raises(ConfigError, match="env_prompt"):
-            self.patched(root, {"PATH": "/usr/bin"})
 
     def test_a_prefix_is_called_by_its_path(self, root: Path, tmp_path: Path) -> None:
         python = make_env(tmp_path / "elsewhere")

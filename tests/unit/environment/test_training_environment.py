@@ -9,7 +9,7 @@ from typing import Dict
 import pytest
 
 from ma_boot.environment.conda import find_on_path
-from ma_boot.environment.own_environment import Outside, outside_of
+from ma_boot.environment.training_environment import Outside, outside_of
 
 
 def environment(place: Path, *names: str) -> Path:
