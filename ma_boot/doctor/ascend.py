@@ -9,13 +9,54 @@ import shutil
 import subprocess
 from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from ma_boot.doctor import npu
-from ma_boot.doctor.system import System
+from ma_boot.doctor.container import System
 from ma_boot.errors import ConfigError
 from ma_boot.metrics import npu_rows
 from ma_boot.modelarts import ERROR, OK, WARNING, Finding, JobEnvironment, tool_address, with_machine
 from ma_boot.rank_table import Pod, RankTable, own_pod
 from ma_boot.redact import without_secret_variables
+
+# The formats are those in Huawei's documents: hccn_tool's `-net_health -g` and `-netdetect -g` (also in
+# MindSpore's guide to distributed training); the rows of npu-smi's table are read by `metrics.npu_rows`.
+_VERSION = re.compile(r"^\|\s*npu-smi\s+(\S+)", re.MULTILINE)
+_HEALTH = re.compile(r"net health status:\s*(.+?)\s*$", re.MULTILINE | re.IGNORECASE)
+_NETDETECT = re.compile(r"netdetect address:\s*([0-9a-fA-F.:]+)", re.IGNORECASE)
+
+
+def tool_version(text: str) -> str:
+    """The version of npu-smi, from the header of its table."""
+    found = _VERSION.search(text)
+    return found.group(1) if found else "unknown"
+
+
+def net_health(text: str) -> str:
+    """The status, such as `Success` or `Fault`; empty if there is none."""
+    found = _HEALTH.search(text)
+    return found.group(1) if found else ""
+
+
+def netdetect_address(text: str) -> str:
+    """The address that a card is configured to detect; empty if there is none."""
+    found = _NETDETECT.search(text)
+    return found.group(1) if found else ""
+
+
+def peers(table: RankTable, own: Pod) -> Dict[int, List[str]]:
+    """For the index of each own card, the addresses of the cards with the same index in the other pods.
+
+    These are the pairs that MindSpore's guide recommends to check before a job on several machines.
+    """
+    others = [pod for pod in table.pods if pod is not own]
+    return {
+        place: [address for pod in others for address in _address(pod, place)]
+        for place in range(len(own.devices))
+    }
+
+
+def _address(pod: Pod, place: int) -> Sequence[str]:
+    address: Optional[str] = pod.devices[place].device_ip if place < len(pod.devices) else None
+    return (address,) if address else ()
+
 
 SECONDS = 30.0  # npu-smi is slow while the NPUs are busy
 Ask = Callable[[Sequence[str]], Tuple[int, str]]  # arguments of hccn_tool to exit code and output
@@ -48,7 +89,7 @@ def devices(system: System, job: JobEnvironment) -> Iterator[Finding]:
     ]
     if faulty:
         yield Finding("NPU", ERROR, "\n".join(faulty), "run the job on another node, and report the card")
-    yield Finding("NPU", OK, f"{len(cards)} x {cards[0].name}, npu-smi {npu.tool_version(text)}")
+    yield Finding("NPU", OK, f"{len(cards)} x {cards[0].name}, npu-smi {tool_version(text)}")
     if job.device_count is not None and job.device_count != len(cards):
         yield Finding(
             "NPU", WARNING, f"npu-smi shows {len(cards)} cards, MA_NUM_GPUS is {job.device_count}",
@@ -91,7 +132,7 @@ def card_network(
     for place, device in enumerate(own.devices):
         yield _health(device.device_id, ask)
         if configure:
-            yield from _connections(device.device_id, npu.peers(table, own)[place], ask)
+            yield from _connections(device.device_id, peers(table, own)[place], ask)
 
 
 def _addresses(own: Pod, ask: Ask) -> Iterator[Finding]:
@@ -109,8 +150,8 @@ def _addresses(own: Pod, ask: Ask) -> Iterator[Finding]:
 
 def _health(device: str, ask: Ask) -> Finding:
     code, text = ask(["-i", device, "-net_health", "-g"])
-    health = npu.net_health(text)
-    peer = npu.netdetect_address(ask(["-i", device, "-netdetect", "-g"])[1]) or "no address"
+    health = net_health(text)
+    peer = netdetect_address(ask(["-i", device, "-netdetect", "-g"])[1]) or "no address"
     seen = f"card {device}: {health or f'no answer (exit code {code}): {_last(text)}'}, netdetect {peer}"
     if health == "Success":
         return Finding("card network", OK, seen)
@@ -122,13 +163,13 @@ def _health(device: str, ask: Ask) -> Finding:
 
 
 def _connections(device: str, peers: Sequence[str], ask: Ask) -> Iterator[Finding]:
-    before = npu.netdetect_address(ask(["-i", device, "-netdetect", "-g"])[1])
+    before = netdetect_address(ask(["-i", device, "-netdetect", "-g"])[1])
     answers: Dict[str, str] = {}
     try:
         for peer in peers:
             code, text = ask(["-i", device, "-netdetect", "-s", "address", peer])
             answers[peer] = (
-                npu.net_health(ask(["-i", device, "-net_health", "-g"])[1])
+                net_health(ask(["-i", device, "-net_health", "-g"])[1])
                 if code == 0
                 else f"not configured: {_last(text)}"
             )

@@ -1,4 +1,4 @@
-"""Checks of the container itself: user, directories, disk space, limits."""
+"""Where the doctor looks; checks of the container itself: user, directories, disk space, limits."""
 
 from __future__ import annotations
 
@@ -6,10 +6,26 @@ import os
 import resource
 import shutil
 import tempfile
-from typing import Iterator, List, Tuple
+from dataclasses import dataclass
+from typing import Iterator, List, Mapping, Optional, Tuple
 
-from ma_boot.doctor.system import System
 from ma_boot.modelarts import ERROR, OK, PLATFORM_GID, PLATFORM_UID, WARNING, Finding, JobEnvironment
+
+
+@dataclass(frozen=True)
+class System:
+    """The environment variables and host name of this process, and paths of the machine.
+
+    `places` are mount points with the free space that ModelArts' own check before a job requires, in GB.
+    """
+
+    environ: Mapping[str, str]
+    hostname: str
+    platform: Optional[str] = None
+    driver: str = "/usr/local/Ascend/driver"
+    devices: str = "/dev"
+    places: Tuple[Tuple[str, int], ...] = (("/", 32), ("/cache", 32), ("/dev/shm", 1))
+
 
 _OWNER = f"{PLATFORM_UID}:{PLATFORM_GID}"
 # Name, resource, and the value that ModelArts' own check requires on nodes with InfiniBand.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Iterator, List, Optional, Sequence, Tuple
 
 from ma_boot.doctor import ascend, container, network, platform
-from ma_boot.doctor.system import System
+from ma_boot.doctor.container import System
 from ma_boot.environment import existing_environments, find_environment
 from ma_boot.errors import ConfigError
 from ma_boot.modelarts import (

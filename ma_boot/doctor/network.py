@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Iterator, Optional
 from urllib.parse import urlsplit
 
-from ma_boot.doctor.system import System
+from ma_boot.doctor.container import System
 from ma_boot.errors import ConfigError
 from ma_boot.launch import MINDSPORE_PORT, TORCH_PORT
 from ma_boot.modelarts import ERROR, OK, WARNING, Finding, JobEnvironment, check_free

@@ -1,16 +1,16 @@
-"""Plans the processes of a node from job, ranks and command: a module for each rendezvous. Pure."""
+"""Plans the processes of a node from job, ranks and command: the variables of each rendezvous. Pure."""
 
-from ma_boot.launch.describe import described as described, plan_text as plan_text
 from ma_boot.launch.launch_plan import (
     LaunchOptions as LaunchOptions,
     LaunchPlan as LaunchPlan,
     Node as Node,
     Placement as Placement,
     WorkerSpec as WorkerSpec,
+    described as described,
     placed_by_count as placed_by_count,
+    plan_text as plan_text,
 )
-from ma_boot.launch.mindspore import MINDSPORE_PORT as MINDSPORE_PORT
-from ma_boot.launch.torch import TORCH_PORT as TORCH_PORT
+from ma_boot.launch.rendezvous import MINDSPORE_PORT as MINDSPORE_PORT, TORCH_PORT as TORCH_PORT
 from ma_boot.launch.worker_specs import (
     plan_launch as plan_launch,
     with_cores as with_cores,

@@ -1,11 +1,14 @@
-"""The launch plan and its parts, and the values from which it is made."""
+"""The launch plan and its parts, the values from which it is made, and how it is shown."""
 
 from __future__ import annotations
 
-from typing import Mapping, NamedTuple, Optional, Tuple
+import shlex
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from ma_boot.environment import FoundCommand
+from ma_boot.environment import FoundCommand, difference
 from ma_boot.modelarts import JobEnvironment
+from ma_boot.redact import masked
+from ma_boot.wording import counted
 
 
 class Placement(NamedTuple):
@@ -111,3 +114,48 @@ def placed_by_count(job: JobEnvironment, devices: Tuple[int, ...] = ()) -> Place
     each = len(devices) or job.device_count or 1
     first = job.group_rank * each
     return Placement(job.node_count * each, tuple(range(first, first + each)), None, devices=devices)
+
+
+def described(plan: LaunchPlan, outside: Mapping[str, str]) -> Dict[str, Any]:
+    """The plan as JSON values; environments are given as differences from `outside`, with secrets masked.
+
+    The value of a removed variable is None.
+    """
+    return {
+        "node": plan.node_rank,
+        "world_size": plan.world_size,
+        "workers": [
+            {
+                "label": worker.label,
+                "rank": worker.rank,
+                "local_rank": worker.local_rank,
+                "argv": masked(worker.argv),
+                "cwd": worker.cwd,
+                "log_file": worker.log_file,
+                "shown": worker.shown,
+                "cores": list(worker.cores),
+                "environment": masked(dict(difference(outside, worker.environ))),
+            }
+            for worker in plan.workers
+        ],
+    }
+
+
+def plan_text(descriptions: Sequence[Mapping[str, Any]]) -> str:
+    """The plans of some nodes as text; `+` sets a variable, `-` removes it."""
+    lines: List[str] = []
+    for node in descriptions:
+        lines.append(
+            f"node {node['node']}: {counted(len(node['workers']), 'process', 'processes')}, "
+            f"world size {node['world_size']}"
+        )
+        for worker in node["workers"]:
+            lines.append(f"  {worker['label']}")
+            lines.append(f"    argv  {shlex.join(worker['argv'])}")
+            lines.append(f"    cwd   {worker['cwd']}")
+            lines.append(f"    log   {worker['log_file']}" + ("" if worker["shown"] else " (only)"))
+            if worker["cores"]:
+                lines.append(f"    cores {','.join(map(str, worker['cores']))}")
+            for name, value in worker["environment"].items():
+                lines.append(f"    - {name}" if value is None else f"    + {name}={value}")
+    return "\n".join(lines)

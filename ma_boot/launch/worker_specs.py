@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import os.path
 import re
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, Sequence, Tuple
 
 from ma_boot.environment import applied
 from ma_boot.errors import ConfigError
-from ma_boot.launch import mindspore, mpi, rank_table, torch
-from ma_boot.launch.diagnosis import diagnosis
 from ma_boot.launch.launch_plan import LaunchOptions, LaunchPlan, Node, WorkerSpec
-from ma_boot.launch.rank_table import NO_TABLE
+from ma_boot.launch.rendezvous import OF_NODE, OF_RANK, Variables, mpirun, of_torchrun, scheduler
+from ma_boot.modelarts import JobEnvironment
 
-Variables = Dict[str, Optional[str]]
-_OF_RANK: Dict[str, Callable[[Node, int], Variables]] = {
-    "rank-table": rank_table.of_rank,
-    "mindspore": mindspore.of_rank,
-    "torch": torch.of_rank,
-    "none": lambda node, local_rank: dict(NO_TABLE),
+# ModelArts' diagnostic modes: names and values are those of its launcher (davincirun, `fmk.py`).
+_FAULTS = {
+    "PRINT_MODEL": "1",
+    "DUMP_GE_GRAPH": "2",
+    "DUMP_GRAPH_LEVEL": "2",
+    "ASCEND_GLOBAL_LOG_LEVEL": "1",
+    "ASCEND_HOST_LOG_FILE_NUM": "1000",
 }
-_OF_NODE: Dict[str, Callable[[Node], Variables]] = {
-    "rank-table": rank_table.of_node,
-    "mindspore": mindspore.of_node,
-    "torch": torch.of_node,
-    "none": lambda node: dict(NO_TABLE),
-}
+_SINCE_MINDSPORE = (1, 4)
 NON_SINK: Variables = {"GRAPH_OP_RUN": "1", "HCCL_WHITELIST_DISABLE": "1"}  # MindSpore 1.7's guide
 _NAME = r"\$(?:\{(\w+)\}|(\w+))"
 
@@ -45,14 +40,14 @@ def plan_launch(node: Node, options: LaunchOptions) -> LaunchPlan:
     everywhere = _everywhere(node, options, placement.ranks[0])
     workers: List[WorkerSpec]
     if options.per_node:
-        workers = [_command(node, _OF_NODE[options.rendezvous](node), everywhere)]
+        workers = [_command(node, OF_NODE[options.rendezvous](node), everywhere)]
     elif options.rendezvous == "mpi":
-        workers = [mpi.mpirun(node, everywhere)]
+        workers = [mpirun(node, everywhere)]
     else:
         workers = [_rank(node, options, local_rank) for local_rank in range(len(placement.ranks))]
     ports: List[int] = []
     if not options.per_node and options.rendezvous == "mindspore" and job.node_rank == job.master_index:
-        workers.insert(0, mindspore.scheduler(node))
+        workers.insert(0, scheduler(node))
         ports += [node.master[1]] if node.master else []
     elif not options.per_node and options.rendezvous == "torch" and 0 in placement.ranks:
         ports += [node.master[1]] if node.master else []
@@ -69,13 +64,43 @@ def _everywhere(node: Node, options: LaunchOptions, rank: int) -> Variables:
     }
 
 
+def diagnosis(job: JobEnvironment, environ: Mapping[str, str], rank: int) -> Variables:
+    """The variables that `MA_DIAG_MODE_ENV` and `MA_RUN_MODE_ENV` add to each rank, if they are not set."""
+    logs = os.path.join(job.log_dir, job.name)
+    mindspore_log = os.path.join(logs, "mindspore", "log")
+    glog = {"GLOG_log_dir": mindspore_log, "GLOG_logtostderr": "0", "MS_OM_PATH": mindspore_log}
+    mode, run_mode = environ.get("MA_DIAG_MODE_ENV"), environ.get("MA_RUN_MODE_ENV")
+    wanted: Dict[str, str] = {}
+    if mode == "faults":
+        wanted = {**_FAULTS, "NPU_COLLECT_PATH": os.path.join(logs, "ascend", "npu_collect", f"rank_{rank}")}
+        if _mindspore_version(environ.get("MA_ENGINE_VERSION", "")) >= _SINCE_MINDSPORE:
+            wanted.update(glog, GLOG_v="1", MS_RDR_ENABLE="1", MS_RDR_PATH=mindspore_log)
+    elif mode in ("accuracy", "profile"):
+        wanted = {"MS_DIAGNOSTIC_DATA_PATH": os.path.join(logs, "mindspore", "diagnostic_data")}
+    elif run_mode == "performance":
+        wanted = {**glog, "ASCEND_GLOBAL_LOG_LEVEL": "3", "ASCEND_GLOBAL_EVENT_LEVEL": "0", "GLOG_v": "3"}
+    elif run_mode == "normal":
+        wanted = {**glog, "GLOG_v": "1"}
+    return {name: environ.get(name, value) for name, value in wanted.items()}
+
+
+def _mindspore_version(engine: str) -> Tuple[int, ...]:
+    """(1, 7) for `mindspore_1.7.0-cann_5.1.0-...`, () for another engine.
+
+    ModelArts' launcher compares strings, by which 1.10 would be older than 1.4.
+    """
+    name, _, version = engine.split("-")[0].partition("_")
+    parts = version.split(".")[:2]
+    return tuple(map(int, parts)) if name == "mindspore" and all(part.isdecimal() for part in parts) else ()
+
+
 def _rank(node: Node, options: LaunchOptions, local_rank: int) -> WorkerSpec:
     rank, device = node.placement.ranks[local_rank], str(node.placement.device(local_rank))
     patch: Variables = {
         "LOCAL_RANK": str(local_rank),
         "DEVICE_ID": _device_id(node, options, local_rank),
         "ASCEND_DEVICE_ID": device,
-        **_OF_RANK[options.rendezvous](node, local_rank),
+        **OF_RANK[options.rendezvous](node, local_rank),
         **_everywhere(node, options, rank),
     }
     return WorkerSpec(
@@ -117,7 +142,7 @@ def _command(node: Node, of_node: Variables, everywhere: Variables) -> WorkerSpe
         **of_node,
         **everywhere,
         **variables,
-        **torch.of_torchrun(node, variables, node.command.argv),
+        **of_torchrun(node, variables, node.command.argv),
     }
     return WorkerSpec(
         label="command",

@@ -5,9 +5,6 @@ from ma_boot.modelarts.channels import (
     ChannelContent as ChannelContent,
     read_channels as read_channels,
 )
-from ma_boot.modelarts.cpu_affinity import bound_cores as bound_cores, read_machine as read_machine
-from ma_boot.modelarts.dns import address_of as address_of, own_address as own_address
-from ma_boot.modelarts.driver import call_post_stop as call_post_stop, start_slogd as start_slogd
 from ma_boot.modelarts.findings import (
     ERROR as ERROR,
     OK as OK,
@@ -25,12 +22,24 @@ from ma_boot.modelarts.job import (
     job_directory as job_directory,
     read_job as read_job,
 )
-from ma_boot.modelarts.own_cards import (
+from ma_boot.modelarts.machine import (
+    bound_cores as bound_cores,
     card_addresses as card_addresses,
+    look_around as look_around,
     own_super_pod as own_super_pod,
+    read_machine as read_machine,
     tool_address as tool_address,
+    with_machine as with_machine,
 )
-from ma_boot.modelarts.ports import check_free as check_free, free_port as free_port
+from ma_boot.modelarts.network import (
+    address_of as address_of,
+    check_free as check_free,
+    free_port as free_port,
+    own_address as own_address,
+)
+from ma_boot.modelarts.platform_programs import (
+    call_post_stop as call_post_stop,
+    planned_route as planned_route,
+    start_slogd as start_slogd,
+)
 from ma_boot.modelarts.rank_table_file import wait_until_completed as wait_until_completed
-from ma_boot.modelarts.route_plan import planned_route as planned_route
-from ma_boot.modelarts.this_container import look_around as look_around, with_machine as with_machine

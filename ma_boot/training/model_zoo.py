@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
+import socket
 import sys
 from typing import Any, Callable, Optional
 
 from ma_boot.training.environment import group_size
-from ma_boot.training.once_per_node import in_turn, once_per_node
 
 Step = Callable[[], Any]
 _DOWNLOADS = (("data_url", "data_path"), ("checkpoint_url", "load_path"), ("train_url", "output_path"))
@@ -117,3 +118,72 @@ def _not_installed(error: ModuleNotFoundError) -> RuntimeError:
         f"moxing_wrapper: OBS needs {package} in the training's environment: install it, or let ma_boot "
         "transfer the files (--path-mapping)"
     )
+
+
+# The lock is not a file but the name of an abstract socket, which the kernel releases when its owner ends.
+DONE = b"done"
+
+
+def once_per_node(name: str, work: Callable[[], None]) -> None:
+    """Runs the work in one process of the node; the others return when it is done.
+
+    If it fails or the process dies, one of the waiting processes runs it. An exception is raised only in the
+    process that ran the work.
+    """
+    while True:
+        with _socket() as own:
+            if _is_mine(own, name):
+                _work_as_leader(own, work)
+                return
+        if _was_done(name):
+            return
+
+
+def in_turn(name: str, work: Callable[[], None]) -> None:
+    """Runs the work in every process that calls this, in one at a time."""
+    while True:
+        with _socket() as own:
+            if _is_mine(own, name):
+                work()
+                return
+        _was_done(name)
+
+
+def _work_as_leader(own: socket.socket, work: Callable[[], None]) -> None:
+    """Runs the work and notifies those who wait; a name released without notification means failure."""
+    work()
+    own.setblocking(False)
+    while True:
+        try:
+            follower, _ = own.accept()
+        except BlockingIOError:
+            return
+        with follower:
+            follower.sendall(DONE)
+
+
+def _was_done(name: str) -> bool:
+    """Waits for the process that holds the name; returns whether it has done the work."""
+    with _socket() as peer:
+        try:
+            peer.connect(_address(name))
+            return peer.recv(len(DONE)) == DONE
+        except OSError:  # it has ended
+            return False
+
+
+def _socket() -> socket.socket:
+    return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+
+
+def _is_mine(own: socket.socket, name: str) -> bool:
+    try:
+        own.bind(_address(name))
+    except OSError:
+        return False
+    own.listen(1024)
+    return True
+
+
+def _address(name: str) -> str:
+    return "\0ma_boot-" + hashlib.sha256(name.encode()).hexdigest()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import List
 
-from ma_boot.modelarts.driver import call_post_stop, start_slogd
+from ma_boot.modelarts.platform_programs import call_post_stop, start_slogd
 from tests.functional.node import eventually
 
 

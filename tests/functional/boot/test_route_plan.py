@@ -11,7 +11,7 @@ from typing import Dict, Iterator, List
 
 import pytest
 
-from ma_boot.modelarts.route_plan import planned_route
+from ma_boot.modelarts.platform_programs import planned_route
 from ma_boot.processes import SignalInbox
 from ma_boot.rank_table import convert, fake, parse
 from tests.functional.node import RANK, Node

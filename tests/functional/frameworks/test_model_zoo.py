@@ -37,7 +37,7 @@ train_net()
 """
 ONCE = """
 import os, sys, time
-from ma_boot.training.once_per_node import once_per_node
+from ma_boot.training.model_zoo import once_per_node
 def work():
     with open("log", "a") as log:
         log.write(f"{os.getpid()}\\n")

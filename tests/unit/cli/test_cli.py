@@ -14,7 +14,7 @@ from ma_boot.cli.options import RunVariable, from_environment
 from ma_boot.cli.run import run
 from ma_boot.environment import CommandParts
 from ma_boot.launch import LaunchOptions
-from ma_boot.launch.worker_specs import _OF_RANK
+from ma_boot.launch.rendezvous import OF_RANK
 from ma_boot.node.environment_phase import EnvironmentOptions
 from ma_boot.node.job_phase import JobOptions
 from ma_boot.node.rank_table_phase import RankOptions
@@ -135,7 +135,7 @@ def test_every_option_has_a_variable() -> None:
 def test_options_offer_what_the_rooms_know() -> None:
     types = {param.name: param.type for param in run.params}
     assert isinstance(types["rendezvous"], click.Choice)
-    assert set(types["rendezvous"].choices) == {*_OF_RANK, "mpi"}
+    assert set(types["rendezvous"].choices) == {*OF_RANK, "mpi"}
     assert isinstance(types["product"], click.Choice)
     assert tuple(types["product"].choices) == PRODUCTS
 

@@ -8,7 +8,7 @@ from typing import Sequence, Tuple
 import pytest
 from hypothesis import given, strategies as st
 
-from ma_boot.modelarts.cpu_affinity import Machine, bound_cores, cores_of, read_machine
+from ma_boot.modelarts.machine import Machine, bound_cores, cores_of, read_machine
 
 
 def machine(cores: int, nodes: int = 1, devices: Tuple[int, ...] = ()) -> Machine:

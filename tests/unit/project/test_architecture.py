@@ -55,7 +55,6 @@ PURE: Set[str] = {
     "ma_boot.reporting.hints",
     "ma_boot.modelarts.findings",
     "ma_boot.doctor.platform",
-    "ma_boot.doctor.npu",
     "ma_boot.image.rules",
     "ma_boot.image.swr",
     "ma_boot.rehearsal.faults",

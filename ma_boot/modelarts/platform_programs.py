@@ -1,20 +1,62 @@
-"""ModelArts' dynamic routing: reorders the ranks by the topology of the network (`ROUTE_PLAN=true`).
-
-The platform mounts a module `route_plan` in `/usr/local/route` and a topology file in `/user/config`: JSON,
-compressed with gzip and encoded in base64. The way to call the module is that of ModelArts' launcher
-(davincirun, `sdr.py`). It is compiled for certain versions of Python, so it is run by the training's python.
-"""
+"""Programs that ModelArts' own launcher (davincirun) runs, too: the driver's, and the route planner."""
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from pathlib import Path
 from typing import Callable, Mapping, Optional, Tuple
 
 from ma_boot.errors import RankTableTimeout
 from ma_boot.modelarts.rank_table_file import wait_until_completed
 from ma_boot.processes import SignalInbox, run_child
+from ma_boot.redact import without_secret_variables
 
+TOOLS = Path("/usr/local/Ascend/driver/tools")
+POST_STOP_SECONDS = 10.0
+
+
+def start_slogd(environ: Mapping[str, str], say: Callable[[str], None], tools: Path = TOOLS) -> None:
+    """Starts the driver's log daemon if it is installed; it runs until the container ends."""
+    daemon = tools / "docker" / "slogd"
+    if not daemon.is_file():
+        return
+    nothing = [(os.POSIX_SPAWN_OPEN, descriptor, os.devnull, os.O_RDWR, 0) for descriptor in (0, 1)]
+    try:
+        os.posix_spawn(
+            daemon, [str(daemon)], without_secret_variables(environ), file_actions=nothing, setsid=True
+        )
+    except OSError as error:
+        say(f"{daemon} could not be started: {error.strerror}")
+    else:
+        say(f"started {daemon}")
+
+
+def call_post_stop(environ: Mapping[str, str], say: Callable[[str], None], tools: Path = TOOLS) -> None:
+    """Runs the driver's script for the end of a container if it is installed, for at most 10 s."""
+    script = tools / "docker_stop_post_sys.sh"
+    if not script.is_file():
+        return
+    try:
+        done = subprocess.run(
+            ["bash", str(script)],
+            env=without_secret_variables(environ),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            timeout=POST_STOP_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        say(f"{script}: {error}")
+    else:
+        say(f"{script} ended with exit code {done.returncode}")
+
+
+# ModelArts' dynamic routing (`ROUTE_PLAN=true`) reorders the ranks by the topology of the network: the
+# platform mounts a module `route_plan`, and a topology file of JSON, packed with gzip and base64. The module
+# is called as by ModelArts' launcher (davincirun, `sdr.py`); the training's python runs it, since it is
+# compiled for certain versions of Python.
 MODULE_DIR = "/usr/local/route"
 TOPOLOGY = "/user/config/ranktable_tor.json"
 WAIT_SECONDS = 300.0

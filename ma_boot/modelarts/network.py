@@ -1,12 +1,13 @@
-"""Looks up addresses by host name; the DNS entry of a worker may be created after this node starts."""
+"""The network of this node: addresses by host name, and the ports that its processes will listen on."""
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import socket
 import threading
 import time
-from typing import TYPE_CHECKING, Callable
+from typing import TYPE_CHECKING, Callable, Sequence
 
 from ma_boot.errors import ConfigError
 from ma_boot.processes import SignalInbox, Task
@@ -73,3 +74,28 @@ def own_address() -> str:
         return socket.gethostbyname(socket.gethostname())
     except OSError as error:
         raise ConfigError(f"this host's name has no address ({error}): give --server-id") from error
+
+
+def check_free(ports: Sequence[int]) -> None:
+    """Raises `ConfigError` if this process cannot listen on one of the ports."""
+    for port in ports:
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            # Connections of a process that has ended may still be in TIME_WAIT.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("", port))
+            except OSError as error:
+                in_use = error.errno == errno.EADDRINUSE
+                why = "in use by another process" if in_use else f"not allowed ({error.strerror})"
+                raise ConfigError(
+                    f"rendezvous port {port}: {why}; choose another one with MABOOT_RENDEZVOUS_PORT, the "
+                    "same on all nodes"
+                ) from error
+
+
+def free_port() -> int:
+    """A port that is free at the moment, so that rehearsals on one machine do not share one."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
