@@ -11,8 +11,8 @@ from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ma_boot.doctor.container import System
 from ma_boot.errors import ConfigError
-from ma_boot.metrics import npu_rows
 from ma_boot.modelarts import ERROR, OK, WARNING, Finding, JobEnvironment, tool_address, with_machine
+from ma_boot.observe import npu_rows
 from ma_boot.rank_table import Pod, RankTable, own_pod
 from ma_boot.redact import without_secret_variables
 

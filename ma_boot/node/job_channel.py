@@ -17,7 +17,7 @@ from ma_boot.reporting import Ending, HangSuspect, RunResult, exit_status
 from ma_boot.supervisor import PeerMessage
 
 if TYPE_CHECKING:
-    from ma_boot.channel import JobFailure, NodeChannel
+    from ma_boot.observe.channel import JobFailure, NodeChannel
 
 CAUSE_SECONDS = 0.8  # that the end of a node whose ranks lost others waits for their words, at most
 STOPPED_SECONDS = (
@@ -83,7 +83,11 @@ class OtherNodes:
         self.node = job.node_rank
         if not self._token or job.node_count < 2:
             return
-        from ma_boot.channel import SHORTEST_TOKEN, Address, NodeChannel  # only for jobs that ask for it
+        from ma_boot.observe.channel import (  # only for jobs that ask for it
+            SHORTEST_TOKEN,
+            Address,
+            NodeChannel,
+        )
 
         if len(self._token) < SHORTEST_TOKEN:
             raise ConfigError(
@@ -110,7 +114,7 @@ class OtherNodes:
             self._meet_by(table, job, port)
 
     def _meet_by(self, table: RankTable, job: JobEnvironment, port: int) -> None:
-        from ma_boot.channel import Address
+        from ma_boot.observe.channel import Address
 
         pods = table.pods
         if self._channel is None:
@@ -131,13 +135,13 @@ class OtherNodes:
         """Tells the others which of this node's processes have failed so far."""
         if self._channel is not None:
             with self._only_helping():
-                from ma_boot.channel import failures_of
+                from ma_boot.observe.channel import failures_of
 
                 self._tell(failures_of(run, self.node))
 
     def _tell(self, failures: List[JobFailure]) -> None:
         """Tells what was not told yet."""
-        from ma_boot.channel import told
+        from ma_boot.observe.channel import told
 
         known = [(one.rank, one.words) for one in failures]
         if known and known != self._told:
@@ -154,7 +158,7 @@ class OtherNodes:
     def _heard(self) -> List[PeerMessage]:
         if self._channel is None:
             return []
-        from ma_boot.channel import told_by
+        from ma_boot.observe.channel import told_by
 
         found = []
         for message in self._channel.heard():
@@ -176,7 +180,7 @@ class OtherNodes:
     def _cause(self, ending: Ending) -> Optional[str]:
         if self._channel is None:
             return None
-        from ma_boot.channel import JobFailure, failures_of
+        from ma_boot.observe.channel import JobFailure, failures_of
 
         status = exit_status(ending)
         own = failures_of(ending.run, self.node) if ending.run is not None else []
@@ -207,7 +211,7 @@ class OtherNodes:
         self, own: List[JobFailure], suspect: Optional[HangSuspect], hung: bool
     ) -> Optional[JobFailure]:
         """The first failure by now; if there is none, the hang for which this node or another one ends."""
-        from ma_boot.channel import JobFailure, first_failure_of, readable
+        from ma_boot.observe.channel import JobFailure, first_failure_of, readable
 
         self.heard()
         theirs = [one for failures in self._failures.values() for one in failures]

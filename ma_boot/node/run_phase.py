@@ -11,7 +11,7 @@ from typing import Callable, Mapping, NamedTuple, Optional, Sequence, Tuple
 from ma_boot.errors import BootError, ConfigError, Stopped
 from ma_boot.launch import LaunchPlan, WorkerSpec
 from ma_boot.modelarts import JobEnvironment, instance_name
-from ma_boot.node.reset_watch import ResetWatch
+from ma_boot.observe.reset import ResetWatch
 from ma_boot.processes import SignalInbox
 from ma_boot.reporting import Journal, RunResult, missing_files, output_of_failed_rank
 from ma_boot.supervisor import ALONE, Limits, Metrics, Peers, supervise

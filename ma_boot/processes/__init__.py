@@ -10,7 +10,9 @@ from ma_boot.processes.children import (
 from ma_boot.processes.control_group import (
     OomCounters as OomCounters,
     file_text as file_text,
+    limit_reached as limit_reached,
     memory_groups as memory_groups,
+    no_more_processes as no_more_processes,
 )
 from ma_boot.processes.cpu_meter import (
     CpuMeter as CpuMeter,
@@ -25,7 +27,6 @@ from ma_boot.processes.leftovers import (
     stop_leftovers as stop_leftovers,
     stop_setup as stop_setup,
 )
-from ma_boot.processes.limits import limit_reached as limit_reached, no_more_processes as no_more_processes
 from ma_boot.processes.orphan_guard import (
     GUARD as GUARD,
     MARKER_VARIABLE as MARKER_VARIABLE,
@@ -38,10 +39,10 @@ from ma_boot.processes.orphan_guard import (
     processes_with as processes_with,
     running_processes as running_processes,
 )
-from ma_boot.processes.parent_shell import swallowing_shell as swallowing_shell
 from ma_boot.processes.signals import (
     SignalInbox as SignalInbox,
     signal_group as signal_group,
     signal_process as signal_process,
+    swallowing_shell as swallowing_shell,
 )
 from ma_boot.processes.task import REMIND_SECONDS as REMIND_SECONDS, Task as Task

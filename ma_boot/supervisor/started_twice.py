@@ -9,7 +9,7 @@ from typing import Dict, List, Optional, Sequence, Set
 
 from ma_boot.errors import ConfigError
 from ma_boot.processes import CpuMeter, ProcessUsage, process_usages, processes_with
-from ma_boot.supervisor.worker import Worker
+from ma_boot.supervisor.worker_group import Worker
 
 FIRST_LOOK = 0.5  # seconds after the start; each pause is twice as long as the one before
 LAST_LOOK = 64.0

@@ -12,17 +12,16 @@ from typing import Callable, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.errors import signal_name
 from ma_boot.launch import WorkerSpec
+from ma_boot.observe.hang_detector import HangDetector
+from ma_boot.observe.peers import ALONE, Peers
+from ma_boot.observe.sampler import NOT_SAMPLED, Metrics, MetricsTask
 from ma_boot.processes import SignalInbox, guarded, own_marker
 from ma_boot.reporting import Journal, RunResult, WorkerExit
 from ma_boot.supervisor.exit_watch import ExitWatch
-from ma_boot.supervisor.hang_detector import HangDetector
-from ma_boot.supervisor.metrics import NOT_SAMPLED, Metrics, MetricsTask
 from ma_boot.supervisor.output import OutputPump
-from ma_boot.supervisor.peers import ALONE, Peers
 from ma_boot.supervisor.started_twice import StartedTwice
 from ma_boot.supervisor.stop_ladder import StopLadder
-from ma_boot.supervisor.worker import Worker
-from ma_boot.supervisor.worker_group import WorkerGroup
+from ma_boot.supervisor.worker_group import Worker, WorkerGroup
 
 RANKS_LEFT_SECONDS = 1.0  # in which a process that a shell has just forked becomes the training
 

@@ -37,7 +37,7 @@ def _address(ctx: click.Context, param: click.Parameter, value: Optional[str]) -
 
 def _patterns(ctx: click.Context, param: click.Parameter, values: Tuple[str, ...]) -> Tuple[str, ...]:
     if values:
-        from ma_boot.metrics import given  # most jobs have no pattern of their own
+        from ma_boot.observe import given  # most jobs have no pattern of their own
 
         try:
             for value in values:

@@ -46,14 +46,14 @@ def booted(node: Node, broken: str, code: int) -> Ended:
 @pytest.mark.parametrize(
     "broken",
     [
-        "ma_boot.channel:first_failure_of",
-        "ma_boot.channel:failures_of",
-        "ma_boot.channel:NodeChannel:tell",
-        "ma_boot.channel:NodeChannel:heard",
-        "ma_boot.channel:NodeChannel:meet",
-        "ma_boot.channel:NodeChannel:flush",
-        "ma_boot.channel:NodeChannel:close",
-        "ma_boot.channel.channel:listener",
+        "ma_boot.observe.channel:first_failure_of",
+        "ma_boot.observe.channel:failures_of",
+        "ma_boot.observe.channel:NodeChannel:tell",
+        "ma_boot.observe.channel:NodeChannel:heard",
+        "ma_boot.observe.channel:NodeChannel:meet",
+        "ma_boot.observe.channel:NodeChannel:flush",
+        "ma_boot.observe.channel:NodeChannel:close",
+        "ma_boot.observe.channel.channel:listener",
         "ma_boot.node.boot:stop_setup",
         "ma_boot.node.boot:form_channels",
         "ma_boot.node.boot:empty_outputs",
@@ -75,7 +75,7 @@ def test_the_end_of_the_job_is_as_without_it(node: Node, broken: str, code: int)
 
 
 def test_a_channel_that_fails_is_said_once_and_the_job_goes_on(node: Node) -> None:
-    ended = booted(node, "ma_boot.channel:NodeChannel:heard", 0)
+    ended = booted(node, "ma_boot.observe.channel:NodeChannel:heard", 0)
     assert ended.output.count("this node goes on without the others: ZeroDivisionError: planted") == 1
     events = [json.loads(line)["kind"] for line in (node.log_dir / _events(node)).read_text().splitlines()]
     assert events[-1] == "end"

@@ -15,7 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.functional.node import Booting, Node, eventually
-from tests.unit.metrics.test_cards import GPUS, NPU_910B
+from tests.unit.observe.test_cards import GPUS, NPU_910B
 
 STEPS = """
 import os, sys, time

@@ -16,11 +16,11 @@ from tests.functional.processes.limited import Limit, by_control_group, by_user
 DESCRIPTORS = """
 import os, sys
 from pathlib import Path
-from ma_boot.channel import Address, NodeChannel
+from ma_boot.observe.channel import Address, NodeChannel
 from ma_boot.launch import WorkerSpec
 from ma_boot.processes import SignalInbox, guarded, own_marker, run_child
 from ma_boot.reporting import Console, Journal
-from ma_boot.supervisor.worker import Worker
+from ma_boot.supervisor.worker_group import Worker
 
 def channel(): NodeChannel("a token of the job", "job", 0, 2, Address("", 0), inbox)
 def guard():

@@ -6,9 +6,9 @@ import socket
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, Dict, Iterator, List
 
-from ma_boot.channel import Address, NodeChannel
-from ma_boot.channel.protocol import HELLO, NONCE, PROOF, Handshake, hello
 from ma_boot.modelarts import free_port
+from ma_boot.observe.channel import Address, NodeChannel
+from ma_boot.observe.channel.protocol import HELLO, NONCE, PROOF, Handshake, hello
 from ma_boot.processes import SignalInbox
 
 TOKEN = "9f1c0a2e55d04c7fa3c1"

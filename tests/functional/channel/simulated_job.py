@@ -18,10 +18,10 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
 from ma_boot.modelarts import JobEnvironment, free_port, read_job
 from ma_boot.node.job_channel import OtherNodes
 from ma_boot.node.world import World
+from ma_boot.observe.hang_detector import HangDetector
+from ma_boot.observe.stacks_round import Asked
 from ma_boot.processes import SignalInbox
 from ma_boot.reporting import Console, Ending, Journal, RunResult, WorkerExit
-from ma_boot.supervisor.hang_detector import HangDetector
-from ma_boot.supervisor.stacks import Asked
 from tests.functional.channel.nodes import TOKEN
 from tests.functional.node import eventually
 

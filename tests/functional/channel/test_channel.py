@@ -11,10 +11,10 @@ from typing import Any, List, Tuple
 
 import pytest
 
-from ma_boot.channel import Address, NodeChannel
-from ma_boot.channel.channel import MOST_OF_A_NODE
-from ma_boot.channel.protocol import LENGTH, key_of, packed
 from ma_boot.modelarts import free_port
+from ma_boot.observe.channel import Address, NodeChannel
+from ma_boot.observe.channel.channel import MOST_OF_A_NODE
+from ma_boot.observe.channel.protocol import LENGTH, key_of, packed
 from ma_boot.processes import SignalInbox
 from tests.functional.channel.nodes import HELLO, PROOF, TOKEN, Stranger, addresses, heard, talking
 from tests.functional.node import eventually

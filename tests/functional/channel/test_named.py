@@ -27,7 +27,7 @@ def named(one: Case, place: Path, monkeypatch: pytest.MonkeyPatch) -> Tuple[floa
             right = f"node {one.node}, rank {one.ranks[0]}: ValueError: in {one.ranks[0]}"
             wrong = [str(cause) for cause in nodes.fail() if cause != right]
             return time.monotonic() - began, wrong
-        monkeypatch.setattr("ma_boot.supervisor.stacks_round.stacks_of", nodes.stacks_of)
+        monkeypatch.setattr("ma_boot.observe.stacks_round.stacks_of", nodes.stacks_of)
         with SignalInbox() as inbox:
             suspects = nodes.hang(inbox)
     ranks = [None] if one.kind == "dead node" else list(one.ranks)

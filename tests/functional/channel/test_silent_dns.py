@@ -13,7 +13,7 @@ from tests.requirement import unavailable
 
 SILENT = """
 import socket, sys, time
-from ma_boot.channel import Address, NodeChannel
+from ma_boot.observe.channel import Address, NodeChannel
 from ma_boot.errors import ConfigError
 from ma_boot.modelarts import address_of
 from ma_boot.processes import SignalInbox

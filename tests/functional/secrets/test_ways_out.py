@@ -17,9 +17,9 @@ from typing import Dict, Iterator, List, Sequence
 
 import pytest
 
-from ma_boot.channel.failures import failures_of, told
 from ma_boot.cli.app import main
-from ma_boot.metrics.endpoint import Endpoint
+from ma_boot.observe.channel.failures import failures_of, told
+from ma_boot.observe.endpoint import Endpoint
 from ma_boot.redact import remember_secrets, without_secrets
 from ma_boot.reporting import RunResult, WorkerExit
 from ma_boot.transfers.mapping import TransferOptions, configured_store

@@ -12,8 +12,8 @@ import pytest
 from ma_boot.launch import WorkerSpec
 from ma_boot.processes import signal_group
 from ma_boot.reporting import Console, Journal
-from ma_boot.supervisor.background import Background
-from ma_boot.supervisor.worker import Worker
+from ma_boot.supervisor.exit_watch import Background
+from ma_boot.supervisor.worker_group import Worker
 
 GIVEN = {"PATH": os.environ["PATH"], "RANK": "0"}  # of the node, as MindCluster has it
 

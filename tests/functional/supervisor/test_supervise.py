@@ -15,8 +15,8 @@ from typing import List
 
 import pytest
 
+from ma_boot.observe.stacks_round import Asked, stacks_of
 from ma_boot.processes import reap_orphans
-from ma_boot.supervisor.stacks import Asked, stacks_of
 from tests.functional.node import PROGRAMS, RANK, Booting, Node, alive, eventually, pids
 from tests.requirement import unavailable
 

@@ -10,14 +10,14 @@ from typing import Any, Callable, Dict, List
 import pytest
 
 from ma_boot.errors import CannotCreate, CommandNotFound, NotExecutable
+from ma_boot.observe.peers import PeerMessage
 from ma_boot.processes import SignalInbox, own_marker, processes_marked
 from ma_boot.reporting import RunResult
 from ma_boot.supervisor import Limits, supervise
-from ma_boot.supervisor.peers import PeerMessage
 from ma_boot.supervisor.worker_group import WorkerGroup
 from tests.functional.node import alive, eventually
+from tests.functional.observe.test_stacks_round import Others
 from tests.functional.supervisor.conftest import EventLog, shell, started
-from tests.functional.supervisor.test_stacks_round import Others
 
 
 class Asking(Others):

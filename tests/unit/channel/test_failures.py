@@ -7,8 +7,8 @@ from typing import Any, Optional
 
 import pytest
 
-from ma_boot.channel import JobFailure, failures_of, first_failure_of, told, told_by
-from ma_boot.channel.failures import LOST_PEER, OWN, RAISED, readable
+from ma_boot.observe.channel import JobFailure, failures_of, first_failure_of, told, told_by
+from ma_boot.observe.channel.failures import LOST_PEER, OWN, RAISED, readable
 from ma_boot.reporting import RunResult, WorkerExit
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 1, in <module>\n{}\n'

@@ -10,10 +10,10 @@ from typing import Callable, Dict
 
 import pytest
 
-from ma_boot.channel.failures import failures_of
-from ma_boot.hangs.stacks import last_dump, threads_of
-from ma_boot.hangs.waits import waited_for
-from ma_boot.metrics.cards import link_state, npu_rows
+from ma_boot.observe.cards import link_state, npu_rows
+from ma_boot.observe.channel.failures import failures_of
+from ma_boot.observe.stacks import last_dump, threads_of
+from ma_boot.observe.suspect import waited_for
 from ma_boot.redact import without_secrets
 from ma_boot.reporting.console import painted
 from ma_boot.reporting.explain import (

@@ -16,10 +16,11 @@ from typing import Iterator
 import pytest
 
 from ma_boot.launch import WorkerSpec
+from ma_boot.observe import stacks_round as stacks
+from ma_boot.observe.stacks_round import Asked, _catches_sigusr1, _printed, stacks_of
 from ma_boot.processes import process_usages, usage_of
-from ma_boot.supervisor import Limits, stacks
+from ma_boot.supervisor import Limits
 from ma_boot.supervisor.output import PROGRESS_SECONDS, WorkerOutput
-from ma_boot.supervisor.stacks import Asked, _catches_sigusr1, _printed, stacks_of
 from ma_boot.supervisor.supervise import _reason
 from tests.functional.node import eventually
 from tests.functional.supervisor.conftest import EventLog

@@ -1,0 +1,210 @@
+"""What the tools of NPUs and GPUs print, and whether a card works.
+
+The tables of `npu-smi info` differ between releases (21 to 26) in width and columns, so a row is taken apart
+at its bars: `| NPU Name | Health | Power Temp ... |`, then each chip:
+`| Chip [Phy-ID] | Bus-Id | AICore ... |`.
+"""
+
+from __future__ import annotations
+
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from threading import Event
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from ma_boot.observe.record import CardSample
+from ma_boot.processes import signal_group
+from ma_boot.redact import without_secret_variables
+
+GPU_QUERY = (
+    "utilization.gpu", "utilization.memory", "memory.used", "memory.total", "temperature.gpu", "power.draw",
+    "pcie.link.gen.current", "pcie.link.width.current",
+)  # fmt: skip
+BUSY_PERCENT = 5.0
+_OF_OF = re.compile(r"\b(\d{1,9})\s*/\s*(\d{1,9})\b")
+_LINK = re.compile(r"link status:\s*(\w+)", re.IGNORECASE)
+
+
+class NpuRow(NamedTuple):
+    """A chip in the table: number and name of its card, physical number of the chip, and what it does."""
+
+    npu: int
+    name: str
+    physical: int
+    sample: CardSample
+
+
+def npu_rows(table: str) -> List[NpuRow]:
+    """The chips in the output of `npu-smi info`, in its order, which is that of the container's devices."""
+    rows: List[NpuRow] = []
+    card: Optional[Tuple[int, str, str, Optional[float], Optional[float]]] = None
+    for line in table.splitlines():
+        cells = [cell.strip() for cell in line.strip().split("|")[1:-1]]
+        words = cells[0].split() if len(cells) == 3 else []
+        if not words or not words[0].isdecimal():
+            continue
+        if cells[1].isalpha() and cells[1] != "NA" and len(words) > 1:
+            power, temperature = (*map(_number, cells[2].split()), None, None)[:2]
+            card = (int(words[0]), words[1], cells[1], power, temperature)
+        elif card is not None:
+            npu, name, health, power, temperature = card
+            used, total = _memory(cells[2])
+            utilisation = _number(cells[2].split()[0]) if cells[2] else None
+            sample = CardSample(len(rows), utilisation, used, total, temperature, power, health)
+            physical = int(words[1]) if len(words) > 1 and words[1].isdecimal() else npu
+            rows.append(NpuRow(npu, name, physical, sample))
+            card = None
+    return rows
+
+
+def gpu_samples(text: str) -> List[CardSample]:
+    """The GPUs that `nvidia-smi --query-gpu=... --format=csv,noheader,nounits` prints for `GPU_QUERY`."""
+    found: List[CardSample] = []
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.split(",")]
+        if len(cells) != len(GPU_QUERY):
+            continue
+        values: Dict[str, Optional[float]] = {name: _number(cell) for name, cell in zip(GPU_QUERY, cells)}
+        generation, width = values["pcie.link.gen.current"], values["pcie.link.width.current"]
+        found.append(
+            CardSample(
+                len(found),
+                values["utilization.gpu"],
+                _whole(values["memory.used"]),
+                _whole(values["memory.total"]),
+                values["temperature.gpu"],
+                values["power.draw"],
+                link=None if generation is None or width is None else f"gen{generation:.0f} x{width:.0f}",
+                memory_activity=values["utilization.memory"],
+            )
+        )
+    return found
+
+
+def link_state(text: str) -> Optional[str]:
+    """`UP` or `DOWN`, as `hccn_tool -i N -link -g` prints it (`link status: UP`)."""
+    found = _LINK.search(text)
+    return found.group(1).upper() if found else None
+
+
+def works(card: CardSample) -> bool:
+    """Whether a card computes; a rank that waits for it is no hang then.
+
+    A GPU counts as in use while a kernel of NCCL spins, waiting for another rank: there the memory tells.
+    """
+    used = card.utilisation if card.memory_activity is None else card.memory_activity
+    return used is not None and used >= BUSY_PERCENT
+
+
+def _memory(cell: str) -> Tuple[Optional[int], Optional[int]]:
+    """MiB used and in all: of the last memory that the chip has, which is HBM where it has both."""
+    pairs = [(int(used), int(total)) for used, total in _OF_OF.findall(cell) if int(total)]
+    return pairs[-1] if pairs else (None, None)
+
+
+def _number(text: str) -> Optional[float]:
+    try:
+        return float(text)
+    except ValueError:  # -, NA, [N/A], [Not Supported]
+        return None
+
+
+def _whole(value: Optional[float]) -> Optional[int]:
+    return None if value is None else int(value)
+
+
+LEAST_PAUSE = 30.0  # seconds between two looks
+LONGEST_PAUSE = 600.0
+SHARE = 0.002  # of a core, which the tool may use
+TOOL_SECONDS = 30.0  # npu-smi is slow while the NPUs are busy
+FAILURES = 3
+_PLACES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/usr/local/Ascend/driver/tools"
+_POLL_SECONDS = 0.1
+
+
+class CardTools:
+    """The cards by `npu-smi` (and `hccn_tool` for the link) or `nvidia-smi`, where there is one.
+
+    They are looked for on the PATH of `environ`, with which they run, but for its secrets, and where drivers
+    put them.
+    """
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = without_secret_variables(environ)
+        path = f"{environ.get('PATH', '')}:{_PLACES}"
+        self._npu = shutil.which("npu-smi", path=path)
+        self._gpu = None if self._npu else shutil.which("nvidia-smi", path=path)
+        self._link = shutil.which("hccn_tool", path=path) if self._npu else None
+        self._due = 0.0
+        self._failures = 0
+
+    @property
+    def kind(self) -> str:
+        """`npu`, `gpu`, or empty."""
+        return "npu" if self._npu else "gpu" if self._gpu else ""
+
+    def sample(self, cancel: Event) -> Tuple[CardSample, ...]:
+        """The cards now; none if the last look was too short ago for what it had cost, or the tool fails."""
+        if not self.kind or self._failures >= FAILURES or time.monotonic() < self._due:
+            return ()
+        before = _children_cpu()
+        found = self.look(cancel)
+        spent = _children_cpu() - before
+        self._due = time.monotonic() + min(LONGEST_PAUSE, max(LEAST_PAUSE, spent / SHARE))
+        self._failures = 0 if found else self._failures + 1
+        return found
+
+    def look(self, cancel: Event) -> Tuple[CardSample, ...]:
+        """The cards now, without regard to the cost."""
+        if self._gpu:
+            query = [self._gpu, f"--query-gpu={','.join(GPU_QUERY)}", "--format=csv,noheader,nounits"]
+            return tuple(gpu_samples(self._asked(query, cancel) or ""))
+        if not self._npu:
+            return ()
+        rows = npu_rows(self._asked([self._npu, "info"], cancel) or "")
+        return tuple(row.sample._replace(link=self._link_of(row.physical, cancel)) for row in rows)
+
+    def _link_of(self, physical: int, cancel: Event) -> Optional[str]:
+        if self._link is None or cancel.is_set():
+            return None
+        text = self._asked([self._link, "-i", str(physical), "-link", "-g"], cancel)
+        if text is None:  # some drivers allow it to root only
+            self._link = None
+        return link_state(text or "")
+
+    def _asked(self, argv: Sequence[str], cancel: Event) -> Optional[str]:
+        """What the tool prints; None if it fails, takes too long, or is cancelled."""
+        try:
+            process = subprocess.Popen(
+                argv, env=self._environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+        except OSError:
+            return None
+        return _output(process, cancel)
+
+
+def _output(process: subprocess.Popen[bytes], cancel: Event) -> Optional[str]:
+    """What is not there in time is killed, and not waited for: the driver may hold it even then."""
+    until = time.monotonic() + TOOL_SECONDS
+    while not cancel.is_set() and time.monotonic() < until:
+        try:
+            output, _ = process.communicate(timeout=_POLL_SECONDS)
+        except subprocess.TimeoutExpired:
+            continue
+        return output.decode("utf-8", "replace") if process.returncode == 0 else None
+    signal_group(process.pid, signal.SIGKILL)
+    with suppress(subprocess.TimeoutExpired):
+        process.communicate(timeout=_POLL_SECONDS)
+    return None
+
+
+def _children_cpu() -> float:
+    """The CPU seconds of all children that have ended: those of others only make the pause longer."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

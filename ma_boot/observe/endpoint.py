@@ -1,0 +1,105 @@
+"""Serves the last sample to Prometheus, or to whoever else asks."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Tuple
+
+from ma_boot.observe.record import CONTENT_TYPE
+from ma_boot.redact import without_secrets
+
+CLIENT_SECONDS = 2.0  # for a request: the next client waits meanwhile
+POLL_SECONDS = 0.1
+PAUSE_SECONDS = 0.05  # after a request: whoever asks without end takes no time from the training
+
+
+class Endpoint:
+    """A server in a thread of its own, which answers one client at a time; `text` is what it answers.
+
+    `at` is `PORT`, for all interfaces, or `ADDRESS:PORT`.
+
+    Raises:
+        OSError: it cannot listen there.
+    """
+
+    def __init__(self, at: str) -> None:
+        self.text = ""
+        self._server = _Server(at, self)
+        threading.Thread(
+            target=self._server.serve_forever, args=(POLL_SECONDS,), name="metrics endpoint", daemon=True
+        ).start()
+
+    @property
+    def at(self) -> str:
+        """The address and the port, also if 0 was asked for, as in a URL."""
+        address, port = self._server.server_address[:2]
+        return f"[{address!s}]:{port}" if ":" in str(address) else f"{address!s}:{port}"
+
+    def close(self) -> None:
+        """Stops to answer."""
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _Server(HTTPServer):
+    request_queue_size = 16
+
+    def __init__(self, at: str, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        address = _address(at)
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        super().__init__(address, _Answer)
+
+    def server_bind(self) -> None:
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if self.address_family == socket.AF_INET6:  # all interfaces: of both versions
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        self.socket.bind(self.server_address)  # http.server would ask the DNS for the name of this host
+        self.server_address = self.socket.getsockname()[:2]
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that goes away, or says nothing, is no news."""
+
+
+class _Answer(BaseHTTPRequestHandler):
+    timeout = CLIENT_SECONDS  # of each read: the timer ends one that says a byte now and then
+    server: _Server
+
+    def setup(self) -> None:
+        super().setup()
+        self._timer = threading.Timer(CLIENT_SECONDS, self._give_up)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def finish(self) -> None:
+        self._timer.cancel()
+        super().finish()
+
+    def _give_up(self) -> None:
+        with contextlib.suppress(OSError):  # it has gone
+            self.connection.shutdown(socket.SHUT_RDWR)
+
+    def do_GET(self) -> None:
+        """The metrics, at `/metrics` and at `/`."""
+        body = without_secrets(self.server.endpoint.text).encode()
+        found = self.path.partition("?")[0] in ("/metrics", "/")
+        self.send_response(200 if found else 404)
+        self.send_header("Content-Type", CONTENT_TYPE)
+        self.send_header("Content-Length", str(len(body) if found else 0))
+        self.end_headers()
+        if found:
+            self.wfile.write(body)
+        time.sleep(PAUSE_SECONDS)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Requests are no news."""
+
+
+def _address(at: str) -> Tuple[str, int]:
+    address, _, port = at.rpartition(":")
+    everywhere = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"
+    return address.strip("[]") or everywhere, int(port)

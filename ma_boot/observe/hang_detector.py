@@ -1,0 +1,346 @@
+"""Detects processes that neither print nor use CPU time, nor their card, nor move data; gets their stacks."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from threading import Event
+from typing import Collection, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+
+from ma_boot.errors import described
+from ma_boot.observe.cards import CardTools, works
+from ma_boot.observe.peers import ALONE, PeerMessage, Peers
+from ma_boot.observe.stacks_round import StacksRound
+from ma_boot.processes import (
+    MARKER_VARIABLE,
+    CpuMeter,
+    ProcessUsage,
+    SignalInbox,
+    Task,
+    io_counters,
+    process_usages,
+    processes_with,
+)
+from ma_boot.reporting import HangSuspect, Journal
+from ma_boot.supervisor.worker_group import Worker
+
+CHECKS = 8  # within the timeout
+LONGEST_INTERVAL = 30.0  # seconds
+LOOK_SECONDS = 1.0  # while others may turn out not to answer
+LOOKING = 0.8  # of the time between two checks, so that it is over at the next one
+ROUND_PAUSE = 60.0  # after stacks were taken: py-spy stops a process for a moment
+IDLE_SHARE = 0.05  # of a core: a process that only polls, 100 times a second, stays below on a slow machine
+UNSURE_TICKS = 2  # the kernel counts CPU time in whole ticks, that of the program and that of its calls apart
+_TICK = 1 / os.sysconf("SC_CLK_TCK")  # seconds
+
+
+class LastActivity(NamedTuple):
+    """When a worker was last active (monotonic, seconds), and the CPU seconds of its `CpuMeter` by then.
+
+    `looked` is when it was last looked at, `used` the CPU seconds by then.
+    """
+
+    when: float
+    cpu: float
+    looked: float
+    used: float
+
+    def updated(self, now: float, cpu: float, heard: float) -> LastActivity:
+        """The activity by now, from the CPU seconds and the time of the last output (`heard`).
+
+        Who works for a moment only is active too: so the share of a core since the last look counts as well.
+        """
+        if _works(cpu - self.cpu, now - self.when) or _works(cpu - self.used, now - self.looked):
+            return LastActivity(now, cpu, now, cpu)
+        if heard > self.when:
+            return LastActivity(heard, cpu, now, cpu)
+        return self._replace(looked=now, used=cpu)
+
+
+def _works(cpu: float, seconds: float) -> bool:
+    return cpu - UNSURE_TICKS * _TICK > IDLE_SHARE * seconds
+
+
+class HangDetector:
+    """Looks for workers that were inactive for `timeout` seconds, and takes all stacks then.
+
+    Without a timeout it does not look. A worker is reported once.
+    """
+
+    def __init__(
+        self, timeout: Optional[float], inbox: SignalInbox, journal: Journal, peers: Peers = ALONE
+    ) -> None:
+        self._timeout = timeout
+        self._inbox = inbox
+        self._journal = journal
+        self._peers = peers
+        self._activities: Dict[int, LastActivity] = {}
+        self._meters: Dict[int, CpuMeter] = {}
+        self._life: Optional[QuietLife] = None  # once a worker is quiet
+        self._known: List[int] = []
+        self._found: List[str] = []
+        self._round: Optional[StacksRound] = None
+        self._last_round = -math.inf
+        self._stacks: Dict[int, PeerMessage] = {}
+        self._ended: Dict[int, PeerMessage] = {}
+        self.suspect: Optional[HangSuspect] = None
+        self._next = time.monotonic() + self._interval()
+
+    def __enter__(self) -> HangDetector:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Ends the look at the cards."""
+        if self._life is not None:
+            self._life.close()
+
+    def _interval(self) -> float:
+        return min(LONGEST_INTERVAL, self._timeout / CHECKS) if self._timeout else math.inf
+
+    def patience(self) -> float:
+        """Seconds until `check` should be called; what arrives meanwhile wakes the inbox."""
+        if self._round is not None:
+            return min(LOOK_SECONDS, self._round.patience())
+        return max(0.0, self._next - time.monotonic())
+
+    def check(self, workers: Sequence[Worker]) -> List[str]:
+        """The labels of workers that hang, once their stacks have been printed; mostly none.
+
+        `workers` are all of the node, also those that have ended. An unexpected error is reported and ends
+        the detection, never the training.
+        """
+        try:
+            return self._check(workers)
+        except Exception as error:
+            self._give_up(error)
+            return []
+
+    def _give_up(self, error: Exception) -> None:
+        self._timeout, self._round, self._next = None, None, math.inf
+        self._journal.say(f"hangs are no longer detected: {described(error)}")
+
+    def _check(self, workers: Sequence[Worker]) -> List[str]:
+        if self._round is not None:
+            return self._reported(self._round) if self._round.finished() else []
+        now = time.monotonic()
+        if self._timeout is None or now < self._next:
+            return []
+        self._next = now + self._interval()
+        running = _watched(workers)
+        self._measure(running, now)
+        self._look_at_quiet(
+            [worker for worker in running if self._quiet(worker, now) >= self._interval()], now
+        )
+        hung = [worker for worker in running if self._quiet(worker, now) >= self._timeout]
+        new = [worker.spec.label for worker in hung if worker.pid not in self._known]
+        self._known = [worker.pid for worker in hung]
+        if not new:
+            return []
+        self._journal.say(f"{', '.join(new)}: no output and no CPU time for {self._timeout:.0f} s")
+        if now < self._last_round + ROUND_PAUSE:  # another node has asked for the stacks just now
+            self._journal.event("hang", labels=new)
+            return new
+        self._peers.tell("hanging", {"labels": new})
+        return self._ask(new, workers)
+
+    def _measure(self, running: Sequence[Worker], now: float) -> None:
+        processes = process_usages()
+        for worker in running:
+            self._meters.setdefault(worker.pid, CpuMeter(worker.pid))
+        self._adopt(running, processes)
+        for worker in running:
+            used = self._meters[worker.pid].measure(processes, os.getpid())
+            before = self._activities.get(worker.pid, LastActivity(now, used, now, used))
+            self._activities[worker.pid] = before.updated(now, used, worker.output.heard)
+
+    def _adopt(self, running: Sequence[Worker], processes: Mapping[int, ProcessUsage]) -> None:
+        """Counts orphans in sessions of their own: by the LOCAL_RANK that they have inherited.
+
+        What ma_boot has started itself, such as the tools of the cards, does not have its marker.
+        """
+        own = os.getpid()
+        known = {pid for meter in self._meters.values() for pid in meter.members} | set(self._meters)
+        orphans = [
+            pid
+            for pid, one in processes.items()
+            if one.parent == own and pid not in known and one.session not in known
+        ]
+        marked = [pid for pid, marker in processes_with(MARKER_VARIABLE, orphans) if f":{own}:" in marker]
+        ranks = dict(processes_with("LOCAL_RANK", marked))
+        owners = {worker.spec.environ.get("LOCAL_RANK"): worker for worker in running}
+        for pid in marked:
+            owner = owners.get(ranks.get(pid)) or (running[0] if len(running) == 1 else None)
+            if owner is not None:
+                self._meters[owner.pid].adopt(pid, processes[pid])
+
+    def _look_at_quiet(self, quiet: Sequence[Worker], now: float) -> None:
+        """Whether those that neither print nor use CPU time show life otherwise."""
+        if not quiet or self._timeout is None:
+            return
+
+        self._life = self._life or QuietLife(self._inbox)
+        self._life.look_at_data({worker.pid: self._meters[worker.pid].members for worker in quiet})
+        for worker in quiet:
+            before = self._activities[worker.pid]
+            self._activities[worker.pid] = before._replace(
+                when=max(before.when, self._life.last_seen(worker))
+            )
+        long_quiet = [worker for worker in quiet if self._quiet(worker, now) >= self._timeout / 2]
+        self._life.look_at_cards(long_quiet, self._interval() * LOOKING)
+
+    def _quiet(self, worker: Worker, now: float) -> float:
+        return now - self._activities[worker.pid].when
+
+    def hear(self, message: PeerMessage, workers: Sequence[Worker]) -> None:
+        """Takes a message of another node about a hang; any other is disregarded. Fails as `check` does."""
+        try:
+            self._hear(message, workers)
+        except Exception as error:
+            self._give_up(error)
+
+    def _hear(self, message: PeerMessage, workers: Sequence[Worker]) -> None:
+        if message.kind in ("stacks", "ended"):
+            kept = self._stacks if message.kind == "stacks" else self._ended
+            kept[message.node] = message
+            if self._round is not None:
+                self._round.hear(message)
+        elif message.kind != "hanging" or self._round is not None:
+            return
+        elif time.monotonic() >= self._last_round + ROUND_PAUSE:
+            self._journal.say(f"ranks hang on node {message.node}: taking the stacks of this node's")
+            self._ask([], workers)
+
+    def _ask(self, found: List[str], workers: Sequence[Worker]) -> List[str]:
+        now = time.monotonic()
+        active = {pid: one.when for pid, one in self._activities.items()}
+        quiet = {worker.pid: now - active.get(worker.pid, worker.output.heard) for worker in workers}
+        self._found = found
+        try:
+            self._round = StacksRound(workers, quiet, self._peers, self._inbox)
+            for message in (*self._ended.values(), *self._stacks.values()):
+                self._round.hear(message)
+        except RuntimeError as error:  # the limit of threads
+            self._journal.say(f"no stacks: {error}")
+            self._journal.event("hang", labels=found)
+            return found
+        return []
+
+    def _reported(self, done: StacksRound) -> List[str]:
+        self._round, self._last_round = None, time.monotonic()
+        lasted = self._last_round - done.began  # nobody was looked at meanwhile
+        self._activities = {
+            pid: one._replace(when=one.when + lasted) for pid, one in self._activities.items()
+        }
+        lines, event = done.report()
+        self.suspect = HangSuspect(**event["suspect"]) if event["suspect"] else None
+        for line in lines:
+            self._journal.say(line)
+        if self._found:
+            self._journal.event("hang", labels=self._found)
+        self._journal.event("stacks", **event)
+        return self._found
+
+
+def _watched(workers: Sequence[Worker]) -> List[Worker]:
+    """The running workers that may hang: MindSpore's scheduler waits for the ranks as long as they train."""
+    ranks = [worker for worker in workers if worker.spec.rank is not None]
+    return [worker for worker in ranks or workers if worker.exit is None]
+
+
+END_SECONDS = 0.5
+LIVELY_BYTES = 1 << 16  # a second: what polls a file or /proc, or logs its heartbeat, moves less
+SHORTEST_PAUSE = 1.0  # seconds between two looks at the cards
+LOOKS = 8  # within the seconds, where these are few
+WORK_PAUSE = 3.0  # times what the tool took: it uses CPU time
+# Of files, pipes and terminals; and of storage, for mapped files, and for calls that last.
+_MOVED = ("rchar", "wchar", "read_bytes", "write_bytes")
+
+
+class QuietLife:
+    """Looks at what quiet workers do; nothing of it is loaded before one is quiet."""
+
+    def __init__(self, inbox: SignalInbox) -> None:
+        self._inbox = inbox
+        self._moved: Dict[int, float] = {}  # when a worker was last seen to read or write
+        self._counted: Dict[int, Tuple[float, Dict[int, int]]] = {}
+        self._tools: Optional[CardTools] = None
+        self._task: Optional[Task[Dict[int, float]]] = None
+        self._busy: Dict[int, float] = {}  # when a card was last seen to compute
+
+    def close(self) -> None:
+        """Ends the tool, if it is at work."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task.wait(lambda: None, time.monotonic() + END_SECONDS)
+
+    def last_seen(self, worker: Worker) -> float:
+        """When its card was last seen to compute, or the worker to move data; monotonic seconds, or -inf.
+
+        A command that starts the ranks itself has all cards.
+        """
+        if self._task is not None and self._task.finished:
+            task, self._task = self._task, None
+            self._busy.update(task.result())
+        moved = self._moved.get(worker.pid, -math.inf)
+        if worker.spec.local_rank is None:
+            return max([moved, *self._busy.values()])
+        return max(moved, self._busy.get(_card_of(worker), -math.inf))
+
+    def look_at_data(self, quiet: Mapping[int, Collection[int]]) -> None:
+        """Looks whether the processes of quiet workers have moved data since the last look.
+
+        `quiet` are the processes by the worker's pid.
+        """
+        now = time.monotonic()
+        before, self._counted = self._counted, {}
+        for worker, members in quiet.items():
+            counters = {pid: io_counters(pid) for pid in members}
+            counted = {
+                pid: sum(found[name] for name in _MOVED if name in found) for pid, found in counters.items()
+            }
+            self._counted[worker] = now, counted
+            if worker in before:
+                then, known = before[worker]
+                moved = sum(max(0, count - known.get(pid, count)) for pid, count in counted.items())
+                if moved > LIVELY_BYTES * (now - then):
+                    self._moved[worker] = now
+
+    def look_at_cards(self, quiet: Sequence[Worker], seconds: float) -> None:
+        """Begins to look at the cards of these workers, unless the last looks are not over.
+
+        A card that computes is idle from time to time, so it is looked at for so many `seconds`, until it was
+        seen to compute.
+        """
+        if self._task is None and quiet:
+            environ = quiet[0].spec.environ
+            wanted = {_card_of(worker) for worker in quiet if worker.spec.local_rank is not None}
+            try:
+                self._task = Task(
+                    "cards", lambda cancel: self._looked(environ, wanted, seconds, cancel), self._inbox
+                )
+            except RuntimeError:  # the limit of threads
+                return
+
+    def _looked(
+        self, environ: Mapping[str, str], wanted: Set[int], seconds: float, cancel: Event
+    ) -> Dict[int, float]:
+        """When each card was last seen to compute."""
+        if self._tools is None:
+            self._tools = CardTools(environ)
+        until = time.monotonic() + seconds
+        busy: Dict[int, float] = {}
+        while True:
+            began = time.monotonic()
+            busy.update((card.card, began) for card in self._tools.look(cancel) if works(card))
+            now = time.monotonic()
+            pause = max(min(SHORTEST_PAUSE, seconds / LOOKS), WORK_PAUSE * (now - began))
+            seen = wanted <= busy.keys() if wanted else bool(busy)
+            if seen or now + pause > until or not self._tools.kind or cancel.wait(pause):
+                return busy
+
+
+def _card_of(worker: Worker) -> int:
+    """The number of the worker's card in this container."""
+    given = worker.spec.environ.get("ASCEND_DEVICE_ID", "")
+    return int(given) if given.isdecimal() else worker.spec.local_rank or 0

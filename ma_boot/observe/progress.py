@@ -1,0 +1,215 @@
+"""How far a training is, by what one of its processes prints: known frameworks, and patterns of the user."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Callable, Dict, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+
+STEP_TIME = "step_time"
+# Words of the expressions below, with bounded repetitions: they take little time on whatever a rank prints.
+_WORDS = (
+    (b"NUMBER", rb"([-+]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][-+]?\d{1,3})?|[-+]?(?:nan|inf))"),
+    (b"COUNT", rb"\d{1,20}"),
+    (b"PAD", rb" {0,40}"),
+    (b"CLOCK", rb"[\d:?]{1,20}"),
+)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
+
+
+class Pattern(NamedTuple):
+    """An expression whose groups have these names; every line that it matches contains `marker`.
+
+    `unit` is that of the group `step_time`: `s`, `ms` or `per s`. A pattern with `beside` counts only in an
+    output that has contained these bytes.
+    """
+
+    names: Tuple[str, ...]
+    marker: bytes
+    expression: re.Pattern[bytes]
+    unit: str = "s"
+    beside: bytes = b""
+
+    def seconds(self, value: float) -> float:
+        """A `step_time` in seconds; 0 for what is none."""
+        if self.unit == "ms":
+            return value / 1000
+        if self.unit == "per s":
+            return 1 / value if value else 0.0
+        return value
+
+
+def _known(names: str, marker: bytes, expression: bytes, unit: str = "s", beside: bytes = b"") -> Pattern:
+    for word, meaning in _WORDS:
+        expression = expression.replace(word, meaning)
+    return Pattern(tuple(names.split()), marker, re.compile(expression), unit, beside)
+
+
+_HF_LOSS = b"{'loss': "
+KNOWN = (
+    # MindSpore, mindspore/train/callback/_loss_monitor.py: "epoch: %s step: %s, loss is %s"
+    _known("epoch step loss", b", loss is ", rb"epoch: (COUNT),? step: (COUNT), loss is NUMBER"),
+    # MindSpore, mindspore/train/callback/_time_monitor.py:
+    # "{} epoch time: {:5.3f} ms, per step time: {:5.3f} ms"
+    _known(STEP_TIME, b"per step time: ", rb"per step time: PADNUMBER ms", "ms"),
+    # MindFormers, mindformers/core/callback/callback.py: "{ Epoch:[%3d/%3d], step:[%5d/%5d], " and
+    # "loss: %5.3f, " with data sinking, else "loss:[%5.3f/%5.3f], "; then "per_step_time: %dms, "
+    _known(
+        "epoch step loss",
+        b"], step:[",
+        rb"Epoch:\[PAD(COUNT)/PADCOUNT\], step:\[PAD(COUNT)/PADCOUNT\], loss: ?\[?PADNUMBER",
+    ),
+    _known(STEP_TIME, b"per_step_time: ", rb"per_step_time:PADNUMBER ?ms", "ms"),
+    # Megatron-LM, megatron/training/training.py, training_log: " iteration {:8d}/{:8d} |",
+    # " elapsed time per iteration (ms): {:.1f} |", " {}: {:.6E} |" with the key "lm loss"
+    _known("step", b"iteration ", rb"(?:^|\] |\s)iteration PAD(COUNT)/PADCOUNT \|"),
+    _known(STEP_TIME, b"elapsed time per iteration", rb"elapsed time per iteration \(ms\): NUMBER", "ms"),
+    _known("loss", b"lm loss: ", rb"\| lm loss: NUMBER"),
+    # Hugging Face transformers, trainer_callback.py: ProgressCallback prints the dictionary of logs, whose
+    # numbers are strings since release 5; its bar is tqdm's:
+    # "{n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_fmt}"
+    _known("loss", _HF_LOSS, rb"\{'loss': '?NUMBER"),
+    _known(
+        "step step_time",
+        b"s/it",
+        rb"\| (COUNT)/COUNT \[CLOCK<CLOCK, PADNUMBERs/it",
+        "s",
+        _HF_LOSS,
+    ),
+    _known(
+        "step step_time",
+        b"it/s",
+        rb"\| (COUNT)/COUNT \[CLOCK<CLOCK, PADNUMBERit/s",
+        "per s",
+        _HF_LOSS,
+    ),
+)
+
+
+def given(text: str) -> Pattern:
+    """The pattern `NAME=REGEX`: the first group has the value, or the whole match if there is none.
+
+    `step`, `loss` and `step_time` (seconds; `step_time_ms`: milliseconds) replace what is known of them.
+
+    Raises:
+        ValueError: what is wrong with it.
+    """
+    name, found, expression = text.partition("=")
+    if not found or not _NAME.match(name) or not expression:
+        raise ValueError(
+            "expected NAME=REGEX, with a name of letters, digits and _, such as 'loss=loss: ([0-9.]+)'"
+        )
+    try:
+        compiled = re.compile(expression.encode())
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"{expression!r} is no regular expression: {error}") from error
+    if name == STEP_TIME + "_ms":
+        return Pattern((STEP_TIME,), b"", compiled, "ms")
+    return Pattern((name,), b"", compiled)
+
+
+LINES = 200  # the last ones of a text, that are searched for the user's patterns
+LINE_BYTES = 1000
+_LINE_ENDS = (b"\n", b"\r")
+
+Search = Callable[[Pattern, Sequence[bytes]], Optional[float]]
+
+
+class Reading(NamedTuple):
+    """What was printed last in a period: None for what was not; `step_time` in seconds."""
+
+    step: Optional[int] = None
+    step_time: Optional[float] = None
+    loss: Optional[float] = None
+    values: Mapping[str, float] = {}
+
+
+class TrainingProgress:
+    """Reads the output of one process, piece by piece.
+
+    Where no step time is printed, it is the time between the last outputs of two pieces, divided by the steps
+    in between. `search` returns the last value of one of the user's patterns in lines.
+    """
+
+    def __init__(self, own: Sequence[Pattern] = (), search: Search = lambda pattern, lines: None) -> None:
+        self.position = 0  # of the first byte that was not read yet
+        self._own = own
+        self._search = search
+        self._replaced = {name for pattern in own for name in pattern.names}
+        self._seen: Set[bytes] = set()
+        self._last = (0, 0)  # epoch and step
+        self._counted_at: Optional[float] = None
+
+    def read(self, received: int, text: bytes, heard: float) -> Reading:
+        """What is new in `text`, the last of `received` bytes, which came at `heard` (monotonic seconds).
+
+        A line that is not complete yet is left to the next piece.
+        """
+        if len(text) < received - self.position:  # the beginning is lost, with a part of a line
+            text = text[_first_end(text) :]
+        whole = text[: _last_end(text)] or (text if len(text) > LINE_BYTES else b"")
+        self.position = received - (len(text) - len(whole))
+        found, steps = self._known(whole)
+        found.update(self._given(whole))
+        if steps and STEP_TIME not in found and self._counted_at is not None:
+            found[STEP_TIME] = (heard - self._counted_at) / steps
+        if steps:
+            self._counted_at = heard
+        step = found.pop("step", math.nan)
+        count = int(step) if math.isfinite(step) else None
+        return Reading(count, found.pop(STEP_TIME, None), found.pop("loss", None), found)
+
+    def _known(self, text: bytes) -> Tuple[Dict[str, float], int]:
+        """The last values, and how many steps were made."""
+        found: Dict[str, float] = {}
+        times: Dict[str, Tuple[float, int]] = {}
+        steps = 0
+        for pattern in KNOWN:
+            if pattern.marker not in text:
+                continue
+            self._seen.add(pattern.marker)
+            if pattern.beside and pattern.beside not in self._seen:
+                continue
+            for match in pattern.expression.finditer(text):
+                values = dict(zip(pattern.names, map(float, match.groups())))
+                if "step" in values:
+                    steps += self._advance(int(values.pop("epoch", 0)), int(values["step"]))
+                if STEP_TIME in values:
+                    values[STEP_TIME] = pattern.seconds(values[STEP_TIME])
+                    total, count = times.get(STEP_TIME, (0.0, 0))
+                    times[STEP_TIME] = (total + values[STEP_TIME], count + 1)
+                found.update(values)
+        if times:
+            total, count = times[STEP_TIME]
+            found[STEP_TIME] = total / count
+        return {name: value for name, value in found.items() if name not in self._replaced}, steps
+
+    def _advance(self, epoch: int, step: int) -> int:
+        """The steps since the last line; in a new epoch they are counted from its beginning."""
+        before, self._last = self._last, (epoch, step)
+        if epoch == before[0]:
+            return max(0, step - before[1])
+        return step if epoch > before[0] else 0
+
+    def _given(self, text: bytes) -> Dict[str, float]:
+        """The last value of each of the user's patterns."""
+        if not self._own:
+            return {}
+        lines = text.replace(b"\r", b"\n").rsplit(b"\n", LINES + 1)[-LINES - 1 :]
+        found: Dict[str, float] = {}
+        for pattern in self._own:
+            value = self._search(pattern, [line[:LINE_BYTES] for line in lines])
+            if value is not None:
+                found[pattern.names[0]] = pattern.seconds(value)
+        return found
+
+
+def _first_end(text: bytes) -> int:
+    """Where the first whole line begins."""
+    ends = [at for at in map(text.find, _LINE_ENDS) if at >= 0]
+    return min(ends) + 1 if ends else len(text)
+
+
+def _last_end(text: bytes) -> int:
+    """Where the last whole line ends."""
+    return max(map(text.rfind, _LINE_ENDS)) + 1

@@ -1,0 +1,271 @@
+"""A sample of what ranks, cards and the machine do, and the event of two samples."""
+
+from __future__ import annotations
+
+import math
+from typing import (
+    Any,
+    Callable,
+    Collection,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+)
+
+from ma_boot.observe.progress import Reading
+
+MIB = 1 << 20
+MB = 1e6
+
+
+class RankUsage(NamedTuple):
+    """A process with all that it has started: CPU seconds and bytes since its start, memory in bytes now.
+
+    `read` and `written` are bytes that came from storage or went there; None where the kernel hides them.
+    """
+
+    cpu: float
+    rss: int
+    threads: int
+    read: Optional[int] = None
+    written: Optional[int] = None
+
+
+class RankSample(NamedTuple):
+    """A rank, or a process that has none, by its label; `usage` is None once it has ended."""
+
+    label: str
+    rank: Optional[int]
+    usage: Optional[RankUsage]
+    reading: Reading
+
+
+class CardSample(NamedTuple):
+    """A card: percent, MiB, degrees Celsius, W; None for what its tool does not say.
+
+    `card` counts the cards of this container, `memory_activity` is the percentage of time in which the card's
+    memory was read or written.
+    """
+
+    card: int
+    utilisation: Optional[float] = None
+    memory: Optional[int] = None
+    memory_total: Optional[int] = None
+    temperature: Optional[float] = None
+    power: Optional[float] = None
+    health: Optional[str] = None
+    link: Optional[str] = None
+    memory_activity: Optional[float] = None
+
+
+class HostSample(NamedTuple):
+    """The machine: CPU seconds and network bytes since its start; bytes used and in all."""
+
+    cpu: Optional[float]
+    cores: int
+    memory: Optional[Tuple[int, int]]
+    disks: Mapping[str, Tuple[int, int]]
+    received: Optional[int]
+    sent: Optional[int]
+
+
+class Sample(NamedTuple):
+    """What was seen at a moment (monotonic, seconds); `kind` is `npu` or `gpu`, empty without cards."""
+
+    at: float
+    ranks: Tuple[RankSample, ...]
+    host: HostSample
+    kind: str = ""
+    cards: Tuple[CardSample, ...] = ()
+
+
+Column = List[Union[int, float, str, None]]
+
+
+def event_of(before: Sample, now: Sample) -> Dict[str, Any]:
+    """The fields of an event `metrics` (docs/metrics.md); rates are means since `before`."""
+    seconds = max(now.at - before.at, 1e-3)
+    fields: Dict[str, Any] = {"seconds": round(seconds, 1)}
+    if now.ranks:
+        fields["ranks"] = _ranks(before, now, seconds)
+    if now.cards:
+        columns = (*CardSample._fields[1:-1],)
+        cards = {name: [getattr(card, name) for card in now.cards] for name in columns}
+        fields["cards"] = {
+            "card": [card.card for card in now.cards], "kind": now.kind, **_without_empty(cards)
+        }  # fmt: skip
+    fields["host"] = _host(before.host, now.host, seconds)
+    return fields
+
+
+def _ranks(before: Sample, now: Sample, seconds: float) -> Dict[str, Any]:
+    earlier = {one.label: one.usage for one in before.ranks}
+    nothing = RankUsage(0.0, 0, 0, 0, 0)  # what a rank has used before it was seen for the first time
+
+    def rate(of: Callable[[RankUsage], Optional[float]], unit: float, digits: int) -> Column:
+        return [
+            _rate(_of(earlier.get(one.label, nothing), of), _of(one.usage, of), seconds, unit, digits)
+            for one in now.ranks
+        ]
+
+    columns: Dict[str, Column] = {
+        "cpu": rate(lambda usage: usage.cpu, 1, 2),
+        "rss": [None if one.usage is None else one.usage.rss // MIB for one in now.ranks],
+        "threads": [None if one.usage is None else one.usage.threads for one in now.ranks],
+        "read": rate(lambda usage: usage.read, MB, 1),
+        "written": rate(lambda usage: usage.written, MB, 1),
+        "step": [one.reading.step for one in now.ranks],
+        "step_time": [_rounded(one.reading.step_time) for one in now.ranks],
+        "loss": [_rounded(one.reading.loss) for one in now.ranks],
+    }
+    names = sorted({name for one in now.ranks for name in one.reading.values})
+    values = {name: [_rounded(one.reading.values.get(name)) for one in now.ranks] for name in names}
+    return {
+        "rank": [one.label if one.rank is None else one.rank for one in now.ranks],
+        **_without_empty(columns),
+        **({"values": values} if values else {}),
+    }
+
+
+def _host(before: HostSample, now: HostSample, seconds: float) -> Dict[str, Any]:
+    fields: Dict[str, Any] = {
+        "cpu": _rate(before.cpu, now.cpu, seconds, 1, 1),
+        "cores": now.cores,
+        "memory": None if now.memory is None else [size // MIB for size in now.memory],
+        "disks": {path: [size // MIB for size in sizes] for path, sizes in now.disks.items()} or None,
+        "received": _rate(before.received, now.received, seconds, MB, 1),
+        "sent": _rate(before.sent, now.sent, seconds, MB, 1),
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _of(usage: Optional[RankUsage], field: Callable[[RankUsage], Optional[float]]) -> Optional[float]:
+    return None if usage is None else field(usage)
+
+
+def _rate(
+    before: Optional[float], now: Optional[float], seconds: float, unit: float, digits: int
+) -> Optional[float]:
+    if now is None or before is None:
+        return None
+    return round(max(0.0, now - before) / seconds / unit, digits)
+
+
+def _rounded(value: Optional[float]) -> Optional[float]:
+    """With five significant digits; None for what JSON has no number for."""
+    return float(f"{value:.5g}") if value is not None and math.isfinite(value) else None
+
+
+def _without_empty(columns: Mapping[str, Sequence[Any]]) -> Dict[str, Any]:
+    return {name: column for name, column in columns.items() if any(value is not None for value in column)}
+
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+Value = Union[int, float, None]
+Samples = List[Tuple[Mapping[str, str], Value]]  # by their labels
+
+_OF_USAGE: Tuple[Tuple[str, str, Callable[[RankUsage], Value]], ...] = (
+    ("rank_cpu_seconds_total", "CPU time", lambda usage: usage.cpu),
+    ("rank_resident_memory_bytes", "Resident memory", lambda usage: usage.rss),
+    ("rank_threads", "Threads", lambda usage: usage.threads),
+    ("rank_read_bytes_total", "Bytes read from storage", lambda usage: usage.read),
+    ("rank_written_bytes_total", "Bytes written to storage", lambda usage: usage.written),
+)
+_OF_CARD: Tuple[Tuple[str, str, Callable[[CardSample], Value]], ...] = (
+    ("card_utilisation_ratio", "Utilisation, 0 to 1.", lambda card: _times(card.utilisation, 0.01)),
+    ("card_memory_used_bytes", "Memory in use.", lambda card: _times(card.memory, MIB)),
+    ("card_memory_bytes", "Memory in all.", lambda card: _times(card.memory_total, MIB)),
+    ("card_temperature_celsius", "Temperature.", lambda card: card.temperature),
+    ("card_power_watts", "Power.", lambda card: card.power),
+    ("card_healthy", "1 if the health is OK.", lambda card: _is(card.health, "OK")),
+    (
+        "card_link_up",
+        "1 if the network link is up, 0 if it is down.",
+        lambda card: _is(card.link, "UP", "DOWN"),
+    ),
+)
+_OF_HOST: Tuple[Tuple[str, str, Callable[[HostSample], Value]], ...] = (
+    ("node_cpu_seconds_total", "CPU time of the whole machine.", lambda host: host.cpu),
+    ("node_cores", "Cores of the machine.", lambda host: host.cores),
+    ("node_memory_used_bytes", "Memory in use.", lambda host: host.memory[0] if host.memory else None),
+    ("node_memory_bytes", "Memory of the machine, or the container's limit.",
+     lambda host: host.memory[1] if host.memory else None),
+    ("node_received_bytes_total", "Bytes received from the network.", lambda host: host.received),
+    ("node_sent_bytes_total", "Bytes sent to the network.", lambda host: host.sent),
+)  # fmt: skip
+
+
+def exposition(sample: Sample, node: int, slow: Collection[int] = ()) -> str:
+    """All metrics of a node; those that are unknown are left out. `slow` are the ranks that were named."""
+    lines: List[str] = []
+    for name, text, samples in (*_rank_metrics(sample.ranks, slow), *_machine(sample)):
+        known = [(labels, value) for labels, value in samples if value is not None]
+        if known:
+            kind = "counter" if name.endswith("_total") else "gauge"
+            lines += [f"# HELP ma_boot_{name} {text}", f"# TYPE ma_boot_{name} {kind}"]
+        for labels, value in known:
+            every = {"node": str(node), **labels}
+            pairs = ",".join(f'{label}="{_escaped(of)}"' for label, of in every.items())
+            lines.append(f"ma_boot_{name}{{{pairs}}} {_figure(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def _rank_metrics(ranks: Collection[RankSample], slow: Collection[int]) -> Iterator[Tuple[str, str, Samples]]:
+    named = [({"rank": one.label if one.rank is None else str(one.rank)}, one) for one in ranks]
+    for name, text, of in _OF_USAGE:
+        used: Samples = [(labels, of(one.usage)) for labels, one in named if one.usage is not None]
+        yield name, f"{text} of a rank with all that it has started.", used
+
+    def each(of: Callable[[RankSample], Value]) -> Samples:
+        return [(labels, of(one)) for labels, one in named]
+
+    yield "rank_running", "1 while its process runs.", each(lambda one: int(one.usage is not None))
+    yield "rank_slow", "1 while it is slower than the others.", each(lambda one: int(one.rank in slow))
+    yield "rank_step", "The last step that it has printed.", each(lambda one: one.reading.step)
+    yield "rank_step_seconds", "The duration of a step.", each(lambda one: one.reading.step_time)
+    yield "rank_loss", "The last loss that it has printed.", each(lambda one: one.reading.loss)
+    values: Samples = [
+        ({**labels, "name": name}, value)
+        for labels, one in named
+        for name, value in one.reading.values.items()
+    ]
+    yield "rank_value", "What a pattern of the user has found last.", values
+
+
+def _machine(sample: Sample) -> Iterator[Tuple[str, str, Samples]]:
+    for name, text, of_card in _OF_CARD:
+        yield (
+            name,
+            text,
+            [({"card": str(card.card), "kind": sample.kind}, of_card(card)) for card in sample.cards],
+        )
+    for name, text, of_host in _OF_HOST:
+        yield name, text, [({}, of_host(sample.host))]
+    for at, name in enumerate(("node_disk_used_bytes", "node_disk_bytes")):
+        sizes: Samples = [({"path": path}, disk[at]) for path, disk in sample.host.disks.items()]
+        yield name, ("Space in use of a file system.", "Size of a file system.")[at], sizes
+
+
+def _times(value: Optional[float], factor: float) -> Value:
+    return None if value is None else value * factor
+
+
+def _is(text: Optional[str], yes: str, no: str = "") -> Value:
+    """1 for `yes`, 0 for `no`, or for everything else if that is empty."""
+    return None if text is None or (no and text not in (yes, no)) else int(text == yes)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _figure(value: Value) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+    return repr(value)

@@ -1,0 +1,417 @@
+"""The stacks of all ranks, taken at once when one hangs: of this node, and of others that answer in time."""
+
+from __future__ import annotations
+
+import fcntl
+import glob
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import ExitStack, suppress
+from types import MappingProxyType
+from typing import Any, BinaryIO, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+
+from ma_boot.errors import described
+from ma_boot.observe.peers import PeerMessage, Peers
+from ma_boot.observe.stacks import RankAtHang, folded, last_dump
+from ma_boot.observe.suspect import suspect, waited_for, waits_text
+from ma_boot.processes import (
+    SignalInbox,
+    Task,
+    children_of,
+    process_stat,
+    process_usages,
+    processes_with,
+    signal_group,
+)
+from ma_boot.redact import without_secret_variables
+from ma_boot.supervisor.output import WorkerOutput
+from ma_boot.supervisor.worker_group import Worker
+from ma_boot.wording import ranks_text
+
+ANSWER_SECONDS = 9.0  # py-spy's time, and a second for the way
+OWN_SECONDS = 12.0  # for the own stacks: a process in uninterruptible sleep may hold up who looks at it
+SILENT_SECONDS = 4.0  # if all that have not answered yet cannot be reached either
+LONGEST_STACK = 12_000  # characters, for the way between nodes and the events
+MOST_PLOGS = 2  # of a rank: CANN begins a new file after some megabytes
+PLOG_BYTES = 1 << 16
+MOST_RANKS = 64  # of a node
+MOST_SHOWN = 6
+MOST_SHOWN_LINES = 40
+
+
+class StacksRound:
+    """Begins to take the stacks of the running `workers`, in a thread.
+
+    `quiet` are their seconds without activity.
+
+    Raises:
+        RuntimeError: the limit of threads.
+    """
+
+    def __init__(
+        self, workers: Sequence[Worker], quiet: Mapping[int, float], peers: Peers, inbox: SignalInbox
+    ):
+        self.began = time.monotonic()
+        self._peers = peers
+        self._waiting: Set[int] = set(peers.others)
+        self._own = {worker.spec.rank for worker in workers if worker.spec.rank is not None}
+        self._ranks: List[RankAtHang] = []
+        self._unnamed: List[Tuple[str, str]] = []
+        running = [worker for worker in workers if worker.exit is None]
+        self._running = [worker.spec.label for worker in running]
+        ended = [worker for worker in workers if worker.exit is not None]
+
+        def take(_: object) -> Tuple[List[RankAtHang], List[Tuple[str, str]]]:
+            return _taken(running, ended, quiet, peers.node)
+
+        self._task: Task[Tuple[List[RankAtHang], List[Tuple[str, str]]]] = Task("stacks", take, inbox)
+        self._told = False
+
+    def hear(self, message: PeerMessage) -> None:
+        """Takes the ranks of another node: its stacks, once, or how they have ended."""
+        old = message.kind == "stacks" and message.when < self.began - ANSWER_SECONDS
+        if old or message.node not in self._waiting:
+            return
+        read = ranks_heard if message.kind == "stacks" else ends_heard
+        ranks = read(message.body, message.node, self._own)
+        if ranks is not None:
+            self._waiting.discard(message.node)
+            self._ranks += ranks
+
+    def patience(self) -> float:
+        """Seconds until the others count as silent, or the own stacks are given up."""
+        limit = ANSWER_SECONDS if self._told else OWN_SECONDS
+        return max(0.0, self.began + limit - time.monotonic())
+
+    def finished(self) -> bool:
+        """Whether all stacks are there, the own and those of the others, or their time is over."""
+        if not self._told and (self._task.finished or self.patience() == 0):
+            self._told = True
+            no_stacks = [(", ".join(self._running), f"no stacks within {OWN_SECONDS:.0f} s")]
+            ranks, self._unnamed = self._task.result() if self._task.finished else ([], no_stacks)
+            self._ranks += ranks
+            self._peers.tell("stacks", {"ranks": [one._asdict() for one in ranks]})
+        silent = self._waiting <= set(self._peers.unreached)
+        left = self.patience() - (ANSWER_SECONDS - SILENT_SECONDS if silent else 0.0)
+        return self._told and (not self._waiting or left <= 0)
+
+    def report(self) -> Tuple[List[str], Dict[str, Any]]:
+        """The lines for people, and the fields of the event."""
+        own = [one for one in self._ranks if one.node == self._peers.node]
+        taken = {one.rank for one in own}
+        theirs = [one for one in self._ranks if one.node != self._peers.node and one.rank not in taken]
+        times = Counter(one.rank for one in theirs)  # two nodes that have the same rank are not believed
+        ranks = [*own, *(one for one in theirs if times[one.rank] == 1)]
+        return _reported(ranks, self._unnamed, sorted(self._waiting & set(self._peers.unreached)))
+
+
+class _Process(NamedTuple):
+    """A process whose stacks are taken, of a worker, or below one that has started the ranks itself."""
+
+    rank: Optional[int]
+    pid: int
+    worker: Worker
+
+    def asked(self) -> Asked:
+        """What is asked for its stacks; the output of a launcher is that of all its ranks."""
+        environ = self.worker.spec.environ
+        path = f"{environ.get('PATH', '')}:{os.path.dirname(sys.executable)}"
+        return Asked(self.pid, path, self.worker.output if self.pid == self.worker.pid else None, environ)
+
+    def words(self) -> str:
+        """What it has said of its waits."""
+        if self.pid == self.worker.pid:
+            return self.worker.output.tail() + _plogs(self.worker.spec.environ)
+        return _plogs(self.worker.spec.environ, f"plog-{self.pid}_*.log")
+
+
+def _processes_of(worker: Worker) -> List[_Process]:
+    """The process of a rank, those of the ranks of a launcher, or the worker's own if it is neither."""
+    launched = ranks_below(worker.pid) if worker.spec.rank is None else {}
+    found = [_Process(rank, pid, worker) for rank, pid in launched.items()]
+    return found or [_Process(worker.spec.rank, worker.pid, worker)]
+
+
+def _taken(
+    running: Sequence[Worker], ended: Sequence[Worker], quiet: Mapping[int, float], node: int
+) -> Tuple[List[RankAtHang], List[Tuple[str, str]]]:
+    """The ranks of this node, and the stacks of processes that are no rank."""
+    processes = [one for worker in running for one in _processes_of(worker)]
+    states = [(process_stat(one.pid) or [""])[0] for one in processes]
+    try:
+        texts = stacks_of([one.asked() for one in processes])
+    except Exception as error:  # the hang itself is what counts
+        texts = [f"no stacks: {described(error)}"] * len(processes)
+    ranks: List[RankAtHang] = []
+    unnamed: List[Tuple[str, str]] = []
+    for one, state, text in zip(processes, states, texts):
+        if one.rank is None:
+            unnamed.append((one.worker.spec.label, text))
+            continue
+        waits, seconds = waited_for(one.words(), one.rank), round(quiet.get(one.worker.pid, 0.0), 1)
+        ranks.append(RankAtHang(one.rank, node, text[:LONGEST_STACK], seconds, waits, state=state))
+    for worker in ended:
+        if worker.spec.rank is not None and worker.exit is not None:
+            ranks.append(RankAtHang(worker.spec.rank, node, ended=worker.exit.code))
+    return ranks, unnamed
+
+
+def _plogs(environ: Mapping[str, str], names: str = "plog-*.log") -> str:
+    """The ends of CANN's newest log files of a rank, which have more of HCCL than its output.
+
+    CANN has the number of the process in their `names`.
+    """
+    place = environ.get("ASCEND_PROCESS_LOG_PATH")
+    if not place:
+        return ""
+    files = glob.glob(os.path.join(glob.escape(place), "debug", "plog", names))
+    texts: List[str] = []
+    for file in sorted(files, key=_modified)[-MOST_PLOGS:]:
+        with suppress(OSError), open(file, "rb") as log:  # CANN may have removed it meanwhile
+            log.seek(max(0, os.fstat(log.fileno()).st_size - PLOG_BYTES))
+            texts.append(log.read(PLOG_BYTES).decode("utf-8", "replace"))
+    return "\n".join(["", *texts])
+
+
+def _modified(file: str) -> float:
+    """The file's time; that of one that has gone is before all others."""
+    try:
+        return os.path.getmtime(file)
+    except OSError:
+        return 0.0
+
+
+def _reported(
+    ranks: Sequence[RankAtHang], unnamed: Sequence[Tuple[str, str]], silent: Sequence[int]
+) -> Tuple[List[str], Dict[str, Any]]:
+    folds, waits = folded(ranks), waits_text({one.rank: one.waits_for for one in ranks})
+    found = suspect(ranks, silent)
+    shown = [(ranks_text(fold.ranks), fold.stack) for fold in folds[:MOST_SHOWN]]
+    lines = [_indented(f"{who}:", stack) for who, stack in [*unnamed, *shown]]
+    if len(folds) > MOST_SHOWN:
+        lines.append(f"and {len(folds) - MOST_SHOWN} other stacks, all of them in the events")
+    lines += [f"HCCL: {line}" for line in waits[:MOST_SHOWN_LINES]]
+    lines.append(f"suspected: {found}: it {found.why}" if found else "no rank differs from the others")
+    event: Dict[str, Any] = {
+        "folded": [{"ranks": fold.ranks, "stack": fold.stack[:LONGEST_STACK]} for fold in folds],
+        "suspect": found._asdict() if found else None,
+        "waits": waits,
+        "silent": list(silent),
+    }
+    return lines, event
+
+
+def _indented(head: str, text: str) -> str:
+    lines = text.rstrip("\n").split("\n")
+    more = [f"... {len(lines) - MOST_SHOWN_LINES} lines more"] if len(lines) > MOST_SHOWN_LINES else []
+    return "\n  ".join([head, *lines[:MOST_SHOWN_LINES], *more])
+
+
+def ranks_heard(body: Mapping[str, Any], node: int, own: Set[int]) -> Optional[List[RankAtHang]]:
+    """The ranks of another node by its message; None if it is none, or names ranks of this node (`own`)."""
+    try:
+        ranks = [
+            RankAtHang(
+                int(row["rank"]), node, _plain(row["stack"]), float(row["quiet"]),
+                tuple(int(one) for one in row["waits_for"]),
+                None if row["ended"] is None else int(row["ended"]), _plain(row["state"])[:1],
+            )
+            for row in body["ranks"][:MOST_RANKS]
+        ]  # fmt: skip
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None
+    return _believed(ranks, own)
+
+
+def ends_heard(body: Mapping[str, Any], node: int, own: Set[int]) -> Optional[List[RankAtHang]]:
+    """The ranks of another node that have ended, by its message, as `ranks_heard`."""
+    try:
+        ranks = [RankAtHang(int(rank), node, ended=int(code)) for rank, code in body["codes"][:MOST_RANKS]]
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None
+    return _believed(ranks, own)
+
+
+def _believed(ranks: List[RankAtHang], own: Set[int]) -> Optional[List[RankAtHang]]:
+    numbers = {one.rank for one in ranks}
+    right = len(numbers) == len(ranks) and not numbers & own and all(number >= 0 for number in numbers)
+    return ranks if right else None
+
+
+def _plain(text: object) -> str:
+    """The text without what would move a terminal's cursor."""
+    if not isinstance(text, str):
+        raise TypeError
+    return "".join(letter for letter in text[:LONGEST_STACK] if letter.isprintable() or letter == "\n")
+
+
+PYTHON_SECONDS = 4.0  # for py-spy to answer, for all processes together
+NATIVE_SECONDS = 3.0  # and again with native calls, whose symbols it has to look up
+KILLED_SECONDS = 0.5  # for those to end that took longer
+DUMPED_SECONDS = 1.5  # for faulthandler, whose lines come as output of the rank
+LONGEST_ANSWER = 1 << 20  # bytes
+_DUMPED_QUIET = 0.15  # its lines come in one piece, unless the machine is busy
+# What launchers tell their ranks: torchrun, accelerate and DeepSpeed; Open MPI; MPICH; msrun.
+_OF_RANKS = (("RANK", "LOCAL_RANK"), ("OMPI_COMM_WORLD_RANK",), ("PMI_RANK",), ("MS_NODE_ID", "MS_ROLE"))
+_SIGUSR1_BIT = 1 << (signal.SIGUSR1 - 1)
+
+
+class Asked(NamedTuple):
+    """A process; `path` is searched for py-spy, and `output` is what ma_boot reads of it, if it does.
+
+    py-spy gets `environ`, that of the training, without its secrets.
+    """
+
+    pid: int
+    path: str
+    output: Optional[WorkerOutput] = None
+    environ: Mapping[str, str] = MappingProxyType({})
+
+
+def stacks_of(asked: Sequence[Asked]) -> List[str]:
+    """The stacks of each process, or why there are none.
+
+    Without py-spy, a process that catches SIGUSR1 gets it: faulthandler prints the stacks to its own output.
+    Any other process would be ended by that signal.
+    """
+    spies = {one.pid: spy for one in asked for spy in [shutil.which("py-spy", path=one.path)] if spy}
+    failed = {one.pid: "py-spy is not installed" for one in asked if one.pid not in spies}
+    environs = {one.pid: without_secret_variables(one.environ) for one in asked}
+    found = _dumped(spies, environs, (), PYTHON_SECONDS, failed)
+    with_native = {pid: spies[pid] for pid in found}
+    found.update(_dumped(with_native, environs, ("--native",), NATIVE_SECONDS, {}))
+    found.update(_by_faulthandler([one for one in asked if one.pid not in found], failed))
+    return [found[one.pid] for one in asked]
+
+
+def _dumped(
+    spies: Mapping[int, str],
+    environs: Mapping[int, Mapping[str, str]],
+    options: Sequence[str],
+    seconds: float,
+    failed: Dict[int, str],
+) -> Dict[int, str]:
+    """What py-spy says of each process, all at the same time; why it says nothing is added to `failed`.
+
+    One that takes longer is killed with all that it has started, and hardly waited for: it may be in
+    uninterruptible sleep. So it prints to memory, not to a pipe that its children would keep open.
+    """
+    until = time.monotonic() + seconds
+    found: Dict[int, str] = {}
+    with ExitStack() as files:
+        running: Dict[int, Tuple[subprocess.Popen[bytes], BinaryIO, BinaryIO]] = {}
+        for pid, spy in spies.items():
+            output, errors = files.enter_context(_memory()), files.enter_context(_memory())
+            try:
+                process = subprocess.Popen(
+                    [spy, "dump", "--pid", str(pid), *options],
+                    env=environs[pid], stdin=subprocess.DEVNULL, stdout=output, stderr=errors,
+                    start_new_session=True,
+                )  # fmt: skip
+            except OSError as error:  # the interpreter in its first line does not exist, for example
+                failed[pid] = f"{spy} cannot be executed: {error.strerror}"
+                continue
+            running[pid] = process, output, errors
+        for pid, (process, output, errors) in running.items():
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, until - time.monotonic()))
+            if process.returncode is None:
+                signal_group(process.pid, signal.SIGKILL)
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(max(0.0, until + KILLED_SECONDS - time.monotonic()))
+                failed[pid] = f"py-spy did not answer within {seconds:.0f} s"
+            elif process.returncode == 0 and (text := _contents(output)).strip():
+                found[pid] = text
+            else:
+                failed[pid] = f"py-spy failed: {_contents(errors).strip()}"
+    return found
+
+
+def _memory() -> BinaryIO:
+    """A file in memory of `LONGEST_ANSWER` bytes, that nobody can make longer."""
+    descriptor = os.memfd_create("py-spy", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(descriptor, LONGEST_ANSWER)
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW)
+    return os.fdopen(descriptor, "r+b", buffering=0)
+
+
+def _contents(file: BinaryIO) -> str:
+    """What a program has written to the file, which had its position."""
+    return os.pread(file.fileno(), file.tell(), 0).decode("utf-8", "replace")
+
+
+def _by_faulthandler(asked: Sequence[Asked], failed: Dict[int, str]) -> Dict[int, str]:
+    """What faulthandler prints in each process, or why it does not."""
+    sent: Dict[int, float] = {}
+    found: Dict[int, str] = {}
+    for one in asked:
+        if not _catches_sigusr1(one.pid):
+            found[one.pid] = (
+                f"no stacks: {failed[one.pid]}, and the script does not call "
+                "faulthandler.register(signal.SIGUSR1)"
+            )
+            continue
+        now = time.monotonic()
+        try:
+            os.kill(one.pid, signal.SIGUSR1)
+            sent[one.pid] = now
+        except OSError as error:  # it has ended since
+            found[one.pid] = f"no stacks: {failed[one.pid]}, and SIGUSR1 was not sent: {error.strerror}"
+    until = time.monotonic() + DUMPED_SECONDS
+    for one in asked:
+        if one.pid in sent:
+            text = _printed(one.output, sent[one.pid], until) if one.output is not None else ""
+            found[one.pid] = text or "sent SIGUSR1, the stacks are in its own output"
+    return found
+
+
+def _printed(output: WorkerOutput, since: float, until: float) -> str:
+    while (now := time.monotonic()) < until:
+        if output.heard > since and now - output.heard > _DUMPED_QUIET:
+            return last_dump(output.tail())
+        time.sleep(_DUMPED_QUIET / 3)
+    return ""
+
+
+def _catches_sigusr1(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+            caught = next((line.split()[1] for line in file if line.startswith("SigCgt:")), "0")
+    except OSError:
+        return False
+    return bool(int(caught, 16) & _SIGUSR1_BIT)
+
+
+def ranks_below(launcher: int) -> Dict[int, int]:
+    """The processes that a launcher has started as ranks, by rank; by the variables in their environment.
+
+    Data loaders have those of their rank, and so has a script around it: of each rank it is the uppermost
+    Python, or else the uppermost process.
+    """
+    below = children_of(process_usages())
+    layer, order = [launcher], [launcher]
+    while layer:
+        layer = [child for pid in layer for child in below.get(pid, ())]
+        order += layer
+    for names in _OF_RANKS:
+        first, *others = (dict(processes_with(name, order)) for name in names)
+        ranks = {pid: int(first[pid]) for pid in order if first.get(pid, "").isdecimal()}
+        ranks = {pid: rank for pid, rank in ranks.items() if all(pid in one for one in others)}
+        if ranks and launcher not in ranks:
+            found: Dict[int, int] = {}
+            for pid in [*filter(_is_python, ranks), *ranks]:
+                found.setdefault(ranks[pid], pid)
+            return found
+    return {}
+
+
+def _is_python(pid: int) -> bool:
+    program = ""
+    with suppress(OSError):  # it has just ended
+        program = os.readlink(f"/proc/{pid}/exe")
+    return os.path.basename(program).startswith("python")

@@ -1,0 +1,245 @@
+"""Names the rank, or the node, because of which a job hangs, and says why. Pure.
+
+The rules are in the order of what their evidence is worth: a node that does not answer; a rank that has ended
+or was stopped; what HCCL says about who waits for whom; a rank that does something else than the others; a
+rank that stopped before the others. Without any evidence nobody is suspected.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+
+from ma_boot.observe.stacks import (
+    COLLECTIVE,
+    DEVICE,
+    MESSAGE,
+    OWN,
+    Activity,
+    RankAtHang,
+    activity,
+    threads_of,
+)
+from ma_boot.wording import ranks_text
+
+SOONER_SECONDS = 2.0  # a rank that stopped so much before all others did not wait for them
+# Others wait longest in the first of these; who is in a later one keeps them waiting.
+_ORDER = (COLLECTIVE, DEVICE, MESSAGE, OWN)
+
+
+class Suspect(NamedTuple):
+    """`rank` is None if a whole node is meant; `why` is a sentence without its subject's name."""
+
+    rank: Optional[int]
+    node: int
+    why: str
+
+    def __str__(self) -> str:
+        return f"node {self.node}" + ("" if self.rank is None else f", rank {self.rank}")
+
+
+def suspect(ranks: Sequence[RankAtHang], silent: Sequence[int] = ()) -> Optional[Suspect]:
+    """The suspect; `silent` are the nodes that did not answer although they had not ended."""
+    ranks = sorted(ranks)
+    if silent:
+        rest = f"; neither do nodes {', '.join(map(str, silent[1:]))}" if len(silent) > 1 else ""
+        return Suspect(None, silent[0], f"does not answer, so its ranks keep the others waiting{rest}")
+    return _gone(ranks) or _by_hccl(ranks) or _odd(ranks) or _other_threads(ranks) or _first_quiet(ranks)
+
+
+def _gone(ranks: Sequence[RankAtHang]) -> Optional[Suspect]:
+    running = [one for one in ranks if one.ended is None]
+    ended = [one for one in ranks if one.ended is not None]
+    if ended and len(ended) < len(running):
+        others = ranks_text([one.rank for one in running])
+        return Suspect(
+            ended[0].rank, ended[0].node, f"has ended with exit code {ended[0].ended}, and {others} run on"
+        )
+    stopped = [one for one in running if one.state in ("T", "t")]
+    if stopped and len(stopped) < len(running):
+        return Suspect(stopped[0].rank, stopped[0].node, "is stopped by a signal (SIGSTOP, or a debugger)")
+    return None
+
+
+def _by_hccl(ranks: Sequence[RankAtHang]) -> Optional[Suspect]:
+    waits = {one.rank: one.waits_for for one in ranks if one.waits_for}
+    node = {one.rank: one.node for one in ranks}
+    for rank, behind in roots(waits):
+        if rank in node:
+            verb = "waits" if len(behind) == 1 else "wait"
+            return Suspect(
+                rank,
+                node[rank],
+                f"keeps others waiting: by HCCL, {ranks_text(behind)} {verb} for it, and it for none",
+            )
+    ring = circle(waits)
+    if ring and ring[0] in node and (len(ring) < len(ranks) or len(ring) == 2):
+        return Suspect(
+            ring[0], node[ring[0]], f"is in a circle: by HCCL, {ranks_text(ring)} wait for each other"
+        )
+    return None
+
+
+Groups = Dict[Tuple[str, ...], List[RankAtHang]]
+
+
+def _odd(ranks: Sequence[RankAtHang]) -> Optional[Suspect]:
+    """The rank that does something else than those that wait."""
+    does = {one: activity(threads) for one in ranks for threads in [threads_of(one.stack)] if threads}
+    groups: Groups = {}
+    for one, what in does.items():
+        groups.setdefault(what.key, []).append(one)
+    waiting = _waiting(does, groups)
+    others = [one for one in does if one not in waiting]
+    if not waiting or not others:
+        return None
+    least = max(_ORDER.index(does[one].kind) for one in others)
+    chosen = min(
+        (one for one in others if _ORDER.index(does[one].kind) == least),
+        key=lambda one: (
+            one.state != "D",
+            len(groups[does[one].key]),
+            -one.quiet if least == 3 else 0,
+            one.rank,
+        ),
+    )
+    usual = max((groups[does[one].key] for one in waiting), key=len)
+    return Suspect(chosen.rank, chosen.node, _difference(chosen, does, groups, usual))
+
+
+def _waiting(does: Dict[RankAtHang, Activity], groups: Groups) -> List[RankAtHang]:
+    """The ranks that wait for the others: those in a collective, else those of which there are more.
+
+    If all do the same kind of thing, those that do it at the same place, if they are more than the others; of
+    two collectives that as many ranks are in, one is as wrong as the other, and the second one is suspected.
+    """
+    kinds = Counter(what.kind for what in does.values())
+    kind = next((kind for kind in _ORDER if kinds[kind]), OWN)
+    found = [one for one, what in does.items() if what.kind == kind]
+    if len(found) < len(does):
+        return found if kind == COLLECTIVE or len(found) * 2 >= len(does) else []
+    most = max(groups.values(), key=lambda group: (len(group), -group[0].rank), default=[])
+    enough = len(most) * 2 >= len(does) if kind == COLLECTIVE else len(most) * 2 > len(does)
+    return most if enough else []
+
+
+def _difference(
+    chosen: RankAtHang, does: Dict[RankAtHang, Activity], groups: Groups, usual: Sequence[RankAtHang]
+) -> str:
+    same = [one.rank for one in groups[does[chosen].key] if one is not chosen]
+    also = f", as {ranks_text(same)}" if same else ""
+    disk = (
+        "; it sleeps uninterruptibly (D), so a disk or a driver does not answer"
+        if chosen.state == "D"
+        else ""
+    )
+    who = f"{ranks_text([one.rank for one in usual])} {'is' if len(usual) == 1 else 'are'}"
+    return f"is {does[chosen].doing()}{also}, while {who} {does[usual[0]].doing()}{disk}"
+
+
+def _other_threads(ranks: Sequence[RankAtHang]) -> Optional[Suspect]:
+    """All main threads are at the same place, but one rank has another thread that no other rank has."""
+    sets = {
+        one: frozenset(activity((thread,)).doing() for thread in threads[1:])
+        for one in ranks
+        for threads in [threads_of(one.stack)]
+        if threads
+    }
+    counts = Counter(sets.values())
+    if len(sets) < 3 or len(counts) != 2:
+        return None
+    (usual, number), (odd, few) = counts.most_common(2)
+    if few != 1 or number < 2 or not odd - usual:
+        return None
+    chosen = next(one for one, found in sets.items() if found == odd)
+    return Suspect(
+        chosen.rank, chosen.node, f"has a thread {sorted(odd - usual)[0]}, which no other rank has"
+    )
+
+
+def _first_quiet(ranks: Sequence[RankAtHang]) -> Optional[Suspect]:
+    quiet = sorted((one for one in ranks if one.ended is None), key=lambda one: -one.quiet)
+    if len(quiet) < 2 or quiet[0].quiet - quiet[1].quiet < SOONER_SECONDS:
+        return None
+    sooner = quiet[0].quiet - quiet[1].quiet
+    return Suspect(
+        quiet[0].rank,
+        quiet[0].node,
+        f"stopped {sooner:.0f} s before all others; the stacks show no difference",
+    )
+
+
+_NOTIFY = r"Notify record from remote rank:? ?\[(\d{1,9})\]"
+_ADDRESS = r"\|\s*[0-9a-fA-F.:%\w]+\((\d{1,9})\)\s*"
+_LINK = rf"{_ADDRESS}\|\s*\d+\s*{_ADDRESS}\|[^|]*\|[^|]*\|\s*(?:time ?out|connecting|init|fail)"
+MOST_WAITS = 64
+
+
+def waited_for(output: str, rank: int) -> Tuple[int, ...]:
+    """The ranks that this rank waits for, by what it has printed."""
+    found = [int(number) for number in re.findall(_NOTIFY, output)]
+    for other, own in re.findall(_LINK, output):
+        found += [int(other)] if int(own) == rank else []
+    return tuple(dict.fromkeys(one for one in found if one != rank))[:MOST_WAITS]
+
+
+def roots(waits: Mapping[int, Sequence[int]]) -> List[Tuple[int, List[int]]]:
+    """The ranks that are waited for and wait for nobody, each with those that wait for it in the end, most of
+    them first."""
+    wanted = {other for others in waits.values() for other in others}
+    ends = [rank for rank in wanted if not waits.get(rank)]
+    behind = [(rank, sorted(_behind(rank, waits))) for rank in ends]
+    return sorted(behind, key=lambda one: (-len(one[1]), one[0]))
+
+
+def _behind(rank: int, waits: Mapping[int, Sequence[int]]) -> Set[int]:
+    found: Set[int] = set()
+    new = {rank}
+    while new:
+        new = {one for one, others in waits.items() if new.intersection(others)} - found - {rank}
+        found |= new
+    return found
+
+
+def circle(waits: Mapping[int, Sequence[int]]) -> List[int]:
+    """The smallest circle of ranks that wait for each other; empty if there is none."""
+    smallest: List[int] = []
+    for start in sorted(waits):
+        path = _path(start, start, waits)
+        if path and (not smallest or len(path) < len(smallest)):
+            smallest = path
+    return smallest
+
+
+def _path(start: int, goal: int, waits: Mapping[int, Sequence[int]]) -> List[int]:
+    """The shortest way from a rank back to `goal`."""
+    came: Dict[int, int] = {}
+    layer = [start]
+    while layer:
+        following: List[int] = []
+        for rank in layer:
+            for other in waits.get(rank, ()):
+                if other == goal:
+                    return _back(rank, start, came)
+                if other not in came and other != start:
+                    came[other] = rank
+                    following.append(other)
+        layer = following
+    return []
+
+
+def _back(rank: int, start: int, came: Mapping[int, int]) -> List[int]:
+    path = [rank]
+    while path[-1] != start:
+        path.append(came[path[-1]])
+    return path[::-1]
+
+
+def waits_text(waits: Mapping[int, Iterable[int]]) -> List[str]:
+    """The graph as lines, `rank 1 waits for 0`."""
+    return [
+        f"rank {rank} waits for {', '.join(map(str, others))}"
+        for rank, others in sorted((rank, list(others)) for rank, others in waits.items())
+        if others
+    ]

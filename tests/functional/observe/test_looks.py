@@ -1,0 +1,244 @@
+"""What the detector looks at, and when: orphans of ranks, cards of quiet ranks; on a clock that the test sets."""
+
+from __future__ import annotations
+
+import math
+import os
+import shlex
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import List, Sequence
+
+import pytest
+
+from ma_boot.launch import WorkerSpec
+from ma_boot.observe import hang_detector, hang_detector as quiet_life
+from ma_boot.observe.hang_detector import HangDetector, QuietLife
+from ma_boot.observe.peers import PeerMessage
+from ma_boot.processes import SignalInbox, process_usages
+from ma_boot.supervisor.worker_group import Worker
+from tests.functional.node import eventually
+from tests.functional.supervisor.conftest import EventLog, shell, started
+from tests.unit.observe.test_cards import NPU_910B
+
+TIMEOUT = 160.0  # seconds, so it looks every 20
+IDLE = NPU_910B.replace(" 97 ", " 0  ")
+
+
+class Clock:
+    """Stands in for the module `time` of those who judge how long a rank is quiet; `now` stands still."""
+
+    def __init__(self) -> None:
+        self.now = (
+            math.ceil(time.monotonic()) + 1000.0
+        )  # after all that was printed; whole, so sums are exact
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(hang_detector, "time", found)
+    monkeypatch.setattr(quiet_life, "time", found)
+    return found
+
+
+class Tool:
+    """A stand-in of npu-smi that notes when it is asked, and answers in this order; the last answer stays."""
+
+    def __init__(self, directory: Path, *answers: str) -> None:
+        directory.mkdir()
+        self.path = f"{directory}:/usr/bin:/bin"
+        self._asked = directory / "asked"
+        for number, answer in enumerate(answers, 1):
+            (directory / f"answer.{number}").write_text(answer)
+        last = len(answers)
+        tool = directory / "npu-smi"
+        tool.write_text(
+            f"#!/bin/sh\ncd {directory}\ndate +%s.%N >>asked\nn=$(wc -l <asked)\n"
+            f"[ $n -gt {last} ] && n={last}\nexec cat answer.$n\n"
+        )
+        tool.chmod(0o755)
+
+    def times(self) -> List[float]:
+        """When it was asked so far."""
+        return [float(line) for line in self._asked.read_text().split()] if self._asked.exists() else []
+
+
+def rank(directory: Path, number: int, script: str = "exec sleep 600", **environ: str) -> WorkerSpec:
+    spec = shell(directory, number, script)
+    return spec._replace(local_rank=number, environ={**spec.environ, **environ})
+
+
+def hung(detector: HangDetector, workers: List[Worker], clock: Clock) -> List[str]:
+    """Whom a check names, as if stacks had been taken just now: so none are."""
+    detector._last_round = clock.now
+    return detector.check(workers)
+
+
+BURNING = """
+import os, sys
+with open(sys.argv[1], "w") as file:
+    file.write(f"{os.getpid()}\\n")
+while True: pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("ranks", "prefix", "named"),
+    [
+        (2, (), ["rank 0"]),
+        (2, ("env", "--unset=LOCAL_RANK"), ["rank 0", "rank 1"]),
+        (1, ("env", "--unset=LOCAL_RANK"), []),
+        (1, ("env", "-i"), ["rank 0"]),
+        (1, ("env", "MABOOT_RUN=a:1:b"), ["rank 0"]),
+    ],
+    ids=["of a rank", "of whom is not known", "of the only one", "not of the job", "of another job"],
+)
+def test_what_an_orphan_of_a_rank_uses_is_the_ranks(
+    tmp_path: Path,
+    inbox: SignalInbox,
+    journal: EventLog,
+    clock: Clock,
+    ranks: int,
+    prefix: Sequence[str],
+    named: List[str],
+) -> None:
+    """It has a session of its own, so only what it has inherited tells whose it is."""
+    burn = [*prefix, sys.executable, "-c", BURNING, str(tmp_path / "pid")]
+    start = f"(setsid {' '.join(map(shlex.quote, burn))} &); exec sleep 600"
+    specs = [rank(tmp_path, 0, LOCAL_RANK="0"), rank(tmp_path, ranks - 1, start, LOCAL_RANK=f"{ranks - 1}")]
+    with (
+        started(*specs[-ranks:], inbox=inbox, journal=journal) as group,
+        HangDetector(2.0, inbox, journal) as detector,
+    ):
+        eventually(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), "it runs")
+        orphan = int((tmp_path / "pid").read_text())
+        eventually(lambda: process_usages()[orphan].parent == os.getpid(), "it has lost its parent")
+        clock.now += 0.25
+        assert hung(detector, group.workers, clock) == []
+        before = process_usages()[orphan].cpu
+        eventually(lambda: process_usages()[orphan].cpu > before + 0.2, "it uses CPU time")
+        clock.now += 2.0
+        assert hung(detector, group.workers, clock) == named
+        assert "no longer" not in journal.screen()
+        os.kill(orphan, signal.SIGKILL)
+
+
+def test_the_time_in_which_stacks_are_taken_is_not_quiet(
+    tmp_path: Path, inbox: SignalInbox, journal: EventLog, clock: Clock
+) -> None:
+    with (
+        started(rank(tmp_path, 0), inbox=inbox, journal=journal) as group,
+        HangDetector(2.0, inbox, journal) as detector,
+    ):
+        clock.now += 0.25
+        assert detector.check(group.workers) == []
+        detector.hear(PeerMessage(1, "hanging", {}, clock.now), group.workers)
+        clock.now += 900.0
+        eventually(lambda: detector.check(group.workers) or journal.events("stacks"), "the report")
+        clock.now += 1.0
+        assert hung(detector, group.workers, clock) == []
+
+
+@pytest.mark.parametrize(("ranks", "named"), [(1, ["rank 0"]), (0, ["command"])])
+def test_what_is_no_rank_is_watched_where_there_are_none(
+    tmp_path: Path, inbox: SignalInbox, journal: EventLog, clock: Clock, ranks: int, named: List[str]
+) -> None:
+    """Beside ranks it is MindSpore's scheduler, which waits for them."""
+    command = rank(tmp_path, 7)._replace(label="command", rank=None)
+    with (
+        started(command, *[rank(tmp_path, 0)][:ranks], inbox=inbox, journal=journal) as group,
+        HangDetector(2.0, inbox, journal) as detector,
+    ):
+        clock.now += 0.25
+        assert hung(detector, group.workers, clock) == []
+        clock.now += 2.0
+        assert hung(detector, group.workers, clock) == named
+
+
+def test_an_idle_card_is_looked_at_again_after_a_pause_until_it_computes(
+    tmp_path: Path, inbox: SignalInbox, journal: EventLog
+) -> None:
+    tool = Tool(tmp_path / "tools", IDLE, NPU_910B, IDLE)
+    with started(rank(tmp_path, 0, PATH=tool.path), inbox=inbox, journal=journal) as group:
+        life = QuietLife(inbox)
+        life.look_at_cards(group.workers, 60.0)
+        eventually(lambda: life.last_seen(group.workers[0]) > 0, "it was seen to compute")
+        first, second = tool.times()
+        assert second - first >= 1.0
+        life.close()
+
+
+def test_all_cards_are_looked_at_until_the_time_is_over(
+    tmp_path: Path, inbox: SignalInbox, journal: EventLog, clock: Clock
+) -> None:
+    """One computes, the other one does not; of a short time the pauses are shorter."""
+    tool = Tool(tmp_path / "tools", NPU_910B)
+    specs = [rank(tmp_path, number, PATH=tool.path) for number in range(2)]
+
+    def short_pause() -> bool:
+        times = tool.times()
+        return any(later - earlier < 0.5 for earlier, later in zip(times, times[1:]))
+
+    with started(*specs, inbox=inbox, journal=journal) as group:
+        life = QuietLife(inbox)
+        life.look_at_cards(group.workers, 0.08)
+        eventually(short_pause, "another look")
+        assert life.last_seen(group.workers[0]) == -math.inf, "it is looking"
+        clock.now += 1
+        eventually(lambda: life.last_seen(group.workers[0]) > -math.inf, "the time is over")
+        assert life.last_seen(group.workers[1]) == -math.inf
+        life.close()
+
+
+def test_cards_are_looked_at_from_half_the_timeout_on(
+    tmp_path: Path, inbox: SignalInbox, journal: EventLog, monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    """And each look is over at the next check: so whose card computes is not named."""
+    monkeypatch.setattr(quiet_life, "SHORTEST_PAUSE", 0.01)
+    tool = Tool(tmp_path / "tools", IDLE, NPU_910B)
+    specs = [rank(tmp_path, number, PATH=tool.path) for number in range(2)]
+    named: List[str] = []
+    with (
+        started(*specs, inbox=inbox, journal=journal) as group,
+        HangDetector(TIMEOUT, inbox, journal) as detector,
+    ):
+        clock.now += 17
+        for quiet in range(0, 180, 20):
+            before = len(tool.times())
+            clock.now += 3
+            named += hung(detector, group.workers, clock)
+            assert quiet > 0 or detector._life is None, "nothing of it is loaded before a rank is quiet"
+            if quiet >= TIMEOUT / 2:
+                eventually(lambda before=before: len(tool.times()) >= before + 3, "looks")  # type: ignore[misc]
+                clock.now += 17
+                life = detector._life
+                assert life is not None
+                eventually(lambda life=life: life._task is None or life._task.finished, "it is over")  # type: ignore[misc]
+            else:
+                assert tool.times() == []
+                clock.now += 17
+    assert named == ["rank 1"]
+
+
+@pytest.mark.parametrize(("written", "lives"), [(50_000, False), (150_000, False), (250_000, True)])
+def test_a_rank_that_moves_less_than_64_kib_a_second_only_polls(
+    tmp_path: Path, inbox: SignalInbox, journal: EventLog, clock: Clock, written: int, lives: bool
+) -> None:
+    """The test itself stands in for a process of the rank: in three seconds it writes so many bytes.
+
+    To a disk they would count as written twice, by the process and to the storage.
+    """
+    with started(rank(tmp_path, 0), inbox=inbox, journal=journal) as group:
+        (worker,) = group.workers
+        life = QuietLife(inbox)
+        life.look_at_data({worker.pid: [os.getpid()]})
+        Path("/dev/null").write_bytes(b"x" * written)
+        clock.now += 3.0
+        life.look_at_data({worker.pid: [os.getpid()]})
+        assert life.last_seen(worker) == (clock.now if lives else -math.inf)

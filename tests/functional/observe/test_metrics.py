@@ -1,0 +1,123 @@
+"""The sampling beside the supervisor: it ends with the run, and never disturbs it."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import Any, Dict, List, Tuple
+
+import pytest
+
+from ma_boot.observe.sampler import FINISH_SECONDS, Metrics, MetricsTask, Sampler, Sampling, Watched
+from ma_boot.processes import SignalInbox, Task
+from tests.functional.node import eventually
+from tests.functional.supervisor.conftest import EventLog
+
+
+class Output:
+    """What a process has printed; once it is broken, asking for it fails."""
+
+    def __init__(self) -> None:
+        self.text = b""
+        self.broken = False
+
+    def since(self, position: int) -> Tuple[int, bytes, float]:
+        if self.broken:
+            raise ZeroDivisionError("broken")
+        return len(self.text), self.text[position:], time.monotonic()
+
+
+def test_sampling_that_fails_says_so_once_and_ends_nothing() -> None:
+    said: List[str] = []
+    output = Output()
+    output.broken = True
+    watched = [Watched("rank 0", 0, os.getpid(), lambda: True, output.since)]
+    cancel = threading.Event()
+    Sampler(Sampling(0.01), watched, time.monotonic(), said.append, lambda kind, **fields: None).run(cancel)
+    assert said == ["metrics are no longer taken: ZeroDivisionError: broken"]
+
+
+def test_the_last_lines_are_read_when_it_is_cancelled() -> None:
+    events: List[Dict[str, Any]] = []
+    output = Output()
+    watched = [Watched("rank 0", 0, os.getpid(), lambda: True, output.since)]
+    cancel = threading.Event()
+    sampler = Sampler(
+        Sampling(0.01), watched, time.monotonic(), print, lambda kind, **fields: events.append(fields)
+    )
+    thread = threading.Thread(target=sampler.run, args=(cancel,))
+    thread.start()
+    eventually(lambda: events, "a sample")
+    output.text = b"epoch: 1 step: 7, loss is 0.5\n"
+    cancel.set()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert [event["ranks"]["step"] for event in events if "step" in event["ranks"]] == [[7]]
+
+
+def test_a_sample_that_hangs_delays_the_end_by_half_a_second_at_most(journal: EventLog) -> None:
+    """A network disk that does not answer holds the thread forever."""
+    forever = threading.Event()
+    with SignalInbox() as inbox:
+        task = MetricsTask(Metrics(1.0), inbox, journal)
+        with task:
+            task._task = Task("hanging", lambda cancel: print(forever.wait(60)), inbox)
+            began = time.monotonic()
+        assert 0.5 <= FINISH_SECONDS <= time.monotonic() - began < FINISH_SECONDS + 1
+    forever.set()
+
+
+def test_nothing_starts_before_the_first_interval(journal: EventLog) -> None:
+    with SignalInbox() as inbox, MetricsTask(Metrics(3600.0), inbox, journal) as task:
+        assert 3590 < task.patience() <= 3600
+        task.check([])
+        assert task._task is None
+    with SignalInbox() as inbox, MetricsTask(Metrics(), inbox, journal) as task:
+        assert task.patience() == float("inf")
+
+
+def test_the_period_of_events_grows_with_the_run() -> None:
+    """Once a minute at last: ten days are 15,000 events."""
+    sampler = Sampler(Sampling(10.0), [], 0.0, print, print)
+    hour = 3600.0
+    assert sampler._period(0.5 * hour) == pytest.approx(10, rel=0.02)
+    assert sampler._period(3 * hour) == pytest.approx(30, rel=0.02)
+    assert sampler._period(240 * hour) == pytest.approx(60, rel=0.02)
+    assert Sampler(Sampling(300.0), [], 0.0, print, print)._period(hour) == pytest.approx(300, rel=0.02)
+
+
+def test_samples_of_many_processes_are_taken_less_often() -> None:
+    """0.5 % of a core at most, unless shorter intervals are asked for."""
+    assert Sampler(Sampling(10.0), [], 0.0, print, print)._pause(0.04) == 10
+    assert Sampler(Sampling(10.0), [], 0.0, print, print)._pause(0.1) == pytest.approx(20)
+    assert Sampler(Sampling(1.0), [], 0.0, print, print)._pause(0.1) == 1
+
+
+@pytest.mark.parametrize(("printed", "said"), [("nan", "nan"), ("-inf", "-inf")])
+def test_a_loss_that_is_no_number_is_said_once(printed: str, said: str) -> None:
+    lines: List[str] = []
+    events: List[Tuple[str, Dict[str, Any]]] = []
+    output = Output()
+    watched = [Watched("rank 0", 0, os.getpid(), lambda: True, output.since)]
+    cancel = threading.Event()
+    sampler = Sampler(
+        Sampling(0.01),
+        watched,
+        time.monotonic(),
+        lines.append,
+        lambda kind, **fields: events.append((kind, fields)),
+    )
+    output.text = f"epoch: 1 step: 7, loss is {printed}\n".encode()
+    thread = threading.Thread(target=sampler.run, args=(cancel,))
+    thread.start()
+    eventually(lambda: lines, "the line")
+    output.text += f"epoch: 1 step: 8, loss is {printed}\n".encode()
+    eventually(
+        lambda: any(fields.get("ranks", {}).get("step") == [8] for _, fields in events), "the next step"
+    )
+    cancel.set()
+    thread.join(10)
+    assert lines == [f"rank 0: the loss is {said} at step 7"]
+    found = [fields for kind, fields in events if kind == "loss not finite"]
+    assert found == [{"label": "rank 0", "step": 7, "loss": said}]

@@ -1,0 +1,70 @@
+"""What shows that a quiet worker lives: its card computes (any, for a command with all), or data move."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Optional
+
+import pytest
+
+from ma_boot.observe.hang_detector import END_SECONDS, QuietLife
+from ma_boot.processes import SignalInbox, Task
+from tests.functional.boot.test_metrics import stand_in
+from tests.functional.node import eventually
+from tests.functional.supervisor.conftest import EventLog, shell, started
+from tests.unit.observe.test_cards import NPU_910B
+
+
+@pytest.mark.parametrize(
+    ("local_rank", "device", "computes"),
+    [(0, "", True), (1, "", False), (1, "0", True), (0, "1", False), (0, "x", True), (None, "1", True)],
+)
+def test_a_card_that_computes_is_life(
+    tmp_path: Path,
+    inbox: SignalInbox,
+    journal: EventLog,
+    local_rank: Optional[int],
+    device: str,
+    computes: bool,
+) -> None:
+    """Of the two cards the first one computes; a command that starts the ranks itself has both."""
+    stand_in(tmp_path / "tools", "npu-smi", NPU_910B)
+    environ = {"PATH": f"{tmp_path / 'tools'}:/usr/bin:/bin", "ASCEND_DEVICE_ID": device}
+    spec = shell(tmp_path, 0, "exec sleep 600")._replace(local_rank=local_rank, environ=environ)
+    with started(spec, inbox=inbox, journal=journal) as group:
+        life, began = QuietLife(inbox), time.monotonic()
+        assert life.last_seen(group.workers[0]) == -math.inf
+        life.look_at_cards(group.workers, 0.1)
+        eventually(lambda: life._task is not None and life._task.finished, "the look")
+        seen = life.last_seen(group.workers[0])
+        assert began < seen < time.monotonic() if computes else seen == -math.inf
+        life.close()
+
+
+def test_a_look_that_hangs_delays_the_end_by_half_a_second(inbox: SignalInbox) -> None:
+    """So long a tool has to end."""
+    life, forever = QuietLife(inbox), threading.Event()
+    life._task = Task("hanging", lambda cancel: {0: float(forever.wait(60))}, inbox)
+    began = time.monotonic()
+    life.close()
+    assert 0.5 <= END_SECONDS <= time.monotonic() - began < END_SECONDS + 1
+    forever.set()
+
+
+def test_data_that_processes_move_is_life(tmp_path: Path, inbox: SignalInbox, journal: EventLog) -> None:
+    os.mkfifo(tmp_path / "go")
+    program = f"read line <go; cat {sys.executable} >copy; touch done; exec sleep 600"
+    with started(shell(tmp_path, 0, program), inbox=inbox, journal=journal) as group:
+        life, worker = QuietLife(inbox), group.workers[0]
+        life.look_at_data({worker.pid: [worker.pid]})
+        life.look_at_data({worker.pid: [worker.pid]})
+        assert life.last_seen(worker) == -math.inf, "it only waits"
+        (tmp_path / "go").write_text("go\n")
+        eventually((tmp_path / "done").exists, "it has copied")
+        life.look_at_data({worker.pid: [worker.pid]})
+        assert life.last_seen(worker) > -math.inf

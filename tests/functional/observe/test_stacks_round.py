@@ -1,0 +1,334 @@
+"""The stacks of a hang: what is shown of them, what other nodes tell, and how long they are waited for."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import pytest
+
+from ma_boot.observe import stacks_round
+from ma_boot.observe.peers import Alone, PeerMessage
+from ma_boot.observe.stacks import RankAtHang
+from ma_boot.observe.stacks_round import StacksRound, _plogs, _reported, ends_heard, ranks_heard
+from ma_boot.processes import SignalInbox, process_stat
+from ma_boot.reporting import RunResult
+from tests.functional.node import eventually
+from tests.functional.supervisor.conftest import EventLog, shell, started
+
+STACK = 'Thread 1 (active): "MainThread"\n    {} (train.py:{})\n    step (train.py:9)\n'
+
+
+class Others:
+    """A way to nodes 1 and 2, the last of which was not reached."""
+
+    node = 0
+    others: Collection[int] = (1, 2)
+    unreached: Collection[int] = (2, 7)
+
+    def __init__(self) -> None:
+        self.told: List[Tuple[str, Mapping[str, Any]]] = []
+
+    def tell(self, kind: str, body: Mapping[str, Any]) -> None:
+        self.told.append((kind, body))
+
+    def tell_failures(self, run: RunResult) -> None:
+        pass
+
+    def heard(self) -> List[PeerMessage]:
+        return []
+
+
+def row(rank: Any, **more: Any) -> Dict[str, Any]:
+    return {"rank": rank, "stack": "s", "quiet": 1, "waits_for": [], "ended": None, "state": "S", **more}
+
+
+def test_it_waits_for_the_others_nine_seconds_at_most() -> None:
+    peers = Others()
+    with SignalInbox() as inbox:
+        taken = StacksRound([], {}, peers, inbox)
+        eventually(lambda: bool(taken.finished() or peers.told), "the own stacks")
+        assert 8 < taken.patience() <= 9
+        assert peers.told == [("stacks", {"ranks": []})]
+        assert not taken.finished()
+        for node, rank in ((1, 4), (1, 5), (7, 6)):  # again, and of no node that was asked
+            taken.hear(PeerMessage(node, "stacks", {"ranks": [row(rank)]}, taken.began))
+        peers.unreached, taken.began = (), time.monotonic() - 8.2
+        assert not taken.finished()
+        taken.began = time.monotonic() - 9.2
+        assert taken.finished(), "the time of the others is over"
+        peers.unreached = (2, 7)
+        assert taken.report()[1]["silent"] == [2], "it was asked, has not answered, and was not reached"
+        assert [fold["ranks"] for fold in taken.report()[1]["folded"]] == [(4,)]
+        taken.began -= 9
+        assert taken.patience() == 0
+        assert taken.finished()
+        assert len(peers.told) == 1
+        gone = StacksRound([], {}, peers, inbox)
+        gone.hear(PeerMessage(1, "stacks", {"ranks": [row(4)]}, gone.began - 10))
+        assert gone.report()[1]["folded"] == [], "that was of an earlier hang"
+        gone.hear(PeerMessage(1, "ended", {"codes": [[4, 0]]}, gone.began - 500))
+        gone.hear(PeerMessage(2, "ended", {"codes": [[4, 0], [5, 0]]}, gone.began))
+        stacks = [(fold["ranks"], fold["stack"]) for fold in gone.report()[1]["folded"]]
+        assert stacks == [((5,), "has ended with exit code 0")], "rank 4 is of two nodes: neither is believed"
+        peers.unreached, unheard = (1, 2), StacksRound([], {}, peers, inbox)
+        eventually(lambda: bool(unheard.finished() or len(peers.told) == 2), "the own stacks")
+        unheard.began = time.monotonic() - 3.2
+        assert not unheard.finished()
+        unheard.began = time.monotonic() - 4.2
+        assert unheard.finished(), "nobody who has not answered was reached"
+        alone = StacksRound([], {}, Alone(), inbox)
+        eventually(alone.finished, "nobody else is waited for")
+
+
+def test_own_stacks_that_do_not_come_are_given_up(
+    tmp_path: Path, inbox: SignalInbox, journal: EventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log of CANN that does not answer, here a FIFO: the hang is what counts."""
+    monkeypatch.setattr(stacks_round, "OWN_SECONDS", 1.0)
+    plogs = tmp_path / "debug" / "plog"
+    plogs.mkdir(parents=True)
+    os.mkfifo(plogs / "plog-1.log")
+    spec = shell(tmp_path, 0, "exec sleep 600")
+    spec = spec._replace(environ={**spec.environ, "ASCEND_PROCESS_LOG_PATH": str(tmp_path)})
+    with started(spec, inbox=inbox, journal=journal) as group:
+        taken = StacksRound(group.workers, {}, Alone(), inbox)
+        eventually(taken.finished, "the time of the own stacks is over")
+        lines, event = taken.report()
+        os.close(os.open(plogs / "plog-1.log", os.O_RDWR | os.O_NONBLOCK))  # ends the thread
+    assert lines[0] == "rank 0:\n  no stacks within 1 s"
+    assert event["suspect"] is None
+
+
+def test_equal_stacks_are_shown_once_and_at_most_six() -> None:
+    ranks = [RankAtHang(rank, 0, STACK.format(f"f{rank // 2}", rank // 2)) for rank in range(14)]
+    lines, event = _reported(ranks, [("scheduler", "its stack\n")], [])
+    heads = [line.partition("\n")[0] for line in lines]
+    assert heads[:3] == ["scheduler:", "ranks 0-1:", "ranks 2-3:"]
+    assert heads[6:8] == ["ranks 10-11:", "and 1 other stacks, all of them in the events"]
+    assert lines[0] == "scheduler:\n  its stack"
+    assert [fold["ranks"] for fold in event["folded"]] == [(2 * n, 2 * n + 1) for n in range(7)]
+    assert not any("other stacks" in line for line in _reported(ranks[:12], [], [])[0])
+
+
+@pytest.mark.parametrize(
+    ("count", "more"), [(40, None), (41, "  ... 1 lines more"), (50, "  ... 10 lines more")]
+)
+def test_of_a_long_stack_forty_lines_are_shown(count: int, more: Optional[str]) -> None:
+    text = "".join(f"line {number}\n" for number in range(count))
+    shown = _reported([], [("scheduler", text)], [])[0][0].split("\n")
+    assert shown[:41] == ["scheduler:", *(f"  line {number}" for number in range(40))]
+    assert shown[41:] == ([more] if more else [])
+
+
+def test_at_most_forty_waits_are_shown_and_12000_characters_are_kept() -> None:
+    ranks = [RankAtHang(rank, 0, f"x{rank}" + "y" * 13_000, waits_for=(rank + 1,)) for rank in range(45)]
+    lines, event = _reported(ranks, [], [])
+    assert sum(line.startswith("HCCL: ") for line in lines) == min(40, len(event["waits"]))
+    assert {len(fold["stack"]) for fold in event["folded"]} == {12_000}
+
+
+def test_nobody_and_somebody_is_suspected() -> None:
+    same = [RankAtHang(rank, 0, STACK.format("f", 1)) for rank in range(4)]
+    lines, event = _reported(same, [], [])
+    assert (lines[-1], event["suspect"], event["silent"]) == ("no rank differs from the others", None, [])
+    lines, event = _reported(same, [], (3,))
+    assert lines[-1].startswith("suspected: node 3: it does not answer")
+    assert (event["suspect"]["node"], event["suspect"]["rank"], event["silent"]) == (3, None, [3])
+
+
+@pytest.mark.parametrize(
+    ("rows", "ranks"),
+    [
+        ([row(4), row(5)], [4, 5]),
+        ([], []),
+        ([row(1)], None),
+        ([row(4), row(4)], None),
+        ([row("x")], None),
+        ([{"rank": 4}], None),
+        ([7], None),
+        ("rows", None),
+        (None, None),
+        ([row(-1)], None),
+        ([row(4, stack=7)], None),
+        ([row(4, quiet=None)], None),
+    ],
+    ids=["two", "none", "ours", "twice", "no number", "no fields", "no row", "no list", "nothing", "below 0",
+         "no stack", "no time"],
+)  # fmt: skip
+def test_what_another_node_tells_is_not_trusted(rows: Any, ranks: Optional[Sequence[int]]) -> None:
+    found = ranks_heard({"ranks": rows}, 2, own={0, 1})
+    assert (None if found is None else [one.rank for one in found]) == ranks
+
+
+@pytest.mark.parametrize(
+    ("codes", "ranks"),
+    [
+        ([[4, 3], [5, 0]], [(4, 3), (5, 0)]),
+        ([[rank, 1] for rank in range(100, 165)], [(rank, 1) for rank in range(100, 164)]),
+        ([[1, 3]], None),
+        ([[4]], None),
+        ([["x", 3]], None),
+        ([[float("inf"), 3]], None),
+        ([None], None),
+        (None, None),
+    ],
+)
+def test_how_another_nodes_ranks_have_ended_is_not_trusted_either(codes: Any, ranks: Any) -> None:
+    found = ends_heard({"codes": codes}, 2, own={0, 1})
+    assert (None if found is None else [(one.rank, one.ended) for one in found]) == ranks
+    assert ends_heard({}, 2, own=set()) is None
+
+
+def test_stacks_from_elsewhere_move_no_cursor() -> None:
+    found = ranks_heard({"ranks": [row(4, stack="a\x1b[31m\nb\x07"), *map(row, range(5, 70))]}, 2, own=set())
+    assert found is not None
+    assert (found[0].stack, len(found)) == ("a[31m\nb", 64)
+
+
+def test_whatever_the_way_to_the_stacks_raises_the_ranks_are_told(
+    tmp_path: Path, inbox: SignalInbox, journal: EventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(asked: object) -> List[str]:
+        raise ZeroDivisionError("broken")
+
+    monkeypatch.setattr(stacks_round, "stacks_of", broken)
+    with started(shell(tmp_path, 0, "exec sleep 600"), inbox=inbox, journal=journal) as group:
+        taken = StacksRound(group.workers, {}, Alone(), inbox)
+        eventually(taken.finished, "the report")
+    assert taken.report()[0][0] == "rank 0:\n  no stacks: ZeroDivisionError: broken"
+    assert [one.node for one in taken._ranks] == [0]
+
+
+def test_a_rank_of_another_node_has_all_that_was_told() -> None:
+    told = row(4, stack="s" * 12_001, quiet="2.5", waits_for=["1", 2], ended=7, state="Tt")
+    assert ranks_heard({"ranks": [told, row(5)]}, 2, own=set()) == [
+        RankAtHang(4, 2, "s" * 12_000, 2.5, (1, 2), 7, "T"),
+        RankAtHang(5, 2, "s", 1.0, (), None, "S"),
+    ]
+    assert ranks_heard({"ranks": [row(0)]}, 0, own={8}) == [RankAtHang(0, 0, "s", 1.0, (), None, "S")]
+
+
+def test_the_ends_of_the_two_newest_logs_of_cann_are_read(tmp_path: Path) -> None:
+    place = tmp_path / "a[1]"
+    logs = place / "debug" / "plog"
+    logs.mkdir(parents=True)
+    for number, text in enumerate(("oldest", "older", "x" * 70_000 + "old", "new\xff")):
+        (logs / f"plog-{9 - number}.log").write_bytes(text.encode("latin-1"))
+        os.utime(logs / f"plog-{9 - number}.log", (1000 + number, 1000 + number))
+    (logs / "other.log").write_text("other")
+    (logs / "plog-gone.log").symlink_to("nothing")
+    os.utime(logs / "plog-gone.log", (1000, 1000), follow_symlinks=False)
+    assert _plogs({"ASCEND_PROCESS_LOG_PATH": str(place)}) == "\n" + "x" * (65_536 - 3) + "old\nnew\ufffd"
+    assert _plogs({"ASCEND_PROCESS_LOG_PATH": str(tmp_path)}) == ""
+    assert _plogs({}) == ""
+
+
+def test_the_ranks_of_a_node_are_told_with_their_states(
+    tmp_path: Path, inbox: SignalInbox, journal: EventLog
+) -> None:
+    peers = Others()
+    specs = [shell(tmp_path, rank, "exec sleep 600") for rank in (9, 0, 1)] + [
+        shell(tmp_path, rank, "exit 3") for rank in (2, 7)
+    ]
+    specs[0] = specs[0]._replace(label="scheduler", rank=None)
+    specs[-1] = specs[-1]._replace(label="another scheduler", rank=None)
+    with started(*specs, inbox=inbox, journal=journal) as group:
+        _, running, stopped, *ended = group.workers
+        for one in ended:
+            one.process.wait(30)
+            one.collect(one.started_ns, stopped=False)
+        os.kill(stopped.pid, signal.SIGSTOP)
+        eventually(lambda: (process_stat(stopped.pid) or "?")[0] == "T", "it is stopped")
+        taken = StacksRound(group.workers, {running.pid: 3.14159}, peers, inbox)
+        eventually(lambda: bool(taken.finished() or peers.told), "the own stacks")
+        os.kill(stopped.pid, signal.SIGCONT)
+        taken.hear(PeerMessage(1, "stacks", {"ranks": [row(0)]}, time.monotonic()))
+        assert 1 in taken._waiting, "rank 0 is ours"
+    assert taken.report()[0][0].startswith("scheduler:")
+    ((_, body),) = peers.told
+    assert [
+        (one["rank"], one["node"], one["quiet"], one["state"], one["ended"]) for one in body["ranks"]
+    ] == [
+        (0, 0, 3.1, "S", None),
+        (1, 0, 0.0, "T", None),
+        (2, 0, 0.0, "", 3),
+    ]
+    assert all(one["stack"].startswith("no stacks: ") for one in body["ranks"][:2])
+
+
+LAUNCHER = """
+import os, subprocess, sys, time
+def all_reduce(): time.sleep(600)
+def next_batch(): time.sleep(600)
+name = sys.argv[1]
+if name in os.environ:
+    loader = [sys.executable, "-c", "import time; time.sleep(600)"]  # has the variables of its rank
+    subprocess.Popen(loader)
+    open(f"up.{os.environ[name]}", "w").close()
+    next_batch() if os.environ[name] == "9" else all_reduce()
+for rank in range(8, 11):
+    started = {**os.environ, name: f"{rank}", "LOCAL_RANK": f"{rank - 8}", "MS_ROLE": "MS_WORKER"}
+    run = [sys.executable, sys.argv[0], name]
+    subprocess.Popen(["sh", "-c", '"$@"; exit', "sh", *run] if rank == 10 else run, env=started)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("name", ["RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "MS_NODE_ID"])
+def test_the_ranks_that_a_launcher_has_started_are_shown_as_ranks(
+    tmp_path: Path, inbox: SignalInbox, journal: EventLog, name: str
+) -> None:
+    """Without their data loaders, and without the script around one of them."""
+    peers = Others()
+    (tmp_path / "train.py").write_text(LAUNCHER)
+    spec = shell(tmp_path, 0, f"exec {sys.executable} train.py {name}")
+    with started(spec._replace(label="command", rank=None), inbox=inbox, journal=journal) as group:
+        eventually(lambda: len(list(tmp_path.glob("up.*"))) == 3, "all ranks run")
+        taken = StacksRound(group.workers, {}, peers, inbox)
+        eventually(lambda: bool(taken.finished() or peers.told), "the own stacks")
+        taken.hear(PeerMessage(1, "stacks", {"ranks": [row(9, stack="a lie"), row(11)]}, taken.began))
+        taken.hear(PeerMessage(2, "stacks", {"ranks": []}, taken.began))
+    _, event = taken.report()
+    assert [fold["ranks"] for fold in event["folded"]] == [(9,), (11,), (8, 10)]
+    assert "next_batch (train.py:4)" in event["folded"][0]["stack"]
+    assert (event["suspect"]["rank"], event["suspect"]["node"]) == (9, 0)
+
+
+DUMPS = """
+import faulthandler, signal, time
+faulthandler.register(signal.SIGUSR1)
+print("EI0002: not received the Notify record from remote rank [7]", flush=True)
+time.sleep(600)
+"""
+
+
+def test_what_a_rank_prints_is_read_for_its_stacks_and_its_waits(
+    tmp_path: Path, inbox: SignalInbox, journal: EventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is no py-spy."""
+    spec, peers = shell(tmp_path, 0, f"exec {sys.executable} train.py"), Others()
+    (tmp_path / "train.py").write_text(DUMPS)
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    with started(spec, inbox=inbox, journal=journal) as group:
+        (worker,) = group.workers
+        eventually(lambda: worker.output.pump() or worker.output.tail(), "it is ready")
+        taken = StacksRound(group.workers, {}, peers, inbox)
+        eventually(lambda: (worker.output.pump(), taken.finished(), peers.told)[-1], "the own stacks")
+    ((_, body),) = peers.told
+    assert "most recent call first" in body["ranks"][0]["stack"]
+    assert body["ranks"][0]["waits_for"] == (7,)
+
+
+def test_a_command_without_ranks_is_shown_itself(
+    tmp_path: Path, inbox: SignalInbox, journal: EventLog
+) -> None:
+    spec = shell(tmp_path, 0, "exec sleep 600")
+    with started(spec._replace(label="command", rank=None), inbox=inbox, journal=journal) as group:
+        taken = StacksRound(group.workers, {}, Alone(), inbox)
+        eventually(taken.finished, "the own stacks")
+    assert taken.report()[0][0].startswith("command:\n  no stacks: ")

@@ -1,1 +1,0 @@
-"""Hangs: stacks folded, who waits for whom, and the suspect."""

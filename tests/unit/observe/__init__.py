@@ -1,0 +1,1 @@
+"""Watching a run: stacks, suspects, what is sampled."""

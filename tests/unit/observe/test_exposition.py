@@ -1,0 +1,86 @@
+"""The text for Prometheus, read by Prometheus' own parser."""
+
+from __future__ import annotations
+
+import math
+from typing import Dict, Tuple
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from ma_boot.observe.progress import Reading
+from ma_boot.observe.record import CardSample, HostSample, RankSample, RankUsage, Sample, exposition
+
+HOST = HostSample(1234.5, 64, (1 << 30, 1 << 33), {'/a "b"\\c': (5, 9)}, 7, 8)
+SAMPLE = Sample(
+    100.0,
+    (
+        RankSample("scheduler", None, None, Reading()),
+        RankSample(
+            "rank 3", 3, RankUsage(12.5, 1 << 31, 61, 100, None), Reading(7, 0.5, math.nan, {"lr": 1e-4})
+        ),
+    ),
+    HOST,
+    "npu",
+    (
+        CardSample(0, 97.0, 100, 200, 55.0, None, "OK", "UP"),
+        CardSample(1, 0.0, health="Alarm", link="gen4 x16"),
+    ),
+)
+
+
+def parsed(text: str) -> Dict[Tuple[str, str], float]:
+    """Each sample by its name and its label besides the node."""
+    found: Dict[Tuple[str, str], float] = {}
+    for family in text_string_to_metric_families(text):
+        assert family.documentation
+        for one in family.samples:
+            assert one.labels.pop("node") == "2"
+            one.labels.pop("kind", None)
+            found[one.name[len("ma_boot_") :], ",".join(one.labels.values())] = one.value
+    return found
+
+
+def test_prometheus_reads_every_figure() -> None:
+    found = parsed(exposition(SAMPLE, 2, {3}))
+    loss = found.pop(("rank_loss", "3"))
+    assert math.isnan(loss)
+    assert found == {
+        ("rank_cpu_seconds_total", "3"): 12.5,
+        ("rank_resident_memory_bytes", "3"): 1 << 31,
+        ("rank_threads", "3"): 61,
+        ("rank_read_bytes_total", "3"): 100,
+        ("rank_running", "scheduler"): 0,
+        ("rank_running", "3"): 1,
+        ("rank_slow", "scheduler"): 0,
+        ("rank_slow", "3"): 1,
+        ("rank_step", "3"): 7,
+        ("rank_step_seconds", "3"): 0.5,
+        ("rank_value", "3,lr"): 1e-4,
+        ("card_utilisation_ratio", "0"): 0.97,
+        ("card_utilisation_ratio", "1"): 0,
+        ("card_memory_used_bytes", "0"): 100 << 20,
+        ("card_memory_bytes", "0"): 200 << 20,
+        ("card_temperature_celsius", "0"): 55,
+        ("card_healthy", "0"): 1,
+        ("card_healthy", "1"): 0,
+        ("card_link_up", "0"): 1,
+        ("node_cpu_seconds_total", ""): 1234.5,
+        ("node_cores", ""): 64,
+        ("node_memory_used_bytes", ""): 1 << 30,
+        ("node_memory_bytes", ""): 1 << 33,
+        ("node_received_bytes_total", ""): 7,
+        ("node_sent_bytes_total", ""): 8,
+        ("node_disk_used_bytes", '/a "b"\\c'): 5,
+        ("node_disk_bytes", '/a "b"\\c'): 9,
+    }
+
+
+def test_counters_are_counters() -> None:
+    types = {family.name: family.type for family in text_string_to_metric_families(exposition(SAMPLE, 2))}
+    assert types["ma_boot_rank_cpu_seconds"] == "counter"
+    assert types["ma_boot_rank_threads"] == "gauge"
+
+
+def test_no_metric_without_a_value() -> None:
+    text = exposition(Sample(0.0, (), HostSample(None, 1, None, {}, None, None)), 2)
+    assert parsed(text) == {("node_cores", ""): 1}

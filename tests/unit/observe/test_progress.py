@@ -1,0 +1,235 @@
+"""Step, loss and step time in the lines that frameworks print."""
+
+from __future__ import annotations
+
+import time
+from typing import Callable, Iterator, Optional, Tuple
+
+import pytest
+
+from ma_boot.observe.pattern_search import PatternSearch
+from ma_boot.observe.progress import KNOWN, Pattern, Reading, TrainingProgress, given
+
+Expected = Tuple[Optional[int], Optional[float], Optional[float]]  # step, step time, loss
+
+# As the frameworks print them: MindSpore 2.9 and PyTorch's peers were run, the others are from their sources and from
+# public logs of trainings.
+MINDSPORE = b"epoch: 2 step: 5, loss is 0.01726953126490116\n"
+TIME_MONITOR = b"Train epoch time: 5126.135 ms, per step time: 51.261 ms\n"
+MINDFORMERS = (
+    b"2024-06-08 21:06:36,041 - mindformers[mindformers/core/callback/callback.py:319] - INFO - { Epoch:[  1/  2], "
+    b"step:[  120/  500], loss: 4.263, per_step_time: 1203ms, lr: 3.0e-05, overflow cond: False, loss_scale: 1.0, "
+    b"global_norm: [0.53]\n"
+)
+NO_SINK = b"{ Epoch:[  1/  1], step:[    7/   20], loss:[10.650/10.651], lm_loss: 10.650, per_step_time: 456ms, lr: 1e-06, }\n"
+MEGATRON = (
+    b" [2025-08-01 07:19:37] iteration        3/    5000 | consumed samples:          384 | elapsed time per iteration "
+    b"(ms): 19138.8 | throughput per GPU (TFLOP/s/GPU): 80.2 | learning rate: 6.976744E-08 | global batch size:   128 | "
+    b"lm loss: 1.043863E+01 | loss scale: 1.0 | grad norm: 26.203 | number of skipped iterations:   0 |\n"
+)
+OLD_MEGATRON = (
+    b" iteration      100/   50000 | consumed samples: 6400 | elapsed time per iteration (ms): 13105.3 | learning rate: "
+    b"1.2E-05 | global batch size:    64 | lm loss: 1.10E+01 | \n"
+)
+HF = (
+    b"{'loss': 1.0886, 'grad_norm': 2.0026695728302, 'learning_rate': 1e-06, 'epoch': 5.97}\n"
+    b"\r 10%|#         | 100/998 [05:24<48:39,  3.25s/it]\r"
+)
+HF_5 = (
+    b"{'loss': '0.7421', 'grad_norm': '1.02', 'learning_rate': '4.9e-05', 'epoch': '0.1'}\n"
+    b"\r  5%|5         | 25/500 [00:05<01:35,  5.00it/s]\r"
+)
+
+
+def read(text: bytes, heard: float = 10.0) -> Reading:
+    return TrainingProgress().read(len(text), text, heard)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (MINDSPORE, (5, None, 0.01726953126490116)),
+        (TIME_MONITOR, (None, 0.051261, None)),
+        (MINDFORMERS, (120, 1.203, 4.263)),
+        (NO_SINK, (7, 0.456, 10.65)),
+        (MEGATRON, (3, 19.1388, 10.43863)),
+        (OLD_MEGATRON, (100, 13.1053, 11.0)),
+        (HF, (100, 3.25, 1.0886)),
+        (HF_5, (25, 0.2, 0.7421)),
+    ],
+    ids=[
+        "mindspore",
+        "time-monitor",
+        "mindformers",
+        "mindformers-no-sink",
+        "megatron",
+        "old-megatron",
+        "transformers",
+        "transformers-5",
+    ],
+)
+def test_the_lines_of_frameworks_are_known(text: bytes, expected: Expected) -> None:
+    found = read(text)
+    assert (found.step, found.step_time, found.loss) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"Loading checkpoint shards: 100%|##########| 2/2 [00:00<00:00,  8.66it/s]\n",
+        b"Downloading: 10%|#  | 100/998 [05:24<48:39,  3.25s/it]\r",
+        b"loss is high, iteration over, epoch: x step: y\n",
+        b"\xff\xfe step:[ 1/2], loss: nothing\n",
+    ],
+)
+def test_other_lines_are_none(text: bytes) -> None:
+    assert read(text) == Reading()
+
+
+def test_the_last_line_counts_and_step_times_are_averaged() -> None:
+    text = b"per step time: 10.0 ms\nepoch: 1 step: 1, loss is 3.0\nper step time: 30.0 ms\nepoch: 1 step: 2, loss is 2.0\n"
+    assert read(text) == Reading(2, 0.02, 2.0)
+
+
+def test_a_loss_that_is_no_number_is_read_as_such() -> None:
+    loss = read(b"epoch: 1 step: 9, loss is nan\n").loss
+    assert loss is not None
+    assert loss != loss
+
+
+def test_without_a_step_time_it_is_the_time_between_two_looks_by_the_steps() -> None:
+    progress = TrainingProgress()
+    first = b"epoch: 1 step: 10, loss is 3.0\n"
+    assert progress.read(len(first), first, heard=100.0).step_time is None
+    second = b"epoch: 1 step: 20, loss is 2.5\nepoch: 1 step: 30, loss is 2.0\n"
+    assert progress.read(len(first + second), second, heard=110.0).step_time == 0.5
+
+
+def test_steps_are_counted_over_the_end_of_an_epoch() -> None:
+    progress = TrainingProgress()
+    first = b"epoch: 1 step: 4, loss is 3.0\n"
+    progress.read(len(first), first, heard=100.0)
+    second = b"epoch: 1 step: 5, loss is 2.5\nepoch: 2 step: 1, loss is 2.0\nepoch: 2 step: 2, loss is 2.0\n"
+    assert progress.read(len(first + second), second, heard=106.0).step_time == 2.0
+
+
+def test_silence_between_two_looks_belongs_to_the_step() -> None:
+    progress = TrainingProgress()
+    first, second = b"epoch: 1 step: 1, loss is 3.0\n", b"epoch: 1 step: 2, loss is 2.5\n"
+    progress.read(len(first), first, heard=100.0)
+    progress.read(len(first), b"", heard=100.0)
+    assert progress.read(len(first + second), second, heard=130.0).step_time == 30.0
+
+
+def test_an_incomplete_line_is_left_to_the_next_look() -> None:
+    progress = TrainingProgress()
+    text = b"epoch: 1 step: 1, loss is 3.0\nepoch: 1 step: 2, loss is 2.4567\n"
+    cut = text.index(b"567")
+    assert progress.read(cut, text[:cut], 1.0).loss == 3.0
+    assert progress.position == text.index(b"\n") + 1
+    assert progress.read(len(text), text[progress.position :], 2.0).loss == 2.4567
+
+
+Searched = Callable[[Pattern], TrainingProgress]
+
+
+@pytest.fixture
+def searched() -> Iterator[Searched]:
+    """Progress with a pattern of the user's."""
+    search = PatternSearch(pytest.fail)
+    yield lambda pattern: TrainingProgress((pattern,), search.last_value)
+    search.close()
+
+
+def test_the_rest_of_a_line_whose_beginning_is_lost_is_no_line(searched: Searched) -> None:
+    text = b"3.0\nx\n"
+    own = given("loss=([0-9.]+)")
+    assert searched(own).read(len(text), text, 1.0).loss == 3.0
+    assert searched(own).read(1000, text, 1.0).loss is None
+
+
+def test_a_line_without_end_does_not_stay_forever() -> None:
+    progress = TrainingProgress()
+    text = b"x" * 70_000
+    progress.read(len(text), text[-65536:], 1.0)
+    assert progress.position == len(text)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line", "expected"),
+    [
+        ("loss=total ([0-9.]+)", b"total 3.5 of 9\n", Reading(loss=3.5)),
+        ("loss=(?<=total )[0-9.]+", b"total 3.5\n", Reading(loss=3.5)),
+        ("step=it ([0-9]+)", b"it 12\n", Reading(step=12)),
+        ("step_time=took ([0-9.]+) s", b"took 0.5 s\n", Reading(step_time=0.5)),
+        ("step_time_ms=took ([0-9.]+) ms", b"took 500 ms\n", Reading(step_time=0.5)),
+        ("lr=lr ([0-9.e-]+)", b"lr 1e-4\n", Reading(values={"lr": 1e-4})),
+        ("step=it (\\S+)", b"it nan\n", Reading()),
+        ("loss=(?:(a|b)+,)+ (?P<v>[0-9]+)", b"ab,b, 7\n", Reading()),
+        ("loss=(?:(?:a|b)+,)+ ([0-9]+)", b"ab,b, 7\n", Reading(loss=7.0)),
+        ("lr=lr (\\S+)", b"lr 1e-4\nlr none\n", Reading(values={"lr": 1e-4})),
+    ],
+)
+def test_own_patterns(searched: Searched, pattern: str, line: bytes, expected: Reading) -> None:
+    assert searched(given(pattern)).read(len(line), line, 1.0) == expected
+
+
+def test_an_own_pattern_replaces_what_is_known_of_its_name(searched: Searched) -> None:
+    text = b"total 9.0\nepoch: 1 step: 2, loss is 2.0\n"
+    assert searched(given("loss=total ([0-9.]+)")).read(len(text), text, 1.0) == Reading(2, None, 9.0)
+    other = b"epoch: 1 step: 2, loss is 2.0\n"
+    assert searched(given("loss=total ([0-9.]+)")).read(len(other), other, 1.0) == Reading(2)
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("loss", "expected NAME=REGEX"),
+        ("=x", "expected NAME=REGEX"),
+        ("a loss=x", "expected NAME=REGEX"),
+        ("loss=", "expected NAME=REGEX"),
+        ("loss=([0-9", "is no regular expression"),
+        ("loss=a{99999999999}", "is no regular expression"),
+        ("loss=" + "(" * 10_000 + ")" * 10_000, "is no regular expression"),
+    ],
+)
+def test_what_is_no_pattern_is_refused(text: str, wrong: str) -> None:
+    with pytest.raises(ValueError, match=wrong):
+        given(text)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "line"),
+    [("acc=.*,.*,.*,.*;", b"," * 480), ("acc=(a+)+b", b"a" * 480), ("acc=(?:a|aa)+$", b"a" * 480 + b"b")],
+)
+def test_a_pattern_that_takes_too_long_is_dropped_and_costs_the_others_nothing(
+    pattern: str, line: bytes
+) -> None:
+    said: list[str] = []
+    search = PatternSearch(said.append)
+    own = (given(pattern), given("loss=total ([0-9.]+)"))
+    progress, text = TrainingProgress(own, search.last_value), line + b"\ntotal 3.5\n"
+    assert progress.read(len(text), text, 1.0).loss == 3.5
+    assert progress.read(2 * len(text), text, 2.0).loss == 3.5
+    search.close()
+    assert said == [
+        f"--metric acc is no longer looked for: a search for {pattern[4:]} took more than 0.1 s of CPU time"
+    ]
+
+
+@pytest.mark.parametrize("filling", [b"1", b" ", b"1:", b".", b"[", b"1/", b"|", b"e"])
+def test_whatever_is_printed_the_known_lines_take_little_time(filling: bytes) -> None:
+    """64 KiB of one thing after each part of each expression: quadratic time would be 20 s and more."""
+    printed = [
+        b"epoch: 2 step: 5, loss is ", b"per step time: ", b"{ Epoch:[  1/  2], step:[  120/  500], loss: ",
+        b"per_step_time: ", b" iteration  5/ 10 |", b"elapsed time per iteration (ms): ", b"| lm loss: ",
+        b"{'loss': ", b"| 7/10 [00:01<00:02,  1.5s/it", b"| 7/10 [00:01<00:02,  1.5it/s",
+    ]  # fmt: skip
+    assert len(printed) == len(KNOWN)
+    began = time.process_time()
+    for start, pattern in zip(printed, KNOWN):
+        for cut in range(len(start) + 1):
+            text = pattern.marker + b"\n" + start[:cut] + filling * (65536 // len(filling)) + b"\n"
+            list(pattern.expression.finditer(text))
+    assert time.process_time() - began < 10

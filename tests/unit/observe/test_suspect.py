@@ -1,0 +1,194 @@
+"""Which rank is suspected, by stacks of ranks in several kinds of hangs."""
+
+from __future__ import annotations
+
+from typing import Dict, List
+
+import pytest
+
+from ma_boot.observe.stacks import RankAtHang, folded, last_dump
+from ma_boot.observe.suspect import suspect
+
+HEAD = (
+    'Process {0}: python train.py\nPython v3.11.2 (/usr/bin/python3.11)\n\nThread {0} (idle): "MainThread"\n'
+)
+REDUCE = """\
+    all_reduce (torch/distributed/distributed_c10d.py:3252)
+    wrapper (torch/distributed/c10d_logger.py:83)
+    step (train.py:34)
+    main (train.py:44)
+    <module> (train.py:47)
+"""
+GATHER = (
+    REDUCE.replace("all_reduce", "all_gather")
+    .replace("3252", "4123")
+    .replace("step (train.py:34", "step (train.py:30")
+)
+RECV = (
+    REDUCE.replace("all_reduce", "recv")
+    .replace("3252", "2740")
+    .replace("step (train.py:34", "step (train.py:26")
+)
+LOADER = """\
+    Condition.wait (threading.py:327)
+    Queue.get (queue.py:171)
+    next_batch (data.py:8)
+    step (train.py:20)
+    main (train.py:44)
+    <module> (train.py:47)
+"""
+SYNC = """\
+    synchronize (torch_npu/npu/utils.py:40)
+    step (train.py:36)
+    main (train.py:44)
+    <module> (train.py:47)
+"""
+OTHER_THREAD = 'Thread {0} (idle): "pin"\n    copy_pinned (data.py:70)\n    Thread.run (threading.py:982)\n'
+
+
+def job(usual: str, odd: Dict[int, str], size: int = 8, **more: object) -> List[RankAtHang]:
+    """Ranks with these stacks, four on a node, each with a pid of its own."""
+    stacks = {rank: HEAD.format(1000 + rank) + odd.get(rank, usual) for rank in range(size)}
+    return [RankAtHang(rank, rank // 4, stack, **more) for rank, stack in stacks.items()]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "rank", "why"),
+    [
+        (job(REDUCE, {5: LOADER}), 5, "is loading data in next_batch (data.py:8), while ranks 0-4, 6-7 are in all_reduce"),
+        (job(REDUCE, {5: GATHER}), 5, "is in all_gather (torch/distributed/distributed_c10d.py:4123), called by step"),
+        (job(REDUCE, {2: RECV, 6: RECV}), 2, "is in recv (torch/distributed/distributed_c10d.py:2740), called by step (train.py:26), as rank 6, while"),
+        (job(REDUCE, {2: RECV, 6: RECV}, 4), 2, "is in recv"),
+        (job(SYNC, {3: LOADER}), 3, "are waiting for the device in synchronize"),
+        (job(LOADER, {3: REDUCE}), 0, "as ranks 1-2, 4-7, while rank 3 is in all_reduce"),
+        (job(LOADER, {6: LOADER.replace("data.py:8", "data.py:99")}), 6, "data.py:99"),
+        (job(REDUCE, {1: GATHER}, 2), 1, "while rank 0 is in all_reduce"),
+    ],
+    ids=["loader", "swapped", "two", "two of four", "device", "most load", "one elsewhere", "two ranks"],
+)  # fmt: skip
+def test_who_does_something_else_is_suspected(ranks: List[RankAtHang], rank: int, why: str) -> None:
+    found = suspect(ranks)
+    assert found is not None
+    assert (found.rank, found.node) == (rank, rank // 4)
+    assert why in found.why
+
+
+def test_a_node_that_does_not_answer_is_suspected_before_any_rank() -> None:
+    found = suspect(job(REDUCE, {5: LOADER}), silent=[3, 7])
+    assert found is not None
+    assert str(found) == "node 3"
+    assert found.why.endswith("neither do nodes 7")
+
+
+def test_a_rank_that_has_ended_keeps_the_others_waiting() -> None:
+    ranks = job(REDUCE, {})
+    ranks[6] = ranks[6]._replace(ended=0, stack="")
+    found = suspect(ranks)
+    assert found is not None
+    assert str(found) == "node 1, rank 6"
+    assert found.why == "has ended with exit code 0, and ranks 0-5, 7 run on"
+
+
+def test_a_rank_that_is_stopped_by_a_signal() -> None:
+    ranks = job(REDUCE, {})
+    ranks[3] = ranks[3]._replace(state="T")
+    found = suspect(ranks)
+    assert found is not None
+    assert (found.rank, found.why) == (3, "is stopped by a signal (SIGSTOP, or a debugger)")
+
+
+def test_a_disk_that_does_not_answer_is_said() -> None:
+    ranks = job(REDUCE, {4: LOADER, 5: LOADER.replace("data.py:8", "data.py:9")})
+    ranks[5] = ranks[5]._replace(state="D")
+    found = suspect(ranks)
+    assert found is not None
+    assert found.rank == 5
+    assert "sleeps uninterruptibly (D)" in found.why
+
+
+def test_another_thread_of_one_rank_is_evidence_if_all_main_threads_are_at_the_same_place() -> None:
+    found = suspect(job(REDUCE, {4: REDUCE + OTHER_THREAD.format(7)}))
+    assert found is not None
+    assert (found.rank, found.why) == (
+        4,
+        "has a thread reading or writing in copy_pinned (data.py:70), which no other rank has",
+    )
+
+
+def test_who_stopped_first_is_suspected_if_the_stacks_are_equal() -> None:
+    ranks = job(REDUCE, {}, quiet=60.0)
+    ranks[7] = ranks[7]._replace(quiet=75.0)
+    found = suspect(ranks)
+    assert found is not None
+    assert (found.rank, found.why) == (7, "stopped 15 s before all others; the stacks show no difference")
+
+
+@pytest.mark.parametrize(
+    "ranks",
+    [
+        job(REDUCE, {}),
+        job(LOADER, {1: LOADER.replace("data.py:8", "data.py:9")}, 2),
+        job("", {}),
+        [RankAtHang(0, 0, "no stacks: py-spy is not installed")],
+        [],
+    ],
+    ids=["equal", "one each", "empty", "no stacks", "nobody"],
+)
+def test_without_evidence_nobody_is_suspected(ranks: List[RankAtHang]) -> None:
+    assert suspect(ranks) is None
+
+
+def test_equal_stacks_are_folded_and_odd_ones_come_first() -> None:
+    folds = folded(job(REDUCE, {2: RECV, 6: RECV, 5: LOADER}))
+    assert [fold.ranks for fold in folds] == [(5,), (2, 6), (0, 1, 3, 4, 7)]
+    assert folds[0].stack.startswith('Thread 1005 (idle): "MainThread"\n    Condition.wait')
+    assert "Process" not in folds[0].stack
+
+
+def test_who_polls_in_the_same_call_is_folded() -> None:
+    polls = REDUCE.replace("    all_reduce", "    poll (torch/distributed/x.py:{})\n    all_reduce", 1)
+    assert len(folded(job(polls.format(1), {3: polls.format(2)}))) == 1
+
+
+def test_native_calls_do_not_part_equal_ranks() -> None:
+    native = "    0x7f9e2b6a3f16 (libc.so.6)\n    {} (libtorch_cpu.so)\n"
+    assert len(folded(job(native.format("wait") + REDUCE, {3: native.format("poll") + REDUCE}))) == 1
+
+
+def test_every_rank_is_in_one_fold() -> None:
+    ranks = [*job(REDUCE, {1: "no stacks: x"}), RankAtHang(8, 2, ended=3), RankAtHang(9, 2)]
+    assert sorted(rank for fold in folded(ranks) for rank in fold.ranks) == list(range(10))
+    assert "has ended with exit code 3" in [fold.stack for fold in folded(ranks)]
+
+
+DUMP = """\
+step 7
+Thread 0x00007f01 (most recent call first):
+  File "/usr/lib/python3.11/threading.py", line 320 in wait
+  File "/home/me/data.py", line 70 in copy_pinned
+
+Current thread 0x00007f02 (most recent call first):
+  File "/opt/site-packages/torch/distributed/distributed_c10d.py", line 3252 in all_reduce
+  File "/home/me/train.py", line 34 in step
+  File "/home/me/train.py", line 47 in <module>
+"""
+
+
+def test_stacks_of_faulthandler_are_read_too() -> None:
+    dump = last_dump(
+        'Thread 0x1 (most recent call first):\n  File "old.py", line 1 in old\n' + DUMP + "step 8\n"
+    )
+    assert dump.startswith("Thread 0x00007f01")
+    assert "step" not in dump.splitlines()[-1]
+    odd = DUMP.replace("all_reduce", "barrier").replace("line 34", "line 35")
+    found = suspect([RankAtHang(rank, 0, odd if rank == 1 else dump) for rank in range(4)])
+    assert found is not None
+    assert found.rank == 1
+    assert (
+        "in barrier (torch/distributed/distributed_c10d.py:3252), called by step (/home/me/train.py:35)"
+        in found.why
+    )
+
+
+def test_no_dump_is_no_stack() -> None:
+    assert last_dump("step 7\nstep 8\n") == ""
