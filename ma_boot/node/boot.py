@@ -47,7 +47,7 @@ from ma_boot.node.rank_table_phase import find_ranks, own_ranks, planned_by_rout
 from ma_boot.node.request import BootRequest, boot_command
 from ma_boot.node.run_phase import check_restarts, train
 from ma_boot.node.world import World
-from ma_boot.observe.reset import ResetWatch, reset_watch
+from ma_boot.observe import ResetWatch, reset_watch
 from ma_boot.processes import limit_reached, stop_leftovers, stop_setup
 from ma_boot.rank_table import RankTable
 from ma_boot.redact import remember_secrets

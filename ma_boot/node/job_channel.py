@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import contextmanager, suppress
 from ipaddress import ip_address
@@ -11,10 +12,11 @@ from ma_boot.errors import ConfigError, ExitCode, described
 from ma_boot.launch import Placement
 from ma_boot.modelarts import JOB_TOKEN, JobEnvironment
 from ma_boot.node.world import World
+from ma_boot.observe import PeerMessage
 from ma_boot.rank_table import RankTable, own_pod
 from ma_boot.redact import masked
-from ma_boot.reporting import Ending, HangSuspect, RunResult, exit_status
-from ma_boot.supervisor import PeerMessage
+from ma_boot.reporting import Ending, HangSuspect, WorkerExit, exit_status
+from ma_boot.supervisor import Worker
 
 if TYPE_CHECKING:
     from ma_boot.observe.channel import JobFailure, NodeChannel
@@ -28,11 +30,15 @@ _POLL_SECONDS = 0.02
 
 
 class OtherNodes:
-    """The other nodes of a job, as `Peers`; without a token, or in a job of one node, there are none.
+    """The other nodes of a job, as `Peers` and as an `Observer`.
+
+    Without a token, or in a job of one node, there are none.
 
     What goes wrong on the way to them is said, and ends that way, never the job. `world` is this process's
     world without the token, which is for nobody else.
     """
+
+    without = "this node goes on without the others"
 
     def __init__(self, world: World) -> None:
         environ = dict(world.environ)
@@ -44,6 +50,9 @@ class OtherNodes:
         self._failures: Dict[int, List[JobFailure]] = {}
         self._left: Dict[int, object] = {}  # the exit codes of nodes that have said that they end
         self._told: List[Tuple[Optional[int], str]] = []
+        self._of_hangs: List[PeerMessage] = []
+        self._workers: Sequence[Worker] = ()
+        self._has_failed = False  # a process of this node
 
     def __enter__(self) -> OtherNodes:
         return self
@@ -60,7 +69,7 @@ class OtherNodes:
             yield
         except Exception as error:
             channel, self._channel = self._channel, None
-            self.world.journal.say(f"this node goes on without the others: {described(error)}")
+            self.world.journal.say(f"{self.without}: {described(error)}")
             if channel is not None:
                 with suppress(Exception):
                     channel.close()
@@ -131,14 +140,6 @@ class OtherNodes:
             if self._channel is not None:
                 self._channel.tell(kind, masked(body))
 
-    def tell_failures(self, run: RunResult) -> None:
-        """Tells the others which of this node's processes have failed so far."""
-        if self._channel is not None:
-            with self._only_helping():
-                from ma_boot.observe.channel import failures_of
-
-                self._tell(failures_of(run, self.node))
-
     def _tell(self, failures: List[JobFailure]) -> None:
         """Tells what was not told yet."""
         from ma_boot.observe.channel import told
@@ -148,27 +149,62 @@ class OtherNodes:
             self._told = known
             self.tell("failed", told(failures, time.monotonic()))
 
-    def heard(self) -> List[PeerMessage]:
-        """What has come since the last call; failures and ends are kept here, too."""
-        found: List[PeerMessage] = []
-        with self._only_helping():
-            found += self._heard()
-        return found
+    def patience(self) -> float:
+        """Forever: a message wakes the inbox."""
+        return math.inf
 
-    def _heard(self) -> List[PeerMessage]:
+    def check(self, workers: Sequence[Worker], stopping: bool) -> str:
+        """Tells the first failure of this node at once, and who has raised here after one of another node."""
+        if self._channel is not None:
+            with self._only_helping():
+                self._check(workers)
+        return ""
+
+    def _check(self, workers: Sequence[Worker]) -> None:
+        if workers is not self._workers:  # of a further run
+            self._workers, self._has_failed = workers, False
+        ends = [worker.exit for worker in workers if worker.exit is not None]
+        another_failed, failed = self._take(), any(ended.code and not ended.stopped for ended in ends)
+        if another_failed or (failed and not self._has_failed):
+            self._has_failed = self._has_failed or failed
+            running = [worker.so_far() for worker in workers if worker.exit is None and another_failed]
+            self._tell(self._failures_of([*ends, *running]))
+
+    def close(self) -> None:
+        """Tells how the processes have ended."""
+        ends = [worker.exit for worker in self._workers if worker.exit is not None]
+        if self.others:
+            self.tell(
+                "ended", {"codes": [[ended.rank, ended.code] for ended in ends if ended.rank is not None]}
+            )
+
+    def heard(self) -> List[PeerMessage]:
+        """The messages about hangs since the last call."""
+        messages, self._of_hangs = self._of_hangs, []
+        return messages
+
+    def _take(self) -> bool:
+        """Takes what has come; whether another node has told a failure."""
         if self._channel is None:
-            return []
+            return False
         from ma_boot.observe.channel import told_by
 
-        found = []
+        another_failed = False
         for message in self._channel.heard():
             if message.kind == "failed":
                 told = told_by(message.node, message.body, message.when, self._own)
                 self._failures[message.node] = told or self._failures.get(message.node, [])
+                another_failed = True
             elif message.kind == "left":
                 self._left[message.node] = message.body.get("code")
-            found.append(message)
-        return found
+            else:
+                self._of_hangs.append(message)
+        return another_failed
+
+    def _failures_of(self, ends: Sequence[WorkerExit]) -> List[JobFailure]:
+        from ma_boot.observe.channel import failures_of
+
+        return failures_of(ends, self.node)
 
     def cause(self, ending: Ending) -> Optional[str]:
         """The job's cause, after this node has told what it knows; waits for the others at most a second."""
@@ -180,10 +216,10 @@ class OtherNodes:
     def _cause(self, ending: Ending) -> Optional[str]:
         if self._channel is None:
             return None
-        from ma_boot.observe.channel import JobFailure, failures_of
+        from ma_boot.observe.channel import JobFailure
 
         status = exit_status(ending)
-        own = failures_of(ending.run, self.node) if ending.run is not None else []
+        own = self._failures_of(ending.run.exits) if ending.run is not None else []
         suspect = ending.run.suspect if ending.run is not None else None
         hung = ending.run is not None and bool(ending.run.hung) and suspect is not None
         if not own and not hung and status.by in ("ma_boot", "output"):
@@ -213,7 +249,7 @@ class OtherNodes:
         """The first failure by now; if there is none, the hang for which this node or another one ends."""
         from ma_boot.observe.channel import JobFailure, first_failure_of, readable
 
-        self.heard()
+        self._take()
         theirs = [one for failures in self._failures.values() for one in failures]
         lost = sorted(set(self.unreached) - self._left.keys() - set(self._failures))
         failures = [*own, *theirs]

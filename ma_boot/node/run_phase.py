@@ -6,15 +6,16 @@ import itertools
 import os
 import time
 from pathlib import Path
-from typing import Callable, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ma_boot.errors import BootError, ConfigError, Stopped
 from ma_boot.launch import LaunchPlan, WorkerSpec
 from ma_boot.modelarts import JobEnvironment, instance_name
-from ma_boot.observe.reset import ResetWatch
+from ma_boot.node.job_channel import OtherNodes
+from ma_boot.observe import HangDetector, Metrics, ResetWatch, Sampling
 from ma_boot.processes import SignalInbox
 from ma_boot.reporting import Journal, RunResult, missing_files, output_of_failed_rank
-from ma_boot.supervisor import ALONE, Limits, Metrics, Peers, supervise
+from ma_boot.supervisor import Limits, Observer, supervise
 
 RELEASE_SECONDS = 15.0  # an NPU is not free at once when the process that used it has ended
 MOST_FILES_NAMED = 3
@@ -48,11 +49,11 @@ class RunOptions(NamedTuple):
     @property
     def limits(self) -> Limits:
         """The supervisor's part of them."""
-        return Limits(self.stop_timeout, hang_timeout=self.hang_timeout, hang_action=self.hang_action)
+        return Limits(self.stop_timeout)
 
-    def sampled(self, node: int) -> Metrics:
+    def sampling(self, node: int) -> Sampling:
         """What is sampled meanwhile on this node."""
-        return Metrics(self.metrics, self.metric, self.metrics_port or "", node)
+        return Sampling(self.metrics, self.metric, self.metrics_port or "", node)
 
 
 def check_restarts(options: RunOptions, job: JobEnvironment) -> None:
@@ -71,9 +72,9 @@ def train(
     inbox: SignalInbox,
     journal: Journal,
     environ: Mapping[str, str],
-    again: Callable[[Sequence[WorkerSpec]], Sequence[WorkerSpec]] = lambda workers: workers,
-    peers: Peers = ALONE,
-    reset: Optional[ResetWatch] = None,
+    again: Callable[[Sequence[WorkerSpec]], Sequence[WorkerSpec]],
+    others: OtherNodes,
+    reset: Optional[ResetWatch],
 ) -> RunResult:
     """Runs the processes; after a failure that a restart may fix, or for `reset`, runs all of them again.
 
@@ -81,10 +82,10 @@ def train(
     environment. `again` prepares a restart, and returns the processes to start; it may raise `BootError`.
     """
     try:
-        result = _trained(plan, options, inbox, journal, environ, again, peers, reset)
+        result = _trained(plan, options, inbox, journal, environ, again, others, reset)
     finally:
         if reset is not None:
-            reset.close()
+            reset.end()
     advice: Tuple[str, ...] = ()
     with journal.only_helps("no advice on files"):
         advice = _advice_on_files(result, plan.code, plan.workers[0].cwd)
@@ -98,18 +99,20 @@ def _trained(
     journal: Journal,
     environ: Mapping[str, str],
     again: Callable[[Sequence[WorkerSpec]], Sequence[WorkerSpec]],
-    peers: Peers,
+    others: OtherNodes,
     reset: Optional[ResetWatch],
 ) -> RunResult:
-    container, sampled = instance_name(environ), options.sampled(plan.node_rank)
+    container = instance_name(environ)
     workers: Sequence[WorkerSpec] = plan.workers
     failures = 0
-    halted = reset.asked if reset is not None else lambda: ""
     for attempt in itertools.count(1):
-        result = supervise(
-            workers, options.limits, inbox, journal, environ, container, sampled, peers, halted
-        )
-        why, asked = result.summary(), bool(halted()) and _was_halted(result)
+        hangs = HangDetector(options.hang_timeout, options.hang_action, inbox, journal, others)
+        metrics = Metrics(options.sampling(plan.node_rank), inbox, journal)
+        observers: List[Observer] = [metrics, others, hangs, *([reset] if reset is not None else [])]
+        result = supervise(workers, options.limits, inbox, journal, environ, container, observers)
+        result = result._replace(hung=hangs.hung, suspect=hangs.suspect)
+        halted = reset.reason if reset is not None else ""
+        why, asked = result.summary(), bool(halted) and _was_halted(result)
         if inbox.stops or not asked:
             failures += 1
             if result.succeeded or failures > options.max_restarts or inbox.stops:
@@ -118,7 +121,7 @@ def _trained(
             if permanent is not None:
                 journal.say(f"attempt {attempt}: {why}; no restart: {permanent}")
                 return result
-        why = halted() if asked else why
+        why = halted if asked else why
         journal.event("restart", attempt=attempt + 1, reason=why)
         of = "" if asked else f" of {options.max_restarts + 1}"
         journal.say(f"attempt {attempt}: {why}; starting attempt {attempt + 1}{of}")

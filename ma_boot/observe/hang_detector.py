@@ -8,9 +8,8 @@ import time
 from threading import Event
 from typing import Collection, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
-from ma_boot.errors import described
 from ma_boot.observe.cards import CardTools, works
-from ma_boot.observe.peers import ALONE, PeerMessage, Peers
+from ma_boot.observe.peers import PeerMessage, Peers
 from ma_boot.observe.stacks_round import StacksRound
 from ma_boot.processes import (
     MARKER_VARIABLE,
@@ -23,7 +22,7 @@ from ma_boot.processes import (
     processes_with,
 )
 from ma_boot.reporting import HangSuspect, Journal
-from ma_boot.supervisor.worker_group import Worker
+from ma_boot.supervisor import Worker
 
 CHECKS = 8  # within the timeout
 LONGEST_INTERVAL = 30.0  # seconds
@@ -63,14 +62,19 @@ def _works(cpu: float, seconds: float) -> bool:
 
 
 class HangDetector:
-    """Looks for workers that were inactive for `timeout` seconds, and takes all stacks then.
+    """Looks for workers that were inactive for `timeout` seconds, and takes all stacks then; an `Observer`.
 
-    Without a timeout it does not look. A worker is reported once.
+    Without a timeout it does not look. A worker is reported once; with the action `stop` that ends the run,
+    of which the hanging workers are `hung` then.
     """
 
+    without = "hangs are no longer detected"
+
     def __init__(
-        self, timeout: Optional[float], inbox: SignalInbox, journal: Journal, peers: Peers = ALONE
+        self, timeout: Optional[float], action: str, inbox: SignalInbox, journal: Journal, peers: Peers
     ) -> None:
+        self.hung: Tuple[str, ...] = ()
+        self._action = action
         self._timeout = timeout
         self._inbox = inbox
         self._journal = journal
@@ -87,10 +91,7 @@ class HangDetector:
         self.suspect: Optional[HangSuspect] = None
         self._next = time.monotonic() + self._interval()
 
-    def __enter__(self) -> HangDetector:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
+    def close(self) -> None:
         """Ends the look at the cards."""
         if self._life is not None:
             self._life.close()
@@ -104,23 +105,21 @@ class HangDetector:
             return min(LOOK_SECONDS, self._round.patience())
         return max(0.0, self._next - time.monotonic())
 
-    def check(self, workers: Sequence[Worker]) -> List[str]:
-        """The labels of workers that hang, once their stacks have been printed; mostly none.
+    def check(self, workers: Sequence[Worker], stopping: bool) -> str:
+        """Reports workers that hang, and says so if that is to end the run."""
+        messages = self._peers.heard()
+        if stopping:
+            return ""
+        for message in messages:
+            self._take(message, workers)
+        labels = self.hanging(workers)
+        if not labels or self._action != "stop":
+            return ""
+        self.hung = tuple(labels)
+        return f"{', '.join(labels)} hung for {self._timeout:.0f} s"
 
-        `workers` are all of the node, also those that have ended. An unexpected error is reported and ends
-        the detection, never the training.
-        """
-        try:
-            return self._check(workers)
-        except Exception as error:
-            self._give_up(error)
-            return []
-
-    def _give_up(self, error: Exception) -> None:
-        self._timeout, self._round, self._next = None, None, math.inf
-        self._journal.say(f"hangs are no longer detected: {described(error)}")
-
-    def _check(self, workers: Sequence[Worker]) -> List[str]:
+    def hanging(self, workers: Sequence[Worker]) -> List[str]:
+        """The labels of workers that hang, once their stacks have been printed; mostly none."""
         if self._round is not None:
             return self._reported(self._round) if self._round.finished() else []
         now = time.monotonic()
@@ -192,14 +191,8 @@ class HangDetector:
     def _quiet(self, worker: Worker, now: float) -> float:
         return now - self._activities[worker.pid].when
 
-    def hear(self, message: PeerMessage, workers: Sequence[Worker]) -> None:
-        """Takes a message of another node about a hang; any other is disregarded. Fails as `check` does."""
-        try:
-            self._hear(message, workers)
-        except Exception as error:
-            self._give_up(error)
-
-    def _hear(self, message: PeerMessage, workers: Sequence[Worker]) -> None:
+    def _take(self, message: PeerMessage, workers: Sequence[Worker]) -> None:
+        """Takes a message about a hang; any other is disregarded."""
         if message.kind in ("stacks", "ended"):
             kept = self._stacks if message.kind == "stacks" else self._ended
             kept[message.node] = message

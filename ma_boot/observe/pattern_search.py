@@ -29,7 +29,7 @@ class PatternSearch:
         """
         if pattern in self._dropped:
             return None
-        expression, *texts = (text.decode("latin-1") for text in (pattern.expression.pattern, *lines))
+        expression, *texts = (text.decode("latin-1") for text in (pattern.expression, *lines))
         if self._process is None:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-B", searching.__file__],

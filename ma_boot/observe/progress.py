@@ -26,7 +26,7 @@ class Pattern(NamedTuple):
 
     names: Tuple[str, ...]
     marker: bytes
-    expression: re.Pattern[bytes]
+    expression: bytes
     unit: str = "s"
     beside: bytes = b""
 
@@ -42,7 +42,7 @@ class Pattern(NamedTuple):
 def _known(names: str, marker: bytes, expression: bytes, unit: str = "s", beside: bytes = b"") -> Pattern:
     for word, meaning in _WORDS:
         expression = expression.replace(word, meaning)
-    return Pattern(tuple(names.split()), marker, re.compile(expression), unit, beside)
+    return Pattern(tuple(names.split()), marker, expression, unit, beside)
 
 
 _HF_LOSS = b"{'loss': "
@@ -100,12 +100,12 @@ def given(text: str) -> Pattern:
             "expected NAME=REGEX, with a name of letters, digits and _, such as 'loss=loss: ([0-9.]+)'"
         )
     try:
-        compiled = re.compile(expression.encode())
+        re.compile(expression.encode())
     except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(f"{expression!r} is no regular expression: {error}") from error
     if name == STEP_TIME + "_ms":
-        return Pattern((STEP_TIME,), b"", compiled, "ms")
-    return Pattern((name,), b"", compiled)
+        return Pattern((STEP_TIME,), b"", expression.encode(), "ms")
+    return Pattern((name,), b"", expression.encode())
 
 
 LINES = 200  # the last ones of a text, that are searched for the user's patterns
@@ -170,7 +170,7 @@ class TrainingProgress:
             self._seen.add(pattern.marker)
             if pattern.beside and pattern.beside not in self._seen:
                 continue
-            for match in pattern.expression.finditer(text):
+            for match in re.finditer(pattern.expression, text):
                 values = dict(zip(pattern.names, map(float, match.groups())))
                 if "step" in values:
                     steps += self._advance(int(values.pop("epoch", 0)), int(values["step"]))

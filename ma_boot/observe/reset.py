@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
 import time
 from pathlib import Path
-from typing import Callable, Collection, Optional
+from typing import Callable, Collection, Optional, Sequence
 
 from ma_boot.errors import RankTableTimeout
 from ma_boot.modelarts import JobEnvironment
 from ma_boot.platforms import RESET_FILE, Reset, parse_reset
 from ma_boot.processes import REMIND_SECONDS, SignalInbox, Task, file_text
 from ma_boot.reporting import Journal
+from ma_boot.supervisor import Worker
 
 POLL_SECONDS = 1.0
 MOST_BYTES = 1 << 20  # as for MindCluster's own reader
@@ -21,11 +23,13 @@ RESCHEDULED = "podReschedule"  # in the file restartType beside reset.json: othe
 
 
 class ResetWatch:
-    """The file as it is now, and what it asked for while the processes ran.
+    """The file as it is now, and what it asked for while the processes ran; an `Observer` of each run.
 
     An end that is asked for is a SIGTERM to this process: the outputs go home as after any stop. `renew`
     reads the rank table again, of which `ranks` are those of this node; `timeout` is in seconds.
     """
+
+    without = "the reset file is no longer followed"
 
     def __init__(
         self,
@@ -47,7 +51,7 @@ class ResetWatch:
         self._state = Reset()
         self._before = Reset()  # when the processes were started
         self._version = 0
-        self._reason = ""
+        self.reason = ""
         self._task: Optional[Task[None]] = None
 
     def start(self) -> None:
@@ -66,11 +70,18 @@ class ResetWatch:
         self._wait()
         self._renew()
 
-    def asked(self) -> str:
+    def patience(self) -> float:
+        """Forever: a change of the file wakes the inbox."""
+        return math.inf
+
+    def check(self, workers: Sequence[Worker], stopping: bool) -> str:
         """Why the running processes are to start anew; empty if they are not."""
-        return self._reason
+        return self.reason
 
     def close(self) -> None:
+        """The file is followed on: it may ask for something before the next run."""
+
+    def end(self) -> None:
         """Follows the file no more."""
         if self._task is not None:
             self._task.cancel()
@@ -94,7 +105,7 @@ class ResetWatch:
                 self._journal.say(f"waiting for {self._file}: {reason} ({now - started:.0f} s)")
                 said, said_at = reason, now
             self._inbox.wait(min(POLL_SECONDS, self._timeout))
-        self._before, self._version, self._reason = self._state, self._table_round(), ""
+        self._before, self._version, self.reason = self._state, self._table_round(), ""
 
     def _follow(self, cancel: threading.Event) -> None:
         while not cancel.wait(POLL_SECONDS):
@@ -106,8 +117,8 @@ class ResetWatch:
                 os.kill(os.getpid(), signal.SIGTERM)
                 return
             reason = self._state.restarts(self._before)
-            if reason and not self._reason:
-                self._reason = reason
+            if reason and not self.reason:
+                self.reason = reason
                 self._inbox.wake()
 
     def _look(self) -> None:
@@ -120,7 +131,7 @@ class ResetWatch:
 
     def _same_table(self) -> str:
         """Why the rank table on the disk is still the one before pods were replaced; empty if it is not."""
-        if not self._reason or self._restart_type() != RESCHEDULED or not self._version:
+        if not self.reason or self._restart_type() != RESCHEDULED or not self._version:
             return ""
         return "" if self._table_round() > self._version else "the rank table is that of the replaced pods"
 

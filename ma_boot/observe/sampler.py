@@ -6,7 +6,6 @@ import math
 import os
 import threading
 import time
-from threading import Event
 from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ma_boot.observe.cards import CardTools
@@ -16,7 +15,7 @@ from ma_boot.observe.record import CardSample, HostSample, RankSample, RankUsage
 from ma_boot.observe.usage import RankMeter, sample_host
 from ma_boot.processes import SignalInbox, Task, process_usages
 from ma_boot.reporting import Journal
-from ma_boot.supervisor.worker_group import Worker
+from ma_boot.supervisor import Worker
 
 if TYPE_CHECKING:
     from ma_boot.observe.endpoint import Endpoint
@@ -27,58 +26,44 @@ SHARE = 0.005  # of a core, which samples may take where the interval is not sho
 DEFAULT_INTERVAL = 10.0
 
 
-class Watched(NamedTuple):
-    """A process that is sampled until it is no longer `running`.
-
-    `output` returns how many bytes it has printed, those after a position as far as they are still known, and
-    when the last ones came (monotonic seconds).
-    """
-
-    label: str
-    rank: Optional[int]
-    pid: int
-    running: Callable[[], bool]
-    output: Callable[[int], Tuple[int, bytes, float]]
-
-
 class Sampling(NamedTuple):
-    """Seconds between samples, the user's patterns (`NAME=REGEX`), directories of disks to look at.
+    """What is sampled: every `interval` seconds, 0 for never; `patterns` are the user's (`NAME=REGEX`).
 
-    `environ` is that of the tools of cards. `port` is where the last sample of `node` is served: `PORT` or
-    `ADDRESS:PORT`, empty for nowhere.
+    The last sample of this `node` is served at `port` (`PORT` or `ADDRESS:PORT`), if it is not empty.
     """
 
-    interval: float
+    interval: float = 0.0
     patterns: Tuple[str, ...] = ()
-    disks: Tuple[str, ...] = ()
-    environ: Mapping[str, str] = {}
     port: str = ""
     node: int = 0
 
 
 class Sampler:
-    """Samples processes that have been running since `started` (monotonic, seconds)."""
+    """Samples workers, each until it ends, that have been running since `started` (monotonic, seconds)."""
 
     def __init__(
         self,
         options: Sampling,
-        watched: Sequence[Watched],
+        workers: Sequence[Worker],
         started: float,
         say: Callable[[str], None],
         event: Callable[..., None],
     ) -> None:
         self._options = options
-        self._watched = watched
+        self._workers = workers
+        spec = workers[0].spec if workers else None
+        places = (spec.cwd, os.path.dirname(spec.log_file)) if spec else ()
+        self._disks = tuple(dict.fromkeys((*places, "/cache", "/dev/shm")))
         self._started = started
         self._say = say
         self._event = event
         own = tuple(map(given, options.patterns))
-        self._meters = [RankMeter(one.pid) for one in watched]
+        self._meters = [RankMeter(worker.pid) for worker in workers]
         self._search = PatternSearch(say)
-        self._progress = [TrainingProgress(own, self._search.last_value) for _ in watched]
-        self._readings = [Reading() for _ in watched]  # since the last event
-        self._latest = [Reading() for _ in watched]  # of the whole run
-        self._tools = CardTools(options.environ)
+        self._progress = [TrainingProgress(own, self._search.last_value) for _ in workers]
+        self._readings = [Reading() for _ in workers]  # since the last event
+        self._latest = [Reading() for _ in workers]  # of the whole run
+        self._tools = CardTools(spec.environ if spec else {})
         self._cards: Tuple[CardSample, ...] = ()
         self._new_cards: Tuple[CardSample, ...] = ()  # since the last event
         self._not_finite = False
@@ -142,11 +127,11 @@ class Sampler:
         now = time.monotonic()
         processes = process_usages()
         usages = [
-            meter.measure(processes) if one.running() else None
-            for one, meter in zip(self._watched, self._meters)
+            meter.measure(processes) if worker.exit is None else None
+            for worker, meter in zip(self._workers, self._meters)
         ]
         self._read()
-        host, kind = sample_host(self._options.disks), self._tools.kind
+        host, kind = sample_host(self._disks), self._tools.kind
         return (
             Sample(now, self._ranks(usages, self._readings), host, kind, self._new_cards),
             Sample(now, self._ranks(usages, self._latest), host, kind, self._cards),
@@ -155,8 +140,10 @@ class Sampler:
     def _ranks(
         self, usages: Sequence[Optional[RankUsage]], readings: Sequence[Reading]
     ) -> Tuple[RankSample, ...]:
-        every = zip(self._watched, usages, readings)
-        return tuple(RankSample(one.label, one.rank, usage, reading) for one, usage, reading in every)
+        every = zip(self._workers, usages, readings)
+        return tuple(
+            RankSample(one.spec.label, one.spec.rank, usage, reading) for one, usage, reading in every
+        )
 
     def _publish(self, latest: Sample) -> None:
         if self._endpoint is not None:
@@ -170,27 +157,27 @@ class Sampler:
     def _write(self, sample: Sample) -> None:
         self._event("metrics", **event_of(self._written, sample))
         self._written, self._new_cards = sample, ()
-        self._readings = [Reading() for _ in self._watched]
+        self._readings = [Reading() for _ in self._workers]
 
     def _finish(self) -> None:
         """The last lines, of processes that have ended."""
         self._read()
         if any(reading != Reading() for reading in self._readings):
-            ranks = self._ranks([None] * len(self._watched), self._readings)
-            self._write(Sample(time.monotonic(), ranks, sample_host(self._options.disks)))
+            ranks = self._ranks([None] * len(self._workers), self._readings)
+            self._write(Sample(time.monotonic(), ranks, sample_host(self._disks)))
 
     def _read(self) -> None:
         """What was printed since the last look, added to what was read since the last event."""
-        for at, one in enumerate(self._watched):
-            progress = self._progress[at]
-            new = progress.read(*one.output(progress.position))
+        for at, worker in enumerate(self._workers):
+            progress, rank = self._progress[at], worker.spec.rank
+            new = progress.read(*worker.output.since(progress.position))
             self._readings[at] = _merged(self._readings[at], new)
             self._latest[at] = _merged(self._latest[at], new)
-            self._judge(one.label, new)
-            if one.rank is not None and new.step_time is not None:
-                self._step_times[one.rank] = new.step_time
-                if one.rank not in self._reporting:
-                    self._reporting.append(one.rank)
+            self._judge(worker.spec.label, new)
+            if rank is not None and new.step_time is not None:
+                self._step_times[rank] = new.step_time
+                if rank not in self._reporting:
+                    self._reporting.append(rank)
         if self._step_times and len(self._step_times) == len(self._reporting):
             self._compare()
 
@@ -273,75 +260,38 @@ class SlowRanks:
 FINISH_SECONDS = 0.5  # for the last lines; a disk that does not answer may hold the thread forever
 
 
-class Metrics(NamedTuple):
-    """What is sampled: every `interval` seconds, 0 for never; `patterns` are the user's (`NAME=REGEX`).
+class Metrics:
+    """Samples workers from the end of the first interval on, in a thread; an `Observer`."""
 
-    The last sample of this `node` is served at `port` (`PORT` or `ADDRESS:PORT`), if it is not empty.
-    """
+    without = "no metrics"
 
-    interval: float = 0.0
-    patterns: Tuple[str, ...] = ()
-    port: str = ""
-    node: int = 0
-
-
-NOT_SAMPLED = Metrics()
-
-
-class MetricsTask:
-    """Samples workers from the end of the first interval on; nothing of it is loaded before."""
-
-    def __init__(self, metrics: Metrics, inbox: SignalInbox, journal: Journal) -> None:
-        self._metrics = metrics
+    def __init__(self, options: Sampling, inbox: SignalInbox, journal: Journal) -> None:
+        self._options = options
         self._inbox = inbox
         self._journal = journal
         self._task: Optional[Task[None]] = None
         self._started = time.monotonic()
-        first = 0.0 if metrics.port else metrics.interval
-        self._due = self._started + first if metrics.interval else math.inf
+        first = 0.0 if options.port else options.interval
+        self._due = self._started + first if options.interval else math.inf
 
-    def __enter__(self) -> MetricsTask:
-        return self
+    def patience(self) -> float:
+        """Seconds until the sampling starts."""
+        return max(0.0, self._due - time.monotonic())
 
-    def __exit__(self, *exc: object) -> None:
+    def check(self, workers: Sequence[Worker], stopping: bool) -> str:
+        """Starts the sampling, if it is due. Raises what the start of a thread raises."""
+        if time.monotonic() >= self._due:
+            self._due = math.inf
+            self._task = Task("metrics", lambda cancel: self._sample(workers, cancel), self._inbox)
+        return ""
+
+    def close(self) -> None:
         """Ends the sampling, once it has read the last lines."""
         if self._task is not None:
             self._task.cancel()
             self._task.wait(lambda: None, time.monotonic() + FINISH_SECONDS)
 
-    def patience(self) -> float:
-        """Seconds until `check` should be called."""
-        return max(0.0, self._due - time.monotonic())
-
-    def check(self, workers: Sequence[Worker]) -> None:
-        """Starts the sampling, if it is due."""
-        if time.monotonic() < self._due:
-            return
-        self._due = math.inf
-        try:
-            self._task = Task("metrics", lambda cancel: self._sample(workers, cancel), self._inbox)
-        except RuntimeError as error:  # the limit of threads
-            self._journal.say(f"no metrics: {error}")
-
-    def _sample(self, workers: Sequence[Worker], cancel: Event) -> None:
-        try:
-            places = dict.fromkeys(
-                (*(worker.spec.cwd for worker in workers[:1]),
-                 *(os.path.dirname(worker.spec.log_file) for worker in workers[:1]),
-                 "/cache", "/dev/shm")
-            )  # fmt: skip
-            environ = workers[0].spec.environ if workers else {}
-            options = Sampling(
-                self._metrics.interval, self._metrics.patterns, tuple(places), environ, self._metrics.port,
-                self._metrics.node,
-            )  # fmt: skip
+    def _sample(self, workers: Sequence[Worker], cancel: threading.Event) -> None:
+        with self._journal.only_helps(self.without):
             say, event = self._journal.say, self._journal.event
-            Sampler(options, [_watched(one) for one in workers], self._started, say, event).run(cancel)
-        except Exception as error:  # no figure is worth a training
-            self._journal.say(f"no metrics: {type(error).__name__}: {error}")
-
-
-def _watched(worker: Worker) -> Watched:
-    return Watched(
-        worker.spec.label, worker.spec.rank, worker.pid, lambda: worker.exit is None, worker.output.since
-    )
+            Sampler(self._options, workers, self._started, say, event).run(cancel)

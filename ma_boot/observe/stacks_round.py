@@ -29,8 +29,7 @@ from ma_boot.processes import (
     signal_group,
 )
 from ma_boot.redact import without_secret_variables
-from ma_boot.supervisor.output import WorkerOutput
-from ma_boot.supervisor.worker_group import Worker
+from ma_boot.supervisor import Worker, WorkerOutput
 from ma_boot.wording import ranks_text
 
 ANSWER_SECONDS = 9.0  # py-spy's time, and a second for the way
@@ -110,51 +109,62 @@ class StacksRound:
         return _reported(ranks, self._unnamed, sorted(self._waiting & set(self._peers.unreached)))
 
 
-class _Process(NamedTuple):
-    """A process whose stacks are taken, of a worker, or below one that has started the ranks itself."""
+class RankProcess(NamedTuple):
+    """A process whose stacks are asked for: of a worker, or below one that has started the ranks itself.
 
-    rank: Optional[int]
+    `path` is searched for py-spy, which gets `environ`, that of the training, without its secrets. `output`
+    is what ma_boot reads of the process, if it does: that of a launcher is of all its ranks. `quiet` are the
+    seconds without activity.
+    """
+
     pid: int
-    worker: Worker
+    path: str
+    output: Optional[WorkerOutput] = None
+    environ: Mapping[str, str] = MappingProxyType({})
+    rank: Optional[int] = None
+    label: str = ""
+    quiet: float = 0.0
 
-    def asked(self) -> Asked:
-        """What is asked for its stacks; the output of a launcher is that of all its ranks."""
-        environ = self.worker.spec.environ
-        path = f"{environ.get('PATH', '')}:{os.path.dirname(sys.executable)}"
-        return Asked(self.pid, path, self.worker.output if self.pid == self.worker.pid else None, environ)
+    @classmethod
+    def all_of(cls, worker: Worker, quiet: float) -> List[RankProcess]:
+        """The process of a rank, those of the ranks of a launcher, or the worker's own if it is neither."""
+        spec = worker.spec
+        launched = ranks_below(worker.pid) if spec.rank is None else {}
+        path = f"{spec.environ.get('PATH', '')}:{os.path.dirname(sys.executable)}"
+        return [
+            cls(
+                pid, path, worker.output if pid == worker.pid else None, spec.environ, rank, spec.label, quiet
+            )
+            for rank, pid in launched.items() or [(spec.rank, worker.pid)]
+        ]
 
     def words(self) -> str:
-        """What it has said of its waits."""
-        if self.pid == self.worker.pid:
-            return self.worker.output.tail() + _plogs(self.worker.spec.environ)
-        return _plogs(self.worker.spec.environ, f"plog-{self.pid}_*.log")
-
-
-def _processes_of(worker: Worker) -> List[_Process]:
-    """The process of a rank, those of the ranks of a launcher, or the worker's own if it is neither."""
-    launched = ranks_below(worker.pid) if worker.spec.rank is None else {}
-    found = [_Process(rank, pid, worker) for rank, pid in launched.items()]
-    return found or [_Process(worker.spec.rank, worker.pid, worker)]
+        """What it has printed, and CANN has logged, of its waits."""
+        if self.output is not None:
+            return self.output.tail() + _plogs(self.environ)
+        return _plogs(self.environ, f"plog-{self.pid}_*.log")
 
 
 def _taken(
     running: Sequence[Worker], ended: Sequence[Worker], quiet: Mapping[int, float], node: int
 ) -> Tuple[List[RankAtHang], List[Tuple[str, str]]]:
     """The ranks of this node, and the stacks of processes that are no rank."""
-    processes = [one for worker in running for one in _processes_of(worker)]
-    states = [(process_stat(one.pid) or [""])[0] for one in processes]
+    processes = [
+        process for worker in running for process in RankProcess.all_of(worker, quiet.get(worker.pid, 0.0))
+    ]
+    states = [(process_stat(process.pid) or [""])[0] for process in processes]
     try:
-        texts = stacks_of([one.asked() for one in processes])
+        texts = stacks_of(processes)
     except Exception as error:  # the hang itself is what counts
         texts = [f"no stacks: {described(error)}"] * len(processes)
     ranks: List[RankAtHang] = []
     unnamed: List[Tuple[str, str]] = []
-    for one, state, text in zip(processes, states, texts):
-        if one.rank is None:
-            unnamed.append((one.worker.spec.label, text))
+    for process, state, text in zip(processes, states, texts):
+        if process.rank is None:
+            unnamed.append((process.label, text))
             continue
-        waits, seconds = waited_for(one.words(), one.rank), round(quiet.get(one.worker.pid, 0.0), 1)
-        ranks.append(RankAtHang(one.rank, node, text[:LONGEST_STACK], seconds, waits, state=state))
+        waits, seconds = waited_for(process.words(), process.rank), round(process.quiet, 1)
+        ranks.append(RankAtHang(process.rank, node, text[:LONGEST_STACK], seconds, waits, state=state))
     for worker in ended:
         if worker.spec.rank is not None and worker.exit is not None:
             ranks.append(RankAtHang(worker.spec.rank, node, ended=worker.exit.code))
@@ -261,19 +271,7 @@ _OF_RANKS = (("RANK", "LOCAL_RANK"), ("OMPI_COMM_WORLD_RANK",), ("PMI_RANK",), (
 _SIGUSR1_BIT = 1 << (signal.SIGUSR1 - 1)
 
 
-class Asked(NamedTuple):
-    """A process; `path` is searched for py-spy, and `output` is what ma_boot reads of it, if it does.
-
-    py-spy gets `environ`, that of the training, without its secrets.
-    """
-
-    pid: int
-    path: str
-    output: Optional[WorkerOutput] = None
-    environ: Mapping[str, str] = MappingProxyType({})
-
-
-def stacks_of(asked: Sequence[Asked]) -> List[str]:
+def stacks_of(asked: Sequence[RankProcess]) -> List[str]:
     """The stacks of each process, or why there are none.
 
     Without py-spy, a process that catches SIGUSR1 gets it: faulthandler prints the stacks to its own output.
@@ -345,7 +343,7 @@ def _contents(file: BinaryIO) -> str:
     return os.pread(file.fileno(), file.tell(), 0).decode("utf-8", "replace")
 
 
-def _by_faulthandler(asked: Sequence[Asked], failed: Dict[int, str]) -> Dict[int, str]:
+def _by_faulthandler(asked: Sequence[RankProcess], failed: Dict[int, str]) -> Dict[int, str]:
     """What faulthandler prints in each process, or why it does not."""
     sent: Dict[int, float] = {}
     found: Dict[int, str] = {}

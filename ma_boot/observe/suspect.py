@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ma_boot.observe.stacks import (
     COLLECTIVE,
@@ -21,6 +21,7 @@ from ma_boot.observe.stacks import (
     activity,
     threads_of,
 )
+from ma_boot.reporting import HangSuspect
 from ma_boot.wording import ranks_text
 
 SOONER_SECONDS = 2.0  # a rank that stopped so much before all others did not wait for them
@@ -28,55 +29,46 @@ SOONER_SECONDS = 2.0  # a rank that stopped so much before all others did not wa
 _ORDER = (COLLECTIVE, DEVICE, MESSAGE, OWN)
 
 
-class Suspect(NamedTuple):
-    """`rank` is None if a whole node is meant; `why` is a sentence without its subject's name."""
-
-    rank: Optional[int]
-    node: int
-    why: str
-
-    def __str__(self) -> str:
-        return f"node {self.node}" + ("" if self.rank is None else f", rank {self.rank}")
-
-
-def suspect(ranks: Sequence[RankAtHang], silent: Sequence[int] = ()) -> Optional[Suspect]:
+def suspect(ranks: Sequence[RankAtHang], silent: Sequence[int] = ()) -> Optional[HangSuspect]:
     """The suspect; `silent` are the nodes that did not answer although they had not ended."""
     ranks = sorted(ranks)
     if silent:
         rest = f"; neither do nodes {', '.join(map(str, silent[1:]))}" if len(silent) > 1 else ""
-        return Suspect(None, silent[0], f"does not answer, so its ranks keep the others waiting{rest}")
+        return HangSuspect(silent[0], None, f"does not answer, so its ranks keep the others waiting{rest}")
     return _gone(ranks) or _by_hccl(ranks) or _odd(ranks) or _other_threads(ranks) or _first_quiet(ranks)
 
 
-def _gone(ranks: Sequence[RankAtHang]) -> Optional[Suspect]:
+def _gone(ranks: Sequence[RankAtHang]) -> Optional[HangSuspect]:
     running = [one for one in ranks if one.ended is None]
     ended = [one for one in ranks if one.ended is not None]
     if ended and len(ended) < len(running):
         others = ranks_text([one.rank for one in running])
-        return Suspect(
-            ended[0].rank, ended[0].node, f"has ended with exit code {ended[0].ended}, and {others} run on"
+        return HangSuspect(
+            ended[0].node, ended[0].rank, f"has ended with exit code {ended[0].ended}, and {others} run on"
         )
     stopped = [one for one in running if one.state in ("T", "t")]
     if stopped and len(stopped) < len(running):
-        return Suspect(stopped[0].rank, stopped[0].node, "is stopped by a signal (SIGSTOP, or a debugger)")
+        return HangSuspect(
+            stopped[0].node, stopped[0].rank, "is stopped by a signal (SIGSTOP, or a debugger)"
+        )
     return None
 
 
-def _by_hccl(ranks: Sequence[RankAtHang]) -> Optional[Suspect]:
+def _by_hccl(ranks: Sequence[RankAtHang]) -> Optional[HangSuspect]:
     waits = {one.rank: one.waits_for for one in ranks if one.waits_for}
     node = {one.rank: one.node for one in ranks}
     for rank, behind in roots(waits):
         if rank in node:
             verb = "waits" if len(behind) == 1 else "wait"
-            return Suspect(
-                rank,
+            return HangSuspect(
                 node[rank],
+                rank,
                 f"keeps others waiting: by HCCL, {ranks_text(behind)} {verb} for it, and it for none",
             )
     ring = circle(waits)
     if ring and ring[0] in node and (len(ring) < len(ranks) or len(ring) == 2):
-        return Suspect(
-            ring[0], node[ring[0]], f"is in a circle: by HCCL, {ranks_text(ring)} wait for each other"
+        return HangSuspect(
+            node[ring[0]], ring[0], f"is in a circle: by HCCL, {ranks_text(ring)} wait for each other"
         )
     return None
 
@@ -84,7 +76,7 @@ def _by_hccl(ranks: Sequence[RankAtHang]) -> Optional[Suspect]:
 Groups = Dict[Tuple[str, ...], List[RankAtHang]]
 
 
-def _odd(ranks: Sequence[RankAtHang]) -> Optional[Suspect]:
+def _odd(ranks: Sequence[RankAtHang]) -> Optional[HangSuspect]:
     """The rank that does something else than those that wait."""
     does = {one: activity(threads) for one in ranks for threads in [threads_of(one.stack)] if threads}
     groups: Groups = {}
@@ -105,7 +97,7 @@ def _odd(ranks: Sequence[RankAtHang]) -> Optional[Suspect]:
         ),
     )
     usual = max((groups[does[one].key] for one in waiting), key=len)
-    return Suspect(chosen.rank, chosen.node, _difference(chosen, does, groups, usual))
+    return HangSuspect(chosen.node, chosen.rank, _difference(chosen, does, groups, usual))
 
 
 def _waiting(does: Dict[RankAtHang, Activity], groups: Groups) -> List[RankAtHang]:
@@ -138,7 +130,7 @@ def _difference(
     return f"is {does[chosen].doing()}{also}, while {who} {does[usual[0]].doing()}{disk}"
 
 
-def _other_threads(ranks: Sequence[RankAtHang]) -> Optional[Suspect]:
+def _other_threads(ranks: Sequence[RankAtHang]) -> Optional[HangSuspect]:
     """All main threads are at the same place, but one rank has another thread that no other rank has."""
     sets = {
         one: frozenset(activity((thread,)).doing() for thread in threads[1:])
@@ -153,19 +145,19 @@ def _other_threads(ranks: Sequence[RankAtHang]) -> Optional[Suspect]:
     if few != 1 or number < 2 or not odd - usual:
         return None
     chosen = next(one for one, found in sets.items() if found == odd)
-    return Suspect(
-        chosen.rank, chosen.node, f"has a thread {sorted(odd - usual)[0]}, which no other rank has"
+    return HangSuspect(
+        chosen.node, chosen.rank, f"has a thread {sorted(odd - usual)[0]}, which no other rank has"
     )
 
 
-def _first_quiet(ranks: Sequence[RankAtHang]) -> Optional[Suspect]:
+def _first_quiet(ranks: Sequence[RankAtHang]) -> Optional[HangSuspect]:
     quiet = sorted((one for one in ranks if one.ended is None), key=lambda one: -one.quiet)
     if len(quiet) < 2 or quiet[0].quiet - quiet[1].quiet < SOONER_SECONDS:
         return None
     sooner = quiet[0].quiet - quiet[1].quiet
-    return Suspect(
-        quiet[0].rank,
+    return HangSuspect(
         quiet[0].node,
+        quiet[0].rank,
         f"stopped {sooner:.0f} s before all others; the stacks show no difference",
     )
 

@@ -1,5 +1,5 @@
 """Starts, watches and stops the processes of a launch plan."""
 
-from ma_boot.observe.peers import ALONE as ALONE, PeerMessage as PeerMessage, Peers as Peers
-from ma_boot.observe.sampler import Metrics as Metrics
-from ma_boot.supervisor.supervise import Limits as Limits, supervise as supervise
+from ma_boot.supervisor.output import WorkerOutput as WorkerOutput
+from ma_boot.supervisor.supervise import Limits as Limits, Observer as Observer, supervise as supervise
+from ma_boot.supervisor.worker_group import Worker as Worker

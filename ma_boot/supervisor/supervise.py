@@ -8,13 +8,10 @@ from __future__ import annotations
 import math
 import signal
 import time
-from typing import Callable, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Mapping, NamedTuple, Protocol, Sequence, Tuple
 
-from ma_boot.errors import signal_name
+from ma_boot.errors import described, signal_name
 from ma_boot.launch import WorkerSpec
-from ma_boot.observe.hang_detector import HangDetector
-from ma_boot.observe.peers import ALONE, Peers
-from ma_boot.observe.sampler import NOT_SAMPLED, Metrics, MetricsTask
 from ma_boot.processes import SignalInbox, guarded, own_marker
 from ma_boot.reporting import Journal, RunResult, WorkerExit
 from ma_boot.supervisor.exit_watch import ExitWatch
@@ -30,17 +27,36 @@ class Limits(NamedTuple):
     """How long, and for how much output, processes are left alone; times in seconds.
 
     `stop_timeout` lies between SIGTERM and SIGKILL; `hurry` is the signal that the processes get at a further
-    stop signal. `hang_timeout` is None to detect no hangs; `hang_action` is `report` or `stop`. After
-    `quiet_bytes` on the console only the first process is shown, after `silent_bytes` none: ModelArts
-    collects 1 GiB (`modelarts-pipe: log length overflow(max:1073741824...`), also of ma_boot's own report.
+    stop signal. After `quiet_bytes` on the console only the first process is shown, after `silent_bytes`
+    none: ModelArts collects 1 GiB (`modelarts-pipe: log length overflow(max:1073741824...`), also of
+    ma_boot's own report.
     """
 
     stop_timeout: float = 15.0
     hurry: int = signal.SIGKILL
-    hang_timeout: Optional[float] = None
-    hang_action: str = "report"
     quiet_bytes: int = 1 << 29
     silent_bytes: int = (1 << 30) - (1 << 24)
+
+
+class Observer(Protocol):
+    """Watches a run from beside; nothing here waits. What an observer raises ends it, never the run."""
+
+    @property
+    def without(self) -> str:
+        """What is said where it has failed: `hangs are no longer detected`."""
+
+    def patience(self) -> float:
+        """Seconds until `check` should be called; whatever wakes the inbox is a reason, too."""
+
+    def check(self, workers: Sequence[Worker], stopping: bool) -> str:
+        """Why all processes are to be stopped; mostly empty.
+
+        `workers` are all of the node, also those that have ended; `stopping` says that they are being
+        stopped.
+        """
+
+    def close(self) -> None:
+        """The run is over."""
 
 
 def supervise(
@@ -50,30 +66,25 @@ def supervise(
     journal: Journal,
     environ: Mapping[str, str],
     container: str,
-    sampled: Metrics = NOT_SAMPLED,
-    peers: Peers = ALONE,
-    halted: Callable[[], str] = lambda: "",
+    observers: Sequence[Observer] = (),
 ) -> RunResult:
     """Runs the processes to their end; a stop signal, or the first failure, stops all of them.
 
     Nothing that they start is left when this function returns or raises, and nothing when ma_boot itself is
-    killed. `environ` is the environment of this process, `container` its name, which may be empty; `sampled`
-    says what is looked at meanwhile, `peers` are the other nodes of the job. `halted` says why all processes
-    are to be stopped, mostly nothing; who changes that wakes the inbox.
+    killed. `environ` is the environment of this process, `container` its name, which may be empty.
 
     Raises:
         OSError: the guard that outlives ma_boot cannot be started.
     """
     marker = own_marker(container)
     group = WorkerGroup(marker)  # before the guard, which is a child, too: mostly the first one
-    twice, hung = StartedTwice(), list[str]()
+    twice = StartedTwice()
     with (
         guarded(marker, environ),
         OutputPump(journal, inbox, limits.quiet_bytes, limits.silent_bytes) as pump,
         group,
         ExitWatch(pump, inbox, journal.event) as watch,
-        MetricsTask(sampled, inbox, journal) as metrics,
-        HangDetector(limits.hang_timeout, inbox, journal, peers) as hangs,
+        _Beside(observers, journal) as beside,
     ):
         stop = StopLadder(limits.stop_timeout, limits.hurry, inbox.stops, group.signal, journal)
         not_started = group.start(specs, inbox, journal)
@@ -81,28 +92,59 @@ def supervise(
         if not_started is not None:
             stop.begin(str(not_started), group.labels())
         while group.running() and not stop.survivors:
-            looks = hangs.patience(), metrics.patience(), twice.patience()
-            watch.wait(stop.patience() if stop.begun else min(looks), stop.begun)
-            metrics.check(group.workers)
-            _hear(peers, hangs, group.workers, watch.exits)
+            patience = stop.patience() if stop.begun else min(beside.patience(), twice.patience())
+            watch.wait(patience, stop.begun)
             if stop.begun:
                 stop.escalate(group.labels())
-            elif why := _reason(inbox.stops, watch.exits) or halted():
-                watch.wait(0)  # processes that have ended by now have ended by themselves
-                stop.begin(_reason(inbox.stops, watch.exits) or why, group.labels())
-                peers.tell_failures(RunResult(tuple(watch.exits)))
+            elif why := _reason(inbox.stops, watch.exits):
+                _begin(stop, why, inbox, watch, group)
             elif twice.check(group.workers):
                 stop.begin(str(twice.error), group.labels())
-            elif (found := hangs.check(group.workers)) and limits.hang_action == "stop":
-                hung = found
-                stop.begin(f"{', '.join(hung)} hung for {limits.hang_timeout:.0f} s", group.labels())
+            asked = beside.check(group.workers, stop.begun)
+            if asked and not stop.begun:
+                _begin(stop, asked, inbox, watch, group)
         _look_at_what_is_left(twice, group, watch, stop)
         _stop_rest(group, watch, stop, journal)
-        _tell_ends(peers, watch.exits)
     exits = _with_losses(watch.exits, group.workers, journal)
-    return RunResult(
-        exits, not_started or twice.error, tuple(hung), tuple(stop.survivors), suspect=hangs.suspect
-    )
+    return RunResult(exits, not_started or twice.error, left=tuple(stop.survivors))
+
+
+class _Beside:
+    """The observers of a run; one that raises is given up, with a line."""
+
+    def __init__(self, observers: Sequence[Observer], journal: Journal) -> None:
+        self._observers = list(observers)
+        self._journal = journal
+
+    def __enter__(self) -> _Beside:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for observer in self._observers:
+            with self._journal.only_helps(observer.without):
+                observer.close()
+
+    def patience(self) -> float:
+        return min((observer.patience() for observer in self._observers), default=math.inf)
+
+    def check(self, workers: Sequence[Worker], stopping: bool) -> str:
+        """The first reason to stop of any of them."""
+        reason = ""
+        for observer in list(self._observers):
+            try:
+                reason = reason or observer.check(workers, stopping)
+            except Exception as error:
+                self._observers.remove(observer)
+                self._journal.say(f"{observer.without}: {described(error)}")
+                with self._journal.only_helps(observer.without):
+                    observer.close()
+        return reason
+
+
+def _begin(stop: StopLadder, why: str, inbox: SignalInbox, watch: ExitWatch, group: WorkerGroup) -> None:
+    """Begins to stop; processes that have ended by now have ended by themselves, which may be the reason."""
+    watch.wait(0)
+    stop.begin(_reason(inbox.stops, watch.exits) or why, group.labels())
 
 
 def _with_losses(
@@ -112,22 +154,6 @@ def _with_losses(
     journal.logs.flush()
     lost = {worker.spec.label: worker.output.lost for worker in workers}
     return tuple(ended._replace(log_lost=lost[ended.label]) for ended in exits)
-
-
-def _hear(peers: Peers, hangs: HangDetector, workers: Sequence[Worker], exits: Sequence[WorkerExit]) -> None:
-    """Takes what other nodes have told; after a failure of theirs, tells who has raised here meanwhile."""
-    for message in peers.heard():
-        if message.kind == "failed":
-            running = [worker.so_far() for worker in workers if worker.exit is None]
-            peers.tell_failures(RunResult((*exits, *running)))
-        else:
-            hangs.hear(message, workers)
-
-
-def _tell_ends(peers: Peers, exits: Sequence[WorkerExit]) -> None:
-    if peers.others:
-        codes = [[ended.rank, ended.code] for ended in exits if ended.rank is not None]
-        peers.tell("ended", {"codes": codes})
 
 
 def _reason(stops: Sequence[int], exits: Sequence[WorkerExit]) -> str:

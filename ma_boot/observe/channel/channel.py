@@ -29,10 +29,10 @@ from typing import (
     Tuple,
 )
 
+from ma_boot.observe import PeerMessage
 from ma_boot.observe.channel import protocol
 from ma_boot.observe.channel.protocol import Address, Handshake
 from ma_boot.processes import SignalInbox
-from ma_boot.supervisor import PeerMessage
 
 EXCHANGE_SECONDS = 2.0  # for a whole connection, from the first byte to the last
 CONNECT_SECONDS = 1.5

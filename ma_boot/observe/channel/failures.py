@@ -11,7 +11,7 @@ import re
 from typing import Any, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 
 from ma_boot.redact import without_secrets
-from ma_boot.reporting import RunResult, WorkerExit, last_exception, output_of_failed_rank, own_words
+from ma_boot.reporting import WorkerExit, last_exception, output_of_failed_rank, own_words
 
 MOST_FAILURES = 16  # of a node
 MOST_LINES_AFTER = 15  # after the exception of a rank that has not ended by itself
@@ -47,9 +47,9 @@ class JobFailure(NamedTuple):
         return f"node {self.node}{rank}: {self.words}"
 
 
-def failures_of(run: RunResult, node: int) -> List[JobFailure]:
+def failures_of(ends: Sequence[WorkerExit], node: int) -> List[JobFailure]:
     """The failures of a node's processes, the likeliest cause first."""
-    found = [_failure(ended, node) for ended in run.exits if ended.code]
+    found = [_failure(ended, node) for ended in ends if ended.code]
     return sorted((one for one in found if one is not None), key=_order)[:MOST_FAILURES]
 
 

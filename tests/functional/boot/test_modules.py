@@ -15,14 +15,7 @@ NEVER = {
     *("ma_boot.checkpoints", "path_mapping.planning", "path_mapping.stores", "path_mapping.transfer"),
     *("path_mapping.workers", "path_mapping.file", "obs", "pathspec", "tenacity", "yaml", "multiprocessing"),
     *("ma_boot.doctor", "ma_boot.image", "ma_boot.rehearsal", "ma_boot.training", "docker", "rich"),
-    *(
-        "ma_boot.observe.channel",
-        "ma_boot.observe",
-        "ma_boot.job_service",
-        "huaweicloudsdkcore",
-        "requests",
-        "ssl",
-    ),
+    *("ma_boot.observe.channel", "ma_boot.job_service", "huaweicloudsdkcore", "requests", "ssl", "asyncio"),
 }
 ONLY_AT_THE_END = {"ma_boot.reporting.page", "ma_boot.reporting.timeline"}
 

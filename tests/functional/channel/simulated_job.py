@@ -10,18 +10,19 @@ import random
 import signal
 import threading
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, cast
 
 from ma_boot.modelarts import JobEnvironment, free_port, read_job
 from ma_boot.node.job_channel import OtherNodes
 from ma_boot.node.world import World
-from ma_boot.observe.hang_detector import HangDetector
-from ma_boot.observe.stacks_round import Asked
+from ma_boot.observe import HangDetector
+from ma_boot.observe.stacks_round import RankProcess
 from ma_boot.processes import SignalInbox
 from ma_boot.reporting import Console, Ending, Journal, RunResult, WorkerExit
+from ma_boot.supervisor import Observer, Worker
 from tests.functional.channel.nodes import TOKEN
 from tests.functional.node import eventually
 
@@ -98,7 +99,7 @@ class SimulatedNodes:
             for rank in ranks
         ]  # fmt: skip
 
-    def stacks_of(self, asked: Sequence[Asked]) -> List[str]:
+    def stacks_of(self, asked: Sequence[RankProcess]) -> List[str]:
         """In place of py-spy: what it has recorded of a rank in this kind of hang."""
         chance = random.Random(self.case.seed)
         usual = "usual-swapped" if self.case.kind == "swapped" else "usual"
@@ -118,19 +119,19 @@ class SimulatedNodes:
         ]
         if self.case.kind == "dead node":
             self.others[self.case.node].__exit__()
-        with ExitStack() as stack:
-            detectors = {}
-            for node in alive:
-                timeout = 0.05 if node == alive[self.case.seed % len(alive)] else None
-                detector = HangDetector(timeout, inbox, self.journals[node], self.others[node])
-                detectors[node] = (stack.enter_context(detector), self.workers(node))
-            until = time.monotonic() + 30
-            while any(not self.journals[node].of("stacks") for node in alive) and time.monotonic() < until:
-                for node, (detector, workers) in detectors.items():
-                    for message in self.others[node].heard():
-                        detector.hear(message, workers)
-                    detector.check(workers)
-                time.sleep(0.005)
+        observers: List[Tuple[Observer, List[Worker]]] = []
+        for node in alive:
+            timeout = 0.05 if node == alive[self.case.seed % len(alive)] else None
+            detector = HangDetector(timeout, "report", inbox, self.journals[node], self.others[node])
+            workers = self.workers(node)
+            observers += [(self.others[node], workers), (detector, workers)]
+        until = time.monotonic() + 30
+        while any(not self.journals[node].of("stacks") for node in alive) and time.monotonic() < until:
+            for observer, workers in observers:
+                observer.check(workers, False)
+            time.sleep(0.005)
+        for observer, _ in observers[1::2]:
+            observer.close()
         return [self.journals[node].of("stacks")[0]["suspect"] for node in alive]
 
     def fail(self) -> List[Optional[str]]:
@@ -153,10 +154,10 @@ class SimulatedNodes:
                 exits.append(
                     WorkerExit(f"rank {rank}", rank, 0, 1, code, None, at, 9.0, stopped, "log", output)
                 )
-            self.others[node].tell_failures(RunResult(tuple(one for one in exits if one.code == 1)))
+            ended = [cast(Worker, SimpleNamespace(exit=one)) for one in exits if one.code == 1]
             until = time.monotonic() + 3 + chance.random() * 0.2
             while time.monotonic() < until:
-                self.others[node].heard()
+                self.others[node].check(ended, False)
                 time.sleep(0.02)
             stops = [] if any(not one.stopped for one in exits) else [signal.SIGTERM]  # by the platform
             ending = Ending.of(self.jobs[node], stops, None, RunResult(tuple(exits)), None)

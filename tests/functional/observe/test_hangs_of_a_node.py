@@ -6,29 +6,28 @@ import math
 import threading
 import time
 from pathlib import Path
-from typing import cast
 
-from ma_boot.observe.hang_detector import HangDetector
-from ma_boot.observe.peers import PeerMessage
+from ma_boot.observe import PeerMessage
 from ma_boot.processes import SignalInbox
-from ma_boot.supervisor.worker_group import Worker
 from tests.functional.node import eventually
-from tests.functional.observe.test_stacks_round import Others, row
+from tests.functional.observe.conftest import Others, detecting
+from tests.functional.observe.test_stacks_round import row
 from tests.functional.supervisor.conftest import EventLog, shell, started
-from tests.unit.observe.test_hang_detector import Broken
 
 
 def test_of_another_nodes_hang_the_stacks_are_taken_once_a_minute(
     tmp_path: Path, inbox: SignalInbox, journal: EventLog
 ) -> None:
     said = "[ma_boot] ranks hang on node 1: taking the stacks of this node's\n"
-    peers = Others()
-    peers.others = (1,)
-    with started(shell(tmp_path, 0, "exec sleep 600"), inbox=inbox, journal=journal) as group:
-        detector = HangDetector(None, inbox, journal, peers)
+    peers = Others(1)
+    with (
+        started(shell(tmp_path, 0, "exec sleep 600"), inbox=inbox, journal=journal) as group,
+        detecting(None, inbox, journal, peers) as detector,
+    ):
 
         def hears(kind: str, **body: object) -> str:
-            detector.hear(PeerMessage(1, kind, body, time.monotonic()), group.workers)
+            peers.messages.append(PeerMessage(1, kind, body, time.monotonic()))
+            detector.check(group.workers, False)
             return journal.screen()
 
         assert hears("unknown") == ""
@@ -37,7 +36,7 @@ def test_of_another_nodes_hang_the_stacks_are_taken_once_a_minute(
         assert detector.patience() == 1, "soon again: others may turn out not to answer"
         assert hears("hanging") == said, "they are being taken"
         hears("stacks", ranks=[row(4)])
-        eventually(lambda: detector.check(group.workers) or journal.events("stacks"), "the report")
+        eventually(lambda: detector.check(group.workers, False) or journal.events("stacks"), "the report")
         assert [len(event["folded"]) for event in journal.events("stacks")] == [2]
         assert journal.events("hang") == [], "nobody hangs here"
         (_, body) = peers.told[0]
@@ -45,7 +44,7 @@ def test_of_another_nodes_hang_the_stacks_are_taken_once_a_minute(
         assert hears("hanging").count(said) == 1
         detector._last_round -= 90
         assert hears("hanging").count(said) == 2
-        eventually(lambda: detector.check(group.workers) or len(peers.told) == 2, "the stacks again")
+        eventually(lambda: detector.check(group.workers, False) or len(peers.told) == 2, "the stacks again")
 
 
 def test_stacks_that_were_taken_just_now_are_not_taken_again_for_an_own_hang(
@@ -53,38 +52,40 @@ def test_stacks_that_were_taken_just_now_are_not_taken_again_for_an_own_hang(
 ) -> None:
     peers = Others()
     with started(shell(tmp_path, 0, "exec sleep 600"), inbox=inbox, journal=journal) as group:
-        with HangDetector(0.4, inbox, journal, peers) as detector:
+        with detecting(0.4, inbox, journal, peers) as detector:
             detector._last_round = time.monotonic() - 30
-            assert eventually(lambda: detector.check(group.workers), "the hang") == ["rank 0"]
+            assert eventually(lambda: detector.hanging(group.workers), "the hang") == ["rank 0"]
             assert (journal.events("hang")[0]["labels"], peers.told) == (["rank 0"], [])
-        with HangDetector(0.4, inbox, journal, peers) as detector:
+        with detecting(0.4, inbox, journal, peers) as detector:
             detector._last_round = time.monotonic() - 90
-            eventually(lambda: detector.check(group.workers) or peers.told, "the hang")
+            eventually(lambda: detector.check(group.workers, False) or peers.told, "the hang")
             assert peers.told[0] == ("hanging", {"labels": ["rank 0"]})
 
 
 def test_a_node_that_ended_before_the_hang_is_not_waited_for(
     tmp_path: Path, inbox: SignalInbox, journal: EventLog
 ) -> None:
-    peers = Others()
-    peers.others = (1,)
-    with started(shell(tmp_path, 0, "exec sleep 600"), inbox=inbox, journal=journal) as group:
-        detector = HangDetector(None, inbox, journal, peers)
-        detector.hear(PeerMessage(1, "stacks", {"ranks": [row(5)]}, time.monotonic()), group.workers)
+    peers = Others(1)
+    with (
+        started(shell(tmp_path, 0, "exec sleep 600"), inbox=inbox, journal=journal) as group,
+        detecting(None, inbox, journal, peers) as detector,
+    ):
+        peers.messages.append(PeerMessage(1, "stacks", {"ranks": [row(5)]}, time.monotonic()))
         for kind, body in (("ended", {"codes": [[5, 3]]}), ("hanging", {})):
-            detector.hear(PeerMessage(1, kind, body, time.monotonic() - 100), group.workers)
-        eventually(lambda: detector.check(group.workers) or journal.events("stacks"), "the report")
+            peers.messages.append(PeerMessage(1, kind, body, time.monotonic() - 100))
+        eventually(lambda: detector.check(group.workers, False) or journal.events("stacks"), "the report")
     (event,) = journal.events("stacks")
     assert ([5], "has ended with exit code 3") in [(one["ranks"], one["stack"]) for one in event["folded"]]
     assert time.monotonic() - detector._last_round < 60
 
 
 def test_who_ends_while_stacks_are_taken_is_not_waited_for(inbox: SignalInbox, journal: EventLog) -> None:
-    with HangDetector(3600.0, inbox, journal, Others()) as detector:
-        detector.hear(PeerMessage(1, "hanging", {"labels": ["rank 4"]}, time.monotonic()), [])
+    peers = Others()
+    with detecting(3600.0, inbox, journal, peers) as detector:
+        peers.messages.append(PeerMessage(1, "hanging", {"labels": ["rank 4"]}, time.monotonic()))
         for node in (1, 2):
-            detector.hear(PeerMessage(node, "ended", {"codes": [[4 + node, node]]}, time.monotonic()), [])
-        eventually(lambda: detector.check([]) or journal.events("stacks"), "the report")
+            peers.messages.append(PeerMessage(node, "ended", {"codes": [[4 + node, node]]}, time.monotonic()))
+        eventually(lambda: detector.check([], False) or journal.events("stacks"), "the report")
     (event,) = journal.events("stacks")
     assert [(fold["ranks"], fold["stack"]) for fold in event["folded"]] == [
         ([5], "has ended with exit code 1"),
@@ -98,20 +99,13 @@ def test_at_the_limit_of_threads_a_hang_is_reported_without_stacks(
 ) -> None:
     with (
         started(shell(tmp_path, 0, "exec sleep 600"), inbox=inbox, journal=journal) as group,
-        HangDetector(0.4, inbox, journal) as detector,
+        detecting(0.4, inbox, journal) as detector,
     ):
         journal.say("begins")
         before = threading.stack_size(1 << 46)  # bytes, which no thread gets
         try:
-            assert eventually(lambda: detector.check(group.workers), "the hang") == ["rank 0"]
+            assert eventually(lambda: detector.hanging(group.workers), "the hang") == ["rank 0"]
         finally:
             threading.stack_size(before)
     assert "[ma_boot] no stacks: can't start new thread" in journal.screen()
     assert [event["labels"] for event in journal.events("hang")] == [["rank 0"]]
-
-
-def test_an_unexpected_error_over_a_message_ends_the_detection(inbox: SignalInbox, journal: EventLog) -> None:
-    detector = HangDetector(600.0, inbox, journal, Others())
-    detector.hear(PeerMessage(1, "hanging", {}, 0.0), [cast(Worker, Broken())])
-    assert detector.patience() == math.inf
-    assert "[ma_boot] hangs are no longer detected: " in journal.screen()

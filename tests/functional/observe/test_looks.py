@@ -14,12 +14,12 @@ from typing import List, Sequence
 import pytest
 
 from ma_boot.launch import WorkerSpec
-from ma_boot.observe import hang_detector, hang_detector as quiet_life
+from ma_boot.observe import PeerMessage, hang_detector
 from ma_boot.observe.hang_detector import HangDetector, QuietLife
-from ma_boot.observe.peers import PeerMessage
 from ma_boot.processes import SignalInbox, process_usages
 from ma_boot.supervisor.worker_group import Worker
 from tests.functional.node import eventually
+from tests.functional.observe.conftest import Others, detecting
 from tests.functional.supervisor.conftest import EventLog, shell, started
 from tests.unit.observe.test_cards import NPU_910B
 
@@ -43,7 +43,6 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock()
     monkeypatch.setattr(hang_detector, "time", found)
-    monkeypatch.setattr(quiet_life, "time", found)
     return found
 
 
@@ -77,7 +76,7 @@ def rank(directory: Path, number: int, script: str = "exec sleep 600", **environ
 def hung(detector: HangDetector, workers: List[Worker], clock: Clock) -> List[str]:
     """Whom a check names, as if stacks had been taken just now: so none are."""
     detector._last_round = clock.now
-    return detector.check(workers)
+    return detector.hanging(workers)
 
 
 BURNING = """
@@ -114,7 +113,7 @@ def test_what_an_orphan_of_a_rank_uses_is_the_ranks(
     specs = [rank(tmp_path, 0, LOCAL_RANK="0"), rank(tmp_path, ranks - 1, start, LOCAL_RANK=f"{ranks - 1}")]
     with (
         started(*specs[-ranks:], inbox=inbox, journal=journal) as group,
-        HangDetector(2.0, inbox, journal) as detector,
+        detecting(2.0, inbox, journal) as detector,
     ):
         eventually(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), "it runs")
         orphan = int((tmp_path / "pid").read_text())
@@ -132,15 +131,16 @@ def test_what_an_orphan_of_a_rank_uses_is_the_ranks(
 def test_the_time_in_which_stacks_are_taken_is_not_quiet(
     tmp_path: Path, inbox: SignalInbox, journal: EventLog, clock: Clock
 ) -> None:
+    peers = Others(1)
     with (
         started(rank(tmp_path, 0), inbox=inbox, journal=journal) as group,
-        HangDetector(2.0, inbox, journal) as detector,
+        detecting(2.0, inbox, journal, peers) as detector,
     ):
         clock.now += 0.25
-        assert detector.check(group.workers) == []
-        detector.hear(PeerMessage(1, "hanging", {}, clock.now), group.workers)
+        assert detector.hanging(group.workers) == []
+        peers.messages.append(PeerMessage(1, "hanging", {}, clock.now))
         clock.now += 900.0
-        eventually(lambda: detector.check(group.workers) or journal.events("stacks"), "the report")
+        eventually(lambda: detector.check(group.workers, False) or journal.events("stacks"), "the report")
         clock.now += 1.0
         assert hung(detector, group.workers, clock) == []
 
@@ -153,7 +153,7 @@ def test_what_is_no_rank_is_watched_where_there_are_none(
     command = rank(tmp_path, 7)._replace(label="command", rank=None)
     with (
         started(command, *[rank(tmp_path, 0)][:ranks], inbox=inbox, journal=journal) as group,
-        HangDetector(2.0, inbox, journal) as detector,
+        detecting(2.0, inbox, journal) as detector,
     ):
         clock.now += 0.25
         assert hung(detector, group.workers, clock) == []
@@ -200,13 +200,13 @@ def test_cards_are_looked_at_from_half_the_timeout_on(
     tmp_path: Path, inbox: SignalInbox, journal: EventLog, monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
     """And each look is over at the next check: so whose card computes is not named."""
-    monkeypatch.setattr(quiet_life, "SHORTEST_PAUSE", 0.01)
+    monkeypatch.setattr(hang_detector, "SHORTEST_PAUSE", 0.01)
     tool = Tool(tmp_path / "tools", IDLE, NPU_910B)
     specs = [rank(tmp_path, number, PATH=tool.path) for number in range(2)]
     named: List[str] = []
     with (
         started(*specs, inbox=inbox, journal=journal) as group,
-        HangDetector(TIMEOUT, inbox, journal) as detector,
+        detecting(TIMEOUT, inbox, journal) as detector,
     ):
         clock.now += 17
         for quiet in range(0, 180, 20):

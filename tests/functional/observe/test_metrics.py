@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import threading
 import time
-from typing import Any, Dict, List, Tuple
+from contextlib import closing
+from types import SimpleNamespace
+from typing import Any, Dict, List, Tuple, cast
 
 import pytest
 
-from ma_boot.observe.sampler import FINISH_SECONDS, Metrics, MetricsTask, Sampler, Sampling, Watched
+from ma_boot.launch import WorkerSpec
+from ma_boot.observe.sampler import FINISH_SECONDS, Metrics, Sampler, Sampling
 from ma_boot.processes import SignalInbox, Task
+from ma_boot.supervisor import Worker
 from tests.functional.node import eventually
 from tests.functional.supervisor.conftest import EventLog
 
@@ -27,12 +31,17 @@ class Output:
             raise ZeroDivisionError("broken")
         return len(self.text), self.text[position:], time.monotonic()
 
+    def worker(self) -> Worker:
+        """This process, as the worker that has printed it."""
+        spec = WorkerSpec("rank 0", (), "", {}, "", 0)
+        return cast(Worker, SimpleNamespace(spec=spec, pid=os.getpid(), exit=None, output=self))
+
 
 def test_sampling_that_fails_says_so_once_and_ends_nothing() -> None:
     said: List[str] = []
     output = Output()
     output.broken = True
-    watched = [Watched("rank 0", 0, os.getpid(), lambda: True, output.since)]
+    watched = [output.worker()]
     cancel = threading.Event()
     Sampler(Sampling(0.01), watched, time.monotonic(), said.append, lambda kind, **fields: None).run(cancel)
     assert said == ["metrics are no longer taken: ZeroDivisionError: broken"]
@@ -41,7 +50,7 @@ def test_sampling_that_fails_says_so_once_and_ends_nothing() -> None:
 def test_the_last_lines_are_read_when_it_is_cancelled() -> None:
     events: List[Dict[str, Any]] = []
     output = Output()
-    watched = [Watched("rank 0", 0, os.getpid(), lambda: True, output.since)]
+    watched = [output.worker()]
     cancel = threading.Event()
     sampler = Sampler(
         Sampling(0.01), watched, time.monotonic(), print, lambda kind, **fields: events.append(fields)
@@ -60,8 +69,7 @@ def test_a_sample_that_hangs_delays_the_end_by_half_a_second_at_most(journal: Ev
     """A network disk that does not answer holds the thread forever."""
     forever = threading.Event()
     with SignalInbox() as inbox:
-        task = MetricsTask(Metrics(1.0), inbox, journal)
-        with task:
+        with closing(Metrics(Sampling(1.0), inbox, journal)) as task:
             task._task = Task("hanging", lambda cancel: print(forever.wait(60)), inbox)
             began = time.monotonic()
         assert 0.5 <= FINISH_SECONDS <= time.monotonic() - began < FINISH_SECONDS + 1
@@ -69,11 +77,11 @@ def test_a_sample_that_hangs_delays_the_end_by_half_a_second_at_most(journal: Ev
 
 
 def test_nothing_starts_before_the_first_interval(journal: EventLog) -> None:
-    with SignalInbox() as inbox, MetricsTask(Metrics(3600.0), inbox, journal) as task:
+    with SignalInbox() as inbox, closing(Metrics(Sampling(3600.0), inbox, journal)) as task:
         assert 3590 < task.patience() <= 3600
-        task.check([])
+        task.check([], False)
         assert task._task is None
-    with SignalInbox() as inbox, MetricsTask(Metrics(), inbox, journal) as task:
+    with SignalInbox() as inbox, closing(Metrics(Sampling(), inbox, journal)) as task:
         assert task.patience() == float("inf")
 
 
@@ -99,7 +107,7 @@ def test_a_loss_that_is_no_number_is_said_once(printed: str, said: str) -> None:
     lines: List[str] = []
     events: List[Tuple[str, Dict[str, Any]]] = []
     output = Output()
-    watched = [Watched("rank 0", 0, os.getpid(), lambda: True, output.since)]
+    watched = [output.worker()]
     cancel = threading.Event()
     sampler = Sampler(
         Sampling(0.01),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from ma_boot.observe.sampler import Metrics, MetricsTask
+from ma_boot.observe import Metrics, Sampling
 from ma_boot.processes import SignalInbox
 from tests.functional.node import eventually
 from tests.functional.supervisor.conftest import EventLog, shell, started
@@ -19,10 +19,10 @@ def test_a_single_process_is_sampled_and_the_disks_that_it_uses(
     spec = shell(tmp_path, 0, "exec sleep 600")._replace(log_file=str(tmp_path / "logs" / "rank_0.txt"))
     with (
         started(spec, inbox=inbox, journal=journal) as group,
-        MetricsTask(Metrics(0.05), inbox, journal) as task,
+        closing(Metrics(Sampling(0.05), inbox, journal)) as task,
     ):
         eventually(lambda: task.patience() == 0, "the first interval is over")
-        task.check(group.workers)
+        task.check(group.workers, False)
         eventually(lambda: journal.events("metrics"), "a sample")
         (event, *_) = journal.events("metrics")
         assert event["ranks"]["rank"] == [0]
@@ -41,9 +41,9 @@ def test_the_disks_are_those_of_the_working_directory_and_of_the_logs(
     with started(spec, inbox=inbox, journal=journal) as group:
         if elsewhere == "log_file":
             group.workers[0].spec = spec._replace(log_file="/dev/shm/rank_0.txt")
-        with MetricsTask(Metrics(0.05), inbox, journal) as task:
+        with closing(Metrics(Sampling(0.05), inbox, journal)) as task:
             eventually(lambda: task.patience() == 0, "the first interval is over")
-            task.check(group.workers)
+            task.check(group.workers, False)
             (event, *_) = eventually(lambda: journal.events("metrics"), "a sample")
     assert str(tmp_path) in event["host"]["disks"]
 
@@ -54,35 +54,24 @@ def test_a_worker_is_sampled_until_its_end_is_recorded(
     specs = [shell(tmp_path, 0, "exec sleep 600"), shell(tmp_path, 1, "echo ended")]
     with (
         started(*specs, inbox=inbox, journal=journal) as group,
-        MetricsTask(Metrics(0.05), inbox, journal) as task,
+        closing(Metrics(Sampling(0.05), inbox, journal)) as task,
     ):
         ended = group.workers[1]
         ended.process.wait(timeout=30)
         ended.collect(ended.started_ns, stopped=False)
         eventually(lambda: task.patience() == 0, "the first interval is over")
-        task.check(group.workers)
+        task.check(group.workers, False)
         (event, *_) = eventually(lambda: journal.events("metrics"), "a sample")
     assert event["ranks"]["threads"] == [1, None]
 
 
 def test_what_cannot_be_sampled_is_said(inbox: SignalInbox, journal: EventLog) -> None:
-    with MetricsTask(Metrics(0.01, patterns=("loss",)), inbox, journal) as task:
+    with closing(Metrics(Sampling(0.01, patterns=("loss",)), inbox, journal)) as task:
         eventually(lambda: task.patience() == 0, "the first interval is over")
-        task.check([])
+        task.check([], False)
         eventually(lambda: "no metrics: ValueError: " in journal.screen(), "the line")
 
 
 def test_with_a_port_the_first_sample_is_taken_at_once(inbox: SignalInbox, journal: EventLog) -> None:
-    with MetricsTask(Metrics(3600.0, port="0"), inbox, journal) as task:
+    with closing(Metrics(Sampling(3600.0, port="0"), inbox, journal)) as task:
         assert task.patience() == 0
-
-
-def test_at_the_limit_of_threads_there_are_no_metrics(inbox: SignalInbox, journal: EventLog) -> None:
-    journal.say("begins")
-    before = threading.stack_size(1 << 46)  # bytes, which no thread gets
-    try:
-        with MetricsTask(Metrics(3600.0, port="0"), inbox, journal) as task:
-            task.check([])
-    finally:
-        threading.stack_size(before)
-    assert "[ma_boot] no metrics: can't start new thread" in journal.screen()

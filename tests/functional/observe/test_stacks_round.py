@@ -7,40 +7,19 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence
 
 import pytest
 
-from ma_boot.observe import stacks_round
-from ma_boot.observe.peers import Alone, PeerMessage
+from ma_boot.observe import PeerMessage, stacks_round
 from ma_boot.observe.stacks import RankAtHang
 from ma_boot.observe.stacks_round import StacksRound, _plogs, _reported, ends_heard, ranks_heard
 from ma_boot.processes import SignalInbox, process_stat
-from ma_boot.reporting import RunResult
 from tests.functional.node import eventually
+from tests.functional.observe.conftest import Others, alone
 from tests.functional.supervisor.conftest import EventLog, shell, started
 
 STACK = 'Thread 1 (active): "MainThread"\n    {} (train.py:{})\n    step (train.py:9)\n'
-
-
-class Others:
-    """A way to nodes 1 and 2, the last of which was not reached."""
-
-    node = 0
-    others: Collection[int] = (1, 2)
-    unreached: Collection[int] = (2, 7)
-
-    def __init__(self) -> None:
-        self.told: List[Tuple[str, Mapping[str, Any]]] = []
-
-    def tell(self, kind: str, body: Mapping[str, Any]) -> None:
-        self.told.append((kind, body))
-
-    def tell_failures(self, run: RunResult) -> None:
-        pass
-
-    def heard(self) -> List[PeerMessage]:
-        return []
 
 
 def row(rank: Any, **more: Any) -> Dict[str, Any]:
@@ -81,7 +60,7 @@ def test_it_waits_for_the_others_nine_seconds_at_most() -> None:
         assert not unheard.finished()
         unheard.began = time.monotonic() - 4.2
         assert unheard.finished(), "nobody who has not answered was reached"
-        alone = StacksRound([], {}, Alone(), inbox)
+        alone = StacksRound([], {}, Others(), inbox)
         eventually(alone.finished, "nobody else is waited for")
 
 
@@ -96,7 +75,7 @@ def test_own_stacks_that_do_not_come_are_given_up(
     spec = shell(tmp_path, 0, "exec sleep 600")
     spec = spec._replace(environ={**spec.environ, "ASCEND_PROCESS_LOG_PATH": str(tmp_path)})
     with started(spec, inbox=inbox, journal=journal) as group:
-        taken = StacksRound(group.workers, {}, Alone(), inbox)
+        taken = StacksRound(group.workers, {}, alone(), inbox)
         eventually(taken.finished, "the time of the own stacks is over")
         lines, event = taken.report()
         os.close(os.open(plogs / "plog-1.log", os.O_RDWR | os.O_NONBLOCK))  # ends the thread
@@ -198,7 +177,7 @@ def test_whatever_the_way_to_the_stacks_raises_the_ranks_are_told(
 
     monkeypatch.setattr(stacks_round, "stacks_of", broken)
     with started(shell(tmp_path, 0, "exec sleep 600"), inbox=inbox, journal=journal) as group:
-        taken = StacksRound(group.workers, {}, Alone(), inbox)
+        taken = StacksRound(group.workers, {}, Others(), inbox)
         eventually(taken.finished, "the report")
     assert taken.report()[0][0] == "rank 0:\n  no stacks: ZeroDivisionError: broken"
     assert [one.node for one in taken._ranks] == [0]
@@ -329,6 +308,6 @@ def test_a_command_without_ranks_is_shown_itself(
 ) -> None:
     spec = shell(tmp_path, 0, "exec sleep 600")
     with started(spec._replace(label="command", rank=None), inbox=inbox, journal=journal) as group:
-        taken = StacksRound(group.workers, {}, Alone(), inbox)
+        taken = StacksRound(group.workers, {}, Others(), inbox)
         eventually(taken.finished, "the own stacks")
     assert taken.report()[0][0].startswith("command:\n  no stacks: ")

@@ -15,7 +15,7 @@ from typing import List
 
 import pytest
 
-from ma_boot.observe.stacks_round import Asked, stacks_of
+from ma_boot.observe.stacks_round import RankProcess, stacks_of
 from ma_boot.processes import reap_orphans
 from tests.functional.node import PROGRAMS, RANK, Booting, Node, alive, eventually, pids
 from tests.requirement import unavailable
@@ -484,7 +484,7 @@ class TestHangs:
         argv = [sys.executable, RANK, "dump-on-usr1", f"ready:{tmp_path}/pid", "sleep"]
         with subprocess.Popen(argv, stderr=subprocess.PIPE, env={}) as process:
             eventually(lambda: (tmp_path / "pid.-").exists(), "it is ready")
-            assert "the stacks are in its own output" in stacks_of([Asked(process.pid, "")])[0]
+            assert "the stacks are in its own output" in stacks_of([RankProcess(process.pid, "")])[0]
             assert process.stderr is not None
             assert b"most recent call first" in process.stderr.readline() + process.stderr.readline()
             process.kill()
@@ -492,7 +492,7 @@ class TestHangs:
     def test_a_process_that_sigusr1_would_end_does_not_get_it(self, tmp_path: Path) -> None:
         with subprocess.Popen([sys.executable, RANK, f"ready:{tmp_path}/pid", "sleep"], env={}) as process:
             eventually(lambda: (tmp_path / "pid.-").exists(), "it is ready")
-            assert "py-spy is not installed" in stacks_of([Asked(process.pid, "")])[0]
+            assert "py-spy is not installed" in stacks_of([RankProcess(process.pid, "")])[0]
             assert process.poll() is None
             process.kill()
 

@@ -5,35 +5,35 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Sequence
 
 import pytest
 
 from ma_boot.errors import CannotCreate, CommandNotFound, NotExecutable
-from ma_boot.observe.peers import PeerMessage
 from ma_boot.processes import SignalInbox, own_marker, processes_marked
-from ma_boot.reporting import RunResult
-from ma_boot.supervisor import Limits, supervise
+from ma_boot.supervisor import Limits, Worker, supervise
 from ma_boot.supervisor.worker_group import WorkerGroup
 from tests.functional.node import alive, eventually
-from tests.functional.observe.test_stacks_round import Others
 from tests.functional.supervisor.conftest import EventLog, shell, started
 
 
-class Asking(Others):
-    """A way to another node, which has failed and asks once who has raised."""
+class Stopping:
+    """An observer that asks `why` all are to be stopped, at each check."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.failures: List[RunResult] = []
-        self.asked: Callable[[], None] = lambda: None
+    without = "nobody looks any more"
 
-    def heard(self) -> List[PeerMessage]:
-        return [] if self.failures else [PeerMessage(1, "failed", {}, 0.0)]
+    def __init__(self, why: Callable[[], str]) -> None:
+        self.why = why
+        self.closed = 0
 
-    def tell_failures(self, run: RunResult) -> None:
-        self.failures.append(run)
-        self.asked()
+    def patience(self) -> float:
+        return 0.05
+
+    def check(self, workers: Sequence[Worker], stopping: bool) -> str:
+        return self.why()
+
+    def close(self) -> None:
+        self.closed += 1
 
 
 def end(group: WorkerGroup) -> None:
@@ -159,14 +159,16 @@ class TestEnd:
 
         def broken() -> str:
             if all(file.exists() and file.read_text() for file in files):
-                raise ZeroDivisionError("broken")
-            inbox.wake()
+                raise KeyboardInterrupt
             return ""
 
         open_before = len(os.listdir("/proc/self/fd"))
-        with pytest.raises(ZeroDivisionError):
-            supervise([shell(tmp_path, 0, script)], Limits(), inbox, journal, os.environ, "x", halted=broken)
+        with pytest.raises(KeyboardInterrupt):
+            supervise(
+                [shell(tmp_path, 0, script)], Limits(), inbox, journal, os.environ, "x", [Stopping(broken)]
+            )
         assert [Path(f"/proc/{file.read_text().strip()}").exists() for file in files] == [False, False]
+        journal.logs.flush()  # it closes the log files
         assert len(os.listdir("/proc/self/fd")) == open_before
 
     def test_what_is_left_has_time_to_end(
@@ -208,7 +210,7 @@ class TestEnd:
             return "a reason"
 
         spec = shell(tmp_path, 0, "echo wakes the supervisor; exec sleep 600")
-        run = supervise([spec], Limits(), inbox, journal, os.environ, "test", halted=halted)
+        run = supervise([spec], Limits(), inbox, journal, os.environ, "test", [Stopping(halted)])
         assert [(one.code, one.stopped) for one in run.exits] == [(137, False)]
         assert [event["reason"] for event in journal.events("stop")] == ["rank 0 was killed by SIGKILL"]
 
@@ -221,18 +223,17 @@ class TestEnd:
         assert [(one.rank, one.code, one.stopped) for one in run.exits] == [(1, 3, False), (0, 137, True)]
         assert [event["signal"] for event in journal.events("kill")] == [signal.SIGKILL]
 
-    def test_what_another_nodes_failure_finds_here_is_told_and_all_ends(
+    def test_an_observer_that_raises_is_given_up_and_the_run_goes_on(
         self, tmp_path: Path, inbox: SignalInbox, journal: EventLog
     ) -> None:
-        peers = Asking()
-        specs = [shell(tmp_path, 3, "while [ ! -e go ]; do sleep 0.05; done"), shell(tmp_path, 4, "exit 0")]
-        specs[1] = specs[1]._replace(label="scheduler", rank=None)
-        peers.asked = lambda: (tmp_path / "go").touch()
-        supervise(specs, Limits(), inbox, journal, os.environ, "test", peers=peers)
-        assert [(one.label, one.stopped) for one in peers.failures[0].exits if one.rank == 3] == [
-            ("rank 3", True)
-        ]
-        assert peers.told == [("ended", {"codes": [[3, 0]]})]
+        broken, asks = Stopping(lambda: str(1 // 0)), Stopping(lambda: "a reason" if broken.closed else "")
+        spec = shell(tmp_path, 0, "exec sleep 600")
+        run = supervise([spec], Limits(), inbox, journal, os.environ, "test", [broken, asks])
+        assert [(one.code, one.stopped) for one in run.exits] == [(143, True)]
+        said = "[ma_boot] nobody looks any more: ZeroDivisionError: "
+        assert journal.screen().count(said) == 1
+        assert (broken.closed, asks.closed) == (1, 1)
+        assert [event["reason"] for event in journal.events("stop")] == ["a reason"]
 
     @pytest.mark.parametrize(
         "script", ["env -i sleep 600 & echo $! > pid; wait", "setsid sleep 600 & echo $! > pid; wait"]

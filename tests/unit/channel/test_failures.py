@@ -9,7 +9,7 @@ import pytest
 
 from ma_boot.observe.channel import JobFailure, failures_of, first_failure_of, told, told_by
 from ma_boot.observe.channel.failures import LOST_PEER, OWN, RAISED, readable
-from ma_boot.reporting import RunResult, WorkerExit
+from ma_boot.reporting import WorkerExit
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 1, in <module>\n{}\n'
 RESET = TRACEBACK.format(
@@ -24,7 +24,7 @@ def ended(rank: Optional[int], code: int, at: float, output: str = "", stopped: 
 
 
 def cause(*exits: WorkerExit) -> Optional[JobFailure]:
-    return first_failure_of(failures_of(RunResult(exits), 3))
+    return first_failure_of(failures_of(exits, 3))
 
 
 def test_the_exceptions_own_words() -> None:
@@ -83,18 +83,18 @@ def test_an_exception_that_was_handled_is_no_failure_of_a_rank_that_was_stopped(
 
 
 def test_if_all_lost_their_peers_the_node_that_does_not_answer_is_the_cause() -> None:
-    failures = failures_of(RunResult((ended(1, 1, 5.0, RESET),)), 0)
+    failures = failures_of((ended(1, 1, 5.0, RESET),), 0)
     found = first_failure_of(failures, [7, 9])
     assert str(found).startswith(
         "node 7: the node does not answer, and others lost it (node 0, rank 1: Runtime"
     )
     assert str(first_failure_of([], [7])) == "node 7: the node does not answer any more"
-    own = failures_of(RunResult((ended(1, 1, 5.0, SHAPE),)), 0)
+    own = failures_of((ended(1, 1, 5.0, SHAPE),), 0)
     assert str(first_failure_of([*own, *failures], [7])) == "node 0, rank 1: ValueError: no such layer: 17"
 
 
 def test_a_failure_keeps_its_place_in_time_on_the_way_to_another_clock() -> None:
-    own = failures_of(RunResult((ended(1, 1, 5.0, SHAPE), ended(2, 1, 6.0, RESET))), 3)
+    own = failures_of((ended(1, 1, 5.0, SHAPE), ended(2, 1, 6.0, RESET)), 3)
     body = json.loads(json.dumps(told(own, now=8.0)))
     assert told_by(3, body, when=108.0, own=(0,)) == [
         JobFailure(3, 1, 1, "ValueError: no such layer: 17", 105.0, OWN),

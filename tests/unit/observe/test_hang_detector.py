@@ -14,7 +14,7 @@ from ma_boot.observe.hang_detector import HangDetector, LastActivity
 from ma_boot.processes import SignalInbox
 from ma_boot.reporting import Console, Journal
 from ma_boot.supervisor.worker_group import Worker
-from tests.functional.node import eventually
+from tests.functional.observe.conftest import Others
 
 BEFORE = LastActivity(when=100.0, cpu=7.0, looked=100.0, used=7.0)
 
@@ -72,7 +72,9 @@ def test_it_looks_eight_times_in_the_timeout_and_at_least_every_half_minute(
     console: Console, timeout: Optional[float], interval: float
 ) -> None:
     with SignalInbox() as inbox:
-        assert HangDetector(timeout, inbox, Journal(console)).patience() == pytest.approx(interval, abs=0.9)
+        assert HangDetector(timeout, "stop", inbox, Journal(console), Others()).patience() == pytest.approx(
+            interval, abs=0.9
+        )
 
 
 class Broken:
@@ -90,29 +92,20 @@ def test_it_looks_at_no_process_before_it_is_time(
     console: Console, tmp_path: Path, timeout: Optional[float]
 ) -> None:
     with SignalInbox() as inbox:
-        assert HangDetector(timeout, inbox, Journal(console)).check([cast(Worker, Broken())]) == []
+        assert (
+            HangDetector(timeout, "stop", inbox, Journal(console), Others()).check(
+                [cast(Worker, Broken())], False
+            )
+            == ""
+        )
     console.flush()
     assert (tmp_path / "screen").read_text() == ""
 
 
 def test_after_a_look_the_next_one_is_an_interval_later(console: Console) -> None:
     with SignalInbox() as inbox:
-        detector = HangDetector(160.0, inbox, Journal(console))
+        detector = HangDetector(160.0, "stop", inbox, Journal(console), Others())
         detector._next = 0.0
         assert detector.patience() == 0
-        assert detector.check([]) == []
+        assert detector.check([], False) == ""
         assert detector.patience() == pytest.approx(20.0, abs=2.0)
-
-
-def test_an_unexpected_error_ends_the_detection_and_is_said(console: Console, tmp_path: Path) -> None:
-    """The training goes on."""
-
-    with SignalInbox() as inbox:
-        detector = HangDetector(1e-3, inbox, Journal(console))
-        eventually(lambda: detector.patience() == 0, "a check is due")
-        assert detector.check([cast(Worker, Broken())]) == []
-        assert detector.patience() == math.inf
-        assert detector.check([cast(Worker, Broken())]) == []
-    console.flush()
-    said = (tmp_path / "screen").read_text()
-    assert said == "[ma_boot] hangs are no longer detected: ZeroDivisionError: broken\n"

@@ -27,14 +27,14 @@ from ma_boot.reporting.explain import (
 )
 from ma_boot.reporting.hints import hints_for, with_store_hint
 from ma_boot.reporting.page.read import _plain
-from ma_boot.reporting.result import RunResult, WorkerExit
+from ma_boot.reporting.result import WorkerExit
 
 KEPT = 1 << 16  # bytes of an output
 NUMBER = "1" * KEPT
 
 
 def failures(text: str) -> object:
-    return failures_of(RunResult((WorkerExit("rank 0", 0, 0, 1, 1, None, 0, 1.0, False, "", text),)), 0)
+    return failures_of((WorkerExit("rank 0", 0, 0, 1, 1, None, 0, 1.0, False, "", text),), 0)
 
 
 READERS: Dict[str, Callable[[str], object]] = {

@@ -17,7 +17,7 @@ import pytest
 
 from ma_boot.launch import WorkerSpec
 from ma_boot.observe import stacks_round as stacks
-from ma_boot.observe.stacks_round import Asked, _catches_sigusr1, _printed, stacks_of
+from ma_boot.observe.stacks_round import RankProcess, _catches_sigusr1, _printed, stacks_of
 from ma_boot.processes import process_usages, usage_of
 from ma_boot.supervisor import Limits
 from ma_boot.supervisor.output import PROGRESS_SECONDS, WorkerOutput
@@ -139,12 +139,7 @@ def test_the_limits_are_those_of_the_documents() -> None:
     assert f"after\n  {limits.quiet_bytes / (1 << 20):.0f} MiB" in text
     assert f"from {limits.silent_bytes / (1 << 20):,.0f} MiB on" in text
     assert f"the current one every {PROGRESS_SECONDS:.0f} s" in text
-    assert (limits.stop_timeout, limits.hurry, limits.hang_timeout, limits.hang_action) == (
-        15.0,
-        signal.SIGKILL,
-        None,
-        "report",
-    )
+    assert (limits.stop_timeout, limits.hurry) == (15.0, signal.SIGKILL)
 
 
 def test_the_first_stop_signal_is_the_reason() -> None:
@@ -167,7 +162,7 @@ def test_the_session_of_a_process_is_not_its_group() -> None:
 def test_a_process_that_has_ended_meanwhile_has_no_stacks() -> None:
     with subprocess.Popen(["true"]) as ended:
         ended.wait()
-    found = stacks_of([Asked(ended.pid, "")])
+    found = stacks_of([RankProcess(ended.pid, "")])
     assert found[0].startswith("no stacks: py-spy is not installed, and the script does not")
 
 
@@ -201,7 +196,7 @@ def test_the_answer_of_py_spy(tmp_path: Path, script: str, answer: str) -> None:
     (tmp_path / "py-spy").write_text(f"#!/bin/sh\n{script}\n")
     (tmp_path / "py-spy").chmod(0o755)
     with subprocess.Popen(["sleep", "600"]) as sleeping:
-        found = stacks_of([Asked(sleeping.pid, str(tmp_path))])[0]
+        found = stacks_of([RankProcess(sleeping.pid, str(tmp_path))])[0]
         sleeping.kill()
     assert found.startswith(answer.replace("of 1", f"of {sleeping.pid}"))
 
@@ -226,7 +221,7 @@ def test_the_dump_of_faulthandler_is_taken_from_the_output(pipe: Pipe) -> None:
             target=lambda: [pipe.output.pump() for _ in iter(lambda: over.wait(0.01), True)]
         )
         reading.start()
-        (answer,) = stacks_of([Asked(process.pid, "", pipe.output)])
+        (answer,) = stacks_of([RankProcess(process.pid, "", pipe.output)])
         over.set()
         reading.join()
         process.kill()
@@ -249,7 +244,7 @@ def test_py_spy_whose_interpreter_is_gone_is_said(tmp_path: Path) -> None:
     (tmp_path / "py-spy").write_text("#!/no/python\n")
     (tmp_path / "py-spy").chmod(0o755)
     with subprocess.Popen(["sleep", "600"]) as sleeping:
-        (answer,) = stacks_of([Asked(sleeping.pid, str(tmp_path))])
+        (answer,) = stacks_of([RankProcess(sleeping.pid, str(tmp_path))])
         sleeping.kill()
     assert answer.startswith(f"no stacks: {tmp_path}/py-spy cannot be executed: No such file")
 
@@ -258,7 +253,7 @@ def test_py_spy_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(stacks, "PYTHON_SECONDS", 0.3)
     (tmp_path / "py-spy").write_text("#!/bin/sh\nexec sleep 600\n")
     (tmp_path / "py-spy").chmod(0o755)
-    (answer,) = stacks_of([Asked(1, f"{tmp_path}:/usr/bin:/bin")])
+    (answer,) = stacks_of([RankProcess(1, f"{tmp_path}:/usr/bin:/bin")])
     assert answer.startswith("no stacks: py-spy did not answer within 0 s, and the script does not call")
 
 
@@ -272,7 +267,7 @@ def test_a_py_spy_that_hangs_costs_the_others_nothing(
         (tmp_path / "py-spy").write_text(script)
         (tmp_path / "py-spy").chmod(0o755)
         path = f"{tmp_path}:/usr/bin:/bin"
-        answers = stacks_of([Asked(stuck.pid, path), Asked(other.pid, path)])
+        answers = stacks_of([RankProcess(stuck.pid, path), RankProcess(other.pid, path)])
         stuck.kill()
         other.kill()
     assert answers[0].startswith("no stacks: py-spy did not answer within 1 s, ")
@@ -289,7 +284,7 @@ def test_what_a_py_spy_has_started_costs_no_more_than_its_time(
     (tmp_path / "py-spy").write_text(f"#!/bin/sh\n{script}\necho never\n")
     (tmp_path / "py-spy").chmod(0o755)
     began = time.monotonic()
-    (answer,) = stacks_of([Asked(1, f"{tmp_path}:/usr/bin:/bin")])
+    (answer,) = stacks_of([RankProcess(1, f"{tmp_path}:/usr/bin:/bin")])
     assert time.monotonic() - began < 30
     if "setsid" in hang:
         os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
@@ -299,7 +294,7 @@ def test_what_a_py_spy_has_started_costs_no_more_than_its_time(
 def test_of_a_py_spy_that_prints_without_end_a_mebibyte_is_kept(tmp_path: Path) -> None:
     (tmp_path / "py-spy").write_text("#!/bin/sh\nyes stack\nexit 0\n")
     (tmp_path / "py-spy").chmod(0o755)
-    (answer,) = stacks_of([Asked(1, f"{tmp_path}:/usr/bin:/bin")])
+    (answer,) = stacks_of([RankProcess(1, f"{tmp_path}:/usr/bin:/bin")])
     assert answer.startswith("stack\n")
     assert len(answer) == stacks.LONGEST_ANSWER
 
@@ -315,7 +310,7 @@ def test_a_rank_that_ends_as_it_is_asked_has_no_effect_on_the_others(
 
     monkeypatch.setattr(stacks, "_catches_sigusr1", ends_first)
     with subprocess.Popen(["sleep", "600"]) as ending, subprocess.Popen(["sleep", "600"]) as other:
-        answers = stacks_of([Asked(ending.pid, ""), Asked(other.pid, "")])
+        answers = stacks_of([RankProcess(ending.pid, ""), RankProcess(other.pid, "")])
         other.kill()
     assert answers[0] == "no stacks: py-spy is not installed, and SIGUSR1 was not sent: No such process"
     assert answers[1].startswith("no stacks: py-spy is not installed, and the script does not call")

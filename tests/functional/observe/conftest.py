@@ -1,0 +1,50 @@
+"""What observers need: the fixtures of the supervisor's tests, and a way to other nodes that keeps what is told."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import Any, Collection, Iterator, List, Mapping, Optional, Tuple
+
+from ma_boot.observe import HangDetector, PeerMessage
+from ma_boot.processes import SignalInbox
+from ma_boot.reporting import Journal
+from tests.functional.supervisor.conftest import inbox as inbox, journal as journal
+
+
+class Others:
+    """A way to nodes 1 and 2, the last of which was not reached."""
+
+    node = 0
+    others: Collection[int] = (1, 2)
+    unreached: Collection[int] = (2, 7)
+
+    def __init__(self, *others: int) -> None:
+        self.told: List[Tuple[str, Mapping[str, Any]]] = []
+        self.messages: List[PeerMessage] = []
+        self.others = others or self.others
+
+    def tell(self, kind: str, body: Mapping[str, Any]) -> None:
+        self.told.append((kind, body))
+
+    def heard(self) -> List[PeerMessage]:
+        messages, self.messages = self.messages, []
+        return messages
+
+
+def alone() -> Others:
+    """No way to other nodes."""
+    others = Others()
+    others.others = others.unreached = ()
+    return others
+
+
+@contextmanager
+def detecting(
+    timeout: Optional[float], inbox: SignalInbox, journal: Journal, peers: Optional[Others] = None
+) -> Iterator[HangDetector]:
+    """A detector that asks for a stop; without `peers` there is no way to other nodes."""
+    detector = HangDetector(timeout, "stop", inbox, journal, peers or alone())
+    try:
+        yield detector
+    finally:
+        detector.close()
