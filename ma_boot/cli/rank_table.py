@@ -1,29 +1,37 @@
-"""`ma_boot rank-table ...`: works on rank tables in files, without a job."""
+"""`ma_boot rank-table ...`: works on rank tables in files, without a job; `-` is standard input or output."""
 
 from __future__ import annotations
 
+import json
+import sys
 import time
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 import click
 
 from ma_boot.cli.help import Group
 from ma_boot.cli.options import FILE, PRODUCT, RANK_ORDER, SECONDS, files
-from ma_boot.cli.table_files import (
-    all_findings,
-    checked,
-    print_json,
-    ranked,
-    read_table,
-    refuse,
-    write_table,
-)
-from ma_boot.errors import ConfigError, ExitCode, InputMissing
+from ma_boot.errors import ConfigError, ExitCode, InputMissing, RankTableInvalid, listed
 from ma_boot.modelarts import card_addresses, own_address, own_super_pod, wait_until_completed
 from ma_boot.processes import SignalInbox
-from ma_boot.rank_table import errors, fake, machine_table, merged, moved, rows
-from ma_boot.reporting import print_lines
+from ma_boot.rank_table import (
+    NotYet,
+    RankTable,
+    TableFinding,
+    Unreadable,
+    completed_document,
+    convert,
+    errors,
+    fake,
+    machine_table,
+    merged,
+    moved,
+    parse,
+    rows,
+    validate,
+)
+from ma_boot.reporting import print_lines, write_atomically
 
 _COLUMNS = ("rank", "pod", "server_id", "device_id", "device_ip")
 
@@ -252,3 +260,74 @@ def _numbers(text: Optional[str]) -> List[int]:
             f"found {', '.join(odd)}, expected numbers such as 0,1,2,3", param_hint="--devices"
         )
     return sorted({int(word) for word in words})
+
+
+def all_findings(file: str, product: Optional[str]) -> Sequence[TableFinding]:
+    """Everything that is wrong with the table.
+
+    Raises `InputMissing` if the file cannot be read, `RankTableInvalid` if the table is not completed.
+    """
+    try:
+        return validate(parse(_document(file), product), product)
+    except Unreadable as error:
+        return error.findings
+
+
+def read_table(file: str) -> RankTable:
+    """The valid table in a file; warnings go to standard error.
+
+    Raises `InputMissing` if the file cannot be read, `RankTableInvalid` if the table is not valid.
+    """
+    return checked(_document(file), file)
+
+
+def checked(document: Mapping[str, Any], name: str = "the table") -> RankTable:
+    """The valid table; warnings go to standard error. Raises `RankTableInvalid` with every error."""
+    try:
+        table = parse(document, None)
+    except Unreadable as error:
+        refuse(error.findings, name)
+        raise
+    refuse(validate(table, None), name)
+    return table
+
+
+def refuse(findings: Sequence[TableFinding], name: str = "the table") -> None:
+    """Raises `RankTableInvalid` if a finding is fatal, else prints them as warnings."""
+    fatal = [str(finding) for finding in errors(findings)]
+    if fatal:
+        raise RankTableInvalid(listed(f"{name} is not a valid rank table:", fatal))
+    for finding in findings:
+        print_lines(f"warning: {finding}", 2)
+
+
+def ranked(table: RankTable, rank_order: str) -> RankTable:
+    """The table with ranks, as template one; new warnings go to standard error."""
+    converted = convert(table, rank_order)
+    refuse(converted.findings[len(table.findings) :])
+    return converted
+
+
+def write_table(table: RankTable, output: str) -> None:
+    """Writes the table to a file; raises `CannotCreate` if that fails."""
+    text = table.dumps()
+    if output == "-":
+        print_lines(text.rstrip("\n"))
+    else:
+        write_atomically(Path(output).absolute(), text)
+
+
+def print_json(document: Any) -> None:
+    """Prints a JSON document."""
+    print_lines(json.dumps(document, indent=2))
+
+
+def _document(file: str) -> Mapping[str, Any]:
+    try:
+        content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise InputMissing(f"{file}: {error.strerror}") from error
+    document = completed_document(content)
+    if isinstance(document, NotYet):
+        raise RankTableInvalid(f"{file}: {document.reason}")
+    return document

@@ -33,15 +33,6 @@ from ma_boot.job.rules import (
     places_of as places_of,
     quota_problems as quota_problems,
 )
-from ma_boot.job.states import (
-    ENDED as ENDED,
-    MAY_BE_STOPPED as MAY_BE_STOPPED,
-    STATES as STATES,
-    cause_of as cause_of,
-    exit_code_of as exit_code_of,
-    stages_of as stages_of,
-    state_of as state_of,
-)
 from ma_boot.job.template import (
     Answers as Answers,
     first_job_file as first_job_file,

@@ -7,11 +7,9 @@ from functools import partial
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Set, Tuple
 
 from ma_boot.errors import BootError, InputMissing
-from ma_boot.job import ENDED, STATES, stages_of, state_of
-from ma_boot.job_service.api import JobApi
-from ma_boot.job_service.patience import PatientApi
-from ma_boot.job_service.recent import Recent, Tail
-from ma_boot.job_service.worker_log import Page, WorkerLog
+from ma_boot.job_service.api import JobApi, PatientApi
+from ma_boot.job_service.jobs import ENDED, STATES, stages_of, state_of
+from ma_boot.job_service.worker_log import Page, Recent, Tail, WorkerLog
 
 LAST_LOOKS = 2  # after the end without anything new, since logs arrive later than states
 

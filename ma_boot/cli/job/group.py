@@ -21,12 +21,12 @@ class _JobCommands(UserDict[str, Any]):
 _COMMANDS = {
     "init": "first_file:init",
     "submit": "submit:submit",
-    "watch": "watch:watch",
-    "logs": "watch:logs",
-    "list": "jobs:list_jobs",
-    "stop": "jobs:stop",
+    "watch": "running:watch",
+    "logs": "running:logs",
+    "list": "running:list_jobs",
+    "stop": "running:stop",
     "manifest": "manifest:manifest",
-    "report": "report:report",
+    "report": "running:report",
 }
 
 

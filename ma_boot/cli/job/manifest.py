@@ -8,8 +8,8 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import click
 
-from ma_boot.cli.job.access import note
-from ma_boot.cli.job.fields import SET, described_job, run_of
+from ma_boot.cli.job.running import note
+from ma_boot.cli.job.submit import SET, described_job, run_of
 from ma_boot.cli.options import files, of_job
 from ma_boot.errors import ConfigError, listed
 from ma_boot.job import (

@@ -6,16 +6,15 @@ import json
 import os
 import shlex
 import time
-from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import click
 
-from ma_boot.cli.job.access import note, opened, patient
-from ma_boot.cli.job.fields import SET, described_job
-from ma_boot.cli.job.local_image import image_findings
-from ma_boot.cli.job.watch import INTERVAL, watched
-from ma_boot.cli.options import files
-from ma_boot.errors import ConfigError, listed
+from ma_boot.cli.image import stopped_by_sigterm
+from ma_boot.cli.job.running import INTERVAL, note, opened, patient, watched
+from ma_boot.cli.options import RunOption, files, of_job
+from ma_boot.errors import BootError, ConfigError, InputMissing, listed
+from ma_boot.image import check_image, engine, image_attributes
 from ma_boot.job import (
     JobFile,
     JobProblem,
@@ -23,11 +22,15 @@ from ma_boot.job import (
     exposed_secrets,
     form_problems,
     image_region,
+    image_url,
     in_order,
     keys_missing,
     missing_fields,
+    overridden,
+    read_job_file,
     request_body,
     shown_body,
+    with_settings,
 )
 from ma_boot.job_service import (
     Following,
@@ -38,7 +41,104 @@ from ma_boot.job_service import (
     job_code,
     upload_code,
 )
+from ma_boot.redact import remember_secrets
 from ma_boot.reporting import print_lines
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+
+SET = click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A key of the job file, e.g. nodes=4, environment.SIZE=8 or exclude=data/; may be repeated.",
+)
+
+
+def described_job(
+    ctx: click.Context, words: Sequence[str], changes: Sequence[str]
+) -> Tuple[JobFile, List[JobProblem]]:
+    """The job that a command line describes, and all mistakes in it and in its file but those of the form.
+
+    `words` are `[FILE] [OPTIONS of ma_boot] COMMAND`, `changes` the values of `--set`.
+
+    Raises:
+        ConfigError: the job file cannot be read.
+    """
+    run = run_of(ctx)
+    is_file = bool(words) and words[0].endswith((".yaml", ".yml"))
+    job, problems = read_job_file(words[0]) if is_file else (JobFile(), [])
+    job = with_settings(job, changes, problems)
+    problems += [job.problem(f"options: {one.option}", one.text) for one in of_job(run, job.options).problems]
+    options, command = split_words(run, words[1:] if is_file else words)
+    problems += [JobProblem(None, f"--{one.option}", one.text) for one in of_job(run, options).problems]
+    given = {name: value for name, value in (("options", options), ("command", command)) if value}
+    job = overridden(job, given)
+    remember_secrets({**ctx.obj, **job.environment}, job.secrets)
+    return job, problems
+
+
+def run_of(ctx: click.Context) -> click.Command:
+    """The command `run`, whose options are those of a job."""
+    root = ctx.find_root().command
+    return root.commands["run"] if isinstance(root, click.Group) else root
+
+
+def split_words(run: click.Command, words: Sequence[str]) -> Tuple[Tuple[str, ...], Tuple[str, ...]]:
+    """Splits `[OPTIONS] COMMAND`, as after `ma_boot`, into options `--name=value` and the command.
+
+    Raises `click.UsageError` for an option that ma_boot does not have.
+    """
+    values, command, order = run.make_parser(click.Context(run, **run.context_settings)).parse_args(
+        list(words)
+    )
+    options: List[str] = []
+    module = False
+    for param in dict.fromkeys(order):
+        if not isinstance(param, RunOption) or param.name is None:
+            continue
+        name, value = param.opts[-1], values[param.name]
+        if not name.startswith("--"):
+            module = True
+        elif param.is_flag:
+            options.append(name)
+        else:
+            options += [f"{name}={text}" for text in (value if param.multiple else [value])]
+    rest = command or values.get("command")
+    rest = rest if isinstance(rest, (list, tuple)) else ()  # click's own mark for a missing value
+    return tuple(options), ("-m", *rest) if module else tuple(rest)
+
+
+def image_findings(
+    job: JobFile, region: str, environ: Mapping[str, str]
+) -> Tuple[List[JobProblem], List[str]]:
+    """What is wrong with the image, and what is worth a note; nothing where no engine has it."""
+    try:
+        with stopped_by_sigterm(), engine(environ) as client:
+            name = _local_name(client, job, region)
+            if name is None:
+                return [], ["image: not checked: the container engine here does not have it"]
+            checked = check_image(client, name)
+    except BootError as error:
+        return [], [f"image: not checked: {str(error).splitlines()[0]}"]
+    wrong = [one for one in checked.findings if one.severity == "error"]
+    problems = [job.problem("image", f"{one.check}: {one.evidence}; {one.remedy}") for one in wrong]
+    return problems, [f"image: {one.check}: {one.evidence}" for one in checked.findings if one not in wrong]
+
+
+def _local_name(client: DockerClient, job: JobFile, region: str) -> Optional[str]:
+    """The name of the image on the engine: as in the job, as SWR has it, or without its registry."""
+    url = image_url(job.image)
+    in_swr = f"swr.{region}.myhuaweicloud.com/{url}" if region else url
+    for name in dict.fromkeys((job.image, in_swr, url)):
+        try:
+            image_attributes(client, name)
+        except InputMissing:
+            continue
+        return name
+    return None
 
 
 class Planned(NamedTuple):

@@ -4,22 +4,9 @@ Words that other rooms know, such as the kinds of rendezvous, are spelled out he
 slow down `--help` and completion. A test compares them.
 """
 
-from ma_boot.cli.options.advice import (
-    did_you_mean as did_you_mean,
-    misplaced_options as misplaced_options,
-    unknown_variables as unknown_variables,
-)
-from ma_boot.cli.options.completion import (
+from ma_boot.cli.options.option import (
     DIR as DIR,
     FILE as FILE,
-    directories as directories,
-    files as files,
-)
-from ma_boot.cli.options.containers import CONTAINERS
-from ma_boot.cli.options.environment import ENVIRONMENT
-from ma_boot.cli.options.faults import FAULTS
-from ma_boot.cli.options.obs import OBS, store_options as store_options
-from ma_boot.cli.options.option import (
     LOCAL as LOCAL,
     SECONDS as SECONDS,
     SECONDS_ABOVE_0 as SECONDS_ABOVE_0,
@@ -29,14 +16,32 @@ from ma_boot.cli.options.option import (
     Topic as Topic,
     age as age,
     by_variable as by_variable,
+    did_you_mean as did_you_mean,
+    directories as directories,
+    files as files,
     from_environment as from_environment,
     misfits as misfits,
+    misplaced_options as misplaced_options,
     of_job as of_job,
+    unknown_variables as unknown_variables,
 )
-from ma_boot.cli.options.plan import PLAN_TOPIC
-from ma_boot.cli.options.ranks import PRODUCT as PRODUCT, RANK_ORDER as RANK_ORDER, RANKS
-from ma_boot.cli.options.rehearsal import REHEARSAL, REHEARSAL_DIR as REHEARSAL_DIR
-from ma_boot.cli.options.running import RUNNING
-from ma_boot.cli.options.start import PLATFORMS as PLATFORMS, START
+from ma_boot.cli.options.rehearsing import (
+    CONTAINERS,
+    FAULTS,
+    PLAN_TOPIC,
+    REHEARSAL,
+    REHEARSAL_DIR as REHEARSAL_DIR,
+)
+from ma_boot.cli.options.training import (
+    ENVIRONMENT,
+    OBS,
+    PLATFORMS as PLATFORMS,
+    PRODUCT as PRODUCT,
+    RANK_ORDER as RANK_ORDER,
+    RANKS,
+    RUNNING,
+    START,
+    store_options as store_options,
+)
 
 TOPICS = (ENVIRONMENT, OBS, RANKS, START, RUNNING, PLAN_TOPIC, REHEARSAL, FAULTS, CONTAINERS)

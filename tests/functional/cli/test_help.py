@@ -16,8 +16,7 @@ import pytest
 from ma_boot.cli.app import commands, main
 from ma_boot.cli.help import Group
 from ma_boot.cli.options import TOPICS, RunOption, RunVariable
-from ma_boot.cli.run import run
-from ma_boot.cli.topics import ALL
+from ma_boot.cli.run import ALL, run
 from ma_boot.rank_table import fake
 from ma_boot.rehearsal.faults import KINDS
 from tests.command_lines import objections

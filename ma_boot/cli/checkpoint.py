@@ -11,7 +11,7 @@ from ma_boot.cli.help import Group
 from ma_boot.cli.options import age, directories, files, store_options
 
 if TYPE_CHECKING:
-    from ma_boot.cli.checkpoint.by_hand import SetsRequest
+    from ma_boot.cli.checkpoint_sets import SetsRequest
 
 
 @click.group(cls=Group)
@@ -47,7 +47,7 @@ def _command(function: Callable[..., int]) -> click.Command:
         as_json: bool,
         **more: Any,
     ) -> int:
-        from ma_boot.cli.checkpoint.by_hand import SetsRequest  # slow to import: not for the help
+        from ma_boot.cli.checkpoint_sets import SetsRequest  # slow to import: not for the help
 
         return function(SetsRequest(environ, where, obs_root, stall_timeout, timeout, as_json), **more)
 
@@ -65,9 +65,9 @@ def list_(request: SetsRequest) -> int:
     Example:
       ma_boot checkpoint list obs://bucket/checkpoints --json
     """
-    from ma_boot.cli.checkpoint import by_hand
+    from ma_boot.cli import checkpoint_sets
 
-    return by_hand.print_sets(request)
+    return checkpoint_sets.print_sets(request)
 
 
 @_command
@@ -82,9 +82,9 @@ def verify(request: SetsRequest, step: Optional[str], contents: bool) -> int:
     Example:
       ma_boot checkpoint verify path_mapping_config.py --step 1200 --contents
     """
-    from ma_boot.cli.checkpoint import by_hand
+    from ma_boot.cli import checkpoint_sets
 
-    return by_hand.verify(request, step, contents)
+    return checkpoint_sets.verify(request, step, contents)
 
 
 @_command
@@ -101,9 +101,9 @@ def fetch(request: SetsRequest, step: Optional[str], to: str) -> int:
     Example:
       ma_boot checkpoint fetch obs://bucket/checkpoints --to checkpoints
     """
-    from ma_boot.cli.checkpoint import by_hand
+    from ma_boot.cli import checkpoint_sets
 
-    return by_hand.fetch(request, step, to)
+    return checkpoint_sets.fetch(request, step, to)
 
 
 @_command
@@ -130,6 +130,6 @@ def prune(request: SetsRequest, keep: Optional[int], older_than: float, only_pla
     Example:
       ma_boot checkpoint prune obs://bucket/checkpoints --keep 3 --plan
     """
-    from ma_boot.cli.checkpoint import by_hand
+    from ma_boot.cli import checkpoint_sets
 
-    return by_hand.prune(request, keep, older_than, only_plan)
+    return checkpoint_sets.prune(request, keep, older_than, only_plan)

@@ -1,22 +1,135 @@
-"""`ma_boot job watch` and `ma_boot job logs`: what a job does and prints, as it comes."""
+"""`ma_boot job list`, `stop`, `watch`, `logs` and `report`: a job that was submitted."""
 
 from __future__ import annotations
 
+import json
 import math
 import signal
+import sys
 import time
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any, List, Mapping, Optional, Sequence
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 import click
 
-from ma_boot.cli.job.access import note, patient
-from ma_boot.cli.options import SECONDS_ABOVE_0, age, by_variable
-from ma_boot.job import ENDED, cause_of, exit_code_of, state_of
-from ma_boot.job_service import Following, JobFollower, PatientApi, Recent, job_id
-from ma_boot.reporting import Console, is_interactive
+from ma_boot.cli.options import DIR, SECONDS_ABOVE_0, age, by_variable
+from ma_boot.errors import UsageError
+from ma_boot.job_service import (
+    ENDED,
+    MAY_BE_STOPPED,
+    STATES,
+    Following,
+    JobApi,
+    JobFollower,
+    PatientApi,
+    Recent,
+    api_access,
+    cause_of,
+    exit_code_of,
+    fetched_logs,
+    job_id,
+    log_place,
+    row_of,
+    state_of,
+)
+from ma_boot.reporting import Console, is_interactive, print_lines, write_atomically
 from ma_boot.wording import duration
+
+
+def opened(environ: Mapping[str, str]) -> JobApi:
+    """The API. Raises `ConfigError` with all that is missing."""
+    return JobApi(api_access(environ))
+
+
+def patient(environ: Mapping[str, str], interval: float) -> PatientApi:
+    """The API, asked again for as long as the service does not answer, which is said on standard error."""
+    return PatientApi(lambda: opened(environ), note, time.sleep, min(1.0, interval))
+
+
+def note(text: str) -> None:
+    """Prints a line that is no result to standard error."""
+    print_lines(f"ma_boot: {text}", 2)
+
+
+_STATES = ["Creating", "Pending", "Running", "Terminating", "Completed", "Failed", "Terminated", "Abnormal"]
+
+
+@click.command("list")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(_STATES, case_sensitive=False),
+    metavar="STATE",
+    help=f"Only jobs in this state: {', '.join(_STATES)}.",
+)
+@click.option("--name", metavar="TEXT", help="Only jobs whose name contains this.")
+@click.option("--limit", type=click.IntRange(1, 50), default=20, show_default=True, help="Jobs at most.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_obj
+def list_jobs(
+    environ: Mapping[str, str],
+    states: Sequence[str],
+    name: Optional[str],
+    limit: int,
+    as_json: bool,
+) -> int:
+    """Lists jobs, the newest first.
+
+    \b
+    Example:
+      ma_boot job list --state Running
+    """
+    filters: List[Dict[str, Any]] = []
+    if states:
+        filters.append({"key": "phase", "operator": "in", "value": list(states)})
+    if name:
+        filters.append({"key": "name", "operator": "like", "value": [name]})
+    rows = [row_of(job) for job in opened(environ).search(filters, limit)]
+    print_lines(json.dumps(rows, indent=2, ensure_ascii=False) if as_json else _table(rows))
+    return 0
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> str:
+    lines = [f"{'ID':36}  {'STATE':11}  {'CREATED':16}  {'TIME':>8}  {'NODES':>5}  NAME"]
+    for row in rows:
+        created = time.localtime((row["created"] or 0) / 1000)
+        lines.append(
+            f"{row['id']:36}  {row['state']:11}  {time.strftime('%Y-%m-%d %H:%M', created)}  "
+            f"{duration(row['seconds']):>8}  {row['nodes'] or '':>5}  {row['name']}"
+        )
+    return "\n".join(lines)
+
+
+@click.command("stop")
+@click.argument("job")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_obj
+def stop(environ: Mapping[str, str], job: str, yes: bool) -> int:
+    """Stops JOB, an id or a name; on a terminal it asks first.
+
+    \b
+    Example:
+      ma_boot job stop resnet-2x8 --yes
+    """
+    api = opened(environ)
+    found = job_id(api, job)
+    details = api.details(found)
+    state = state_of(details)
+    if state in STATES and state not in MAY_BE_STOPPED:
+        print_lines(f"{found} is {state} already: nothing to stop")
+        return 0
+    what = f"{details['metadata'].get('name')} ({found}), which is {state}"
+    if not yes and not sys.stdin.isatty():
+        raise UsageError(f"this would stop {what}; without a terminal, add --yes")
+    if not yes:
+        click.confirm(f"Stop {what}?", abort=True, err=True)
+    api.stop(found)
+    print_lines(f"asked ModelArts to stop {found}; ma_boot job watch {found} shows its end")
+    return 0
+
 
 INTERVAL = by_variable("--interval", **SECONDS_ABOVE_0, default=10, help="Time between polls.")
 
@@ -145,3 +258,28 @@ def _view(follower: JobFollower, later: float) -> List[str]:
     stage = f" ({follower.stage.partition(':')[0]})" if follower.stage and state == "Running" else ""
     counts = "  ".join(f"{log.label}: {log.count:,}" for log in follower.logs.values())
     return [f"{name}  {state}{stage}  {duration(math.floor(seconds))}  lines  {counts}"]
+
+
+@click.command("report")
+@click.argument("job")
+@click.option("--output", **DIR, help="Where logs and page go; default: ma_boot-report/NAME.")
+@click.pass_obj
+def report(environ: Mapping[str, str], /, job: str, output: Optional[str]) -> int:
+    """Fetches events and logs of JOB, an id or a name, from its log path and makes the page of all its nodes.
+
+    \b
+    Example:
+      ma_boot job report resnet-2x8
+    """
+    from ma_boot.reporting.page import page_of
+
+    api = opened(environ)
+    found = job_id(api, job)
+    details = api.details(found)
+    name = str(details["metadata"].get("name") or job)
+    target = Path(output or Path("ma_boot-report", name)).absolute()  # which is no code of the next job
+    events = fetched_logs(log_place(details), found, target, environ)
+    page = target / "report.html"
+    write_atomically(page, page_of(events, page))
+    print_lines(str(page))
+    return 0
