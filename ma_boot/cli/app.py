@@ -111,14 +111,8 @@ COMMANDS = {
         "ma_boot.cli.image:image",
         "Builds an image, checks it against ModelArts' rules, pushes it to SWR.",
     ),
-    "job": (
-        "ma_boot.cli.job:job",
-        "Submits a job to ModelArts as it was rehearsed, and follows it.",
-    ),
-    "sync": (
-        "ma_boot.cli.sync:sync",
-        "Transfers inputs and outputs by a path mapping, without a job.",
-    ),
+    "job": ("ma_boot.cli.job:job", "Submits a job to ModelArts as it was rehearsed, and follows it."),
+    "sync": ("ma_boot.cli.sync:sync", "Transfers inputs and outputs by a path mapping, without a job."),
     "checkpoint": (
         "ma_boot.cli.checkpoint:checkpoint",
         "Lists, verifies, fetches and removes the checkpoint sets of an output in OBS.",
@@ -131,10 +125,7 @@ COMMANDS = {
         "ma_boot.cli.rehearsal:rehearsal",
         "Lists, opens and removes the rehearsals of `ma_boot --local`.",
     ),
-    "report": (
-        "ma_boot.cli.report:report",
-        "Makes one page of a job: all its nodes on one timeline.",
-    ),
+    "report": ("ma_boot.cli.report:report", "Makes one page of a job: all its nodes on one timeline."),
 }
 
 

@@ -2,16 +2,58 @@
 
 from __future__ import annotations
 
+import json
+import os
+import threading
+from contextlib import contextmanager
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Tuple
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import click
 
+from ma_boot.checkpoints import CheckpointSet, Leftover, SetRow, SetsByHand, options_of
 from ma_boot.cli.help import Group
 from ma_boot.cli.options import age, directories, files, store_options
+from ma_boot.errors import (
+    CannotCreate,
+    CheckpointDamaged,
+    ConfigError,
+    InputMissing,
+    StoreUnavailable,
+    UsageError,
+    listed,
+)
+from ma_boot.modelarts import read_job
+from ma_boot.reporting import print_lines, with_store_hint
+from ma_boot.transfers import TransferOptions, configured_store, load_mapping
+from ma_boot.wording import size
+from path_mapping.errors import PathMappingError
+from path_mapping.mapping import ObsUrl
+from path_mapping.transfer import RetryPolicy
 
-if TYPE_CHECKING:
-    from ma_boot.cli.checkpoint_sets import SetsRequest
+_HEADER = ("STEP", "ATTEMPT", "PUBLISHED (UTC)", "NODES", "FILES", "SIZE", "STATE")
+
+
+class SetsRequest(NamedTuple):
+    """The options that the commands have; `where` is a URL or a path mapping."""
+
+    environ: Mapping[str, str]
+    where: str
+    obs_root: Optional[str]
+    stall_timeout: float
+    timeout: float
+    as_json: bool
+
+
+class _Place(NamedTuple):
+    """The sets of one output, and how many its mapping keeps."""
+
+    sets: SetsByHand
+    keep: Optional[int]
+
+
+_NAMELESS = "no manifest names them"
 
 
 @click.group(cls=Group)
@@ -31,6 +73,8 @@ _OPTIONS: Tuple[Callable[..., Any], ...] = (
     *store_options(timeout=60),
     click.argument("where", shell_complete=files),
 )
+
+
 _step = click.option("--step", metavar="STEP", help="The newest whole set of this step, not of all.")
 
 
@@ -47,8 +91,6 @@ def _command(function: Callable[..., int]) -> click.Command:
         as_json: bool,
         **more: Any,
     ) -> int:
-        from ma_boot.cli.checkpoint_sets import SetsRequest  # slow to import: not for the help
-
         return function(SetsRequest(environ, where, obs_root, stall_timeout, timeout, as_json), **more)
 
     command: Callable[..., Any] = called
@@ -65,9 +107,14 @@ def list_(request: SetsRequest) -> int:
     Example:
       ma_boot checkpoint list obs://bucket/checkpoints --json
     """
-    from ma_boot.cli import checkpoint_sets
-
-    return checkpoint_sets.print_sets(request)
+    with _errors():
+        for sets, _ in _places(request):
+            rows = list(sets.rows())
+            if request.as_json:
+                _print([json.dumps(_as_json(sets, row)) for row in rows])
+                continue
+            _print([f"{len(rows)} sets in {sets.place}", *(_table(rows) if rows else ())])
+    return 0
 
 
 @_command
@@ -82,9 +129,21 @@ def verify(request: SetsRequest, step: Optional[str], contents: bool) -> int:
     Example:
       ma_boot checkpoint verify path_mapping_config.py --step 1200 --contents
     """
-    from ma_boot.cli import checkpoint_sets
-
-    return checkpoint_sets.verify(request, step, contents)
+    wrong: List[str] = []
+    with _errors():
+        for sets, _ in _places(request):
+            found = _chosen(sets, step)
+            problems = sets.problems(found, contents)
+            wrong += [f"{sets.place}{problem}" for problem in problems]
+            if request.as_json:
+                _print([json.dumps({**_named(sets, found), "problems": problems})])
+            elif not problems:
+                advice = [f"  look at {line}" for line in sets.advice(found)]
+                whole = f"{_text(found)} in {sets.place} is whole: {found.files} files, {size(found.size)}"
+                _print([whole, *advice])
+    if wrong:
+        raise CheckpointDamaged(listed("not as it was published:", wrong))
+    return 0
 
 
 @_command
@@ -101,9 +160,22 @@ def fetch(request: SetsRequest, step: Optional[str], to: str) -> int:
     Example:
       ma_boot checkpoint fetch obs://bucket/checkpoints --to checkpoints
     """
-    from ma_boot.cli import checkpoint_sets
-
-    return checkpoint_sets.fetch(request, step, to)
+    with _errors():
+        places = _places(request)
+        if len(places) > 1:
+            raise UsageError(
+                f"{request.where} has {len(places)} outputs with checkpoints: name the URL of one"
+            )
+        sets = places[0].sets
+        found = _chosen(sets, step)
+        fetched = sets.fetch(found, Path(to).absolute(), lambda now: None, _say)
+    if request.as_json:
+        _print(
+            [json.dumps({**_named(sets, found), "directory": to, "fetched": fetched[0], "bytes": fetched[1]})]
+        )
+    else:
+        _print([f"{_text(found)} is in {to}: {fetched[0]} files, {size(fetched[1])} fetched"])
+    return 0
 
 
 @_command
@@ -130,6 +202,126 @@ def prune(request: SetsRequest, keep: Optional[int], older_than: float, only_pla
     Example:
       ma_boot checkpoint prune obs://bucket/checkpoints --keep 3 --plan
     """
-    from ma_boot.cli import checkpoint_sets
+    with _errors():
+        for sets, of_mapping in _places(request):
+            gone, left = sets.superfluous(keep or of_mapping), sets.leftovers(older_than)
+            lines: List[Tuple[str, str, Optional[List[Leftover]]]]
+            lines = [(str(one.name), "one of the older whole sets", None) for one in gone.whole]
+            lines += [(str(one.name), one.why_not(), None) for one in gone.broken]
+            lines += [(name, _NAMELESS, found) for name, found in _by_step(left).items()]
+            if not only_plan:
+                sets.remove([*gone.whole, *gone.broken], left)
+            what = "would be removed" if only_plan else "removed"
+            _print([_pruned(sets, what, request.as_json, *line) for line in lines])
+            if not request.as_json:
+                number = len(gone.whole) + len(gone.broken)
+                _print([f"{number} sets and {len(left)} files of no set {what}"])
+    return 0
 
-    return checkpoint_sets.prune(request, keep, older_than, only_plan)
+
+def _by_step(left: Sequence[Leftover]) -> Dict[str, List[Leftover]]:
+    """Files of no set by the step and the node that they are of."""
+    found: Dict[str, List[Leftover]] = {}
+    for one in left:
+        found.setdefault(f"{one.name}, node {one.node}", []).append(one)
+    return found
+
+
+def _pruned(
+    sets: SetsByHand, what: str, as_json: bool, name: str, why: str, left: Optional[List[Leftover]]
+) -> str:
+    """A line for a set, or for the files of a step that are in none."""
+    files, amount = len(left or ()), sum(one.size for one in left or ())
+    if as_json:
+        more = {} if left is None else {"files": files, "bytes": amount}
+        return json.dumps({"url": str(sets.place), "set": name, "why": why, **more})
+    return f"{name}: {'' if left is None else f'{files} files, {size(amount)} '}{what}: {why}"
+
+
+def _places(request: SetsRequest) -> List[_Place]:
+    """The outputs that are meant, each with its sets. Raises `ConfigError` and `UsageError`."""
+    options = TransferOptions(obs_root=request.obs_root, stall_timeout=request.stall_timeout)
+    outputs: List[Tuple[ObsUrl, Optional[int]]]
+    if "://" in request.where:
+        try:
+            outputs = [(ObsUrl.typed(request.where), None)]
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+    else:
+        mapping = load_mapping(request.where, read_job(request.environ, os.uname().nodename))
+        of_routes = [(route.remote, options_of(route)) for route in mapping.outputs]
+        outputs = [(url, options.keep) for url, options in of_routes if options is not None]
+        if not outputs:
+            raise ConfigError(f"{request.where} has no output with 'checkpoint'")
+    store = configured_store(options, request.environ, os.getcwd())
+    cancel, patience = threading.Event(), RetryPolicy(request.timeout)
+    return [_Place(SetsByHand(store, url, cancel, patience), keep) for url, keep in outputs]
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    """Turns the errors of the block into those with an exit code."""
+    try:
+        yield
+    except PathMappingError as error:
+        raise StoreUnavailable(with_store_hint(str(error))) from error
+    except OSError as error:
+        raise CannotCreate(str(error)) from error
+
+
+def _chosen(sets: SetsByHand, step: Optional[str]) -> CheckpointSet:
+    found = sets.chosen(step)
+    if found is None:
+        of = f" of step {step}" if step else ""
+        raise InputMissing(f"no whole set{of} in {sets.place}: ma_boot checkpoint list shows what is there")
+    return found
+
+
+def _text(found: CheckpointSet) -> str:
+    return f"step {found.step} of {found.name.attempt}"
+
+
+def _named(sets: SetsByHand, found: CheckpointSet) -> Dict[str, Any]:
+    return {"url": str(sets.place), "attempt": str(found.name.attempt), "step": found.step}
+
+
+def _as_json(sets: SetsByHand, row: SetRow) -> Dict[str, Any]:
+    found = row.found
+    return {
+        "url": str(sets.place),
+        "attempt": str(row.known.name.attempt),
+        "step": row.step,
+        "whole": found is not None,
+        "why": row.why,
+        "published": row.written or None,
+        "nodes": found.nodes if found else None,
+        "ranks": found.world if found else None,
+        "files": found.files if found else None,
+        "bytes": found.size if found else None,
+        "layout": found.layout if found else None,
+    }
+
+
+def _table(rows: Sequence[SetRow]) -> Iterator[str]:
+    """The rows in columns; the state is the last one, as it may be long."""
+    cells = [_HEADER, *map(_cells, rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(_HEADER))]
+    for row in cells:
+        yield "  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip()
+
+
+def _cells(row: SetRow) -> Tuple[str, ...]:
+    found, attempt = row.found, str(row.known.name.attempt)
+    if found is None:
+        return row.step, attempt, "", "", "", "", f"not whole: {row.why}"
+    written = row.written.replace("T", " ").rstrip("Z")
+    return row.step, attempt, written, str(found.nodes), str(found.files), size(found.size), "whole"
+
+
+def _say(text: str) -> None:
+    print_lines(text, 2)
+
+
+def _print(lines: Sequence[str]) -> None:
+    if lines:
+        print_lines("\n".join(lines))

@@ -10,12 +10,11 @@ from typing import Iterator, Optional, Sequence
 
 import click
 
+from ma_boot import image as images
 from ma_boot.cli.help import Group
 from ma_boot.cli.options import directories
 from ma_boot.errors import Stopped
 from ma_boot.reporting import Console, is_interactive, print_lines
-
-# Each command imports what it needs: the help and completion need none of it.
 
 
 @click.group("image", cls=Group)
@@ -60,8 +59,6 @@ def build_command(
     Example:
       ma_boot image build --tag my-training --platform linux/arm64 .
     """
-    from ma_boot import image as images
-
     values = images.build_arguments(arguments, ctx.obj)
     with stopped_by_sigterm(), images.engine(ctx.obj) as client:
         with Console(interactive=is_interactive(ctx.obj)) as console:
@@ -104,8 +101,6 @@ def push_command(
     Example:
       ma_boot image push my-training --region cn-north-4 --organization yours
     """
-    from ma_boot import image as images
-
     target = images.push_target(name, region, organization, repository, tag, registry)
     with stopped_by_sigterm(), images.engine(ctx.obj) as client:
         login = images.push_login(ctx.obj, images.configured_login(target.host), region, target.host)
@@ -132,8 +127,6 @@ def check_command(
     Example:
       ma_boot image check my-training --arch aarch64
     """
-    from ma_boot import image as images
-
     with stopped_by_sigterm(), images.engine(ctx.obj) as client:
         checked = images.check_image(client, name, arch, command)
     formatted = images.findings_json if as_json else images.findings_text

@@ -149,11 +149,7 @@ def merge(files: Sequence[str], output: str) -> None:
 )
 @_output
 def generate(
-    devices: Optional[str],
-    server_id: Optional[str],
-    hccn_conf: str,
-    version: str,
-    output: str,
+    devices: Optional[str], server_id: Optional[str], hccn_conf: str, version: str, output: str
 ) -> None:
     """Generates the table of this machine, from hccn_tool or hccn.conf.
 

@@ -2,16 +2,85 @@
 
 from __future__ import annotations
 
+import json
+import math
+import os
+import threading
+import time
+from collections import Counter
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Tuple
+from pathlib import Path
+from typing import Any, Callable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import click
 
 from ma_boot.cli.help import Group
 from ma_boot.cli.options import age, files, store_options
+from ma_boot.errors import CannotCreate, StoreUnavailable, listed
+from ma_boot.modelarts import read_job
+from ma_boot.processes import SignalInbox
+from ma_boot.reporting import Console, Journal, is_interactive, print_lines, with_store_hint
+from ma_boot.transfers import (
+    NodeTransfers,
+    TransferOptions,
+    boot_error,
+    configured_store,
+    downloading_inputs,
+    load_mapping,
+    look_at_outputs,
+    sent_one_by_one,
+    upload_outputs,
+)
+from path_mapping.errors import CredentialsMissing, MissingInputs, PathMappingError, StoreError
+from path_mapping.localfs import printable
+from path_mapping.mapping import PathMapping, Route, Shard
+from path_mapping.planning import REFUSE, RouteScan, Step, scan_download, scan_upload, space_problems
+from path_mapping.stores import Store
+from path_mapping.transfer import LeftUpload, RetryPolicy, abort_uploads, left_uploads, listing
 
-if TYPE_CHECKING:
-    from ma_boot.cli.sync_alone import SyncRequest
+_BATCH = 1000  # lines that are printed at once
+
+PLAN_SECONDS = 10.0  # a plan has no line about retries, and somebody waits for it
+
+Scanned = Tuple[Route, Optional[RouteScan]]
+
+
+class SyncRequest(NamedTuple):
+    """The options that the commands have; `shard` (index, count) overrides that of the job's variables."""
+
+    mapping: str
+    obs_root: Optional[str]
+    stall_timeout: float
+    timeout: float
+    checksum: bool = False
+    shard: Optional[Tuple[int, int]] = None
+
+
+_NOTHING = "there is nothing to upload at these output paths:"
+
+
+class _SetLines(NamedTuple):
+    """What a start would do with the checkpoint sets of an output, in lines."""
+
+    store: Store
+    timeout: float
+    as_json: bool
+
+    def of(self, route: Route) -> Iterator[str]:
+        """The lines of an output; none without `checkpoint`."""
+        from ma_boot.checkpoints import SetsByHand, foreseen, options_of
+
+        options = options_of(route)
+        if options is None:
+            return
+        patience = RetryPolicy(min(self.timeout, PLAN_SECONDS))
+        sets = SetsByHand(self.store, route.remote, threading.Event(), patience)
+        for one in foreseen(sets, route, options, Path.cwd()):
+            if self.as_json:
+                facts = {"section": "checkpoint", "local": route.local, **one._asdict()}
+                yield json.dumps({**facts, "bytes": facts.pop("size")}, ensure_ascii=False)
+            else:
+                yield f"  {one.action:7} {one.size:>14,}  {printable(one.name)}  ({one.reason})"
 
 
 def _shard(ctx: click.Context, param: click.Parameter, value: Optional[str]) -> Optional[Tuple[int, int]]:
@@ -42,10 +111,9 @@ _OF_FILES = (
     ),
     click.option("--checksum", is_flag=True, help="Compare contents, not sizes and times."),
 )
-_OF_ALL = (
-    *store_options(timeout=600),
-    click.argument("mapping", shell_complete=files),
-)
+
+
+_OF_ALL = (*store_options(timeout=600), click.argument("mapping", shell_complete=files))
 
 
 def _command(function: Callable[..., int], of_files: bool = True) -> click.Command:
@@ -62,8 +130,6 @@ def _command(function: Callable[..., int], of_files: bool = True) -> click.Comma
         shard: Optional[Tuple[int, int]] = None,
         **more: Any,
     ) -> int:
-        from ma_boot.cli.sync_alone import SyncRequest  # slow to import: not for the help and completion
-
         request = SyncRequest(mapping, obs_root, stall_timeout, timeout, checksum, shard)
         return function(environ, request, **more)
 
@@ -84,9 +150,24 @@ def plan(environ: Mapping[str, str], request: SyncRequest, as_json: bool) -> int
     Example:
       ma_boot sync plan path_mapping_config.py --shard 0/4
     """
-    from ma_boot.cli import sync_alone
-
-    return sync_alone.plan(environ, request, as_json)
+    transfers, store = _opened(environ, request)
+    mapping, shard = transfers.mapping, transfers.shard
+    lister = partial(
+        listing, store, threading.Event(), patience=RetryPolicy(min(request.timeout, PLAN_SECONDS))
+    )
+    notices: List[str] = []
+    try:
+        inputs = [(route, scan_download(route, Path.cwd(), lister, shard)) for route in mapping.inputs]
+        belongs = sent_one_by_one(mapping.outputs, Path.cwd())
+        outputs = [
+            (route, scan_upload(route, Path.cwd(), lister, notices.append, belongs=belongs))
+            for route in mapping.outputs
+        ]
+        _print(_lines(inputs, outputs, notices, as_json, _SetLines(store, request.timeout, as_json)))
+    except PathMappingError as error:
+        raise boot_error(error) from error
+    _refuse(inputs, store)
+    return 0
 
 
 @_command
@@ -97,9 +178,12 @@ def download(environ: Mapping[str, str], request: SyncRequest) -> int:
     Example:
       ma_boot sync download path_mapping_config.py --obs-root obs
     """
-    from ma_boot.cli import sync_alone
-
-    return sync_alone.download(environ, request)
+    transfers, _ = _opened(environ, request)
+    with SignalInbox() as inbox, Console(interactive=is_interactive(environ)) as console:
+        downloading = downloading_inputs(transfers, Journal(console), inbox)
+        with downloading:
+            pass  # the block ends when they have arrived
+    return 0
 
 
 @_command
@@ -110,9 +194,14 @@ def upload(environ: Mapping[str, str], request: SyncRequest) -> int:
     Example:
       ma_boot sync upload path_mapping_config.py --checksum
     """
-    from ma_boot.cli import sync_alone
-
-    return sync_alone.upload(environ, request)
+    transfers, _ = _opened(environ, request)
+    with SignalInbox() as inbox, Console(interactive=is_interactive(environ)) as console:
+        look_at_outputs(transfers, inbox)
+        lost = upload_outputs(transfers, Journal(console), inbox, math.inf, _NOTHING, spared=0)
+        inbox.check()
+    if lost is not None:
+        raise lost
+    return 0
 
 
 @partial(_command, of_files=False)
@@ -136,6 +225,160 @@ def prune(
     Example:
       ma_boot sync prune path_mapping_config.py --plan --older-than 7d
     """
-    from ma_boot.cli import sync_alone
+    transfers, store = _opened(environ, request)
+    patience = RetryPolicy(min(request.timeout, PLAN_SECONDS) if only_plan else request.timeout)
+    failed: List[str] = []
+    counts: Counter[str] = Counter()
 
-    return sync_alone.prune(environ, request, older_than, only_plan, as_json)
+    def lines() -> Iterator[str]:
+        for route in transfers.mapping.outputs:
+            if not as_json:
+                yield f"output {route.local} -> {route.remote}:"
+            for one, error in _pruned(route, store, older_than, patience, only_plan):
+                if error is not None:
+                    failed.append(f"{printable(f'obs://{route.remote.bucket}/{one.key}')}: {error}")
+                counts[one.action] += 1
+                yield _upload_as_json(route, one) if as_json else _upload_as_text(one)
+        parts = [f"{action} {count:,}" for action, count in sorted(counts.items())]
+        totals = f"in all: {', '.join(parts) or 'nothing to do'}"
+        yield json.dumps({"totals": dict(counts)}) if as_json else totals
+
+    try:
+        _print(lines())
+    except (StoreError, CredentialsMissing) as error:
+        raise StoreUnavailable(with_store_hint(f"outputs: {error}")) from error
+    if failed:
+        raise StoreUnavailable(with_store_hint(listed("multipart uploads that were not aborted:", failed)))
+    return 0
+
+
+def _pruned(
+    route: Route, store: Store, older_than: float, patience: RetryPolicy, only_plan: bool
+) -> Iterator[Tuple[LeftUpload, Optional[Exception]]]:
+    """Each multipart upload of an output as it is now, with the error if it could not be aborted."""
+    cancel = threading.Event()
+    found = list(left_uploads(route, Path.cwd(), store, older_than, cancel, patience))
+    if only_plan:
+        yield from ((one, None) for one in found)
+        return
+    for one, error in abort_uploads(route, Path.cwd(), store, found, cancel, patience):
+        yield (one if error is None else one._replace(action="fail")), error
+
+
+def _opened(environ: Mapping[str, str], request: SyncRequest) -> Tuple[NodeTransfers, Store]:
+    """The mapping with this node's shard, and its store."""
+    job = read_job(environ, os.uname().nodename)
+    mapping = load_mapping(request.mapping, job)
+    options = TransferOptions(obs_root=request.obs_root, stall_timeout=request.stall_timeout)
+    if request.checksum:
+        mapping = PathMapping(
+            tuple(route._replace(checksum=True) for route in mapping.inputs),
+            tuple(route._replace(checksum=True) for route in mapping.outputs),
+        )
+    shard = Shard(*request.shard) if request.shard else Shard(job.node_rank, job.node_count)
+    store = configured_store(options, environ, os.getcwd())
+    return NodeTransfers(mapping, store, Path.cwd(), shard, request.timeout), store
+
+
+def _lines(
+    inputs: Sequence[Scanned], outputs: Sequence[Scanned], notices: List[str], as_json: bool, sets: _SetLines
+) -> Iterator[str]:
+    """A headline for each route, a line for each set and each other file, then the totals."""
+    files: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
+    sections = [("input", "<-", *one) for one in inputs] + [("output", "->", *one) for one in outputs]
+    for section, arrow, route, scan in sections:
+        headline = f"{section} {route.local} {arrow} {route.remote}:"
+        if scan is None:
+            missing = {"section": section, "local": route.local, "missing": True}
+            yield json.dumps(missing) if as_json else f"{headline} nothing there"
+            yield from sets.of(route)
+            continue
+        if not as_json:
+            yield headline
+        yield from sets.of(route)
+        for step in scan:
+            yield _as_json(section, route, step) if as_json else _as_text(step)
+        if not as_json:
+            yield f"  {_counted(scan.files, scan.bytes)}"
+        yield from (json.dumps({"notice": text}) if as_json else text for text in notices)
+        notices.clear()
+        files.update(scan.files)
+        sizes.update(scan.bytes)
+    totals = {action: {"files": count, "bytes": sizes[action]} for action, count in files.items()}
+    yield json.dumps({"totals": totals}) if as_json else f"in all: {_counted(files, sizes)}"
+
+
+def _refuse(inputs: Sequence[Scanned], store: Store) -> None:
+    """Raises what a download would fail with before its first byte."""
+    missing = [str(route.remote) for route, scan in inputs if scan is None and route.required]
+    if missing:
+        raise boot_error(MissingInputs(missing), store)
+    scans = [scan for _, scan in inputs if scan is not None]
+    refused = sum(scan.files[REFUSE] for scan in scans)
+    if refused:
+        raise CannotCreate(f"{refused} objects of the inputs would be refused: see above")
+    problems = space_problems(scans)
+    if problems:
+        raise CannotCreate(listed("not enough space:", problems))
+
+
+def _as_json(section: str, route: Route, step: Step) -> str:
+    return json.dumps(
+        {
+            "section": section,
+            "local": route.local,
+            "name": step.name.encode("utf-8", "backslashreplace").decode("utf-8"),
+            "action": step.action,
+            "bytes": step.size,
+            "reason": step.reason,
+        },
+        ensure_ascii=False,
+    )
+
+
+def _as_text(step: Step) -> str:
+    return f"  {step.action:6} {step.size:>15,}  {printable(step.name)}  ({step.reason})"
+
+
+def _began(one: LeftUpload) -> str:
+    """The local time at which an upload was begun; empty if that is not known."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one.began)) if one.began else ""
+
+
+def _upload_as_json(route: Route, one: LeftUpload) -> str:
+    return json.dumps(
+        {
+            "section": "output",
+            "local": route.local,
+            "name": one.name,
+            "upload": one.upload,
+            "action": one.action,
+            "begun": _began(one) or None,
+            "reason": f"begun by {one.reason}",
+        },
+        ensure_ascii=False,
+    )
+
+
+def _upload_as_text(one: LeftUpload) -> str:
+    return f"  {one.action:6} {_began(one):>19}  {printable(one.name)}  (begun by {one.reason})"
+
+
+def _counted(files: Mapping[str, int], sizes: Mapping[str, int]) -> str:
+    parts = [f"{action} {count:,} ({sizes[action] / 1e6:,.1f} MB)" for action, count in sorted(files.items())]
+    return ", ".join(parts) or "nothing to do"
+
+
+def _print(lines: Iterator[str]) -> None:
+    """Prints the lines in batches, even those before an error."""
+    batch: List[str] = []
+    try:
+        for line in lines:
+            batch.append(line)
+            if len(batch) >= _BATCH:
+                print_lines("\n".join(batch))
+                batch.clear()
+    finally:
+        if batch:
+            print_lines("\n".join(batch))

@@ -120,7 +120,7 @@ def _device_id(node: Node, options: LaunchOptions, local_rank: int) -> str:
     if options.device_id == "logical":
         return str(node.placement.device(local_rank))
     if not node.placement.device_ids:
-        raise ConfigError("--device-id physical: requires a rank table, and this job has none")
+        raise ConfigError("MABOOT_DEVICE_ID=physical: requires a rank table, and this job has none")
     return str(node.placement.device_ids[local_rank])
 
 

@@ -39,8 +39,8 @@ class BootRequest(NamedTuple):
 _OF_THE_PLATFORM = ("MA_", "BATCH_", "DLS_", "RANK_TABLE_FILE", "GLOBAL_RANK_TABLE_FILE")
 # What is set by a variable, MABOOT_HOST_NIC_IP, and has no option on the command line.
 BY_VARIABLE = {
-    *("product", "rank_order", "host_nic_ip", "stall_timeout", "download_timeout", "rendezvous_port"),
-    *("non_sink", "copy_code", "start_seconds", "channel_port", "reset_file"),
+    *("product", "rank_order", "device_id", "host_nic_ip", "rendezvous_port", "non_sink", "copy_code"),
+    *("stall_timeout", "download_timeout", "start_seconds", "channel_port", "reset_file"),
 }
 # The fields of a group are the options of the same names: a new option is one new field.
 _GROUPS: Dict[str, Any] = {
@@ -181,7 +181,7 @@ def conflicts(request: BootRequest) -> List[str]:
         ),
         (launch.bind_cores != "none" and not each_device, f"--bind-cores: {not_ours}"),
         (own_directory and not each_device, f"--workdir per-rank: {not_ours}"),
-        (launch.device_id == "physical" and not each_device, f"--device-id physical: {not_ours}"),
+        (launch.device_id == "physical" and not each_device, f"MABOOT_DEVICE_ID=physical: {not_ours}"),
         (bool(ranks.devices) and by == "mpi", f"--devices: {not_ours}"),
         (
             run.hang_action == "stop" and run.hang_timeout is None,

@@ -70,11 +70,7 @@ _STATES = ["Creating", "Pending", "Running", "Terminating", "Completed", "Failed
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_obj
 def list_jobs(
-    environ: Mapping[str, str],
-    states: Sequence[str],
-    name: Optional[str],
-    limit: int,
-    as_json: bool,
+    environ: Mapping[str, str], states: Sequence[str], name: Optional[str], limit: int, as_json: bool
 ) -> int:
     """Lists jobs, the newest first.
 

@@ -25,10 +25,7 @@ PLAN_TOPIC = Topic(
     ("ma_boot --preflight train.py", "ma_boot --local --nodes 2 --devices-per-node 8 --plan --json train.py"),
     (
         RunOption(
-            "--preflight",
-            is_flag=True,
-            common=True,
-            help="Run the quick checks of ma_boot doctor first.",
+            "--preflight", is_flag=True, common=True, help="Run the quick checks of ma_boot doctor first."
         ),
         RunOption(
             "--plan",
@@ -54,12 +51,7 @@ REHEARSAL = Topic(
     ),
     (
         RunOption("--local", is_flag=True, common=True, help="Rehearse the job on this machine."),
-        RunOption(
-            "--job",
-            **FILE,
-            requires=(LOCAL,),
-            help="The job to rehearse: a job file (job.yaml).",
-        ),
+        RunOption("--job", **FILE, requires=(LOCAL,), help="The job to rehearse: a job file (job.yaml)."),
         RunOption(
             "--nodes",
             metavar="N",

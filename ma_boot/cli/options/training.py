@@ -31,10 +31,7 @@ ENVIRONMENT = Topic(
             "--python", metavar="PATH", shell_complete=files, help="Absolute path of the training's python."
         ),
         RunOption(
-            "--conda-env",
-            metavar="NAME",
-            common=True,
-            help="Conda environment of the training, or base.",
+            "--conda-env", metavar="NAME", common=True, help="Conda environment of the training, or base."
         ),
         RunOption(
             "--source",
@@ -137,7 +134,7 @@ RANKS = Topic(
             common=True,
             help="Adjacent devices of each node to use, e.g. 1,2.",
         ),
-        RunOption(
+        RunVariable(
             "--device-id",
             type=click.Choice(["logical", "physical"]),
             default="logical",

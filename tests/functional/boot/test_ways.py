@@ -192,7 +192,8 @@ class TestRankTable:
             device["device_id"] = str(number + 4)
         node.table.write_text(json.dumps(document))
         assert [one["DEVICE_ID"] for one in environments(node.boot(*SEE))] == ["0", "1"]
-        seen = environments(node.boot("--device-id", "physical", *SEE))
+        node.variables["MABOOT_DEVICE_ID"] = "physical"
+        seen = environments(node.boot(*SEE))
         assert [(one["DEVICE_ID"], one["ASCEND_DEVICE_ID"]) for one in seen] == [("4", "0"), ("5", "1")]
 
     def test_chosen_cards_make_a_smaller_table(self, node: Node) -> None:
