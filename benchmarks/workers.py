@@ -37,10 +37,10 @@ from path_mapping import transfer
 from path_mapping.mapping import ObsUrl, Route
 from path_mapping.stores import Access, Credentials
 from path_mapping.stores.obs_store import ObsStore
-from path_mapping.transfer import moving
+from path_mapping.transfer import scheduler
 from path_mapping.transfer.parts import LEAST_AHEAD, THREADS_EACH, PoolSize
 url, local, processes = sys.argv[1:]
-moving.pool_size = lambda *work: PoolSize(int(processes), THREADS_EACH, LEAST_AHEAD - 1)
+scheduler.pool_size = lambda *work: PoolSize(int(processes), THREADS_EACH, LEAST_AHEAD - 1)
 store = ObsStore(Access(url, Credentials("a", "b")))
 transfer.download([Route(local, ObsUrl("bucket", "A/"))], Path("/"), store,
                   cancel=threading.Event(), progress=lambda progress: None)
