@@ -105,11 +105,12 @@ POOL = """
 import sys
 from path_mapping.errors import NoWorkers
 from path_mapping.stores import Access, Credentials
-from path_mapping.workers import RetryPolicy, start_pool, untold
+from path_mapping.stores.obs_store import ObsStore
+from path_mapping.workers import RetriedStore, start_pool
 
-access = Access("http://127.0.0.1:9", Credentials("a", "s"))
+to = RetriedStore(ObsStore(Access("http://127.0.0.1:9", Credentials("a", "s"))))
 try:
-    pool = start_pool(access, int(sys.argv[1]), 2, 0, lambda number, size: None, RetryPolicy(), untold)
+    pool = start_pool(to, int(sys.argv[1]), 2, 0, lambda number, size: None)
     while True:
         pool.outcomes(1)
 except NoWorkers as error:
