@@ -44,7 +44,7 @@ from ma_boot.node.launch_phase import (
     working_directory,
 )
 from ma_boot.node.rank_table_phase import find_ranks, own_ranks, planned_by_route, write_table
-from ma_boot.node.request import BootRequest, boot_command
+from ma_boot.node.request import BootRequest, boot_command, without_own
 from ma_boot.node.run_phase import check_restarts, train
 from ma_boot.node.world import World
 from ma_boot.observe import ResetWatch, reset_watch
@@ -169,7 +169,7 @@ def plan_only(request: BootRequest, world: World) -> LaunchPlan:
 
 
 def _environment(request: BootRequest, world: World, job: JobEnvironment) -> TrainingEnvironment:
-    options, root, environ = request.environment, request.transfers.obs_root, dict(world.environ)
+    options, root, environ = request.environment, request.transfers.obs_root, without_own(world.environ)
     if root is not None:  # for the training's own `path_mapping.file`
         environ["PATH_MAPPING_OBS_ROOT"] = os.path.join(world.cwd, root)
     training = select_environment(

@@ -98,6 +98,12 @@ def as_variables(request: BootRequest) -> Dict[str, str]:
     return _variables({name: value for group in _GROUPS for name, value in _fields(request, group)})
 
 
+def without_own(environ: Mapping[str, str]) -> Dict[str, str]:
+    """An environment without the variables that set options of ma_boot, which are not for the training."""
+    own = {f"MABOOT_{name.upper()}" for name in BY_VARIABLE}
+    return {name: value for name, value in environ.items() if name not in own}
+
+
 def boot_command(request: BootRequest) -> str:
     """The boot command with what differs from the defaults, however it was given; variables come first, as in
     a shell. Without secrets."""

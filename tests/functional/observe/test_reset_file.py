@@ -33,6 +33,7 @@ class Pod(Node):
         self.variables = {
             "MA_VJ_NAME": "", "MA_CURRENT_INSTANCE_NAME": "", "MINDX_TASK_ID": "job", "RANK": "1", "LOCAL_WORLD_SIZE": "2",
             "WORLD_SIZE": "4", "MA_NUM_GPUS": "", "RANK_TABLE_FILE": str(self.config / "hccl.json"),
+            "MABOOT_RESET_FILE": str(self.root / "reset" / "reset.json"),
         }  # fmt: skip
         self.write_table(table(0, 1), 1)
         self.reset({"status": "initializing"})
