@@ -12,7 +12,7 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import count, groupby, islice
+from itertools import chain, count, groupby, islice
 from typing import Any, Callable, Dict, Iterable, Iterator, NamedTuple, Optional, Set, Tuple
 
 from ma_boot.checkpoints.keys import Attempt, Place, SetName, nodes_named
@@ -27,7 +27,7 @@ REMIND_SECONDS = 30.0
 SIGN_SECONDS = 20.0  # between two signs of life of a node that fetches
 WITHDRAWAL_SECONDS = 30.0  # for which the first of two jobs waits until the second has given way
 
-_MOST_ATTEMPTS = 20  # that are looked through for the newest of this start
+_MOST_ATTEMPTS = 200  # that are looked through for the newest of this start: about a page
 
 Fetched = Tuple[int, int]  # files and bytes
 Restore = Callable[[Optional[CheckpointSet]], Fetched]
@@ -119,9 +119,10 @@ class Start:
 
         The nodes that follow read why in an attempt of this job that is none.
         """
-        attempts = list(islice(self._attempts(), _MOST_ATTEMPTS))
-        number = attempts[0][0].number if attempts else 0
-        rival = self._rival(attempts, None)
+        attempts = self._attempts()
+        newest = list(islice(attempts, 1))
+        number = newest[0][0].number if newest else 0
+        rival = self._rival(chain(newest, attempts), None)
         if rival is not None and not self.member.take_over:
             self._refuse(Attempt(number + 1, os.urandom(2).hex()), "begin.json", rival)
         return number

@@ -30,6 +30,8 @@ from path_mapping.mapping import Route
 from path_mapping.stores import Store
 from path_mapping.transfer import Progress, RetryPolicy, abort_unfinished, be_nice
 
+WORD_SECONDS = 0.2  # between two looks for what the training says
+
 
 class Restored(NamedTuple):
     """What an attempt goes on from: the set, None for none, and the files and bytes fetched for it."""
@@ -161,7 +163,12 @@ class CheckpointOutput:
         `failed` is called with what went wrong in a look; the next one tries again. Raises nothing.
         """
         be_nice()
-        while self.publisher is not None and not cancel.wait(self.publisher.what.settle):
+        looked = time.monotonic()
+        while self.publisher is not None and not cancel.wait(min(WORD_SECONDS, self.publisher.what.settle)):
+            told = self.publisher.watch.has_been_told()
+            if not told and time.monotonic() - looked < self.publisher.what.settle:
+                continue
+            looked = time.monotonic()
             try:
                 self.publisher.look()
             except Exception as error:  # whatever it is: the next look may do better

@@ -62,7 +62,8 @@ def take(taken: Taken, root: Path, directory: Path) -> Snapshot:
                 linked = False
                 _copy(source, directory / path, state)
             files[path] = state_of(os.stat(directory / path))
-            if state_of(os.stat(source)) != state:
+        for path, state in taken.files.items():  # all of them were there at this moment
+            if state_of(os.stat(root / path)) != state:
                 raise FileChanged(f"{path} changed")
     except BaseException as error:
         drop(directory)

@@ -80,14 +80,16 @@ class NodeSteps:
     """What is known of the steps of a node before a look: `ranks` are its own.
 
     `before` are the files as they were when the attempt began, `taken` the steps that were complete, the
-    newest version of each; `shape` are the names of the last complete one, None if there was none. `alone`:
-    no other node saves.
+    newest version of each; `shape` are the names of the last complete one, None if there was none. `rested`
+    are the files that have come to rest in this attempt, by the number of their step. `alone`: no other node
+    saves.
     """
 
     ranks: Collection[int]
     before: Files = field(default_factory=dict)
     taken: Mapping[int, Taken] = field(default_factory=dict)
     shape: Optional[AbstractSet[str]] = None
+    rested: Mapping[int, AbstractSet[str]] = field(default_factory=dict)
     alone: bool = True
 
 
@@ -158,8 +160,15 @@ def _by_word(
     for number, times in says.steps.items():
         step = on_disk.get(number, TrainingStep(number, _name(number)))
         taken = known.taken.get(number)
-        if step not in broken and (taken is None or not taken.by_word or taken.version < times):
-            decision.complete.append(Taken(step, times, True, steps.get(step, {})))
+        if step in broken or (taken is not None and taken.by_word and taken.version >= times):
+            continue
+        files = steps.get(step, {})
+        gone = known.rested.get(number, frozenset()) - set(files)
+        if gone or (not files and known.rested):
+            decision.waiting[step] = f"{min(gone, default='what it had')} was removed before it was taken"
+            decision.lost.add(step)
+        else:
+            decision.complete.append(Taken(step, times, True, files))
     for step in touched:
         if step.number not in says.steps and step not in broken and step.number not in known.taken:
             decision.waiting[step] = says.silent.get(step.number, "no rank has said that it is complete")
@@ -223,6 +232,9 @@ def _why_not_anew(files: Files, taken: Optional[Taken], known: NodeSteps) -> str
 
 def _lacks(layout: Layout, step: TrainingStep, files: Files, look: Look, known: NodeSteps) -> str:
     """What a step of this layout has, and this one has not, or has and must not; empty if nothing."""
+    gone = known.rested.get(step.number, frozenset()) - set(files)
+    if gone:
+        return f"{min(gone)} was removed"
     unfinished = [path for path in files if layout.is_unfinished(path)]
     if unfinished:
         return f"{unfinished[0]} is being written"

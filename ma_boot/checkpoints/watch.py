@@ -35,10 +35,21 @@ class StepWatch:
         self._before = self._tree().files
         self._taken: Dict[int, List[Taken]] = {}
         self._shape: Optional[Set[str]] = None
+        self._rested: Dict[int, Set[str]] = {}
         self._seen: Dict[str, Tuple[FileState, float]] = {}
         self._looked = self._began = time.monotonic()
         self._told: Set[str] = set()
         self._number = 0
+        self._sizes: Dict[Path, int] = {}
+
+    def has_been_told(self) -> bool:
+        """Whether the training has said something since the last call."""
+        sizes = {}
+        for file in self.spool.glob("*.jsonl"):
+            with suppress(OSError):
+                sizes[file] = file.stat().st_size
+        told, self._sizes = sizes != self._sizes, sizes
+        return told
 
     def look(self, ending: Optional[RunEnd] = None) -> List[Snapshot]:
         """The steps that have become complete since the last look, the oldest first."""
@@ -73,9 +84,13 @@ class StepWatch:
             if here.files.get(path) == state and self._looked - since >= what.settle
         }
         look = Look(here.files, here.errors, pointers(what.root, layout, here.files), resting)
+        for step, paths in layout.steps(
+            path for path in resting if self._before.get(path) != here.files[path]
+        ).items():
+            self._rested.setdefault(step.number, set()).update(paths)
         newest = {number: takes[-1] for number, takes in self._taken.items()}
         alone = len(what.savers(layout)) == 1
-        known = NodeSteps(what.ranks, self._before, newest, self._shape, alone)
+        known = NodeSteps(what.ranks, self._before, newest, self._shape, self._rested, alone)
         return decide(layout, look, known, self._says(), ending)
 
     def _take(self, taken: Taken) -> Optional[Snapshot]:

@@ -1,0 +1,191 @@
+"""Two nodes that save, say, publish, die and start again in any order, beside a model of what counts.
+
+The model knows what each training has written and said; a reader that shares no code with the toolkit says which
+sets are whole. No run restores an incomplete or a mixed one, none loses the newest, and every whole one is found.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tempfile
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Tuple
+
+import pytest
+from hypothesis import HealthCheck, settings, strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from ma_boot.checkpoints import RunEnd, attempts, upkeep
+from ma_boot.errors import ConfigError
+from path_mapping.stores import open_store
+from tests.functional.checkpoints.output import TestNode, step_of
+
+_PART = re.compile(r"(\d+)-(\w+)/(\d+)-(\d+)-(said|seen)/part-(\d+)-of-(\d+)(-empty)?\.json")
+NODES = st.integers(0, 1)
+STEPS = st.integers(1, 4)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes look for each other all the time, and earlier starts are known to be over at once."""
+    monkeypatch.setattr(attempts, "LOOK_SECONDS", (0.005, 0.05))
+    monkeypatch.setattr(upkeep, "ANSWER_LOOKS", 0)
+
+
+class Dies(Exception):
+    """The node is killed at a request."""
+
+
+class TwoNodes(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.base = Path(tempfile.mkdtemp())
+        (self.base / "obs/bucket").mkdir(parents=True)
+        self.store = open_store({}, self.base / "obs")
+        self.starts = 0
+        self.saves: Dict[Tuple[int, int], int] = {}  # how often a node has saved a step in this start
+        self.said: Dict[Tuple[int, int], int] = {}
+        self.newest: Optional[Tuple[int, int, int]] = (
+            None  # attempt, step, version of the newest that counted
+        )
+        self.nodes: List[TestNode] = []
+
+    def teardown(self) -> None:
+        shutil.rmtree(self.base)
+
+    @initialize(keep=st.sampled_from([None, 1, 2]))
+    def begin(self, keep: Optional[int]) -> None:
+        options = {"keep": keep, "layout": ("iter_{step}",)}
+        self.nodes = [TestNode(self.base / f"{node}", self.store, node, 2, dict(options)) for node in (0, 1)]
+        self.start(None)
+
+    @rule(lost_disk=st.sampled_from([None, 0, 1]))
+    def start(self, lost_disk: Optional[int]) -> None:
+        """All nodes are killed and start again; one of them may have a new disk."""
+        expected = self.whole()[-1] if self.whole() else None
+        if lost_disk is not None:
+            shutil.rmtree(self.nodes[lost_disk].base, ignore_errors=True)
+        with ThreadPoolExecutor(2) as pool:
+            restored = list(pool.map(lambda node: node.start(), self.nodes))
+        self.starts += 1
+        self.saves, self.said = {}, {}
+        step = str(expected[0][1]) if expected else None
+        assert [step_of(one) for one in restored] == [step, step]
+        content = expected[1] if expected else {}
+        for node in self.nodes:
+            assert node.files() == content
+
+    @rule(node=NODES, step=STEPS, half=st.booleans())
+    def save(self, node: int, step: int, half: bool) -> None:
+        """Writes both files of a step, or only the first."""
+        if not half:
+            self.saves[node, step] = self.saves.get((node, step), 0) + 1
+        text = b"%d saved %d times of node %d in start %d" % (
+            step,
+            self.saves.get((node, step), 0) + half,
+            node,
+            self.starts,
+        )
+        self.nodes[node].save(step, {f"{name}{node}.bin": text for name in ("a" if half else "ab")})
+
+    @precondition(lambda self: self.saves)
+    @rule(data=st.data())
+    def say(self, data: st.DataObject) -> None:
+        """Says a step once for each time that it was saved; the watch hears it at once."""
+        node, step = data.draw(st.sampled_from(sorted(self.saves)))
+        if self.said.get((node, step), 0) < self.saves[node, step]:
+            self.save_whole(node, step)
+            self.said[node, step] = self.said.get((node, step), 0) + 1
+            self.nodes[node].say(step)
+            publisher = self.nodes[node].output.publisher
+            assert publisher is not None
+            publisher.look()
+
+    def save_whole(self, node: int, step: int) -> None:
+        """What was saved half in between is written again: what is said is whole."""
+        text = b"%d said %d times of node %d in start %d" % (
+            step,
+            self.said.get((node, step), 0) + 1,
+            node,
+            self.starts,
+        )
+        self.nodes[node].save(step, {f"{name}{node}.bin": text for name in "ab"})
+
+    @rule(node=NODES)
+    def send(self, node: int) -> None:
+        self.nodes[node].look(1)
+
+    @rule(node=NODES, requests=st.integers(0, 6))
+    def die(self, node: int, requests: int) -> None:
+        """The node dies in the middle of its requests; the platform ends the other one, and starts both anew."""
+        left = iter(range(requests))
+        real = self.store.write_bytes
+
+        def write(*of: Any) -> None:
+            if next(left, None) is None:
+                raise Dies
+            real(*of)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(self.store, "write_bytes", write)
+            with suppress(Dies):
+                self.nodes[node].look(2)
+        self.start(None)
+
+    @rule(node=NODES, end=st.sampled_from(list(RunEnd)))
+    def end(self, node: int, end: RunEnd) -> None:
+        self.nodes[node].end(end)
+        self.nodes[1 - node].end(end)
+        self.start(None)
+
+    @rule()
+    def another_job(self) -> None:
+        other = TestNode(self.base / "other", self.store, job="another")
+        with pytest.raises(ConfigError, match="is in use"):
+            other.start(timeout=1)
+
+    def whole(self) -> List[Tuple[Tuple[int, int, int], Dict[str, bytes]]]:
+        """The sets that count with their files, the oldest first, as the store has them."""
+        root = self.base / "obs/bucket/ckpt"
+        sets: Dict[Any, Dict[int, Path]] = defaultdict(dict)
+        for path in root.glob(".ma_boot/sets/*/*/*.json"):
+            match = _PART.fullmatch(str(path.relative_to(root / ".ma_boot/sets")))
+            assert match is not None
+            attempt, tag, step, version, kind, part, of, _ = match.groups()
+            sets[-int(attempt), -int(step), -int(version), kind, tag, int(of)][int(part)] = path
+        whole = []
+        for name, parts in sorted(sets.items()):
+            documents = [json.loads(path.read_text()) for path in parts.values()]
+            if set(parts) == set(range(name[-1])) and any(one["files"] for one in documents):
+                files = {
+                    file["path"]: (root / file["key"]).read_bytes()
+                    for one in documents
+                    for file in one["files"]
+                }
+                whole.append(((name[0], documents[0]["step"], documents[0]["version"]), files))
+        return whole
+
+    @invariant()
+    def none_is_incomplete_or_mixed(self) -> None:
+        for (_, step, version), files in self.whole():
+            assert set(files) == {f"iter_{step}/{name}{node}.bin" for name in "ab" for node in (0, 1)}
+            words = {content.decode().partition(" of node")[0] for content in files.values()}
+            assert words == {f"{step} said {version} times"}, (step, version, words)
+
+    @invariant()
+    def the_newest_is_never_removed(self) -> None:
+        whole = self.whole()
+        newest = whole[-1][0] if whole else None
+        assert self.newest is None or (newest is not None and newest >= self.newest)
+        self.newest = newest
+
+
+TestProtocol = TwoNodes.TestCase
+TestProtocol.settings = settings(
+    max_examples=20, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
+)
