@@ -155,7 +155,11 @@ class CheckpointOutput:
             start.ranks, start.world, begun.chosen.name if begun.chosen else None, start.job, start.start,
             self.say, self.counted,
         )  # fmt: skip
-        return Publisher(what, StepWatch(what, self.spool))
+        of_others = set()
+        if begun.chosen is not None:
+            own = set(begun.chosen.files_of(start.node))
+            of_others = {file.path for file in begun.chosen.files_of(None)} - {file.path for file in own}
+        return Publisher(what, StepWatch(what, self.spool, of_others))
 
     def watch(self, cancel: threading.Event, failed: Callable[[Exception], None]) -> None:
         """Takes steps that are complete until `cancel` is set; for a thread of its own, which becomes nice.

@@ -113,7 +113,12 @@ class Publisher:
             self._look_at_others(documents, savers, ending is not None)
         self.upkeep.look_around(documents)
         versions = any(len(published) > 1 for published in self._published.values())
-        if self._superseding and ending is not RunEnd.CUT and (versions or what.options.keep is not None):
+        if (
+            self._superseding
+            and self._newest
+            and ending is not RunEnd.CUT
+            and (versions or what.options.keep is not None)
+        ):
             self.upkeep.remove(documents)
             self._superseding = False
 
@@ -135,8 +140,13 @@ class Publisher:
         return (wanted or pending)[-1]
 
     def _give_up_old(self) -> None:
-        """Drops the oldest snapshots while the disk has no space for a step like the newest."""
+        """Drops what `keep` would remove, and the oldest while the disk has no space for another step."""
         self._pending.sort(key=lambda snapshot: snapshot.taken.step)
+        keep, counts = self.what.options.keep, self._newest.step if self._newest else -1
+        for snapshot in list(self._pending):
+            number = snapshot.taken.step.number
+            if keep is not None and number < counts and sum(one > number for one in self._published) >= keep:
+                self._drop(snapshot)
         while len(self._pending) > 1:
             oldest, newest = self._pending[0], self._pending[-1]
             if oldest.directory == self.what.root or snapshots.free_bytes(self.what.root) > 2 * newest.size:
@@ -145,16 +155,18 @@ class Publisher:
                 f"checkpoint step {oldest.taken.step.name}: given up before it was sent, as the disk of "
                 f"{self.what.root} is nearly full"
             )
-            self._pending.remove(oldest)
-            snapshots.drop(oldest.directory)
+            self._drop(oldest)
+
+    def _drop(self, snapshot: Snapshot) -> None:
+        """Gives a snapshot up; `_lock` is held."""
+        self._pending.remove(snapshot)
+        if snapshot.directory != self.what.root:
+            snapshots.drop(snapshot.directory)
 
     def _done_with(self, snapshot: Snapshot) -> None:
         with self._lock:
-            if snapshot in self._pending:
-                self._pending.remove(snapshot)
             self._sent = {key: file for key, file in self._sent.items() if key[0] is not snapshot}
-            if snapshot.directory != self.what.root:
-                snapshots.drop(snapshot.directory)
+            self._drop(snapshot)
 
     def _name(self, taken: Taken) -> SetName:
         return SetName(self.what.attempt, taken.step.number, taken.version, taken.by_word)
@@ -179,7 +191,7 @@ class Publisher:
         )  # fmt: skip
         documents.write(what.place.part(part.key), part.document())
         self._published.setdefault(taken.step.number, []).append(_Published(taken, part))
-        self._uncounted, self._pause = True, what.settle
+        self._uncounted, self._pause, self._superseding = True, what.settle, True
         if resumed is not None and name.step < resumed.step:
             what.say(
                 f"checkpoint step {taken.step.name} is lower than that of {resumed}, which was restored: the "

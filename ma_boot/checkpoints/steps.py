@@ -202,13 +202,13 @@ def _why_not(
     names = {layout.shape(path) for path in files}
     if not marks and known.shape is not None and not known.shape <= names:
         return f"no {min(known.shape - names)}, which the last complete step has"
-    if (
-        not marked
-        and known.shape is None
-        and ending is not RunEnd.WELL
-        and not any(one > step for one in steps)
-    ):
-        return "the first step is complete when the next one begins here, or the training ends well"
+    if not marked and known.shape is None:
+        later = [other for other in steps if other > step]
+        more = {layout.shape(path) for other in later for path in steps[other]} - names
+        if more:
+            return f"no {min(more)}, which a later step has"
+        if not later and ending is not RunEnd.WELL:
+            return "the first step is complete when the next one begins here, or the training ends well"
     if any(mark.barrier for mark in marks) or ending in (RunEnd.WELL, RunEnd.BY_THEMSELVES):
         return ""
     moving = [path for path in files if path not in look.resting]

@@ -6,7 +6,7 @@ import os
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Dict, List, Optional, Set, Tuple
+from typing import AbstractSet, Dict, List, Optional, Set, Tuple
 
 from ma_boot.checkpoints import snapshots
 from ma_boot.checkpoints.disk import Tree, own_directory, pointers, tree
@@ -23,15 +23,21 @@ STRANGE_SECONDS = 600.0  # without a file of any step, until somebody is told
 
 
 class StepWatch:
-    """The steps of one node in one attempt, whole or not; used by one thread at a time."""
+    """The steps of one node in one attempt, whole or not; used by one thread at a time.
 
-    def __init__(self, what: Publication, spool: Path) -> None:
+    `of_others` are files that were restored here and are of the parts of other nodes: as long as they are as
+    they were, they are no files of this node.
+    """
+
+    def __init__(self, what: Publication, spool: Path, of_others: AbstractSet[str] = frozenset()) -> None:
         self.what = what
         self.spool = spool
         self.waiting: Dict[TrainingStep, str] = {}  # why steps are not complete, as of the last look
         self.lost: Set[TrainingStep] = set()  # those of which nothing would ever be published
         self.layout: Optional[Layout] = None
         self._selected = selected(what.way.include, what.way.exclude)
+        self._others: Dict[str, FileState] = {}
+        self._others = {path: state for path, state in self._tree().files.items() if path in of_others}
         self._before = self._tree().files
         self._taken: Dict[int, List[Taken]] = {}
         self._shape: Optional[Set[str]] = None
@@ -138,11 +144,13 @@ class StepWatch:
         return Says({}, {}) if says is None and self.what.options.said else says
 
     def _tree(self) -> Tree:
-        here, wanted = tree(self.what.root), self._selected
-        if wanted is None:
-            return here
+        here, wanted = tree(self.what.root), self._selected or (lambda path: True)
         return Tree(
-            {path: state for path, state in here.files.items() if wanted(path)},
+            {
+                path: state
+                for path, state in here.files.items()
+                if wanted(path) and self._others.get(path) != state
+            },
             {path: why for path, why in here.errors.items() if wanted(path)},
         )
 

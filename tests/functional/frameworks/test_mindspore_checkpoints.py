@@ -45,7 +45,7 @@ def job(tmp_path: Path) -> Iterator[Job]:
     (images / "data_batch_1.bin").write_bytes(b"".join(records))
     (tmp_path / "mapping.yaml").write_text(MAPPING)
     job = Job(tmp_path, [
-        "--python", str(PYTHON), "--rendezvous", "mindspore", "--path-mapping", "mapping.yaml",
+        "--python", str(PYTHON), "--rendezvous", "mindspore", "--path-mapping", "mapping.yaml", "--take-over",
         str(EXAMPLE / "train.py"), "--data", "data", "--checkpoints", "checkpoints", "--batch-size", "10", "--epochs",
     ])  # fmt: skip
     yield job

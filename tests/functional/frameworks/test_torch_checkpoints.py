@@ -37,7 +37,7 @@ def job(tmp_path: Path) -> Iterator[Job]:
         "output: {checkpoints: {obs: 'obs://bucket/ckpt/', checkpoint: auto, keep: 3, restore: latest, interval: 1}}\n"
     )
     job = Job(tmp_path, [
-        "--python", str(PYTHON), "--rendezvous", "torch", "--path-mapping", "mapping.yaml",
+        "--python", str(PYTHON), "--rendezvous", "torch", "--path-mapping", "mapping.yaml", "--take-over",
         str(PROGRAMS / "dcp_job.py"), str(STEPS),
     ])  # fmt: skip
     yield job

@@ -65,6 +65,8 @@ def test_the_first_step_without_a_mark_is_complete_when_the_next_one_begins_here
     assert why_not(DIRECTORY, ["iter_1/a", "iter_1/b"], "1", known) == FIRST
     assert why_not(DIRECTORY, ["iter_1/a", "iter_2/a"], "1", known) == ""
     assert why_not(DIRECTORY, ["iter_1/a", "iter_2/a"], "2", known) == FIRST
+    late = why_not(DIRECTORY, ["iter_1/a", "iter_2/a", "iter_2/b"], "1", known)
+    assert late == "no iter_*/b, which a later step has"
     moving = why_not(DIRECTORY, ["iter_1/a", "iter_2/a"], "1", known, resting=["iter_2/a"])
     assert moving == "iter_1/a may still be written to"
 

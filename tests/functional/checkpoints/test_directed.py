@@ -1,0 +1,210 @@
+"""Trainings of which a step must count as it was at one moment, or not at all, and what they are told."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+from ma_boot.checkpoints import RunEnd, attempts, files_of_no_set
+from ma_boot.checkpoints.restoring import Restorer
+from ma_boot.rehearsal.obs_server import ObsServer
+from path_mapping.stores import Store
+from tests.functional.checkpoints.output import FIRST, TestNode, keys, printed, step_of
+from tests.functional.checkpoints.test_boot import Job
+from tests.functional.checkpoints.test_two_nodes import make_nodes, start
+from tests.functional.node import Node, eventually
+
+pytestmark = pytest.mark.parametrize("store", ["directory"], indirect=True)
+
+
+def stored(store: Store, end: str) -> List[bytes]:
+    return [b"".join(store.read("bucket", key)) for key in keys(store) if key.endswith(end)]
+
+
+@pytest.mark.parametrize("savers", [None, "first"])
+def test_a_node_that_never_saves_keeps_steps_from_counting_and_all_are_told(
+    store: Store, tmp_path: Path, savers: Any
+) -> None:
+    nodes = make_nodes(store, tmp_path, savers=savers)
+    start(nodes)
+    for step in (10, 20, 30):
+        nodes[0].publish(step)
+        time.sleep(0.07)  # longer than three intervals
+        for node in nodes:
+            node.look(1)
+    told = printed(nodes, "DOES NOT COUNT")
+    assert len(told) == (0 if savers else 2), "once on every node"
+    for line in told:
+        assert "published by node 0 (1 files, such as iter_" in line
+        assert "not by node 1" in line
+        assert line.endswith("the mapping has to say so: 'savers': 'first'")
+    for node in nodes:
+        assert node.end() == {}, "no file was left behind"
+    assert [step_of(one) for one in start(nodes)] == (["30"] * 2 if savers else [None] * 2)
+
+
+def test_a_slow_node_only_delays_what_counts(store: Store, tmp_path: Path) -> None:
+    fast, slow = make_nodes(store, tmp_path)
+    start([fast, slow])
+    for step in (10, 20, 30):
+        for node in (fast, slow):
+            node.save(step)
+            assert node.output.publisher is not None
+            node.say(step)
+            node.output.publisher.look()
+        fast.look(1)
+    shutil.rmtree(slow.out)  # its framework keeps nothing
+    slow.look(1)
+    assert slow.published == ["30", "20", "10"], "the newest first, as it was when it was complete"
+    new = make_nodes(store, tmp_path / "new")
+    assert [step_of(one) for one in start(new)] == ["30", "30"]
+
+
+def test_what_is_rewritten_before_it_is_sent_is_taken_anew(store: Store, tmp_path: Path) -> None:
+    node = TestNode(tmp_path, store)
+    node.start()
+    node.save(10)
+    node.say(10)
+    assert node.output.publisher is not None
+    node.output.publisher.look()
+    (path,) = (node.out / "iter_10").iterdir()
+    with path.open("r+b") as file:  # the same file, which the snapshot has, too
+        file.write(b"later")
+    node.look(2)
+    (content,) = stored(store, "iter_10/rank_0.bin")
+    assert content.startswith(b"later")
+
+
+def test_a_step_that_is_saved_again_is_a_version_of_all_of_it(store: Store, tmp_path: Path) -> None:
+    node = TestNode(tmp_path, store)
+    node.start()
+    files = {name: f"{name} once".encode() for name in "ab"}
+    node.save(10, files)
+    node.save(20, files)
+    node.look()
+    assert sorted(node.published) == ["10", "20"]
+    for name in "ab":  # the same content: no new version
+        (node.out / f"iter_10/{name}").write_bytes(files[name])
+    node.look()
+    assert len(node.published) == 2
+    (node.out / "iter_20/a").write_bytes(b"a twice")
+    node.look()
+    assert len(node.published) == 2, "half of it is no version"
+    (node.out / "iter_20/b").write_bytes(b"b twice")
+    node.look()
+    (node.out / "iter_20/c").write_bytes(b"")
+    node.look()
+    assert len(node.published) == 4
+    assert stored(store, "iter_20/c") == [b""], "an empty file is a file"
+    assert stored(store, "iter_20/a") == [b"a twice"], "the older versions went when the newer counted"
+    other = TestNode(tmp_path / "other", store)
+    assert step_of(other.start()) == "20"
+    assert other.files() == {"iter_20/a": b"a twice", "iter_20/b": b"b twice", "iter_20/c": b""}
+
+
+def test_without_space_for_a_snapshot_steps_are_sent_from_their_place(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*of: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("ma_boot.checkpoints.snapshots.os.link", full)
+    monkeypatch.setattr("ma_boot.checkpoints.snapshots.free_bytes", lambda directory: 0)
+    node = TestNode(tmp_path, store)
+    node.start()
+    node.publish(10, 20)
+    (line,) = printed([node], "no snapshot of step 10 can be made")
+    assert "sent from where the training has them" in line
+    assert step_of(TestNode(tmp_path / "other", store).start()) == "20"
+
+
+def test_a_node_that_still_fetches_is_waited_for(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Restorer.__call__
+
+    def slowly(restorer: Restorer, chosen: Any) -> Any:
+        time.sleep(2.5 if restorer.node == 1 else 0)
+        return real(restorer, chosen)
+
+    monkeypatch.setattr(Restorer, "__call__", slowly)
+    monkeypatch.setattr(attempts, "LOOK_SECONDS", (0.05, 0.1))
+    nodes = make_nodes(store, tmp_path)
+    with ThreadPoolExecutor(2) as pool:
+        assert [step_of(one) for one in pool.map(lambda node: node.start(1.0), nodes)] == [None, None]
+
+
+def test_temporary_directories_and_what_is_ours_leave_nothing_in_obs(store: Store, tmp_path: Path) -> None:
+    node = TestNode(tmp_path, store, options={"layout": ("transformers",)})
+    node.start()
+    is_other = files_of_no_set([node.output.route], tmp_path)
+    sent: Dict[str, bool] = {
+        "out/train.log": True,
+        "out/tmp-checkpoint-500/model.bin": False,
+        "out/checkpoint-500/model.bin": False,
+        "out/.ma_boot/restoring/x": False,
+        ".out.sending/1/checkpoint-500/model.bin": False,
+        ".out.aside/checkpoint-500/model.bin": False,
+    }
+    assert {name: is_other(str(tmp_path / name)) for name in sent} == sent
+
+
+def test_what_was_set_aside_goes_when_the_next_set_counts(store: Store, tmp_path: Path) -> None:
+    node = TestNode(tmp_path, store)
+    node.start()
+    node.publish(10)
+    node.save(30)
+    node.start()
+    assert (tmp_path / ".out.aside/iter_30").exists()
+    node.publish(40)
+    assert not (tmp_path / ".out.aside").exists()
+
+
+def test_a_first_step_that_nobody_says_is_lost_with_its_reason(store: Store, tmp_path: Path) -> None:
+    node = TestNode(tmp_path, store, options={"said": True})
+    node.start()
+    node.save(10)
+    node.look()
+    assert node.end(RunEnd.WELL) == {"10": "no rank has said that it is complete"}
+    cut = TestNode(tmp_path / "cut", store)
+    cut.start()
+    cut.save(10)
+    assert cut.end(RunEnd.CUT) == {"10": FIRST}
+
+
+HANDLER = """
+import os, signal, sys, time
+from pathlib import Path
+out, rank = Path(sys.argv[1]), os.environ["RANK_ID"]
+def save(step):
+    (out / f"iter_{step}").mkdir(parents=True, exist_ok=True)
+    (out / f"iter_{step}" / f"rank_{rank}.bin").write_bytes(f"{step} of {rank};".encode() * 10_000)
+def stopped(*of):
+    save(99)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, stopped)
+save(10)
+save(20)
+(out / f"ready_{rank}").touch()
+while True: time.sleep(0.01)
+"""
+
+
+def test_what_a_handler_of_the_stop_saves_counts_at_once(store: Store, node: Node, obs: ObsServer) -> None:
+    job = Job(node, obs)
+    (node.home / "train.py").write_text(HANDLER)
+    running = node.start(*job.arguments(0))
+    eventually(lambda: job.published() == 2, "what was saved before")
+    running.signal(signal.SIGTERM)
+    ended = running.end()
+    assert ended.code == 128 + signal.SIGTERM
+    assert "step 99 is the last one of this node, step 99 the newest whole set" in ended.output, ended.output
+    assert os.path.exists(job.out / "iter_99")
