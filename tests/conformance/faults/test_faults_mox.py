@@ -166,7 +166,7 @@ def test_wrong_content_is_never_read_in_pieces_without_an_error(
     proxy.faults.append(Fault(operation("GetObject"), flip_answer=1_500_000))
     with mox.file.File(f"{url}/a", "rb") as file:
         pieces = iter(lambda: file.read(100_000), b"")
-        with pytest.raises(Unreachable, match="in OBS is .*, here it is"):
+        with pytest.raises(Unreachable, match="MD5 in OBS is"):
             list(pieces)
 
 
