@@ -21,7 +21,7 @@ _OF_ATTEMPT = re.compile(r"(\d{6})-([0-9a-f]{4,16})/([^/]+)")
 _OF_NODE = re.compile(r"(?:\.take-\d+/)?node-(\d+)/(.+)", re.DOTALL)
 _TAKE = re.compile(r"(?:\.take-\d+/)?(.+)", re.DOTALL)
 _OF_SET = re.compile(  # without a version: as an earlier release has written it
-    r"(\d{6})-([0-9a-f]{4,16})/(\d{18})(?:-(\d{3})-(said|seen))?/part-(\d{5,})-of-(\d{5,})(-empty)?\.json"
+    r"(\d{6})-([0-9a-f]{4,16})/(\d{18})(?:-(\d{3})-(said|seen))?/part-(\d{5,6})-of-(\d{5,6})(-empty)?\.json"
 )
 _LAST_VERSION = 999
 

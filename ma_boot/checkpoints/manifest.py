@@ -175,7 +175,7 @@ def read_part(found: Any) -> Part:
         )  # fmt: skip
     except KeyError as error:
         raise CheckpointDamaged(f"a manifest without {error}") from None
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, OverflowError) as error:  # the last one: `Infinity`
         raise CheckpointDamaged(f"a damaged manifest: {error}") from None
 
 

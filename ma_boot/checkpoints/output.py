@@ -84,7 +84,6 @@ class CheckpointOutput:
         self.root = route.path(base)
         self.spool = spool or own_directory(self.root, "said")
         self.publisher: Optional[Publisher] = None
-        self._aside = False  # whether this start may have set something aside
         self._busy = threading.Lock()
 
     @property
@@ -140,12 +139,12 @@ class CheckpointOutput:
         return Restored(begun.chosen, *begun.fetched)
 
     def _clear(self) -> None:
-        """Removes what an earlier start has left in the directories of ours; what it set aside, too."""
+        """Removes what an earlier start has left in the directories of ours.
+
+        What it set aside may be the only copy of a step: it stays until a set of this start counts.
+        """
         for directory in [self.spool, own_directory(self.root, "sending")]:
             shutil.rmtree(directory, ignore_errors=True)
-        if not self._aside:
-            shutil.rmtree(own_directory(self.root, "aside"), ignore_errors=True)
-            self._aside = True
         make_directories(self.spool)
 
     def _publisher(self, begun: Begun) -> Publisher:

@@ -45,7 +45,7 @@ class Documents:
 
         try:
             return json.loads(retrying(content, self.cancel, self.patience))
-        except (NotFound, ValueError):
+        except (NotFound, ValueError, RecursionError):
             return None
 
     def write(self, key: str, document: Any) -> None:

@@ -164,6 +164,8 @@ def test_what_was_set_aside_goes_when_the_next_set_counts(store: Store, tmp_path
     node.save(30)
     node.start()
     assert (tmp_path / ".out.aside/iter_30").exists()
+    node.start()  # killed before a set counts: it is the only copy of a step
+    assert (tmp_path / ".out.aside/iter_30").exists()
     node.publish(40)
     assert not (tmp_path / ".out.aside").exists()
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
 from hypothesis import given, strategies as st
 
 from ma_boot.checkpoints.keys import Attempt, PartKey, Place, SetName, data_name
+from ma_boot.checkpoints.manifest import FORMAT, CheckpointDamaged, read_part
 
 ATTEMPTS = st.builds(Attempt, st.integers(1, 999_998), st.from_regex(r"[0-9a-f]{4}", fullmatch=True))
 NAMES = st.builds(SetName, ATTEMPTS, st.integers(0, 10**18 - 1), st.integers(1, 999), st.booleans())
@@ -70,3 +74,20 @@ def test_no_other_key_is_taken_for_one_of_ours() -> None:
         -1,
         "elsewhere",
     )
+
+
+def test_a_key_of_more_savers_than_a_job_can_have_is_none_of_ours() -> None:
+    """Whoever may write to the bucket could exhaust the memory of every start."""
+    place = Place("bucket", "ckpt/")
+    key = "ckpt/.ma_boot/sets/999998-beef/999999999999999989/part-00000-of-99999999999.json"
+    assert list(place.known_sets([key])) == []
+
+
+def test_a_number_without_end_in_a_manifest_is_damage() -> None:
+    document = json.loads(
+        f'{{"format": {FORMAT}, "attempt": 1, "step": Infinity, "node": Infinity, "nodes": 1}}'
+    )
+    with pytest.raises(CheckpointDamaged):
+        read_part({**document, "attempt": {"number": 1, "tag": "beef"}})
+    with pytest.raises(CheckpointDamaged):
+        read_part(document)
