@@ -110,6 +110,22 @@ def test_a_step_that_is_saved_again_is_a_version_of_all_of_it(store: Store, tmp_
     assert other.files() == {"iter_20/a": b"a twice", "iter_20/b": b"b twice", "iter_20/c": b""}
 
 
+def test_a_version_that_does_not_count_yet_takes_nothing_from_the_one_before(
+    store: Store, tmp_path: Path
+) -> None:
+    one, two = make_nodes(store, tmp_path)
+    start([one, two])
+    for node in (one, two):
+        node.publish(10)
+    one.save(10, {"rank_0.bin": b"saved again"})
+    one.say(10)
+    one.look(1)
+    assert one.published == ["10", "10"]
+    new = make_nodes(store, tmp_path / "new")
+    assert [step_of(restored) for restored in start(new)] == ["10", "10"]
+    assert new[0].files()["iter_10/rank_0.bin"] == b"10 of node 0" * 99
+
+
 def test_without_space_for_a_snapshot_steps_are_sent_from_their_place(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

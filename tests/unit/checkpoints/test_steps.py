@@ -203,3 +203,17 @@ def test_a_step_that_was_seen_is_taken_again_when_it_is_said() -> None:
     known = NodeSteps((0,), taken=taken(PUBLISHED))
     (one,) = decide(DIRECTORY, look(states(PUBLISHED)), known, Says({5: 1}, {})).complete
     assert (one.version, one.by_word) == (1, True)
+
+
+def test_what_is_said_but_was_removed_before_it_was_taken_is_no_step_without_files() -> None:
+    known = NodeSteps((0,), rested={5: {"iter_5/a", "iter_5/b"}})
+    for here in (states(["iter_5/a"]), {}):
+        decision = decide(DIRECTORY, look(here), known, Says({5: 1}, {}))
+        assert not decision.complete
+        assert list(decision.waiting.values()) == [
+            f"{'iter_5/b' if here else 'iter_5/a'} was removed before it was taken"
+        ]
+    elsewhere = decide(DIRECTORY, look({}), known, Says({6: 1}, {}))
+    assert list(elsewhere.waiting.values()) == ["what it had was removed before it was taken"]
+    never = decide(DIRECTORY, look({}), NodeSteps((0,)), Says({6: 1}, {}))
+    assert [taken.files for taken in never.complete] == [{}], "a node that saves nothing says so"
