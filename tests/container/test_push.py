@@ -84,7 +84,7 @@ def test_the_login_of_the_docker_config(push: Push, host: str, tmp_path: Path) -
         ),
         (
             {**KEYS, "OBS_SECRET_ACCESS_KEY": "planted-and-wrong"},
-            f"rejected {REGION}@{ACCESS_KEY} (from OBS_",
+            f"rejected {REGION}@****** (from OBS_",
         ),
     ],
     ids=["password", "keys"],
