@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from pathlib import Path
 from typing import List
 
 import pytest
@@ -127,3 +128,24 @@ def test_a_start_that_cannot_go_on_says_why_before_the_training(job: Job) -> Non
     assert ended.code == 78
     assert "was written by 2 ranks on 1 nodes, this job has 1" in ended.output
     assert "goes on from" not in ended.output
+
+
+def test_a_second_job_at_the_url_of_one_that_runs_is_refused_before_its_training(
+    job: Job, tmp_path: Path
+) -> None:
+    other = Job(Node(tmp_path / "other"), job.obs)
+    other.node.complete_table()
+    for one, name in ((job, "first"), (other, "second")):
+        one.node.variables["MA_VJ_NAME"] = name
+    running = job.node.start(*job.arguments(20))
+    running.until("goes on from 0")
+    refused = other.node.boot(*other.arguments(20))
+    assert refused.code == 78
+    assert "obs://bucket/ckpt/ is in use: job first has begun attempt-000001-" in refused.output
+    assert "goes on from" not in refused.output
+    job.go(10, 20)
+    assert running.end().code == 0
+    other.go(10, 20, 30)
+    ended = other.node.boot(*other.arguments(30))
+    assert ended.code == 0, ended.output
+    assert "rank 1 goes on from 20 of obs://bucket/ckpt/attempt-000001-" in ended.output

@@ -73,3 +73,8 @@ def test_the_newest_of_a_thousand_steps_costs_a_few_requests_and_one_for_each_no
     finding = [one for one in made if one[0] == "GET" and "/iter_" not in one[1]]
     pages = nodes  # of the manifests, as a second page is asked for ahead
     assert len(finding) <= 3 + pages + nodes, "\n".join(path for _, path, *_ in finding)
+    for step in range(1000, 1010):  # the first one looks once through what killed starts have left
+        before = len(obs.requests)
+        alone.publish(step)
+    more = [path for _, path, *_ in obs.requests[before:] if "/iter_" not in path]
+    assert len(more) == 1, "of its own, whatever is older: the manifest"
