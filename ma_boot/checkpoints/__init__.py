@@ -17,9 +17,9 @@ from ma_boot.checkpoints.options import (
 )
 from ma_boot.checkpoints.output import (
     CheckpointOutput as CheckpointOutput,
-    JobStart as JobStart,
     Restored as Restored,
     files_of_no_set as files_of_no_set,
 )
+from ma_boot.checkpoints.publication import JobStart as JobStart
 from ma_boot.checkpoints.retention import Leftover as Leftover
 from ma_boot.checkpoints.steps import RunEnd as RunEnd

@@ -11,12 +11,13 @@ import os
 import threading
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, count, groupby, islice
 from typing import Any, Callable, Dict, Iterable, Iterator, NamedTuple, Optional, Set, Tuple
 
 from ma_boot.checkpoints.keys import Attempt, Place, SetName, nodes_named
 from ma_boot.checkpoints.manifest import CheckpointSet, read_part, whole_set
+from ma_boot.checkpoints.publication import JobStart
 from ma_boot.checkpoints.sets import Documents, choose_newest
 from ma_boot.errors import CheckpointDamaged, ConfigError, NodesLate
 from path_mapping.errors import Cancelled, PathMappingError
@@ -30,24 +31,6 @@ WITHDRAWAL_SECONDS = 30.0  # for which the first of two jobs waits until the sec
 _MOST_ATTEMPTS = 200  # that are looked through for the newest of this start: about a page
 
 Fetched = Tuple[int, int]  # files and bytes
-Restore = Callable[[Optional[CheckpointSet]], Fetched]
-
-
-class Member(NamedTuple):
-    """A node of the job, from 0 on, the number of nodes, and the random id of this boot of it.
-
-    `job` is the identity of the job, which stays when the platform restarts it; `start` is that of this start
-    of it, the same on all nodes; `layout` is how the output names the files of a step. `take_over`: whoever
-    publishes to the same place has ended, as the user says.
-    """
-
-    node: int
-    nodes: int
-    boot: str
-    job: str = ""
-    start: str = ""
-    layout: Tuple[str, ...] = ()
-    take_over: bool = False
 
 
 class Begun(NamedTuple):
@@ -65,18 +48,20 @@ class Begun(NamedTuple):
 class Start:
     """Brings one node to the beginning of an attempt.
 
-    `restore` puts a set in place, or makes sure that no set is; it returns what it has fetched, and raises
-    `CheckpointDamaged`. `newest`: the newest set is gone on from; otherwise none. `say` gets lines for
-    people. `timeout` is the time in seconds without a sign of life from any other node.
+    `layout` is how the output names the files of a step. `say` gets lines for people. `timeout` is the time
+    in seconds without a sign of life from any other node. `restorer` puts a set in place, or makes sure that
+    no set is; it returns what it has fetched, and raises `CheckpointDamaged`. Without it no set is gone on
+    from.
     """
 
     documents: Documents
     place: Place
-    member: Member
-    newest: bool
-    restore: Restore
+    start: JobStart
+    layout: Tuple[str, ...]
     say: Callable[[str], None]
     timeout: float
+    restorer: Optional[Callable[[Optional[CheckpointSet]], Fetched]]
+    boot: str = field(default_factory=lambda: os.urandom(8).hex())  # of this node
 
     def begin(self) -> Begun:
         """Returns when this node may train.
@@ -87,7 +72,13 @@ class Start:
             StoreError: the store failed.
             Cancelled: soon after the documents' `cancel` is set.
         """
-        return self._lead() if self.member.node == 0 else self._follow()
+        return self._lead() if self.start.node == 0 else self._follow()
+
+    def _restore(self, attempt: Attempt, chosen: Optional[CheckpointSet]) -> Fetched:
+        if self.restorer is None:
+            return 0, 0
+        with self._signs_of_life(attempt):
+            return self.restorer(chosen)
 
     def _lead(self) -> Begun:
         damaged: Set[SetName] = set()
@@ -97,13 +88,12 @@ class Start:
             number += 1
             attempt = Attempt(number, os.urandom(2).hex())
             self._write(attempt, "begin.json", {
-                "nodes": self.member.nodes, "boot": self.member.boot, "checkpoint": list(self.member.layout),
+                "nodes": self.start.nodes, "boot": self.boot, "checkpoint": list(self.layout),
                 "set": chosen.document() if chosen else None,
             })  # fmt: skip
             try:
                 self._give_way(attempt)
-                with self._signs_of_life(attempt):
-                    fetched = self.restore(chosen)
+                fetched = self._restore(attempt, chosen)
                 if self._gathered(attempt):
                     return Begun(attempt, chosen, fetched)
             except CheckpointDamaged as error:
@@ -123,7 +113,7 @@ class Start:
         newest = list(islice(attempts, 1))
         number = newest[0][0].number if newest else 0
         rival = self._rival(chain(newest, attempts), None)
-        if rival is not None and not self.member.take_over:
+        if rival is not None and not self.start.take_over:
             self._refuse(Attempt(number + 1, os.urandom(2).hex()), "begin.json", rival)
         return number
 
@@ -153,8 +143,7 @@ class Start:
             begin = self._read(attempt, "begin.json")
             if not begin or "refused" in begin or "withdrawn.json" in names:
                 continue
-            other = begin.get("job") != self.member.job and "start" in begin  # else an earlier release's
-            if other and "end.json" not in names:
+            if begin.get("job", self.start.job) != self.start.job and "end.json" not in names:
                 return attempt
             if mine is None:
                 return None
@@ -172,7 +161,7 @@ class Start:
 
     def _choice(self, damaged: Set[SetName]) -> Optional[CheckpointSet]:
         """The set to go on from; what was passed over is said."""
-        if not self.newest:
+        if self.restorer is None:
             return None
         choice = choose_newest(self.documents, self.place, damaged)
         for line in choice.passed_over[:3]:
@@ -191,8 +180,8 @@ class Start:
 
         Raises `CheckpointDamaged` if a node has found damage.
         """
-        nodes = self.member.nodes
-        boots: Dict[int, str] = {0: self.member.boot}
+        nodes = self.start.nodes
+        boots: Dict[int, str] = {0: self.boot}
         answers: Set[str] = set()
         waiting = _Waiting(self.documents, self.timeout)
         while len(boots) < nodes:
@@ -204,7 +193,7 @@ class Start:
                 answers.add(name)
                 answer = self._read(attempt, name)
                 node, boot, problem = answer.get("node"), answer.get("boot"), answer.get("problem")
-                mine = (answer.get("job"), answer.get("start")) == (self.member.job, self.member.start)
+                mine = (answer.get("job"), answer.get("start")) == (self.start.job, self.start.start)
                 if not mine or not isinstance(node, int) or not isinstance(boot, str) or not 0 < node < nodes:
                     continue
                 if problem:
@@ -230,7 +219,7 @@ class Start:
         begins: Dict[Attempt, Dict[str, Any]] = {}
         while True:
             attempt, names = self._newest(begins)
-            waiting.look({name for name in names if self.member.boot not in name})
+            waiting.look({name for name in names if self.boot not in name})
             if attempt is not None and (joined is None or joined.attempt != attempt):
                 if "go.json" not in names:
                     joined = self._joined(attempt, begins[attempt])
@@ -238,7 +227,7 @@ class Start:
                     continue
             elif attempt is not None and joined is not None and "go.json" in names:
                 boots = self._read(attempt, "go.json").get("boots")
-                if isinstance(boots, list) and self.member.boot in boots:
+                if isinstance(boots, list) and self.boot in boots:
                     return joined
             waiting.pause(self._awaited(attempt, names, joined), self.say)
 
@@ -247,7 +236,7 @@ class Start:
         if attempt is not None and "go.json" in names:
             return (
                 f"node 0 to begin a new attempt: {attempt} has gone on with an earlier start of "
-                f"node {self.member.node}"
+                f"node {self.start.node}"
             )
         if joined is not None and joined.attempt == attempt:
             return f"node 0 to go on with {attempt}: other nodes are not ready"
@@ -262,36 +251,35 @@ class Start:
             if not begins.get(attempt) and "begin.json" in names:
                 begins[attempt] = self._read(attempt, "begin.json")
             begin = begins.get(attempt, {})
-            if (begin.get("job"), begin.get("start")) != (self.member.job, self.member.start):
+            if (begin.get("job"), begin.get("start")) != (self.start.job, self.start.start):
                 continue
-            refused = begin if "refused" in begin and not self.member.take_over else {}
+            refused = begin if "refused" in begin and not self.start.take_over else {}
             if "withdrawn.json" in names:
                 refused = self._read(attempt, "withdrawn.json")
             if "refused" in refused:
                 raise ConfigError(str(refused["refused"]))
-            if "refused" not in begin and begin.get("nodes") == self.member.nodes and "end.json" not in names:
+            if "refused" not in begin and begin.get("nodes") == self.start.nodes and "end.json" not in names:
                 return attempt, names
         return None, set()
 
     def _joined(self, attempt: Attempt, begin: Dict[str, Any]) -> Begun:
         """Puts the attempt's set in place and says so."""
-        node, problem, fetched = self.member.node, "", (0, 0)
+        node, problem, fetched = self.start.node, "", (0, 0)
         chosen: Optional[CheckpointSet] = None
         try:
             chosen = _chosen(begin)
-            with self._signs_of_life(attempt):
-                fetched = self.restore(chosen)
+            fetched = self._restore(attempt, chosen)
         except CheckpointDamaged as error:
             problem = str(error)
             self.say(f"{chosen.name if chosen else 'the set'} is damaged in the store: {problem}")
-        answer = {"node": node, "boot": self.member.boot, "problem": problem}
-        self._write(attempt, f"ready-{node:05}-{self.member.boot}.json", answer)
+        answer = {"node": node, "boot": self.boot, "problem": problem}
+        self._write(attempt, f"ready-{node:05}-{self.boot}.json", answer)
         return Begun(attempt, chosen, fetched)
 
     @contextmanager
     def _signs_of_life(self, attempt: Attempt) -> Iterator[None]:
         """Shows the other nodes, while the block runs, that this one still fetches."""
-        if self.member.nodes == 1:
+        if self.start.nodes == 1:
             yield
             return
         done = threading.Event()
@@ -301,7 +289,7 @@ class Start:
             for number in count():
                 if done.wait(min(SIGN_SECONDS, self.timeout / 4)):
                     return
-                name = f"sign-{self.member.node:05}-{self.member.boot}-{number}.json"
+                name = f"sign-{self.start.node:05}-{self.boot}-{number}.json"
                 with suppress(PathMappingError):  # the next one may arrive
                     self._write(attempt, name, {})
                     if before:
@@ -331,7 +319,7 @@ class Start:
         return document if isinstance(document, dict) else {}
 
     def _write(self, attempt: Attempt, name: str, document: Dict[str, object]) -> None:
-        whose = {"job": self.member.job, "start": self.member.start}
+        whose = {"job": self.start.job, "start": self.start.start}
         self.documents.write(self.place.of_attempt(attempt, name), {**whose, **document})
 
 

@@ -20,8 +20,8 @@ _ATTEMPT = re.compile(r"attempt-(\d{6})-([0-9a-f]{4,16})")
 _OF_ATTEMPT = re.compile(r"(\d{6})-([0-9a-f]{4,16})/([^/]+)")
 _OF_NODE = re.compile(r"(?:\.take-\d+/)?node-(\d+)/(.+)", re.DOTALL)
 _TAKE = re.compile(r"(?:\.take-\d+/)?(.+)", re.DOTALL)
-_OF_SET = re.compile(  # without a version: as an earlier release has written it
-    r"(\d{6})-([0-9a-f]{4,16})/(\d{18})(?:-(\d{3})-(said|seen))?/part-(\d{5,6})-of-(\d{5,6})(-empty)?\.json"
+_OF_SET = re.compile(
+    r"(\d{6})-([0-9a-f]{4,16})/(\d{18})-(\d{3})-(said|seen)/part-(\d{5,6})-of-(\d{5,6})(-empty)?\.json"
 )
 _LAST_VERSION = 999
 
@@ -84,7 +84,6 @@ class PartKey:
     index: int
     of: int
     empty: bool = False
-    old: bool = False
 
 
 class KnownSet(NamedTuple):
@@ -166,10 +165,8 @@ class Place(NamedTuple):
     def part(self, part: PartKey) -> str:
         """The key of a manifest."""
         name, empty = part.name, "-empty" if part.empty else ""
-        kind = (
-            f"-{_LAST_VERSION - name.version:03}-{'said' if name.by_word else 'seen'}" if not part.old else ""
-        )
-        step = f"{_LAST_STEP - name.step:018}{kind}"
+        kind = f"{_LAST_VERSION - name.version:03}-{'said' if name.by_word else 'seen'}"
+        step = f"{_LAST_STEP - name.step:018}-{kind}"
         return f"{self.sets_of(name.attempt)}{step}/part-{part.index:05}-of-{part.of:05}{empty}.json"
 
     def removal(self, name: SetName) -> str:
@@ -215,9 +212,8 @@ class Place(NamedTuple):
         if hit is None:
             return None
         attempt = Attempt(_LAST_ATTEMPT - int(hit[1]), hit[2])
-        version = _LAST_VERSION - int(hit[4]) if hit[4] else 1
-        name = SetName(attempt, _LAST_STEP - int(hit[3]), version, hit[5] == "said")
-        return PartKey(name, int(hit[6]), int(hit[7]), hit[8] is not None, hit[4] is None)
+        name = SetName(attempt, _LAST_STEP - int(hit[3]), _LAST_VERSION - int(hit[4]), hit[5] == "said")
+        return PartKey(name, int(hit[6]), int(hit[7]), hit[8] is not None)
 
     def known_sets(self, keys: Iterable[str]) -> Iterator[KnownSet]:
         """The sets of which these sorted keys are manifests, the newest first; other keys are left out.

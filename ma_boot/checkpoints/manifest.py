@@ -149,8 +149,7 @@ def read_name(found: Mapping[str, Any]) -> SetName:
     step = found["step"]
     if not isinstance(step, int) or step < 0:
         raise ValueError(f"step: found {step!r}, expected a number")
-    version, by_word = int(found.get("version", 1)), found.get("said") is True
-    return SetName(Attempt.parse(found["attempt"]), step, version, by_word)
+    return SetName(Attempt.parse(found["attempt"]), step, int(found["version"]), found["said"] is True)
 
 
 def read_part(found: Any) -> Part:
@@ -169,7 +168,7 @@ def read_part(found: Any) -> Part:
         return Part(
             name, str(found["step_name"]), node, nodes, str(found["layout"]),
             tuple(_read_file(one, name.attempt) for one in found["files"]),
-            int(found["world"]), int(found.get("saver", node)), int(found.get("savers", nodes)),
+            int(found["world"]), int(found["saver"]), int(found["savers"]),
             tuple(map(int, found["ranks"])), read_name(resumed) if resumed else None,
             str(found.get("job", "")), str(found.get("start", "")), str(found.get("written", "")),
         )  # fmt: skip

@@ -10,14 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Callable, Dict, Iterator, NamedTuple, Optional, Sequence, Tuple
 
-from ma_boot.checkpoints.attempts import Begun, Member, Start, write_end
+from ma_boot.checkpoints.attempts import Begun, Start, write_end
 from ma_boot.checkpoints.disk import is_own, own_directory, tree
 from ma_boot.checkpoints.keys import OWN, Place
 from ma_boot.checkpoints.layout import UNFINISHED, matches
 from ma_boot.checkpoints.layouts import LAYOUTS, layout_of
 from ma_boot.checkpoints.manifest import CheckpointSet
 from ma_boot.checkpoints.options import CheckpointOptions, options_of
-from ma_boot.checkpoints.publication import Publication
+from ma_boot.checkpoints.publication import JobStart, Publication
 from ma_boot.checkpoints.publisher import Publisher
 from ma_boot.checkpoints.restoring import Restorer
 from ma_boot.checkpoints.sets import Documents
@@ -39,23 +39,6 @@ class Restored(NamedTuple):
     chosen: Optional[CheckpointSet]
     files: int
     size: int
-
-
-class JobStart(NamedTuple):
-    """A start of a job as a node of it sees it.
-
-    `ranks` are those of this node, `world` is the number of all. `job` is the identity of the job, which
-    stays when the platform restarts it, `start` that of this start, the same on all its nodes; `take_over`:
-    as the user says, no other job publishes to the same places.
-    """
-
-    node: int
-    nodes: int
-    ranks: Tuple[int, ...]
-    world: int
-    job: str = ""
-    start: str = ""
-    take_over: bool = False
 
 
 class CheckpointOutput:
@@ -128,11 +111,15 @@ class CheckpointOutput:
         restorer = Restorer(
             self.root, layout, documents, self.place, start.node, start.ranks, start.world, progress, self.say
         )
-        member = Member(
-            start.node, start.nodes, os.urandom(8).hex(), start.job, start.start, layout, start.take_over
-        )
-        restore = restorer if self.options.restore else lambda chosen: (0, 0)
-        begun = Start(documents, self.place, member, self.options.restore, restore, self.say, timeout).begin()
+        begun = Start(
+            documents,
+            self.place,
+            start,
+            layout,
+            self.say,
+            timeout,
+            restorer if self.options.restore else None,
+        ).begin()
         for notice in abort_unfinished(self.store, self.route, self.base, cancel):
             self.say(notice)
         self.publisher = self._publisher(begun)
@@ -148,15 +135,14 @@ class CheckpointOutput:
         make_directories(self.spool)
 
     def _publisher(self, begun: Begun) -> Publisher:
-        start = self.start
+        resumed = begun.chosen.name if begun.chosen else None
         what = Publication(
-            self.route, self.options, self.base, self.place, begun.attempt, start.node, start.nodes,
-            start.ranks, start.world, begun.chosen.name if begun.chosen else None, start.job, start.start,
-            self.say, self.counted,
+            self.route, self.options, self.base, self.place, begun.attempt, self.start, resumed, self.say,
+            self.counted,
         )  # fmt: skip
         of_others = set()
         if begun.chosen is not None:
-            own = set(begun.chosen.files_of(start.node))
+            own = set(begun.chosen.files_of(self.start.node))
             of_others = {file.path for file in begun.chosen.files_of(None)} - {file.path for file in own}
         return Publisher(what, StepWatch(what, self.spool, of_others))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Optional, Tuple
+from typing import Callable, NamedTuple, Optional, Tuple
 
 from ma_boot.checkpoints.keys import Attempt, Place, SetName
 from ma_boot.checkpoints.layout import Layout
@@ -15,13 +15,30 @@ LOOK_SECONDS = 10.0  # the interval of an output that has none
 SETTLE_SECONDS = 5.0  # for which a file must not change, unless the interval is short
 
 
+class JobStart(NamedTuple):
+    """A start of a job as a node of it sees it.
+
+    `ranks` are those of this node, `world` is the number of all. `job` is the identity of the job, which
+    stays when the platform restarts it, `start` that of this start, the same on all its nodes; `take_over`:
+    as the user says, no other job publishes to the same places.
+    """
+
+    node: int
+    nodes: int
+    ranks: Tuple[int, ...]
+    world: int
+    job: str = ""
+    start: str = ""
+    take_over: bool = False
+
+
 @dataclass(frozen=True)
 class Publication:
     """What a node publishes, and as whom.
 
     `way` is the output, whose relative local path starts at `base`; `resumed` is the set that the attempt
-    went on from, `job` the identity of the job and `start` that of this start. `say` gets lines for people,
-    `counted` the facts of each part of this node: the step, the files, bytes and seconds.
+    went on from. `say` gets lines for people, `counted` the facts of each part of this node: the step, the
+    files, bytes and seconds.
     """
 
     way: Route
@@ -29,13 +46,8 @@ class Publication:
     base: Path
     place: Place
     attempt: Attempt
-    node: int
-    nodes: int
-    ranks: Tuple[int, ...]
-    world: int
+    start: JobStart
     resumed: Optional[SetName]
-    job: str
-    start: str
     say: Callable[[str], None]
     counted: Callable[[str, int, int, float], None]
 
@@ -59,4 +71,4 @@ class Publication:
         savers = self.options.savers or (layout.savers if layout is not None else None)
         if isinstance(savers, tuple):
             return savers
-        return (0,) if savers == FIRST else tuple(range(self.nodes))
+        return (0,) if savers == FIRST else tuple(range(self.start.nodes))

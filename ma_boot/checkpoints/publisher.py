@@ -64,7 +64,7 @@ class Publisher:
         """Takes what has become complete on the disk."""
         with self._lock:
             taken = self.watch.look(ending)
-            saves = self.what.node in self.what.savers(self.watch.layout)
+            saves = self.what.start.node in self.what.savers(self.watch.layout)
             for snapshot in taken:
                 if saves:
                     self._pending.append(snapshot)
@@ -185,9 +185,10 @@ class Publisher:
         savers, layout = what.savers(self.watch.layout), self.watch.layout
         name, resumed = self._name(taken), what.resumed
         written = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        start = what.start
         part = Part(
-            name, taken.step.name, what.node, what.nodes, layout.name if layout else "", files, what.world,
-            savers.index(what.node), len(savers), what.ranks, resumed, what.job, what.start, written,
+            name, taken.step.name, start.node, start.nodes, layout.name if layout else "", files, start.world,
+            savers.index(start.node), len(savers), start.ranks, resumed, start.job, start.start, written,
         )  # fmt: skip
         documents.write(what.place.part(part.key), part.document())
         self._published.setdefault(taken.step.number, []).append(_Published(taken, part))
@@ -220,7 +221,7 @@ class Publisher:
         copies = [
             Copy(
                 os.fspath(snapshot.directory / path), os.fspath(snapshot.directory), what.place.bucket,
-                what.place.prefix + data_name(what.attempt, take, what.node, what.nodes, path),
+                what.place.prefix + data_name(what.attempt, take, what.start.node, what.start.nodes, path),
                 snapshot.files[path].size, mtime_ns=snapshot.files[path].mtime_ns,
             )
             for path in wanted
@@ -298,7 +299,7 @@ class Publisher:
         named = document.get("files", []) if isinstance(document, dict) else []
         example = f", such as {named[0]['path']}" if named else ""
         here = ""
-        if node == what.node:
+        if node == what.start.node:
             waits = [f"step {step.name}: {why}" for step, why in self.watch.waiting.items()]
             here = f"; here, {waits[-1]}" if waits else "; here is no file of these steps"
         steps = ", ".join(dict.fromkeys(step_text(known.name.step) for known in lacked[:3][::-1]))

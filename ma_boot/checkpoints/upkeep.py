@@ -56,7 +56,7 @@ class Upkeep:
         Raises `StoreError` and `Cancelled`.
         """
         now = time.monotonic()
-        if self.what.node == 0 and now - self._looked >= self.what.pause:
+        if self.what.start.node == 0 and now - self._looked >= self.what.pause:
             self._look(documents)
             self._looked = now
 
@@ -84,7 +84,7 @@ class Upkeep:
         if not isinstance(begin, dict) or "refused" in begin:
             return
         self.rivals.add(later)
-        documents.write(what.place.of_attempt(later, f"alive-{what.attempt}.json"), {"job": what.job})
+        documents.write(what.place.of_attempt(later, f"alive-{what.attempt}.json"), {"job": what.start.job})
         of_job = f" of {begin['job']}" if begin.get("job") else ""
         self._say(
             f"{later}{of_job} has begun while this start still runs; the next start goes on from its sets, "
@@ -104,7 +104,7 @@ class Upkeep:
         One listing, of this attempt alone, but for the first time. Raises `StoreError` and `Cancelled`.
         """
         what = self.what
-        if what.node != 0:
+        if what.start.node != 0:
             return
         is_over = time.monotonic() - self._began >= ANSWER_LOOKS * what.pause and not self.rivals
         if what.options.keep is not None and self._older is None and (is_over or what.attempt.number == 1):

@@ -96,7 +96,7 @@ class StepWatch:
             self._rested.setdefault(step.number, set()).update(paths)
         newest = {number: takes[-1] for number, takes in self._taken.items()}
         alone = len(what.savers(layout)) == 1
-        known = NodeSteps(what.ranks, self._before, newest, self._shape, self._rested, alone)
+        known = NodeSteps(what.start.ranks, self._before, newest, self._shape, self._rested, alone)
         return decide(layout, look, known, self._says(), ending)
 
     def _take(self, taken: Taken) -> Optional[Snapshot]:
@@ -140,7 +140,7 @@ class StepWatch:
         for file in sorted(self.spool.glob("*.jsonl")):
             with suppress(OSError):
                 texts.append(file.read_text(encoding="utf-8", errors="replace"))
-        says = what_is_said(texts, self.what.ranks, os.path.realpath(self.what.root))
+        says = what_is_said(texts, self.what.start.ranks, os.path.realpath(self.what.root))
         return Says({}, {}) if says is None and self.what.options.said else says
 
     def _tree(self) -> Tree:

@@ -37,16 +37,6 @@ def test_a_manifest_is_traced_back_to_its_set(
     assert place.part_of(place.part(part)) == part
 
 
-def test_the_sets_of_the_release_before_count() -> None:
-    place = Place("bucket", "ckpt/")
-    names = [
-        f"ckpt/.ma_boot/sets/999998-beef/999999999999999989/part-0000{node}-of-00002.json" for node in (0, 1)
-    ]
-    (known,) = place.known_sets(names)
-    assert (known.name, known.counts) == (SetName(Attempt(1, "beef"), 10), True)
-    assert [place.part(part) for part in known.parts] == names
-
-
 @given(PLACES, NAMES, NAMES)
 def test_the_newest_set_comes_first(place: Place, one: SetName, other: SetName) -> None:
     keys = [place.part(PartKey(name, 0, 1)) for name in (one, other)]
@@ -86,6 +76,6 @@ def test_a_key_of_more_savers_than_a_job_can_have_is_none_of_ours() -> None:
 
 def test_a_number_without_end_in_a_manifest_is_damage() -> None:
     document = json.loads('{"step": 3, "node": Infinity, "nodes": 1}')
-    document.update(format=FORMAT, attempt=str(Attempt(1, "beef")))
+    document.update(format=FORMAT, attempt=str(Attempt(1, "beef")), version=1, said=True)
     with pytest.raises(CheckpointDamaged, match="infinity"):
         read_part(document)
