@@ -50,10 +50,7 @@ class Documents:
 
     def write(self, key: str, document: Any) -> None:
         """Stores a document."""
-        self.write_bytes(key, json.dumps(document, ensure_ascii=True, separators=(",", ":")).encode("ascii"))
-
-    def write_bytes(self, key: str, content: bytes) -> None:
-        """Stores an object of these bytes."""
+        content = json.dumps(document, ensure_ascii=True, separators=(",", ":")).encode("ascii")
         retrying(partial(self.store.write_bytes, self.bucket, key, content), self.cancel, self.patience)
 
     def delete(self, key: str) -> None:
