@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional,
 
 from path_mapping.mapping import ObsUrl, Route
 from path_mapping.planning.record import is_record
-from path_mapping.stores import Access, Credentials, ObjectState, Store, StoredObject
+from path_mapping.stores import Access, Credentials, ObjectState, Store, StoredObject, UnitRunners
+from path_mapping.stores.directory_store import StorePaths
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.transfer import Progress, Transferred, download, upload
 from tests.functional.node import alive
@@ -27,6 +28,9 @@ def obs_store(url: str, **settings: Any) -> ObsStore:
 
 class PartialStore(Store):
     """Has what a test gives it; anything else is an error."""
+
+    def runners(self) -> UnitRunners:
+        return StorePaths(self)
 
     def list(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
         raise NotImplementedError

@@ -31,7 +31,6 @@ from path_mapping.localfs.source_file import (
     FileChanged as FileChanged,
     FileState as FileState,
     RangeReader as RangeReader,
-    Section as Section,
     check_unchanged as check_unchanged,
     chunks as chunks,
     state_of as state_of,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import BinaryIO, Callable, Iterator, NamedTuple, Optional
+from typing import Callable, Iterator, NamedTuple, Optional
 
-from path_mapping.errors import Unreachable
 from path_mapping.localfs.checksums import crc64, md5_of
 
 CHUNK = 1 << 20  # bytes that are read at once
@@ -70,44 +69,3 @@ class RangeReader:
     def md5_of(self, file: int, offset: int, size: int) -> str:
         """The MD5 of a range in hex."""
         return md5_of(self.pieces(file, offset, size))
-
-
-class Section:
-    """A file-like object of `size` bytes of a file from `offset` on; `sent` is told how many were read.
-
-    `read` raises `Unreachable` for a file that is too short: it was truncated.
-    """
-
-    def __init__(self, file: BinaryIO, offset: int, size: int, sent: Callable[[int], None]) -> None:
-        self.size = size
-        self._file = file
-        self._offset = offset
-        self._left = size
-        self._sent = sent
-        file.seek(offset)
-
-    def rewound(self) -> Section:
-        """Itself, at its first byte again."""
-        self._file.seek(self._offset)
-        self._left = self.size
-        return self
-
-    def read(self, size: int) -> bytes:
-        """At most `size` of the next bytes."""
-        piece = self._next(size)
-        if not piece and self._left:
-            raise Unreachable(f"the file ended {self._left} bytes early: it was truncated")
-        self._sent(len(piece))
-        return piece
-
-    def _next(self, size: int) -> bytes:
-        piece = self._file.read(min(size, self._left))
-        self._left -= len(piece)
-        return piece
-
-    def md5(self) -> str:
-        """The MD5 of all of it in hex, which `sent` is not told; rewinds."""
-        self.rewound()
-        digest = md5_of(iter(lambda: self._next(CHUNK), b""))
-        self.rewound()
-        return digest

@@ -21,7 +21,6 @@ from path_mapping.planning.prepare import (
     prepare_uploads as prepare_uploads,
 )
 from path_mapping.planning.record import (
-    BegunUpload as BegunUpload,
     BegunUploads as BegunUploads,
     is_record as is_record,
     noted_uploads as noted_uploads,

@@ -28,30 +28,6 @@ def never_cancelled() -> None:
     """The `Check` of what is not cancelled."""
 
 
-class LookBelow:
-    """What exists below a root under names that come sorted: a directory that is missing is looked at once.
-
-    With the paths as text, which is faster than a `Path`, for a million files.
-    """
-
-    def __init__(self, root: str) -> None:
-        self._root = root
-        self._parent = ""
-        self._exists = os.path.lexists(root)
-
-    def __call__(self, name: str) -> Optional[LocalEntry]:
-        name = name.rstrip("/")
-        parent = name.rpartition("/")[0]
-        if parent != self._parent:
-            self._parent, self._exists = parent, os.path.lexists(f"{self._root}/{parent}")
-        if not self._exists:
-            return None
-        try:
-            return look(f"{self._root}/{name}")
-        except OSError:  # no permission: the transfer will report it
-            return None
-
-
 class RouteScan:
     """A route whose two sides are known. Its steps can be read once, which counts them.
 
@@ -112,7 +88,12 @@ def scan_download(
         return None
     ends, objects = found
     record, root = Record(ends.local, f"download {route.remote}", recorded), str(ends.root)
-    look_below = LookBelow(root)
+
+    def look_below(name: str) -> Optional[LocalEntry]:
+        try:
+            return look(os.path.join(root, name.rstrip("/")))
+        except OSError:  # no permission: the transfer will report it
+            return None
 
     def noted(name: str) -> Optional[RecordEntry]:
         mark = read_mark(os.path.join(root, name))

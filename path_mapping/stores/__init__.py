@@ -1,11 +1,6 @@
 """Object stores: OBS, or a directory in its place, and the HTTP requests to OBS."""
 
-from path_mapping.stores.open_store import (
-    open_data_paths as open_data_paths,
-    open_store as open_store,
-    open_store_of as open_store_of,
-    open_store_path as open_store_path,
-)
+from path_mapping.stores.open_store import open_store as open_store, open_store_of as open_store_of
 from path_mapping.stores.signer import Signer as Signer
 from path_mapping.stores.store import (
     MOST_DELETED as MOST_DELETED,
@@ -26,6 +21,7 @@ from path_mapping.stores.units import (
     StoredFile as StoredFile,
     Unit as Unit,
     UnitRunner as UnitRunner,
+    UnitRunners as UnitRunners,
     bytes_of as bytes_of,
 )
 from path_mapping.wire import (

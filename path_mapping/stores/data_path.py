@@ -151,18 +151,12 @@ class DataPath(UnitRunner):
         except FileNotFoundError:
             return None
         try:
-            if unit.known is not None and self._crc_of(file, unit.offset, unit.length) == unit.known:
+            if unit.known is not None and self._reader.crc_of(file, unit.offset, unit.length) == unit.known:
                 moved(unit.length)
                 return FetchedRange(unit.known, True)
             return self._fetch_range(unit, file, moved)
         finally:
             os.close(file)
-
-    def _crc_of(self, file: int, offset: int, length: int) -> int:
-        crc = 0
-        for piece in self._reader.pieces(file, offset, length):
-            crc = crc64(piece, crc)
-        return crc
 
     def _fetch_range(self, unit: GetRange, file: int, moved: Moved) -> FetchedRange:
         last = unit.offset + unit.length - 1

@@ -24,7 +24,7 @@ from path_mapping.localfs import (
 )
 from path_mapping.stores.data_path import send_unchanged
 from path_mapping.stores.store import Store
-from path_mapping.stores.units import GetFile, PutFile, StoredContent, Unit, UnitRunner
+from path_mapping.stores.units import GetFile, PutFile, StoredContent, Unit, UnitRunner, UnitRunners
 from path_mapping.wire import RIGHT, UNKNOWN, ContentMatch, ObjectState, StoredObject
 
 
@@ -36,6 +36,9 @@ class DirectoryStore(Store):
 
     def __repr__(self) -> str:
         return f"DirectoryStore({str(self._root)!r})"
+
+    def runners(self) -> UnitRunners:
+        return StorePaths(self)
 
     def place(self, bucket: str, key: str) -> str:
         return os.path.abspath(self._root / bucket / key)
@@ -200,8 +203,22 @@ def _store_error(error: OSError, doing: str) -> StoreError:
     return StoreError(message) if error.errno in _PERMANENT else Unreachable(message)
 
 
+class StorePaths(UnitRunners):
+    """Moves whole files by a store's own `read` and `write`."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._cancel = threading.Event()
+
+    def new(self) -> UnitRunner:
+        return StorePath(self._store, self._cancel)
+
+    def shut(self) -> None:
+        self._cancel.set()
+
+
 class StorePath(UnitRunner):
-    """Moves whole files by a store's own `read` and `write`, until `cancel` is set."""
+    """Moves whole files, until `cancel` is set."""
 
     def __init__(self, store: Store, cancel: threading.Event) -> None:
         self._store = store

@@ -14,7 +14,7 @@ from path_mapping.stores.exchange import Exchange, Request
 from path_mapping.stores.obs_sdk import ObsSdk, delete_by_sdk, seconds_of
 from path_mapping.stores.signer import Signer, warned
 from path_mapping.stores.store import Store, UnfinishedUpload
-from path_mapping.stores.units import MultipartUpload
+from path_mapping.stores.units import MultipartUpload, UnitRunners
 from path_mapping.wire import (
     RIGHT,
     Access,
@@ -68,6 +68,9 @@ class ObsStore(Store):
 
     def __repr__(self) -> str:
         return f"ObsStore({self.signer.access.endpoint!r})"
+
+    def runners(self) -> UnitRunners:
+        return DataPaths(self)
 
     def list(self, bucket: str, prefix: str) -> Iterator[StoredObject]:
         """See `Store.list`. The next page is asked for while this one is worked on."""
@@ -310,24 +313,18 @@ class ObsStore(Store):
                 return
 
 
-class DataPaths:
-    """The data paths of a process, one for each thread; they share a store.
-
-    Raises:
-        CredentialsMissing: the endpoint or the CA bundle is unusable.
-    """
+class DataPaths(UnitRunners):
+    """The data paths of a process, one for each thread; they share a store."""
 
     def __init__(self, store: ObsStore) -> None:
         self._store = store
         self._connections = OpenConnections()
 
     def new(self) -> DataPath:
-        """A data path for one thread."""
         buffer = bytearray(DATA_BUFFER)
         return DataPath(self._store, Exchange(self._store.signer, self._connections, buffer), buffer)
 
     def shut(self) -> None:
-        """Makes the requests of all threads fail with `Cancelled`, now and from now on."""
         self._connections.shut()
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable, Mapping, Optional
+from typing import Callable, Mapping, Optional
 
 from path_mapping.errors import CredentialsMissing
 from path_mapping.stores.signer import warned
 from path_mapping.stores.store import Store
-from path_mapping.stores.units import UnitRunner
 from path_mapping.wire import (
     KEY_VARIABLES,
     STALL_SECONDS,
@@ -23,9 +21,6 @@ from path_mapping.wire import (
     proxy_for,
     read_credentials,
 )
-
-if TYPE_CHECKING:
-    from path_mapping.stores.obs_store import DataPaths
 
 
 def open_store(
@@ -82,18 +77,3 @@ def open_store_of(
     from path_mapping.stores.obs_store import ObsStore  # slow to import
 
     return ObsStore(access, renew, patience, announce)
-
-
-def open_data_paths(store: Store) -> DataPaths:
-    """What runs units by signed HTTP requests to OBS, for each thread of this process."""
-    from path_mapping.stores.obs_store import DataPaths, ObsStore
-
-    assert isinstance(store, ObsStore)
-    return DataPaths(store)
-
-
-def open_store_path(store: Store, cancel: threading.Event) -> UnitRunner:
-    """What runs units through the store's own methods, until `cancel` is set."""
-    from path_mapping.stores.directory_store import StorePath
-
-    return StorePath(store, cancel)

@@ -14,7 +14,7 @@ from typing import Callable, Iterator, NamedTuple, Optional, Sequence, Tuple
 
 from path_mapping.errors import StoreError
 from path_mapping.stores.signer import Signer
-from path_mapping.stores.units import MultipartUpload
+from path_mapping.stores.units import MultipartUpload, UnitRunners
 from path_mapping.wire import ObjectState, StoredObject
 
 MOST_DELETED = 1000  # objects by one request (API reference, "Batch Deleting Objects")
@@ -39,6 +39,10 @@ class Store(ABC):
     signer: Optional[Signer] = None
     multipart_from: float = math.inf
     part: int = 0
+
+    @abstractmethod
+    def runners(self) -> UnitRunners:
+        """What runs units on this store in the threads of a pool."""
 
     @abstractmethod
     def list(self, bucket: str, prefix: str) -> Iterator[StoredObject]:

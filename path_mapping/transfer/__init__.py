@@ -16,7 +16,6 @@ from path_mapping.transfer.chosen_files import (
     upload_file as upload_file,
 )
 from path_mapping.transfer.left_uploads import (
-    ABORT as ABORT,
     LeftUpload as LeftUpload,
     abort_uploads as abort_uploads,
     check_outputs as check_outputs,

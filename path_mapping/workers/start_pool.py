@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
-
-from path_mapping.stores import open_store_path
 from path_mapping.workers.rate_limit import RateLimiter
 from path_mapping.workers.retry import RetriedStore
-from path_mapping.workers.thread_pool import Moved, Pool, ThreadPool, data_path_threads
+from path_mapping.workers.thread_pool import Moved, Pool, ThreadPool
 
 
 def start_pool(to: RetriedStore, processes: int, threads: int, ahead: int, moved: Moved) -> Pool:
@@ -20,10 +17,9 @@ def start_pool(to: RetriedStore, processes: int, threads: int, ahead: int, moved
     """
     store, patience, troubled = to.store, to.patience, to.troubled
     if store.signer is None:
-        runner = partial(open_store_path, store, to.cancel)
-        return ThreadPool(1, 0, runner, moved, RateLimiter(), patience, troubled)
-    if processes:
+        processes, threads, ahead = 0, 1, 0
+    elif processes:
         from path_mapping.workers.worker_processes import ProcessPool  # slow to import
 
         return ProcessPool(store.signer, processes, threads, ahead, patience, troubled)
-    return data_path_threads(store, threads, ahead, moved, RateLimiter(), patience, troubled)
+    return ThreadPool(store, threads, ahead, moved, RateLimiter(), patience, troubled)

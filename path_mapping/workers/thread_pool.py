@@ -10,7 +10,7 @@ from collections import deque
 from typing import Any, Callable, Deque, List, NamedTuple, Optional
 
 from path_mapping.errors import Cancelled, NoWorkers, SlowDown, StoreError, Unreachable
-from path_mapping.stores import Store, Unit, UnitRunner, open_data_paths
+from path_mapping.stores import Store, Unit, UnitRunner
 from path_mapping.workers.rate_limit import RateLimiter
 from path_mapping.workers.retry import RetryPolicy, Troubled, ignore_retry, retrying
 
@@ -64,23 +64,21 @@ class ThreadPool(Pool):
 
     def __init__(
         self,
+        store: Store,
         threads: int,
         ahead: int,
-        new_runner: Callable[[], UnitRunner],
         moved: Moved,
         limiter: RateLimiter,
-        patience: RetryPolicy,
-        troubled: Troubled,
-        shut: Callable[[], None] = lambda: None,
+        patience: RetryPolicy = RetryPolicy(),  # noqa: B008 -- a frozen value
+        troubled: Troubled = ignore_retry,
     ) -> None:
         self.room = threads + max(1, threads // 2) if threads > 1 else 1
         self.ahead = ahead
-        self._new_runner = new_runner
+        self._runners = store.runners()
         self._moved = moved
         self._limiter = limiter
         self._patience = patience
         self._troubled = troubled
-        self._shut = shut
         self._batches: queue.SimpleQueue[Optional[Batch]] = queue.SimpleQueue()
         self._done: Deque[Outcome] = deque()
         self._ended = threading.Event()  # a batch: nobody is woken up for each unit
@@ -113,7 +111,7 @@ class ThreadPool(Pool):
     def close(self) -> None:
         """See `Pool.close`. A thread in a call that cannot be interrupted is left behind: it is a daemon."""
         self._cancel.set()
-        self._shut()
+        self._runners.shut()
         for _ in self._threads:
             self._batches.put(None)
         deadline = time.monotonic() + END_SECONDS
@@ -122,7 +120,7 @@ class ThreadPool(Pool):
 
     def _work(self) -> None:
         try:
-            runner = self._new_runner()
+            runner = self._runners.new()
         except BaseException as error:  # raised again in the thread that waits for an outcome
             for batch in iter(self._batches.get, None):
                 self._done.extend(Outcome(unit.number, None, error, 0) for unit in batch)
@@ -162,17 +160,3 @@ class ThreadPool(Pool):
             return Outcome(unit.number, None, runner.given_up(unit, error), retries)
         except BaseException as error:  # raised again in the thread that waits for the outcome
             return Outcome(unit.number, None, error, retries)
-
-
-def data_path_threads(
-    store: Store,
-    threads: int,
-    ahead: int,
-    moved: Moved,
-    limiter: RateLimiter,
-    patience: RetryPolicy = RetryPolicy(),  # noqa: B008 -- a frozen value
-    troubled: Troubled = ignore_retry,
-) -> ThreadPool:
-    """Threads of this process that make signed HTTP requests."""
-    paths = open_data_paths(store)
-    return ThreadPool(threads, ahead, paths.new, moved, limiter, patience, troubled, paths.shut)

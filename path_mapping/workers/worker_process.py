@@ -17,7 +17,7 @@ from path_mapping.errors import NoWorkers
 from path_mapping.stores import Access, Credentials, open_store_of
 from path_mapping.workers.rate_limit import RateLimiter
 from path_mapping.workers.retry import RetryPolicy
-from path_mapping.workers.thread_pool import NO_THREADS, Batch, Outcomes, ThreadPool, data_path_threads
+from path_mapping.workers.thread_pool import NO_THREADS, Batch, Outcomes, ThreadPool
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 REPORT_SECONDS = 0.5  # between two reports of what long batches have done
@@ -104,7 +104,7 @@ def main(handle: int) -> None:
     store = open_store_of(setup.access, renew, setup.renewal, lambda text: None)
     limiter = RateLimiter(told=send)
     try:
-        pool = data_path_threads(
+        pool = ThreadPool(
             store, setup.threads, setup.ahead, lambda number, size: None, limiter, setup.patience, send
         )
         threading.Thread(target=_listen, args=(connection, pool, limiter, renewed), daemon=True).start()

@@ -24,7 +24,7 @@ from path_mapping.stores import GetFile
 from path_mapping.transfer import Progress
 from path_mapping.wire import ConnectionFailed, HttpConnection, Origin
 from path_mapping.workers.rate_limit import RateLimiter
-from path_mapping.workers.thread_pool import data_path_threads
+from path_mapping.workers.thread_pool import ThreadPool
 from tests.transfers import fetch, obs_store, tree
 
 MIB = 1 << 20
@@ -100,7 +100,7 @@ def test_a_file_of_a_closed_pool_is_whole_or_not_there(dripping: Dripping, tmp_p
     draw, root = random.Random(7), tmp_path / "in"
     store = obs_store(f"https://localhost:{dripping.port}", bundle=str(tmp_path / "ca.pem"))
     for attempt in range(40):
-        pool = data_path_threads(store, 3, 0, lambda number, size: None, RateLimiter())
+        pool = ThreadPool(store, 3, 0, lambda number, size: None, RateLimiter())
         for number in range(6):
             path = os.fspath(root / f"{attempt}-{number}")
             pool.submit([GetFile(number, "bucket", "a", len(CONTENT), path, os.fspath(root))])
@@ -114,7 +114,7 @@ def test_a_file_of_a_closed_pool_is_whole_or_not_there(dripping: Dripping, tmp_p
 def test_a_kept_connection_that_ended_is_no_fault(dripping: Dripping, tmp_path: Path) -> None:
     dripping.most = 1
     store = obs_store(f"https://localhost:{dripping.port}", bundle=str(tmp_path / "ca.pem"))
-    pool = data_path_threads(store, 1, 0, lambda number, size: None, RateLimiter())
+    pool = ThreadPool(store, 1, 0, lambda number, size: None, RateLimiter())
     for number in range(3):
         path = os.fspath(tmp_path / "in" / str(number))
         pool.submit([GetFile(number, "bucket", "a", len(CONTENT), path, os.fspath(tmp_path))])
@@ -167,6 +167,11 @@ class Runner:
     def run(self, unit, moved): return "done"
     def close(self): pass
 
+class Store:
+    def runners(self): return self
+    def new(self): return Runner()
+    def shut(self): pass
+
 class Unit:
     def __init__(self, number): self.number = number
 
@@ -174,7 +179,7 @@ def tried(more):
     used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + more, resource.RLIM_INFINITY))
     try:
-        return ThreadPool(16, 0, Runner, lambda *moved: None, RateLimiter(), RetryPolicy(), lambda *trouble: None)
+        return ThreadPool(Store(), 16, 0, lambda *moved: None, RateLimiter(), RetryPolicy(), lambda *trouble: None)
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 

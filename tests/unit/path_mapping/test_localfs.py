@@ -20,7 +20,6 @@ from path_mapping.localfs import (
     FileChanged,
     PartJournal,
     RangeReader,
-    Section,
     TargetDir,
     allocate,
     check_unchanged,
@@ -372,25 +371,6 @@ class TestReading:
             with pytest.raises(FileChanged, match="changed"):
                 check_unchanged(file.fileno(), before)
             check_unchanged(file.fileno(), None)
-
-    def test_a_section_is_read_again_after_it_was_rewound(self, tmp_path: Path) -> None:
-        (tmp_path / "file").write_bytes(b"xxabcxx")
-        sent: List[int] = []
-        with (tmp_path / "file").open("rb") as file:
-            section = Section(file, 2, 3, sent.append)
-            assert [section.read(2), section.read(2), section.read(2)] == [b"ab", b"c", b""]
-            assert (section.md5(), section.size) == (MD5_OF_ABC, 3)
-            assert section.read(100) == b"abc"
-            assert sent == [2, 1, 0, 3]
-            assert section.rewound().read(1) == b"a"
-
-    def test_a_section_of_a_file_that_was_truncated(self, tmp_path: Path) -> None:
-        (tmp_path / "file").write_bytes(b"abc")
-        with (tmp_path / "file").open("rb") as file:
-            section = Section(file, 1, 5, lambda size: None)
-            assert section.read(5) == b"bc"
-            with pytest.raises(Unreachable, match="ended 3 bytes early"):
-                section.read(5)
 
     def test_the_whole_file(self, tmp_path: Path) -> None:
         content = os.urandom((1 << 20) + 3)

@@ -1,4 +1,4 @@
-"""What makes a plan for a million objects cheap: a spool, and looks at directories that are missing."""
+"""What makes a plan for a million objects cheap: a spool."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import List, Tuple
 import pytest
 
 from path_mapping.planning.prepare import Spool
-from path_mapping.planning.route_scan import LookBelow
 
 
 @pytest.mark.parametrize("count", [0, 3, 4, 2500])
@@ -108,21 +107,3 @@ def test_the_most_urgent_of_many_files_take_little_memory(tmp_path: Path) -> Non
         items.close()
     assert (numbers, rest) == (list(range(10)), count - 10)
     assert peak < 2_500_000, "a batch of each part, of the 7 MB that all are"
-
-
-def test_a_missing_directory_is_looked_at_once(tmp_path: Path) -> None:
-    (tmp_path / "here").mkdir()
-    (tmp_path / "here" / "a").write_bytes(b"12")
-    (tmp_path / "file").write_bytes(b"")
-    look_below = LookBelow(str(tmp_path))
-    names = ["file/a", "gone/a", "gone/deep/a", "here/", "here/a", "here/b", "top"]
-    found = {name: look_below(name) for name in names}
-    assert {name: one.kind for name, one in found.items() if one} == {"here/": "directory", "here/a": "file"}
-    assert LookBelow(str(tmp_path / "nowhere"))("a") is None
-    assert look_below("late/a") is None
-    (tmp_path / "late").mkdir()
-    (tmp_path / "late" / "b").write_bytes(b"")
-    assert look_below("late/b") is None  # without another look
-    assert look_below("here/a") is not None
-    assert look_below("x" * 256) is None  # which the transfer reports
-    assert look_below("late/b") is not None

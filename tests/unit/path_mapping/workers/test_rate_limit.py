@@ -13,7 +13,7 @@ import pytest
 from path_mapping.stores import Access, Credentials, GetFile
 from path_mapping.stores.obs_store import ObsStore
 from path_mapping.workers.rate_limit import RateLimit, RateLimiter
-from path_mapping.workers.thread_pool import Outcome, data_path_threads
+from path_mapping.workers.thread_pool import Outcome, ThreadPool
 
 
 def simulated(capacity: float, seconds: float, clients: int) -> Tuple[int, int, RateLimit]:
@@ -115,7 +115,7 @@ def test_many_threads_download_everything_from_a_service_that_first_refuses_most
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     store = ObsStore(Access(f"http://127.0.0.1:{server.server_port}", Credentials("AK", "SK")))
-    pool = data_path_threads(store, 16, 0, lambda number, size: None, RateLimiter())
+    pool = ThreadPool(store, 16, 0, lambda number, size: None, RateLimiter())
     for number in range(600):
         pool.submit(
             [
